@@ -1,0 +1,107 @@
+# ringd: one non-recursive Makefile.
+#   make                 everything under build/        make V=1          show the commands
+#   make SAN=address,undefined | SAN=thread             sanitizer builds, each in its own folder
+#   make CC=clang                                       the other compiler, in its own folder
+# SPDX-License-Identifier: MIT
+VERSION := 0.1.0
+CC      := gcc
+SAN     ?=
+V       ?=
+Q       := $(if $(V),,@)
+say      = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
+
+variant := $(if $(filter-out gcc cc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+comma   := ,
+B       := build$(variant)
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+# Debian's alternatives may hand the pthread build of OpenBLAS to a plain -lopenblas, so the OpenMP build is
+# linked from its own folder, with an rpath.
+ARCH     := $(shell $(CC) -print-multiarch 2>/dev/null || $(CC) -dumpmachine)
+BLASDIR  := /usr/lib/$(if $(ARCH),$(ARCH),$(shell $(CC) -dumpmachine))/openblas-openmp
+BLASINC  := /usr/include/$(notdir $(patsubst %/openblas-openmp,%,$(BLASDIR)))/openblas-openmp
+
+sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+CFLAGS   ?= -O2 -g
+BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 -Wshadow \
+            -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CFLAGS) $(sanflags)
+LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
+
+# The fences (DESIGN: net and engine cannot see each other).
+inc_net    := -iquote net
+inc_engine := -iquote engine
+inc_daemon := -iquote . -iquote engine
+inc_tests  := -iquote . -iquote engine -iquote $(B)
+
+BLAS_LIBS   := -L$(BLASDIR) -Wl,-rpath,$(BLASDIR) -lopenblas
+NET_LIBS    := -levent_core -lsodium -lmnl
+ENGINE_LIBS := $(BLAS_LIBS) -ljansson -lpcre2-8 -lutf8proc -lm
+DAEMON_LIBS := -lmicrohttpd -lsqlite3 -lsystemd -linih -ljansson
+
+# --- sources -------------------------------------------------------------------------------------------------
+net_src    := $(sort $(wildcard net/*.c))
+# kernels.c is compiled once per instruction set (below); everything else once.
+kern_src   := engine/num/kernels.c
+engine_src := $(filter-out $(kern_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
+obj         = $(patsubst %.c,$(B)/%.o,$(1))
+
+machine    := $(shell $(CC) -dumpmachine)
+kern_isas  := base $(if $(findstring x86_64,$(machine)),avx2 avx512)
+kern_base  :=
+kern_avx2  := -mavx2 -mfma -mf16c
+kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
+
+# A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
+ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
+stage_src   := $(sort $(wildcard daemon/stage*.c)) daemon/channel.c
+shared_src  := daemon/xalloc.c daemon/progress.c daemon/ipc.c daemon/conf.c daemon/optable.c
+ringd_src   := $(filter-out $(ctl_src) $(stage_src) $(shared_src),$(sort $(wildcard daemon/*.c)))
+
+.PHONY: all deps demo check bench format lint install clean headers unit
+all: $(B)/ringd $(B)/ringd-stage $(B)/ringctl
+
+$(B)/libringnet.a: $(call obj,$(net_src))
+$(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
+$(B)/%.a:
+	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
+
+$(B)/ringd: $(call obj,$(ringd_src) $(wildcard $(shared_src))) $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS)
+$(B)/ringd-stage: $(call obj,$(stage_src) $(wildcard $(shared_src))) $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) -linih
+$(B)/ringctl: $(call obj,$(ctl_src) $(wildcard $(shared_src)))
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ljansson -linih
+
+$(B)/net/%.o: net/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_net) -c -o $@ $<
+$(B)/engine/num/kernels.%.o: $(kern_src)
+	@mkdir -p $(@D)
+	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 $(kern_$*) -DKERNELS=kernels_$* $(inc_engine) -c -o $@ $<
+$(B)/engine/num/gemm.o: BASE += -isystem $(BLASINC)
+$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1)
+$(B)/engine/%.o: engine/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_engine) -c -o $@ $<
+$(B)/daemon/%.o: daemon/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
+
+# --- tests: every tests/{unit,grad,golden,sim}/test_X.c is one program of its own ------------------------------
+test_src  := $(sort $(wildcard tests/unit/test_*.c tests/grad/test_*.c tests/golden/test_*.c tests/sim/test_*.c))
+test_lib  := $(call obj,$(sort $(wildcard tests/lib/*.c)))
+test_bin  := $(patsubst %.c,$(B)/%,$(test_src))
+fuzz_src  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+bench_bin := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
+
+$(B)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
+# daemon objects that tests may link: everything but the three mains
+daemon_testable := $(filter-out daemon/main.c,$(ringd_src)) $(wildcard $(shared_src) daemon/channel.c)
+$(B)/libdaemon.a: $(call obj,$(daemon_testable))
+$(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)

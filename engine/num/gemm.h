@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matrix products on weights as they are stored. All matrices are row-major and dense; n, rows, cols may be 0.
+ * Same inputs and same thread count give the same bits. */
+#ifndef NUM_GEMM_H
+#define NUM_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "num/dtype.h"
+#include "num/num.h"
+
+/* A weight [rows = outputs, cols = inputs], Hugging Face's layout. A view: it owns nothing. */
+struct mat {
+    const void *data;
+    enum dtype dtype;
+    size_t rows, cols;
+};
+
+/* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. */
+void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
+
+/* dx[n, W.cols] = dy[n, W.rows] · W, added to dx when `accumulate`. */
+void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate);
+
+/* dw[rows, cols] += alpha · dyᵀ · x  with dy[n, rows], x[n, cols]. */
+void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t n, size_t rows, size_t cols,
+             float alpha);
+
+#endif

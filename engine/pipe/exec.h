@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs one rank's part of a plan, one task at a time, and never blocks: compute and transport reach it through three
+ * functions, filled by the stage process or by a test that steps many ranks in one process in random order. */
+#ifndef PIPE_EXEC_H
+#define PIPE_EXEC_H
+
+#include "pipe/plan.h"
+
+struct exec_ops {
+    /* Is the message here? 1 yes, 0 not yet, negative errno = it never will be. */
+    int (*ready)(void *owner, const struct msg_key *key, uint32_t from);
+    /* Can an output be queued? 1 yes, 0 the send queue is full, negative errno. */
+    int (*room)(void *owner, const struct msg_key *key, uint32_t to);
+    /* Does the task: consumes its needs, queues its emits (keys as given in `task`, with the round filled in). */
+    int (*run)(void *owner, const struct task *task, struct err *err);
+};
+
+enum exec_wait { EXEC_RUNNABLE, EXEC_NEEDS, EXEC_NO_ROOM, EXEC_DONE };
+
+struct exec {
+    const struct plan *plan; /* borrowed */
+    uint32_t rank, round;
+    size_t next;             /* index of the next task */
+    enum exec_wait wait;     /* why the last step did nothing … */
+    struct msg_key wait_key; /* … and for which message, */
+    uint32_t wait_rank;      /* from or to which rank */
+};
+
+void exec_start(struct exec *e, const struct plan *plan, uint32_t rank, uint32_t round);
+/* The task the next step will try, or NULL at the end. */
+const struct task *exec_task(const struct exec *e);
+/* 1 = a task was done, 0 = the program is finished, −EAGAIN = wait (see e->wait…), other negative = failed with err. */
+int exec_step(struct exec *e, const struct exec_ops *ops, void *owner, struct err *err);
+
+#endif

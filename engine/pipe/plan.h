@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The plan: every rank's tasks with what each needs and emits, its slots, and so, before anything starts, the memory and
+ * the messages. A plan is compiled from a program (what a round does) by the same pure function on every node, so nodes
+ * agree without talking. Users write no SEND or RECV: they are inferred.
+ *
+ * A job is a sequence of rounds; each round runs one program with its own plan. Message keys carry the round. */
+#ifndef PIPE_PLAN_H
+#define PIPE_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "pipe/sched.h"
+
+enum program {
+    PROGRAM_TRAIN,   /* a step: the schedule's tasks, then NORM down the ring and UPDATE up it */
+    PROGRAM_FORWARD, /* losses only (evaluation, scoring): F for every microbatch, no slot kept */
+    PROGRAM_DECODE,  /* generation: one F per microbatch (= one chunk of positions), the last one yields a token */
+    PROGRAM_SAVE,    /* trained parameters, unit by unit, to rank 0 */
+    PROGRAM_LOAD,    /* the same from rank 0 */
+};
+
+enum task_kind {
+    TASK_F, TASK_I, TASK_W, TASK_B, /* as in the schedule */
+    TASK_NORM,   /* add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed from the
+                    last layer to the first whatever the split, so its bits do not depend on it */
+    TASK_UPDATE, /* optimizer step, with the clip factor that stage 0 computed and each stage passes up */
+    TASK_PUT,    /* SAVE/LOAD: pass unit `mb` on (or take it, at its destination) */
+    TASK_COUNT
+};
+const char *task_kind_name(enum task_kind kind);
+
+enum msg_kind {
+    MSG_ACT,         /* activations, stage−1 → stage: [T, dim] */
+    MSG_GRAD,        /* gradient, stage+1 → stage: [T, dim] */
+    MSG_TARGET,      /* labels, stage 0 → last, over the closing cable */
+    MSG_LOSS,        /* summed loss (and log-probabilities if asked), last → stage 0 */
+    MSG_TOKEN,       /* sampled token, last → stage 0 */
+    MSG_NORM,        /* partial squared norm, stage+1 → stage */
+    MSG_SCALE,       /* clip factor, stage−1 → stage */
+    MSG_TIED_GRAD,   /* head's gradient of a tied embedding, last → stage 0, once a step */
+    MSG_TIED_WEIGHT, /* the updated embedding, stage 0 → last */
+    MSG_PARAM,       /* parameters of unit `mb`, towards or from stage 0 */
+    MSG_GO,          /* which program the next round runs: not in plans; passed along the ring before a round */
+    MSG_COUNT
+};
+const char *msg_kind_name(enum msg_kind kind);
+
+/* Names a message of a round: unique within it. `stage` is the destination stage. */
+struct msg_key {
+    uint32_t round; /* filled in when the plan runs; 0 in a plan */
+    uint16_t kind, stage;
+    uint32_t mb;
+};
+
+enum { TASK_MAX_NEEDS = 3, TASK_MAX_EMITS = 3, SLOT_NONE = UINT32_MAX };
+
+struct task_emit {
+    struct msg_key key;
+    uint32_t to; /* rank */
+};
+struct task_need {
+    struct msg_key key;
+    uint32_t from; /* rank */
+};
+struct task {
+    enum task_kind kind;
+    uint32_t stage, mb;
+    uint32_t slot;       /* activations' slot on this rank, or SLOT_NONE */
+    bool first_use, last_use; /* of the slot: take it here, free it after this task */
+    uint32_t nneeds, nemits;
+    struct task_need needs[TASK_MAX_NEEDS];
+    struct task_emit emits[TASK_MAX_EMITS];
+};
+
+struct plan_rank {
+    struct task *tasks; /* owned */
+    size_t n;
+    size_t slots;       /* most slots alive at once */
+    size_t in_from_prev, in_from_next; /* messages of a round on each incoming link */
+    size_t credits;     /* receive buffers per incoming link that suffice for this plan whatever the timing (≥ 1) */
+};
+struct plan {
+    enum program program;
+    size_t ranks, stages, microbatches;
+    struct plan_rank *rank; /* [ranks], owned */
+};
+
+struct plan_request {
+    enum program program;
+    const struct sched *sched;    /* TRAIN: the order; otherwise NULL */
+    size_t ranks;                 /* one stage per rank where there is no schedule */
+    size_t microbatches;          /* FORWARD, DECODE; TRAIN takes the schedule's */
+    bool tied;                    /* TRAIN: embedding and head share a trained weight and lie on different stages */
+    uint32_t lowest_trained;      /* TRAIN: stages below this one get no gradient and send none: their backward tasks
+                                     vanish; 0 = all stages train */
+    bool want_token;              /* DECODE: the last microbatch's F emits a token */
+    const size_t *first;          /* SAVE, LOAD: split (stages + 1 entries); units = first[stages] + 2 */
+};
+
+/* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and reason: missing,
+ * duplicate or out-of-range tasks, B before F, W before I, I without W, B beside I/W, a stage on two ranks, a cyclic wait
+ * (saying what each rank waited for). */
+int plan_compile(struct plan **ret, const struct plan_request *req, struct err *err);
+void plan_free(struct plan *plan);
+
+/* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
+char *task_name(char *buf, size_t n, const struct task *task);
+
+#endif
