@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringd's own option table, shared with ringctl for the man page and the default ringd.conf. */
+#ifndef DAEMON_CONF_H
+#define DAEMON_CONF_H
+
+#include "daemon/optable.h"
+
+extern const struct opt_def conf_table[];
+
+/* Defaults, then the INI file (--config, else /etc/ringd/ringd.conf if it is there), then flags. */
+int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct err *err);
+
+#endif
