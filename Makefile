@@ -25,7 +25,7 @@ BLASINC  := /usr/include/$(notdir $(patsubst %/openblas-openmp,%,$(BLASDIR)))/op
 
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
-BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 -Wshadow \
+BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 -Wno-format-truncation -Wshadow \
             -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CFLAGS) $(sanflags)
 LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
 

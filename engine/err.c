@@ -26,6 +26,7 @@ int err_prefix(struct err *err, int code, const char *fmt, ...)
     int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
     if (n > 0 && (size_t)n < sizeof err->text - 2)
-        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %.*s", (int)(sizeof err->text - (size_t)n - 3), was.text);
+        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %.*s",
+                 (int)(sizeof err->text - (size_t)n - 3), was.text);
     return code;
 }

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reading adapters and training states: what a run starts from. */
+#include "model/adapter.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- adapter_config.json
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Keys whose value changes the computation in a way we do not do; anything but absent, null, false, empty or
+ * "none" is refused. */
+static int refuse_unknown(const json_t *o, const char *path, struct err *err)
+{
+    static const char *const keys[] = {"use_dora",
+                                       "fan_in_fan_out",
+                                       "modules_to_save",
+                                       "rank_pattern",
+                                       "alpha_pattern",
+                                       "layer_replication",
+                                       "lora_bias",
+                                       "target_parameters",
+                                       "exclude_modules",
+                                       "trainable_token_indices",
+                                       "alora_invocation_tokens",
+                                       "layers_pattern",
+                                       "use_qalora"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *v = json_object_get(o, keys[i]);
+        bool empty = !v || json_is_null(v) || json_is_false(v) ||
+                     (json_is_object(v) && !json_object_size(v)) || (json_is_array(v) && !json_array_size(v));
+        if (!empty)
+            return err_set(err, -ENOTSUP, "%s: \"%s\" is set, which is not computed here", path, keys[i]);
+    }
+    const char *bias = json_string_value(json_object_get(o, "bias"));
+    if (bias && strcmp(bias, "none"))
+        return err_set(err, -ENOTSUP, "%s: \"bias\": \"%s\" is not computed here, only \"none\"", path, bias);
+    const char *type = json_string_value(json_object_get(o, "peft_type"));
+    if (!type || strcmp(type, "LORA"))
+        return err_set(err, -ENOTSUP, "%s: peft_type is \"%s\", not \"LORA\"", path, type ? type : "missing");
+    return 0;
+}
+
+static int read_targets(struct tune *tune, const json_t *targets, const struct family *f,
+                        const struct config *c, const char *path, struct err *err)
+{
+    char list[512] = "";
+    if (json_is_string(targets))
+        snprintf(list, sizeof list, "%s", json_string_value(targets));
+    for (size_t i = 0; i < json_array_size(targets); i++) {
+        const char *name = json_string_value(json_array_get(targets, i));
+        size_t len = strlen(list);
+        snprintf(list + len, sizeof list - len, "%s%s", len ? "," : "", name ? name : "?");
+    }
+    int r = tune_targets(tune, f, c, list, err);
+    return r ? err_prefix(err, r, "%s: target_modules", path) : 0;
+}
+
+/* null = all layers; else a contiguous list. */
+static int read_layers(struct tune *tune, const json_t *layers, const struct config *c, const char *path,
+                       struct err *err)
+{
+    tune->first_layer = 0;
+    tune->end_layer = c->layers;
+    size_t n = json_array_size(layers);
+    for (size_t i = 0; i < n; i++) {
+        json_int_t at = json_integer_value(json_array_get(layers, i));
+        if (at < 0 || (size_t)at >= c->layers || (i && (size_t)at != tune->end_layer))
+            return err_set(err, -ENOTSUP,
+                           "%s: layers_to_transform must be one run of layers between 0 and %zu", path,
+                           c->layers - 1);
+        if (!i)
+            tune->first_layer = (size_t)at;
+        tune->end_layer = (size_t)at + 1;
+    }
+    return 0;
+}
+
+int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
+                        struct err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/adapter_config.json", dir);
+    json_error_t je;
+    json_t *o = json_load_file(path, 0, &je);
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return err_set(err, -EINVAL, "%s cannot be read: %s (line %d); is this a PEFT adapter directory?",
+                       path, *je.text ? je.text : "not an object", je.line);
+    }
+    int r = refuse_unknown(o, path, err);
+    if (!r) {
+        json_int_t rank = json_integer_value(json_object_get(o, "r"));
+        double alpha = json_number_value(json_object_get(o, "lora_alpha"));
+        if (rank < 1 || rank > 65536 || alpha <= 0)
+            r = err_set(err, -EINVAL, "%s: r and lora_alpha must be positive numbers", path);
+        tune->kind = TUNE_LORA;
+        tune->rank = (size_t)rank;
+        tune->alpha = (float)alpha;
+        if (json_is_true(json_object_get(o, "use_rslora"))) /* scaling alpha/√r, ours is alpha/r */
+            tune->alpha = (float)(alpha * __builtin_sqrt((double)rank));
+    }
+    if (!r)
+        r = read_targets(tune, json_object_get(o, "target_modules"), f, c, path, err);
+    if (!r)
+        r = read_layers(tune, json_object_get(o, "layers_to_transform"), c, path, err);
+    json_decref(o);
+    return r;
+}
+
+/* --- values
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+struct adapter_in {
+    struct st *st; /* owned */
+    bool state;
+    struct tune tune;
+    const struct family *family; /* borrowed */
+    struct config config;
+};
+
+enum part { PART_W, PART_M, PART_V };
+
+static void tensor_name(char *buf, size_t size, const struct adapter_in *in, const struct param_def *def,
+                        enum part part)
+{
+    static const char *const suffix[] = {"w", "m", "v"};
+    if (in->state)
+        snprintf(buf, size, "%s.%s", def->name, suffix[part]);
+    else
+        snprintf(buf, size, "base_model.model.%s", def->name);
+}
+
+static int check_param(const struct adapter_in *in, const struct param_def *def, enum part part,
+                       const char *path, struct err *err)
+{
+    char name[256];
+    tensor_name(name, sizeof name, in, def, part);
+    const struct st_tensor *t = st_find(in->st, name);
+    if (!t)
+        return err_set(err, -EINVAL, "%s lacks %s", path, name);
+    if (t->elements != param_elements(def) || t->shape[0] != def->rows || t->dtype == DTYPE_COUNT)
+        return err_set(err, -EINVAL, "%s: %s has the wrong shape or type: [%zu, %zu] %s, wanted [%zu, %zu]",
+                       path, name, t->shape[0], t->ndim > 1 ? t->shape[1] : 0, t->dtype_name, def->rows,
+                       def->cols);
+    return 0;
+}
+
+/* Every parameter there with its shape, and nothing beside them. */
+static int check_all(const struct adapter_in *in, const char *path, size_t extra, struct err *err)
+{
+    struct param_def defs[UNIT_MAX_PARAMS];
+    size_t want = extra;
+    for (size_t u = 0; u < in->config.layers + 2; u++) {
+        size_t n = tune_params(&in->tune, in->family, &in->config, u, defs);
+        for (size_t i = 0; i < n; i++)
+            for (int part = PART_W; part <= (in->state ? PART_V : PART_W); part++, want++) {
+                int r = check_param(in, &defs[i], (enum part)part, path, err);
+                if (r)
+                    return r;
+            }
+    }
+    if (st_count(in->st) != want)
+        return err_set(
+            err, -EINVAL,
+            "%s holds %zu tensors where its configuration asks for %zu: was it made for another model?", path,
+            st_count(in->st), want);
+    return 0;
+}
+
+static int in_open(struct adapter_in **ret, const char *path, bool state, const struct tune *tune,
+                   const struct family *f, const struct config *c, struct err *err)
+{
+    struct adapter_in *in = calloc(1, sizeof *in);
+    if (!in)
+        return err_set(err, -ENOMEM, "out of memory");
+    *in = (struct adapter_in){.state = state, .tune = *tune, .family = f, .config = *c};
+    int r = st_open_file(&in->st, path, err);
+    if (!r)
+        r = check_all(in, path, state ? 1 : 0, err);
+    if (r)
+        adapter_in_close(in);
+    else
+        *ret = in;
+    return r;
+}
+
+int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune *tune, const struct family *f,
+                    const struct config *c, struct err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    return in_open(ret, path, false, tune, f, c, err);
+}
+
+int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct tune *tune,
+                          const struct family *f, const struct config *c, uint64_t *ret_step, struct err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/training_state.safetensors", dir);
+    struct adapter_in *in;
+    int r = in_open(&in, path, true, tune, f, c, err);
+    if (r)
+        return r;
+    const struct st_tensor *t = st_find(in->st, "step");
+    float step = 0;
+    if (!t || t->elements != 1 || t->dtype != DTYPE_F32) {
+        adapter_in_close(in);
+        return err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
+    }
+    memcpy(&step, t->data, sizeof step);
+    *ret_step = (uint64_t)step;
+    *ret = in;
+    return 0;
+}
+
+void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out)
+{
+    struct param_def defs[UNIT_MAX_PARAMS];
+    size_t n = tune_params(&in->tune, in->family, &in->config, unit, defs);
+    for (int part = PART_W; part <= (in->state ? PART_V : PART_W); part++)
+        for (size_t i = 0; i < n; i++) {
+            char name[256];
+            tensor_name(name, sizeof name, in, &defs[i], (enum part)part);
+            const struct st_tensor *t = st_find(in->st, name);
+            dtype_to_f32(out, t->data, t->dtype, t->elements);
+            out += t->elements;
+        }
+}
+
+bool adapter_in_has_state(const struct adapter_in *in)
+{
+    return in->state;
+}
+
+void adapter_in_close(struct adapter_in *in)
+{
+    if (!in)
+        return;
+    st_close(in->st);
+    free(in);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What training leaves behind, as files: a PEFT adapter directory (adapter_config.json +
+ * adapter_model.safetensors) or a Hugging Face model directory, beside it the state a run continues from.
+ * Only the head of a job calls this. */
+#ifndef MODEL_ADAPTER_H
+#define MODEL_ADAPTER_H
+
+#include <stdint.h>
+
+#include "err.h"
+#include "file/safetensors.h"
+#include "model/tune.h"
+
+/* Reads adapter_config.json into `tune` (kind LORA, rank, alpha, targets, layers). What we do not compute
+ * (DoRA, rank patterns, bias, modules_to_save, …) is refused by name. */
+int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
+                        struct err *err);
+
+/* Values to start from, unit by unit. */
+struct adapter_in;
+/* DIR/adapter_model.safetensors of a PEFT directory; every factor must be there with the right shape, nothing
+ * else may be. */
+int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune *tune, const struct family *f,
+                    const struct config *c, struct err *err);
+/* DIR/training_state.safetensors: f32 values, AdamW moments, and the number of steps done. */
+int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct tune *tune,
+                          const struct family *f, const struct config *c, uint64_t *ret_step,
+                          struct err *err);
+/* out: tune_unit_elements floats (with state three times as many: w, m, v). */
+void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out);
+bool adapter_in_has_state(const struct adapter_in *in);
+void adapter_in_close(struct adapter_in *in);
+
+/* Results to keep. Space for every file is reserved at open, so that a full disk is known before the last
+ * step; nothing replaces an older result until adapter_out_finish, which renames all files at once. */
+struct adapter_out;
+struct adapter_out_request {
+    const char *dir;       /* created if missing */
+    const char *model_dir; /* base_model_name_or_path; full: where config and tokenizer are copied from */
+    const struct tune *tune;
+    const struct family *family;
+    const struct config *config;
+    uint64_t step;
+};
+int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request *req, struct err *err);
+/* in: w, m, v of the unit as unit_pack(…, state = true) gives them. */
+int adapter_out_unit(struct adapter_out *out, size_t unit, const float *in, struct err *err);
+int adapter_out_finish(struct adapter_out *out, struct err *err); /* frees either way */
+void adapter_out_abort(struct adapter_out *out);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writing results: a PEFT adapter or a Hugging Face model directory, and the state to continue from. */
+#include "model/adapter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct adapter_out {
+    struct adapter_out_request req; /* strings borrowed until finish */
+    struct tune tune;
+    struct config config;
+    struct st_writer *model, *state; /* owned */
+    char dir[3072], model_dir[3072];
+};
+
+static void path_in(char path[4096], const struct adapter_out *o, const char *name)
+{
+    snprintf(path, 4096, "%s/%s", o->dir, name);
+}
+
+/* The tensors of one file: for every parameter its name with a prefix, or with each of the suffixes w, m, v.
+ */
+struct list {
+    struct st_out_tensor *at; /* owned */
+    char (*names)[192];       /* owned */
+    size_t n, cap;
+};
+
+static int list_add(struct list *l, const char *prefix, const char *name, const char *suffix,
+                    enum dtype dtype, size_t rows, size_t cols)
+{
+    if (l->n == l->cap)
+        return -ENOSPC;
+    snprintf(l->names[l->n], sizeof *l->names, "%s%s%s", prefix, name, suffix);
+    l->at[l->n] = (struct st_out_tensor){
+        .name = l->names[l->n], .dtype = dtype, .ndim = cols ? 2 : 1, .shape = {rows, cols}};
+    l->n++;
+    return 0;
+}
+
+static int list_build(struct list *l, const struct adapter_out *o, bool state)
+{
+    struct param_def defs[UNIT_MAX_PARAMS];
+    bool full = o->tune.kind == TUNE_FULL;
+    enum dtype dtype = full && !state ? o->config.dtype : DTYPE_F32;
+    l->cap = (o->config.layers + 2) * UNIT_MAX_PARAMS * 3 + 1;
+    l->at = calloc(l->cap, sizeof *l->at);
+    l->names = calloc(l->cap, sizeof *l->names);
+    if (!l->at || !l->names)
+        return -ENOMEM;
+    int r = state ? list_add(l, "", "step", "", DTYPE_F32, 1, 0) : 0;
+    for (size_t u = 0; u < o->config.layers + 2; u++) {
+        size_t n = tune_params(&o->tune, o->req.family, &o->config, u, defs);
+        for (size_t i = 0; i < n && !r; i++) {
+            const struct param_def *d = &defs[i];
+            if (!state)
+                r = list_add(l, full ? "" : "base_model.model.", d->name, "", dtype, d->rows, d->cols);
+            for (int part = 0; state && part < 3 && !r; part++)
+                r = list_add(l, "", d->name,
+                             part == 0   ? ".w"
+                             : part == 1 ? ".m"
+                                         : ".v",
+                             dtype, d->rows, d->cols);
+        }
+    }
+    return r;
+}
+
+static int writer_open(struct st_writer **ret, const struct adapter_out *o, const char *file, bool state,
+                       struct err *err)
+{
+    char path[4096];
+    struct list list = {0};
+    path_in(path, o, file);
+    int r = list_build(&list, o, state);
+    if (r)
+        err_set(err, r, "%s: out of memory for the list of tensors", path);
+    else
+        r = st_writer_open(ret, path, list.at, list.n, err);
+    free(list.at);
+    free(list.names);
+    return r;
+}
+
+int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request *req, struct err *err)
+{
+    if (mkdir(req->dir, 0777) && errno != EEXIST)
+        return err_set(err, -errno, "%s cannot be created: %s; choose a directory this user may write",
+                       req->dir, strerror(errno));
+    struct adapter_out *o = calloc(1, sizeof *o);
+    if (!o)
+        return err_set(err, -ENOMEM, "out of memory");
+    o->req = *req;
+    o->tune = *req->tune;
+    o->config = *req->config;
+    snprintf(o->dir, sizeof o->dir, "%s", req->dir);
+    snprintf(o->model_dir, sizeof o->model_dir, "%s", req->model_dir);
+    bool full = o->tune.kind == TUNE_FULL;
+    int r = writer_open(&o->model, o, full ? "model.safetensors" : "adapter_model.safetensors", false, err);
+    if (!r)
+        r = writer_open(&o->state, o, "training_state.safetensors", true, err);
+    float step = (float)req->step;
+    if (!r)
+        r = st_writer_put(o->state, "step", &step, 1, err);
+    if (r)
+        adapter_out_abort(o);
+    else
+        *ret = o;
+    return r;
+}
+
+int adapter_out_unit(struct adapter_out *o, size_t unit, const float *in, struct err *err)
+{
+    static const char *const suffix[] = {".w", ".m", ".v"};
+    struct param_def defs[UNIT_MAX_PARAMS];
+    size_t n = tune_params(&o->tune, o->req.family, &o->config, unit, defs);
+    for (int part = 0; part < 3; part++)
+        for (size_t i = 0; i < n; i++) {
+            char name[192];
+            size_t elements = param_elements(&defs[i]);
+            if (part == 0) {
+                snprintf(name, sizeof name, "%s%s", o->tune.kind == TUNE_FULL ? "" : "base_model.model.",
+                         defs[i].name);
+                int r = st_writer_put(o->model, name, in, elements, err);
+                if (r)
+                    return r;
+            }
+            snprintf(name, sizeof name, "%s%s", defs[i].name, suffix[part]);
+            int r = st_writer_put(o->state, name, in, elements, err);
+            if (r)
+                return r;
+            in += elements;
+        }
+    return 0;
+}
+
+/* Small files: written beside, synced, renamed. */
+static int write_text(const char *path, const char *text, size_t n, struct err *err)
+{
+    char tmp[4104];
+    snprintf(tmp, sizeof tmp, "%s.tmp", path);
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n && !fsync(fd);
+    int saved = errno;
+    if (fd >= 0 && close(fd))
+        ok = false;
+    if (ok && !rename(tmp, path))
+        return 0;
+    saved = ok ? errno : saved;
+    if (fd >= 0)
+        unlink(tmp);
+    return err_set(err, -(saved ? saved : EIO), "%s cannot be written: %s", path,
+                   strerror(saved ? saved : EIO));
+}
+
+static json_t *peft_config(const struct adapter_out *o)
+{
+    json_t *targets = json_array(), *layers = json_null();
+    for (size_t i = 0; i < o->tune.ntargets; i++)
+        json_array_append_new(targets, json_string(o->tune.targets[i]));
+    if (o->tune.first_layer || o->tune.end_layer != o->config.layers) {
+        layers = json_array();
+        for (size_t i = o->tune.first_layer; i < o->tune.end_layer; i++)
+            json_array_append_new(layers, json_integer((json_int_t)i));
+    }
+    return json_pack("{s:s s:s s:s s:n s:b s:i s:f s:f s:o s:n s:b s:s s:b s:b s:n s:b s:o s:n s:{} s:{} s:n "
+                     "s:n s:{} s:n s:s s:n}",
+                     "peft_type", "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", o->model_dir,
+                     "revision", "inference_mode", 1, "r", (int)o->tune.rank, "lora_alpha",
+                     (double)o->tune.alpha, "lora_dropout", (double)o->tune.dropout, "target_modules",
+                     targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora", 0,
+                     "use_dora", 0, "modules_to_save", "init_lora_weights", 1, "layers_to_transform", layers,
+                     "layers_pattern", "rank_pattern", "alpha_pattern", "target_parameters", "auto_mapping",
+                     "loftq_config", "megatron_config", "megatron_core", "megatron.core",
+                     "layer_replication");
+}
+
+static int write_peft_config(const struct adapter_out *o, struct err *err)
+{
+    char path[4096];
+    path_in(path, o, "adapter_config.json");
+    json_t *j = peft_config(o);
+    char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+    json_decref(j);
+    if (!text)
+        return err_set(err, -ENOMEM, "%s: out of memory", path);
+    int r = write_text(path, text, strlen(text), err);
+    free(text);
+    return r;
+}
+
+/* config.json and the tokenizer come along unchanged, so that the directory is a model of its own. */
+static int copy_file(const struct adapter_out *o, const char *name, struct err *err)
+{
+    char from[4096], to[4096];
+    snprintf(from, sizeof from, "%s/%s", o->model_dir, name);
+    path_in(to, o, name);
+    FILE *f = fopen(from, "re");
+    if (!f)
+        return errno == ENOENT ? 0 : err_set(err, -errno, "%s cannot be read: %s", from, strerror(errno));
+    char *text = NULL;
+    size_t n = 0;
+    FILE *m = open_memstream(&text, &n);
+    char buf[65536];
+    for (size_t got; m && (got = fread(buf, 1, sizeof buf, f)) > 0;)
+        fwrite(buf, 1, got, m);
+    int r = !m || fclose(m) || ferror(f) ? err_set(err, -EIO, "%s cannot be read", from)
+                                         : write_text(to, text, n, err);
+    fclose(f);
+    free(text);
+    return r;
+}
+
+static int write_small_files(const struct adapter_out *o, struct err *err)
+{
+    static const char *const files[] = {
+        "config.json",           "generation_config.json",  "tokenizer.json",
+        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
+    if (o->tune.kind == TUNE_LORA)
+        return write_peft_config(o, err);
+    char a[4096], b[4096];
+    if (realpath(o->model_dir, a) && realpath(o->dir, b) && !strcmp(a, b))
+        return 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int r = copy_file(o, files[i], err);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+int adapter_out_finish(struct adapter_out *o, struct err *err)
+{
+    int r = write_small_files(o, err);
+    if (!r) {
+        r = st_writer_finish(o->model, err);
+        o->model = NULL;
+    }
+    if (!r) {
+        r = st_writer_finish(o->state, err);
+        o->state = NULL;
+    }
+    adapter_out_abort(o); /* what is left */
+    return r;
+}
+
+void adapter_out_abort(struct adapter_out *o)
+{
+    if (!o)
+        return;
+    st_writer_abort(o->model);
+    st_writer_abort(o->state);
+    free(o);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The slice of a model that one node holds: its units, the slots of the microbatches in flight, the caches of
+ * generation. One function per task of a plan. Knows no rank, no message, no file but the model's. One
+ * thread. */
+#ifndef MODEL_STAGE_H
+#define MODEL_STAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/family.h"
+#include "model/tune.h"
+#include "num/num.h"
+#include "train/adamw.h"
+
+struct stage;
+
+struct stage_spec {
+    const char *model_dir; /* borrowed during stage_open */
+    struct config config;
+    struct tune tune;
+    size_t first_layer, end_layer; /* layers [first, end); may be empty */
+    bool embed, head;              /* also the first, the last unit */
+    bool training;                 /* gradients and moments */
+    bool split_backward;           /* the plan has I and W as tasks of their own */
+    size_t slots;                  /* microbatches in flight */
+    size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
+    size_t seqs;                   /* most sequences of a microbatch */
+    size_t positions;              /* longest sequence; of the KV cache when kv */
+    bool kv;
+};
+
+/* Bytes a stage with this spec needs, before it exists: from the config alone. */
+struct stage_bytes {
+    size_t mapped; /* weights, as stored */
+    size_t params; /* trained values, gradients, moments; f32 copies of vectors */
+    size_t slots;  /* all of them */
+    size_t work;   /* scratch */
+    size_t kv;
+    size_t total;
+};
+int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err);
+
+/* Maps the shards it needs, binds every tensor, allocates. All mismatches are named in one sentence. num:
+ * borrowed. */
+int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spec, struct err *err);
+void stage_close(struct stage *stage);
+
+/* --- a microbatch
+ * ------------------------------------------------------------------------------------------------------ */
+/* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and
+ * microbatch). */
+int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, struct err *err);
+/* Input of the stage: token ids on the embedding's stage, else activations [T, dim]; copied. */
+int stage_input_ids(struct stage *s, size_t slot, const uint32_t *ids, struct err *err);
+void stage_input(struct stage *s, size_t slot, const float *x);
+/* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot. */
+void stage_forward(struct stage *s, size_t slot, float *y);
+/* Head's stage, after stage_forward: loss as xent_forward. With `xent->dscale` ≠ 0 the gradient stays in the
+ * slot (and head weights get theirs: the one pass over the logits serves both). */
+double stage_loss(struct stage *s, size_t slot, const struct xent *xent);
+/* dy [T, dim] (NULL on the head's stage). dx [T, dim] or NULL when the stage below wants none. */
+void stage_backward_x(struct stage *s, size_t slot, const float *dy, float *dx);
+void stage_backward_w(struct stage *s, size_t slot);
+/* Both at once, with less memory; what a plan's B task does. */
+void stage_backward(struct stage *s, size_t slot, const float *dy, float *dx);
+
+/* --- a step
+ * --------------------------------------------------------------------------------------------------------------
+ */
+/* Gradient of a tied embedding that lies on the head's stage: [vocab·dim] floats, NULL if this stage has
+ * none. */
+float *stage_tied_grad(struct stage *s);
+size_t stage_tied_elements(const struct stage *s);
+/* The embedding's stage adds the head's part, once a step. */
+void stage_add_tied_grad(struct stage *s, const float *grad);
+/* partial + Σ g² over my parameters from the last unit to the first: a chain over stages gives the same bits
+ * as one stage. A gradient that is not finite is named in err (−EDOM). */
+int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err);
+void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step);
+/* The embedding's updated weights for a head that is tied to it on another stage. */
+const float *stage_tied_weight(const struct stage *s);
+void stage_set_tied_weight(struct stage *s, const float *w);
+
+/* --- parameters
+ * ------------------------------------------------------------------------------------------------------------
+ */
+size_t stage_unit_elements(const struct stage *s, size_t unit);
+void stage_unit_pack(const struct stage *s, size_t unit, float *out, bool state);
+void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state);
+
+/* --- generation
+ * -------------------------------------------------------------------------------------------------------------
+ */
+/* The next n ≤ spec.tokens positions, first at `at`; x in or ids in, y out (NULL on the head's stage). */
+int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
+                 struct err *err);
+/* Head's stage, after stage_decode: logits [vocab] of the last position; valid until the next call. */
+const float *stage_logits(struct stage *s);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stage's inside, shared by stage.c (open, measure, close) and stage_run.c (tasks). */
+#ifndef MODEL_STAGE_PRIV_H
+#define MODEL_STAGE_PRIV_H
+
+#include "model/stage.h"
+#include "model/unit.h"
+
+struct slot {
+    struct seqs seqs;
+    size_t tokens;
+    uint64_t drop;
+    uint32_t *start, *pos, *ids; /* [seqs + 1], [tokens], [tokens] */
+    float **x;                   /* [layers + 1] inputs of each layer, last = output (head's stage only) */
+    struct block_saved **saved;  /* [layers] */
+    struct block_dys **dys;      /* [layers]; split backward only */
+    float **dy;                  /* [layers] output gradients; split backward only */
+    float *dtop;                 /* head's stage: gradient of the last layer's output */
+    float *dbottom;              /* embedding's stage, full: gradient of the embedding's output */
+};
+
+struct stage {
+    struct num *num; /* borrowed */
+    struct stage_spec spec;
+    const struct family *family;
+    size_t layers; /* of this stage */
+    size_t lowest; /* lowest layer here that gets a gradient, counted from the stage's first */
+    struct st *st; /* owned */
+    struct rope rope;
+    size_t nunits;
+    struct unit *units;        /* [nunits] owned: embedding?, layers, head? */
+    struct unit *embed, *head; /* into units, or NULL */
+    struct unit *layer0;       /* first layer's unit */
+    struct slab params, slots, work, kvs;
+
+    struct slot *slot; /* [spec.slots] */
+    struct block_work *block_work;
+    struct block_dys *shared_dys; /* fused backward */
+    float *ping[2];               /* [tokens, dim] */
+    float *hn, *dh, *rstd;        /* head: [tokens, dim] twice, [tokens] */
+    float *tied_grad;             /* head's part of a tied, trained embedding */
+    float *tied_weight;           /* head's own copy where the embedding lies elsewhere and is trained */
+    struct mat head_w;
+    float *logits;        /* [vocab] */
+    size_t decoded;       /* rows in ping[0] of the last stage_decode */
+    struct block_kv **kv; /* [layers] */
+};
+
+#endif

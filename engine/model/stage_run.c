@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tasks of a stage. Nothing is allocated here. */
+#include "model/stage_priv.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "num/vec.h"
+
+static struct block_ctx context(const struct stage *s, const struct slot *slot)
+{
+    return (struct block_ctx){s->num, &s->spec.config, &s->rope, slot->seqs, slot->pos, slot->tokens};
+}
+
+static size_t slot_floats(const struct stage *s, const struct slot *slot)
+{
+    return slot->tokens * s->spec.config.dim;
+}
+
+int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, struct err *err)
+{
+    struct slot *slot = &s->slot[at];
+    if (seqs.n > s->spec.seqs || seqs.start[seqs.n] > s->spec.tokens)
+        return err_set(err, -E2BIG,
+                       "a microbatch of %zu sequences, %u tokens is more than the plan's %zu, %zu", seqs.n,
+                       seqs.start[seqs.n], s->spec.seqs, s->spec.tokens);
+    memcpy(slot->start, seqs.start, (seqs.n + 1) * sizeof *slot->start);
+    slot->seqs = (struct seqs){seqs.n, slot->start};
+    slot->tokens = seqs.start[seqs.n];
+    slot->drop = drop;
+    for (size_t i = 0; i < seqs.n; i++) {
+        uint32_t len = seqs.start[i + 1] - seqs.start[i];
+        if (len > s->spec.positions)
+            return err_set(err, -E2BIG, "a sequence of %u tokens is longer than the plan's %zu", len,
+                           s->spec.positions);
+        for (uint32_t t = 0; t < len; t++)
+            slot->pos[seqs.start[i] + t] = t;
+    }
+    return 0;
+}
+
+int stage_input_ids(struct stage *s, size_t at, const uint32_t *ids, struct err *err)
+{
+    struct slot *slot = &s->slot[at];
+    for (size_t t = 0; t < slot->tokens; t++)
+        if (ids[t] >= s->spec.config.vocab)
+            return err_set(err, -ERANGE, "token %u is outside the model's vocabulary of %zu", ids[t],
+                           s->spec.config.vocab);
+    memcpy(slot->ids, ids, slot->tokens * sizeof *ids);
+    embed_forward(s->num, slot->x[0], slot->ids, s->embed->weights.lin[0].w, slot->tokens);
+    return 0;
+}
+
+void stage_input(struct stage *s, size_t at, const float *x)
+{
+    memcpy(s->slot[at].x[0], x, slot_floats(s, &s->slot[at]) * sizeof *x);
+}
+
+/* Dropout masks belong to a layer, a linear, a step and a microbatch, and to nothing else: backward draws the
+ * same. */
+static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
+{
+    for (size_t t = 0; t < u->ntensors; t++) {
+        if (!u->weights.lin[t].lora || u->lora[t].dropout <= 0)
+            continue;
+        char purpose[TENSOR_NAME + 40];
+        snprintf(purpose, sizeof purpose, "dropout/%llu/%s", (unsigned long long)drop, u->defs[t].name);
+        u->lora[t].drop = rng_for(s->spec.tune.seed, purpose);
+    }
+}
+
+void stage_forward(struct stage *s, size_t at, float *y)
+{
+    struct slot *slot = &s->slot[at];
+    struct block_ctx ctx = context(s, slot);
+    for (size_t l = 0; l < s->layers; l++) {
+        set_dropout(s, &s->layer0[l], slot->drop);
+        float *out = l + 1 == s->layers && y ? y : slot->x[l + 1];
+        s->family->forward(&ctx, out, slot->saved[l], slot->x[l], &s->layer0[l].weights, s->block_work);
+    }
+    if (!s->layers && y)
+        memcpy(y, slot->x[0], slot_floats(s, slot) * sizeof *y);
+}
+
+static struct rmsnorm_dims head_dims(const struct stage *s, size_t tokens)
+{
+    return (struct rmsnorm_dims){tokens, s->spec.config.dim, s->spec.config.norm_eps};
+}
+
+double stage_loss(struct stage *s, size_t at, const struct xent *xent)
+{
+    struct slot *slot = &s->slot[at];
+    const float *x = slot->x[s->layers], *norm = s->head->weights.vec[0];
+    struct rmsnorm_dims dims = head_dims(s, slot->tokens);
+    bool train = xent->dscale != 0;
+    float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->grads.full[1];
+    rmsnorm_forward(s->num, s->hn, s->rstd, x, norm, dims);
+    double loss = xent_forward(s->num, train ? s->dh : NULL, dw, s->hn, s->head_w, xent, slot->tokens);
+    if (!train)
+        return loss;
+    if (s->head->grads.full[0])
+        rmsnorm_backward_w(s->num, s->head->grads.full[0], s->dh, s->rstd, x, dims);
+    rmsnorm_backward_x(s->num, slot->dtop, s->dh, s->rstd, x, norm, dims);
+    return loss;
+}
+
+/* What the stage's output gradient is: from above, or from the head. */
+static const float *top_gradient(const struct stage *s, const struct slot *slot, const float *dy)
+{
+    return s->head ? slot->dtop : dy;
+}
+
+/* Where layer l's input gradient goes: `below` for the layer under it, the caller's dx or the embedding's at
+ * the bottom. */
+static float *bottom_gradient(const struct stage *s, const struct slot *slot, size_t l, float *dx,
+                              float *below)
+{
+    if (l > s->lowest)
+        return below;
+    if (slot->dbottom)
+        return slot->dbottom;
+    return s->lowest == 0 ? dx : NULL;
+}
+
+static void embed_backward(struct stage *s, struct slot *slot, const float *d)
+{
+    if (s->embed && s->embed->grads.full[0])
+        embed_backward_w(s->num, s->embed->grads.full[0], d, slot->ids, slot->tokens, s->spec.config.dim);
+}
+
+/* A stage without layers only hands the gradient on. */
+static bool pass_through(struct stage *s, struct slot *slot, const float *dy, float *dx)
+{
+    if (s->layers)
+        return false;
+    const float *top = top_gradient(s, slot, dy);
+    if (dx)
+        memcpy(dx, top, slot_floats(s, slot) * sizeof *dx);
+    if (slot->dbottom)
+        memcpy(slot->dbottom, top, slot_floats(s, slot) * sizeof *top);
+    return true;
+}
+
+void stage_backward(struct stage *s, size_t at, const float *dy, float *dx)
+{
+    struct slot *slot = &s->slot[at];
+    struct block_ctx ctx = context(s, slot);
+    if (!pass_through(s, slot, dy, dx)) {
+        const float *d = top_gradient(s, slot, dy);
+        for (size_t l = s->layers; l-- > s->lowest;) {
+            struct unit *u = &s->layer0[l];
+            float *to = bottom_gradient(s, slot, l, dx, s->ping[l & 1]);
+            set_dropout(s, u, slot->drop);
+            s->family->backward_x(&ctx, to, s->shared_dys, d, slot->saved[l], slot->x[l], &u->weights,
+                                  s->block_work);
+            s->family->backward_w(&ctx, &u->grads, s->shared_dys, d, slot->saved[l], slot->x[l], &u->weights,
+                                  s->block_work);
+            d = to;
+        }
+    }
+    embed_backward(s, slot, slot->dbottom);
+}
+
+void stage_backward_x(struct stage *s, size_t at, const float *dy, float *dx)
+{
+    struct slot *slot = &s->slot[at];
+    struct block_ctx ctx = context(s, slot);
+    if (pass_through(s, slot, dy, dx))
+        return;
+    memcpy(slot->dy[s->layers - 1], top_gradient(s, slot, dy), slot_floats(s, slot) * sizeof *dy);
+    for (size_t l = s->layers; l-- > s->lowest;) {
+        struct unit *u = &s->layer0[l];
+        float *to = bottom_gradient(s, slot, l, dx, l ? slot->dy[l - 1] : NULL);
+        set_dropout(s, u, slot->drop);
+        s->family->backward_x(&ctx, to, slot->dys[l], slot->dy[l], slot->saved[l], slot->x[l], &u->weights,
+                              s->block_work);
+    }
+}
+
+void stage_backward_w(struct stage *s, size_t at)
+{
+    struct slot *slot = &s->slot[at];
+    struct block_ctx ctx = context(s, slot);
+    for (size_t l = s->layers; l-- > s->lowest;) {
+        struct unit *u = &s->layer0[l];
+        set_dropout(s, u, slot->drop);
+        s->family->backward_w(&ctx, &u->grads, slot->dys[l], slot->dy[l], slot->saved[l], slot->x[l],
+                              &u->weights, s->block_work);
+    }
+    embed_backward(s, slot, slot->dbottom);
+}
+
+/* --- a step
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+float *stage_tied_grad(struct stage *s)
+{
+    return s->tied_grad;
+}
+
+size_t stage_tied_elements(const struct stage *s)
+{
+    return s->spec.config.vocab * s->spec.config.dim;
+}
+
+void stage_add_tied_grad(struct stage *s, const float *grad)
+{
+    vec_add(s->num, s->embed->grads.full[0], s->embed->grads.full[0], grad, stage_tied_elements(s));
+}
+
+int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err)
+{
+    for (size_t i = s->nunits; i-- > 0;)
+        for (size_t p = s->units[i].nparams; p-- > 0;) {
+            const struct param *param = &s->units[i].params[p];
+            double sum = vec_sumsq(s->num, param->g, param->n);
+            if (!isfinite(sum))
+                return err_set(err, -EDOM, "the gradient of %s is not finite", param->def.name);
+            partial += sum;
+        }
+    *ret = partial;
+    return 0;
+}
+
+void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step)
+{
+    for (size_t i = 0; i < s->nunits; i++)
+        for (size_t p = 0; p < s->units[i].nparams; p++) {
+            struct param *param = &s->units[i].params[p];
+            adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale, opt, step);
+            memset(param->g, 0, param->n * sizeof *param->g);
+        }
+    if (s->tied_grad)
+        memset(s->tied_grad, 0, stage_tied_elements(s) * sizeof *s->tied_grad);
+}
+
+const float *stage_tied_weight(const struct stage *s)
+{
+    return s->embed->weights.lin[0].w.data;
+}
+
+void stage_set_tied_weight(struct stage *s, const float *w)
+{
+    memcpy(s->tied_weight, w, stage_tied_elements(s) * sizeof *w);
+}
+
+/* --- parameters
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static struct unit *unit_of(const struct stage *s, size_t unit)
+{
+    for (size_t i = 0; i < s->nunits; i++)
+        if (s->units[i].index == unit)
+            return &s->units[i];
+    return NULL;
+}
+
+size_t stage_unit_elements(const struct stage *s, size_t unit)
+{
+    return tune_unit_elements(&s->spec.tune, s->family, &s->spec.config, unit);
+}
+
+void stage_unit_pack(const struct stage *s, size_t unit, float *out, bool state)
+{
+    unit_pack(unit_of(s, unit), out, state);
+}
+
+void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state)
+{
+    unit_unpack(unit_of(s, unit), in, state);
+}
+
+/* --- generation
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
+                 struct err *err)
+{
+    if (n > s->spec.tokens || at + n > s->spec.positions)
+        return err_set(err, -E2BIG, "%zu positions from %zu on are more than the plan's %zu", n, at,
+                       s->spec.positions);
+    struct slot geometry = {.tokens = n, .pos = s->slot[0].pos};
+    for (size_t t = 0; t < n; t++)
+        geometry.pos[t] = (uint32_t)(at + t);
+    struct block_ctx ctx = context(s, &geometry);
+    float *cur = s->ping[0], *next = s->ping[1];
+    if (ids)
+        embed_forward(s->num, cur, ids, s->embed->weights.lin[0].w, n);
+    else
+        memcpy(cur, x, n * s->spec.config.dim * sizeof *x);
+    for (size_t l = 0; l < s->layers; l++) {
+        s->family->forward_cached(&ctx, next, s->kv[l], at, cur, &s->layer0[l].weights, s->block_work);
+        float *t = cur;
+        cur = next;
+        next = t;
+    }
+    s->ping[0] = cur;
+    s->ping[1] = next;
+    s->decoded = n;
+    if (y)
+        memcpy(y, cur, n * s->spec.config.dim * sizeof *y);
+    return 0;
+}
+
+const float *stage_logits(struct stage *s)
+{
+    const float *last = s->ping[0] + (s->decoded - 1) * s->spec.config.dim;
+    rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->weights.vec[0], head_dims(s, 1));
+    gemm_xwt(s->num, s->logits, s->hn, s->head_w, 1, false);
+    return s->logits;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is trained: nothing, LoRA factors, or everything; and, from that and the config alone, the trained
+ * parameters of every unit with names and shapes. So the head can read and write files for units it does not
+ * hold. */
+#ifndef MODEL_TUNE_H
+#define MODEL_TUNE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "model/family.h"
+
+enum { TUNE_MAX_TARGETS = 16, UNIT_MAX_PARAMS = 2 * UNIT_MAX_TENSORS };
+
+enum tune_kind { TUNE_NONE, TUNE_LORA, TUNE_FULL };
+
+struct tune {
+    enum tune_kind kind;
+    size_t rank;
+    float alpha, dropout;
+    size_t ntargets;
+    char targets[TUNE_MAX_TARGETS][32]; /* suffixes: "q_proj" */
+    size_t first_layer, end_layer;      /* layers that have LoRA: [first, end) */
+    uint64_t seed;
+    bool random_init; /* full: weights drawn from `seed` instead of read */
+};
+
+/* Targets as the user wrote them: "q_proj,v_proj" or "all-linear" (every linear of a layer, not the head).
+ * Refuses a name no linear of the model ends in, listing those there are. */
+int tune_targets(struct tune *tune, const struct family *f, const struct config *c, const char *list,
+                 struct err *err);
+
+enum param_role { PARAM_FULL, PARAM_A, PARAM_B };
+struct param_def {
+    char name[TENSOR_NAME + 32]; /* "model.layers.0.self_attn.q_proj.lora_A.weight", or the tensor's own */
+    enum param_role role;
+    size_t tensor;     /* index of the tensor_def it belongs to */
+    size_t rows, cols; /* cols = 0: vector */
+};
+/* In canonical order; ret (UNIT_MAX_PARAMS entries) may be NULL. Returns how many. */
+size_t tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,
+                   struct param_def *ret);
+size_t param_elements(const struct param_def *def);
+/* Σ elements over a unit's parameters. */
+size_t tune_unit_elements(const struct tune *tune, const struct family *f, const struct config *c,
+                          size_t unit);
+
+/* Fresh values: LoRA A uniform in ±1/√in (PEFT's kaiming_uniform(a=√5)), B zero; full: matrices normal(0,
+ * init_std), norms one, biases zero. Drawn from the seed and the parameter's name, so they do not depend on
+ * the split. */
+void param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c);
+
+/* The lowest layer (0-based) that gets a gradient; config->layers if none does. */
+size_t tune_lowest_layer(const struct tune *tune, const struct config *c);
+
+#endif
