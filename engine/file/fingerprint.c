@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns config_fingerprint: what a model directory looks like, as one short string that nodes compare before a
+ * job. Called when a job is prepared; any thread. Independent of how the config is spelled and how the
+ * tensors are spread over files. */
+#include "file/config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "file/murmur.h"
+#include "file/st_set.h"
+
+static void print_config(FILE *f, const struct config *c)
+{
+    fprintf(f, "%s %zu %zu %zu %zu %zu %zu %zu %zu\n", c->family, c->layers, c->dim, c->ffn, c->heads,
+            c->kv_heads, c->head, c->vocab, c->max_positions);
+    fprintf(f, "%a %a %d %d %d %d\n", (double)c->norm_eps, (double)c->init_std, c->tied, c->attn_bias,
+            c->mlp_bias, (int)c->dtype);
+    fprintf(f, "%d %a %a %a %a %zu\n%" PRId32, (int)c->rope, c->rope_theta, c->rope_factor, c->rope_low,
+            c->rope_high, c->rope_original, c->bos);
+    for (size_t i = 0; i < c->neos; i++)
+        fprintf(f, " %" PRId32, c->eos[i]);
+    fputc('\n', f);
+}
+
+static void print_tensors(FILE *f, const struct st *st)
+{
+    for (size_t i = 0; i < st_count(st); i++) {
+        const struct st_tensor *t = st_at(st, i);
+        fprintf(f, "%s %s", t->name, t->dtype_name);
+        for (size_t d = 0; d < t->ndim; d++)
+            fprintf(f, " %zu", t->shape[d]);
+        fputc('\n', f);
+    }
+}
+
+int config_fingerprint(char ret[33], const char *dir, struct err *err)
+{
+    struct config c;
+    struct st *st = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    int r = config_read(&c, dir, err);
+    if (r == 0)
+        r = st_set_open_dir(&st, dir, NULL, NULL, false, err);
+    if (r < 0)
+        return r;
+    FILE *f = open_memstream(&text, &n);
+    if (f) {
+        print_config(f, &c);
+        print_tensors(f, st);
+    }
+    if (!f || fclose(f) != 0) {
+        r = err_set(err, -ENOMEM, "%s: no memory for its fingerprint", dir);
+    } else {
+        uint64_t hash[2];
+        murmur128(hash, text, n, 0);
+        snprintf(ret, 33, "%016" PRIx64 "%016" PRIx64, hash[0], hash[1]);
+    }
+    free(text);
+    st_close(st);
+    return r;
+}

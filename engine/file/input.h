@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small files read whole, and bits of them quoted in sentences. What is in them is untrusted. */
+#ifndef FILE_INPUT_H
+#define FILE_INPUT_H
+
+#include <stddef.h>
+
+#include "err.h"
+
+/* The whole regular file, NUL-terminated (the NUL is not counted), in a fresh buffer the caller frees.
+ * −ENOENT where there is none, −EFBIG above `limit` bytes; the sentence names the path. */
+int input_read(const char *path, size_t limit, char **ret, size_t *ret_n, struct err *err);
+
+/* DIR/NAME in a fresh string, or NULL without memory. */
+char *input_path(const char *dir, const char *name);
+
+/* A foreign string, fit for a terminal and a sentence: cut to the struct, control characters shown as '?'. */
+struct input_quote {
+    char text[80];
+};
+struct input_quote input_quote(const char *s);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns opened safetensors sets: one file, or a directory of shards with its index. Called when a stage loads
+ * its layers and by tests; opened and closed by one thread, then read by any. */
+#include "file/safetensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "file/input.h"
+#include "file/st_set.h"
+
+enum { INDEX_LIMIT = 100 * 1000 * 1000 };
+
+#define SINGLE_NAME "model.safetensors"
+#define INDEX_NAME "model.safetensors.index.json"
+
+static int entry_by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct st_entry *)a)->t.name, ((const struct st_entry *)b)->t.name);
+}
+
+static int string_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void st_close(struct st *st)
+{
+    if (!st)
+        return;
+    for (size_t i = 0; i < st->nshards; i++) {
+        if (st->shards[i].map)
+            munmap(st->shards[i].map, st->shards[i].bytes);
+        free(st->shards[i].path);
+    }
+    for (size_t i = 0; i < st->count; i++)
+        free((char *)st->entries[i].t.name);
+    for (size_t i = 0; i < st->nnames; i++)
+        free(st->names[i]);
+    free(st->shards);
+    free(st->entries);
+    free(st->names);
+    free(st);
+}
+
+/* Sorts the tensors and lists all names: those of the tensors and those of the index (NULL for a single
+ * file). */
+static int complete(struct st *st, json_t *weight_map, struct err *err)
+{
+    size_t most = st->count + json_object_size(weight_map), n = 0;
+    if (st->count > 0)
+        qsort(st->entries, st->count, sizeof *st->entries, entry_by_name);
+    const char **all = malloc((most ? most : 1) * sizeof *all);
+    st->names = calloc(most ? most : 1, sizeof *st->names);
+    bool full = !all || !st->names;
+    if (!full) {
+        const char *name;
+        json_t *file;
+        for (size_t i = 0; i < st->count; i++)
+            all[n++] = st->entries[i].t.name;
+        json_object_foreach(weight_map, name, file) all[n++] = name;
+        qsort(all, n, sizeof *all, string_order);
+    }
+    for (size_t i = 0; i < n && !full; i++) {
+        if (i > 0 && strcmp(all[i], all[i - 1]) == 0)
+            continue;
+        st->names[st->nnames] = strdup(all[i]);
+        full = !st->names[st->nnames];
+        st->nnames += !full;
+    }
+    free(all);
+    return full ? err_set(err, -ENOMEM, "no memory for the names of %zu tensors", most) : 0;
+}
+
+int st_open_file(struct st **ret, const char *path, struct err *err)
+{
+    struct st *st = calloc(1, sizeof *st);
+    if (!st)
+        return err_set(err, -ENOMEM, "%s: no memory to open it", path);
+    int r = st_set_add(st, path, true, err);
+    if (r == 0)
+        r = complete(st, NULL, err);
+    if (r < 0) {
+        st_close(st);
+        return r;
+    }
+    *ret = st;
+    return 0;
+}
+
+/* --- a directory with an index
+ * ----------------------------------------------------------------------------------- */
+
+/* A shard is a plain file of the same directory: an index must not lead us elsewhere. */
+static bool is_shard_name(const char *name)
+{
+    return name && *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static int read_index(json_t **ret, const char *path, struct err *err)
+{
+    char *text;
+    size_t n;
+    int r = input_read(path, INDEX_LIMIT, &text, &n, err);
+    if (r < 0)
+        return r;
+    json_error_t je;
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
+    free(text);
+    if (!root)
+        return err_set(err, -EBADMSG, "%s:%d: not sound JSON: %s", path, je.line, input_quote(je.text).text);
+    json_t *map = json_object_get(root, "weight_map");
+    if (!json_is_object(map) || json_object_size(map) == 0) {
+        json_decref(root);
+        return err_set(err, -EBADMSG, "%s: has no \"weight_map\" of tensor names to files; copy it again",
+                       path);
+    }
+    const char *name;
+    json_t *file;
+    json_object_foreach(map, name, file)
+    {
+        if (is_shard_name(json_string_value(file)))
+            continue;
+        r = err_set(err, -EBADMSG, "%s: tensor %s is not mapped to a file of the same directory", path,
+                    input_quote(name).text);
+        break;
+    }
+    if (r == 0)
+        *ret = json_incref(map);
+    json_decref(root);
+    return r;
+}
+
+/* The files to open, each once, as the keys of a JSON object in the order of the index. */
+static json_t *wanted_files(json_t *weight_map, bool (*want)(void *arg, const char *name), void *arg)
+{
+    json_t *files = json_object();
+    const char *name;
+    json_t *file;
+    json_object_foreach(weight_map, name, file)
+    {
+        if (files && (!want || want(arg, name)) &&
+            json_object_set_new(files, json_string_value(file), json_true()) < 0) {
+            json_decref(files);
+            files = NULL;
+        }
+    }
+    return files;
+}
+
+/* A tensor that the index places elsewhere exists twice: which one counts would be chance. */
+static int check_places(const struct st *st, size_t first, json_t *weight_map, const char *file,
+                        struct err *err)
+{
+    for (size_t i = first; i < st->count; i++) {
+        const char *name = st->entries[i].t.name;
+        const char *place = json_string_value(json_object_get(weight_map, name));
+        if (place && strcmp(place, file) != 0)
+            return err_set(err, -EBADMSG, "%s holds tensor %s, which %s places in %s; copy the model again",
+                           st->shards[st->nshards - 1].path, input_quote(name).text, INDEX_NAME,
+                           input_quote(place).text);
+    }
+    return 0;
+}
+
+/* Needs the entries sorted: every name the index gives an opened shard is there. */
+static int check_complete(const struct st *st, json_t *weight_map, json_t *files, const char *index,
+                          struct err *err)
+{
+    const char *name;
+    json_t *file;
+    json_object_foreach(weight_map, name, file)
+    {
+        const char *place = json_string_value(file);
+        if (json_object_get(files, place) && !st_find(st, name))
+            return err_set(err, -EBADMSG,
+                           "%s lists tensor %s, but %s in the same directory lacks it; copy both again",
+                           index, input_quote(name).text, input_quote(place).text);
+    }
+    return 0;
+}
+
+static int open_shard(struct st *st, const char *dir, const char *file, json_t *weight_map, bool map,
+                      struct err *err)
+{
+    size_t first = st->count;
+    char *path = input_path(dir, file);
+    if (!path)
+        return err_set(err, -ENOMEM, "%s: no memory to open its files", dir);
+    int r = st_set_add(st, path, map, err);
+    if (r == -ENOENT)
+        err_set(err, r, "%s is missing, though %s names it; copy it there", path, INDEX_NAME);
+    free(path);
+    return r < 0 ? r : check_places(st, first, weight_map, file, err);
+}
+
+static int open_shards(struct st *st, const char *dir, const char *index, json_t *weight_map, json_t *files,
+                       bool map, struct err *err)
+{
+    const char *file;
+    json_t *unused;
+    json_object_foreach(files, file, unused)
+    {
+        int r = open_shard(st, dir, file, weight_map, map, err);
+        if (r < 0)
+            return r;
+    }
+    int r = complete(st, weight_map, err);
+    return r < 0 ? r : check_complete(st, weight_map, files, index, err);
+}
+
+static int open_indexed(struct st *st, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                        bool map, struct err *err)
+{
+    json_t *weight_map = NULL, *files = NULL;
+    char *index = input_path(dir, INDEX_NAME);
+    int r =
+        index ? read_index(&weight_map, index, err) : err_set(err, -ENOMEM, "%s: no memory to open it", dir);
+    if (r == -ENOENT)
+        err_set(err, r,
+                "%s has neither %s nor %s; put the model's safetensors files there (PyTorch .bin files are "
+                "not read)",
+                dir, SINGLE_NAME, INDEX_NAME);
+    if (r < 0)
+        goto out;
+    files = wanted_files(weight_map, want, arg);
+    r = files ? open_shards(st, dir, index, weight_map, files, map, err)
+              : err_set(err, -ENOMEM, "%s: no memory to list its files", index);
+out:
+    json_decref(files);
+    json_decref(weight_map);
+    free(index);
+    return r;
+}
+
+int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                    bool map, struct err *err)
+{
+    struct st *st = calloc(1, sizeof *st);
+    char *single = input_path(dir, SINGLE_NAME);
+    int r;
+    if (!st || !single)
+        r = err_set(err, -ENOMEM, "%s: no memory to open it", dir);
+    else if (access(single, F_OK) != 0) /* as in transformers, the single file goes before the index */
+        r = open_indexed(st, dir, want, arg, map, err);
+    else if ((r = st_set_add(st, single, map, err)) == 0)
+        r = complete(st, NULL, err);
+    free(single);
+    if (r < 0) {
+        st_close(st);
+        return r;
+    }
+    *ret = st;
+    return 0;
+}
+
+int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                struct err *err)
+{
+    return st_set_open_dir(ret, dir, want, arg, true, err);
+}
+
+/* --- looking at it
+ * ----------------------------------------------------------------------------------------------- */
+
+size_t st_count(const struct st *st)
+{
+    return st->count;
+}
+
+const struct st_tensor *st_at(const struct st *st, size_t i)
+{
+    return &st->entries[i].t;
+}
+
+const struct st_tensor *st_find(const struct st *st, const char *name)
+{
+    struct st_entry key = {.t.name = name};
+    if (st->count == 0)
+        return NULL;
+    const struct st_entry *e = bsearch(&key, st->entries, st->count, sizeof *st->entries, entry_by_name);
+    return e ? &e->t : NULL;
+}
+
+size_t st_names(const struct st *st, const char *const **ret)
+{
+    *ret = (const char *const *)st->names;
+    return st->nnames;
+}
+
+void st_willneed(const struct st *st, const struct st_tensor *t)
+{
+    const struct st_shard *shard = &st->shards[t->file];
+    if (!shard->map || t->bytes == 0)
+        return;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t at = (size_t)((const char *)t->data - (const char *)shard->map), from = at & ~(page - 1);
+    madvise((char *)shard->map + from, at - from + t->bytes, MADV_WILLNEED);
+}

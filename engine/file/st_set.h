@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside of struct st, shared by the files that fill it (st_header.c), open and search it (safetensors.c) and
+ * hash its headers (fingerprint.c). Nobody else includes this. */
+#ifndef FILE_ST_SET_H
+#define FILE_ST_SET_H
+
+#include <jansson.h>
+
+#include "file/safetensors.h"
+
+struct st_shard {
+    char *path;     /* owned */
+    void *map;      /* owned: the whole file, or NULL where only headers were read */
+    size_t bytes;   /* of the file */
+    size_t data_at; /* first byte after the header */
+};
+
+struct st_entry {
+    struct st_tensor t; /* t.name is owned */
+    size_t begin;       /* offset of its bytes in the file's data part */
+};
+
+struct st {
+    struct st_shard *shards; /* owned */
+    size_t nshards;
+    struct st_entry *entries; /* owned; sorted by name once the set is complete */
+    size_t count;
+    char **names; /* owned, and each of them; sorted, no two alike */
+    size_t nnames;
+};
+
+/* Adds the file at `path` to the set: opens it, checks its header, adds its tensors and, if `map`, maps it.
+ */
+int st_set_add(struct st *st, const char *path, bool map, struct err *err);
+
+/* st_open_dir, with or without mapping the data. */
+int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                    bool map, struct err *err);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A file of lines, one JSON object each, read one after the other in bounded memory. */
+#ifndef TRAIN_JSONL_H
+#define TRAIN_JSONL_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "err.h"
+
+struct jsonl;
+
+int jsonl_open(struct jsonl **ret, const char *path, struct err *err);
+void jsonl_close(struct jsonl *in);
+
+/* The next object, a new reference for the caller; 1, or 0 at the end. Blank lines are passed over. Errors
+ * name file and line. */
+int jsonl_next(struct jsonl *in, json_t **ret, struct err *err);
+size_t jsonl_line(const struct jsonl *in); /* of the object returned last, from 1 */
+
+#endif
