@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Jobs and their history in SQLite (WAL, synchronous=FULL), behind a thread of its own: the loop posts and goes on. The only
- * file pair that knows SQLite. A damaged file is set aside as ringd.db.damaged-TIME and a new one begun, said in `ret_note`. */
+ * Jobs and their history in SQLite (WAL, synchronous=FULL), behind a thread of its own: the loop posts and
+ * goes on. The only file pair that knows SQLite. A damaged file is set aside as ringd.db.damaged-TIME and a
+ * new one begun, said in `ret_note`. */
 #ifndef DAEMON_STORE_H
 #define DAEMON_STORE_H
 
@@ -14,26 +15,33 @@ struct mailbox;
 struct store;
 
 /* Opens DIR/ringd.db (synchronously, at start). ret_note: "" or a sentence for the log (256 bytes). */
-int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, char ret_note[256], struct err *err);
-void store_close(struct store *store); /* drains what was posted, then ends the thread */
-/* Why writing fails at present ("database or disk is full"), or NULL: the daemon goes on without history and says so. */
+int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, char ret_note[256],
+               struct err *err);
+/* Loop thread: drains what was posted, ends the thread and calls every `done` still owed, before it returns.
+ */
+void store_close(struct store *store);
+/* Why writing fails at present ("database or disk is full"), or NULL: the daemon goes on without history and
+ * says so. */
 const char *store_trouble(const struct store *store);
 
-uint64_t store_next_job(struct store *store); /* a fresh job number, never reused; synchronous and cheap (kept in memory) */
+uint64_t store_next_job(
+    struct store *store); /* a fresh job number, never reused; synchronous and cheap (kept in memory) */
 
 /* The job's record as one JSON object (state, spec, result, error, times); replaces the former. */
 void store_put_job(struct store *store, uint64_t job, const char *state, const char *json);
 /* One line of a job's history: kind "step", "valid", "log". */
 void store_put_event(struct store *store, uint64_t job, const char *kind, const char *json);
 
-/* Jobs, newest first, as a JSON array of the records; limit 0 = all. `done` runs on the loop thread; json is freed after. */
+/* Jobs, newest first, as a JSON array of the records; limit 0 = all. `done` runs on the loop thread; json is
+ * freed after. */
 void store_get_jobs(struct store *store, size_t limit, void (*done)(void *arg, const char *json), void *arg);
 /* One record, or NULL. */
 void store_get_job(struct store *store, uint64_t job, void (*done)(void *arg, const char *json), void *arg);
 /* A job's history of a kind (NULL = all) as a JSON array, oldest first. */
-void store_get_events(struct store *store, uint64_t job, const char *kind, void (*done)(void *arg, const char *json),
-                      void *arg);
-/* At start: jobs whose record still says queued or running, as a JSON array (synchronous); the caller frees. */
+void store_get_events(struct store *store, uint64_t job, const char *kind,
+                      void (*done)(void *arg, const char *json), void *arg);
+/* At start: jobs whose record still says queued or running, as a JSON array (synchronous); the caller frees.
+ */
 char *store_unfinished(struct store *store);
 
 #endif

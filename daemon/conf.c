@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringd's options: the table, and the defaults that depend on other options or on the machine. Called by main
+ * at start; ringctl reads the table alone. */
+#include "daemon/conf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/xalloc.h"
+
+static const char default_file[] = "/etc/ringd/ringd.conf";
+
+const struct opt_def conf_table[] = {
+    {.name = "config",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help = "file with these options as key = value lines; "
+             "/etc/ringd/ringd.conf is read if it is there"},
+    {.name = "state-dir",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .def = "/var/lib/ringd",
+     .help = "identity, job history and checkpoints of this node"},
+    {.name = "socket",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help = "Unix socket ringctl talks to (default DIR/ringd.sock if --state-dir DIR is given, else "
+             "/run/ringd/ringd.sock)"},
+    {.name = "name",
+     .type = OPT_STRING,
+     .placeholder = "STR",
+     .help = "what people call this node (default: the host name)"},
+    {.name = "listen",
+     .type = OPT_STRING,
+     .placeholder = "ADDR:PORT",
+     .def = "[::]:17464",
+     .help = "where other nodes reach this one"},
+    {.name = "peer", .type = OPT_LIST, .placeholder = "HOST:PORT", .help = "a neighbour to connect to"},
+    {.name = "secret-file",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help = "secret shared by all nodes of the cluster, readable by ringd alone (default STATE-DIR/secret)"},
+    {.name = "http-listen",
+     .type = OPT_STRING,
+     .placeholder = "ADDR:PORT",
+     .def = "127.0.0.1:8473",
+     .help = "the HTTP API on TCP, \"none\" to leave it out; not on a loopback address it needs "
+             "--http-token-file"},
+    {.name = "http-token-file",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help = "token that allows changes over TCP; without it TCP only shows"},
+    {.name = "threads",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "0",
+     .min = 0,
+     .max = 1024,
+     .help = "threads of a stage, 0 for one per core"},
+    {.name = "memory-limit",
+     .type = OPT_STRING,
+     .placeholder = "SIZE",
+     .help = "most a stage may use, as 8G or 900M; 0 or left out for what the machine has"},
+    {.name = "dead-after",
+     .type = OPT_INT,
+     .placeholder = "SECONDS",
+     .def = "10",
+     .min = 1,
+     .max = 3600,
+     .help = "a silent neighbour is given up after this long"},
+    {.name = "stage-binary",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help = "the ringd-stage to start (default: beside ringd, else /usr/libexec/ringd/ringd-stage)"},
+    {.name = "log-level",
+     .type = OPT_CHOICE,
+     .placeholder = "error|warning|info|debug",
+     .def = "info",
+     .help = "how much is logged"},
+    {.name = NULL},
+};
+
+static int read_file(struct opts *o, struct err *err)
+{
+    const char *path = opts_str(o, "config");
+    if (path)
+        return opts_read_ini(o, path, err);
+    return access(default_file, F_OK) == 0 ? opts_read_ini(o, default_file, err) : 0;
+}
+
+/* "8G", "900M", "65536": checked here so that a slip is found at start and not at the first job. */
+static int check_size(const struct opts *o, const char *name, struct err *err)
+{
+    const char *text = opts_str(o, name);
+    if (!text)
+        return 0;
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    size_t shift = 0;
+    if (*end && !end[1] && strchr("KMG", *end))
+        shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 30;
+    bool is_number = *text >= '0' && *text <= '9' && !errno && (!*end || shift);
+    if (!is_number || v > UINT64_MAX >> shift)
+        return err_set(err, -EINVAL, "--%s \"%s\": a size is needed, as 8G, 900M or a number of bytes", name,
+                       text);
+    return 0;
+}
+
+static int set_default(struct opts *o, const char *name, char *value, struct err *err)
+{
+    int rc = opts_str(o, name) ? 0 : opts_set(o, name, value, err);
+    free(value);
+    return rc;
+}
+
+static char *beside_ringd(void)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n > 0) {
+        self[n] = '\0';
+        char *slash = strrchr(self, '/');
+        char *path = xasprintf("%.*s/ringd-stage", (int)(slash - self), self);
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+    }
+    return xstrdup("/usr/libexec/ringd/ringd-stage");
+}
+
+static int fill_in(struct opts *o, struct err *err)
+{
+    const char *dir = opts_str(o, "state-dir");
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) || !*host)
+        strcpy(host, "ringd");
+    char *socket =
+        opts_is_set(o, "state-dir") ? xasprintf("%s/ringd.sock", dir) : xstrdup("/run/ringd/ringd.sock");
+    int rc = set_default(o, "socket", socket, err);
+    rc = rc ? rc : set_default(o, "name", xstrdup(host), err);
+    rc = rc ? rc : set_default(o, "secret-file", xasprintf("%s/secret", dir), err);
+    return rc ? rc : set_default(o, "stage-binary", beside_ringd(), err);
+}
+
+int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct err *err)
+{
+    struct opts *o = opts_new(conf_table);
+    char **positional = NULL;
+    int n = 0;
+    bool help = false;
+    /* Flags first: they name the file, and what they set stays set. */
+    int rc = opts_parse(o, argc, argv, &positional, &n, &help, err);
+    if (!rc && n)
+        rc = err_set(err, -EINVAL, "\"%s\": ringd takes options only, --help lists them", positional[0]);
+    if (!rc && !help)
+        rc = read_file(o, err);
+    if (!rc && !help)
+        rc = check_size(o, "memory-limit", err);
+    if (!rc)
+        rc = fill_in(o, err);
+    free(positional);
+    if (rc) {
+        opts_free(o);
+        return rc;
+    }
+    *ret = o;
+    *ret_help = help;
+    return 0;
+}

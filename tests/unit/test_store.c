@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The store on a real file: records, history, numbers over a restart, a damaged and a newer file, a disk that
+ * refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/mailbox.h"
+#include "daemon/store.h"
+
+struct fixture {
+    char dir[64], note[256];
+    struct event_base *base;
+    struct mailbox *box;
+    struct store *store;
+    char *answer; /* of the last read */
+    int answers;
+};
+
+static void open_store(struct fixture *f)
+{
+    struct err err;
+    if (store_open(&f->store, f->dir, f->box, f->note, &err))
+        fail_msg("%s", err.text);
+}
+
+static void close_store(struct fixture *f)
+{
+    store_close(f->store);
+    f->store = NULL;
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    strcpy(f->dir, "/tmp/ringd-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->base = event_base_new();
+    assert_int_equal(mailbox_new(&f->box, f->base), 0);
+    open_store(f);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    close_store(f);
+    mailbox_free(f->box);
+    event_base_free(f->base);
+    DIR *dir = opendir(f->dir);
+    for (struct dirent *e; (e = readdir(dir));)
+        unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+    rmdir(f->dir);
+    free(f->answer);
+    free(f);
+    return 0;
+}
+
+static void take(void *arg, const char *json)
+{
+    struct fixture *f = arg;
+    free(f->answer);
+    f->answer = json ? strdup(json) : NULL;
+    f->answers++;
+}
+
+static void wait_answer(struct fixture *f, int n)
+{
+    while (f->answers < n)
+        event_base_loop(f->base, EVLOOP_ONCE);
+}
+
+static void expect_job(struct fixture *f, uint64_t job, const char *json)
+{
+    store_get_job(f->store, job, take, f);
+    wait_answer(f, f->answers + 1);
+    if (json)
+        assert_string_equal(f->answer, json);
+    else
+        assert_null(f->answer);
+}
+
+static void records_replace_each_other(void **state)
+{
+    struct fixture *f = *state;
+    assert_string_equal(f->note, "");
+    assert_int_equal(store_next_job(f->store), 1);
+    assert_int_equal(store_next_job(f->store), 2);
+    store_put_job(f->store, 1, "queued", "{\"a\":1}");
+    store_put_job(f->store, 2, "queued", "{\"b\":1}");
+    store_put_job(f->store, 1, "done", "{\"a\":2}");
+    expect_job(f, 1, "{\"a\":2}");
+    expect_job(f, 9, NULL);
+    store_get_jobs(f->store, 0, take, f);
+    wait_answer(f, 3);
+    assert_string_equal(f->answer, "[{\"b\":1},{\"a\":2}]");
+    store_get_jobs(f->store, 1, take, f);
+    wait_answer(f, 4);
+    assert_string_equal(f->answer, "[{\"b\":1}]");
+    assert_null(store_trouble(f->store));
+}
+
+static void history_is_kept_by_kind(void **state)
+{
+    struct fixture *f = *state;
+    store_put_event(f->store, 1, "step", "{\"step\":1}");
+    store_put_event(f->store, 1, "log", "\"it's\"");
+    store_put_event(f->store, 2, "step", "{\"step\":9}");
+    store_put_event(f->store, 1, "step", "{\"step\":2}");
+    store_get_events(f->store, 1, "step", take, f);
+    wait_answer(f, 1);
+    assert_string_equal(f->answer, "[{\"step\":1},{\"step\":2}]");
+    store_get_events(f->store, 1, NULL, take, f);
+    wait_answer(f, 2);
+    assert_string_equal(f->answer, "[{\"step\":1},\"it's\",{\"step\":2}]");
+    store_get_events(f->store, 7, NULL, take, f);
+    wait_answer(f, 3);
+    assert_string_equal(f->answer, "[]");
+}
+
+static void everything_survives_a_restart(void **state)
+{
+    struct fixture *f = *state;
+    store_put_job(f->store, 1, "done", "{\"id\":1}");
+    store_put_job(f->store, 2, "running", "{\"id\":2}");
+    store_put_job(f->store, 3, "queued", "{\"id\":3}");
+    store_put_job(f->store, 4, "failed", "{\"id\":4}");
+    for (int i = 0; i < 1000; i++)
+        store_put_event(f->store, 5, "log", "\"x\"");
+    close_store(f);
+    open_store(f);
+    char *unfinished = store_unfinished(f->store);
+    assert_string_equal(unfinished, "[{\"id\":2},{\"id\":3}]");
+    free(unfinished);
+    /* Job 5 has no record, but its number has been seen. */
+    assert_int_equal(store_next_job(f->store), 6);
+}
+
+static void closing_answers_what_was_asked(void **state)
+{
+    struct fixture *f = *state;
+    store_put_job(f->store, 1, "done", "{}");
+    store_get_jobs(f->store, 0, take, f);
+    store_get_job(f->store, 1, take, f);
+    close_store(f);
+    assert_int_equal(f->answers, 2);
+    assert_string_equal(f->answer, "{}");
+    event_base_loop(f->base, EVLOOP_NONBLOCK);
+    assert_int_equal(f->answers, 2);
+}
+
+static void a_damaged_file_is_set_aside(void **state)
+{
+    struct fixture *f = *state;
+    char path[128], aside[300];
+    store_put_job(f->store, 1, "done", "{}");
+    close_store(f);
+    snprintf(path, sizeof path, "%s/ringd.db", f->dir);
+    FILE *file = fopen(path, "r+");
+    fputs("this was a database once", file);
+    fclose(file);
+    open_store(f);
+    const char *name = strstr(f->note, "/tmp/");
+    assert_non_null(name);
+    snprintf(aside, sizeof aside, "%.*s", (int)strcspn(name, ","), name);
+    assert_non_null(strstr(aside, "ringd.db.damaged-"));
+    assert_int_equal(access(aside, F_OK), 0);
+    expect_job(f, 1, NULL);
+}
+
+static void a_newer_layout_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+    struct err err;
+    sqlite3 *db;
+    close_store(f);
+    snprintf(path, sizeof path, "%s/ringd.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL);
+    sqlite3_close(db);
+    assert_true(store_open(&f->store, f->dir, f->box, f->note, &err) < 0);
+    assert_non_null(strstr(err.text, "newer ringd"));
+    assert_null(f->store);
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+    struct fixture *f = *state;
+    struct store *s = NULL;
+    struct err err;
+    assert_true(store_open(&s, "/nonexistent/ringd", f->box, f->note, &err) < 0);
+    assert_non_null(strstr(err.text, "/nonexistent/ringd/ringd.db"));
+}
+
+static void a_full_disk_is_reported_and_got_over(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, tight;
+    store_put_job(f->store, 1, "running", "{\"v\":1}");
+    expect_job(f, 1, "{\"v\":1}");
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    tight = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &tight);
+    store_put_job(f->store, 1, "done", "{\"v\":2}");
+    store_put_event(f->store, 1, "log", "\"lost\"");
+    store_get_job(f->store, 1, take, f);
+    wait_answer(f, f->answers + 1);
+    assert_non_null(store_trouble(f->store));
+    setrlimit(RLIMIT_FSIZE, &before);
+    /* The record is written with whatever comes next. */
+    store_put_event(f->store, 1, "log", "\"kept\"");
+    expect_job(f, 1, "{\"v\":2}");
+    assert_null(store_trouble(f->store));
+    store_get_events(f->store, 1, "log", take, f);
+    wait_answer(f, f->answers + 1);
+    assert_string_equal(f->answer, "[\"kept\"]");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(records_replace_each_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(history_is_kept_by_kind, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(everything_survives_a_restart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(closing_answers_what_was_asked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_file_is_set_aside, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_newer_layout_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_reported_and_got_over, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
