@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Causal grouped-query attention, forward: tiles of queries against tiles of keys with an online softmax (Dao
+ * 2022). Tiles lie in the computing thread's lane of scratch. Called by blocks, on the computing thread;
+ * threads share out query tiles, so nothing is summed across them. */
+#include "layer/layer.h"
+
+#include <assert.h>
+#include <math.h>
+#include <omp.h>
+
+#include "layer/attn_tile.h"
+#include "num/kernels.h"
+
+enum {
+    DECODE_ROWS = 4,   /* up to here, reading the cache dominates and tiles of keys are not worth packing */
+    DECODE_KEYS = 256, /* scored together */
+    SMALL = 1 << 15,   /* products not worth a second thread */
+};
+
+/* Queries that are the last n of len positions, each attending to itself and everything before. */
+struct span {
+    float *o, *lse; /* lse may be NULL */
+    const float *q, *k, *v;
+    size_t n, len;
+};
+
+struct fwd_tiles {
+    size_t hp;      /* head width padded */
+    size_t queries; /* of a tile; its rows are queries · group */
+    size_t keys;
+    float *q, *o, *s; /* [rows, head], [rows, hp], [rows, keys] */
+    float *kt, *v;    /* [head, keys], [keys, hp] */
+    float *max, *sum; /* [rows] */
+};
+
+static size_t fwd_floats(const struct fwd_tiles *t, size_t group)
+{
+    const size_t rows = t->queries * group;
+    return 2 * rows * t->hp + rows * t->keys + 2 * t->keys * t->hp + 2 * tile_pad(rows);
+}
+
+static void fwd_sizes(struct fwd_tiles *t, size_t floats, struct attn_dims dims)
+{
+    const size_t group = attn_group(dims);
+    t->hp = tile_pad(dims.head);
+    t->queries = group < ATTN_ROWS ? ATTN_ROWS / group : 1;
+    t->keys = ATTN_KEYS;
+    while (fwd_floats(t, group) > floats && t->queries > 1)
+        t->queries /= 2;
+    while (fwd_floats(t, group) > floats && t->keys > TILE_PAD)
+        t->keys /= 2;
+    assert(fwd_floats(t, group) <= floats);
+}
+
+static void fwd_place(struct fwd_tiles *t, float *at, size_t group)
+{
+    const size_t rows = t->queries * group;
+    t->q = at, at += rows * t->hp;
+    t->o = at, at += rows * t->hp;
+    t->s = at, at += rows * t->keys;
+    t->kt = at, at += t->keys * t->hp;
+    t->v = at, at += t->keys * t->hp;
+    t->max = at, at += tile_pad(rows);
+    t->sum = at;
+}
+
+/* Rows r0 … r1−1 against keys k0 … k0+nk−1; row r sees keys up to `first` + r / group. */
+static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_dims dims, size_t r0,
+                      size_t r1, size_t first, size_t k0, size_t nk)
+{
+    const size_t group = attn_group(dims), last = first + (r1 - 1) / group;
+    if (last < k0)
+        return;
+    const size_t limit = min_size(nk, last + 1 - k0);
+    float *s = t->s + r0 * t->keys, *o = t->o + r0 * t->hp;
+    k->tile(&(struct tile){.c = s,
+                           .ldc = t->keys,
+                           .a = t->q + r0 * dims.head,
+                           .ai = dims.head,
+                           .ak = 1,
+                           .b = t->kt,
+                           .ldb = t->keys,
+                           .m = r1 - r0,
+                           .n = tile_pad(limit),
+                           .k = dims.head});
+    for (size_t r = r0; r < r1; r++) {
+        float *row = t->s + r * t->keys;
+        const size_t pos = first + r / group, seen = pos < k0 ? 0 : min_size(limit, pos + 1 - k0);
+        memset(row + seen, 0, (limit - seen) * sizeof *row);
+        if (!seen)
+            continue;
+        const float rescale = k->softmax_online(row, seen, &t->max[r], &t->sum[r]);
+        if (rescale != 1)
+            k->scale(t->o + r * t->hp, rescale, t->hp);
+    }
+    k->tile(&(struct tile){.c = o,
+                           .ldc = t->hp,
+                           .a = s,
+                           .ai = t->keys,
+                           .ak = 1,
+                           .b = t->v,
+                           .ldb = t->hp,
+                           .m = r1 - r0,
+                           .n = t->hp,
+                           .k = limit,
+                           .accumulate = true});
+}
+
+static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
+                      struct attn_dims dims, size_t kv, size_t t0, size_t rows)
+{
+    const size_t group = attn_group(dims);
+    for (size_t r = 0; r < rows; r++) {
+        const size_t slot = (t0 + r / group) * dims.heads + kv * group + r % group;
+        k->scale(t->o + r * t->hp, 1 / t->sum[r], dims.head);
+        memcpy(sp->o + slot * dims.head, t->o + r * t->hp, dims.head * sizeof *sp->o);
+        if (sp->lse)
+            sp->lse[slot] = t->max[r] + logf(t->sum[r]);
+    }
+}
+
+/* Queries t0 … of the span, all heads of group kv. */
+static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct span *sp,
+                     struct attn_dims dims, size_t kv, size_t t0)
+{
+    const size_t group = attn_group(dims), queries = min_size(t->queries, sp->n - t0), rows = queries * group;
+    const size_t stride = dims.kv_heads * dims.head, first = sp->len - sp->n + t0, end = first + queries;
+    attn_pack_group(t->q, dims.head, sp->q + (t0 * dims.heads + kv * group) * dims.head, queries, dims);
+    k->scale(t->q, dims.scale, rows * dims.head);
+    memset(t->o, 0, rows * t->hp * sizeof *t->o);
+    for (size_t r = 0; r < rows; r++) {
+        t->max[r] = -INFINITY;
+        t->sum[r] = 0;
+    }
+    for (size_t k0 = 0; k0 < end; k0 += t->keys) {
+        const size_t nk = min_size(t->keys, end - k0);
+        attn_pack_t(k, t->kt, t->keys, sp->k + k0 * stride + kv * dims.head, stride, nk, dims.head);
+        attn_pack(t->v, t->hp, sp->v + k0 * stride + kv * dims.head, stride, nk, dims.head);
+        const size_t step = k0 + nk > first + 1 ? ATTN_PANEL : rows; /* on the diagonal, in panels */
+        for (size_t r = 0; r < rows; r += step)
+            fwd_panel(k, t, dims, r, min_size(rows, r + step), first, k0, nk);
+    }
+    fwd_store(k, t, sp, dims, kv, t0, rows);
+}
+
+void attn_forward(struct num *num, float *o, float *lse, const float *q, const float *k, const float *v,
+                  struct seqs seqs, struct attn_dims dims)
+{
+    const struct kernels *kern = num_kernels(num);
+    const size_t q_row = dims.heads * dims.head, kv_row = dims.kv_heads * dims.head;
+    struct fwd_tiles sizes;
+    fwd_sizes(&sizes, num_lane(num, 0).floats, dims);
+    size_t tiles = 0;
+    for (size_t s = 0; s < seqs.n; s++)
+        tiles += (seqs.start[s + 1] - seqs.start[s] + sizes.queries - 1) / sizes.queries;
+#pragma omp parallel for schedule(dynamic)                                                                   \
+    num_threads(num_threads(num)) if (seqs.n && seqs.start[seqs.n] * q_row > SMALL && num_threads(num) > 1)
+    for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
+        struct fwd_tiles t = sizes;
+        fwd_place(&t, num_lane(num, omp_get_thread_num()).data, attn_group(dims));
+        size_t tile = i / dims.kv_heads, s = 0, own;
+        for (; tile >= (own = (seqs.start[s + 1] - seqs.start[s] + t.queries - 1) / t.queries); s++)
+            tile -= own;
+        const size_t at = seqs.start[s], len = seqs.start[s + 1] - at;
+        const struct span sp = {.o = o + at * q_row,
+                                .lse = lse + at * dims.heads,
+                                .q = q + at * q_row,
+                                .k = k + at * kv_row,
+                                .v = v + at * kv_row,
+                                .n = len,
+                                .len = len};
+        fwd_tile(kern, &t, &sp, dims, i % dims.kv_heads, tile * t.queries);
+    }
+}
+
+/* One query, all heads of group kv: K and V are read where they lie, once for the group. */
+static void decode_one(const struct kernels *k, float *lane, const struct span *sp, struct attn_dims dims,
+                       size_t t0, size_t kv)
+{
+    const size_t group = attn_group(dims), hp = tile_pad(dims.head), stride = dims.kv_heads * dims.head;
+    const size_t end = sp->len - sp->n + t0 + 1, at = (t0 * dims.heads + kv * group) * dims.head;
+    float *q = lane, *o = q + group * dims.head, *s = o + group * hp, *max = s + group * DECODE_KEYS,
+          *sum = max + group;
+    float *v = sum + group;
+    attn_pack(q, dims.head, sp->q + at, dims.head, group, dims.head);
+    k->scale(q, dims.scale, group * dims.head);
+    memset(o, 0, group * hp * sizeof *o);
+    for (size_t g = 0; g < group; g++) {
+        max[g] = -INFINITY;
+        sum[g] = 0;
+    }
+    for (size_t k0 = 0; k0 < end; k0 += DECODE_KEYS) {
+        const size_t nk = min_size(DECODE_KEYS, end - k0);
+        const float *keys = sp->k + k0 * stride + kv * dims.head,
+                    *values = sp->v + k0 * stride + kv * dims.head;
+        k->dots[DTYPE_F32](s, DECODE_KEYS, q, dims.head, group, keys, stride, nk, dims.head, false);
+        for (size_t g = 0; g < group; g++)
+            k->scale(o + g * hp, k->softmax_online(s + g * DECODE_KEYS, nk, &max[g], &sum[g]), hp);
+        if (hp != dims.head)
+            attn_pack(v, hp, values, stride, nk, dims.head);
+        k->tile(&(struct tile){.c = o,
+                               .ldc = hp,
+                               .a = s,
+                               .ai = DECODE_KEYS,
+                               .ak = 1,
+                               .b = hp != dims.head ? v : values,
+                               .ldb = hp != dims.head ? hp : stride,
+                               .m = group,
+                               .n = hp,
+                               .k = nk,
+                               .accumulate = true});
+    }
+    for (size_t g = 0; g < group; g++) {
+        k->scale(o + g * hp, 1 / sum[g], dims.head);
+        memcpy(sp->o + at + g * dims.head, o + g * hp, dims.head * sizeof *o);
+    }
+}
+
+static size_t decode_floats(struct attn_dims dims)
+{
+    const size_t group = attn_group(dims), hp = tile_pad(dims.head);
+    return group * (2 * hp + DECODE_KEYS + 2) + DECODE_KEYS * hp;
+}
+
+void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
+                 size_t len, struct attn_dims dims)
+{
+    const struct kernels *kern = num_kernels(num);
+    const struct span sp = {.o = o, .q = q, .k = k, .v = v, .n = n, .len = len};
+    const bool decode = n <= DECODE_ROWS && decode_floats(dims) <= num_lane(num, 0).floats;
+    struct fwd_tiles sizes;
+    fwd_sizes(&sizes, num_lane(num, 0).floats, dims);
+    const size_t step = decode ? 1 : sizes.queries, tiles = (n + step - 1) / step;
+#pragma omp parallel for schedule(dynamic)                                                                   \
+    num_threads(num_threads(num)) if (n * len * dims.heads * dims.head > SMALL && num_threads(num) > 1)
+    for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
+        float *lane = num_lane(num, omp_get_thread_num()).data;
+        const size_t kv = i % dims.kv_heads, t0 = i / dims.kv_heads * step;
+        struct fwd_tiles t = sizes;
+        fwd_place(&t, lane, attn_group(dims));
+        if (decode)
+            decode_one(kern, lane, &sp, dims, t0, kv);
+        else
+            fwd_tile(kern, &t, &sp, dims, kv, t0);
+    }
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What attention's two directions share: copying heads into dense tiles. A tile row is one query of one head;
+ * the heads of a key-value group lie in one tile, so that K and V are packed once for all of them: row r is
+ * query r / group of head r mod group. Included by attn.c and attn_back.c only. */
+#ifndef LAYER_ATTN_TILE_H
+#define LAYER_ATTN_TILE_H
+
+#include <string.h>
+
+#include "layer/layer.h"
+#include "num/kernels.h"
+
+enum {
+    ATTN_ROWS = 96, /* of a tile: a multiple of every kernel's register block */
+    ATTN_KEYS = 64,
+    ATTN_PANEL = 12, /* rows (or keys) done together on the diagonal, where each sees another length */
+};
+
+static inline size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t attn_group(struct attn_dims dims)
+{
+    return dims.heads / dims.kv_heads;
+}
+
+/* dst[r, ld] = rows of x [·, stride], `head` floats wide, zero up to ld. */
+static inline void attn_pack(float *dst, size_t ld, const float *x, size_t stride, size_t rows, size_t head)
+{
+    for (size_t r = 0; r < rows; r++) {
+        memcpy(dst + r * ld, x + r * stride, head * sizeof *dst);
+        memset(dst + r * ld + head, 0, (ld - head) * sizeof *dst);
+    }
+}
+
+/* The same for the queries (or their gradients): `queries` tokens of [heads·head], the group beginning at x.
+ */
+static inline void attn_pack_group(float *dst, size_t ld, const float *x, size_t queries,
+                                   struct attn_dims dims)
+{
+    const size_t group = attn_group(dims);
+    for (size_t t = 0; t < queries; t++)
+        attn_pack(dst + t * group * ld, ld, x + t * dims.heads * dims.head, dims.head, group, dims.head);
+}
+
+/* dst[head, ld] = the transpose of `keys` rows of x, zero up to a whole number of vectors. */
+static inline void attn_pack_t(const struct kernels *k, float *dst, size_t ld, const float *x, size_t stride,
+                               size_t keys, size_t head)
+{
+    k->transpose(dst, ld, x, stride, keys, head);
+    for (size_t c = 0; keys % TILE_PAD && c < head; c++)
+        memset(dst + c * ld + keys, 0, (tile_pad(keys) - keys) * sizeof *dst);
+}
+
+#endif

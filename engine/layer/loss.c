@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Output head and cross-entropy in one pass over blocks of supervised rows: the logits of a block live in the
+ * unit's scratch, become their own gradient in place, and are gone before the next block. Called by the last
+ * stage, on the computing thread. Blocks run in order, so the head's gradient is added in row order. */
+#include "layer/layer.h"
+
+#include <string.h>
+
+#include "num/kernels.h"
+
+enum {
+    ROWS_MAX = 1024, /* of a block: more than this no longer helps the matrix product */
+    SMALL = 1 << 14,
+};
+
+struct block {
+    uint32_t rows[ROWS_MAX]; /* the supervised tokens in it */
+    double loss[ROWS_MAX];   /* −log p of each */
+    size_t n, cap;
+    float *h, *dh, *logits; /* borrowed: scratch; [cap, d], [cap, d], [cap, V] */
+};
+
+static void block_init(struct block *b, const struct num *num, size_t vocab, size_t dim)
+{
+    const struct scratch s = num_block(num);
+    const size_t fit = s.floats / (vocab + 2 * dim);
+    b->n = 0;
+    b->cap = fit < 1 ? 1 : fit < ROWS_MAX ? fit : ROWS_MAX;
+    b->h = s.data;
+    b->dh = b->h + b->cap * dim;
+    b->logits = b->dh + b->cap * dim;
+}
+
+/* Takes the next supervised tokens from *at on. */
+static void block_gather(struct block *b, const float *h, const int32_t *labels, size_t tokens, size_t dim,
+                         size_t *at)
+{
+    b->n = 0;
+    for (; *at < tokens && b->n < b->cap; ++*at)
+        if (labels[*at] >= 0) {
+            memcpy(b->h + b->n * dim, h + *at * dim, dim * sizeof *h);
+            b->rows[b->n++] = (uint32_t)*at;
+        }
+}
+
+/* logits → losses, and → dlogits = (softmax − onehot) · dscale in place where a gradient is wanted. */
+static void block_softmax(struct num *num, struct block *b, const struct xent *xent, size_t vocab)
+{
+    const struct kernels *k = num_kernels(num);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (b->n * vocab > SMALL && num_threads(num) > 1)
+    for (size_t i = 0; i < b->n; i++) {
+        float *row = b->logits + i * vocab;
+        const size_t label = (size_t)xent->labels[b->rows[i]];
+        const double lse = k->logsumexp(row, vocab);
+        b->loss[i] = lse - (double)row[label];
+        if (xent->logprob)
+            xent->logprob[b->rows[i]] = (float)-b->loss[i];
+        if (xent->dscale != 0) {
+            k->exp_minus(row, vocab, (float)lse, xent->dscale);
+            row[label] -= xent->dscale;
+        }
+    }
+}
+
+static void block_backward(struct num *num, struct block *b, float *dh, float *dw, struct mat w)
+{
+    const size_t dim = w.cols;
+    gemm_xw(num, b->dh, b->logits, w, b->n, false);
+    for (size_t i = 0; i < b->n; i++)
+        memcpy(dh + b->rows[i] * dim, b->dh + i * dim, dim * sizeof *dh);
+    if (dw)
+        gemm_dw(num, dw, b->logits, b->h, b->n, w.rows, dim, 1);
+}
+
+double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
+                    const struct xent *xent, size_t tokens)
+{
+    struct block b;
+    block_init(&b, num, w.rows, w.cols);
+    double total = 0;
+    if (xent->dscale != 0)
+        memset(dh, 0, tokens * w.cols * sizeof *dh);
+    if (xent->logprob)
+        memset(xent->logprob, 0, tokens * sizeof *xent->logprob);
+    for (size_t at = 0; at < tokens;) {
+        block_gather(&b, h, xent->labels, tokens, w.cols, &at);
+        if (b.n == 0)
+            break;
+        gemm_xwt(num, b.logits, b.h, w, b.n, false);
+        block_softmax(num, &b, xent, w.rows);
+        for (size_t i = 0; i < b.n; i++)
+            total += b.loss[i];
+        if (xent->dscale != 0)
+            block_backward(num, &b, dh, dw, w);
+    }
+    return total;
+}

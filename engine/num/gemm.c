@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matrix products: the one place that calls OpenBLAS. With many rows, stored weights are converted a panel at
+ * a time into the unit's scratch, where they are still in cache when sgemm packs them; with few rows a
+ * product is bound by reading the weights, and our own kernels read them as stored. Called by layers, on the
+ * computing thread. Work is divided over outputs, never across a sum. */
+#include "num/gemm.h"
+
+#include <cblas.h>
+
+#include "num/kernels.h"
+
+enum {
+    FEW_ROWS = 8,         /* up to here reading W dominates; measured */
+    PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
+    FEW_CHUNK = 32,       /* outputs a thread takes at once */
+    SMALL = 1 << 15,      /* elements below which waking threads costs more than it saves */
+};
+
+struct panel {
+    size_t row, rows, col, cols;
+};
+
+static void sgemm(const struct num *num, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, size_t m, size_t n,
+                  size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb, float beta,
+                  float *c, size_t ldc)
+{
+    if (openblas_get_num_threads() != num_threads(num))
+        openblas_set_num_threads(num_threads(num));
+    cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda, b,
+                (blasint)ldb, beta, c, (blasint)ldc);
+}
+
+static void clear(float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = 0;
+}
+
+static const char *element(struct mat w, size_t row, size_t col)
+{
+    return (const char *)w.data + (row * w.cols + col) * (w.dtype == DTYPE_F32 ? 4 : 2);
+}
+
+static const float *convert_panel(struct num *num, struct mat w, struct panel p)
+{
+    float *dst = num_panel(num).data;
+    void (*to_f32)(float *, const void *, size_t) = num_kernels(num)->to_f32[w.dtype];
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (p.rows * p.cols > SMALL && num_threads(num) > 1)
+    for (size_t r = 0; r < p.rows; r++)
+        to_f32(dst + r * p.cols, element(w, p.row + r, p.col), p.cols);
+    return dst;
+}
+
+/* Steps to the next panel of w; start from {0}. Panels go along the rows, all columns at once unless W is
+ * very wide. */
+static bool next_panel(const struct num *num, struct mat w, struct panel *p)
+{
+    if (p->rows) {
+        p->col += p->cols;
+        if (p->col == w.cols) {
+            p->col = 0;
+            p->row += p->rows;
+        }
+    }
+    if (p->row == w.rows)
+        return false;
+    const size_t wide = w.cols < PANEL_COLS ? w.cols : PANEL_COLS;
+    size_t rows = num_panel(num).floats / wide;
+    rows = rows > 16 ? rows / 16 * 16 : rows;
+    p->cols = w.cols - p->col < wide ? w.cols - p->col : wide;
+    p->rows = w.rows - p->row < rows ? w.rows - p->row : rows;
+    return true;
+}
+
+static void few_rows(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
+    const struct kernels *k = num_kernels(num);
+    const size_t chunks = (w.rows + FEW_CHUNK - 1) / FEW_CHUNK;
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (w.rows * w.cols > SMALL && num_threads(num) > 1)
+    for (size_t c = 0; c < chunks; c++) {
+        const size_t r = c * FEW_CHUNK, rows = w.rows - r < FEW_CHUNK ? w.rows - r : FEW_CHUNK;
+        k->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols, accumulate);
+    }
+}
+
+void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
+    if (n == 0 || w.rows == 0)
+        return;
+    if (w.cols == 0) {
+        if (!accumulate)
+            clear(y, n * w.rows);
+        return;
+    }
+    if (n <= FEW_ROWS) {
+        few_rows(num, y, x, w, n, accumulate);
+        return;
+    }
+    if (w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0) {
+        sgemm(num, CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols, w.data, w.cols, accumulate, y,
+              w.rows);
+        return;
+    }
+    for (struct panel p = {0}; next_panel(num, w, &p);) {
+        const float beta = accumulate || p.col > 0, *f = convert_panel(num, w, p);
+        sgemm(num, CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols, f, p.cols, beta,
+              y + p.row, w.rows);
+    }
+}
+
+void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
+{
+    if (n == 0 || w.cols == 0)
+        return;
+    if (w.rows == 0) {
+        if (!accumulate)
+            clear(dx, n * w.cols);
+        return;
+    }
+    if (w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0) {
+        sgemm(num, CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows, w.data, w.cols, accumulate,
+              dx, w.cols);
+        return;
+    }
+    for (struct panel p = {0}; next_panel(num, w, &p);) {
+        const float beta = accumulate || p.row > 0, *f = convert_panel(num, w, p);
+        sgemm(num, CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows, f, p.cols, beta,
+              dx + p.col, w.cols);
+    }
+}
+
+void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t n, size_t rows, size_t cols,
+             float alpha)
+{
+    if (n == 0 || rows == 0 || cols == 0)
+        return;
+    sgemm(num, CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x, cols, 1, dw, cols);
+}

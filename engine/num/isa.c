@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which instruction set this CPU and operating system can run: picks the table of vector kernels, and
+ * OpenBLAS's core type. Asks CPUID alone, keeps nothing; any thread. The build says which tables it has
+ * (HAVE_KERNELS_x). */
+#include "num/kernels.h"
+
+#include <string.h>
+
+#if defined __x86_64__
+#include <cpuid.h>
+
+/* __builtin_cpu_supports counts a vector extension only if the operating system saves its registers. */
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+static bool is_zen(void)
+{
+    unsigned top, b, c, d, a;
+    if (!__get_cpuid(0, &top, &b, &c, &d))
+        return false;
+    const unsigned vendor[3] = {b, d, c};
+    if (memcmp(vendor, "AuthenticAMD", sizeof vendor) != 0 || !__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+    return family == 23 || family == 25;
+}
+#endif
+
+const struct kernels *isa_pick(void)
+{
+#if HAVE_KERNELS_avx512
+    if (has_avx512())
+        return &kernels_avx512;
+#endif
+#if HAVE_KERNELS_avx2
+    if (has_avx2())
+        return &kernels_avx2;
+#endif
+    return &kernels_base;
+}
+
+const char *num_openblas_coretype(void)
+{
+#if defined __x86_64__
+    if (has_avx512())
+        return "SkylakeX";
+    if (has_avx2())
+        return is_zen() ? "Zen" : "Haswell";
+#endif
+    return NULL;
+}

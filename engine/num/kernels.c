@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vector kernels of every layer, in plain C on GCC's vector extensions. Compiled once per instruction set
+ * with -DKERNELS=kernels_X; exports that one table (kernels.h says what each entry computes). Any thread, no
+ * state. Sums run in a fixed order that depends on the vector width alone, never on where a row lies or who
+ * computes it. */
+#include "num/kernels.h"
+
+#include <math.h>
+
+#include "num/simd.h"
+
+#if defined __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* --- stored types
+ * --------------------------------------------------------------------------------------------------- */
+
+INLINE vf widen_bf16(vh h)
+{
+    return (vf)(__builtin_convertvector(h, vu) << 16);
+}
+
+INLINE vf widen_f16(vh h)
+{
+#if defined __AVX512F__
+    return (vf)_mm512_cvtph_ps((__m256i)h);
+#elif defined __F16C__
+    return (vf)_mm256_cvtph_ps((__m128i)h);
+#else
+    /* Exponent and fraction move up 13 bits; multiplying by 2^112 mends the bias, exactly, subnormals
+     * included. */
+    vu u = __builtin_convertvector(h, vu), sign = (u & 0x8000u) << 16, mag = (u & 0x7fffu) << 13;
+    vu special = (vu)(mag >= 0x0f800000u) & 0x7f800000u;
+    return (vf)((vu)((vf)mag * 0x1p112f) | special | sign);
+#endif
+}
+
+/* Elements i … i+m−1 of stored type t; w need not be aligned. */
+INLINE vf load_as(const void *w, size_t i, size_t m, enum dtype t)
+{
+    if (t == DTYPE_F32) {
+        vf v = {0};
+        memcpy(&v, (const char *)w + i * sizeof(float), m == VL ? sizeof v : m * sizeof(float));
+        return v;
+    }
+    vh h = {0};
+    memcpy(&h, (const char *)w + i * sizeof(uint16_t), m == VL ? sizeof h : m * sizeof(uint16_t));
+    return t == DTYPE_BF16 ? widen_bf16(h) : widen_f16(h);
+}
+
+static void f32_to_f32(float *dst, const void *src, size_t n)
+{
+    memcpy(dst, src, n * sizeof *dst);
+}
+
+static void bf16_to_f32(float *dst, const void *src, size_t n)
+{
+    EACH(i, m, n)
+    store_m(dst + i, load_as(src, i, m, DTYPE_BF16), m);
+}
+
+static void f16_to_f32(float *dst, const void *src, size_t n)
+{
+    EACH(i, m, n)
+    store_m(dst + i, load_as(src, i, m, DTYPE_F16), m);
+}
+
+/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into
+ * -------------------- */
+
+struct dots_args {
+    float *y;
+    size_t ldy;
+    const float *x;
+    size_t ldx;
+    const char *w;
+    size_t row_bytes;
+    size_t cols;
+    bool accumulate;
+};
+
+INLINE void dots_tile(const struct dots_args *d, const int nr, const int nx, const enum dtype t)
+{
+    vf acc[4][4] = {0};
+    const size_t whole = d->cols / VL * VL, rest = d->cols - whole;
+    for (size_t i = 0; i < whole; i += VL) {
+        UNROLL
+        for (int r = 0; r < nr; r++) {
+            vf w = load_as(d->w + (size_t)r * d->row_bytes, i, VL, t);
+            UNROLL
+            for (int j = 0; j < nx; j++)
+                acc[r][j] += w * load(d->x + (size_t)j * d->ldx + i);
+        }
+    }
+    for (int r = 0; r < nr; r++)
+        for (int j = 0; j < nx; j++) {
+            if (rest)
+                acc[r][j] += load_as(d->w + (size_t)r * d->row_bytes, whole, rest, t) *
+                             load_m(d->x + (size_t)j * d->ldx + whole, rest);
+            float *y = d->y + (size_t)j * d->ldy + r, s = sum_of(acc[r][j]);
+            *y = d->accumulate ? *y + s : s;
+        }
+}
+
+INLINE void dots_any(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
+                     size_t rows, size_t cols, bool accumulate, const enum dtype t)
+{
+    const size_t row_bytes = ldw * (t == DTYPE_F32 ? 4 : 2);
+    struct dots_args d = {
+        .ldy = ldy, .ldx = ldx, .row_bytes = row_bytes, .cols = cols, .accumulate = accumulate};
+    for (size_t r = 0; r < rows;) {
+        /* A few rows of W at once hide the latency of the additions; they stay in the first cache for all of
+         * x. */
+        size_t nr = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
+        d.w = (const char *)w + r * row_bytes;
+        for (size_t i = 0; i < nx;) {
+            size_t left = nx - i, k = left >= 4 && nr < 4 ? 4 : left >= 2 ? 2 : 1;
+            d.x = x + i * ldx;
+            d.y = y + i * ldy + r;
+            switch (nr * 8 + k) {
+            case 4 * 8 + 2: dots_tile(&d, 4, 2, t); break;
+            case 4 * 8 + 1: dots_tile(&d, 4, 1, t); break;
+            case 2 * 8 + 4: dots_tile(&d, 2, 4, t); break;
+            case 2 * 8 + 2: dots_tile(&d, 2, 2, t); break;
+            case 2 * 8 + 1: dots_tile(&d, 2, 1, t); break;
+            case 1 * 8 + 4: dots_tile(&d, 1, 4, t); break;
+            case 1 * 8 + 2: dots_tile(&d, 1, 2, t); break;
+            default: dots_tile(&d, 1, 1, t); break;
+            }
+            i += k;
+        }
+        r += nr;
+    }
+}
+
+static void dots_f32(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
+                     size_t rows, size_t cols, bool accumulate)
+{
+    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F32);
+}
+
+static void dots_f16(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
+                     size_t rows, size_t cols, bool accumulate)
+{
+    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F16);
+}
+
+static void dots_bf16(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
+                      size_t rows, size_t cols, bool accumulate)
+{
+    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_BF16);
+}
+
+/* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors
+ * --------------------------------------------- */
+
+enum { TILE_ROWS = VL == 16 ? 12 : 6 };
+
+INLINE void tile_block(const struct tile *t, size_t i0, size_t j0, const int mr, const int nv)
+{
+    vf acc[TILE_ROWS][2] = {0};
+    const float *a = t->a + i0 * t->ai, *b = t->b + j0;
+    float *c = t->c + i0 * t->ldc + j0;
+    if (t->accumulate)
+        for (int i = 0; i < mr; i++)
+            for (int j = 0; j < nv; j++)
+                acc[i][j] = load(c + (size_t)i * t->ldc + j * VL);
+    const size_t ai = t->ai, ak = t->ak, ldb = t->ldb;
+    for (size_t p = 0, k = t->k; p < k; p++, a += ak, b += ldb) {
+        vf b0 = load(b), b1 = nv > 1 ? load(b + VL) : b0;
+        UNROLL
+        for (int i = 0; i < mr; i++) {
+            vf x = splat(a[(size_t)i * ai]);
+            acc[i][0] += x * b0;
+            if (nv > 1)
+                acc[i][1] += x * b1;
+        }
+    }
+    for (int i = 0; i < mr; i++)
+        for (int j = 0; j < nv; j++)
+            store(c + (size_t)i * t->ldc + j * VL, acc[i][j]);
+}
+
+INLINE void tile_strip(const struct tile *t, size_t j, const int nv)
+{
+    size_t i = 0;
+    for (; i + TILE_ROWS <= t->m; i += TILE_ROWS)
+        tile_block(t, i, j, TILE_ROWS, nv);
+    for (; i + 4 <= t->m; i += 4)
+        tile_block(t, i, j, 4, nv);
+    for (; i < t->m; i++)
+        tile_block(t, i, j, 1, nv);
+}
+
+static void tile(const struct tile *t)
+{
+    size_t j = 0;
+    for (; j + 2 * VL <= t->n; j += 2 * VL)
+        tile_strip(t, j, 2);
+    for (; j < t->n; j += VL)
+        tile_strip(t, j, 1);
+}
+
+static void transpose4(float *dst, size_t ldd, const float *src, size_t lds)
+{
+    v4 r[4];
+    for (int i = 0; i < 4; i++)
+        memcpy(&r[i], src + (size_t)i * lds, sizeof r[i]);
+    v4 ab = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+       cd = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+    v4 ef = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+       gh = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    r[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    r[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    r[2] = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
+    r[3] = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+    for (int i = 0; i < 4; i++)
+        memcpy(dst + (size_t)i * ldd, &r[i], sizeof r[i]);
+}
+
+/* dst[c·ldd + r] = src[r·lds + c] */
+static void transpose(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols)
+{
+    const size_t rows4 = rows / 4 * 4, cols4 = cols / 4 * 4;
+    for (size_t r = 0; r < rows4; r += 4)
+        for (size_t c = 0; c < cols4; c += 4)
+            transpose4(dst + c * ldd + r, ldd, src + r * lds + c, lds);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = r < rows4 ? cols4 : 0; c < cols; c++)
+            dst[c * ldd + r] = src[r * lds + c];
+}
+
+/* --- vectors
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static void add(float *y, const float *a, const float *b, size_t n)
+{
+    EACH(i, m, n)
+    store_m(y + i, load_m(a + i, m) + load_m(b + i, m), m);
+}
+
+static void axpy(float *y, float alpha, const float *x, size_t n)
+{
+    EACH(i, m, n)
+    store_m(y + i, load_m(y + i, m) + alpha * load_m(x + i, m), m);
+}
+
+static void scale(float *y, float alpha, size_t n)
+{
+    EACH(i, m, n)
+    store_m(y + i, load_m(y + i, m) * alpha, m);
+}
+
+/* Sixteen f64 partial sums whatever the width, so that every instruction set adds in the same order. */
+static double sumsq(const float *x, size_t n)
+{
+    double acc[16] = {0};
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++)
+            acc[j] += (double)x[i + (size_t)j] * x[i + (size_t)j];
+    for (int j = 0; i < n; i++, j++)
+        acc[j] += (double)x[i] * x[i];
+    for (int w = 8; w; w /= 2)
+        for (int j = 0; j < w; j++)
+            acc[j] += acc[j + w];
+    return acc[0];
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    vi bad = {0};
+    EACH(i, m, n)
+    bad |= ((vi)load_m(x + i, m) & 0x7f800000) == 0x7f800000;
+    int any = 0;
+    for (int i = 0; i < VL; i++)
+        any |= bad[i];
+    return !any;
+}
+
+static float dot(const float *a, const float *b, size_t n)
+{
+    vf acc = {0};
+    EACH(i, m, n)
+    acc += load_m(a + i, m) * load_m(b + i, m);
+    return sum_of(acc);
+}
+
+/* --- softmax
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* The first m lanes of v, the others −∞. */
+INLINE vf or_minus_inf(vf v, size_t m)
+{
+    if (m < VL)
+        for (size_t i = m; i < VL; i++)
+            v[i] = -INFINITY;
+    return v;
+}
+
+static float row_max(const float *x, size_t n)
+{
+    vf best = splat(-INFINITY);
+    EACH(i, m, n)
+    best = vmax(best, or_minus_inf(load_m(x + i, m), m));
+    return max_of(best);
+}
+
+/* Partial sums of a few thousand terms in f32, then f64: a vocabulary has hundreds of thousands of terms. */
+static double logsumexp(const float *x, size_t n)
+{
+    enum { RUN = 4096 };
+    const float top = row_max(x, n);
+    if (isinf(top))
+        return top;
+    double total = 0;
+    for (size_t at = 0; at < n; at += RUN) {
+        const size_t len = n - at < RUN ? n - at : RUN;
+        vf acc = {0};
+        EACH(i, m, len)
+        acc += vexp(or_minus_inf(load_m(x + at + i, m), m) - top);
+        total += (double)sum_of(acc);
+    }
+    return (double)top + log(total);
+}
+
+static void exp_minus(float *x, size_t n, float minus, float factor)
+{
+    EACH(i, m, n)
+    store_m(x + i, vexp(load_m(x + i, m) - minus) * factor, m);
+}
+
+static float softmax_online(float *s, size_t n, float *max, float *sum)
+{
+    const float top = row_max(s, n), now = top > *max ? top : *max;
+    vf acc = {0};
+    EACH(i, m, n)
+    {
+        vf e = vexp(or_minus_inf(load_m(s + i, m), m) - now);
+        store_m(s + i, e, m);
+        acc += e;
+    }
+    const float rescale = expf(*max - now);
+    *sum = *sum * rescale + sum_of(acc);
+    *max = now;
+    return rescale;
+}
+
+static void softmax_back(float *dp, const float *p, float delta, size_t n)
+{
+    EACH(i, m, n)
+    store_m(dp + i, load_m(p + i, m) * (load_m(dp + i, m) - delta), m);
+}
+
+/* --- layers
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+static float rmsnorm(float *y, const float *x, const float *w, size_t n, float eps)
+{
+    const float rstd = 1.0f / sqrtf(dot(x, x, n) / (float)n + eps);
+    EACH(i, m, n)
+    store_m(y + i, load_m(x + i, m) * rstd * load_m(w + i, m), m);
+    return rstd;
+}
+
+static void rmsnorm_back(float *dx, const float *dy, const float *x, const float *w, size_t n, float rstd)
+{
+    vf acc = {0};
+    EACH(i, m, n)
+    acc += load_m(dy + i, m) * load_m(w + i, m) * load_m(x + i, m);
+    const float pull = rstd * rstd * (sum_of(acc) / (float)n);
+    EACH(i, m, n)
+    {
+        vf direct = load_m(dy + i, m) * load_m(w + i, m);
+        store_m(dx + i, rstd * (direct - load_m(x + i, m) * pull), m);
+    }
+}
+
+static void rmsnorm_dw(float *dw, const float *dy, const float *x, size_t n, float rstd)
+{
+    EACH(i, m, n)
+    store_m(dw + i, load_m(dw + i, m) + load_m(dy + i, m) * (load_m(x + i, m) * rstd), m);
+}
+
+static void rope(float *x, const float *cos, const float *sin, size_t half, bool inverse)
+{
+    const float sign = inverse ? -1.0f : 1.0f;
+    EACH(i, m, half)
+    {
+        vf a = load_m(x + i, m), b = load_m(x + half + i, m);
+        vf c = load_m(cos + i, m), s = load_m(sin + i, m) * sign;
+        store_m(x + i, a * c - b * s, m);
+        store_m(x + half + i, b * c + a * s, m);
+    }
+}
+
+INLINE vf sigmoid(vf x)
+{
+    return 1.0f / (1.0f + vexp(-x));
+}
+
+static void swiglu(float *y, const float *g, const float *u, size_t n)
+{
+    EACH(i, m, n)
+    {
+        vf gate = load_m(g + i, m);
+        store_m(y + i, gate * sigmoid(gate) * load_m(u + i, m), m);
+    }
+}
+
+/* Everything is loaded before anything is stored: the outputs may lie on the inputs. */
+static void swiglu_back(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n)
+{
+    EACH(i, m, n)
+    {
+        vf d = load_m(dy + i, m), gate = load_m(g + i, m), up = load_m(u + i, m), s = sigmoid(gate);
+        store_m(dg + i, d * up * s * (1.0f + gate * (1.0f - s)), m);
+        store_m(du + i, d * gate * s, m);
+    }
+}
+
+static void adamw(float *w, float *m1, float *v2, const float *g, size_t n, const struct adamw_consts *c)
+{
+    EACH(i, m, n)
+    {
+        vf grad = load_m(g + i, m) * c->gscale, wd = load_m(w + i, m) * c->decay;
+        vf mom = load_m(m1 + i, m) * c->beta1 + grad * c->rest1;
+        vf var = load_m(v2 + i, m) * c->beta2 + grad * grad * c->rest2;
+        vf denom = vsqrt(var) / c->root_bias2 + c->eps;
+        store_m(m1 + i, mom, m);
+        store_m(v2 + i, var, m);
+        store_m(w + i, wd - c->step_size * (mom / denom), m);
+    }
+}
+
+/* --- dropout: VL Philox blocks at a time, the same numbers as rng.c's one
+ * ---------------------------------------------- */
+
+INLINE void mul_wide(vu a, uint32_t by, vu *hi, vu *lo)
+{
+    const vu64 k = (vu64){0} + by, low_half = (vu64){0} + 0xffffffffu;
+    vu64 even = mul_even((vu64)a, k), odd = mul_even((vu64)a >> 32, k);
+    *lo = (vu)((even & low_half) | (odd << 32));
+    *hi = (vu)((even >> 32) | (odd & ~low_half));
+}
+
+/* out[w] = word w of blocks counter … counter+VL−1. */
+INLINE void philox_blocks(vu out[4], uint64_t counter, const uint32_t key[2])
+{
+    vu lane, k0 = (vu){0} + key[0], k1 = (vu){0} + key[1];
+    for (uint32_t i = 0; i < VL; i++)
+        lane[i] = i;
+    const uint32_t first = (uint32_t)counter;
+    vu c0 = lane + first, c1 = (uint32_t)(counter >> 32) - (vu)(c0 < first), c2 = {0}, c3 = {0};
+    for (int round = 0; round < 10; round++) {
+        vu hi0, lo0, hi1, lo1;
+        mul_wide(c0, 0xD2511F53u, &hi0, &lo0);
+        mul_wide(c2, 0xCD9E8D57u, &hi1, &lo1);
+        c0 = hi1 ^ c1 ^ k0;
+        c1 = lo1;
+        c2 = hi0 ^ c3 ^ k1;
+        c3 = lo0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+static void dropout(float *y, const float *x, size_t groups, uint64_t group, const struct dropout_consts *c)
+{
+    for (size_t g = 0; g < groups; g++, x += DROPOUT_GROUP, y += DROPOUT_GROUP)
+        for (size_t b = 0; b < DROPOUT_BLOCKS; b += VL) {
+            vu draw[4];
+            philox_blocks(draw, c->counter + (group + g) * DROPOUT_BLOCKS + b, c->key);
+            for (size_t w = 0; w < 4; w++) {
+                const size_t at = w * DROPOUT_BLOCKS + b;
+                vi kept = (vi)(draw[w] >= c->threshold);
+                store(y + at, blend(kept, load(x + at) * c->keep, (vf){0}));
+            }
+        }
+}
+
+extern const struct kernels KERNELS;
+const struct kernels KERNELS = {
+    .isa = VL == 16  ? "avx512"
+           : VL == 8 ? "avx2"
+                     : "base",
+    .to_f32 = {[DTYPE_F32] = f32_to_f32, [DTYPE_F16] = f16_to_f32, [DTYPE_BF16] = bf16_to_f32},
+    .dots = {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16},
+    .tile = tile,
+    .transpose = transpose,
+    .add = add,
+    .axpy = axpy,
+    .scale = scale,
+    .sumsq = sumsq,
+    .all_finite = all_finite,
+    .dot = dot,
+    .logsumexp = logsumexp,
+    .exp_minus = exp_minus,
+    .softmax_online = softmax_online,
+    .softmax_back = softmax_back,
+    .rmsnorm = rmsnorm,
+    .rmsnorm_back = rmsnorm_back,
+    .rmsnorm_dw = rmsnorm_dw,
+    .rope = rope,
+    .swiglu = swiglu,
+    .swiglu_back = swiglu_back,
+    .adamw = adamw,
+    .dropout = dropout,
+};

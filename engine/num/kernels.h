@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What num/ shares with layer/ and train/ behind the public headers: the table of vector kernels chosen for
+ * this CPU, and the scratch of a process. kernels.c is compiled once per instruction set, each object
+ * exporting one table; isa.c picks. A kernel works on one thread, never allocates, and takes pointers aligned
+ * to their element or less. */
+#ifndef NUM_KERNELS_H
+#define NUM_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "num/dtype.h"
+#include "num/num.h"
+
+/* Rows of tiles are padded to a multiple of this, so that a kernel of any vector width needs no column
+ * remainder. */
+enum { TILE_PAD = 16 };
+static inline size_t tile_pad(size_t n)
+{
+    return (n + TILE_PAD - 1) / TILE_PAD * TILE_PAD;
+}
+
+/* C[m, n] (+)= A[m, k] · B[k, n], everything in cache. A is read at a[i·ai + p·ak], so it may lie transposed;
+ * rows of B and C hold n floats, n a multiple of TILE_PAD. Each element is one sum over p in ascending order.
+ */
+struct tile {
+    float *c;
+    size_t ldc;
+    const float *a;
+    size_t ai, ak;
+    const float *b;
+    size_t ldb;
+    size_t m, n, k;
+    bool accumulate;
+};
+
+struct adamw_consts {
+    float gscale, decay;              /* gradient factor; 1 − lr·weight_decay */
+    float beta1, rest1, beta2, rest2; /* rest = 1 − beta */
+    float step_size, root_bias2, eps; /* lr/(1 − beta1^t), √(1 − beta2^t) */
+};
+
+/* Dropout of elements first … first+n−1 of a stream; see rng.c for which counter each element reads. */
+struct dropout_consts {
+    uint32_t key[2];
+    uint64_t counter;
+    uint32_t threshold; /* a draw below it drops the element */
+    float keep;         /* factor of the others */
+};
+
+struct kernels {
+    const char *isa;
+    void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
+    /* y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
+    void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
+                              size_t ldw, size_t rows, size_t cols, bool accumulate);
+    void (*tile)(const struct tile *t);
+    void (*transpose)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols);
+
+    void (*add)(float *y, const float *a, const float *b, size_t n);
+    void (*axpy)(float *y, float alpha, const float *x, size_t n);
+    void (*scale)(float *y, float alpha, size_t n);
+    double (*sumsq)(const float *x, size_t n);
+    bool (*all_finite)(const float *x, size_t n);
+    float (*dot)(const float *a, const float *b, size_t n);
+
+    double (*logsumexp)(const float *x, size_t n);
+    void (*exp_minus)(float *x, size_t n, float minus, float scale); /* x = exp(x − minus)·scale */
+    /* One row of an online softmax: s = exp(s − m) with m the new maximum, *sum and *max brought up to date;
+     * returns what earlier results must be multiplied by. */
+    float (*softmax_online)(float *s, size_t n, float *max, float *sum);
+    void (*softmax_back)(float *dp, const float *p, float delta, size_t n); /* dp = p·(dp − delta) */
+
+    float (*rmsnorm)(float *y, const float *x, const float *w, size_t n, float eps); /* returns rstd */
+    void (*rmsnorm_back)(float *dx, const float *dy, const float *x, const float *w, size_t n, float rstd);
+    void (*rmsnorm_dw)(float *dw, const float *dy, const float *x, size_t n, float rstd);
+    void (*rope)(float *x, const float *cos, const float *sin, size_t half, bool inverse);
+    void (*swiglu)(float *y, const float *g, const float *u, size_t n);
+    void (*swiglu_back)(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n);
+    void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw_consts *c);
+    /* y = x · mask for whole groups of DROPOUT_GROUP elements, `group` being the number of the first. */
+    void (*dropout)(float *y, const float *x, size_t groups, uint64_t group, const struct dropout_consts *c);
+};
+
+extern const struct kernels kernels_base;
+extern const struct kernels kernels_avx2;
+extern const struct kernels kernels_avx512;
+
+const struct kernels *isa_pick(void); /* the best table this CPU and operating system can run */
+
+/* --- rng.c: how dropout lays elements on Philox blocks, shared with the vector kernel
+ * ----------------------------- */
+enum { DROPOUT_GROUP = 64, DROPOUT_BLOCKS = 16 };
+struct rng;
+struct dropout_consts rng_dropout_consts(const struct rng *base, float p);
+/* y[i] = x[i] · rng_dropout(base, first + i, p); y may be x. */
+void rng_dropout_apply(const struct num *num, float *y, const float *x, const struct rng *base,
+                       uint64_t first, size_t n, float p);
+
+/* --- num.c: the process's unit
+ * -------------------------------------------------------------------------------------- */
+const struct kernels *num_kernels(const struct num *num);
+/* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
+ * The panel is gemm's own; the block belongs to the layer that runs; lanes are one per thread. */
+struct scratch {
+    float *data; /* borrowed: num */
+    size_t floats;
+};
+struct scratch num_panel(const struct num *num);
+struct scratch num_block(const struct num *num);
+struct scratch num_lane(const struct num *num, int thread);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The arithmetic unit: owns the scratch of a process and knows its threads and kernels. Made once by whoever
+ * owns the computing thread, then passed to every layer by that thread. */
+#include "num/kernels.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <stdlib.h>
+
+enum {
+    THREADS_MAX = 1024,
+    PANEL_FLOATS = 1 << 20, /* converted weights, see gemm.c */
+    BLOCK_FLOATS = 8 << 20, /* 32 MiB: one block of logits, see layer/loss.c */
+    LANE_FLOATS = 1 << 19,  /* tiles of attention, see layer/attn.c */
+};
+
+struct num {
+    int threads;
+    const struct kernels *kernels;
+    float *scratch; /* owned: panel, block, then a lane for each thread */
+};
+
+int num_new(struct num **ret, int threads, struct err *err)
+{
+    if (threads < 0 || threads > THREADS_MAX)
+        return err_set(err, -EINVAL,
+                       "threads = %d: give 0 for all the cores this process may use, or a number up to %d",
+                       threads, THREADS_MAX);
+    if (threads == 0)
+        threads = omp_get_max_threads();
+    const size_t floats = PANEL_FLOATS + BLOCK_FLOATS + (size_t)threads * LANE_FLOATS;
+    struct num *num = calloc(1, sizeof *num);
+    if (!num || !(num->scratch = aligned_alloc(64, floats * sizeof *num->scratch))) {
+        free(num);
+        return err_set(err, -ENOMEM, "no memory for %zu MiB of scratch for %d threads: use fewer threads",
+                       floats * sizeof(float) >> 20, threads);
+    }
+    num->threads = threads;
+    num->kernels = isa_pick();
+    *ret = num;
+    return 0;
+}
+
+void num_free(struct num *num)
+{
+    if (!num)
+        return;
+    free(num->scratch);
+    free(num);
+}
+
+int num_threads(const struct num *num)
+{
+    return num->threads;
+}
+
+const char *num_isa(const struct num *num)
+{
+    return num->kernels->isa;
+}
+
+const struct kernels *num_kernels(const struct num *num)
+{
+    return num->kernels;
+}
+
+struct scratch num_panel(const struct num *num)
+{
+    return (struct scratch){num->scratch, PANEL_FLOATS};
+}
+
+struct scratch num_block(const struct num *num)
+{
+    return (struct scratch){num->scratch + PANEL_FLOATS, BLOCK_FLOATS};
+}
+
+struct scratch num_lane(const struct num *num, int thread)
+{
+    return (struct scratch){num->scratch + PANEL_FLOATS + BLOCK_FLOATS + (size_t)thread * LANE_FLOATS,
+                            LANE_FLOATS};
+}
