@@ -7,12 +7,13 @@
 
 struct sample_params {
     float temperature; /* 0 = greedy: the first index of the maximum */
-    float top_p;       /* nucleus (Holtzman et al. 2019): smallest set of tokens with probability ≥ top_p; 1 = all */
+    float
+        top_p; /* nucleus (Holtzman et al. 2019): smallest set of tokens with probability ≥ top_p; 1 = all */
     uint64_t seed;
 };
 
-/* Chooses from logits [vocab] for the index-th new token of a sequence: a pure function of its arguments, so a rerun with
- * the same seed repeats. `scratch` holds vocab entries. */
+/* Chooses from logits [vocab] for the index-th new token of a sequence: a pure function of its arguments, so
+ * a rerun with the same seed repeats. `scratch` holds vocab entries. */
 struct sample_scratch {
     float p;
     uint32_t id;
