@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Noise_XXpsk0+psk3_25519_ChaChaPoly_SHA512 (noiseprotocol.org, revision 34) as pure numbered steps: bytes in, bytes out,
- * no sockets, no clock. PROTOCOL.md gives the byte tables.
+ * Noise_XXpsk0+psk3_25519_ChaChaPoly_SHA512 (noiseprotocol.org, revision 34) as pure numbered steps: bytes
+ * in, bytes out, no sockets, no clock. PROTOCOL.md gives the byte tables.
  *
  *   -> psk, e          <- e, ee, s, es [responder's hello]          -> s, se, psk [initiator's hello]
  *
- * Every message payload is opaque to this file. Without the psk not even message 1 can be parsed, so an outsider gets
- * silence. */
+ * Every message payload is opaque to this file. Without the psk not even message 1 can be parsed, so an
+ * outsider gets silence. */
 #ifndef NET_AUTH_H
 #define NET_AUTH_H
 
@@ -15,7 +15,10 @@
 #include <stdint.h>
 
 enum {
-    AUTH_KEY = 32, AUTH_PSK = 32, AUTH_HASH = 64, AUTH_TAG = 16,
+    AUTH_KEY = 32,
+    AUTH_PSK = 32,
+    AUTH_HASH = 64,
+    AUTH_TAG = 16,
     AUTH_MAX_PAYLOAD = 4096,
     AUTH_MAX_MESSAGE = AUTH_MAX_PAYLOAD + 128,
 };
@@ -30,8 +33,8 @@ void auth_node_id(uint8_t ret[static 16], const uint8_t pub[static AUTH_KEY]);
 struct auth; /* one handshake; holds secrets, wiped by auth_free */
 
 /* `prologue` binds what both sides must agree on (protocol version, cluster id, kind of connection). */
-int auth_new(struct auth **ret, bool initiator, const struct auth_identity *id, const uint8_t psk[static AUTH_PSK],
-             const void *prologue, size_t prologue_len);
+int auth_new(struct auth **ret, bool initiator, const struct auth_identity *id,
+             const uint8_t psk[static AUTH_PSK], const void *prologue, size_t prologue_len);
 void auth_free(struct auth *auth);
 
 /* The next message is ours to write (true) or to read. After three messages neither: auth_done. */
@@ -39,12 +42,13 @@ bool auth_writes_next(const struct auth *auth);
 bool auth_done(const struct auth *auth);
 /* Returns bytes written (≤ cap), or −errno; −EPROTO out of turn. */
 int auth_write(struct auth *auth, uint8_t *out, size_t cap, const void *payload, size_t n);
-/* Returns payload bytes, or −EBADMSG (forged, wrong psk, truncated). After a failure the handshake is dead. */
+/* Returns payload bytes, or −EBADMSG (forged, wrong psk, truncated). After a failure the handshake is dead.
+ */
 int auth_read(struct auth *auth, const uint8_t *msg, size_t n, uint8_t *payload, size_t cap);
 /* Valid once the peer has sent its key. */
 const uint8_t *auth_peer_key(const struct auth *auth);
 
-struct auth_keys { /* after the last message */
+struct auth_keys {                                       /* after the last message */
     uint8_t tx[AUTH_KEY], rx[AUTH_KEY], hash[AUTH_HASH]; /* hash binds later statements to this session */
 };
 int auth_split(struct auth *auth, struct auth_keys *ret);

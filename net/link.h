@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * One authenticated session over a TCP connection, on a libevent loop: handshake, hello, sealed frames, heartbeats. Used as
- * it is for control connections; for data connections the link does handshake and hello and is then detached: the socket
- * and the two `struct seal` go to another process. A link in the hands of its owner ends exactly once, through `down`.
+ * One authenticated session over a TCP connection, on a libevent loop: handshake, hello, sealed frames,
+ * heartbeats. Used as it is for control connections; for data connections the link does handshake and hello
+ * and is then detached: the socket and the two `struct seal` go to another process. A link in the hands of
+ * its owner ends exactly once, through `down`.
  *
  * Life:  DIALING → HANDSHAKE → HELLO → UP → (detached | down)       ACCEPTED starts at HANDSHAKE
- * Every state has a deadline (link.c: enum link_limits). After link_free no callback fires. */
+ * Every state has a deadline (link_impl.h: enum link_limits) but UP of a data link, which waits for its owner
+ * to detach it. After link_free no callback fires. Callbacks may free, close or detach their link. The
+ * process ignores SIGPIPE. */
 #ifndef NET_LINK_H
 #define NET_LINK_H
 
@@ -25,30 +28,42 @@ enum link_state { LINK_DIALING, LINK_HANDSHAKE, LINK_HELLO, LINK_UP, LINK_DOWN }
 const char *link_state_name(enum link_state s);
 
 enum link_end { /* closed list: dashboards and tests match on the names */
-    LINK_END_NONE, LINK_END_CONNECT, LINK_END_HANDSHAKE, LINK_END_TIMEOUT, LINK_END_BAD_MAC, LINK_END_PROTOCOL,
-    LINK_END_VERSION, LINK_END_REFUSED, LINK_END_PEER_LEFT, LINK_END_LOST, LINK_END_SILENT, LINK_END_LOCAL,
+                LINK_END_NONE,
+                LINK_END_CONNECT,
+                LINK_END_HANDSHAKE,
+                LINK_END_TIMEOUT,
+                LINK_END_BAD_MAC,
+                LINK_END_PROTOCOL,
+                LINK_END_VERSION,
+                LINK_END_REFUSED,
+                LINK_END_PEER_LEFT,
+                LINK_END_LOST,
+                LINK_END_SILENT,
+                LINK_END_LOCAL,
 };
 const char *link_end_name(enum link_end e); /* "timeout", "bad-mac", … */
 
-/* What each end says of itself inside the handshake, compared before the link comes up. Strings are NUL-terminated. */
+/* What each end says of itself inside the handshake, compared before the link comes up. Strings are
+ * NUL-terminated. */
 struct link_hello {
     uint8_t node_id[16];
     char name[64], version[32];
     uint16_t proto_min, proto_max;
     uint8_t suites;
     uint16_t listen_port;
-    uint64_t boot;            /* random at daemon start: tells a restarted node from a lost connection */
+    uint64_t boot; /* random at daemon start: tells a restarted node from a lost connection */
     /* data connections only */
     uint64_t job;
-    uint8_t head_id[16];      /* the job's head: job numbers are per head */
+    uint8_t head_id[16]; /* the job's head: job numbers are per head */
     uint16_t from_rank, to_rank;
-    char fingerprint[33];     /* of the model */
-    uint32_t dim;             /* width of activations */
+    char fingerprint[33]; /* of the model */
+    uint32_t dim;         /* width of activations */
 };
 
 struct link_ops {
-    /* The peer's hello, before the link is up: 0 accepts; otherwise write why (a sentence naming field and both values), which
-     * is sent to the peer and given to `down` on both ends. The peer's key is proved at this point. */
+    /* The peer's hello, before the link is up: 0 accepts; otherwise write why (a sentence naming field and
+     * both values), which is sent to the peer and given to `down` on both ends. The peer's key is proved at
+     * this point. */
     int (*hello)(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t why_size);
     void (*up)(void *owner, struct link *link);
     /* A frame: `type` is LINK_FRAME_USER and above; body is valid during the call only. */
@@ -61,41 +76,49 @@ struct link_ops {
 };
 
 struct link_setup {
-    struct event_base *base;           /* borrowed */
-    const struct auth_identity *id;    /* borrowed */
-    const uint8_t *psk;                /* [AUTH_PSK], borrowed */
+    struct event_base *base;        /* borrowed */
+    const struct auth_identity *id; /* borrowed */
+    const uint8_t *psk;             /* [AUTH_PSK], borrowed */
     enum link_kind kind;
-    struct link_hello hello;           /* ours */
+    struct link_hello hello; /* ours; node_id is filled in from id, suites 0 = what this CPU does well */
     const struct link_ops *ops;
     void *owner;
     uint64_t beat_us, suspect_us, dead_us; /* 0 = 1 s, 3 s, 10 s */
+    uint64_t handshake_us;                 /* 0 = 10 s: handshake and hello together */
 };
 
+/* `host` is an address ("192.168.7.2", "fe80::1%3") or a name; only a name may block, for as long as the
+ * resolver takes. Whatever goes wrong with reaching it is told by `down`, from the loop. id and psk are
+ * needed during the call only. */
 int link_dial(struct link **ret, const struct link_setup *setup, const char *host, uint16_t port);
-/* Takes over fd. The kind is learnt from the peer: `setup->kind` is ignored, link_kind tells from `hello` on. */
+/* Takes over fd, on failure too. The kind is learnt from the peer: `setup->kind` is ignored, link_kind tells
+ * from `hello` on. */
 int link_accept(struct link **ret, const struct link_setup *setup, int fd);
 void link_free(struct link *link); /* NULL is fine; closes without calling `down`; sends BYE if it can */
 
 enum { LINK_FRAME_USER = 32, LINK_FRAME_MAX = 1 << 20 };
-/* Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records inside). −ENOTCONN if not up, −ENOBUFS when more
- * than 16 MiB wait: a peer that does not drain is cut (LINK_END_SILENT) by its heartbeat anyway. */
+/* Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records inside). −ENOTCONN if not up,
+ * −ENOBUFS when more than 16 MiB wait: a peer that does not drain is cut (LINK_END_SILENT) by its heartbeat
+ * anyway. */
 int link_send(struct link *link, uint8_t type, const void *body, size_t n);
-/* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from the loop, not from inside). */
+/* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from the loop,
+ * not from inside). */
 void link_close(struct link *link, enum link_end end, const char *text);
-/* Data connections in UP: gives the socket (non-blocking off) and both directions' state to the caller and frees the link. */
+/* Data connections in UP (else −ENOTCONN, and the link stays): gives the socket (non-blocking off) and both
+ * directions' state to the caller and frees the link. */
 int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal *ret_rx);
 
 enum link_kind link_kind(const struct link *link);
 enum link_state link_state(const struct link *link);
 bool link_dialed(const struct link *link);
-const struct link_hello *link_peer(const struct link *link); /* from `hello` on */
+const struct link_hello *link_peer(const struct link *link); /* NULL before `hello` */
 const char *link_address(const struct link *link);           /* "127.0.0.1:1234", "[fe80::1%3]:17464" */
 
 struct link_stats {
     uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;
-    uint32_t rtt_us;          /* of the last heartbeat, 0 = none yet */
-    uint64_t silent_us;       /* since the last word of the peer */
-    uint64_t up_us;           /* since UP */
+    uint32_t rtt_us;    /* of the last heartbeat, 0 = none yet */
+    uint64_t silent_us; /* since the last word of the peer */
+    uint64_t up_us;     /* since UP */
     enum seal_suite suite;
     bool suspect;
 };

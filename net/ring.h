@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * PURE: from who is linked to whom, the order of nodes. Every node computes the same from the same records. */
+ * PURE: from who is linked to whom, the order of nodes. Every node computes the same from the same records.
+ */
 #ifndef NET_RING_H
 #define NET_RING_H
 
@@ -17,7 +18,7 @@ struct ring_graph {
 };
 enum ring_shape { RING_ALONE, RING_CLOSED, RING_CHAIN, RING_BROKEN };
 struct ring_order {
-    enum ring_shape shape; /* CLOSED also for two linked nodes; BROKEN: no path visits all nodes */
+    enum ring_shape shape; /* CLOSED also for two linked nodes; BROKEN (n = 0): no path visits all nodes */
     size_t n;
     size_t at[RING_MAX_NODES]; /* indices into the graph; smallest id first, then its smaller-id neighbour */
 };
@@ -25,10 +26,11 @@ struct ring_order {
 void ring_compute(struct ring_order *ret, const struct ring_graph *graph);
 const char *ring_shape_name(enum ring_shape shape);
 
-/* The same ring turned so that it starts at `head` (a job's rank 0); −ENOENT if head is not in it. */
+/* The same ring turned so that it starts at `head` (a job's rank 0); −ENOENT if head is not in it,
+ * −EHOSTUNREACH if it is in the middle of a chain, which can only start at one of its ends. */
 int ring_rotate(struct ring_order *ret, const struct ring_order *ring, size_t head);
 
-/* Next hop on a shortest path from → to (breadth first, ties by id), or −1. */
+/* Next hop on a shortest path from → to (breadth first, ties by id), or −1 (no path, or from = to). */
 int ring_next_hop(const struct ring_graph *graph, size_t from, size_t to);
 
 #endif

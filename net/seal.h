@@ -2,8 +2,8 @@
  *
  * The record layer of an authenticated connection, one struct per direction. A record is
  *     u32 length (of the ciphertext without tag, little-endian) ‖ ciphertext ‖ tag[16]
- * with the length as associated data and a 64-bit counter as nonce. AES-256-GCM where both CPUs do it fast, else
- * ChaCha20-Poly1305; never plaintext. No sockets here. */
+ * with the length as associated data and a 64-bit counter as nonce. AES-256-GCM where both CPUs do it fast,
+ * else ChaCha20-Poly1305; never plaintext. No sockets here. */
 #ifndef NET_SEAL_H
 #define NET_SEAL_H
 
@@ -12,27 +12,31 @@
 #include <stdint.h>
 
 enum { SEAL_HEAD = 4, SEAL_TAG = 16, SEAL_MAX = 262144 + 64 }; /* most plaintext bytes in a record */
+#define SEAL_REKEY_BYTES                                                                                     \
+    (UINT64_C(64) << 30) /* records' bytes, heads and tags included, after which a key is ratcheted */
 
 enum seal_suite { SEAL_CHACHA20_POLY1305 = 1, SEAL_AES256_GCM = 2 };
-uint8_t seal_suites(void);                       /* bit mask of what this CPU does fast: 1 << suite */
+uint8_t seal_suites(void); /* bit mask of what this CPU does fast: 1 << suite */
 enum seal_suite seal_choose(uint8_t mine, uint8_t theirs);
 const char *seal_suite_name(enum seal_suite suite);
 
-struct seal {              /* may be copied to another process together with the socket: it is all the state there is */
+struct seal { /* may be copied to another process together with the socket: it is all the state there is */
     uint8_t key[32];
-    uint64_t counter;      /* of the next record */
-    uint64_t bytes;        /* since the last rekey */
+    uint64_t counter; /* of the next record */
+    uint64_t bytes;   /* since the last rekey */
     uint32_t suite;
 };
 void seal_init(struct seal *s, const uint8_t key[static 32], enum seal_suite suite);
 void seal_wipe(struct seal *s);
 
-/* Seals n ≤ SEAL_MAX bytes: out gets SEAL_HEAD + n + SEAL_TAG bytes; plain may be at out + SEAL_HEAD (in place). Keys are
- * ratcheted on both sides every 64 GiB, by counting. */
+/* Seals n ≤ SEAL_MAX bytes: out gets SEAL_HEAD + n + SEAL_TAG bytes; plain may be at out + SEAL_HEAD (in
+ * place). Keys are ratcheted on both sides every 64 GiB, by counting. */
 int seal_seal(struct seal *s, uint8_t *out, const uint8_t *plain, size_t n);
 /* The length in a record's head; −EMSGSIZE if it is more than SEAL_MAX. */
 int seal_length(const uint8_t head[static SEAL_HEAD], size_t *ret);
-/* Opens in place: `data` holds n ciphertext bytes, `tag` 16. −EBADMSG when forged; the connection is then dead. */
-int seal_open(struct seal *s, const uint8_t head[static SEAL_HEAD], uint8_t *data, size_t n, const uint8_t *tag);
+/* Opens in place: `data` holds n ciphertext bytes, `tag` 16. −EBADMSG when forged; the connection is then
+ * dead (the state is wiped, and a wiped state refuses everything). */
+int seal_open(struct seal *s, const uint8_t head[static SEAL_HEAD], uint8_t *data, size_t n,
+              const uint8_t *tag);
 
 #endif

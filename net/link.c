@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A link's life: made, attached to a socket, watched by one timer, ended, freed. Owns struct link; called by
+ * the daemon's control and channel code and by libevent, on the loop. */
+#include "link_impl.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const state_names[] = {[LINK_DIALING] = "dialing",
+                                          [LINK_HANDSHAKE] = "handshake",
+                                          [LINK_HELLO] = "hello",
+                                          [LINK_UP] = "up",
+                                          [LINK_DOWN] = "down"};
+
+/* The goodbye that goes with an end: 0 = none, there is nobody to hear it. */
+static const struct {
+    const char *name;
+    uint8_t bye;
+} ends[] = {
+    [LINK_END_NONE] = {"none", WIRE_BYE_LEFT},
+    [LINK_END_CONNECT] = {"connect", 0},
+    [LINK_END_HANDSHAKE] = {"handshake", 0},
+    [LINK_END_TIMEOUT] = {"timeout", WIRE_BYE_LEFT},
+    [LINK_END_BAD_MAC] = {"bad-mac", WIRE_BYE_PROTOCOL},
+    [LINK_END_PROTOCOL] = {"protocol", WIRE_BYE_PROTOCOL},
+    [LINK_END_VERSION] = {"version", WIRE_BYE_VERSION},
+    [LINK_END_REFUSED] = {"refused", WIRE_BYE_REFUSED},
+    [LINK_END_PEER_LEFT] = {"peer-left", WIRE_BYE_LEFT},
+    [LINK_END_LOST] = {"lost", 0},
+    [LINK_END_SILENT] = {"silent", WIRE_BYE_LEFT},
+    [LINK_END_LOCAL] = {"local", WIRE_BYE_LEFT},
+};
+
+const char *link_state_name(enum link_state s)
+{
+    return (size_t)s < sizeof state_names / sizeof state_names[0] ? state_names[s] : "unknown";
+}
+
+const char *link_end_name(enum link_end e)
+{
+    return (size_t)e < sizeof ends / sizeof ends[0] ? ends[e].name : "unknown";
+}
+
+static void destroy(struct link *link)
+{
+    if (link->timer)
+        event_free(link->timer);
+    free(link->record); /* only now: a frame's body may lie in it while its callback frees the link */
+    free(link->parts);
+    sodium_memzero(link, sizeof *link);
+    free(link);
+}
+
+void link_enter(struct link *link)
+{
+    link->depth++;
+}
+
+void link_leave(struct link *link)
+{
+    if (--link->depth == 0 && link->freed)
+        destroy(link);
+}
+
+void link_arm(struct link *link, uint64_t us)
+{
+    struct timeval tv = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+
+    link->due = (struct instant){clock_now().us + us};
+    evtimer_add(link->timer, &tv);
+}
+
+void link_want(struct link *link, size_t n)
+{
+    link->need = n;
+    /* libevent reads up to the high mark and no further: what follows a data link's last word belongs to
+     * another process */
+    bufferevent_setwatermark(link->bev, EV_READ, n, n);
+}
+
+static bool is_reading(const struct link *link)
+{
+    if (link->freed || !link->bev)
+        return false;
+    return link->state == LINK_HANDSHAKE || link->state == LINK_HELLO ||
+           (link->state == LINK_UP && link->kind == LINK_CONTROL);
+}
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+    struct link *link = arg;
+
+    link_enter(link);
+    while (is_reading(link) && evbuffer_get_length(bufferevent_get_input(bev)) >= link->need) {
+        if (link->state == LINK_HANDSHAKE)
+            link_shake_step(link);
+        else
+            link_session_step(link);
+    }
+    link_leave(link);
+}
+
+static void on_drained(struct bufferevent *bev, void *arg)
+{
+    struct link *link = arg;
+
+    (void)bev;
+    link_enter(link);
+    if (link->state == LINK_DOWN)
+        link_down(link, link->end, link->text);
+    else
+        link_session_try_up(link);
+    link_leave(link);
+}
+
+static void on_broken(struct link *link)
+{
+    if (link->state == LINK_DOWN)
+        link_down(link, link->end, link->text);
+    else if (link->state == LINK_HANDSHAKE && link->dialed)
+        link_fail(link, LINK_END_HANDSHAKE,
+                  "%s closed the connection during the handshake: most likely it belongs to another cluster "
+                  "(its secret is "
+                  "not this cluster's); if it should belong here, join it with a token from this cluster",
+                  link->who);
+    else if (link->state == LINK_HANDSHAKE)
+        link_fail(link, LINK_END_HANDSHAKE, "%s closed the connection during the handshake", link->who);
+    else
+        link_fail(link, LINK_END_LOST, "the connection to %s was lost: it closed without a goodbye",
+                  link->who);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg)
+{
+    struct link *link = arg;
+    int error = EVUTIL_SOCKET_ERROR();
+
+    (void)bev;
+    link_enter(link);
+    if (what & BEV_EVENT_CONNECTED) {
+        link_name_address(link, link->fd);
+        link_shake_start(link);
+    } else if (link->state == LINK_DIALING) {
+        link_try_next(link, error ? error : ECONNREFUSED);
+    } else if (!(what & BEV_EVENT_WRITING) || link->state == LINK_DOWN) {
+        on_broken(link);
+    } /* else: the peer no longer takes bytes, but its reason may still be waiting to be read; then comes the
+         end */
+    link_leave(link);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct link *link = arg;
+
+    (void)fd;
+    (void)what;
+    link_enter(link);
+    switch (link->state) {
+    case LINK_DIALING:
+        link_fail(
+            link, LINK_END_TIMEOUT,
+            "%s did not answer within %d s: check the cable, the address, and that ringd is running there",
+            link->who, LINK_DIAL_US / 1000000);
+        break;
+    case LINK_HANDSHAKE:
+        link_fail(link, LINK_END_TIMEOUT,
+                  "%s did not finish the handshake within %.1f s: it may not be a ringd, or be stuck",
+                  link->who, (double)link->handshake_us / 1e6);
+        break;
+    case LINK_HELLO:
+        link_fail(link, LINK_END_TIMEOUT,
+                  "%s did not answer our hello within %.1f s: it may be overloaded or stuck", link->who,
+                  (double)link->handshake_us / 1e6);
+        break;
+    case LINK_UP: link_session_tick(link); break;
+    case LINK_DOWN: link_down(link, link->end, link->text); break;
+    }
+    link_leave(link);
+}
+
+static uint64_t or_default(uint64_t us, uint64_t standard)
+{
+    return us ? us : standard;
+}
+
+static int link_new(struct link **ret, const struct link_setup *setup, bool dialed)
+{
+    struct link *link;
+    int r = -ENOMEM;
+
+    if (dialed && setup->kind != LINK_CONTROL && setup->kind != LINK_DATA)
+        return -EINVAL;
+    link = calloc(1, sizeof *link);
+    if (!link)
+        return -ENOMEM;
+    *link = (struct link){.base = setup->base,
+                          .ops = setup->ops,
+                          .owner = setup->owner,
+                          .fd = -1,
+                          .kind = dialed ? setup->kind : 0,
+                          .dialed = dialed,
+                          .mine = setup->hello,
+                          .handshake_us = or_default(setup->handshake_us, LINK_HANDSHAKE_US),
+                          .beat_us = or_default(setup->beat_us, LINK_BEAT_US),
+                          .suspect_us = or_default(setup->suspect_us, LINK_SUSPECT_US),
+                          .dead_us = or_default(setup->dead_us, LINK_DEAD_US)};
+    auth_node_id(link->mine.node_id, setup->id->pub);
+    link->mine.suites = setup->hello.suites ? setup->hello.suites & seal_suites() : seal_suites();
+    link->timer = evtimer_new(link->base, on_timer, link);
+    if (link->timer)
+        r = auth_new(&link->auth, dialed, setup->id, setup->psk, WIRE_PROLOGUE, strlen(WIRE_PROLOGUE));
+    if (r < 0) {
+        link_free(link);
+        return r;
+    }
+    *ret = link;
+    return 0;
+}
+
+int link_attach(struct link *link, int fd)
+{
+    link->bev = bufferevent_socket_new(link->base, fd, 0);
+    if (!link->bev)
+        return -ENOMEM;
+    link->fd = fd;
+    bufferevent_setcb(link->bev, on_read, on_drained, on_event, link);
+    bufferevent_set_max_single_read(link->bev, SEAL_MAX + SEAL_TAG);
+    bufferevent_set_max_single_write(link->bev, SEAL_MAX + SEAL_TAG);
+    return 0;
+}
+
+int link_dial(struct link **ret, const struct link_setup *setup, const char *host, uint16_t port)
+{
+    struct link *link;
+    char why[256];
+    int r = link_new(&link, setup, true);
+
+    if (r < 0)
+        return r;
+    link_enter(link); /* nothing may free it under us, and nothing is told before the owner has it */
+    if (link_resolve(link, host, port, why, sizeof why) < 0) {
+        link_end_later(link, LINK_END_CONNECT, why, 0);
+    } else {
+        link_arm(link, LINK_DIAL_US);
+        link_try_next(link, 0);
+    }
+    link_leave(link);
+    *ret = link;
+    return 0;
+}
+
+int link_accept(struct link **ret, const struct link_setup *setup, int fd)
+{
+    struct link *link;
+    int r = link_new(&link, setup, false);
+
+    if (r < 0) {
+        close(fd);
+        return r;
+    }
+    if (evutil_make_socket_nonblocking(fd) < 0 || link_attach(link, fd) < 0) {
+        close(fd);
+        link_free(link);
+        return -ENOMEM;
+    }
+    link_tune_socket(fd);
+    link_name_address(link, fd);
+    link_shake_start(link);
+    *ret = link;
+    return 0;
+}
+
+/* Pushes out what the kernel takes at once. */
+static void flush(struct link *link)
+{
+    struct evbuffer *out = bufferevent_get_output(link->bev);
+
+    evbuffer_unfreeze(out, 1); /* libevent's guard against writers other than itself */
+    while (evbuffer_get_length(out) > 0 && evbuffer_write(out, link->fd) > 0)
+        ;
+    evbuffer_freeze(out, 1);
+}
+
+void link_stop(struct link *link)
+{
+    if (link->bev) {
+        bufferevent_setfd(link->bev, -1);
+        bufferevent_free(link->bev);
+        link->bev = NULL;
+    }
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+}
+
+static void release(struct link *link)
+{
+    link_stop(link);
+    if (link->timer)
+        event_del(link->timer);
+    auth_free(link->auth);
+    link->auth = NULL;
+    seal_wipe(&link->tx);
+    seal_wipe(&link->rx);
+    link->keyed = false;
+    if (link->addresses)
+        evutil_freeaddrinfo(link->addresses);
+    link->addresses = NULL;
+}
+
+void link_down(struct link *link, enum link_end end, const char *text)
+{
+    char copy[sizeof link->text];
+
+    if (link->reported)
+        return;
+    snprintf(copy, sizeof copy, "%s", text); /* text may be link->text */
+    memcpy(link->text, copy, sizeof copy);
+    link->reported = true;
+    link->end = end;
+    link->state = LINK_DOWN;
+    release(link);
+    link->ops->down(link->owner, link, end, link->text);
+}
+
+void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
+{
+    char text[WIRE_TEXT_MAX + 1];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (ends[end].bye && link->keyed && link->bev) {
+        link_session_bye(link, ends[end].bye, text);
+        flush(link);
+    }
+    link_down(link, end, text);
+}
+
+void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us)
+{
+    link->state = LINK_DOWN;
+    link->end = end;
+    snprintf(link->text, sizeof link->text, "%s", text);
+    link_arm(link, us);
+}
+
+/* A data link that is up has handed its record stream to its owner: the link must not write into it any more.
+ */
+static bool can_say_bye(const struct link *link)
+{
+    return link->keyed && link->bev &&
+           (link->state == LINK_HELLO || (link->state == LINK_UP && link->kind == LINK_CONTROL));
+}
+
+void link_close(struct link *link, enum link_end end, const char *text)
+{
+    uint64_t wait_us = 0;
+
+    if (link->state == LINK_DOWN)
+        return;
+    if (can_say_bye(link)) {
+        link_session_bye(link, ends[end].bye ? ends[end].bye : WIRE_BYE_LEFT, text);
+        flush(link);
+        if (evbuffer_get_length(bufferevent_get_output(link->bev)) > 0)
+            wait_us = LINK_LINGER_US;
+    }
+    if (wait_us)
+        bufferevent_disable(link->bev, EV_READ);
+    else
+        link_stop(link);
+    link_end_later(link, end, text, wait_us);
+}
+
+void link_free(struct link *link)
+{
+    if (!link || link->freed)
+        return;
+    if (can_say_bye(link)) {
+        link_session_bye(link, WIRE_BYE_LEFT, "the other node closed the connection");
+        flush(link);
+    }
+    link->state = LINK_DOWN;
+    link->freed = link->reported = true;
+    release(link);
+    if (link->depth == 0)
+        destroy(link);
+}
+
+int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal *ret_rx)
+{
+    int flags;
+
+    if (link->state != LINK_UP || link->kind != LINK_DATA)
+        return -ENOTCONN;
+    flags = fcntl(link->fd, F_GETFL);
+    if (flags < 0 || fcntl(link->fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
+        return -errno;
+    *ret_fd = link->fd;
+    *ret_tx = link->tx;
+    *ret_rx = link->rx;
+    link->fd = -1;
+    link_free(link);
+    return 0;
+}
+
+void link_name_peer(struct link *link)
+{
+    snprintf(link->who, sizeof link->who, "%s (%s)",
+             link->peer.name[0] ? link->peer.name : "a node without a name", link->address);
+}
+
+enum link_kind link_kind(const struct link *link)
+{
+    return link->kind;
+}
+
+enum link_state link_state(const struct link *link)
+{
+    return link->state;
+}
+
+bool link_dialed(const struct link *link)
+{
+    return link->dialed;
+}
+
+const struct link_hello *link_peer(const struct link *link)
+{
+    return link->has_peer ? &link->peer : NULL;
+}
+
+const char *link_address(const struct link *link)
+{
+    return link->address;
+}
+
+void link_stats(const struct link *link, struct link_stats *ret)
+{
+    struct instant now = clock_now();
+    bool up = link->state == LINK_UP;
+
+    *ret = (struct link_stats){.tx_bytes = link->tx_bytes,
+                               .rx_bytes = link->rx_bytes,
+                               .tx_frames = link->tx_frames,
+                               .rx_frames = link->rx_frames,
+                               .rtt_us = link->rtt_us,
+                               .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,
+                               .up_us = up ? clock_since_us(now, link->up_since) : 0,
+                               .suite = link->suite};
+    ret->suspect = up && link->kind == LINK_CONTROL && ret->silent_us > link->suspect_us;
+}

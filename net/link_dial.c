@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A link's socket: resolving, connecting, naming, options. Called by link.c on the loop. */
+#include "link_impl.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/bufferevent.h>
+#include <event2/util.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void format_address(char *out, size_t size, const struct sockaddr *sa)
+{
+    char ip[INET6_ADDRSTRLEN] = "?", scope[16] = "";
+
+    if (sa->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const void *)sa;
+
+        inet_ntop(AF_INET, &in->sin_addr, ip, sizeof ip);
+        snprintf(out, size, "%s:%u", ip, ntohs(in->sin_port));
+    } else if (sa->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const void *)sa;
+
+        inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof ip);
+        if (in6->sin6_scope_id)
+            snprintf(scope, sizeof scope, "%%%u", in6->sin6_scope_id);
+        snprintf(out, size, "[%s%s]:%u", ip, scope, ntohs(in6->sin6_port));
+    } else {
+        snprintf(out, size, "a local socket");
+    }
+}
+
+static void set_address(struct link *link, const struct sockaddr *sa)
+{
+    format_address(link->address, sizeof link->address, sa);
+    snprintf(link->who, sizeof link->who, "%s", link->address);
+}
+
+void link_name_address(struct link *link, int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t len = sizeof ss;
+
+    if (getpeername(fd, (struct sockaddr *)&ss, &len) == 0)
+        set_address(link, (struct sockaddr *)&ss);
+    else if (link->address[0] == '\0')
+        set_address(link, &(struct sockaddr){.sa_family = AF_UNSPEC});
+}
+
+/* Wishes, not conditions: a kernel without one of them, or a socket that is not TCP, does as well. */
+void link_tune_socket(int fd)
+{
+    int on = 1, idle_s = 5, interval_s = 2, count = 5;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", strlen("cubic"));
+}
+
+int link_resolve(struct link *link, const char *host, uint16_t port, char *why, size_t why_size)
+{
+    struct evutil_addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                                    .ai_protocol = IPPROTO_TCP,
+                                    .ai_flags = EVUTIL_AI_NUMERICHOST | EVUTIL_AI_NUMERICSERV};
+    char service[8];
+    int r;
+
+    snprintf(service, sizeof service, "%u", port);
+    snprintf(link->address, sizeof link->address, "%.60s:%u", host, port);
+    snprintf(link->who, sizeof link->who, "%s", link->address);
+    r = evutil_getaddrinfo(host, service, &hints, &link->addresses);
+    if (r != 0) { /* a name: this may wait for a resolver */
+        hints.ai_flags = EVUTIL_AI_NUMERICSERV;
+        r = evutil_getaddrinfo(host, service, &hints, &link->addresses);
+    }
+    if (r != 0) {
+        link->addresses = NULL;
+        snprintf(why, why_size,
+                 "cannot resolve \"%.60s\": %s; give an address, or a name this machine can resolve", host,
+                 evutil_gai_strerror(r));
+        return -EHOSTUNREACH;
+    }
+    link->next_address = link->addresses;
+    return 0;
+}
+
+/* 0 when an attempt is under way. */
+static int try_address(struct link *link, const struct evutil_addrinfo *ai)
+{
+    int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, ai->ai_protocol);
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    link_tune_socket(fd);
+    set_address(link, ai->ai_addr);
+    if (connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 && errno != EINPROGRESS) {
+        r = -errno;
+        close(fd);
+        return r;
+    }
+    if (link_attach(link, fd) < 0) {
+        close(fd);
+        return -ENOMEM;
+    }
+    /* without an address: libevent waits for the connection already under way */
+    return bufferevent_socket_connect(link->bev, NULL, 0) < 0 ? -EIO : 0;
+}
+
+void link_try_next(struct link *link, int error)
+{
+    char text[sizeof link->text];
+
+    link_stop(link);
+    while (link->next_address) {
+        const struct evutil_addrinfo *ai = link->next_address;
+        int r;
+
+        link->next_address = ai->ai_next;
+        if ((r = try_address(link, ai)) == 0)
+            return;
+        error = -r;
+        link_stop(link);
+    }
+    snprintf(text, sizeof text,
+             "cannot connect to %s: %s; check the cable, the address, and that ringd is running there and "
+             "listens on that port",
+             link->who, strerror(error));
+    link_end_later(link, LINK_END_CONNECT, text, 0);
+}

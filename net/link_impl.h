@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside a link: shared by link.c (life, deadlines), link_dial.c (sockets), link_shake.c (handshake and
+ * hello) and link_session.c (records, frames, heartbeats), and by nobody else. Everything runs on the loop of
+ * setup->base.
+ *
+ * Callbacks of the owner may free, close or detach the link. So every entry from the loop is bracketed by
+ * link_enter and link_leave, which keep the memory, and after every callback the code looks at `freed` and
+ * `state` before going on. */
+#ifndef NET_LINK_IMPL_H
+#define NET_LINK_IMPL_H
+
+#include "link.h"
+#include "wire.h"
+
+enum link_limits {
+    LINK_DIAL_US =
+        5000000, /* a cable's other end answers in milliseconds; a missing one should not hold up retries */
+    LINK_HANDSHAKE_US =
+        10000000, /* handshake and hello together: a loaded machine has seconds, a silent stranger no more */
+    LINK_BEAT_US = 1000000,    /* heartbeats: often enough to show progress */
+    LINK_SUSPECT_US = 3000000, /* three missed: worth showing, not worth acting on */
+    LINK_DEAD_US = 10000000,   /* loops were late by 0.13 s under the worst load seen; 10 s is no load */
+    LINK_LATE_US = 500000,     /* our own lateness from which on we do not blame the peer for it */
+    LINK_LINGER_US = 1000000,  /* for the last words to leave */
+    LINK_QUEUE_MAX = 16 << 20, /* bytes waiting to be sent */
+    LINK_SHAKE_MIN = 48,       /* the shortest handshake message: a key and a tag */
+};
+
+struct addrinfo;
+struct auth;
+struct bufferevent;
+struct event;
+
+struct link {
+    struct event_base *base;    /* borrowed */
+    const struct link_ops *ops; /* borrowed */
+    void *owner;                /* borrowed */
+    struct bufferevent *bev;    /* owned; NULL without a connection */
+    struct event *timer;        /* owned: the state's deadline, the heartbeat, or the end of lingering */
+    struct instant due;         /* when it should fire */
+    int fd;                     /* owned; −1 without a connection */
+    struct addrinfo *addresses; /* owned: what the name resolved to */
+    const struct addrinfo *next_address;
+    uint16_t port;
+    char address[80], who[160]; /* who: address, with the name once it is known; for sentences */
+
+    enum link_kind kind;
+    enum link_state state;
+    bool dialed;
+    unsigned depth; /* of link_enter */
+    bool freed;     /* by the owner, inside a callback */
+    bool reported;  /* `down` has been called */
+    enum link_end end;
+    char text[WIRE_TEXT_MAX + 1]; /* why it ended */
+    uint64_t handshake_us, beat_us, suspect_us, dead_us;
+
+    size_t need;       /* bytes of input the next step takes; not one more is read from the socket */
+    bool in_body;      /* the prefix has been read, `need` is the rest */
+    struct auth *auth; /* owned; until the session has its keys */
+    struct wire_opening opening;
+    struct link_hello mine, peer;
+    bool has_peer, said_accept, heard_accept;
+
+    bool keyed; /* tx and rx are in force */
+    enum seal_suite suite;
+    struct seal tx, rx;
+    uint8_t head[SEAL_HEAD];
+    uint8_t *record;         /* owned: SEAL_MAX + SEAL_TAG bytes */
+    struct wire_frame frame; /* being put together from fragments */
+    bool in_frame;
+    uint8_t *parts; /* owned: its bytes so far, grown by what has arrived, never by what was announced */
+    size_t parts_len;
+
+    struct instant last_heard, up_since, beat_at; /* beat_at: arrival of the peer's last heartbeat */
+    uint64_t beat_sent_us;                        /* its send time, to be echoed */
+    uint32_t rtt_us;
+    uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;
+};
+
+/* link.c */
+void link_enter(struct link *link);
+void link_leave(struct link *link);
+void link_arm(struct link *link, uint64_t us);
+void link_want(struct link *link, size_t n);
+int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */
+void link_stop(struct link *link);          /* closes the connection; no callback follows from it */
+void link_name_peer(struct link *link);
+/* Ends the link: goodbye if one can be said, `down`. The format makes the sentence. */
+void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same without a goodbye: the peer said it, or there is no peer. */
+void link_down(struct link *link, enum link_end end, const char *text);
+/* The end, told from the loop by the timer. */
+void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us);
+
+/* link_dial.c */
+int link_resolve(struct link *link, const char *host, uint16_t port, char *why, size_t why_size);
+void link_try_next(struct link *link, int error); /* error: errno of the attempt before, 0 = first */
+void link_tune_socket(int fd);
+void link_name_address(struct link *link, int fd);
+
+/* link_shake.c */
+void link_shake_start(struct link *link);
+void link_shake_step(struct link *link);
+
+/* link_session.c */
+void link_session_step(struct link *link);
+void link_session_try_up(struct link *link);
+void link_session_tick(struct link *link);
+int link_session_send(struct link *link, uint8_t type, const void *body, size_t n);
+void link_session_bye(struct link *link, uint8_t code, const char *text);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Handshake and hello: three Noise messages, each behind a u16 length, then each end's verdict on the other
+ * as the first record. Called by link.c on the loop. An acceptor that cannot read message 1 says nothing at
+ * all. */
+#include "link_impl.h"
+
+#include "buf.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Writes the next handshake message with the payload. */
+static int say(struct link *link, const uint8_t *payload, int n)
+{
+    uint8_t message[WIRE_PREFIX + AUTH_MAX_MESSAGE];
+    struct buf_out prefix;
+    int r = n < 0 ? n : auth_write(link->auth, message + WIRE_PREFIX, AUTH_MAX_MESSAGE, payload, (size_t)n);
+
+    if (r < 0) {
+        link_fail(link, LINK_END_HANDSHAKE, "cannot shake hands with %s: %s", link->who,
+                  r == -EBADMSG ? "its key is not one that keeps a secret"
+                  : r == -EINVAL
+                      ? "our own name or version is not printable text; correct it in the configuration"
+                      : strerror(-r));
+        return r;
+    }
+    buf_out_init(&prefix, message, WIRE_PREFIX);
+    buf_out_u16(&prefix, (uint16_t)r);
+    return bufferevent_write(link->bev, message, WIRE_PREFIX + (size_t)r);
+}
+
+static int say_opening(struct link *link)
+{
+    struct wire_opening o = {(uint8_t)link->kind, link->mine.proto_min, link->mine.proto_max};
+    uint8_t payload[WIRE_OPENING];
+
+    return say(link, payload, wire_opening_encode(&o, payload, sizeof payload));
+}
+
+static int say_hello(struct link *link)
+{
+    uint8_t payload[WIRE_HELLO_MAX];
+
+    return say(link, payload, wire_hello_encode(&link->mine, link->kind, payload, sizeof payload));
+}
+
+void link_shake_start(struct link *link)
+{
+    link->state = LINK_HANDSHAKE;
+    link_arm(link, link->handshake_us);
+    link_want(link, WIRE_PREFIX);
+    bufferevent_enable(link->bev, EV_READ | EV_WRITE);
+    if (link->dialed)
+        say_opening(link);
+}
+
+static int read_opening(struct link *link, const uint8_t *payload, size_t n)
+{
+    if (wire_opening_decode(payload, n, &link->opening) < 0) {
+        link_fail(link, LINK_END_PROTOCOL,
+                  "%s opened with %zu bytes this version does not understand; update the older node",
+                  link->who, n);
+        return -EPROTO;
+    }
+    link->kind = link->opening.kind;
+    return 0;
+}
+
+/* The peer's hello, and that it is the key's own: node ids are derived, not claimed. */
+static int read_hello(struct link *link, const uint8_t *payload, size_t n)
+{
+    const char *what = "";
+    uint8_t id[sizeof link->peer.node_id];
+
+    if (wire_hello_decode(payload, n, link->kind, &link->peer, &what) < 0) {
+        link_fail(link, LINK_END_PROTOCOL,
+                  "the hello of %s is wrong or incomplete at %s; update the older node", link->who, what);
+        return -EPROTO;
+    }
+    link->has_peer = true;
+    link_name_peer(link);
+    auth_node_id(id, auth_peer_key(link->auth));
+    if (memcmp(id, link->peer.node_id, sizeof id) != 0) {
+        link_fail(link, LINK_END_PROTOCOL,
+                  "%s gives a node id that does not belong to its key: its identity file is mixed up",
+                  link->who);
+        return -EPROTO;
+    }
+    if (!link->dialed && (link->opening.proto_min != link->peer.proto_min ||
+                          link->opening.proto_max != link->peer.proto_max)) {
+        link_fail(link, LINK_END_PROTOCOL, "%s opened with protocols %u to %u and then said %u to %u",
+                  link->who, link->opening.proto_min, link->opening.proto_max, link->peer.proto_min,
+                  link->peer.proto_max);
+        return -EPROTO;
+    }
+    return 0;
+}
+
+/* Keys for both directions; from here on everything is records. */
+static int start_session(struct link *link)
+{
+    struct auth_keys keys;
+    int r = auth_split(link->auth, &keys);
+
+    link->record = malloc(SEAL_MAX + SEAL_TAG);
+    if (r < 0 || !link->record) {
+        sodium_memzero(&keys, sizeof keys);
+        link_fail(link, LINK_END_LOCAL, "no memory for the session with %s", link->who);
+        return -ENOMEM;
+    }
+    link->suite = seal_choose(link->mine.suites, link->peer.suites);
+    seal_init(&link->tx, keys.tx, link->suite);
+    seal_init(&link->rx, keys.rx, link->suite);
+    sodium_memzero(&keys, sizeof keys);
+    auth_free(link->auth);
+    link->auth = NULL;
+    link->keyed = true;
+    link->state = LINK_HELLO;
+    link->last_heard = clock_now();
+    link_want(link, SEAL_HEAD);
+    return 0;
+}
+
+static void judge_hello(struct link *link)
+{
+    const struct link_hello *mine = &link->mine, *peer = &link->peer;
+    char why[WIRE_TEXT_MAX + 1] = "";
+    int r;
+
+    if (peer->proto_min > mine->proto_max || mine->proto_min > peer->proto_max) {
+        link_fail(link, LINK_END_VERSION,
+                  "%s (version %s) speaks protocols %u to %u, %s (version %s) speaks %u to %u: install the "
+                  "same ringd on both",
+                  peer->name, peer->version, peer->proto_min, peer->proto_max, mine->name, mine->version,
+                  mine->proto_min, mine->proto_max);
+        return;
+    }
+    r = link->ops->hello(link->owner, link, peer, why, sizeof why);
+    if (link->freed || link->state != LINK_HELLO)
+        return;
+    if (r != 0) {
+        link_fail(link, LINK_END_REFUSED, "%s", why[0] ? why : "refused without a reason");
+        return;
+    }
+    if (link_session_send(link, WIRE_ACCEPT, NULL, 0) < 0) {
+        link_fail(link, LINK_END_LOCAL, "no memory for the session with %s", link->who);
+        return;
+    }
+    link->said_accept = true;
+}
+
+static void take_message(struct link *link, const uint8_t *payload, size_t n)
+{
+    if (!link->dialed && link->kind == 0) { /* message 1 */
+        if (read_opening(link, payload, n) == 0)
+            say_hello(link);
+        return;
+    }
+    if (read_hello(link, payload, n) < 0 || (link->dialed && say_hello(link) < 0))
+        return;
+    if (start_session(link) == 0)
+        judge_hello(link);
+}
+
+static void take_prefix(struct link *link)
+{
+    uint8_t prefix[WIRE_PREFIX];
+    struct buf_in in;
+    uint16_t n;
+
+    evbuffer_remove(bufferevent_get_input(link->bev), prefix, sizeof prefix);
+    buf_in_init(&in, prefix, sizeof prefix);
+    n = buf_in_u16(&in);
+    if (n < LINK_SHAKE_MIN || n > AUTH_MAX_MESSAGE) {
+        link_fail(link, LINK_END_HANDSHAKE,
+                  "%s does not speak ringd's handshake: another program, or a wrong port", link->who);
+        return;
+    }
+    link->in_body = true;
+    link_want(link, n);
+}
+
+void link_shake_step(struct link *link)
+{
+    uint8_t message[AUTH_MAX_MESSAGE], payload[AUTH_MAX_PAYLOAD];
+    size_t n = link->need;
+    int r;
+
+    if (!link->in_body) {
+        take_prefix(link);
+        return;
+    }
+    evbuffer_remove(bufferevent_get_input(link->bev), message, n);
+    link->in_body = false;
+    link_want(link, WIRE_PREFIX);
+    r = auth_read(link->auth, message, n, payload, sizeof payload);
+    if (r < 0)
+        link_fail(link, LINK_END_BAD_MAC,
+                  "%s does not know this cluster's secret: if it should belong here, join it with a token",
+                  link->who);
+    else
+        take_message(link, payload, (size_t)r);
+    sodium_memzero(payload, sizeof payload);
+}
