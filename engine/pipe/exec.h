@@ -10,9 +10,11 @@
 struct exec_ops {
     /* Is the message here? 1 yes, 0 not yet, negative errno = it never will be. */
     int (*ready)(void *owner, const struct msg_key *key, uint32_t from);
-    /* Can an output be queued? 1 yes, 0 the send queue is full, negative errno. */
+    /* Can an output be queued? 1 yes, 0 the send queue is full, negative errno. Asked for each emit before the task runs,
+     * so a queue must take up to TASK_MAX_EMITS − 1 messages beyond the point where it says no. */
     int (*room)(void *owner, const struct msg_key *key, uint32_t to);
-    /* Does the task: consumes its needs, queues its emits (keys as given in `task`, with the round filled in). */
+    /* Does the task: consumes its needs, queues its emits (keys as given in `task`, with the round filled in). Must not wait:
+     * 0, or a negative errno other than −EAGAIN. */
     int (*run)(void *owner, const struct task *task, struct err *err);
 };
 

@@ -29,6 +29,8 @@ enum task_kind {
                     last layer to the first whatever the split, so its bits do not depend on it */
     TASK_UPDATE, /* optimizer step, with the clip factor that stage 0 computed and each stage passes up */
     TASK_PUT,    /* SAVE/LOAD: pass unit `mb` on (or take it, at its destination) */
+    TASK_LOSS,   /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is there) */
+    TASK_TOKEN,  /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
     TASK_COUNT
 };
 const char *task_kind_name(enum task_kind kind);
@@ -80,8 +82,12 @@ struct plan_rank {
     struct task *tasks; /* owned */
     size_t n;
     size_t slots;       /* most slots alive at once */
-    size_t in_from_prev, in_from_next; /* messages of a round on each incoming link */
-    size_t credits;     /* receive buffers per incoming link that suffice for this plan whatever the timing (≥ 1) */
+    size_t in_from_prev, in_from_next; /* messages of a round on each incoming link; of two ranks each is the other's
+                                          previous and next one over the same link: all count as in_from_prev */
+    size_t credits;     /* fewest receive buffers per incoming link (and unsent outputs per outgoing one) with which this
+                           plan cannot deadlock whatever the timing (≥ 1; the same on every rank) */
+    size_t credits_fast; /* … with which none waits for a buffer in a unit-cost run with free communication, and one more,
+                            to fill while a task computes (> credits; the same on every rank) */
 };
 struct plan {
     enum program program;
@@ -92,7 +98,7 @@ struct plan {
 struct plan_request {
     enum program program;
     const struct sched *sched;    /* TRAIN: the order; otherwise NULL */
-    size_t ranks;                 /* one stage per rank where there is no schedule */
+    size_t ranks;                 /* one stage per rank where there is no schedule; TRAIN: the schedule's, or 0 */
     size_t microbatches;          /* FORWARD, DECODE; TRAIN takes the schedule's */
     bool tied;                    /* TRAIN: embedding and head share a trained weight and lie on different stages */
     uint32_t lowest_trained;      /* TRAIN: stages below this one get no gradient and send none: their backward tasks
@@ -107,7 +113,23 @@ struct plan_request {
 int plan_compile(struct plan **ret, const struct plan_request *req, struct err *err);
 void plan_free(struct plan *plan);
 
-/* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
+/* The two halves of that verdict, apart so that others can ask for one of them. plan_check looks at every list by itself
+ * (−EINVAL); sched_simulate adds the cyclic wait (−EDEADLK). Positions in sentences count from 1. */
+int plan_check(const struct sched *sched, struct err *err);
+/* Fills in the credits of every rank of a finished plan. −ENOMEM, or −EDEADLK naming what each rank waited for. */
+int plan_find_credits(struct plan *plan, struct err *err);
+
+/* The rank's neighbours in the ring. */
+static inline uint32_t plan_prev(size_t ranks, uint32_t rank)
+{
+    return (uint32_t)((rank + ranks - 1) % ranks);
+}
+static inline uint32_t plan_next(size_t ranks, uint32_t rank)
+{
+    return (uint32_t)((rank + 1) % ranks);
+}
+
+/* "1F3": stage, kind, microbatch; "0 norm" where there is no microbatch. buf of at least 24 bytes; returned. */
 char *task_name(char *buf, size_t n, const struct task *task);
 
 #endif

@@ -19,6 +19,11 @@ enum sched_op {
 };
 const char *sched_op_name(enum sched_op op); /* "F", "I", "W", "B" */
 
+enum {
+    SCHED_MAX_RANKS = 4096,
+    SCHED_MAX_CELLS = 1 << 20, /* ranks · microbatches: what one step may ask a node to keep in its plan */
+};
+
 struct sched_task {
     enum sched_op op;
     uint32_t stage, mb;
@@ -32,6 +37,8 @@ struct sched {
     uint32_t *rank_of_stage;  /* [stages], owned */
     struct sched_list *rank;  /* [ranks], owned */
 };
+/* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
+char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
 
 /* "naive", "gpipe", "1f1b": one stage per rank. Orders are those of TRAINING's §1.3: naive = F,B per microbatch; gpipe =
  * all F then all B, both ascending; 1f1b = min(m, p−1−r) forwards, then F,B pairs, then the remaining B. An unknown name is
@@ -49,6 +56,7 @@ struct sched_sim {
     double makespan, bubble; /* bubble = 1 − work / (ranks·makespan) */
     double *span, *idle;     /* [ranks], owned by the caller through sched_sim_done */
     size_t *peak;            /* [ranks] microbatch·stages in flight: from F to the end of W */
+    double *start;           /* when each task begins, rank after rank in the order of the lists */
 };
 int sched_simulate(struct sched_sim *ret, const struct sched *sched, struct sched_costs costs, struct err *err);
 void sched_sim_done(struct sched_sim *sim);

@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Plans: what is refused and how it is said, what each program's tasks need and emit, slots, counts, credits;
+ * and the stepping of one rank. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pipe/exec.h"
+
+/* --- refusals
+ * ---------------------------------------------------------------------------------------------------- */
+
+#define LIST(...)                                                                                            \
+    {                                                                                                        \
+        (struct sched_task[]){__VA_ARGS__},                                                                  \
+            sizeof((struct sched_task[]){__VA_ARGS__}) / sizeof(struct sched_task)                           \
+    }
+#define F(s, i)                                                                                              \
+    {                                                                                                        \
+        OP_F, s, i                                                                                           \
+    }
+#define I(s, i)                                                                                              \
+    {                                                                                                        \
+        OP_I, s, i                                                                                           \
+    }
+#define W(s, i)                                                                                              \
+    {                                                                                                        \
+        OP_W, s, i                                                                                           \
+    }
+#define B(s, i)                                                                                              \
+    {                                                                                                        \
+        OP_B, s, i                                                                                           \
+    }
+
+/* Two ranks, two microbatches. */
+static void refuse_at(uint32_t *placement, const struct sched_list *lists, int code, const char *sentence)
+{
+    struct sched sched = {2, 2, 2, placement, (struct sched_list[]){lists[0], lists[1]}};
+    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = &sched};
+    struct plan *plan = NULL;
+    struct err err = {0};
+    assert_int_equal(plan_compile(&plan, &req, &err), code);
+    assert_string_equal(err.text, sentence);
+    assert_null(plan);
+    struct sched_sim sim = {0};
+    assert_int_equal(sched_simulate(&sim, &sched, (struct sched_costs){1, 1, 1}, &err), code);
+    assert_string_equal(err.text, sentence);
+    assert_int_equal(plan_check(&sched, &err), code == -EDEADLK ? 0 : code);
+}
+
+static void refuse(const struct sched_list *lists, const char *sentence)
+{
+    refuse_at((uint32_t[]){0, 1}, lists, -EINVAL, sentence);
+}
+
+static const struct sched_list good = LIST(F(0, 0), F(0, 1), B(0, 0), B(0, 1));
+
+static void test_missing(void **state)
+{
+    (void)state;
+    refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0))},
+           "rank 1, after position 2: the list ends, but 1F1 is missing; add it");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0), B(1, 1))},
+           "rank 1, position 3: 1B1 needs 1F1, which is missing; add it before");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0), F(1, 1))},
+           "rank 1, position 3: the backward of 1F1 is missing; add 1B1, or 1I1 and 1W1");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), I(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 2: 1I0 has no 1W0; add it, or use 1B0");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), W(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 2: 1W0 needs 1I0, which is missing; add it before");
+    refuse((struct sched_list[]){good, {NULL, 0}},
+           "rank 1, after position 0: the list ends, but 1F0 is missing; add it");
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 1), F(1, 1), B(1, 0))},
+           "rank 1, position 2: 1B1 stands before 1F1 (position 3); exchange them");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), W(1, 0), I(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 2: 1W0 stands before 1I0 (position 3); exchange them");
+}
+
+static void test_duplicates(void **state)
+{
+    (void)state;
+    refuse((struct sched_list[]){good, LIST(F(1, 0), F(1, 1), F(1, 0), B(1, 0), B(1, 1))},
+           "rank 1, position 3: 1F0 is a duplicate of position 1; remove one");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0), I(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 3: 1I0 stands beside the other form of its backward; B is I and W in one task: "
+           "use either B, or I and W");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), I(1, 0), W(1, 0), B(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 4: 1B0 stands beside the other form of its backward; B is I and W in one task: "
+           "use either B, or I and W");
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    refuse((struct sched_list[]){good, LIST(F(1, 0), F(2, 0), B(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 2 (2F0): stage 2 is out of range 0 to 1");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), F(1, 2), B(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 2 (1F2): microbatch 2 is out of range 0 to 1");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), {(enum sched_op)9, 1, 0}, B(1, 0), F(1, 1), B(1, 1))},
+           "rank 1, position 2 (1?0): unknown kind of task; use F, I, W or B");
+    refuse(
+        (struct sched_list[]){good, LIST(F(1, 0), B(1, 0), F(0, 1), F(1, 1), B(1, 1))},
+        "rank 1, position 3 (0F1): stage 0 lies on rank 0 and cannot lie on two ranks; move the task there");
+    refuse_at((uint32_t[]){0, 2}, (struct sched_list[]){good, good}, -EINVAL,
+              "stage 1 is placed on rank 2, but the ranks are 0 to 1");
+}
+
+static void test_cyclic_wait(void **state)
+{
+    (void)state;
+    refuse_at((uint32_t[]){0, 1},
+              (struct sched_list[]){LIST(F(0, 0), B(0, 0), F(0, 1), B(0, 1)),
+                                    LIST(F(1, 0), F(1, 1), B(1, 0), B(1, 1))},
+              -EDEADLK,
+              "the schedule waits in a circle: rank 0 at position 2 (0B0) waits for 1B0, rank 1 at position "
+              "2 (1F1) waits "
+              "for 0F1; reorder one of these lists");
+    refuse_at((uint32_t[]){0, 1},
+              (struct sched_list[]){LIST(F(0, 0), B(0, 0), F(0, 1), B(0, 1)),
+                                    LIST(F(1, 0), F(1, 1), I(1, 0), W(1, 0), B(1, 1))},
+              -EDEADLK,
+              "the schedule waits in a circle: rank 0 at position 2 (0B0) waits for 1I0, rank 1 at position "
+              "2 (1F1) waits "
+              "for 0F1; reorder one of these lists");
+}
+
+/* Sixty ranks that all wait do not fit into one sentence: it says how many are left out. */
+static void test_long_circle(void **state)
+{
+    (void)state;
+    struct sched *sched = NULL;
+    struct err err = {0};
+    assert_int_equal(sched_make(&sched, "naive", 60, 2, &err), 0);
+    struct sched_list *last = &sched->rank[59];
+    last->tasks[1] = (struct sched_task){OP_F, 59, 1};
+    last->tasks[2] = (struct sched_task){OP_B, 59, 0};
+    struct sched_sim sim;
+    assert_int_equal(sched_simulate(&sim, sched, (struct sched_costs){1, 1, 1}, &err), -EDEADLK);
+    assert_non_null(strstr(err.text, "rank 0 at position 2 (0B0) waits for 1B0, rank 1"));
+    assert_non_null(strstr(err.text, " more; reorder one of these lists"));
+    sched_free(sched);
+}
+
+static void refuse_request(const struct plan_request *req, const char *words)
+{
+    struct plan *plan = NULL;
+    struct err err = {0};
+    assert_int_equal(plan_compile(&plan, req, &err), -EINVAL);
+    if (!strstr(err.text, words))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    assert_null(plan);
+}
+
+static void test_bad_requests(void **state)
+{
+    (void)state;
+    struct sched *sched = NULL;
+    assert_int_equal(sched_make(&sched, "1f1b", 4, 4, NULL), 0);
+    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched};
+    req.ranks = 3;
+    refuse_request(&req, "the plan is for 3 ranks, but its schedule is for 4");
+    req.ranks = 4;
+    req.lowest_trained = 4;
+    refuse_request(&req, "the lowest trained stage is 4 of 4");
+    req.lowest_trained = 1;
+    req.tied = true;
+    refuse_request(&req, "a tied embedding is trained on stage 0");
+    refuse_request(&(struct plan_request){.program = PROGRAM_TRAIN}, "needs a schedule");
+    refuse_request(&(struct plan_request){.program = (enum program)77}, "no program number 77");
+    refuse_request(&(struct plan_request){.program = PROGRAM_FORWARD, .microbatches = 1},
+                   "1 to 4096 ranks, not 0");
+    refuse_request(&(struct plan_request){.program = PROGRAM_DECODE, .ranks = 2}, "microbatches, not 0");
+    refuse_request(&(struct plan_request){.program = PROGRAM_SAVE, .ranks = 2}, "need the split");
+    refuse_request(&(struct plan_request){.program = PROGRAM_LOAD, .ranks = 2, .first = (size_t[]){0, 3, 2}},
+                   "stage 0");
+    refuse_request(
+        &(struct plan_request){.program = PROGRAM_LOAD, .ranks = 1, .first = (size_t[]){0, SIZE_MAX}},
+        "too many");
+    plan_free(NULL);
+    sched_free(sched);
+}
+
+static void test_neighbours(void **state)
+{
+    (void)state;
+    struct sched *sched = NULL;
+    assert_int_equal(sched_make(&sched, "naive", 4, 1, NULL), 0);
+    /* Exchange ranks 2 and 3: stages 1 and 2 are now across the ring from each other. */
+    for (uint32_t s = 2; s < 4; s++)
+        sched->rank_of_stage[s] = 5 - s;
+    struct sched_list kept = sched->rank[2];
+    sched->rank[2] = sched->rank[3];
+    sched->rank[3] = kept;
+    refuse_request(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = sched},
+                   "stages 1 and 2 speak with each other, but lie on ranks 1 and 3, which are no neighbours "
+                   "in a ring of 4");
+    sched_free(sched);
+}
+
+/* --- programs
+ * ---------------------------------------------------------------------------------------------------- */
+
+static struct plan *compile(const struct plan_request *req)
+{
+    struct plan *plan = NULL;
+    struct err err = {0};
+    if (plan_compile(&plan, req, &err) < 0)
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+static struct plan *compile_train(const char *name, size_t ranks, size_t m, uint32_t lowest, bool tied)
+{
+    struct sched *sched = NULL;
+    assert_int_equal(sched_make(&sched, name, ranks, m, NULL), 0);
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = sched, .lowest_trained = lowest, .tied = tied};
+    struct plan *plan = compile(&req);
+    sched_free(sched);
+    return plan;
+}
+
+/* A rank's tasks in one line: slot after the name, "<" needs with the sender, ">" emits with the receiver. */
+static void describe(char *text, size_t n, const struct plan *plan, uint32_t rank)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t k = 0; k < plan->rank[rank].n; k++) {
+        const struct task *task = &plan->rank[rank].tasks[k];
+        char name[24];
+        used += (size_t)snprintf(text + used, n - used, "%s%s", k ? "; " : "",
+                                 task_name(name, sizeof name, task));
+        if (task->slot != SLOT_NONE)
+            used += (size_t)snprintf(text + used, n - used, "%s%u%s", task->first_use ? "[" : "|", task->slot,
+                                     task->last_use ? "]" : "|");
+        for (uint32_t i = 0; i < task->nneeds; i++)
+            used +=
+                (size_t)snprintf(text + used, n - used, " <%s@%u.%u", msg_kind_name(task->needs[i].key.kind),
+                                 task->needs[i].from, task->needs[i].key.mb);
+        for (uint32_t i = 0; i < task->nemits; i++)
+            used +=
+                (size_t)snprintf(text + used, n - used, " >%s@%u.%u", msg_kind_name(task->emits[i].key.kind),
+                                 task->emits[i].to, task->emits[i].key.mb);
+        assert_true(used < n);
+    }
+}
+
+static void assert_rank(const struct plan *plan, uint32_t rank, const char *wanted)
+{
+    char text[4096];
+    describe(text, sizeof text, plan, rank);
+    assert_string_equal(text, wanted);
+}
+
+static void test_train_three(void **state)
+{
+    (void)state;
+    struct plan *plan = compile_train("1f1b", 3, 2, 0, true);
+    assert_rank(
+        plan, 0,
+        "0F0[0| >activations@1.0 >targets@2.0; 0F1[1| >activations@1.1 >targets@2.1; 0 loss 0 <loss@2.0; "
+        "0B0|0] <gradient@1.0; 0 loss 1 <loss@2.1; 0B1|1] <gradient@1.1; "
+        "0 norm <norm@1.0 <tied gradient@2.0; 0 update >scale@1.0 >tied weight@2.0");
+    assert_rank(plan, 1,
+                "1F0[0| <activations@0.0 >activations@2.0; 1F1[1| <activations@0.1 >activations@2.1; "
+                "1B0|0] <gradient@2.0 >gradient@0.0; 1B1|1] <gradient@2.1 >gradient@0.1; "
+                "1 norm <norm@2.0 >norm@0.0; 1 update <scale@0.0 >scale@2.0");
+    assert_rank(plan, 2,
+                "2F0[0| <activations@1.0 <targets@0.0 >loss@0.0; 2B0|0] >gradient@1.0; "
+                "2F1[0| <activations@1.1 <targets@0.1 >loss@0.1; 2B1|0] >gradient@1.1; "
+                "2 norm >norm@1.0 >tied gradient@0.0; 2 update <scale@1.0 <tied weight@0.0");
+    assert_int_equal(plan->rank[0].slots, 2);
+    assert_int_equal(plan->rank[2].slots, 1);
+    assert_int_equal(plan->rank[0].in_from_prev, 3); /* two losses, the tied gradient */
+    assert_int_equal(plan->rank[0].in_from_next, 3); /* two gradients, the norm */
+    assert_int_equal(plan->rank[2].in_from_prev, 3);
+    assert_int_equal(plan->rank[2].in_from_next, 3);
+    plan_free(plan);
+}
+
+static void test_train_frozen_below(void **state)
+{
+    (void)state;
+    struct plan *plan = compile_train("1f1b", 3, 2, 1, false);
+    assert_rank(
+        plan, 0,
+        "0F0[0] >activations@1.0 >targets@2.0; 0F1[0] >activations@1.1 >targets@2.1; 0 loss 0 <loss@2.0; "
+        "0 loss 1 <loss@2.1; 0 norm <norm@1.0; 0 update >scale@1.0");
+    assert_rank(plan, 1,
+                "1F0[0| <activations@0.0 >activations@2.0; 1F1[1| <activations@0.1 >activations@2.1; "
+                "1B0|0] <gradient@2.0; 1B1|1] <gradient@2.1; 1 norm <norm@2.0 >norm@0.0; 1 update <scale@0.0 "
+                ">scale@2.0");
+    plan_free(plan);
+}
+
+static void test_train_alone(void **state)
+{
+    (void)state;
+    struct plan *plan = compile_train("gpipe", 1, 2, 0, true);
+    assert_rank(plan, 0, "0F0[0|; 0F1[1|; 0 loss 0; 0 loss 1; 0B0|0]; 0B1|1]; 0 norm; 0 update");
+    assert_int_equal(plan->rank[0].in_from_prev + plan->rank[0].in_from_next, 0);
+    assert_int_equal(plan->rank[0].credits, 1);
+    plan_free(plan);
+}
+
+static void test_train_two(void **state)
+{
+    (void)state;
+    struct plan *plan = compile_train("naive", 2, 1, 0, true);
+    assert_rank(plan, 0,
+                "0F0[0| >activations@1.0 >targets@1.0; 0 loss 0 <loss@1.0; 0B0|0] <gradient@1.0; "
+                "0 norm <norm@1.0 <tied gradient@1.0; 0 update >scale@1.0 >tied weight@1.0");
+    /* One link: what comes round the ring comes over it too. */
+    assert_int_equal(plan->rank[0].in_from_prev, 4);
+    assert_int_equal(plan->rank[0].in_from_next, 0);
+    plan_free(plan);
+}
+
+/* I hands the gradient on and keeps the slot, W gives it back. */
+static void test_train_halves(void **state)
+{
+    (void)state;
+    struct sched_list lists[] = {LIST(F(0, 0), F(0, 1), B(0, 0), B(0, 1)),
+                                 LIST(F(1, 0), I(1, 0), F(1, 1), I(1, 1), W(1, 0), W(1, 1))};
+    struct sched sched = {2, 2, 2, (uint32_t[]){0, 1}, lists};
+    struct plan *plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = &sched});
+    assert_rank(plan, 1,
+                "1F0[0| <activations@0.0 <targets@0.0 >loss@0.0; 1I0|0| >gradient@0.0; "
+                "1F1[1| <activations@0.1 <targets@0.1 >loss@0.1; 1I1|1| >gradient@0.1; 1W0|0]; 1W1|1]; "
+                "1 norm >norm@0.0; 1 update <scale@0.0");
+    assert_int_equal(plan->rank[1].slots, 2);
+    plan_free(plan);
+}
+
+/* Two stages on one rank, head and embedding together: what passes inside the rank is no message. */
+static void test_train_v(void **state)
+{
+    (void)state;
+    struct sched_list lists[] = {LIST(F(0, 0), F(3, 0), B(3, 0), B(0, 0)),
+                                 LIST(F(1, 0), F(2, 0), B(2, 0), B(1, 0))};
+    struct sched sched = {2, 4, 1, (uint32_t[]){0, 1, 1, 0}, lists};
+    struct plan *plan =
+        compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = &sched, .tied = true});
+    assert_rank(plan, 0,
+                "0F0[0| >activations@1.0; 3F0[1| <activations@1.0; 3B0|1] >gradient@1.0; 0 loss 0; 0B0|0] "
+                "<gradient@1.0; "
+                "3 norm >norm@1.0; 0 norm <norm@1.0; 0 update >scale@1.0; 3 update <scale@1.0");
+    assert_rank(plan, 1,
+                "1F0[0| <activations@0.0; 2F0[1| >activations@0.0; 2B0|1] <gradient@0.0; 1B0|0] "
+                ">gradient@0.0; 2 norm <norm@0.0; 1 norm >norm@0.0; "
+                "1 update <scale@0.0; 2 update >scale@0.0");
+    plan_free(plan);
+}
+
+/* The last stage takes the microbatches in the opposite order: losses are taken as they come, not as they
+ * left. */
+static void test_train_reversed(void **state)
+{
+    (void)state;
+    enum { M = 5 };
+    struct sched_task first[2 * M], second[2 * M];
+    for (uint32_t i = 0; i < M; i++) {
+        first[i] = (struct sched_task)F(0, i);
+        second[i] = (struct sched_task)F(1, M - 1 - i);
+        first[M + i] = (struct sched_task)B(0, i);
+        second[M + i] = (struct sched_task)B(1, i);
+    }
+    struct sched sched = {2, 2, M, (uint32_t[]){0, 1},
+                          (struct sched_list[]){{first, 2 * M}, {second, 2 * M}}};
+    struct plan *plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = &sched});
+    const struct task *tasks = plan->rank[0].tasks;
+    for (uint32_t i = 0; i < M; i++) {
+        assert_int_equal(tasks[M + i].kind, TASK_LOSS);
+        assert_int_equal(tasks[M + i].mb, M - 1 - i);
+    }
+    assert_true(plan->rank[0].credits > 1);
+    plan_free(plan);
+}
+
+static void test_forward(void **state)
+{
+    (void)state;
+    struct plan *plan =
+        compile(&(struct plan_request){.program = PROGRAM_FORWARD, .ranks = 2, .microbatches = 4});
+    assert_rank(
+        plan, 0,
+        "0F0[0] >activations@1.0 >targets@1.0; 0F1[0] >activations@1.1 >targets@1.1; "
+        "0F2[0] >activations@1.2 >targets@1.2; 0 loss 0 <loss@1.0; 0F3[0] >activations@1.3 >targets@1.3; "
+        "0 loss 1 <loss@1.1; 0 loss 2 <loss@1.2; 0 loss 3 <loss@1.3");
+    assert_rank(
+        plan, 1,
+        "1F0[0] <activations@0.0 <targets@0.0 >loss@0.0; 1F1[0] <activations@0.1 <targets@0.1 >loss@0.1; "
+        "1F2[0] <activations@0.2 <targets@0.2 >loss@0.2; 1F3[0] <activations@0.3 <targets@0.3 >loss@0.3");
+    assert_int_equal(plan->rank[0].slots, 1);
+    plan_free(plan);
+    plan = compile(&(struct plan_request){.program = PROGRAM_FORWARD, .ranks = 1, .microbatches = 2});
+    assert_rank(plan, 0, "0F0[0]; 0F1[0]; 0 loss 0; 0 loss 1");
+    plan_free(plan);
+}
+
+static void test_decode(void **state)
+{
+    (void)state;
+    struct plan_request req = {.program = PROGRAM_DECODE, .ranks = 3, .microbatches = 2, .want_token = true};
+    struct plan *plan = compile(&req);
+    assert_rank(plan, 0, "0F0[0] >activations@1.0; 0F1[0] >activations@1.1; 0 token 1 <token@2.1");
+    assert_rank(plan, 2, "2F0[0] <activations@1.0; 2F1[0] <activations@1.1 >token@0.1");
+    plan_free(plan);
+    req.want_token = false;
+    plan = compile(&req);
+    assert_rank(plan, 0, "0F0[0] >activations@1.0; 0F1[0] >activations@1.1");
+    plan_free(plan);
+    req = (struct plan_request){.program = PROGRAM_DECODE, .ranks = 1, .microbatches = 1, .want_token = true};
+    plan = compile(&req);
+    assert_rank(plan, 0, "0F0[0]; 0 token 0");
+    plan_free(plan);
+}
+
+static void test_save_and_load(void **state)
+{
+    (void)state;
+    /* Layers 0 and 1 (units 1 and 2) on stage 0, none on stage 1, layer 2 (unit 3) and the head (unit 4) on
+     * stage 2. */
+    struct plan_request req = {.program = PROGRAM_SAVE, .ranks = 3, .first = (size_t[]){0, 2, 2, 3}};
+    struct plan *plan = compile(&req);
+    assert_rank(plan, 0, "0 put 0; 0 put 1; 0 put 2; 0 put 3 <parameters@1.3; 0 put 4 <parameters@1.4");
+    assert_rank(plan, 1, "1 put 3 <parameters@2.3 >parameters@0.3; 1 put 4 <parameters@2.4 >parameters@0.4");
+    assert_rank(plan, 2, "2 put 3 >parameters@1.3; 2 put 4 >parameters@1.4");
+    plan_free(plan);
+    req.program = PROGRAM_LOAD;
+    plan = compile(&req);
+    assert_rank(plan, 0, "0 put 0; 0 put 1; 0 put 2; 0 put 3 >parameters@1.3; 0 put 4 >parameters@1.4");
+    assert_rank(plan, 2, "2 put 3 <parameters@1.3; 2 put 4 <parameters@1.4");
+    assert_int_equal(plan->rank[2].slots, 0);
+    assert_int_equal(plan->rank[0].credits, 1);
+    plan_free(plan);
+}
+
+/* Messages of a step on every link, in closed form; slots as the simulation's peaks. */
+static void test_counts(void **state)
+{
+    (void)state;
+    for (size_t k = 0; sched_names()[k]; k++)
+        for (size_t p = 3; p <= 6; p++) {
+            size_t m = 7;
+            struct plan *plan = compile_train(sched_names()[k], p, m, 0, false);
+            struct sched *sched = NULL;
+            struct sched_sim sim;
+            assert_int_equal(sched_make(&sched, sched_names()[k], p, m, NULL), 0);
+            assert_int_equal(sched_simulate(&sim, sched, (struct sched_costs){1, 1, 1}, NULL), 0);
+            for (size_t r = 0; r < p; r++) {
+                assert_int_equal(plan->rank[r].in_from_prev,
+                                 r == 0 ? m : m + 1); /* losses; activations, scale */
+                assert_int_equal(plan->rank[r].in_from_next,
+                                 r + 1 == p ? m : m + 1); /* targets; gradients, norm */
+                assert_int_equal(plan->rank[r].slots, sim.peak[r]);
+            }
+            sched_sim_done(&sim);
+            sched_free(sched);
+            plan_free(plan);
+        }
+}
+
+static void test_credits(void **state)
+{
+    (void)state;
+    for (size_t k = 0; sched_names()[k]; k++)
+        for (size_t p = 1; p <= 8; p++) {
+            struct plan *plan = compile_train(sched_names()[k], p, 16, 0, true);
+            size_t credits = plan->rank[0].credits, fast = plan->rank[0].credits_fast;
+            for (size_t r = 1; r < p; r++) {
+                assert_int_equal(plan->rank[r].credits, credits);
+                assert_int_equal(plan->rank[r].credits_fast, fast);
+            }
+            bool naive = strcmp(sched_names()[k], "naive") == 0;
+            /* Between two ranks a forward puts activations and targets on one link at once. Where stage 0
+             * runs ahead of the last one, targets and losses wait in buffers, both over the closing cable. */
+            if (p == 2)
+                assert_int_equal(credits, 2);
+            else
+                assert_in_range(credits, 1, naive ? 1 : 1 + p / 4);
+            assert_in_range(fast, credits + 1, p + 2);
+            plan_free(plan);
+        }
+}
+
+/* --- exec
+ * -------------------------------------------------------------------------------------------------------- */
+
+struct fake {
+    int ready, room, run;
+    uint32_t round_asked;
+    struct task last;
+};
+
+static int fake_ready(void *owner, const struct msg_key *key, uint32_t from)
+{
+    struct fake *fake = owner;
+    (void)from;
+    fake->round_asked = key->round;
+    return fake->ready;
+}
+
+static int fake_room(void *owner, const struct msg_key *key, uint32_t to)
+{
+    struct fake *fake = owner;
+    (void)to;
+    fake->round_asked = key->round;
+    return fake->room;
+}
+
+static int fake_run(void *owner, const struct task *task, struct err *err)
+{
+    struct fake *fake = owner;
+    fake->last = *task;
+    return fake->run < 0 ? err_set(err, fake->run, "no") : 0;
+}
+
+static const struct exec_ops fake_ops = {fake_ready, fake_room, fake_run};
+
+static void test_exec(void **state)
+{
+    (void)state;
+    struct plan *plan =
+        compile(&(struct plan_request){.program = PROGRAM_DECODE, .ranks = 3, .microbatches = 1});
+    struct fake fake = {.ready = 0, .room = 0, .run = -ENOMEM};
+    struct exec e;
+    struct err err = {0};
+    exec_start(&e, plan, 1, 42);
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), -EAGAIN);
+    assert_int_equal(e.wait, EXEC_NEEDS);
+    assert_int_equal(e.wait_key.kind, MSG_ACT);
+    assert_int_equal(e.wait_key.round, 42);
+    assert_int_equal(e.wait_rank, 0);
+    fake.ready = 1;
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), -EAGAIN);
+    assert_int_equal(e.wait, EXEC_NO_ROOM);
+    assert_int_equal(e.wait_key.stage, 2);
+    assert_int_equal(e.wait_rank, 2);
+    assert_int_equal(fake.round_asked, 42);
+    fake.room = -EPIPE;
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), -EPIPE);
+    assert_string_equal(
+        err.text, "rank 1, round 42, task 1 (1F0): activations for stage 2, microbatch 0 to rank 2 is lost: "
+                  "Broken pipe");
+    fake.ready = -ECONNRESET;
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), -ECONNRESET);
+    assert_non_null(strstr(err.text, "microbatch 0 from rank 0 is lost"));
+    fake.ready = fake.room = 1;
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), -ENOMEM);
+    assert_int_equal(exec_task(&e)->stage, 1); /* a failed task is not passed over */
+    fake.run = 0;
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), 1);
+    assert_int_equal(fake.last.needs[0].key.round, 42);
+    assert_int_equal(fake.last.emits[0].key.round, 42);
+    assert_int_equal(plan->rank[1].tasks[0].needs[0].key.round, 0);
+    assert_int_equal(e.wait, EXEC_DONE);
+    assert_null(exec_task(&e));
+    assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), 0);
+    plan_free(plan);
+}
+
+static void test_exec_nothing_to_do(void **state)
+{
+    (void)state;
+    struct plan *plan =
+        compile(&(struct plan_request){.program = PROGRAM_SAVE, .ranks = 2, .first = (size_t[]){0, 1, 1}});
+    plan->rank[1].n = 0;
+    struct exec e;
+    exec_start(&e, plan, 1, 1);
+    assert_int_equal(e.wait, EXEC_DONE);
+    assert_int_equal(exec_step(&e, &fake_ops, NULL, NULL), 0);
+    plan_free(plan);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    for (int k = 0; k < TASK_COUNT; k++)
+        assert_string_not_equal(task_kind_name((enum task_kind)k), "?");
+    for (int k = 0; k < MSG_COUNT; k++)
+        assert_string_not_equal(msg_kind_name((enum msg_kind)k), "?");
+    assert_string_equal(task_kind_name(TASK_COUNT), "?");
+    assert_string_equal(msg_kind_name((enum msg_kind) - 1), "?");
+    assert_string_equal(sched_op_name(OP_COUNT), "?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_missing),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_duplicates),     cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_cyclic_wait),    cmocka_unit_test(test_long_circle),
+        cmocka_unit_test(test_bad_requests),   cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_train_three),    cmocka_unit_test(test_train_frozen_below),
+        cmocka_unit_test(test_train_alone),    cmocka_unit_test(test_train_two),
+        cmocka_unit_test(test_train_halves),   cmocka_unit_test(test_train_v),
+        cmocka_unit_test(test_train_reversed), cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_decode),         cmocka_unit_test(test_save_and_load),
+        cmocka_unit_test(test_counts),         cmocka_unit_test(test_credits),
+        cmocka_unit_test(test_exec),           cmocka_unit_test(test_exec_nothing_to_do),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
