@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The HTTP server with real sockets: a loop in its own thread with a small handler, and a plain client that
+ * writes requests byte by byte where that is the point. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/http.h"
+#include "daemon/http_access.h"
+#include "daemon/hub.h"
+#include "daemon/mailbox.h"
+
+enum { DEADLINE_MS = 300, PATIENCE_MS = 10000 };
+
+struct fixture {
+    char dir[64], path[128];
+    struct event_base *base;
+    struct mailbox *box;
+    struct hub *hub;
+    struct http *http;
+    struct http_call *held; /* by GET /hold; loop thread */
+    pthread_t loop;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_held; /* under lock */
+};
+
+static void echo(struct http_call *call)
+{
+    size_t n;
+    const char *body = http_body(call, &n), *word = http_query(call, "word");
+    char text[512];
+    snprintf(text, sizeof text, "%s %s word=%s write=%d n=%zu body=%.20s", http_method(call), http_path(call),
+             word ? word : "-", http_may_write(call), n, body);
+    http_reply(call, 200, "text/plain", text, strlen(text));
+}
+
+static void handle(void *owner, struct http_call *call)
+{
+    struct fixture *f = owner;
+    const char *path = http_path(call);
+    if (!strcmp(path, "/events")) {
+        const char *job = http_query(call, "job");
+        http_stream(call, job ? strtoull(job, NULL, 10) : 0, 0);
+    } else if (!strcmp(path, "/hold")) {
+        f->held = call;
+        pthread_mutex_lock(&f->lock);
+        f->is_held = true;
+        pthread_cond_signal(&f->changed);
+        pthread_mutex_unlock(&f->lock);
+    } else if (!strcmp(path, "/missing")) {
+        http_fail(call, 404, "not-found", "there is no \"%s\"", path);
+    } else {
+        echo(call);
+    }
+}
+
+static void *run_loop(void *arg)
+{
+    struct fixture *f = arg;
+    event_base_loop(f->base, EVLOOP_NO_EXIT_ON_EMPTY);
+    return NULL;
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    struct err err;
+    strcpy(f->dir, "/tmp/ringd-http-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    snprintf(f->path, sizeof f->path, "%s/sock", f->dir);
+    f->base = event_base_new();
+    f->hub = hub_new(64);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    assert_int_equal(mailbox_new(&f->box, f->base), 0);
+    struct http_setup setup = {.mailbox = f->box,
+                               .hub = f->hub,
+                               .unix_path = f->path,
+                               .tcp_listen = "127.0.0.1:0",
+                               .token = "sesame",
+                               .handle = handle,
+                               .owner = f,
+                               .deadline_ms = DEADLINE_MS};
+    if (http_start(&f->http, &setup, &err))
+        fail_msg("%s", err.text);
+    pthread_create(&f->loop, NULL, run_loop, f);
+    *state = f;
+    return 0;
+}
+
+static void stop_http(void *arg)
+{
+    struct fixture *f = arg;
+    http_stop(f->http);
+    f->http = NULL;
+    event_base_loopbreak(f->base);
+}
+
+static void stop(struct fixture *f)
+{
+    if (!f->http)
+        return;
+    mailbox_post(f->box, stop_http, f);
+    pthread_join(f->loop, NULL);
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    stop(f);
+    mailbox_free(f->box);
+    hub_free(f->hub);
+    event_base_free(f->base);
+    pthread_mutex_destroy(&f->lock);
+    pthread_cond_destroy(&f->changed);
+    assert_int_equal(access(f->path, F_OK), -1);
+    rmdir(f->dir);
+    free(f);
+    return 0;
+}
+
+/* --- a client
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+static int dial_tcp(const struct fixture *f)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(http_port(f->http)),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+static int dial_unix(const struct fixture *f)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    strcpy(a.sun_path, f->path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+/* The server may close before all is written: that is for the reader to find out. */
+static void say(int fd, const char *text, size_t n)
+{
+    while (n > 0) {
+        ssize_t wrote = send(fd, text, n, MSG_NOSIGNAL);
+        if (wrote <= 0)
+            return;
+        text += wrote;
+        n -= (size_t)wrote;
+    }
+}
+
+/* Reads on until `until` has come (NULL: until the end). False: it ended, or nothing came in time. */
+static bool hear(int fd, char *buf, size_t size, const char *until)
+{
+    size_t n = strlen(buf);
+    while (!until || !strstr(buf, until)) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, PATIENCE_MS) != 1)
+            fail_msg("nothing came for %d ms after: %s", PATIENCE_MS, buf);
+        ssize_t got = read(fd, buf + n, size - 1 - n);
+        if (got <= 0)
+            return false;
+        n += (size_t)got;
+        buf[n] = '\0';
+    }
+    return true;
+}
+
+/* One request on a connection of its own; the whole answer, headers included. */
+static const char *ask(int fd, const char *request, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    say(fd, request, strlen(request));
+    hear(fd, buf, size, NULL);
+    close(fd);
+    return buf;
+}
+
+static void expect(int fd, const char *request, const char *status, const char *part)
+{
+    char buf[4096];
+    ask(fd, request, buf, sizeof buf);
+    if (strncmp(buf, "HTTP/1.1 ", 9) != 0 || strncmp(buf + 9, status, strlen(status)) != 0 ||
+        !strstr(buf, part))
+        fail_msg("asked: %s\nwanted: %s … %s\ngot: %s", request, status, part, buf);
+}
+
+#define HOST "Host: localhost\r\nConnection: close\r\n"
+
+/* --- tests
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+static void requests_reach_the_handler(void **state)
+{
+    struct fixture *f = *state;
+    struct stat st;
+    assert_int_equal(stat(f->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0660);
+    expect(dial_unix(f), "GET /a%20b?word=x%26y HTTP/1.1\r\n" HOST "\r\n", "200",
+           "GET /a b word=x&y write=1 n=0 body=");
+    expect(dial_unix(f), "POST /p HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "200",
+           "POST /p word=- write=1 n=5 body=hello");
+    expect(dial_tcp(f), "GET /v1/status HTTP/1.1\r\n" HOST "\r\n", "200", "write=0");
+    expect(dial_unix(f), "GET /missing HTTP/1.1\r\n" HOST "\r\n", "404",
+           "{\"error\":{\"code\":\"not-found\",\"message\":\"there is no \\\"/missing\\\"\"}}");
+    expect(dial_unix(f), "GET /a HTTP/1.1\r\n" HOST "\r\n", "200", "X-Content-Type-Options: nosniff");
+}
+
+static void a_connection_serves_many_requests(void **state)
+{
+    struct fixture *f = *state;
+    int fd = dial_unix(f);
+    for (int i = 0; i < 3; i++) {
+        char buf[4096] = "";
+        static const char request[] =
+            "POST /again HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi";
+        say(fd, request, strlen(request));
+        assert_true(hear(fd, buf, sizeof buf, "body=hi"));
+    }
+    close(fd);
+}
+
+static void changing_over_tcp_needs_the_token(void **state)
+{
+    struct fixture *f = *state;
+#define POST "POST /j HTTP/1.1\r\n" HOST "Content-Length: 2\r\n"
+#define JSON "Content-Type: application/json; charset=utf-8\r\n"
+    expect(dial_tcp(f), POST JSON "\r\n{}", "200", "write=0");
+    expect(dial_tcp(f), POST JSON "Authorization: Bearer wrong!\r\n\r\n{}", "200", "write=0");
+    expect(dial_tcp(f), POST "Authorization: Bearer sesame\r\n\r\n{}", "200", "write=0");
+    expect(dial_tcp(f), POST "Content-Type: application/jsonx\r\nAuthorization: Bearer sesame\r\n\r\n{}",
+           "200", "write=0");
+    expect(dial_tcp(f), POST JSON "Authorization: Bearer sesame\r\n\r\n{}", "200", "write=1");
+    expect(dial_tcp(f), "DELETE /j HTTP/1.1\r\n" HOST "Authorization: Bearer sesame\r\n\r\n", "200",
+           "write=1");
+}
+
+static void other_hosts_and_origins_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    char request[256];
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421", "wrong-host");
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\nHost: 192.168.7.7\r\n\r\n", "421", "wrong-host");
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\nHost: localhost.evil.example:80\r\n\r\n", "421", "wrong-host");
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\n" HOST "Origin: http://evil.example\r\n\r\n", "403",
+           "foreign-origin");
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\n" HOST "Origin: null\r\n\r\n", "403", "foreign-origin");
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\n" HOST "Origin: http://localhost\r\n\r\n", "200", "GET /");
+    snprintf(request, sizeof request, "GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n",
+             http_port(f->http));
+    expect(dial_tcp(f), request, "200", "GET /");
+    expect(dial_tcp(f), "GET / HTTP/1.1\r\nHost: [::1]:8473\r\nConnection: close\r\n\r\n", "200", "GET /");
+    /* Nobody's browser reaches the Unix socket. */
+    expect(dial_unix(f), "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "200", "GET /");
+}
+
+static void a_large_body_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    expect(dial_unix(f), "POST / HTTP/1.1\r\n" HOST "Content-Length: 8388609\r\n\r\n", "413", "too-large");
+    /* Chunked: no length announced, 9 MiB sent. */
+    enum { CHUNK = 1 << 20 };
+    static char chunk[CHUNK + 16];
+    char buf[4096] = "";
+    int fd = dial_unix(f);
+    static const char head[] = "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n";
+    say(fd, head, strlen(head));
+    int n = snprintf(chunk, sizeof chunk, "%x\r\n", CHUNK);
+    memset(chunk + n, 'x', CHUNK);
+    memcpy(chunk + n + CHUNK, "\r\n", 2);
+    for (int i = 0; i < 9; i++)
+        say(fd, chunk, (size_t)n + CHUNK + 2);
+    say(fd, "0\r\n\r\n", 5);
+    hear(fd, buf, sizeof buf, NULL);
+    assert_non_null(strstr(buf, "413"));
+    close(fd);
+    expect(dial_unix(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+}
+
+static void events_stream_until_the_job_ends(void **state)
+{
+    struct fixture *f = *state;
+    char buf[8192] = "";
+    int fd = dial_unix(f);
+    static const char request[] = "GET /events?job=4 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    hub_publish(f->hub, 4, "step", "{\"step\":1}");
+    say(fd, request, strlen(request));
+    assert_true(hear(fd, buf, sizeof buf, "data: {\"step\":1}\n\n"));
+    assert_non_null(strstr(buf, "text/event-stream"));
+    hub_publish(f->hub, 5, "step", "{\"other\":1}");
+    hub_publish(f->hub, 4, "step", "{\"step\":2}");
+    assert_true(hear(fd, buf, sizeof buf, "id: 3\nevent: step\ndata: {\"step\":2}\n\n"));
+    assert_null(strstr(buf, "other"));
+    hub_publish(f->hub, 4, "end", "{\"state\":\"done\"}");
+    assert_true(hear(fd, buf, sizeof buf, "event: end\ndata: {\"state\":\"done\"}\n\n"));
+    assert_true(hear(fd, buf, sizeof buf, "\r\n0\r\n"));
+    close(fd);
+}
+
+static void a_stream_goes_on_where_it_was_left(void **state)
+{
+    struct fixture *f = *state;
+    char buf[8192] = "";
+    for (int i = 0; i < 3; i++)
+        hub_publish(f->hub, 4, "step", i == 2 ? "{\"third\":1}" : "{\"early\":1}");
+    hub_publish(f->hub, 4, "end", "{}");
+    ask(dial_unix(f), "GET /events?job=4 HTTP/1.1\r\n" HOST "Last-Event-ID: 2\r\n\r\n", buf, sizeof buf);
+    assert_null(strstr(buf, "early"));
+    assert_non_null(strstr(buf, "third"));
+    assert_non_null(strstr(buf, "event: end"));
+}
+
+static void many_streams_hear_every_event(void **state)
+{
+    enum { CLIENTS = 20, EVENTS = 50 };
+    struct fixture *f = *state;
+    int fds[CLIENTS];
+    static const char request[] = "GET /events HTTP/1.1\r\n" HOST "\r\n";
+    for (int i = 0; i < CLIENTS; i++) {
+        char buf[4096] = "";
+        fds[i] = dial_tcp(f);
+        say(fds[i], request, strlen(request));
+        assert_true(hear(fds[i], buf, sizeof buf, "retry:"));
+    }
+    for (int e = 0; e < EVENTS; e++)
+        hub_publish(f->hub, 0, "node", e == EVENTS - 1 ? "{\"final\":1}" : "{}");
+    for (int i = 0; i < CLIENTS; i++) {
+        char buf[16384] = "";
+        int seen = 0;
+        assert_true(hear(fds[i], buf, sizeof buf, "final"));
+        for (const char *p = buf; (p = strstr(p, "event: node")); p++)
+            seen++;
+        assert_int_equal(seen, EVENTS);
+        close(fds[i]);
+    }
+}
+
+/* Each of these would hold its place for ever by sending a byte now and then. */
+static void slow_clients_are_cut_off(void **state)
+{
+    struct fixture *f = *state;
+    static const char headers[] =
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char body[] = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n";
+    char buf[2][4096] = {"", ""};
+    int fds[2] = {dial_tcp(f), dial_unix(f)};
+    say(fds[1], body, strlen(body));
+    for (size_t i = 0; i < strlen(headers) && i < 40; i++) {
+        say(fds[0], headers + i, 1);
+        say(fds[1], "x", 1);
+        struct pollfd p = {.fd = fds[0], .events = POLLIN};
+        if (poll(&p, 1, DEADLINE_MS / 10) == 1)
+            break;
+    }
+    /* Ended by the server, without an answer. */
+    for (int i = 0; i < 2; i++) {
+        assert_false(hear(fds[i], buf[i], sizeof buf[i], NULL));
+        assert_null(strstr(buf[i], "200"));
+        close(fds[i]);
+    }
+    expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+}
+
+static void wait_held(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (!f->is_held)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void stopping_answers_who_waits_and_ends_streams(void **state)
+{
+    struct fixture *f = *state;
+    char stream[4096] = "", waiting[4096] = "";
+    int fd_stream = dial_unix(f), fd_waiting = dial_tcp(f);
+    static const char events[] = "GET /events HTTP/1.1\r\n" HOST "\r\n",
+                      hold[] = "GET /hold HTTP/1.1\r\n" HOST "\r\n";
+    say(fd_stream, events, strlen(events));
+    assert_true(hear(fd_stream, stream, sizeof stream, "retry:"));
+    say(fd_waiting, hold, strlen(hold));
+    wait_held(f);
+    stop(f);
+    hear(fd_stream, stream, sizeof stream, NULL);
+    hear(fd_waiting, waiting, sizeof waiting, NULL);
+    close(fd_stream);
+    close(fd_waiting);
+    /* Too late for the client, but the owner of the call still ends it. */
+    http_reply(f->held, 200, "text/plain", "late", 4);
+}
+
+static void a_client_that_left_is_no_harm(void **state)
+{
+    struct fixture *f = *state;
+    int fd = dial_tcp(f);
+    static const char hold[] = "GET /hold HTTP/1.1\r\n" HOST "\r\n";
+    say(fd, hold, strlen(hold));
+    wait_held(f);
+    close(fd);
+    http_reply(f->held, 200, "text/plain", "nobody hears", 12);
+    expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+}
+
+static int try_start(struct fixture *f, const char *path, const char *tcp, struct err *err)
+{
+    struct http *second = NULL;
+    struct http_setup setup = {
+        .mailbox = f->box, .hub = f->hub, .unix_path = path, .tcp_listen = tcp, .handle = handle, .owner = f};
+    int rc = http_start(&second, &setup, err);
+    assert_null(second);
+    return rc;
+}
+
+static void wrong_setups_are_refused_in_words(void **state)
+{
+    struct fixture *f = *state;
+    struct err err;
+    char longer[200];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[0] = '/';
+    longer[sizeof longer - 1] = '\0';
+    assert_true(try_start(f, f->path, NULL, &err) < 0);
+    assert_non_null(strstr(err.text, "another ringd answers on"));
+    assert_true(try_start(f, longer, NULL, &err) < 0);
+    assert_non_null(strstr(err.text, "more than 107 bytes"));
+    assert_true(try_start(f, "/etc/passwd", NULL, &err) < 0);
+    assert_non_null(strstr(err.text, "something else of that name"));
+    assert_true(try_start(f, NULL, "0.0.0.0:0", &err) < 0);
+    assert_non_null(strstr(err.text, "--http-token-file"));
+    static const char *const bad[] = {"8473", "127.0.0.1",      "127.0.0.1:x", "127.0.0.1:70000",
+                                      "::1",  "example.org:80", ":80",         "[]:80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_true(try_start(f, NULL, bad[i], &err) < 0);
+        assert_non_null(strstr(err.text, "as 127.0.0.1:8473 or [::1]:8473"));
+    }
+    /* The first server is unharmed. */
+    expect(dial_unix(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+}
+
+static void a_stale_socket_is_replaced(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct err err;
+    struct http *second = NULL;
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/stale", f->dir);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    close(fd);
+    struct mailbox *box;
+    struct event_base *base = event_base_new();
+    assert_int_equal(mailbox_new(&box, base), 0);
+    struct hub *hub = hub_new(2);
+    struct http_setup setup = {
+        .mailbox = box, .hub = hub, .unix_path = a.sun_path, .handle = handle, .owner = f};
+    if (http_start(&second, &setup, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(http_port(second), 0);
+    http_stop(second);
+    mailbox_free(box);
+    hub_free(hub);
+    event_base_free(base);
+}
+
+static void hosts_of_an_open_listener(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    struct access_rules rules = {.is_tcp = true, .is_loopback = false, .host = "192.168.7.7", .token = "t"};
+    assert_int_equal(access_check(&rules, "192.168.7.7:8473", NULL, &why), 0);
+    assert_int_equal(access_check(&rules, "[fe80::1]:8473", NULL, &why), 0);
+    assert_int_equal(access_check(&rules, "LocalHost", NULL, &why), 0);
+    assert_int_equal(access_check(&rules, "evil.example", NULL, &why), 421);
+    assert_int_equal(access_check(&rules, "[::1", NULL, &why), 421);
+    assert_int_equal(access_check(&rules, "", NULL, &why), 421);
+    assert_int_equal(access_check(&rules, NULL, NULL, &why), 421);
+    assert_int_equal(access_check(&rules, "192.168.7.7:8473", "http://192.168.7.7:80", &why), 403);
+    rules.token = NULL;
+    assert_false(access_may_write(&rules, &(struct access_claim){.authorization = "Bearer "}));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(requests_reach_the_handler, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_serves_many_requests, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(changing_over_tcp_needs_the_token, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_hosts_and_origins_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_large_body_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(events_stream_until_the_job_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_goes_on_where_it_was_left, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_streams_hear_every_event, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slow_clients_are_cut_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopping_answers_who_waits_and_ends_streams, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_left_is_no_harm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(wrong_setups_are_refused_in_words, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stale_socket_is_replaced, set_up, tear_down),
+        cmocka_unit_test(hosts_of_an_open_listener),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
