@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * safetensors files (github.com/huggingface/safetensors, format section), read by mapping and written whole. Files are
- * untrusted: every offset, shape, dtype, duplicate and overlap is checked at open, and the mapping is only handed out as
- * views that lie inside it. */
+ * safetensors files (github.com/huggingface/safetensors, format section), read by mapping and written whole.
+ * Files are untrusted: every offset, shape, dtype, duplicate and overlap is checked at open, and the mapping
+ * is only handed out as views that lie inside it. */
 #ifndef FILE_SAFETENSORS_H
 #define FILE_SAFETENSORS_H
 
@@ -16,45 +16,50 @@
 enum { ST_MAX_DIMS = 8 };
 
 struct st_tensor {
-    const char *name;        /* borrowed from the set */
-    const char *dtype_name;  /* as written in the file, e.g. "BF16", "F8_E4M3" */
-    enum dtype dtype;        /* DTYPE_COUNT where we do not compute with that type */
+    const char *name;       /* borrowed from the set */
+    const char *dtype_name; /* as written in the file, e.g. "BF16", "F8_E4M3" */
+    enum dtype dtype;       /* DTYPE_COUNT where we do not compute with that type */
     size_t ndim, shape[ST_MAX_DIMS];
     size_t elements, bytes;
-    const void *data;        /* inside the mapping; at least 1-byte aligned only */
-    size_t file;             /* index of the shard it lies in */
+    const void *data; /* inside the mapping; at least 1-byte aligned only */
+    size_t file;      /* index of the shard it lies in */
 };
 
 struct st; /* an opened file, or a sharded directory */
 
 /* Opens one file. */
 int st_open_file(struct st **ret, const char *path, struct err *err);
-/* Opens DIR/model.safetensors, or the shards named by DIR/model.safetensors.index.json; a tensor the index names but its
- * shard lacks, or a shard that cannot be opened, is an error naming both. With `want` given, only shards that hold a
- * tensor for which want(arg, name) is true are opened (a stage maps its own layers only); names in other shards are then
- * unknown. */
-int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg, struct err *err);
+/* Opens DIR/model.safetensors, or the shards named by DIR/model.safetensors.index.json; a tensor the index
+ * names but its shard lacks, or a shard that cannot be opened, is an error naming both. With `want` given,
+ * only shards that hold a tensor for which want(arg, name) is true are opened (a stage maps its own layers
+ * only); names in other shards are then unknown. */
+int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
+                struct err *err);
 void st_close(struct st *st);
 
 size_t st_count(const struct st *st);
-const struct st_tensor *st_at(const struct st *st, size_t i);                 /* sorted by name */
-const struct st_tensor *st_find(const struct st *st, const char *name);       /* NULL if absent */
-/* All names the index lists, opened or not (equal to the tensors for a single file), sorted: for naming what is extra. */
+const struct st_tensor *st_at(const struct st *st, size_t i);           /* sorted by name */
+const struct st_tensor *st_find(const struct st *st, const char *name); /* NULL if absent */
+/* All names the index lists, opened or not (equal to the tensors for a single file), sorted: for naming what
+ * is extra. */
 size_t st_names(const struct st *st, const char *const **ret);
 
 /* Advice for the pages of a tensor: will be read soon / no longer needed. */
 void st_willneed(const struct st *st, const struct st_tensor *t);
 
-/* --- writing ------------------------------------------------------------------------------------------------------- */
+/* --- writing
+ * ------------------------------------------------------------------------------------------------------- */
 struct st_out_tensor {
     const char *name;
     enum dtype dtype;
     size_t ndim, shape[ST_MAX_DIMS];
 };
 struct st_writer;
-/* Lays the file out (names sorted, data 8-byte aligned, header padded with spaces, metadata {"format":"pt"}), creates
- * PATH.tmp and reserves its space at once, so that a full disk is found before the work. Data then comes tensor by tensor,
- * in any order. finish = fsync + rename + fsync of the directory; abort removes the temporary. */
+/* Lays the file out (wide types first, then by name; data part 8-byte aligned and without gaps, so that every
+ * tensor is aligned to its element; header padded with spaces, metadata {"format":"pt"}), checks that the
+ * disk has room, creates PATH.tmp and reserves its space at once, so that a full disk is found before the
+ * work. Data then comes tensor by tensor, in any order. finish = fsync + rename + fsync of the directory;
+ * abort removes the temporary. */
 int st_writer_open(struct st_writer **ret, const char *path, const struct st_out_tensor *tensors, size_t n,
                    struct err *err);
 int st_writer_put(struct st_writer *w, const char *name, const float *data, size_t elements, struct err *err);

@@ -185,9 +185,8 @@ static int check_metadata(const struct header *h, json_t *meta)
 static int parse_entries(struct st *st, const struct header *h, json_t *root)
 {
     size_t n = json_object_size(root);
-    if (n == 0)
-        return 0;
-    struct st_entry *grown = realloc(st->entries, (st->count + n) * sizeof *grown);
+    struct st_entry *grown =
+        realloc(st->entries, (st->count + n + 1) * sizeof *grown); /* never of no bytes */
     if (!grown)
         return err_set(h->err, -ENOMEM, "%s: no memory for its %zu tensors", h->path, n);
     st->entries = grown;

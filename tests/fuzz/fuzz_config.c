@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any text as a config.json: either refused with a sentence, or one whose sizes hold together. */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "file/config.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void check(const struct config *c)
+{
+    if (!c->layers || !c->dim || !c->ffn || !c->vocab || !c->heads || !c->kv_heads || !c->head || c->head % 2)
+        abort();
+    if (c->heads % c->kv_heads || c->neos > CONFIG_MAX_EOS || c->dtype >= DTYPE_COUNT)
+        abort();
+    double *freq = malloc(c->head / 2 * sizeof *freq);
+    if (!freq)
+        abort();
+    config_inv_freq(c, freq);
+    for (size_t i = 0; i < c->head / 2; i++) {
+        if (!isfinite(freq[i]) || freq[i] <= 0 || freq[i] > 1)
+            abort();
+    }
+    free(freq);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    struct config c;
+    struct err err = {""};
+    if (config_parse(&c, (const char *)bytes, n, &err) == 0)
+        check(&c);
+    else if (!err.text[0])
+        abort();
+    return 0;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * config.json: old and new spelling, defaults, refusals by name, rotary frequencies and the fingerprint. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "file/config.h"
+#include "file/input.h"
+
+#define SMALL                                                                                                \
+    "\"model_type\":\"llama\",\"hidden_size\":48,\"intermediate_size\":128,\"num_hidden_layers\":3,"         \
+    "\"num_attention_heads\":6,\"vocab_size\":256"
+
+static int parse(struct config *c, const char *json, struct err *err)
+{
+    return config_parse(c, json, strlen(json), err);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err err = {""};
+    if (parse(&c, "{" SMALL "}", &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(c.family, "llama");
+    assert_int_equal(c.layers, 3);
+    assert_int_equal(c.dim, 48);
+    assert_int_equal(c.ffn, 128);
+    assert_int_equal(c.heads, 6);
+    assert_int_equal(c.kv_heads, 6);
+    assert_int_equal(c.head, 8);
+    assert_int_equal(c.vocab, 256);
+    assert_int_equal(c.max_positions, 2048);
+    assert_true(c.norm_eps == 1e-6f && c.init_std == 0.02f);
+    assert_false(c.tied || c.attn_bias || c.mlp_bias);
+    assert_int_equal(c.dtype, DTYPE_F32);
+    assert_int_equal(c.rope, ROPE_DEFAULT);
+    assert_true(c.rope_theta == 10000 && c.rope_factor == 1);
+    assert_int_equal(c.bos, 1);
+    assert_int_equal(c.neos, 1);
+    assert_int_equal(c.eos[0], 2);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    struct config c;
+    assert_int_equal(
+        parse(&c,
+              "{" SMALL ",\"architectures\":[\"LlamaForCausalLM\"],\"head_dim\":10,\"num_key_value_heads\":2,"
+              "\"torch_dtype\":\"bfloat16\",\"tie_word_embeddings\":true,\"attention_bias\":true,"
+              "\"mlp_bias\":true,\"rms_norm_eps\":1e-5,\"bos_token_id\":null,\"eos_token_id\":[7,9],"
+              "\"rope_theta\":500000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}",
+              NULL),
+        0);
+    assert_int_equal(c.head, 10);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.dtype, DTYPE_BF16);
+    assert_true(c.tied && c.attn_bias && c.mlp_bias);
+    assert_int_equal(c.bos, -1);
+    assert_int_equal(c.neos, 2);
+    assert_int_equal(c.eos[0], 7);
+    assert_int_equal(c.eos[1], 9);
+    assert_int_equal(c.rope, ROPE_LINEAR);
+    assert_true(c.rope_theta == 500000 && c.rope_factor == 4);
+    assert_int_equal(parse(&c, "{" SMALL ",\"eos_token_id\":null}", NULL), 0);
+    assert_int_equal(c.neos, 0);
+}
+
+static void refuse(const char *json, int code, const char *part)
+{
+    struct config c, before;
+    struct err err = {""};
+    memset(&c, 0x77, sizeof c);
+    memset(&before, 0x77, sizeof before);
+    if (parse(&c, json, &err) != code || !strstr(err.text, part))
+        fail_msg("%s: \"%s\" does not say \"%s\"", json, err.text, part);
+    assert_memory_equal(&c, &before, sizeof c);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"\"hidden_act\":\"gelu\"", "hidden_act \"gelu\""},
+        {"\"num_key_value_heads\":4", "num_attention_heads 6 is not a multiple of num_key_value_heads 4"},
+        {"\"num_key_value_heads\":0", "num_key_value_heads is 0"},
+        {"\"head_dim\":7", "head_dim 7 is odd"},
+        {"\"head_dim\":\"8\"", "head_dim must be a whole number"},
+        {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}", "rope type \"yarn\""},
+        {"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", "rope type \"dynamic\""},
+        {"\"rope_scaling\":{\"type\":\"linear\"}", "factor is missing"},
+        {"\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", "factor is 0"},
+        {"\"rope_scaling\":7", "rope_scaling must be an object"},
+        {"\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}", "rope_parameters differ"},
+        {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":"
+         "1,"
+         "\"original_max_position_embeddings\":32}",
+         "high_freq_factor 1 must be above low_freq_factor 4"},
+        {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":"
+         "4}",
+         "original_max_position_embeddings is missing"},
+        {"\"partial_rotary_factor\":0.5", "partial_rotary_factor"},
+        {"\"rope_theta\":-1", "rope_theta is -1"},
+        {"\"torch_dtype\":\"float64\"", "dtype \"float64\""},
+        {"\"architectures\":[\"LlamaForSequenceClassification\"]", "LlamaForSequenceClassification"},
+        {"\"quantization_config\":{\"bits\":4}", "quantization_config"},
+        {"\"attention_dropout\":0.1", "attention_dropout"},
+        {"\"tie_word_embeddings\":1", "tie_word_embeddings must be true or false"},
+        {"\"eos_token_id\":256", "eos_token_id must be a token id below vocab_size"},
+        {"\"eos_token_id\":[1,\"x\"]", "eos_token_id"},
+        {"\"eos_token_id\":[1,2,3,4,5,6,7,8,9]", "lists 9 ids, at most 8"},
+        {"\"bos_token_id\":-1", "bos_token_id"},
+        {"\"max_position_embeddings\":4294967296000", "max_position_embeddings is 4294967296000"},
+        {"\"rms_norm_eps\":\"small\"", "rms_norm_eps must be a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char json[1024];
+        snprintf(json, sizeof json, "{" SMALL ",%s}", cases[i][0]);
+        refuse(json, -ENOTSUP, cases[i][1]);
+    }
+    refuse("{\"model_type\":\"qwen3\"}", -ENOTSUP, "family \"qwen3\" is not computed here (known: llama)");
+    refuse("{}", -ENOTSUP, "model_type is missing");
+    refuse("[]", -EBADMSG, "no JSON object");
+    refuse("{\"a\":1,\"a\":2}", -EBADMSG, "duplicate");
+    refuse("{\"a\":1,\n", -EBADMSG, "line 2");
+    refuse("{\"model_type\":\"llama\",\"num_hidden_layers\":1e3}", -ENOTSUP,
+           "num_hidden_layers must be a whole number");
+    refuse("{\"model_type\":\"a\\u001b[31m\"}", -ENOTSUP, "\"a?[31m\"");
+}
+
+/* One reading names everything that is wrong, or says how much more there is. */
+static void test_all_at_once(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err err = {""};
+    assert_int_equal(
+        parse(&c, "{\"model_type\":\"llama\",\"hidden_size\":50,\"num_attention_heads\":6}", &err), -ENOTSUP);
+    assert_non_null(strstr(
+        err.text, "num_hidden_layers is missing; intermediate_size is missing; vocab_size is missing"));
+    assert_non_null(strstr(err.text, "; hidden_size 50 is not a multiple of num_attention_heads 6"));
+    assert_int_equal(
+        parse(
+            &c,
+            "{\"model_type\":\"llama\",\"hidden_size\":99999999999,\"intermediate_size\":99999999999,"
+            "\"vocab_size\":99999999999,\"num_hidden_layers\":99999999999,\"head_dim\":99999999999,"
+            "\"num_attention_heads\":99999999999,\"rms_norm_eps\":7,\"hidden_act\":\"relu\",\"rope_theta\":0,"
+            "\"num_key_value_heads\":99999999999,\"initializer_range\":-1,\"dtype\":\"int8\"}",
+            &err),
+        -ENOTSUP);
+    assert_non_null(strstr(err.text, "; and "));
+    assert_non_null(strstr(err.text, " more"));
+}
+
+/* --- rotary frequencies
+ * ------------------------------------------------------------------------------------------- */
+
+static void check_freq(const char *json, const double *want, size_t n)
+{
+    struct config c;
+    double got[32];
+    assert_int_equal(parse(&c, json, NULL), 0);
+    assert_int_equal(c.head / 2, n);
+    config_inv_freq(&c, got);
+    for (size_t i = 0; i < n; i++) {
+        if (fabs(got[i] - want[i]) > 1e-14 * want[i])
+            fail_msg("inv_freq %zu: %.17g instead of %.17g", i, got[i], want[i]);
+    }
+}
+
+static void test_inv_freq(void **state)
+{
+    (void)state;
+    check_freq("{" SMALL "}", (double[]){1, 0.1, 0.01, 0.001}, 4);
+    check_freq("{" SMALL ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}",
+               (double[]){0.25, 0.025, 0.0025, 0.00025}, 4);
+    /* original 64, factors 1 and 4: waves shorter than 16 stay, longer than 64 are stretched by 8. Base 10000
+     * has wavelengths 6.28, 62.8, 628, 6283: the second lies between, at 64/62.83 = 1.01859 turns, so
+     * 0.0061972 of it stays. */
+    double turns = 64 * 0.1 / (2 * M_PI), keep = (turns - 1) / 3;
+    check_freq("{" SMALL ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+               "\"high_freq_factor\":4,\"original_max_position_embeddings\":64}}",
+               (double[]){1, (1 - keep) * 0.0125 + keep * 0.1, 0.00125, 0.000125}, 4);
+}
+
+/* --- real files
+ * --------------------------------------------------------------------------------------------------- */
+
+static void need_shared(char *path, size_t size, const char *name)
+{
+    const char *shared = getenv("RINGD_SHARED") ? getenv("RINGD_SHARED") : "../shared/data";
+    if (access(shared, F_OK) != 0) {
+        print_message("skipped: no model files at %s\n", shared);
+        skip();
+    }
+    snprintf(path, size, "%s/%s", shared, name);
+}
+
+static int read_file(struct config *c, const char *path, struct err *err)
+{
+    char *json;
+    size_t n;
+    assert_int_equal(input_read(path, 1 << 20, &json, &n, err), 0);
+    int r = config_parse(c, json, n, err);
+    free(json);
+    return r;
+}
+
+static void test_both_spellings(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama_gqa_rope3", "llama_tied_bf16"};
+    for (size_t i = 0; i < 2; i++) {
+        char path[512];
+        struct config before, after;
+        struct err err = {""};
+        char name[128];
+        snprintf(name, sizeof name, "cases/%s/model/config.json", names[i]);
+        need_shared(path, sizeof path, name);
+        if (read_file(&before, path, &err) < 0)
+            fail_msg("%s", err.text);
+        snprintf(name, sizeof name, "cases/%s/model/config.v5.json", names[i]);
+        need_shared(path, sizeof path, name);
+        if (read_file(&after, path, &err) < 0)
+            fail_msg("%s", err.text);
+        assert_memory_equal(&before, &after, sizeof before);
+    }
+}
+
+static void test_other_families(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"qwen3_tied", "\"qwen3\""},
+                                           {"deepseek_v2_lite", "\"deepseek_v2\""},
+                                           {"deepseek_v3", "\"deepseek_v3\""}};
+    static const char *const files[] = {"config.json", "config.v5.json"};
+    for (size_t i = 0; i < 6; i++) {
+        char path[512], name[128];
+        struct config c;
+        struct err err = {""};
+        snprintf(name, sizeof name, "cases/%s/model/%s", cases[i / 2][0], files[i % 2]);
+        need_shared(path, sizeof path, name);
+        assert_int_equal(read_file(&c, path, &err), -ENOTSUP);
+        assert_non_null(strstr(err.text, cases[i / 2][1]));
+    }
+}
+
+static void test_directory(void **state)
+{
+    (void)state;
+    char dir[512];
+    struct config c;
+    struct err err = {""};
+    need_shared(dir, sizeof dir, "models/stories260K");
+    if (config_read(&c, dir, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.neos, 2); /* generation_config.json lists 1 and 2, config.json only 2 */
+    assert_int_equal(c.eos[0], 1);
+    assert_int_equal(c.eos[1], 2);
+    assert_int_equal(config_read(&c, "/nonexistent", &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nonexistent has no config.json"));
+}
+
+/* --- fingerprint
+ * -------------------------------------------------------------------------------------------------- */
+
+static void put(const char *dir, const char *name, const void *data, size_t n)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void put_text(const char *dir, const char *name, const char *text)
+{
+    put(dir, name, text, strlen(text));
+}
+
+static void put_shard(const char *dir, const char *name, const char *header, size_t data_bytes,
+                      unsigned char fill)
+{
+    unsigned char all[1024];
+    uint64_t n = strlen(header);
+    assert_true(8 + n + data_bytes <= sizeof all);
+    memset(all, fill, sizeof all);
+    memcpy(all, &n, 8);
+    memcpy(all + 8, header, n);
+    put(dir, name, all, 8 + n + data_bytes);
+}
+
+static void fingerprint(char ret[33], const char *dir)
+{
+    struct err err = {""};
+    memset(ret, 0, 33);
+    if (config_fingerprint(ret, dir, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(strlen(ret), 32);
+}
+
+/* The same tensors with other data, in other files, under another spelling of the config: the same model
+ * layout. */
+static void test_fingerprint(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_config.XXXXXX", one[33], two[33], three[33];
+    assert_non_null(mkdtemp(dir));
+    put_text(dir, "config.json", "{" SMALL ",\"torch_dtype\":\"float16\"}");
+    put_shard(dir, "model.safetensors",
+              "{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+              "\"y\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[4,8]}}",
+              8, 1);
+    fingerprint(one, dir);
+    char path[128];
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    unlink(path);
+    put_text(dir, "config.json", "{\"dtype\":\"float16\",\"rope_theta\":1e4," SMALL "}");
+    put_text(dir, "model.safetensors.index.json", "{\"weight_map\":{\"y\":\"a\",\"x\":\"b\"}}");
+    put_shard(dir, "b", "{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, 2);
+    put_shard(dir, "a", "{\"y\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}  ", 4, 3);
+    fingerprint(two, dir);
+    assert_string_equal(one, two);
+    put_shard(dir, "a", "{\"y\":{\"dtype\":\"F16\",\"shape\":[2,1],\"data_offsets\":[0,4]}}  ", 4, 3);
+    fingerprint(three, dir);
+    assert_string_not_equal(one, three);
+    put_shard(dir, "a", "{\"y\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}  ", 4, 3);
+    put_text(dir, "config.json", "{" SMALL ",\"torch_dtype\":\"float16\",\"rms_norm_eps\":1e-5}");
+    fingerprint(three, dir);
+    assert_string_not_equal(one, three);
+    static const char *const names[] = {"config.json", "model.safetensors.index.json", "a", "b"};
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_values),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_inv_freq),       cmocka_unit_test(test_both_spellings),
+        cmocka_unit_test(test_other_families), cmocka_unit_test(test_directory),
+        cmocka_unit_test(test_fingerprint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

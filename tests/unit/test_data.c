@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Data sets: rows, shifted labels, cutting, what is refused and how; and the order of rows. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "train/data.h"
+
+struct place {
+    char dir[64];
+    char path[128];
+    struct data_request req;
+};
+
+static int set_up(void **state)
+{
+    struct place *p = calloc(1, sizeof *p);
+    strcpy(p->dir, "/tmp/test_data.XXXXXX");
+    if (!mkdtemp(p->dir))
+        return -1;
+    snprintf(p->path, sizeof p->path, "%s/train.jsonl", p->dir);
+    p->req = (struct data_request){.path = p->path, .split = "train", .seq_len = 6, .vocab = 100, .eos = -1};
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct place *p = *state;
+    unlink(p->path);
+    int r = rmdir(p->dir);
+    free(p);
+    return r;
+}
+
+static void write_bytes(const struct place *p, const void *data, size_t n)
+{
+    FILE *f = fopen(p->path, "we");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static struct data *open_rows(const struct place *p, const char *rows)
+{
+    struct data *data = NULL;
+    struct err err = {""};
+    write_bytes(p, rows, strlen(rows));
+    if (data_open(&data, &p->req, &err) < 0)
+        fail_msg("%s", err.text);
+    return data;
+}
+
+static void check_row(const struct data *data, size_t i, const uint32_t *ids, const int32_t *labels, size_t n)
+{
+    struct data_row row = data_row(data, i);
+    size_t supervised = 0;
+    assert_int_equal(row.n, n);
+    assert_memory_equal(row.ids, ids, n * sizeof *ids);
+    assert_memory_equal(row.labels, labels, n * sizeof *labels);
+    for (size_t t = 0; t < n; t++)
+        supervised += labels[t] != LABEL_NONE;
+    assert_int_equal(row.supervised, supervised);
+}
+
+static void test_ids(void **state)
+{
+    struct place *p = *state;
+    struct data *data =
+        open_rows(p, "\xef\xbb\xbf{\"input_ids\":[1,2,3],\"attention_mask\":[1,1,1]}\r\n"
+                     "\n  \t\n"
+                     "{\"input_ids\":[4,5,6,7],\"labels\":[-100,-100,6,99]}\n"
+                     "{\"input_ids\":[8,9],\"labels\":[8,-100]}\n" /* nothing to predict */
+                     "{\"input_ids\":[8]}\n"
+                     "{\"input_ids\":[]}\n"
+                     "{\"input_ids\":[10,11,12,13,14,15,16,17]}\n"
+                     "{\"input_ids\":[0,1,2,3,4,5,6],\"labels\":[-100,-100,-100,-100,-100,-100,6]}\n"
+                     "{\"text\":\"as well\",\"input_ids\":[20,21]}"); /* no newline at the end */
+    assert_int_equal(data_rows(data), 4);
+    assert_int_equal(data_longest(data), 6);
+    check_row(data, 0, (uint32_t[]){1, 2, 3}, (int32_t[]){2, 3, -100}, 3);
+    check_row(data, 1, (uint32_t[]){4, 5, 6, 7}, (int32_t[]){-100, 6, 99, -100}, 4);
+    check_row(data, 2, (uint32_t[]){10, 11, 12, 13, 14, 15}, (int32_t[]){11, 12, 13, 14, 15, -100}, 6);
+    check_row(data, 3, (uint32_t[]){20, 21}, (int32_t[]){21, -100}, 2);
+    struct data_counts n = data_counts(data);
+    assert_int_equal(n.rows, 8);
+    assert_int_equal(n.kept, 4);
+    assert_int_equal(n.unsupervised, 4); /* one of them lost its only label to the cut */
+    assert_int_equal(n.truncated, 2);
+    assert_int_equal(n.tokens, 15);
+    assert_int_equal(n.supervised, 2 + 2 + 5 + 1);
+    data_close(data);
+    data_close(NULL);
+}
+
+static void test_directory(void **state)
+{
+    struct place *p = *state;
+    struct err err = {""};
+    write_bytes(p, "{\"input_ids\":[1,2]}\n", 20);
+    p->req.path = p->dir;
+    struct data *data = NULL;
+    assert_int_equal(data_open(&data, &p->req, &err), 0);
+    assert_int_equal(data_rows(data), 1);
+    data_close(data);
+    p->req.split = "valid";
+    assert_int_equal(data_open(&data, &p->req, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "has no valid.jsonl"));
+}
+
+/* Many rows, so that every array grows several times. */
+static void test_many(void **state)
+{
+    struct place *p = *state;
+    enum { ROWS = 20000 };
+    FILE *f = fopen(p->path, "we");
+    for (int i = 0; i < ROWS; i++)
+        fprintf(f, "{\"input_ids\": [%d, %d, %d]}\n", i % 100, i / 100 % 100, i * 7 % 100);
+    assert_int_equal(fclose(f), 0);
+    struct data *data = NULL;
+    assert_int_equal(data_open(&data, &p->req, NULL), 0);
+    assert_int_equal(data_rows(data), ROWS);
+    for (int i = 0; i < ROWS; i += 777) {
+        uint32_t ids[3] = {(uint32_t)i % 100, (uint32_t)i / 100 % 100, (uint32_t)i * 7 % 100};
+        check_row(data, (size_t)i, ids, (int32_t[]){(int32_t)ids[1], (int32_t)ids[2], -100}, 3);
+    }
+    data_close(data);
+}
+
+static void refuse(const struct place *p, const char *rows, int code, const char *part)
+{
+    struct data *data = NULL;
+    struct err err = {""};
+    write_bytes(p, rows, strlen(rows));
+    int got = data_open(&data, &p->req, &err);
+    if (got != code || !strstr(err.text, part) || !strstr(err.text, p->path))
+        fail_msg("%d \"%s\": not %d, \"%s\" and the path", got, err.text, code, part);
+    assert_null(data);
+}
+
+#define GOOD "{\"input_ids\":[1,2]}\n"
+
+static void test_refusals(void **state)
+{
+    struct place *p = *state;
+    refuse(p, "", -ENODATA, "has no rows");
+    refuse(p, "{\"input_ids\":[1]}\n", -ENODATA, "none of its 1 rows has a supervised token");
+    refuse(p, "It was the best of times.\n", -EBADMSG, ":1: not a JSON object; plain text must be");
+    refuse(p, "[{\"text\":\"x\"}]\n", -EBADMSG, "jq -c '.[]'");
+    refuse(p, GOOD "{\"input_ids\":[1,2}\n", -EBADMSG, ":2: not a sound JSON object");
+    refuse(p, "{\"question\":\"x\",\"answer\":\"y\"}\n", -EBADMSG,
+           ":1: has only the keys \"question\", \"answer\"; a row needs \"text\", or \"input_ids\"");
+    refuse(p, "{}\n", -EBADMSG, ":1: has no keys; a row needs");
+    refuse(p, GOOD GOOD "{\"messages\":[]}\n", -EBADMSG, ":3: has only the keys \"messages\"");
+    refuse(p, GOOD "\n{\"text\":\"x\"}\n", -EBADMSG, ":3: has \"text\", but line 1 has \"input_ids\"");
+    refuse(p, "{\"input_ids\":7}\n", -EBADMSG, ":1: \"input_ids\" must be a list");
+    refuse(p, "{\"input_ids\":[1,\"2\"]}\n", -EBADMSG, ":1: entry 1 of \"input_ids\" is not a whole number");
+    refuse(p, GOOD "{\"input_ids\":[1,100]}\n", -ERANGE,
+           ":2: entry 1 of \"input_ids\" is 100, but the model knows ids 0 to 99");
+    refuse(p, "{\"input_ids\":[-1,2]}\n", -ERANGE, "is -1");
+    refuse(p, "{\"input_ids\":[1,2],\"labels\":[1,-1]}\n", -ERANGE,
+           "entry 1 of \"labels\" is -1, allowed are");
+    refuse(p, "{\"input_ids\":[1,2],\"labels\":[1,100]}\n", -ERANGE, "entry 1 of \"labels\" is 100");
+    refuse(p, "{\"input_ids\":[1,2],\"labels\":[1,null]}\n", -EBADMSG, "entry 1 of \"labels\"");
+    refuse(p, "{\"input_ids\":[1,2],\"labels\":[1]}\n", -EBADMSG, ":1: 1 \"labels\" for 2 \"input_ids\"");
+    refuse(p, "{\"input_ids\":[1,2],\"labels\":null}\n", -EBADMSG, ":1: \"labels\" must be a list");
+    refuse(p, "{\"text\":\"x\"}\n", -EINVAL, ":1: \"text\" needs the model's tokenizer.json");
+    refuse(p, "{\"text\":7}\n", -EBADMSG, ":1: \"text\" must be a string");
+    refuse(p, "{\"input_ids\":[1,2],\"input_ids\":[1,2]}\n", -EBADMSG, "duplicate");
+    refuse(p, "{\"\\u001b[2J\":1}\n", -EBADMSG, "\"?[2J\"");
+    p->req.seq_len = 1;
+    struct err err = {""};
+    struct data *data = NULL;
+    assert_int_equal(data_open(&data, &p->req, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "sequence length of 1"));
+}
+
+static void test_zeros(void **state)
+{
+    struct place *p = *state;
+    struct data *data = NULL;
+    struct err err = {""};
+    char zeros[100] = {0};
+    write_bytes(p, zeros, sizeof zeros);
+    assert_int_equal(data_open(&data, &p->req, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, ":1: not a JSON object"));
+}
+
+/* --- text
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+/* Every text of the file again through the tokenizer, with EOS where it is missing, against the rows. */
+static size_t compare_texts(const struct data *data, const struct data_request *req, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    char *line = NULL;
+    size_t size = 0, i = 0, cut = 0;
+    while (getline(&line, &size, f) > 0) {
+        json_t *row = json_loads(line, 0, NULL);
+        const char *text = json_string_value(json_object_get(row, "text"));
+        uint32_t *ids;
+        size_t n;
+        assert_int_equal(tokenizer_encode(req->tok, text, strlen(text), true, &ids, &n, NULL), 0);
+        struct data_row got = data_row(data, i++);
+        size_t whole = n + (ids[n - 1] != (uint32_t)req->eos),
+               kept = whole < req->seq_len ? whole : req->seq_len;
+        assert_int_equal(got.n, kept);
+        assert_memory_equal(got.ids, ids, (kept < n ? kept : n) * sizeof *ids);
+        if (kept == whole)
+            assert_int_equal(got.ids[kept - 1], req->eos);
+        for (size_t t = 0; t + 1 < kept; t++)
+            assert_int_equal(got.labels[t], got.ids[t + 1]);
+        assert_int_equal(got.labels[kept - 1], LABEL_NONE);
+        cut += whole > kept;
+        free(ids);
+        json_decref(row);
+    }
+    assert_int_equal(data_rows(data), i);
+    free(line);
+    fclose(f);
+    return cut;
+}
+
+static void test_texts(void **state)
+{
+    (void)state;
+    const char *shared = getenv("RINGD_SHARED") ? getenv("RINGD_SHARED") : "../shared/data";
+    char model[512], dir[512], path[600];
+    struct err err = {""};
+    struct tokenizer *tok = NULL;
+    struct data *data = NULL;
+    snprintf(model, sizeof model, "%s/models/stories260K", shared);
+    snprintf(dir, sizeof dir, "%s/datasets/wikisql-mlx", shared);
+    snprintf(path, sizeof path, "%s/valid.jsonl", dir);
+    if (access(model, F_OK) != 0 || access(path, F_OK) != 0) {
+        print_message("skipped: no model and data files at %s\n", shared);
+        skip();
+    }
+    if (tokenizer_open(&tok, model, &err) < 0)
+        fail_msg("%s", err.text);
+    struct data_request req = {
+        .path = dir, .split = "valid", .tok = tok, .seq_len = 150, .vocab = 512, .eos = 2};
+    if (data_open(&data, &req, &err) < 0)
+        fail_msg("%s", err.text);
+    size_t cut = compare_texts(data, &req, path);
+    assert_true(cut > 0 && cut < data_rows(data));
+    assert_int_equal(data_counts(data).truncated, cut);
+    assert_int_equal(data_row(data, 0).ids[0], 1); /* BOS */
+    data_close(data);
+    data = NULL;
+    req.vocab = 100; /* a model that is too small for this tokenizer */
+    assert_int_equal(data_open(&data, &req, &err), -ERANGE);
+    assert_non_null(strstr(err.text, "valid.jsonl:1: the tokenizer gives id"));
+    tokenizer_close(tok);
+}
+
+/* --- order
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void test_order(void **state)
+{
+    (void)state;
+    enum { ROWS = 37, EPOCHS = 4 };
+    struct data_order *order = NULL, *other = NULL;
+    size_t taken[ROWS * EPOCHS];
+    assert_int_equal(data_order_new(&order, ROWS, true, 5, NULL), 0);
+    assert_int_equal(data_order_new(&other, ROWS, true, 6, NULL), 0);
+    size_t differ = 0, moved = 0;
+    for (size_t e = 0; e < EPOCHS; e++) {
+        bool seen[ROWS] = {false};
+        for (size_t i = 0; i < ROWS; i++) {
+            size_t k = e * ROWS + i;
+            taken[k] = data_order_at(order, k);
+            assert_true(taken[k] < ROWS && !seen[taken[k]]);
+            seen[taken[k]] = true;
+            differ += taken[k] != data_order_at(other, k);
+            moved += e > 0 && taken[k] != taken[k - ROWS];
+        }
+    }
+    assert_true(differ > ROWS); /* another seed, another order */
+    assert_true(moved > ROWS);  /* another epoch, another order */
+    for (size_t k = ROWS * EPOCHS; k-- > 0;) {
+        size_t jump = k * 41 % (ROWS * EPOCHS);
+        assert_int_equal(data_order_at(order, jump), taken[jump]);
+    }
+    data_order_free(order);
+    /* resumed in the middle */
+    assert_int_equal(data_order_new(&order, ROWS, true, 5, NULL), 0);
+    assert_int_equal(data_order_at(order, 3 * ROWS + 11), taken[3 * ROWS + 11]);
+    data_order_free(order);
+    data_order_free(other);
+    data_order_free(NULL);
+}
+
+static void test_file_order(void **state)
+{
+    (void)state;
+    struct data_order *order = NULL;
+    struct err err = {""};
+    assert_int_equal(data_order_new(&order, 3, false, 5, NULL), 0);
+    for (size_t k = 0; k < 10; k++)
+        assert_int_equal(data_order_at(order, k), k % 3);
+    data_order_free(order);
+    assert_int_equal(data_order_new(&order, 0, true, 5, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "0 rows"));
+}
+
+#define PLACED(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PLACED(test_ids),
+        PLACED(test_directory),
+        PLACED(test_many),
+        PLACED(test_refusals),
+        PLACED(test_zeros),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_file_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
