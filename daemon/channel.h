@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The data connections of a stage process: tagged messages in and out, sealed, with credits. The compute thread posts receives and
+ * queues sends; beside it one receiving and one sending thread per connection move, seal and open the bytes while it computes. A
+ * message is only sent when its receiver has posted a buffer for exactly that key, so no message ever waits in front of another.
+ * The only file with threads in it. */
+#ifndef DAEMON_CHANNEL_H
+#define DAEMON_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+#include "engine/pipe/plan.h"
+#include "net/seal.h"
+
+struct progress;
+struct exchange;
+
+int exchange_new(struct exchange **ret, struct progress *progress, struct err *err);
+/* Closes the connections and joins the threads. */
+void exchange_free(struct exchange *x);
+
+/* Takes over a connected, authenticated socket to `rank` and starts its threads. */
+int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx, struct err *err);
+
+/* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
+void *exchange_buffer(struct exchange *x, size_t size);
+void exchange_release(struct exchange *x, void *buffer);
+
+/* Allows the peer to send the message: at most `size` bytes, exactly that many unless `variable`. */
+int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable);
+/* 1 here, 0 not yet, −EPIPE the connection is gone (see exchange_trouble). */
+int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key);
+/* A message that is here: its buffer now belongs to the caller (exchange_release). */
+void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size);
+
+/* 1 if fewer than `limit` messages wait to be sent to the rank, 0 if not, −EPIPE. */
+int exchange_room(struct exchange *x, uint32_t to, size_t limit);
+/* Queues a buffer got from exchange_buffer; it is released when sent. */
+int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
+
+/* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */
+void exchange_wait(struct exchange *x);
+/* Until everything queued has left; −ETIME after `seconds`, −EPIPE. */
+int exchange_flush(struct exchange *x, int seconds);
+/* Why connections broke: a sentence naming the rank, or NULL. */
+const char *exchange_trouble(struct exchange *x);
+
+#endif

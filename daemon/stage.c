@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4); what it is told:
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}
+ *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
+ *   {"do":"connect","rank","tx","rx"} + fd  a data connection; repeated
+ *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error","weak"}
+ * It never outlives its daemon. Threads: this one computes; channel.c adds two per connection. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "daemon/ipc.h"
+#include "daemon/stage_head.h"
+#include "engine/pipe/split.h"
+
+struct process {
+    struct progress *progress;
+    struct head head;
+    bool is_head;
+    struct job_plan plan;
+    uint32_t rank;
+    struct num *num;
+    struct stage *stage;
+    struct exchange *exchange;
+    struct runner *runner;
+};
+
+static int do_plan(struct process *p, const json_t *msg, struct err *err)
+{
+    const char *name = json_string_value(json_object_get(msg, "type"));
+    enum job_type type = JOB_TRAIN;
+    while (type < JOB_TYPES && (!name || strcmp(name, job_type_name(type))))
+        type++;
+    if (type == JOB_TYPES)
+        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", name ? name : "");
+    p->is_head = true;
+    int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
+    if (!r)
+        head_event(&p->head, "planned", json_pack("{s:o s:I}", "plan", job_plan_encode(&p->head.plan), "steps",
+                                                  (json_int_t)p->head.steps));
+    return r;
+}
+
+/* The model on this node must be the one the head planned with: files of the same names are easily of another version. */
+static int check_model(const struct job_plan *plan, struct err *err)
+{
+    char mine[33];
+    int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
+    if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
+        r = err_set(err, -EINVAL, "the model in %s is another one than the head's (fingerprint %.8s, the head's %.8s): copy it again",
+                    plan->model, mine, plan->fingerprint);
+    return r;
+}
+
+static int do_open(struct process *p, const json_t *msg, struct err *err)
+{
+    struct config config;
+    int r = job_plan_decode(&p->plan, json_object_get(msg, "plan"), err);
+    p->rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
+    if (!r && p->rank >= p->plan.ranks)
+        r = err_set(err, -EINVAL, "rank %u of a job of %zu", p->rank, p->plan.ranks);
+    if (!r)
+        r = split_check(p->plan.first, p->plan.ranks, p->plan.first[p->plan.ranks], err);
+    if (!r)
+        r = check_model(&p->plan, err);
+    if (!r)
+        r = config_read(&config, p->plan.model, err);
+    if (!r && config.layers != p->plan.first[p->plan.ranks])
+        r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu", p->plan.first[p->plan.ranks], config.layers);
+    if (!r)
+        r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
+    if (r)
+        return r;
+    struct stage_spec spec = job_plan_stage(&p->plan, &config, p->rank);
+    r = stage_open(&p->stage, p->num, &spec, err);
+    if (!r)
+        r = exchange_new(&p->exchange, p->progress, err);
+    struct runner_setup setup = {&p->plan, p->rank, p->stage, p->exchange, p->progress};
+    if (!r)
+        r = runner_new(&p->runner, &setup, err);
+    if (!r)
+        head_event(&p->head, "ready", json_pack("{s:s s:s s:i}", "fingerprint", p->plan.fingerprint, "isa", num_isa(p->num),
+                                                "threads", num_threads(p->num)));
+    return r;
+}
+
+static bool from_hex(void *to, size_t n, const char *hex)
+{
+    uint8_t *out = to;
+    if (!hex || strlen(hex) != 2 * n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned byte;
+        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
+            return false;
+        out[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+static int do_connect(struct process *p, const json_t *msg, int fd, struct err *err)
+{
+    struct seal tx, rx;
+    uint32_t rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
+    if (fd < 0 || !p->exchange || !from_hex(&tx, sizeof tx, json_string_value(json_object_get(msg, "tx"))) ||
+        !from_hex(&rx, sizeof rx, json_string_value(json_object_get(msg, "rx"))))
+        return err_set(err, -EBADMSG, "the daemon sent a data connection this stage cannot use: same version of both?");
+    int r = exchange_add(p->exchange, rank, fd, &tx, &rx, err);
+    seal_wipe(&tx);
+    seal_wipe(&rx);
+    return r;
+}
+
+static int do_run(struct process *p, struct err *err)
+{
+    static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **, struct err *) = {head_train, head_generate,
+                                                                                                   head_score};
+    json_t *result = NULL;
+    int r;
+    if (!p->is_head) {
+        r = runner_follow(p->runner, err);
+    } else {
+        r = head_load(&p->head, p->runner, err);
+        if (!r)
+            r = drive[p->plan.type](&p->head, p->runner, &result, err);
+        if (!r)
+            r = runner_stop(p->runner, err);
+    }
+    if (!r)
+        head_event(&p->head, "done", json_pack("{s:o}", "result", result ? result : json_null()));
+    else
+        json_decref(result);
+    return r;
+}
+
+/* Returns 1 to go on, 0 when the job is done, negative on failure. */
+static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
+{
+    const char *what = json_string_value(json_object_get(msg, "do"));
+    int r = -EINVAL;
+    if (what && !strcmp(what, "plan"))
+        r = do_plan(p, msg, err);
+    else if (what && !strcmp(what, "open"))
+        r = do_open(p, msg, err);
+    else if (what && !strcmp(what, "connect"))
+        return (r = do_connect(p, msg, fd, err)) ? r : 1;
+    else if (what && !strcmp(what, "run") && p->runner)
+        return do_run(p, err);
+    else
+        err_set(err, r, "the daemon asked for \"%s\": same version of ringd and ringd-stage?", what ? what : "");
+    return r ? r : 1;
+}
+
+static void process_done(struct process *p)
+{
+    runner_free(p->runner);
+    exchange_free(p->exchange);
+    stage_close(p->stage);
+    num_free(p->num);
+    head_done(&p->head);
+    progress_detach(p->progress);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN);
+    struct process p = {.progress = progress_attach(IPC_PROGRESS_FD), .head.sock = IPC_FD};
+    if (argc > 1 || !p.progress) {
+        fputs("ringd-stage is started by ringd, one per job; there is nothing to type here.\n", stderr);
+        return 2;
+    }
+    struct err err = {""};
+    int r = 1;
+    while (r == 1) {
+        json_t *msg;
+        int fd;
+        r = ipc_receive(IPC_FD, &msg, &fd);
+        if (r) {
+            err_set(&err, r, "the daemon is gone");
+            break;
+        }
+        r = obey(&p, msg, fd, &err);
+        json_decref(msg);
+    }
+    if (r < 0)
+        head_event(&p.head, "failed", json_pack("{s:s s:b}", "error", err.text, "weak", (int)runner_lost_link(p.runner)));
+    process_done(&p);
+    return r < 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage_plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/pipe/split.h"
+
+static const char *const type_names[JOB_TYPES] = {"train", "generate", "score"};
+
+const char *job_type_name(enum job_type type)
+{
+    return type < JOB_TYPES ? type_names[type] : "?";
+}
+
+static json_t *sizes(const size_t *at, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(a, json_integer((json_int_t)at[i]));
+    return a;
+}
+
+static json_t *tune_encode(const struct tune *t)
+{
+    json_t *targets = json_array();
+    for (size_t i = 0; i < t->ntargets; i++)
+        json_array_append_new(targets, json_string(t->targets[i]));
+    return json_pack("{s:i s:I s:f s:f s:o s:I s:I s:I s:b}", "kind", (int)t->kind, "rank", (json_int_t)t->rank, "alpha",
+                     (double)t->alpha, "dropout", (double)t->dropout, "targets", targets, "first_layer",
+                     (json_int_t)t->first_layer, "end_layer", (json_int_t)t->end_layer, "seed", (json_int_t)t->seed,
+                     "random_init", (int)t->random_init);
+}
+
+json_t *job_plan_encode(const struct job_plan *p)
+{
+    return json_pack("{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", job_type_name(p->type),
+                     "model", p->model, "fingerprint", p->fingerprint, "first", sizes(p->first, p->ranks + 1), "schedule",
+                     p->schedule, "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training",
+                     (int)p->training, "kv", (int)p->kv, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
+                     "positions", (json_int_t)p->positions, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
+                     "slots", sizes(p->slots, p->ranks), "bytes", sizes(p->bytes, p->ranks));
+}
+
+static bool get_sizes(size_t *ret, size_t n, const json_t *a)
+{
+    if (json_array_size(a) != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        json_int_t v = json_integer_value(json_array_get(a, i));
+        if (v < 0)
+            return false;
+        ret[i] = (size_t)v;
+    }
+    return true;
+}
+
+static bool tune_decode(struct tune *t, const json_t *json)
+{
+    json_t *targets;
+    json_int_t rank, first, end, seed;
+    double alpha, dropout;
+    int kind, random_init;
+    if (json_unpack((json_t *)json, "{s:i s:I s:F s:F s:o s:I s:I s:I s:b}", "kind", &kind, "rank", &rank, "alpha", &alpha,
+                    "dropout", &dropout, "targets", &targets, "first_layer", &first, "end_layer", &end, "seed", &seed,
+                    "random_init", &random_init))
+        return false;
+    if (kind < TUNE_NONE || kind > TUNE_FULL || rank < 0 || rank > 65536 || first < 0 || end < first ||
+        json_array_size(targets) > TUNE_MAX_TARGETS || (kind == TUNE_LORA && rank < 1))
+        return false;
+    *t = (struct tune){.kind = (enum tune_kind)kind, .rank = (size_t)rank, .alpha = (float)alpha, .dropout = (float)dropout,
+                       .first_layer = (size_t)first, .end_layer = (size_t)end, .seed = (uint64_t)seed,
+                       .random_init = random_init};
+    for (t->ntargets = 0; t->ntargets < json_array_size(targets); t->ntargets++) {
+        const char *name = json_string_value(json_array_get(targets, t->ntargets));
+        if (!name)
+            return false;
+        strncat(t->targets[t->ntargets], name, sizeof t->targets[0] - 1);
+    }
+    return true;
+}
+
+int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
+{
+    struct job_plan p = {0};
+    const char *type, *model, *fingerprint, *schedule;
+    json_t *first, *tune, *slots, *bytes;
+    json_int_t microbatches, tokens, seqs, positions, vocab, dim;
+    int training, kv;
+    json_error_t je;
+    if (json_unpack_ex((json_t *)json, &je, 0, "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type",
+                       &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "schedule", &schedule,
+                       "microbatches", &microbatches, "tune", &tune, "training", &training, "kv", &kv, "tokens", &tokens,
+                       "seqs", &seqs, "positions", &positions, "vocab", &vocab, "dim", &dim, "slots", &slots, "bytes",
+                       &bytes))
+        return err_set(err, -EBADMSG, "the head sent a plan this version cannot read (%s): same ringd on all nodes?", je.text);
+    while (p.type < JOB_TYPES && strcmp(type_names[p.type], type))
+        p.type++;
+    p.ranks = json_array_size(first) - 1;
+    if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS || !get_sizes(p.first, p.ranks + 1, first) ||
+        !get_sizes(p.slots, p.ranks, slots) || !get_sizes(p.bytes, p.ranks, bytes) || !tune_decode(&p.tune, tune) ||
+        microbatches < 1 || tokens < 1 || seqs < 1 || positions < 1 || vocab < 1 || dim < 1)
+        return err_set(err, -EBADMSG, "the head sent a plan this version cannot read: same ringd on all nodes?");
+    strncat(p.model, model, sizeof p.model - 1);
+    strncat(p.fingerprint, fingerprint, sizeof p.fingerprint - 1);
+    strncat(p.schedule, schedule, sizeof p.schedule - 1);
+    p.microbatches = (size_t)microbatches;
+    p.training = training;
+    p.kv = kv;
+    p.tokens = (size_t)tokens;
+    p.seqs = (size_t)seqs;
+    p.positions = (size_t)positions;
+    p.vocab = (size_t)vocab;
+    p.dim = (size_t)dim;
+    *ret = p;
+    return 0;
+}
+
+struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t rank)
+{
+    return (struct stage_spec){
+        .model_dir = p->model,
+        .config = *config,
+        .tune = p->tune,
+        .first_layer = p->first[rank],
+        .end_layer = p->first[rank + 1],
+        .embed = rank == 0,
+        .head = rank == p->ranks - 1,
+        .training = p->training,
+        .slots = p->slots[rank],
+        .tokens = p->tokens,
+        .seqs = p->seqs,
+        .positions = p->positions,
+        .kv = p->kv,
+    };
+}

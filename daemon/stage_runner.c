@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage_runner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage_task.h"
+#include "net/clock.h"
+
+/* --- sizes: both ends know them from GO and the plan ------------------------------------------------------------------------- */
+
+static size_t tokens_of(const struct runner *r, uint32_t mb)
+{
+    const struct seqs *s = &r->go->mb[mb];
+    return s->start[s->n];
+}
+
+size_t runner_message_size(const struct runner *r, const struct msg_key *key)
+{
+    switch ((enum msg_kind)key->kind) {
+    case MSG_ACT:
+    case MSG_GRAD: return tokens_of(r, key->mb) * r->plan->dim * sizeof(float);
+    case MSG_TARGET: return tokens_of(r, key->mb) * sizeof(int32_t);
+    case MSG_LOSS: return sizeof(double) + (r->go->logprobs ? tokens_of(r, key->mb) * sizeof(float) : 0);
+    case MSG_TOKEN: return sizeof(uint32_t);
+    case MSG_NORM: return sizeof(struct norm_message);
+    case MSG_SCALE: return sizeof(struct scale_message);
+    case MSG_TIED_GRAD:
+    case MSG_TIED_WEIGHT: return stage_tied_elements(r->stage) * sizeof(float);
+    case MSG_PARAM: return stage_unit_elements(r->stage, key->mb) * (r->go->state ? 3 : 1) * sizeof(float);
+    case MSG_GO: return go_max_size(r->plan->microbatches, r->plan->seqs);
+    case MSG_COUNT: break;
+    }
+    return 0;
+}
+
+/* --- plans ---------------------------------------------------------------------------------------------------------------------- */
+
+static struct plan_request request_for(const struct runner *r, const struct go *go, const struct sched *sched)
+{
+    const struct job_plan *p = r->plan;
+    size_t lowest = tune_lowest_layer(&p->tune, &r->config), stage = 0;
+    while (stage + 1 < p->ranks && p->first[stage + 1] <= lowest)
+        stage++;
+    return (struct plan_request){
+        .program = (enum program)go->program,
+        .sched = sched,
+        .ranks = p->ranks,
+        .microbatches = go->microbatches,
+        .tied = p->tune.kind == TUNE_FULL && r->config.tied && p->ranks > 1,
+        .lowest_trained = p->tune.kind == TUNE_FULL ? 0 : (uint32_t)stage,
+        .want_token = go->want_token,
+        .first = p->first,
+    };
+}
+
+/* A job runs few different plans over and over: the last ones are kept. */
+static const struct plan *plan_for(struct runner *r, const struct go *go, struct err *err)
+{
+    for (size_t i = 0; i < RUNNER_PLANS; i++)
+        if (r->plans[i].plan && r->plans[i].program == go->program && r->plans[i].microbatches == go->microbatches &&
+            r->plans[i].want_token == go->want_token)
+            return r->plans[i].plan;
+    struct sched *sched = NULL;
+    struct plan *made = NULL;
+    int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, r->plan->schedule, r->plan->ranks, go->microbatches, err) : 0;
+    if (!e) {
+        struct plan_request req = request_for(r, go, sched);
+        e = plan_compile(&made, &req, err);
+    }
+    sched_free(sched);
+    if (e)
+        return NULL;
+    struct runner_plan *slot = &r->plans[r->next_plan++ % RUNNER_PLANS];
+    plan_free(slot->plan);
+    *slot = (struct runner_plan){made, go->program, go->microbatches, go->want_token};
+    return made;
+}
+
+/* --- posting: the next `credits` messages of each link, in the order my tasks will want them ----------------------------------- */
+
+static int post_more(struct runner *r, uint32_t from)
+{
+    struct cursor *c = &r->cursor[from == r->prev ? 0 : 1];
+    const struct plan_rank *mine = &r->exec.plan->rank[r->rank];
+    while (c->posted < mine->credits_fast && c->task < mine->n) {
+        const struct task *t = &mine->tasks[c->task];
+        if (c->need >= t->nneeds) {
+            c->task++;
+            c->need = 0;
+            continue;
+        }
+        const struct task_need *need = &t->needs[c->need++];
+        if (need->from != from)
+            continue;
+        struct msg_key key = need->key;
+        key.round = r->exec.round;
+        int e = exchange_post(r->exchange, from, &key, runner_message_size(r, &key), false);
+        if (e)
+            return e;
+        c->posted++;
+    }
+    return 0;
+}
+
+static int post_first(struct runner *r)
+{
+    memset(r->cursor, 0, sizeof r->cursor);
+    int e = r->plan->ranks > 1 ? post_more(r, r->prev) : 0;
+    if (!e && r->plan->ranks > 2)
+        e = post_more(r, r->next);
+    return e;
+}
+
+void *runner_take(struct runner *r, const struct task_need *need)
+{
+    size_t size;
+    void *buffer = exchange_take(r->exchange, need->from, &need->key, &size);
+    struct cursor *c = &r->cursor[need->from == r->prev ? 0 : 1];
+    c->posted--;
+    if (!post_more(r, need->from))
+        return buffer;
+    exchange_release(r->exchange, buffer);
+    return NULL;
+}
+
+/* --- exec's three functions ------------------------------------------------------------------------------------------------------- */
+
+static int op_ready(void *owner, const struct msg_key *key, uint32_t from)
+{
+    struct runner *r = owner;
+    return exchange_ready(r->exchange, from, key);
+}
+
+static int op_room(void *owner, const struct msg_key *key, uint32_t to)
+{
+    struct runner *r = owner;
+    (void)key;
+    return exchange_room(r->exchange, to, r->exec.plan->rank[r->rank].credits_fast);
+}
+
+static int op_run(void *owner, const struct task *task, struct err *err)
+{
+    struct runner *r = owner;
+    struct instant start = clock_now();
+    progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
+    int e = runner_task(r, task, err);
+    r->busy += (double)clock_since_us(clock_now(), start) / 1e6;
+    atomic_fetch_add_explicit(&r->progress->tasks, 1, memory_order_relaxed);
+    return e;
+}
+
+static int fail_link(struct runner *r, int e, struct err *err)
+{
+    const char *trouble = exchange_trouble(r->exchange);
+    r->lost_link = true;
+    return err_set(err, e, "%s", trouble ? trouble : "a data connection is gone");
+}
+
+static int run_program(struct runner *r, struct err *err)
+{
+    static const struct exec_ops ops = {op_ready, op_room, op_run};
+    for (;;) {
+        int e = exec_step(&r->exec, &ops, r, err);
+        if (e == 0)
+            return 0;
+        if (e == -EPIPE)
+            return fail_link(r, e, err);
+        if (e < 0 && e != -EAGAIN)
+            return e;
+        if (e == -EAGAIN) {
+            progress_set(r->progress, r->exec.wait == EXEC_NO_ROOM ? PROGRESS_WAITING_TO : PROGRESS_WAITING_FOR,
+                         r->exec.wait_key.kind, r->exec.wait_key.mb, r->exec.wait_rank);
+            exchange_wait(r->exchange);
+        }
+    }
+}
+
+static int run_round(struct runner *r, const struct go *go, struct err *err)
+{
+    r->go = go;
+    const struct plan *plan = plan_for(r, go, err);
+    if (!plan)
+        return -EINVAL;
+    atomic_store_explicit(&r->progress->step, go->step, memory_order_relaxed);
+    exec_start(&r->exec, plan, r->rank, go->round);
+    int e = post_first(r);
+    return e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
+}
+
+/* --- rounds ------------------------------------------------------------------------------------------------------------------------- */
+
+static struct msg_key go_key(uint32_t round, uint32_t to)
+{
+    return (struct msg_key){round, MSG_GO, (uint16_t)to, 0};
+}
+
+static int send_go(struct runner *r, const struct go *go, struct err *err)
+{
+    if (r->rank + 1 == r->plan->ranks)
+        return 0;
+    struct msg_key key = go_key(go->round, r->next);
+    uint8_t *buffer = exchange_buffer(r->exchange, runner_message_size(r, &key));
+    if (!buffer)
+        return err_set(err, -ENOMEM, "out of memory");
+    int e = exchange_send(r->exchange, r->next, &key, buffer, go_encode(buffer, go));
+    return e ? err_set(err, e, "starting a round: %s", strerror(-e)) : 0;
+}
+
+int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err)
+{
+    struct runner *r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(err, -ENOMEM, "out of memory");
+    const struct job_plan *p = setup->plan;
+    *r = (struct runner){.plan = p, .rank = setup->rank, .stage = setup->stage, .exchange = setup->exchange,
+                         .progress = setup->progress, .prev = plan_prev(p->ranks, setup->rank),
+                         .next = plan_next(p->ranks, setup->rank)};
+    int e = config_read(&r->config, p->model, err);
+    bool last = setup->rank + 1 == p->ranks;
+    if (!e && last && p->kv && !(r->scratch = calloc(p->vocab, sizeof *r->scratch)))
+        e = err_set(err, -ENOMEM, "out of memory");
+    if (e)
+        runner_free(r);
+    else
+        *ret = r;
+    return e;
+}
+
+void runner_free(struct runner *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < RUNNER_PLANS; i++)
+        plan_free(r->plans[i].plan);
+    free(r->scratch);
+    free(r);
+}
+
+int runner_round(struct runner *r, struct go *go, struct head_round *head, struct err *err)
+{
+    go->round = ++r->round;
+    r->head = head;
+    int e = send_go(r, go, err);
+    return e ? e : run_round(r, go, err);
+}
+
+int runner_stop(struct runner *r, struct err *err)
+{
+    struct go go = {.program = GO_STOP, .round = ++r->round};
+    progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
+    int e = send_go(r, &go, err);
+    if (!e && exchange_flush(r->exchange, 10))
+        e = fail_link(r, -EPIPE, err);
+    return e;
+}
+
+/* Waits for the next GO and posts the one after it, so that rank 0 never waits to start a round. */
+static int next_go(struct runner *r, struct go *go, struct err *err)
+{
+    struct msg_key key = go_key(++r->round, r->rank), after = go_key(r->round + 1, r->rank);
+    size_t n, cap = runner_message_size(r, &key);
+    int e = r->round == 1 ? exchange_post(r->exchange, r->prev, &key, cap, true) : 0;
+    if (!e)
+        e = exchange_post(r->exchange, r->prev, &after, cap, true);
+    if (e)
+        return err_set(err, e, "posting receive buffers: %s", strerror(-e));
+    while (!(e = exchange_ready(r->exchange, r->prev, &key))) {
+        progress_set(r->progress, PROGRESS_WAITING_FOR, MSG_GO, r->round, r->prev);
+        exchange_wait(r->exchange);
+    }
+    if (e < 0)
+        return fail_link(r, e, err);
+    void *buffer = exchange_take(r->exchange, r->prev, &key, &n);
+    e = go_decode(go, buffer, n, r->plan->tokens);
+    exchange_release(r->exchange, buffer);
+    if (!e && (go->round != r->round || go->microbatches > r->plan->microbatches))
+        e = -EBADMSG;
+    return e ? err_set(err, e, "rank %u started a round in a way this version cannot read", r->prev) : 0;
+}
+
+int runner_follow(struct runner *r, struct err *err)
+{
+    for (;;) {
+        struct go go = {0};
+        int e = next_go(r, &go, err);
+        if (!e)
+            e = send_go(r, &go, err);
+        if (!e && go.program == GO_STOP) {
+            go_done(&go);
+            progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
+            return exchange_flush(r->exchange, 10) ? fail_link(r, -EPIPE, err) : 0;
+        }
+        if (!e)
+            e = run_round(r, &go, err);
+        go_done(&go);
+        if (e)
+            return e;
+    }
+}
+
+bool runner_lost_link(const struct runner *r)
+{
+    return r && r->lost_link;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs rounds on one rank: compiles the round's plan, posts its receives, and gives exec the three functions it asks for, filled with
+ * the stage's compute and the exchange's transport. On rank 0 the head drives it round by round; elsewhere runner_follow obeys the
+ * GO messages until the job stops. Main thread of ringd-stage. */
+#ifndef DAEMON_STAGE_RUNNER_H
+#define DAEMON_STAGE_RUNNER_H
+
+#include "daemon/channel.h"
+#include "daemon/progress.h"
+#include "daemon/stage_go.h"
+#include "daemon/stage_plan.h"
+#include "engine/model/stage.h"
+#include "engine/pipe/exec.h"
+#include "engine/text/sample.h"
+
+struct runner;
+
+/* What the head gives for a microbatch and gets back. */
+struct head_mb {
+    const uint32_t *ids;   /* [T] borrowed */
+    const int32_t *labels; /* [T] borrowed; NULL for DECODE */
+    double loss;           /* out: Σ −log p over the supervised labels */
+    float *logprobs;       /* out: [T], or NULL if not wanted */
+};
+struct head_round {
+    struct head_mb *mb;    /* [go.microbatches] */
+    /* TRAIN */
+    struct adamw opt;
+    double max_norm;       /* 0 = no clipping */
+    double grad_norm;      /* out */
+    double busy;           /* out: seconds all ranks computed, since their last round of this kind */
+    /* DECODE */
+    uint32_t token;        /* out */
+    /* SAVE: called with every unit's values; LOAD: called to fill them. May be NULL. */
+    int (*unit)(void *owner, size_t unit, float *values, struct err *err);
+    void *owner;
+};
+
+struct runner_setup {
+    const struct job_plan *plan; /* borrowed, as all below */
+    uint32_t rank;
+    struct stage *stage;
+    struct exchange *exchange;
+    struct progress *progress;
+};
+int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err);
+void runner_free(struct runner *r);
+
+/* Rank 0: one round; go->round is filled in. */
+int runner_round(struct runner *r, struct go *go, struct head_round *head, struct err *err);
+/* Rank 0: tells the others that the job is over and waits until that has left. */
+int runner_stop(struct runner *r, struct err *err);
+/* Other ranks: rounds as they come, until the stop. */
+int runner_follow(struct runner *r, struct err *err);
+
+/* Is the failure only the echo of another node's: a broken connection? */
+bool runner_lost_link(const struct runner *r);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Scoring, driven from rank 0: log-probability of every token of a text, or the perplexity of a data set. */
+#include "daemon/stage_head.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *token_list(const uint32_t *ids, const float *logprobs, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(a, json_pack("{s:I s:o}", "id", (json_int_t)ids[i], "logprob",
+                                           i ? json_real((double)logprobs[i - 1]) : json_null()));
+    return a;
+}
+
+static int score_text(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    size_t n = h->nids;
+    int32_t *labels = calloc(n, sizeof *labels);
+    float *logprobs = calloc(n, sizeof *logprobs);
+    int e = labels && logprobs ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < n && !e; i++)
+        labels[i] = i + 1 < n ? (int32_t)h->ids[i + 1] : LABEL_NONE;
+    uint32_t start[2] = {0, (uint32_t)n};
+    struct seqs seqs = {1, start};
+    struct head_mb mb = {.ids = h->ids, .labels = labels, .logprobs = logprobs};
+    struct head_round round = {.mb = &mb};
+    struct go go = {.program = PROGRAM_FORWARD, .logprobs = true, .microbatches = 1, .mb = &seqs};
+    if (!e)
+        e = runner_round(r, &go, &round, err);
+    if (!e)
+        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h->ids, logprobs, n), "total", -mb.loss, "perplexity",
+                                exp(mb.loss / (double)(n - 1)));
+    free(labels);
+    free(logprobs);
+    return e;
+}
+
+enum { GROUP = 8 }; /* rows a round: enough to fill the stages of a home ring */
+
+static int score_group(struct head *h, struct runner *r, size_t at, size_t n, double *loss, struct err *err)
+{
+    struct head_mb mb[GROUP] = {0};
+    struct seqs seqs[GROUP];
+    uint32_t start[GROUP][2] = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct data_row row = data_row(h->train, at + i);
+        start[i][1] = (uint32_t)row.n;
+        seqs[i] = (struct seqs){1, start[i]};
+        mb[i] = (struct head_mb){.ids = row.ids, .labels = row.labels};
+    }
+    struct head_round round = {.mb = mb};
+    struct go go = {.program = PROGRAM_FORWARD, .microbatches = n, .mb = seqs};
+    int e = runner_round(r, &go, &round, err);
+    for (size_t i = 0; i < n && !e; i++)
+        *loss += mb[i].loss;
+    return e;
+}
+
+static int score_data(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    size_t rows = data_rows(h->train), group = h->plan.microbatches < GROUP ? h->plan.microbatches : GROUP;
+    struct data_counts counts = data_counts(h->train);
+    double loss = 0;
+    int e = 0;
+    for (size_t at = 0; at < rows && !e; at += group) {
+        e = score_group(h, r, at, rows - at < group ? rows - at : group, &loss, err);
+        head_event(h, "step", json_pack("{s:I s:I s:f}", "step", (json_int_t)(at + group < rows ? at + group : rows), "steps",
+                                        (json_int_t)rows, "loss", loss / (double)counts.supervised));
+    }
+    if (!e)
+        *ret_result = json_pack("{s:I s:I s:f s:f}", "rows", (json_int_t)rows, "supervised_tokens",
+                                (json_int_t)counts.supervised, "total", -loss, "perplexity",
+                                exp(loss / (double)counts.supervised));
+    return e;
+}
+
+int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    return h->train ? score_data(h, r, ret_result, err) : score_text(h, r, ret_result, err);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage_spec.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A reader that remembers the first complaint, so that twenty fields are read without twenty ifs. */
+struct reader {
+    const json_t *o;
+    struct err *err;
+    int failed;
+};
+
+static const char *text(struct reader *r, const char *key, const char *def)
+{
+    const json_t *v = json_object_get(r->o, key);
+    if (!v || json_is_null(v))
+        return def;
+    if (!json_is_string(v) && !r->failed)
+        r->failed = err_set(r->err, -EINVAL, "\"%s\" must be text", key);
+    return json_string_value(v);
+}
+
+static double number(struct reader *r, const char *key, double def, double min, double max)
+{
+    const json_t *v = json_object_get(r->o, key);
+    if (!v || json_is_null(v))
+        return def;
+    double x = json_number_value(v);
+    if ((!json_is_number(v) || !(x >= min && x <= max)) && !r->failed)
+        r->failed = err_set(r->err, -EINVAL, "\"%s\" must be a number from %g to %g", key, min, max);
+    return x;
+}
+
+static size_t count(struct reader *r, const char *key, size_t def, size_t min, size_t max)
+{
+    double x = number(r, key, (double)def, (double)min, (double)max);
+    if (x != (double)(size_t)x && !r->failed)
+        r->failed = err_set(r->err, -EINVAL, "\"%s\" must be a whole number", key);
+    return r->failed ? def : (size_t)x;
+}
+
+static bool flag(struct reader *r, const char *key)
+{
+    const json_t *v = json_object_get(r->o, key);
+    if (v && !json_is_boolean(v) && !json_is_null(v) && !r->failed)
+        r->failed = err_set(r->err, -EINVAL, "\"%s\" must be true or false", key);
+    return json_is_true(v);
+}
+
+static void demand(struct reader *r, bool ok, const char *sentence)
+{
+    if (!ok && !r->failed)
+        r->failed = err_set(r->err, -EINVAL, "%s", sentence);
+}
+
+static void read_train(struct job_spec *s, struct reader *r)
+{
+    s->data = text(r, "data", NULL);
+    s->valid = text(r, "valid", NULL);
+    s->adapter_out = text(r, "adapter_out", NULL);
+    s->init_adapter = text(r, "init_adapter", NULL);
+    s->log = text(r, "log", NULL);
+    s->schedule = text(r, "schedule", "1f1b");
+    s->targets = text(r, "target_modules", "q_proj,v_proj");
+    const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);
+    demand(r, type && (!strcmp(type, "lora") || !strcmp(type, "full")), "\"fine_tune_type\" is lora or full");
+    demand(r, !init || !strcmp(init, "random"), "\"init\" can only be random");
+    s->full = type && !strcmp(type, "full");
+    s->random_init = init != NULL;
+    s->resume = flag(r, "resume");
+    s->shuffle = !flag(r, "no_shuffle");
+    s->rank = count(r, "rank", 8, 1, 4096);
+    s->alpha = number(r, "alpha", 16, 1e-6, 1e6);
+    s->dropout = number(r, "dropout", 0, 0, 0.99);
+    s->batch = count(r, "batch_size", 4, 1, 65535);
+    s->micro_batch = count(r, "micro_batch_size", 1, 1, 4096);
+    s->seq_len = count(r, "seq_len", 512, 2, 1 << 20);
+    s->iters = count(r, "iters", 0, 0, 1 << 24);
+    s->epochs = count(r, "epochs", 0, 0, 1 << 20);
+    s->eval_every = count(r, "eval_every", 0, 0, 1 << 24);
+    s->save_every = count(r, "save_every", 0, 0, 1 << 24);
+    s->warmup = count(r, "warmup", 0, 0, 1 << 24);
+    s->lr = number(r, "lr", 2e-4, 0, 100);
+    s->weight_decay = number(r, "weight_decay", 0, 0, 100);
+    s->max_grad_norm = number(r, "max_grad_norm", 0, 0, 1e9);
+    const char *kind = text(r, "lr_schedule", "constant");
+    demand(r, kind && !lr_kind_from_name(kind, &s->lr_kind), "\"lr_schedule\" is constant, linear or cosine");
+    demand(r, s->data, "--data FILE|DIR is needed: what to train on");
+    demand(r, s->adapter_out, "--adapter-out DIR is needed: where the result goes");
+    demand(r, !s->iters || !s->epochs, "give --iters or --epochs, not both");
+    demand(r, s->full || !s->random_init, "--init random makes sense only with --fine-tune-type full");
+    demand(r, !s->full || !s->init_adapter, "--init-adapter is for LoRA; a full fine-tune starts from --model");
+    demand(r, !s->resume || !s->init_adapter, "--resume continues the run in --adapter-out; it cannot start from --init-adapter too");
+}
+
+int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err)
+{
+    struct reader r = {json, err, 0};
+    struct job_spec s = {.type = type, .json = json};
+    s.model = text(&r, "model", NULL);
+    s.adapter = text(&r, "adapter", NULL);
+    s.seed = (uint64_t)number(&r, "seed", 0, 0, 9e15);
+    s.ids = json_object_get(json, "ids");
+    demand(&r, s.model, "--model DIR is needed");
+    demand(&r, !s.ids || json_is_array(s.ids), "\"ids\" must be a list of token ids");
+    if (type == JOB_TRAIN)
+        read_train(&s, &r);
+    if (type == JOB_GENERATE) {
+        s.prompt = text(&r, "prompt", NULL);
+        s.stop = json_object_get(json, "stop");
+        s.max_tokens = count(&r, "max_tokens", 64, 1, 1 << 20);
+        s.temperature = number(&r, "temperature", 0, 0, 100);
+        s.top_p = number(&r, "top_p", 1, 1e-6, 1);
+        demand(&r, s.prompt || s.ids, "a PROMPT, or --ids, is needed");
+    }
+    if (type == JOB_SCORE) {
+        s.text = text(&r, "text", NULL);
+        s.data = text(&r, "data", NULL);
+        s.seq_len = count(&r, "seq_len", 2048, 2, 1 << 20);
+        demand(&r, !!s.text + !!s.ids + !!s.data == 1, "give one of --text, --ids and --data");
+    }
+    if (!r.failed)
+        *ret = s;
+    return r.failed;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The job as the user asked for it: ringctl's options as one checked struct. Only the head's stage reads it. */
+#ifndef DAEMON_STAGE_SPEC_H
+#define DAEMON_STAGE_SPEC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/stage_plan.h"
+#include "engine/err.h"
+#include "engine/train/lr.h"
+
+struct job_spec {
+    enum job_type type;
+    const json_t *json;      /* borrowed: strings below point into it */
+    const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets, *prompt, *text;
+    const json_t *ids, *stop;
+    bool full, random_init, resume, shuffle;
+    size_t rank, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup, max_tokens;
+    double alpha, dropout, lr, weight_decay, max_grad_norm, temperature, top_p;
+    enum lr_kind lr_kind;
+    uint64_t seed;
+};
+
+/* Reads and checks {"model": …, …}; every complaint names the option, its value and what is allowed. */
+int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What each task of a plan does on this rank: takes the messages it needs, calls the stage, queues the messages it emits. */
+#include "daemon/stage_task.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+/* --- needs and emits by kind: a task has at most three of each ------------------------------------------------------------------ */
+
+static const struct task_need *need_of(const struct task *t, enum msg_kind kind)
+{
+    for (uint32_t i = 0; i < t->nneeds; i++)
+        if (t->needs[i].key.kind == kind)
+            return &t->needs[i];
+    return NULL;
+}
+
+static const struct task_emit *emit_of(const struct task *t, enum msg_kind kind)
+{
+    for (uint32_t i = 0; i < t->nemits; i++)
+        if (t->emits[i].key.kind == kind)
+            return &t->emits[i];
+    return NULL;
+}
+
+static void *take(struct runner *r, const struct task *t, enum msg_kind kind)
+{
+    const struct task_need *need = need_of(t, kind);
+    return need ? runner_take(r, need) : NULL;
+}
+
+/* A buffer for the message a task emits, or NULL where it emits none of the kind. */
+static void *output(struct runner *r, const struct task *t, enum msg_kind kind)
+{
+    const struct task_emit *e = emit_of(t, kind);
+    return e ? exchange_buffer(r->exchange, runner_message_size(r, &e->key)) : NULL;
+}
+
+static int emit(struct runner *r, const struct task *t, enum msg_kind kind, void *buffer, struct err *err)
+{
+    const struct task_emit *e = emit_of(t, kind);
+    if (!e)
+        return 0;
+    if (!buffer)
+        return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
+    int failed = exchange_send(r->exchange, e->to, &e->key, buffer, runner_message_size(r, &e->key));
+    return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
+}
+
+static int emit_copy(struct runner *r, const struct task *t, enum msg_kind kind, const void *data, size_t n, struct err *err)
+{
+    void *buffer = output(r, t, kind);
+    if (buffer)
+        memcpy(buffer, data, n);
+    return emit(r, t, kind, buffer, err);
+}
+
+static bool is_first(const struct runner *r)
+{
+    return r->rank == 0;
+}
+
+static bool is_last(const struct runner *r)
+{
+    return r->rank + 1 == r->plan->ranks;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t dropout_number(const struct runner *r, uint32_t mb)
+{
+    return r->go->program == PROGRAM_TRAIN ? r->go->step * 65536 + mb : 0;
+}
+
+static int put_input(struct runner *r, const struct task *t, size_t slot, struct err *err)
+{
+    int e = stage_begin(r->stage, slot, r->go->mb[t->mb], dropout_number(r, t->mb), err);
+    if (e)
+        return e;
+    if (is_first(r))
+        return stage_input_ids(r->stage, slot, r->head->mb[t->mb].ids, err);
+    float *x = take(r, t, MSG_ACT);
+    if (!x)
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    stage_input(r->stage, slot, x);
+    exchange_release(r->exchange, x);
+    return 0;
+}
+
+/* The loss goes to the head with its log-probabilities behind it, or stays here where the head is. */
+static int give_loss(struct runner *r, const struct task *t, double loss, float *logprobs, struct err *err)
+{
+    if (is_first(r)) {
+        r->head->mb[t->mb].loss = loss;
+        return 0;
+    }
+    char *buffer = (char *)logprobs - sizeof loss;
+    memcpy(buffer, &loss, sizeof loss);
+    return emit(r, t, MSG_LOSS, buffer, err);
+}
+
+static int compute_loss(struct runner *r, const struct task *t, size_t slot, struct err *err)
+{
+    int32_t *message = is_first(r) ? NULL : take(r, t, MSG_TARGET);
+    char *out = is_first(r) ? NULL : output(r, t, MSG_LOSS);
+    if (!is_first(r) && (!message || !out)) {
+        exchange_release(r->exchange, message);
+        exchange_release(r->exchange, out);
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    }
+    float *logprobs = is_first(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
+    struct xent xent = {.labels = is_first(r) ? r->head->mb[t->mb].labels : message,
+                        .dscale = r->go->program == PROGRAM_TRAIN ? (float)r->go->dscale : 0,
+                        .logprob = is_first(r) || r->go->logprobs ? logprobs : NULL};
+    double loss = stage_loss(r->stage, slot, &xent);
+    exchange_release(r->exchange, message);
+    int e = give_loss(r, t, loss, logprobs, err);
+    if (!e && !isfinite(loss))
+        e = err_set(err, -EDOM, "step %llu: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
+                                "--max-grad-norm 1 helps where training diverges",
+                    (unsigned long long)r->go->step, t->mb, t->stage);
+    return e;
+}
+
+static int task_forward(struct runner *r, const struct task *t, struct err *err)
+{
+    size_t slot = t->slot == SLOT_NONE ? 0 : t->slot;
+    int e = put_input(r, t, slot, err);
+    if (!e && is_first(r) && emit_of(t, MSG_TARGET))
+        e = emit_copy(r, t, MSG_TARGET, r->head->mb[t->mb].labels, runner_message_size(r, &emit_of(t, MSG_TARGET)->key),
+                      err);
+    if (e)
+        return e;
+    float *y = output(r, t, MSG_ACT);
+    stage_forward(r->stage, slot, is_last(r) ? NULL : y);
+    return is_last(r) ? compute_loss(r, t, slot, err) : emit(r, t, MSG_ACT, y, err);
+}
+
+static int task_loss(struct runner *r, const struct task *t, struct err *err)
+{
+    struct head_mb *mb = &r->head->mb[t->mb];
+    if (!need_of(t, MSG_LOSS))
+        return 0; /* computed here */
+    char *message = take(r, t, MSG_LOSS);
+    if (!message)
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    memcpy(&mb->loss, message, sizeof mb->loss);
+    if (mb->logprobs && r->go->logprobs)
+        memcpy(mb->logprobs, message + sizeof mb->loss, runner_message_size(r, &need_of(t, MSG_LOSS)->key) - sizeof mb->loss);
+    exchange_release(r->exchange, message);
+    return 0;
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------------------------- */
+
+static int task_backward(struct runner *r, const struct task *t, struct err *err)
+{
+    float *dy = t->kind == TASK_W || is_last(r) ? NULL : take(r, t, MSG_GRAD);
+    float *dx = output(r, t, MSG_GRAD);
+    if ((t->kind != TASK_W && !is_last(r) && !dy) || (emit_of(t, MSG_GRAD) && !dx)) {
+        exchange_release(r->exchange, dy);
+        exchange_release(r->exchange, dx);
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    }
+    if (t->kind == TASK_B)
+        stage_backward(r->stage, t->slot, dy, dx);
+    else if (t->kind == TASK_I)
+        stage_backward_x(r->stage, t->slot, dy, dx);
+    else
+        stage_backward_w(r->stage, t->slot);
+    exchange_release(r->exchange, dy);
+    return emit(r, t, MSG_GRAD, dx, err);
+}
+
+/* --- the end of a step ---------------------------------------------------------------------------------------------------------------- */
+
+static int tied_gradient(struct runner *r, const struct task *t, struct err *err)
+{
+    size_t n = stage_tied_elements(r->stage) * sizeof(float);
+    if (emit_of(t, MSG_TIED_GRAD))
+        return emit_copy(r, t, MSG_TIED_GRAD, stage_tied_grad(r->stage), n, err);
+    if (need_of(t, MSG_TIED_GRAD)) {
+        float *grad = take(r, t, MSG_TIED_GRAD);
+        if (!grad)
+            return err_set(err, -ENOMEM, "out of memory for a message");
+        stage_add_tied_grad(r->stage, grad);
+        exchange_release(r->exchange, grad);
+    } else if (is_first(r) && is_last(r) && stage_tied_grad(r->stage)) {
+        stage_add_tied_grad(r->stage, stage_tied_grad(r->stage));
+    }
+    return 0;
+}
+
+static int task_norm(struct runner *r, const struct task *t, struct err *err)
+{
+    struct norm_message sum = {0};
+    void *above = take(r, t, MSG_NORM);
+    if (above)
+        memcpy(&sum, above, sizeof sum);
+    exchange_release(r->exchange, above);
+    int e = tied_gradient(r, t, err);
+    if (!e)
+        e = stage_sumsq(r->stage, sum.partial, &sum.partial, err);
+    if (e)
+        return err_prefix(err, e, "step %llu, stage %u", (unsigned long long)r->go->step, t->stage);
+    sum.busy += r->busy;
+    r->busy = 0;
+    if (is_first(r)) {
+        r->head->grad_norm = sqrt(sum.partial);
+        r->head->busy = sum.busy;
+    }
+    return emit_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+}
+
+/* torch.nn.utils.clip_grad_norm_: factor max_norm / (norm + 1e-6), never above 1. */
+static double clip_factor(const struct head_round *head)
+{
+    double factor = head->max_norm > 0 ? head->max_norm / (head->grad_norm + 1e-6) : 1;
+    return factor < 1 ? factor : 1;
+}
+
+static int tied_weight(struct runner *r, const struct task *t, struct err *err)
+{
+    size_t n = stage_tied_elements(r->stage) * sizeof(float);
+    if (emit_of(t, MSG_TIED_WEIGHT))
+        return emit_copy(r, t, MSG_TIED_WEIGHT, stage_tied_weight(r->stage), n, err);
+    if (!need_of(t, MSG_TIED_WEIGHT))
+        return 0;
+    float *w = take(r, t, MSG_TIED_WEIGHT);
+    if (!w)
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    stage_set_tied_weight(r->stage, w);
+    exchange_release(r->exchange, w);
+    return 0;
+}
+
+static int task_update(struct runner *r, const struct task *t, struct err *err)
+{
+    struct scale_message s = {0};
+    void *below = take(r, t, MSG_SCALE);
+    if (is_first(r)) {
+        const struct adamw *o = &r->head->opt;
+        s = (struct scale_message){clip_factor(r->head), o->lr, o->beta1, o->beta2, o->eps, o->weight_decay, 0};
+    } else if (below) {
+        memcpy(&s, below, sizeof s);
+    }
+    exchange_release(r->exchange, below);
+    int e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
+    stage_update(r->stage, (float)s.gscale, &opt, r->go->step);
+    return e ? e : tied_weight(r, t, err);
+}
+
+/* --- parameters and tokens -------------------------------------------------------------------------------------------------------------- */
+
+static size_t owner_of(const struct runner *r, size_t unit)
+{
+    size_t last = r->plan->ranks - 1;
+    if (unit == 0 || unit > r->config.layers)
+        return unit == 0 ? 0 : last;
+    size_t rank = 0;
+    while (rank < last && r->plan->first[rank + 1] < unit)
+        rank++;
+    return rank;
+}
+
+/* One unit's values where they start: from the owner (SAVE) or from the head's files (LOAD). */
+static int put_source(struct runner *r, uint32_t unit, float *values, struct err *err)
+{
+    if (r->go->program == PROGRAM_SAVE) {
+        stage_unit_pack(r->stage, unit, values, r->go->state);
+        return 0;
+    }
+    return r->head->unit(r->head->owner, unit, values, err);
+}
+
+static int put_sink(struct runner *r, uint32_t unit, float *values, struct err *err)
+{
+    if (r->go->program == PROGRAM_LOAD) {
+        stage_unit_unpack(r->stage, unit, values, r->go->state);
+        return 0;
+    }
+    return r->head->unit(r->head->owner, unit, values, err);
+}
+
+static int task_put(struct runner *r, const struct task *t, struct err *err)
+{
+    const struct task_need *need = need_of(t, MSG_PARAM);
+    struct msg_key key = {.kind = MSG_PARAM, .mb = t->mb};
+    float *values = need ? runner_take(r, need) : exchange_buffer(r->exchange, runner_message_size(r, &key));
+    int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %u", t->mb);
+    if (!e && !need)
+        e = put_source(r, t->mb, values, err);
+    bool mine = r->go->program == PROGRAM_LOAD ? r->rank == owner_of(r, t->mb) : is_first(r);
+    if (!e && mine)
+        e = put_sink(r, t->mb, values, err);
+    if (!e && emit_of(t, MSG_PARAM))
+        return emit(r, t, MSG_PARAM, values, err);
+    exchange_release(r->exchange, values);
+    return e;
+}
+
+static size_t position_of(const struct runner *r, uint32_t mb)
+{
+    size_t at = r->go->at;
+    for (uint32_t i = 0; i < mb; i++)
+        at += r->go->mb[i].start[r->go->mb[i].n];
+    return at;
+}
+
+static int task_decode(struct runner *r, const struct task *t, struct err *err)
+{
+    size_t n = r->go->mb[t->mb].start[r->go->mb[t->mb].n];
+    float *x = is_first(r) ? NULL : take(r, t, MSG_ACT), *y = output(r, t, MSG_ACT);
+    if ((!is_first(r) && !x) || (!is_last(r) && !y)) {
+        exchange_release(r->exchange, x);
+        exchange_release(r->exchange, y);
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    }
+    int e = stage_decode(r->stage, is_first(r) ? r->head->mb[t->mb].ids : NULL, x, y, n, position_of(r, t->mb), err);
+    exchange_release(r->exchange, x);
+    if (e || !is_last(r))
+        return e ? e : emit(r, t, MSG_ACT, y, err);
+    if (!r->go->want_token || t->mb + 1 != r->go->microbatches)
+        return 0;
+    struct sample_params params = {r->go->temperature, r->go->top_p, r->go->seed};
+    r->token = sample_token(stage_logits(r->stage), r->plan->vocab, &params, r->go->step, r->scratch);
+    return emit_copy(r, t, MSG_TOKEN, &r->token, sizeof r->token, err);
+}
+
+static int task_token(struct runner *r, const struct task *t, struct err *err)
+{
+    r->head->token = r->token;
+    if (!need_of(t, MSG_TOKEN))
+        return 0;
+    void *message = take(r, t, MSG_TOKEN);
+    if (!message)
+        return err_set(err, -ENOMEM, "out of memory for a message");
+    memcpy(&r->head->token, message, sizeof r->head->token);
+    exchange_release(r->exchange, message);
+    return 0;
+}
+
+int runner_task(struct runner *r, const struct task *t, struct err *err)
+{
+    switch (t->kind) {
+    case TASK_F: return r->go->program == PROGRAM_DECODE ? task_decode(r, t, err) : task_forward(r, t, err);
+    case TASK_I:
+    case TASK_W:
+    case TASK_B: return task_backward(r, t, err);
+    case TASK_LOSS: return task_loss(r, t, err);
+    case TASK_NORM: return task_norm(r, t, err);
+    case TASK_UPDATE: return task_update(r, t, err);
+    case TASK_PUT: return task_put(r, t, err);
+    case TASK_TOKEN: return task_token(r, t, err);
+    case TASK_COUNT: break;
+    }
+    return err_set(err, -EINVAL, "a task of unknown kind %d", (int)t->kind);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The runner's inside, shared by stage_runner.c (rounds and transport) and stage_task.c (what each task computes). */
+#ifndef DAEMON_STAGE_TASK_H
+#define DAEMON_STAGE_TASK_H
+
+#include "daemon/stage_runner.h"
+
+enum { RUNNER_PLANS = 6 };
+
+/* Doubles and 64-bit integers travel as they lie in memory: every node we run on is little-endian, which the hello compares. */
+struct norm_message {
+    double partial; /* Σ g² of the stages above */
+    double busy;    /* seconds they computed */
+};
+struct scale_message {
+    double gscale;
+    float lr, beta1, beta2, eps, weight_decay, pad;
+};
+
+struct runner_plan {
+    struct plan *plan; /* owned */
+    uint32_t program;
+    size_t microbatches;
+    bool want_token;
+};
+struct cursor {        /* how far the receives of a link are posted */
+    size_t task, need, posted;
+};
+
+struct runner {
+    const struct job_plan *plan; /* borrowed, as the next three */
+    struct stage *stage;
+    struct exchange *exchange;
+    struct progress *progress;
+    struct config config;
+    uint32_t rank, prev, next;
+    uint32_t round;
+    const struct go *go;         /* of the present round */
+    struct head_round *head;     /* rank 0 */
+    struct exec exec;
+    struct cursor cursor[2];     /* from the previous and the next rank */
+    struct runner_plan plans[RUNNER_PLANS];
+    size_t next_plan;
+    struct sample_scratch *scratch; /* owned, last rank of a generating job */
+    double busy;                 /* seconds computed since the last NORM */
+    uint32_t token;
+    bool lost_link;
+};
+
+size_t runner_message_size(const struct runner *r, const struct msg_key *key);
+/* The message of a need, now the caller's; posts the next of that link. NULL when memory is out. */
+void *runner_take(struct runner *r, const struct task_need *need);
+int runner_task(struct runner *r, const struct task *task, struct err *err);
+
+#endif

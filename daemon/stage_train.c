@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Training, driven from rank 0: batches, steps, evaluation, the log, and saving. */
+#include "daemon/stage_head.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/clock.h"
+
+/* The rows of a round laid end to end, microbatch by microbatch. */
+struct batch {
+    uint32_t *ids;      /* all below owned */
+    int32_t *labels;
+    uint32_t *starts;
+    struct seqs *seqs;
+    struct head_mb *mb;
+    size_t n, tokens, supervised;
+};
+
+static void batch_done(struct batch *b)
+{
+    free(b->ids);
+    free(b->labels);
+    free(b->starts);
+    free(b->seqs);
+    free(b->mb);
+    *b = (struct batch){0};
+}
+
+static int batch_alloc(struct batch *b, const struct job_plan *p)
+{
+    size_t n = p->microbatches;
+    b->ids = calloc(n * p->tokens, sizeof *b->ids);
+    b->labels = calloc(n * p->tokens, sizeof *b->labels);
+    b->starts = calloc(n * (p->seqs + 1), sizeof *b->starts);
+    b->seqs = calloc(n, sizeof *b->seqs);
+    b->mb = calloc(n, sizeof *b->mb);
+    return b->ids && b->labels && b->starts && b->seqs && b->mb ? 0 : -ENOMEM;
+}
+
+/* Fills the batch with `rows` rows, pick(k) naming the k-th. */
+static void batch_fill(struct batch *b, const struct job_plan *p, const struct data *data, const size_t *rows, size_t n)
+{
+    b->n = b->tokens = b->supervised = 0;
+    for (size_t at = 0; at < n; b->n++) {
+        struct head_mb *mb = &b->mb[b->n];
+        uint32_t *ids = b->ids + b->n * p->tokens, *start = b->starts + b->n * (p->seqs + 1);
+        int32_t *labels = b->labels + b->n * p->tokens;
+        *mb = (struct head_mb){.ids = ids, .labels = labels};
+        size_t seqs = 0;
+        uint32_t used = 0;
+        for (; seqs < p->seqs && at < n; seqs++, at++) {
+            struct data_row row = data_row(data, rows[at]);
+            memcpy(ids + used, row.ids, row.n * sizeof *ids);
+            memcpy(labels + used, row.labels, row.n * sizeof *labels);
+            start[seqs] = used;
+            used += (uint32_t)row.n;
+            b->supervised += row.supervised;
+        }
+        start[seqs] = used;
+        b->tokens += used;
+        b->seqs[b->n] = (struct seqs){seqs, start};
+    }
+}
+
+static double batch_loss(const struct batch *b)
+{
+    double sum = 0;
+    for (size_t i = 0; i < b->n; i++)
+        sum += b->mb[i].loss;
+    return sum;
+}
+
+/* --- one run ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct run {
+    struct head *h;
+    struct runner *r;
+    struct batch batch;
+    size_t *rows;   /* owned: [batch] */
+    FILE *log;      /* owned, or NULL */
+    double last_loss, last_valid;
+};
+
+static int log_line(struct run *run, const json_t *line, struct err *err)
+{
+    if (!run->log)
+        return 0;
+    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    bool ok = text && fprintf(run->log, "%s\n", text) > 0 && !fflush(run->log);
+    int saved = errno;
+    free(text);
+    return ok ? 0 : err_set(err, -saved, "--log %s cannot be written: %s", run->h->spec.log, strerror(saved));
+}
+
+static int report_step(struct run *run, uint64_t step, const struct head_round *round, double loss, double seconds,
+                       struct err *err)
+{
+    const struct batch *b = &run->batch;
+    double bubble = 1 - round->busy / ((double)run->h->plan.ranks * seconds);
+    json_t *line = json_pack("{s:I s:f s:f s:f s:I s:I s:f s:f s:f}", "step", (json_int_t)step, "loss", loss, "grad_norm",
+                             round->grad_norm, "lr", (double)round->opt.lr, "tokens", (json_int_t)b->tokens,
+                             "supervised_tokens", (json_int_t)b->supervised, "step_seconds", seconds, "tokens_per_second",
+                             (double)b->tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
+    if (!line)
+        return err_set(err, -ENOMEM, "out of memory");
+    int e = log_line(run, line, err);
+    json_object_set_new(line, "steps", json_integer((json_int_t)run->h->steps));
+    head_event(run->h, "step", line);
+    return e;
+}
+
+static int train_step(struct run *run, uint64_t step, struct err *err)
+{
+    struct head *h = run->h;
+    const struct job_spec *s = &h->spec;
+    struct instant start = clock_now();
+    for (size_t i = 0; i < s->batch; i++)
+        run->rows[i] = data_order_at(h->order, (step - 1) * s->batch + i);
+    batch_fill(&run->batch, &h->plan, h->train, run->rows, s->batch);
+    struct head_round round = {.mb = run->batch.mb, .max_norm = s->max_grad_norm};
+    round.opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, h->steps, step), 0.9f, 0.999f, 1e-8f,
+                               (float)s->weight_decay};
+    struct go go = {.program = PROGRAM_TRAIN, .step = step, .dscale = 1.0 / (double)run->batch.supervised,
+                    .microbatches = run->batch.n, .mb = run->batch.seqs};
+    int e = runner_round(run->r, &go, &round, err);
+    if (e)
+        return e;
+    run->last_loss = batch_loss(&run->batch) / (double)run->batch.supervised;
+    return report_step(run, step, &round, run->last_loss, (double)clock_since_us(clock_now(), start) / 1e6, err);
+}
+
+/* The whole validation set in file order, through the same pipeline. */
+static int evaluate(struct run *run, uint64_t step, struct err *err)
+{
+    struct head *h = run->h;
+    size_t rows = data_rows(h->valid), per = h->plan.microbatches * h->plan.seqs, *pick = calloc(per, sizeof *pick);
+    double sum = 0;
+    size_t tokens = 0;
+    int e = pick ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t at = 0; at < rows && !e; at += per) {
+        size_t n = rows - at < per ? rows - at : per;
+        for (size_t i = 0; i < n; i++)
+            pick[i] = at + i;
+        batch_fill(&run->batch, &h->plan, h->valid, pick, n);
+        struct head_round round = {.mb = run->batch.mb};
+        struct go go = {.program = PROGRAM_FORWARD, .step = step, .microbatches = run->batch.n, .mb = run->batch.seqs};
+        e = runner_round(run->r, &go, &round, err);
+        sum += batch_loss(&run->batch);
+        tokens += run->batch.supervised;
+    }
+    free(pick);
+    if (e)
+        return e;
+    run->last_valid = sum / (double)tokens;
+    json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss", run->last_valid, "valid_tokens",
+                             (json_int_t)tokens);
+    e = log_line(run, line, err);
+    head_event(h, "valid", line);
+    return e;
+}
+
+/* --- saving --------------------------------------------------------------------------------------------------------------------------------- */
+
+static int save_unit(void *owner, size_t unit, float *values, struct err *err)
+{
+    return adapter_out_unit(owner, unit, values, err);
+}
+
+static int save_to(struct run *run, const char *dir, uint64_t step, struct err *err)
+{
+    struct head *h = run->h;
+    struct adapter_out *out;
+    struct adapter_out_request req = {.dir = dir, .model_dir = h->spec.model, .tune = &h->plan.tune, .family = h->family,
+                                      .config = &h->config, .step = step};
+    int e = adapter_out_open(&out, &req, err);
+    if (e)
+        return e;
+    struct head_round round = {.unit = save_unit, .owner = out};
+    struct go go = {.program = PROGRAM_SAVE, .state = true, .step = step};
+    e = runner_round(run->r, &go, &round, err);
+    if (e)
+        adapter_out_abort(out);
+    return e ? e : adapter_out_finish(out, err);
+}
+
+/* A result that cannot be written where it was asked for is kept under the daemon's state, and the sentence says where: an hour of
+ * training is not lost to a full disk. A broken ring is another matter: then there is nothing to keep. */
+static int save(struct run *run, uint64_t step, struct err *err)
+{
+    int e = save_to(run, run->h->spec.adapter_out, step, err);
+    const char *rescue = json_string_value(json_object_get(run->h->json, "rescue_dir"));
+    if (!e || runner_lost_link(run->r) || !rescue)
+        return e;
+    struct err second;
+    if (save_to(run, rescue, step, &second))
+        return e;
+    return err_set(err, e, "%.300s; the result of step %llu is kept in %s", err->text, (unsigned long long)step, rescue);
+}
+
+static int run_open(struct run *run, struct err *err)
+{
+    const struct job_spec *s = &run->h->spec;
+    run->rows = calloc(s->batch, sizeof *run->rows);
+    if (!run->rows || batch_alloc(&run->batch, &run->h->plan))
+        return err_set(err, -ENOMEM, "out of memory");
+    if (s->log && !(run->log = fopen(s->log, s->resume ? "ae" : "we")))
+        return err_set(err, -errno, "--log %s cannot be opened: %s", s->log, strerror(errno));
+    return 0;
+}
+
+static int run_steps(struct run *run, struct err *err)
+{
+    struct head *h = run->h;
+    const struct job_spec *s = &h->spec;
+    int e = h->valid ? evaluate(run, h->first_step, err) : 0;
+    for (uint64_t step = h->first_step + 1; step <= h->steps && !e; step++) {
+        bool last = step == h->steps;
+        e = train_step(run, step, err);
+        if (!e && h->valid && (last || (s->eval_every && step % s->eval_every == 0)))
+            e = evaluate(run, step, err);
+        if (!e && (last || (s->save_every && step % s->save_every == 0)))
+            e = save(run, step, err);
+    }
+    return e;
+}
+
+int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    struct run run = {.h = h, .r = r, .last_valid = NAN};
+    int e = run_open(&run, err);
+    if (!e)
+        e = run_steps(&run, err);
+    if (run.log)
+        fclose(run.log);
+    batch_done(&run.batch);
+    free(run.rows);
+    if (e)
+        return e;
+    *ret_result = json_pack("{s:s s:I s:f}", "adapter_out", h->spec.adapter_out, "steps", (json_int_t)h->steps, "loss",
+                            run.last_loss);
+    if (!isnan(run.last_valid))
+        json_object_set_new(*ret_result, "valid_loss", json_real(run.last_valid));
+    return 0;
+}
