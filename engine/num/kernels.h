@@ -90,10 +90,11 @@ extern const struct kernels kernels_avx512;
 
 const struct kernels *isa_pick(void); /* the best table this CPU and operating system can run */
 
-/* --- rng.c: how dropout lays elements on Philox blocks, shared with the vector kernel
+/* --- rng.c: the generator itself, and how dropout lays elements on its blocks
  * ----------------------------- */
 enum { DROPOUT_GROUP = 64, DROPOUT_BLOCKS = 16 };
 struct rng;
+void rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]); /* one block, 10 rounds */
 struct dropout_consts rng_dropout_consts(const struct rng *base, float p);
 /* y[i] = x[i] · rng_dropout(base, first + i, p); y may be x. */
 void rng_dropout_apply(const struct num *num, float *y, const float *x, const struct rng *base,

@@ -30,9 +30,9 @@ struct rng rng_for(uint64_t seed, const char *purpose)
     return (struct rng){.key = {(uint32_t)h, (uint32_t)(h >> 32)}};
 }
 
-static void philox(uint32_t out[4], uint64_t block, const uint32_t key[2])
+void rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0, k0 = key[0], k1 = key[1];
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
     for (int round = 0; round < ROUNDS; round++) {
         const uint64_t a = (uint64_t)c0 * 0xD2511F53u, b = (uint64_t)c2 * 0xCD9E8D57u;
         c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
@@ -45,10 +45,16 @@ static void philox(uint32_t out[4], uint64_t block, const uint32_t key[2])
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
+static void stream_block(uint32_t out[4], uint64_t block, const uint32_t key[2])
+{
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};
+    rng_philox(out, counter, key);
+}
+
 uint64_t rng_u64(struct rng *rng)
 {
     uint32_t w[4];
-    philox(w, rng->next++, rng->key);
+    stream_block(w, rng->next++, rng->key);
     return (uint64_t)w[1] << 32 | w[0];
 }
 
@@ -78,7 +84,7 @@ void rng_fill_uniform(struct rng *rng, float *x, size_t n, float low, float high
 {
     for (size_t i = 0; i < n; i += 2) {
         uint32_t w[4];
-        philox(w, rng->next++, rng->key);
+        stream_block(w, rng->next++, rng->key);
         for (size_t j = 0; j < 2 && i + j < n; j++) {
             const double u = unit53((uint64_t)w[2 * j + 1] << 32 | w[2 * j]);
             x[i + j] = (float)(low + (high - (double)low) * u);
@@ -91,7 +97,7 @@ void rng_fill_normal(struct rng *rng, float *x, size_t n, float mean, float std)
 {
     for (size_t i = 0; i < n; i += 2) {
         uint32_t w[4];
-        philox(w, rng->next++, rng->key);
+        stream_block(w, rng->next++, rng->key);
         const double u = 1.0 - unit53((uint64_t)w[1] << 32 | w[0]); /* (0, 1] */
         const double angle = 2 * M_PI * unit53((uint64_t)w[3] << 32 | w[2]), radius = sqrt(-2 * log(u));
         x[i] = (float)(mean + std * (radius * cos(angle)));
@@ -127,7 +133,7 @@ static float mask_of(const struct dropout_consts *c, uint64_t index)
 {
     const uint64_t group = index / DROPOUT_GROUP, e = index % DROPOUT_GROUP;
     uint32_t w[4];
-    philox(w, c->counter + group * DROPOUT_BLOCKS + e % DROPOUT_BLOCKS, c->key);
+    stream_block(w, c->counter + group * DROPOUT_BLOCKS + e % DROPOUT_BLOCKS, c->key);
     return w[e / DROPOUT_BLOCKS] >= c->threshold ? c->keep : 0;
 }
 

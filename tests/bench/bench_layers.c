@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the products and layers reach beside bare sgemm in the same run: `bench_layers [threads]`. Medians of
+ * five. Start it with the OPENBLAS_CORETYPE that its first line names, or sgemm is not the machine's limit.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "layer/layer.h"
+
+/* Its header is gemm.c's alone; this bench measures that file against the library, so it declares what it
+ * calls. */
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                 const float *b, int ldb, float beta, float *c, int ldc);
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+
+struct bench {
+    struct num *num;
+    size_t n, rows, cols;
+    struct mat w;
+    float *x, *y;
+    struct seqs seqs;
+    struct attn_dims dims;
+    float *qkvo[8];
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(void (*run)(struct bench *), struct bench *b)
+{
+    double t[5];
+    run(b);
+    for (int i = 0; i < 5; i++) {
+        int times = 0;
+        const double start = seconds();
+        do {
+            run(b);
+            times++;
+        } while (seconds() - start < 0.04);
+        t[i] = (seconds() - start) / times;
+    }
+    qsort(t, 5, sizeof *t, ascending);
+    return t[2];
+}
+
+static void run_bare(struct bench *b)
+{
+    cblas_sgemm(ROW_MAJOR, NO_TRANS, TRANS, (int)b->n, (int)b->rows, (int)b->cols, 1, b->x, (int)b->cols,
+                b->w.data, (int)b->cols, 0, b->y, (int)b->rows);
+}
+
+static void run_xwt(struct bench *b)
+{
+    gemm_xwt(b->num, b->y, b->x, b->w, b->n, false);
+}
+
+static void run_xw(struct bench *b)
+{
+    gemm_xw(b->num, b->x, b->y, b->w, b->n, false);
+}
+
+static void run_attn(struct bench *b)
+{
+    attn_forward(b->num, b->qkvo[3], b->qkvo[4], b->qkvo[0], b->qkvo[1], b->qkvo[2], b->seqs, b->dims);
+}
+
+static void run_attn_back(struct bench *b)
+{
+    attn_backward_x(b->num, b->qkvo[5], b->qkvo[6], b->qkvo[7], b->y, b->qkvo[3], b->qkvo[4], b->qkvo[0],
+                    b->qkvo[1], b->qkvo[2], b->seqs, b->dims);
+}
+
+static void run_cached(struct bench *b)
+{
+    attn_cached(b->num, b->qkvo[3], b->qkvo[0], b->qkvo[1], b->qkvo[2], 1, b->n, b->dims);
+}
+
+static void run_norm(struct bench *b)
+{
+    rmsnorm_forward(b->num, b->y, b->qkvo[4], b->x, b->w.data, (struct rmsnorm_dims){b->n, b->cols, 1e-5f});
+}
+
+static void run_swiglu(struct bench *b)
+{
+    swiglu_forward(b->num, b->y, b->x, b->x, b->n * b->cols);
+}
+
+static void run_dropout(struct bench *b)
+{
+    const struct lora lora = {b->w.data, b->w.data, 8, 1, 0.1f, {{1, 2}, 0}};
+    const struct linear lin = {{b->w.data, DTYPE_F32, 1, b->cols}, NULL, &lora};
+    linear_forward(b->num, b->y, b->qkvo[0], b->x, &lin, b->n);
+}
+
+static float *numbers(size_t n, const char *purpose)
+{
+    float *x = malloc(n * sizeof *x);
+    if (!x)
+        abort();
+    struct rng rng = rng_for(1, purpose);
+    rng_fill_uniform(&rng, x, n, -1, 1);
+    return x;
+}
+
+static void products(struct num *num, size_t n, size_t rows, size_t cols)
+{
+    struct bench b = {.num = num, .n = n, .rows = rows, .cols = cols};
+    float *w = numbers(rows * cols, "w");
+    uint16_t *half = malloc(rows * cols * sizeof *half);
+    if (!half)
+        abort();
+    for (size_t i = 0; i < rows * cols; i++)
+        memcpy(&half[i], (const char *)&w[i] + 2, sizeof *half);
+    b.x = numbers(n * cols, "x");
+    b.y = numbers(n * rows, "y");
+    const double flop = 2e-9 * (double)n * (double)rows * (double)cols,
+                 bytes = 1e-9 * (double)rows * (double)cols;
+    b.w = (struct mat){w, DTYPE_F32, rows, cols};
+    const double bare = flop / median_of(run_bare, &b), f32 = flop / median_of(run_xwt, &b);
+    const double xw32 = flop / median_of(run_xw, &b);
+    b.w = (struct mat){half, DTYPE_BF16, rows, cols};
+    const double bf16 = flop / median_of(run_xwt, &b), xw16 = flop / median_of(run_xw, &b);
+    printf("%4zu x %5zu x %5zu  sgemm %6.1f  xwt f32 %6.1f (%3.0f %%)  bf16 %6.1f (%3.0f %%)  xw f32 %6.1f  "
+           "bf16 %6.1f GFLOP/s",
+           n, rows, cols, bare, f32, 100 * f32 / bare, bf16, 100 * bf16 / bare, xw32, xw16);
+    if (n == 1)
+        printf("  f32 %.1f  bf16 %.1f GB/s", 4 * bytes * f32 / flop, 2 * bytes * bf16 / flop);
+    putchar('\n');
+    free(w), free(half), free(b.x), free(b.y);
+}
+
+static void attention(struct num *num, size_t tokens, struct attn_dims dims)
+{
+    const uint32_t start[2] = {0, (uint32_t)tokens};
+    struct bench b = {.num = num, .n = tokens, .seqs = {1, start}, .dims = dims};
+    for (size_t i = 0; i < 8; i++)
+        b.qkvo[i] = numbers(tokens * dims.heads * dims.head, "q");
+    b.y = numbers(tokens * dims.heads * dims.head, "do");
+    const double pairs = 0.5e-9 * (double)tokens * (double)tokens * (double)(dims.heads * dims.head);
+    const double forward = median_of(run_attn, &b), back = median_of(run_attn_back, &b),
+                 cached = median_of(run_cached, &b);
+    printf("attention T %zu, %zu/%zu heads of %zu: forward %.1f, backward %.1f GFLOP/s of the causal half; "
+           "one token %.1f µs, "
+           "%.1f GB/s of cache\n",
+           tokens, dims.heads, dims.kv_heads, dims.head, 4 * pairs / forward, 10 * pairs / back, 1e6 * cached,
+           8e-9 * (double)(tokens * dims.kv_heads * dims.head) / cached);
+    for (size_t i = 0; i < 8; i++)
+        free(b.qkvo[i]);
+    free(b.y);
+}
+
+static void elementwise(struct num *num)
+{
+    struct bench b = {.num = num, .n = 512, .cols = 2048};
+    b.x = numbers(b.n * b.cols, "x");
+    b.y = numbers(b.n * b.cols, "y");
+    float *w = numbers(8 * b.cols, "w");
+    b.w = (struct mat){w, DTYPE_F32, 1, b.cols};
+    b.qkvo[0] = numbers(b.n * 8, "xa");
+    b.qkvo[4] = numbers(b.n, "rstd");
+    const double n = 1e-9 * (double)(b.n * b.cols);
+    printf("512 x 2048 elements, ns each: rmsnorm %.3f  swiglu %.3f  dropped LoRA input %.3f\n",
+           median_of(run_norm, &b) / n, median_of(run_swiglu, &b) / n, median_of(run_dropout, &b) / n);
+    free(b.x), free(b.y), free(w), free(b.qkvo[0]), free(b.qkvo[4]);
+}
+
+int main(int argc, char **argv)
+{
+    struct num *num = NULL;
+    struct err err;
+    if (num_new(&num, argc > 1 ? atoi(argv[1]) : 1, &err) != 0) {
+        fprintf(stderr, "bench_layers: %s\n", err.text);
+        return 1;
+    }
+    const char *core = num_openblas_coretype();
+    printf("%d threads, kernels %s, OPENBLAS_CORETYPE should be %s\n", num_threads(num), num_isa(num),
+           core ? core : "unset");
+    static const size_t shapes[][3] = {
+        {512, 768, 768}, {512, 2048, 768}, {512, 768, 2048}, {512, 2048, 2048}, {128, 2048, 2048},
+        {512, 8, 2048},  {32, 2048, 2048}, {16, 2048, 2048}, {9, 2048, 2048},   {8, 2048, 2048},
+        {4, 2048, 2048}, {1, 8192, 2048},  {1, 768, 768}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        products(num, shapes[i][0], shapes[i][1], shapes[i][2]);
+    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f});
+    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f});
+    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f});
+    elementwise(num);
+    num_free(num);
+    return 0;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Vectors against plain loops, at lengths around every block border; the exponential over its whole range;
+ * the kernel tables against one another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "num/kernels.h"
+#include "num/rng.h"
+#include "num/vec.h"
+
+static const size_t lengths[] = {0, 1, 7, 15, 16, 17, 63, 1000, 16383, 16385, 50001, 5000003};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static float *random_floats(size_t n, const char *purpose)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    struct rng rng = rng_for(13, purpose);
+    rng_fill_uniform(&rng, x, n, -2, 2);
+    return x;
+}
+
+static struct num *unit(int threads)
+{
+    struct num *num = NULL;
+    assert_int_equal(num_new(&num, threads, NULL), 0);
+    return num;
+}
+
+static void test_elementwise(void **state)
+{
+    (void)state;
+    struct num *num = unit(2);
+    for (size_t i = 0; i < LENGTHS - 1; i++) {
+        const size_t n = lengths[i];
+        float *a = random_floats(n, "a"), *b = random_floats(n, "b"), *y = random_floats(n, "y");
+        vec_add(num, y, a, b, n);
+        for (size_t j = 0; j < n; j++)
+            assert_true(y[j] == a[j] + b[j]);
+        vec_add(num, a, a, b, n); /* in place */
+        assert_memory_equal(a, y, n * sizeof *a);
+        vec_axpy(num, y, 0.75f, b, n);
+        for (size_t j = 0; j < n; j++)
+            assert_true(fabsf(y[j] - (a[j] + 0.75f * b[j])) <= 1e-6f);
+        memcpy(a, y, n * sizeof *a);
+        vec_scale(num, y, -1.5f, n);
+        for (size_t j = 0; j < n; j++)
+            assert_true(y[j] == a[j] * -1.5f);
+        free(a), free(b), free(y);
+    }
+    num_free(num);
+}
+
+static void test_sumsq(void **state)
+{
+    (void)state;
+    struct num *one = unit(1), *two = unit(2), *five = unit(5);
+    for (size_t i = 0; i < LENGTHS; i++) {
+        float *x = random_floats(lengths[i], "x");
+        double want = 0;
+        for (size_t j = 0; j < lengths[i]; j++)
+            want += (double)x[j] * (double)x[j];
+        const double got = vec_sumsq(one, x, lengths[i]);
+        assert_true(fabs(got - want) <= 1e-12 * want);
+        assert_true(got == vec_sumsq(two, x, lengths[i]) && got == vec_sumsq(five, x, lengths[i]));
+        free(x);
+    }
+    num_free(one), num_free(two), num_free(five);
+}
+
+static void test_all_finite(void **state)
+{
+    (void)state;
+    struct num *num = unit(2);
+    static const float odd[] = {INFINITY, -INFINITY, NAN};
+    for (size_t i = 1; i < LENGTHS - 1; i++) {
+        const size_t n = lengths[i], at[3] = {0, n / 2, n - 1};
+        float *x = random_floats(n, "x");
+        x[0] = 3.4e38f;
+        assert_true(vec_all_finite(num, x, n));
+        for (size_t j = 0; j < 9; j++) {
+            const float was = x[at[j % 3]];
+            x[at[j % 3]] = odd[j / 3];
+            assert_false(vec_all_finite(num, x, n));
+            x[at[j % 3]] = was;
+        }
+        free(x);
+    }
+    assert_true(vec_all_finite(num, NULL, 0));
+    num_free(num);
+}
+
+static void test_logsumexp(void **state)
+{
+    (void)state;
+    static const size_t cols[] = {1, 2, 7, 17, 1000, 32003};
+    struct num *num = unit(2);
+    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+        float *x = random_floats(3 * cols[i], "x"), got[3];
+        for (size_t j = 0; j < cols[i]; j++) {
+            x[cols[i] + j] = 1e4f * x[cols[i] + j];         /* far apart */
+            x[2 * cols[i] + j] = 1000 + x[2 * cols[i] + j]; /* exp would overflow */
+        }
+        vec_logsumexp_rows(num, got, x, 3, cols[i]);
+        for (size_t r = 0; r < 3; r++) {
+            double top = -INFINITY, sum = 0;
+            for (size_t j = 0; j < cols[i]; j++)
+                top = fmax(top, (double)x[r * cols[i] + j]);
+            for (size_t j = 0; j < cols[i]; j++)
+                sum += exp((double)x[r * cols[i] + j] - top);
+            assert_true(fabs((double)got[r] - (top + log(sum))) <= 1e-6 * (1 + fabs(top)));
+        }
+        free(x);
+    }
+    const float none[3] = {-INFINITY, -INFINITY, -INFINITY};
+    float got;
+    vec_logsumexp_rows(num, &got, none, 1, 3);
+    assert_true(isinf(got) && got < 0);
+    num_free(num);
+}
+
+/* e^x in ulps of the true result, through the kernel that computes nothing else. */
+static void check_exp(const struct kernels *k)
+{
+    enum { BATCH = 4096 };
+    float x[BATCH], y[BATCH];
+    double worst = 0;
+    for (int run = 0; run < 200; run++) {
+        for (int i = 0; i < BATCH; i++)
+            y[i] = x[i] = -104.0f + 193.0f * (float)(run * BATCH + i) / (200 * BATCH);
+        k->exp_minus(y, BATCH, 0, 1);
+        for (int i = 0; i < BATCH; i++) {
+            const double want = exp((double)x[i]);
+            if (want > 3.4028234e38) {
+                assert_true(isinf(y[i]) || y[i] > 3.40282e38f);
+                continue;
+            }
+            const double ulp = ldexp(1, (int)fmax(floor(log2(want)) - 23, -149));
+            worst = fmax(worst, fabs((double)y[i] - want) / ulp);
+        }
+    }
+    if (!(worst <= 1.5))
+        fail_msg("exp of %s is off by %g ulp", k->isa, worst);
+    float edge[6] = {-INFINITY, -1e30f, 0, 1e30f, INFINITY, NAN};
+    k->exp_minus(edge, 6, 0, 1);
+    assert_true(edge[0] == 0 && edge[1] == 0 && edge[2] == 1 && isinf(edge[3]) && isinf(edge[4]) &&
+                isnan(edge[5]));
+}
+
+static void test_exp(void **state)
+{
+    (void)state;
+    check_exp(&kernels_base);
+    check_exp(isa_pick());
+}
+
+/* Tiles of odd sizes, straight and transposed, in the base table and the chosen one, against plain sums. */
+static void test_tile(void **state)
+{
+    (void)state;
+    enum { M = 31, K = 29, N = 48, LD = 64 };
+    const struct kernels *const tables[] = {&kernels_base, isa_pick()};
+    float *a = random_floats(LD * LD, "a"), *b = random_floats(LD * LD, "b"),
+          *c = random_floats(LD * LD, "c");
+    for (size_t i = 0; i < 2; i++)
+        for (size_t m = 1; m <= M; m++)
+            for (size_t n = TILE_PAD; n <= N; n += TILE_PAD)
+                for (int way = 0; way < 4; way++) {
+                    float *out = random_floats(LD * LD, "c");
+                    const bool across = way & 1, add = way & 2;
+                    tables[i]->tile(
+                        &(struct tile){out, LD, a, across ? 1 : LD, across ? LD : 1, b, LD, m, n, K, add});
+                    for (size_t r = 0; r < LD; r++)
+                        for (size_t j = 0; j < LD; j++) {
+                            double want = add || r >= m || j >= n ? (double)c[r * LD + j] : 0;
+                            for (size_t p = 0; r < m && j < n && p < K; p++)
+                                want += (double)a[across ? p * LD + r : r * LD + p] * (double)b[p * LD + j];
+                            assert_true(fabs((double)out[r * LD + j] - want) <= 2e-5);
+                        }
+                    free(out);
+                }
+    free(a), free(b), free(c);
+}
+
+static void test_transpose(void **state)
+{
+    (void)state;
+    float *src = random_floats(40 * 50, "t"), dst[50 * 48];
+    for (size_t rows = 0; rows <= 40; rows += 3)
+        for (size_t cols = 0; cols <= 50; cols += 5) {
+            isa_pick()->transpose(dst, 48, src, 50, rows, cols);
+            for (size_t r = 0; r < rows; r++)
+                for (size_t c = 0; c < cols; c++)
+                    assert_true(dst[c * 48 + r] == src[r * 50 + c]);
+        }
+    free(src);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_sumsq), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_logsumexp),   cmocka_unit_test(test_exp),   cmocka_unit_test(test_tile),
+        cmocka_unit_test(test_transpose),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
