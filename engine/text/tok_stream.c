@@ -12,8 +12,11 @@
 #include "text/utf8.h"
 
 enum {
-    PENDING_LIMIT = 32
-}; /* ids held back; no character needs more, so beyond it is not UTF-8 and may as well be seen */
+    PENDING_LIMIT =
+        32, /* ids held back; no character needs more, so beyond it is not UTF-8 and may as well be seen */
+    UNFINISHED =
+        4 /* ids of which the last may still belong to a character to come: 3 bytes, and one to be sure */
+};
 
 struct tokenizer_stream {
     const struct tokenizer *tok; /* borrowed: the caller */
@@ -58,10 +61,15 @@ static bool ends_in_replacement(const struct textbuf *text)
     return text->len >= 3 && memcmp(text->data + text->len - 3, UTF8_REPLACEMENT, 3) == 0;
 }
 
-/* Decodes ids[from, n) into `into`. */
-static int decode_from(struct tokenizer_stream *s, size_t from, struct textbuf *into)
+static bool begins_with(const struct textbuf *text, const struct textbuf *start)
 {
-    int r = tok_decode(s->tok, &s->work, s->ids.at + from, s->ids.n - from, s->skip_special, NULL);
+    return text->len >= start->len && (!start->len || memcmp(text->data, start->data, start->len) == 0);
+}
+
+/* Decodes ids[from, end) into `into`. */
+static int decode_range(struct tokenizer_stream *s, size_t from, size_t end, struct textbuf *into)
+{
+    int r = tok_decode(s->tok, &s->work, s->ids.at + from, end - from, s->skip_special, NULL);
     if (r)
         return r;
     textbuf_clear(into);
@@ -69,23 +77,35 @@ static int decode_from(struct tokenizer_stream *s, size_t from, struct textbuf *
     return into->failed ? -ENOMEM : 0;
 }
 
-/* Puts what the held-back ids add into `piece`; empty if a character is not whole yet. */
-static int next_piece(struct tokenizer_stream *s)
+/* How many of the ids to give out although `piece`, their text, ends in U+FFFD: all but the last few, cut
+ * where the text before the cut is settled. */
+static int cut_garbage(struct tokenizer_stream *s, size_t *ret_end)
 {
-    int r = decode_from(s, 0, &s->piece);
+    struct textbuf head = {0};
+    size_t end = s->ids.n;
+    int r = 0;
+    for (size_t keep = UNFINISHED; r == 0 && end == s->ids.n && keep < 2 * UNFINISHED; keep++) {
+        r = decode_range(s, 0, s->ids.n - keep, &head);
+        if (r == 0 && begins_with(&s->piece, &head))
+            end = s->ids.n - keep;
+    }
+    textbuf_done(&head);
+    if (r == 0)
+        *ret_end = end;
+    return r;
+}
+
+/* Leaves in `piece` what ids[shown, end) add to the text. */
+static int cut_piece(struct tokenizer_stream *s, size_t end)
+{
+    struct textbuf *text = &s->piece, *before = &s->before;
+    int r = decode_range(s, 0, end, text);
     if (r)
         return r;
-    struct textbuf *text = &s->piece, *before = &s->before;
-    bool follows =
-        text->len >= before->len && (!before->len || memcmp(text->data, before->data, before->len) == 0);
-    if (ends_in_replacement(text) && s->ids.n - s->shown < PENDING_LIMIT) {
-        textbuf_clear(text);
-        return 0;
-    }
     /* Bad bytes behind good ones can change how the good ones decode as a whole. They have been given out:
      * only the new ids count. */
-    if (!follows)
-        return decode_from(s, s->shown, text);
+    if (!begins_with(text, before))
+        return decode_range(s, s->shown, end, text);
     if (before->len) {
         memmove(text->data, text->data + before->len, text->len - before->len);
         text->len -= before->len;
@@ -93,23 +113,44 @@ static int next_piece(struct tokenizer_stream *s)
     return 0;
 }
 
+/* The ids up to `end` have been given out; those of the piece before are not needed any more. */
+static int advance(struct tokenizer_stream *s, size_t end)
+{
+    memmove(s->ids.at, s->ids.at + s->shown, (s->ids.n - s->shown) * sizeof *s->ids.at);
+    s->ids.n -= s->shown;
+    s->shown = end - s->shown;
+    return decode_range(s, 0, s->shown, &s->before);
+}
+
+static int push_id(struct tokenizer_stream *s, uint32_t id)
+{
+    int r = idbuf_add(&s->ids, id, NULL);
+    if (r == 0)
+        r = decode_range(s, 0, s->ids.n, &s->piece);
+    if (r)
+        return r;
+    size_t end = s->ids.n;
+    bool full = end - s->shown >= PENDING_LIMIT;
+    if (ends_in_replacement(&s->piece)) {
+        if (!full) {
+            textbuf_clear(&s->piece);
+            return 0;
+        }
+        r = cut_garbage(s, &end);
+    }
+    if (r == 0)
+        r = cut_piece(s, end);
+    if (r == 0 && s->piece.len > 0)
+        return advance(s, end);
+    if (r == 0 && full)
+        s->ids.n = s->shown; /* ids that say nothing, however many */
+    return r;
+}
+
 int tokenizer_stream_push(struct tokenizer_stream *s, uint32_t id, const char **ret_text, size_t *ret_n)
 {
     textbuf_clear(&s->piece);
-    int r = 0;
-    if (tok_shows(s->tok, id, s->skip_special)) {
-        r = idbuf_add(&s->ids, id, NULL);
-        if (r == 0)
-            r = next_piece(s);
-        if (r == 0 && s->piece.len > 0) {
-            memmove(s->ids.at, s->ids.at + s->shown, (s->ids.n - s->shown) * sizeof *s->ids.at);
-            s->ids.n -= s->shown;
-            s->shown = s->ids.n;
-            r = decode_from(s, 0, &s->before);
-        } else if (r == 0 && s->ids.n - s->shown >= PENDING_LIMIT) {
-            s->ids.n = s->shown; /* ids that say nothing, however many */
-        }
-    }
+    int r = tok_shows(s->tok, id, s->skip_special) ? push_id(s, id) : 0;
     if (r)
         return r;
     textbuf_append(&s->piece, "", 1);
