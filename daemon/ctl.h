@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What ringctl's commands share: how one is called, how it ends, and the table they are found in. One thread.
+ */
+#ifndef DAEMON_CTL_H
+#define DAEMON_CTL_H
+
+#include <stdbool.h>
+
+#include "daemon/optable.h"
+
+/* Exit statuses, part of the interface. */
+enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3, CTL_INTERRUPTED = 130 };
+
+struct ctl_command;
+
+struct ctl {
+    const struct ctl_command *command; /* borrowed */
+    const char *socket;                /* borrowed: the daemon's */
+    bool json;                         /* standard output holds one JSON object and nothing else */
+    struct opts *opts;                 /* borrowed: the command's options and the global ones */
+    char **args;                       /* borrowed: positional arguments */
+    int n_args;
+    char **rest; /* borrowed: what `local` runs, not looked at */
+    int n_rest;
+};
+
+struct ctl_command {
+    const char *name;
+    const char *args; /* as in its usage line */
+    const char *help; /* one line */
+    int (*main)(struct ctl *ctl);
+    const struct opt_def *options; /* its own, NULL = none */
+    bool has_rest;                 /* stops reading options at its second argument */
+};
+
+int ctl_local_main(struct ctl *ctl);
+int ctl_train_main(struct ctl *ctl);
+int ctl_generate_main(struct ctl *ctl);
+int ctl_score_main(struct ctl *ctl);
+int ctl_status_main(struct ctl *ctl);
+int ctl_nodes_main(struct ctl *ctl);
+int ctl_links_main(struct ctl *ctl);
+int ctl_jobs_main(struct ctl *ctl);
+int ctl_job_main(struct ctl *ctl);
+int ctl_log_main(struct ctl *ctl);
+int ctl_cancel_main(struct ctl *ctl);
+
+extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
+    ctl_score_options[], ctl_jobs_options[];
+
+/* Prints "ringctl: …" on standard error and returns `status`. */
+int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Wrong usage: the sentence and where help is; CTL_USAGE. */
+int ctl_usage(const struct ctl *ctl, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

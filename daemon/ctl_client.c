@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns the libcurl handles of ringctl and the reader of server-sent events. Main thread. */
+#include "daemon/ctl_client.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/xalloc.h"
+
+enum {
+    CONNECT_MS = 5000,
+    REQUEST_MS = 60000, /* a daemon that takes longer for a plain answer is stuck */
+    EVENT_MAX = 64 << 20,
+    FDS_MAX = 72,
+};
+
+struct text {
+    char *data; /* owned, NUL-terminated once there is something */
+    size_t n, room;
+};
+
+static void text_add(struct text *t, const char *data, size_t n)
+{
+    if (t->n + n + 1 > t->room) {
+        t->room = 2 * (t->n + n) + 256;
+        t->data = xrealloc(t->data, t->room);
+    }
+    memcpy(t->data + t->n, data, n);
+    t->n += n;
+    t->data[t->n] = '\0';
+}
+
+static CURL *new_handle(const struct ctl *ctl, const char *path)
+{
+    CURL *curl = curl_easy_init();
+    if (!curl)
+        return NULL;
+    char *url = xasprintf("http://localhost%s", path);
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, ctl->socket);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    free(url);
+    return curl;
+}
+
+static int no_daemon(const struct ctl *ctl, const char *why)
+{
+    return ctl_fail(CTL_NO_DAEMON,
+                    "no ringd answers on %s: %s; start it with `systemctl start ringd`, or try `ringctl "
+                    "local 1 -- status`",
+                    ctl->socket, why);
+}
+
+/* libcurl says no more than "could not connect"; errno knows. */
+static const char *connect_reason(CURL *curl)
+{
+    long code = 0;
+    curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &code);
+    if (code == EACCES)
+        return "you may not use this socket (are you in the group ringd?)";
+    return code ? strerror((int)code) : "it does not accept connections";
+}
+
+/* A reply that is not 2xx, in its own words. */
+static int refused(long status, const char *body)
+{
+    json_t *json = body ? json_loads(body, 0, NULL) : NULL;
+    const char *message = json_string_value(json_object_get(json_object_get(json, "error"), "message"));
+    int rc = message ? ctl_fail(CTL_FAILED, "%s", message)
+                     : ctl_fail(CTL_FAILED, "the daemon answered with HTTP status %ld and no reason", status);
+    json_decref(json);
+    return rc;
+}
+
+static size_t take_body(char *data, size_t size, size_t n, void *owner)
+{
+    text_add(owner, data, size * n);
+    return size * n;
+}
+
+static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct text *reply, json_t **ret)
+{
+    long status = 0;
+    json_error_t where;
+    if (code == CURLE_COULDNT_CONNECT)
+        return no_daemon(ctl, connect_reason(curl));
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return ctl_fail(CTL_NO_DAEMON, "ringd on %s does not answer: see its log (journalctl -u ringd)",
+                        ctl->socket);
+    if (code != CURLE_OK)
+        return ctl_fail(CTL_NO_DAEMON, "ringd on %s went away without an answer: %s", ctl->socket,
+                        curl_easy_strerror(code));
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status < 200 || status > 299)
+        return refused(status, reply->data);
+    json_t *json = json_loads(reply->n ? reply->data : "{}", 0, &where);
+    if (!json)
+        return ctl_fail(CTL_FAILED, "the daemon's answer is not JSON (%s): is it a ringd of another version?",
+                        where.text);
+    *ret = json;
+    return CTL_OK;
+}
+
+int ctl_request(const struct ctl *ctl, const char *method, const char *path, const json_t *body, json_t **ret)
+{
+    CURL *curl = new_handle(ctl, path);
+    if (!curl)
+        return ctl_fail(CTL_FAILED, "no memory for a request");
+    struct text reply = {0};
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)REQUEST_MS);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &reply);
+    if (text)
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
+    int rc = settle(ctl, curl, curl_easy_perform(curl), &reply, ret);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    free(text);
+    free(reply.data);
+    return rc;
+}
+
+/* --- event streams
+ * ------------------------------------------------------------------------------------------------------- */
+
+struct reader {
+    CURL *curl; /* borrowed */
+    struct ctl_stream *stream;
+    struct text line, data;
+    char type[32];
+    uint64_t id;
+    bool has_id, stopped;
+    struct text refusal; /* the body of an answer that is not 200 */
+};
+
+static void end_event(struct reader *r)
+{
+    if (r->has_id)
+        r->stream->last_id = r->id;
+    if (r->data.n) {
+        json_t *json = json_loads(r->data.data, JSON_DECODE_ANY, NULL);
+        r->stopped = !r->stream->event(r->stream->owner, r->type, json);
+        json_decref(json);
+    }
+    r->data.n = 0;
+    r->type[0] = '\0';
+    r->has_id = false;
+}
+
+static void take_line(struct reader *r)
+{
+    const char *line = r->line.data;
+    if (!r->line.n)
+        end_event(r);
+    else if (!strncmp(line, "data: ", 6))
+        text_add(&r->data, line + 6, strlen(line + 6));
+    else if (!strncmp(line, "event: ", 7))
+        snprintf(r->type, sizeof r->type, "%s", line + 7);
+    else if (!strncmp(line, "id: ", 4)) {
+        r->id = strtoull(line + 4, NULL, 10);
+        r->has_id = true;
+    }
+}
+
+static size_t take_stream(char *data, size_t size, size_t n, void *owner)
+{
+    struct reader *r = owner;
+    size_t total = size * n;
+    long status = 0;
+    curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status != 200) {
+        text_add(&r->refusal, data, total);
+        return total;
+    }
+    for (size_t at = 0; at < total && !r->stopped;) {
+        const char *eol = memchr(data + at, '\n', total - at);
+        size_t len = eol ? (size_t)(eol - data) - at : total - at;
+        if (r->line.n + len > EVENT_MAX || r->data.n > EVENT_MAX)
+            return CURL_WRITEFUNC_ERROR;
+        text_add(&r->line, data + at, len);
+        at += len;
+        if (eol) {
+            take_line(r);
+            r->line.n = 0;
+            at++;
+        }
+    }
+    return r->stopped ? CURL_WRITEFUNC_ERROR : total;
+}
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void look_at_fds(struct reader *r, const struct curl_waitfd *waits)
+{
+    for (int i = 0; i < r->stream->n_fds && !r->stopped; i++) {
+        if (waits[i].revents)
+            r->stopped = !r->stream->readable(r->stream->owner, i);
+    }
+}
+
+/* Until the transfer is over or somebody has had enough. */
+static CURLcode pump(CURLM *multi, struct reader *r)
+{
+    struct ctl_stream *s = r->stream;
+    struct curl_waitfd waits[FDS_MAX];
+    int64_t deadline = s->deadline_ms ? monotonic_ms() + s->deadline_ms : INT64_MAX;
+    int running = 1, queued;
+    while (!r->stopped) {
+        if (curl_multi_perform(multi, &running) != CURLM_OK || !running)
+            break;
+        int64_t left = deadline - monotonic_ms();
+        if (left <= 0) {
+            s->is_late = true;
+            return CURLE_OK;
+        }
+        for (int i = 0; i < s->n_fds; i++)
+            waits[i] = (struct curl_waitfd){.fd = s->fds[i], .events = CURL_WAIT_POLLIN};
+        curl_multi_poll(multi, waits, (unsigned)s->n_fds, left > 60000 ? 60000 : (int)left, NULL);
+        look_at_fds(r, waits);
+    }
+    const CURLMsg *message = curl_multi_info_read(multi, &queued);
+    return message && !r->stopped ? message->data.result : CURLE_OK;
+}
+
+static int judge(const struct ctl *ctl, struct reader *r, CURLcode code, bool quiet)
+{
+    long status = 0;
+    curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (r->stopped || r->stream->is_late)
+        return CTL_OK;
+    if (code == CURLE_OK && status != 200)
+        return refused(status, r->refusal.data);
+    if (code == CURLE_OK)
+        return CTL_OK;
+    if (quiet)
+        return CTL_NO_DAEMON;
+    if (code == CURLE_COULDNT_CONNECT)
+        return no_daemon(ctl, connect_reason(r->curl));
+    return ctl_fail(CTL_NO_DAEMON, "ringd on %s went away: %s", ctl->socket, curl_easy_strerror(code));
+}
+
+int ctl_follow(const struct ctl *ctl, const char *path, struct ctl_stream *stream, bool quiet)
+{
+    char last_id[64];
+    CURL *curl = new_handle(ctl, path);
+    CURLM *multi = curl_multi_init();
+    struct reader r = {.curl = curl, .stream = stream};
+    struct curl_slist *headers = curl_slist_append(NULL, "Accept: text/event-stream");
+    if (!curl || !multi || stream->n_fds > FDS_MAX)
+        abort();
+    if (stream->last_id) {
+        snprintf(last_id, sizeof last_id, "Last-Event-ID: %" PRIu64, stream->last_id);
+        headers = curl_slist_append(headers, last_id);
+    }
+    stream->is_late = false;
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_stream);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &r);
+    curl_multi_add_handle(multi, curl);
+    CURLcode code = pump(multi, &r);
+    int rc = judge(ctl, &r, code, quiet);
+    curl_multi_remove_handle(multi, curl);
+    curl_easy_cleanup(curl);
+    curl_multi_cleanup(multi);
+    curl_slist_free_all(headers);
+    free(r.line.data);
+    free(r.data.data);
+    free(r.refusal.data);
+    return rc;
+}

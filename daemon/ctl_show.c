@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The commands that ask once and print: status, nodes, links, jobs, job, log, cancel. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ctl.h"
+#include "daemon/ctl_client.h"
+#include "daemon/ctl_print.h"
+
+const struct opt_def ctl_jobs_options[] = {
+    {.name = "all", .type = OPT_FLAG, .help = "every job there ever was", .short_name = 'a'},
+    {.name = NULL},
+};
+
+/* Asks; prints the answer as JSON if that is wanted, else with `print`. */
+static int show(const struct ctl *ctl, const char *path, void (*print)(const json_t *answer))
+{
+    json_t *answer = NULL;
+    int rc = ctl_request(ctl, "GET", path, NULL, &answer);
+    if (rc)
+        return rc;
+    if (ctl->json)
+        print_json(answer);
+    else
+        print(answer);
+    json_decref(answer);
+    return CTL_OK;
+}
+
+static int no_args(const struct ctl *ctl)
+{
+    return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
+}
+
+static int job_arg(const struct ctl *ctl, uint64_t *ret)
+{
+    if (ctl->n_args != 1)
+        return ctl_usage(ctl, "one job number is needed, as `ringctl jobs` shows them");
+    char *end;
+    errno = 0;
+    unsigned long long id = strtoull(ctl->args[0], &end, 10);
+    if (*end || errno || !id || ctl->args[0][0] == '-')
+        return ctl_usage(ctl, "\"%s\" is not a job number: `ringctl jobs` shows them", ctl->args[0]);
+    *ret = id;
+    return CTL_OK;
+}
+
+static int show_job(const struct ctl *ctl, const char *suffix, void (*print)(const json_t *answer))
+{
+    char path[80];
+    uint64_t id;
+    int rc = job_arg(ctl, &id);
+    if (rc)
+        return rc;
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "%s", id, suffix);
+    return show(ctl, path, print);
+}
+
+/* --- status
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+static void print_job_numbers(const char *what, const json_t *numbers)
+{
+    size_t i;
+    json_t *number;
+    printf("%s%zu", what, json_array_size(numbers));
+    json_array_foreach(numbers, i, number)
+        printf("%s%" JSON_INTEGER_FORMAT, i ? ", " : " (", json_integer_value(number));
+    if (json_array_size(numbers))
+        putchar(')');
+}
+
+static void print_status(const json_t *s)
+{
+    const json_t *node = json_object_get(s, "node"), *ring = json_object_get(s, "ring"),
+                 *jobs = json_object_get(s, "jobs");
+    const json_t *trouble = json_object_get(s, "trouble");
+    size_t i;
+    json_t *sentence;
+    printf("node   %s, ringd %s, %.0f threads, %s, %s of %s memory free\n", field_text(node, "name", "?"),
+           field_text(s, "version", "?"), field_number(node, "threads"), field_text(node, "isa", "?"),
+           print_bytes(field_number(node, "memory_available")).text,
+           print_bytes(field_number(node, "memory_total")).text);
+    printf("ring   %s\n", field_text(ring, "text", field_text(ring, "state", "?")));
+    print_job_numbers("jobs   running ", json_object_get(jobs, "running"));
+    print_job_numbers(", waiting ", json_object_get(jobs, "queued"));
+    putchar('\n');
+    json_array_foreach(trouble, i, sentence) printf("TROUBLE  %s\n", json_string_value(sentence));
+}
+
+int ctl_status_main(struct ctl *ctl)
+{
+    int rc = no_args(ctl);
+    return rc ? rc : show(ctl, "/v1/status", print_status);
+}
+
+/* --- nodes and links
+ * ----------------------------------------------------------------------------------------------------- */
+
+static void print_nodes(const json_t *answer)
+{
+    struct table *t = table_new("NODE\tSTATE\tADDRESS\tTHREADS\tMEMORY FREE\tJOB\tRANK\tDOING");
+    size_t i;
+    json_t *n;
+    json_array_foreach(json_object_get(answer, "nodes"), i, n)
+    {
+        const json_t *seconds = json_object_get(n, "seconds");
+        table_add(t, "%s%s\t%s\t%s\t%.0f\t%s of %s\t%s\t%s\t%s%s%s", field_text(n, "name", "?"),
+                  json_is_true(json_object_get(n, "self")) ? " (this)" : "", field_text(n, "state", "?"),
+                  field_text(n, "address", "-"), field_number(n, "threads"),
+                  print_bytes(field_number(n, "memory_available")).text,
+                  print_bytes(field_number(n, "memory_total")).text,
+                  print_number(json_object_get(n, "job"), "-").text,
+                  print_number(json_object_get(n, "rank"), "-").text, field_text(n, "doing", "-"),
+                  json_is_number(seconds) ? ", " : "",
+                  json_is_number(seconds) ? print_duration(json_number_value(seconds)).text : "");
+    }
+    table_print_free(t, stdout);
+}
+
+int ctl_nodes_main(struct ctl *ctl)
+{
+    int rc = no_args(ctl);
+    return rc ? rc : show(ctl, "/v1/nodes", print_nodes);
+}
+
+static void print_links(const json_t *answer)
+{
+    struct table *t = table_new("PEER\tADDRESS\tDIRECTION\tSTATE\tCIPHER\tRTT\tSENT\tRECEIVED\tUP");
+    size_t i;
+    json_t *l;
+    json_array_foreach(json_object_get(answer, "links"), i, l) table_add(
+        t, "%s\t%s\t%s\t%s\t%s\t%s ms\t%s\t%s\t%s", field_text(l, "peer", "?"), field_text(l, "address", "-"),
+        field_text(l, "direction", "-"), field_text(l, "state", "?"), field_text(l, "cipher", "-"),
+        print_number(json_object_get(l, "rtt_ms"), "-").text, print_bytes(field_number(l, "tx_bytes")).text,
+        print_bytes(field_number(l, "rx_bytes")).text, print_duration(field_number(l, "up_seconds")).text);
+    if (!table_rows(t))
+        table_add(t, "none: give ringd a neighbour with --peer HOST:PORT");
+    table_print_free(t, stdout);
+    json_array_foreach(json_object_get(answer, "links"), i, l)
+    {
+        if (*field_text(l, "why", ""))
+            printf("%s: %s\n", field_text(l, "peer", field_text(l, "address", "?")),
+                   field_text(l, "why", ""));
+    }
+}
+
+int ctl_links_main(struct ctl *ctl)
+{
+    int rc = no_args(ctl);
+    return rc ? rc : show(ctl, "/v1/links", print_links);
+}
+
+/* --- jobs
+ * ----------------------------------------------------------------------------------------------------------------
+ */
+
+static void print_jobs(const json_t *answer)
+{
+    struct table *t = table_new("JOB\tTYPE\tSTATE\tCREATED\tSTEP\tLOSS\tERROR");
+    size_t i;
+    json_t *j;
+    json_array_foreach(json_object_get(answer, "jobs"), i, j)
+    {
+        char step[64] = "-";
+        if (field_number(j, "steps") > 0)
+            snprintf(step, sizeof step, "%.0f/%.0f", field_number(j, "step"), field_number(j, "steps"));
+        table_add(t, "%.0f\t%s\t%s\t%s\t%s\t%s\t%s", field_number(j, "id"), field_text(j, "type", "?"),
+                  field_text(j, "state", "?"), print_time(field_number(j, "created")).text, step,
+                  print_number(json_object_get(j, "loss"), "-").text, field_text(j, "error", ""));
+    }
+    table_print_free(t, stdout);
+}
+
+int ctl_jobs_main(struct ctl *ctl)
+{
+    int rc = no_args(ctl);
+    return rc ? rc : show(ctl, opts_flag(ctl->opts, "all") ? "/v1/jobs?all=1" : "/v1/jobs", print_jobs);
+}
+
+static void print_field(const char *name, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    printf("  %-20s %s\n", name, json_is_string(value) ? json_string_value(value) : text ? text : "?");
+    free(text);
+}
+
+/* A result's long lists (one entry per token) are for --json. */
+static void print_fields(const char *head, json_t *object)
+{
+    enum { LIST_MAX = 64 };
+    const char *key;
+    json_t *value;
+    if (!json_object_size(object))
+        return;
+    printf("%s\n", head);
+    json_object_foreach(object, key, value)
+    {
+        if (json_array_size(value) > LIST_MAX)
+            printf("  %-20s %zu entries (ringctl --json prints them)\n", key, json_array_size(value));
+        else
+            print_field(key, value);
+    }
+}
+
+static void print_job(const json_t *j)
+{
+    printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
+           field_text(j, "state", "?"));
+    if (*field_text(j, "error", ""))
+        printf("%s\n", field_text(j, "error", ""));
+    printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
+           print_time(field_number(j, "started")).text, print_time(field_number(j, "ended")).text);
+    if (field_number(j, "steps") > 0)
+        printf("step %.0f of %.0f, loss %s\n", field_number(j, "step"), field_number(j, "steps"),
+               print_number(json_object_get(j, "loss"), "-").text);
+    print_fields("asked for", json_object_get(j, "spec"));
+    print_fields("plan", json_object_get(j, "plan"));
+    print_fields("result", json_object_get(j, "result"));
+}
+
+int ctl_job_main(struct ctl *ctl)
+{
+    return show_job(ctl, "", print_job);
+}
+
+static void print_log(const json_t *answer)
+{
+    size_t i;
+    json_t *line;
+    json_array_foreach(json_object_get(answer, "lines"), i, line)
+        printf("%s  %s\n", print_time(field_number(line, "time")).text, field_text(line, "text", ""));
+}
+
+int ctl_log_main(struct ctl *ctl)
+{
+    return show_job(ctl, "/log", print_log);
+}
+
+int ctl_cancel_main(struct ctl *ctl)
+{
+    char path[64];
+    uint64_t id;
+    json_t *answer = NULL;
+    int rc = job_arg(ctl, &id);
+    if (rc)
+        return rc;
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    rc = ctl_request(ctl, "DELETE", path, NULL, &answer);
+    if (rc)
+        return rc;
+    if (ctl->json)
+        print_json(answer);
+    else
+        printf("job %" PRIu64 " is being cancelled\n", id);
+    json_decref(answer);
+    return CTL_OK;
+}

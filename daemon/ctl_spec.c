@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing. Called by the commands that submit jobs. */
+#include "daemon/ctl_spec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/ctl_client.h"
+#include "daemon/xalloc.h"
+
+/* What exists is resolved; what will be made is put under the working directory. */
+static char *absolute_path(const char *path)
+{
+    char *resolved = realpath(path, NULL);
+    if (resolved)
+        return resolved;
+    char *cwd = *path == '/' ? NULL : getcwd(NULL, 0);
+    char *joined = cwd ? xasprintf("%s/%s", cwd, path) : xstrdup(path);
+    free(cwd);
+    return joined;
+}
+
+static json_t *list_json(const struct opts *o, const char *name)
+{
+    const char *const *items;
+    size_t n = opts_list(o, name, &items);
+    json_t *list = n ? json_array() : NULL;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_string(items[i]));
+    return list;
+}
+
+/* NULL for an option that has no value. */
+static json_t *value_json(const struct opts *o, const struct opt_def *def)
+{
+    const char *text = def->type == OPT_LIST ? NULL : opts_str(o, def->name);
+    if (def->type == OPT_FLAG)
+        return json_boolean(opts_flag(o, def->name));
+    if (def->type == OPT_LIST)
+        return list_json(o, def->name);
+    if (!text)
+        return NULL;
+    switch (def->type) {
+    case OPT_INT: return json_integer(opts_int(o, def->name));
+    case OPT_FLOAT: return json_real(opts_float(o, def->name));
+    case OPT_PATH: {
+        char *path = absolute_path(text);
+        json_t *value = json_string(path);
+        free(path);
+        return value;
+    }
+    default: return json_string(text);
+    }
+}
+
+json_t *ctl_spec_new(const struct ctl *ctl)
+{
+    json_t *spec = json_object();
+    for (const struct opt_def *def = ctl->command->options; def->name; def++) {
+        json_t *value = value_json(ctl->opts, def);
+        char *key = xstrdup(def->name);
+        for (char *p = key; (p = strchr(p, '-'));)
+            *p = '_';
+        if (value)
+            json_object_set_new(spec, key, value);
+        free(key);
+    }
+    return spec;
+}
+
+json_t *ctl_spec_ids(const char *text)
+{
+    json_t *ids = json_array();
+    for (const char *p = text;;) {
+        char *end;
+        errno = 0;
+        long long id = strtoll(p, &end, 10);
+        if (end == p || errno || id < 0 || id > INT32_MAX || (*end && *end != ',')) {
+            json_decref(ids);
+            return NULL;
+        }
+        json_array_append_new(ids, json_integer(id));
+        if (!*end)
+            return ids;
+        p = end + 1;
+    }
+}
+
+int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id)
+{
+    json_t *body = json_pack("{s:s,s:o}", "type", type, "spec", spec), *reply = NULL;
+    if (!body)
+        return ctl_fail(CTL_USAGE, "the options cannot be sent: a path or a text is not UTF-8");
+    int rc = ctl_request(ctl, "POST", "/v1/jobs", body, &reply);
+    json_decref(body);
+    if (rc)
+        return rc;
+    json_int_t id = json_integer_value(json_object_get(reply, "id"));
+    json_decref(reply);
+    if (id <= 0)
+        return ctl_fail(CTL_FAILED,
+                        "the daemon took the job but gave it no number: is it a ringd of another version?");
+    *ret_id = (uint64_t)id;
+    return CTL_OK;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From options to a job's spec: keys are option names with _ for -, values have the option's JSON type, paths
+ * are absolute because the daemon has another working directory. */
+#ifndef DAEMON_CTL_SPEC_H
+#define DAEMON_CTL_SPEC_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "daemon/ctl.h"
+
+json_t *ctl_spec_new(const struct ctl *ctl);
+/* "1,2,3" → [1,2,3]; NULL if it is anything else. */
+json_t *ctl_spec_ids(const char *text);
+/* Posts the job; CTL_OK and its number, or the reason has been printed. Takes over spec. */
+int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id);
+
+#endif

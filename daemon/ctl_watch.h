@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Following one job to its end: events to the command that shows them, a first ^C to the daemon as a cancel,
+ * a second one out. */
+#ifndef DAEMON_CTL_WATCH_H
+#define DAEMON_CTL_WATCH_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "daemon/ctl.h"
+
+struct watch {
+    void (*event)(void *owner, const char *type, const json_t *data); /* all but "end" */
+    void *owner;
+};
+/* CTL_OK: ret_end is the job as it ended, owned by the caller; whether that is well is ctl_watch_verdict's to
+ * say. Otherwise the reason has been printed. */
+int ctl_watch(const struct ctl *ctl, uint64_t job, const struct watch *watch, json_t **ret_end);
+/* CTL_OK, or the sentence of a job that failed or was cancelled, printed. */
+int ctl_watch_verdict(const json_t *end);
+
+#endif
