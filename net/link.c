@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static const char *const state_names[] = {[LINK_DIALING] = "dialing",
@@ -37,7 +38,7 @@ static const struct {
     [LINK_END_REFUSED] = {"refused", WIRE_BYE_REFUSED},
     [LINK_END_PEER_LEFT] = {"peer-left", WIRE_BYE_LEFT},
     [LINK_END_LOST] = {"lost", 0},
-    [LINK_END_SILENT] = {"silent", WIRE_BYE_LEFT},
+    [LINK_END_SILENT] = {"silent", 0},
     [LINK_END_LOCAL] = {"local", WIRE_BYE_LEFT},
 };
 
@@ -107,6 +108,8 @@ static void on_read(struct bufferevent *bev, void *arg)
         else
             link_session_step(link);
     }
+    if (link->state == LINK_DOWN && link->bev) /* lingering: only the end counts */
+        evbuffer_drain(bufferevent_get_input(link->bev), SIZE_MAX);
     link_leave(link);
 }
 
@@ -117,7 +120,7 @@ static void on_drained(struct bufferevent *bev, void *arg)
     (void)bev;
     link_enter(link);
     if (link->state == LINK_DOWN)
-        link_down(link, link->end, link->text);
+        shutdown(link->fd, SHUT_WR);
     else
         link_session_try_up(link);
     link_leave(link);
@@ -334,21 +337,6 @@ void link_down(struct link *link, enum link_end end, const char *text)
     link->ops->down(link->owner, link, end, link->text);
 }
 
-void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
-{
-    char text[WIRE_TEXT_MAX + 1];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (ends[end].bye && link->keyed && link->bev) {
-        link_session_bye(link, ends[end].bye, text);
-        flush(link);
-    }
-    link_down(link, end, text);
-}
-
 void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us)
 {
     link->state = LINK_DOWN;
@@ -365,23 +353,41 @@ static bool can_say_bye(const struct link *link)
            (link->state == LINK_HELLO || (link->state == LINK_UP && link->kind == LINK_CONTROL));
 }
 
+/* Says goodbye and waits, a second at most, until the peer has closed too: closing first, with bytes of the
+ * peer unread, would make the kernel throw away what is still on its way out, the reason first of all. */
+static void linger(struct link *link, uint8_t code, const char *text)
+{
+    link_session_bye(link, code, text);
+    evbuffer_drain(bufferevent_get_input(link->bev), SIZE_MAX);
+    bufferevent_setwatermark(link->bev, EV_READ, 0, 0);
+    bufferevent_enable(link->bev, EV_READ | EV_WRITE);
+}
+
 void link_close(struct link *link, enum link_end end, const char *text)
 {
-    uint64_t wait_us = 0;
+    bool says = can_say_bye(link);
 
     if (link->state == LINK_DOWN)
         return;
-    if (can_say_bye(link)) {
-        link_session_bye(link, ends[end].bye ? ends[end].bye : WIRE_BYE_LEFT, text);
-        flush(link);
-        if (evbuffer_get_length(bufferevent_get_output(link->bev)) > 0)
-            wait_us = LINK_LINGER_US;
-    }
-    if (wait_us)
-        bufferevent_disable(link->bev, EV_READ);
+    if (says)
+        linger(link, ends[end].bye ? ends[end].bye : WIRE_BYE_LEFT, text);
     else
         link_stop(link);
-    link_end_later(link, end, text, wait_us);
+    link_end_later(link, end, text, says ? LINK_LINGER_US : 0);
+}
+
+void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
+{
+    char text[WIRE_TEXT_MAX + 1];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (ends[end].bye && can_say_bye(link))
+        link_close(link, end, text);
+    else
+        link_down(link, end, text);
 }
 
 void link_free(struct link *link)

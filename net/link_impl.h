@@ -86,7 +86,8 @@ void link_want(struct link *link, size_t n);
 int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */
 void link_stop(struct link *link);          /* closes the connection; no callback follows from it */
 void link_name_peer(struct link *link);
-/* Ends the link: goodbye if one can be said, `down`. The format makes the sentence. */
+/* Ends the link: with a goodbye, and then `down` from the loop, if one can be said; else `down` at once.
+ * Callers return. */
 void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same without a goodbye: the peer said it, or there is no peer. */

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ring order against brute force over all orders of random small graphs, and what must hold for large ones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/ring.h"
+
+enum { SEED = 20240607, GRAPHS = 400, BRUTE_MAX = 7 };
+
+static uint32_t next_random(uint32_t *s)
+{
+    *s ^= *s << 13;
+    *s ^= *s >> 17;
+    *s ^= *s << 5;
+    return *s;
+}
+
+static void join(struct ring_graph *g, size_t a, size_t b)
+{
+    g->linked[a][b] = g->linked[b][a] = true;
+}
+
+/* Random ids, so that order of ids and order in the graph differ; links with `percent` probability. */
+static void random_graph(struct ring_graph *g, size_t n, unsigned percent, uint32_t *seed)
+{
+    memset(g, 0, sizeof *g);
+    g->n = n;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < 16; k++)
+            g->id[i][k] = (uint8_t)next_random(seed);
+        g->linked[i][i] = next_random(seed) % 2; /* must not matter */
+        for (size_t k = 0; k < i; k++)
+            if (next_random(seed) % 100 < percent)
+                join(g, i, k);
+    }
+}
+
+static bool linked(const struct ring_graph *g, const size_t *at, size_t i, size_t k)
+{
+    return g->linked[at[i]][at[k]];
+}
+
+static bool is_path(const struct ring_graph *g, const size_t *at)
+{
+    for (size_t i = 0; i + 1 < g->n; i++)
+        if (!linked(g, at, i, i + 1))
+            return false;
+    return true;
+}
+
+static int compare_orders(const struct ring_graph *g, const size_t *a, const size_t *b)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        int c = memcmp(g->id[a[i]], g->id[b[i]], 16);
+
+        if (c != 0)
+            return c;
+    }
+    return 0;
+}
+
+struct brute {
+    bool has_cycle, has_path;
+    size_t cycle[RING_MAX_NODES], path[RING_MAX_NODES];
+};
+
+static void try_orders(struct brute *best, const struct ring_graph *g, size_t *at, size_t fixed)
+{
+    if (fixed < g->n) {
+        for (size_t i = fixed; i < g->n; i++) {
+            size_t t = at[fixed];
+
+            at[fixed] = at[i];
+            at[i] = t;
+            try_orders(best, g, at, fixed + 1);
+            at[i] = at[fixed];
+            at[fixed] = t;
+        }
+        return;
+    }
+    if (!is_path(g, at))
+        return;
+    if (!best->has_path || compare_orders(g, at, best->path) < 0)
+        memcpy(best->path, at, sizeof best->path);
+    best->has_path = true;
+    if (!linked(g, at, g->n - 1, 0))
+        return;
+    if (!best->has_cycle || compare_orders(g, at, best->cycle) < 0)
+        memcpy(best->cycle, at, sizeof best->cycle);
+    best->has_cycle = true;
+}
+
+static void test_against_brute_force(void **state)
+{
+    uint32_t seed = SEED;
+    size_t shapes[4] = {0};
+
+    (void)state;
+    for (int i = 0; i < GRAPHS; i++) {
+        size_t at[RING_MAX_NODES] = {0}, n = 2 + (size_t)i % (BRUTE_MAX - 1);
+        struct brute best = {0};
+        struct ring_graph g;
+        struct ring_order order;
+        enum ring_shape want;
+
+        random_graph(&g, n, 20 + (unsigned)i % 60, &seed);
+        for (size_t k = 0; k < n; k++)
+            at[k] = k;
+        try_orders(&best, &g, at, 0);
+        want = best.has_cycle ? RING_CLOSED : best.has_path ? RING_CHAIN : RING_BROKEN;
+        ring_compute(&order, &g);
+        if (order.shape != want ||
+            (want != RING_BROKEN && compare_orders(&g, order.at, best.has_cycle ? best.cycle : best.path)))
+            fail_msg("graph %d of seed %d", i, SEED);
+        assert_int_equal(order.n, want == RING_BROKEN ? 0 : n);
+        shapes[order.shape]++;
+    }
+    assert_true(shapes[RING_CLOSED] > 20 && shapes[RING_CHAIN] > 20 && shapes[RING_BROKEN] > 20);
+}
+
+/* Every node numbers the others in its own way; all must see the same ring. */
+static void test_agreement(void **state)
+{
+    uint32_t seed = SEED;
+
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        size_t n = 2 + (size_t)i % 11, perm[RING_MAX_NODES];
+        struct ring_graph g, h;
+        struct ring_order a, b;
+
+        random_graph(&g, n, 40, &seed);
+        for (size_t k = 0; k < n; k++) {
+            size_t j = next_random(&seed) % (k + 1);
+
+            perm[k] = perm[j];
+            perm[j] = k;
+            if (j == k)
+                perm[k] = k;
+        }
+        memset(&h, 0, sizeof h);
+        h.n = n;
+        for (size_t x = 0; x < n; x++) {
+            memcpy(h.id[perm[x]], g.id[x], 16);
+            for (size_t y = 0; y < n; y++)
+                h.linked[perm[x]][perm[y]] = g.linked[x][y];
+        }
+        ring_compute(&a, &g);
+        ring_compute(&b, &h);
+        assert_int_equal(a.shape, b.shape);
+        for (size_t k = 0; k < a.n; k++)
+            assert_int_equal(perm[a.at[k]], b.at[k]);
+    }
+}
+
+static void test_special_graphs(void **state)
+{
+    struct ring_graph g = {0};
+    struct ring_order order;
+
+    (void)state;
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_ALONE);
+    assert_int_equal(order.n, 0);
+    g.n = 1;
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_ALONE);
+    assert_int_equal(order.n, 1);
+    g.n = 2;
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_BROKEN);
+    g.linked[0][1] = true; /* one end's word is not enough */
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_BROKEN);
+    g.linked[1][0] = true;
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_CLOSED);
+    g.n = RING_MAX_NODES + 1;
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_BROKEN);
+    assert_string_equal(ring_shape_name(RING_CHAIN), "chain");
+    assert_string_equal(ring_shape_name((enum ring_shape)9), "unknown");
+}
+
+/* Sixteen nodes with a hidden cycle, or two halves with nothing between them: the worst for a plain search.
+ */
+static void test_sixteen(void **state)
+{
+    uint32_t seed = SEED;
+    struct ring_order order;
+    struct ring_graph g;
+
+    (void)state;
+    random_graph(&g, 16, 0, &seed);
+    for (size_t i = 0; i < 16; i++)
+        join(&g, i, (i + 1) % 16);
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_CLOSED);
+    assert_true(is_path(&g, order.at));
+    assert_true(memcmp(g.id[order.at[1]], g.id[order.at[15]], 16) <
+                0); /* the smaller neighbour gives the direction */
+    for (size_t i = 1; i < 16; i++)
+        assert_true(memcmp(g.id[order.at[0]], g.id[order.at[i]], 16) < 0);
+
+    random_graph(&g, 16, 0, &seed);
+    for (size_t i = 0; i < 16; i++)
+        for (size_t k = 0; k < i; k++)
+            if (i / 8 == k / 8)
+                join(&g, i, k);
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_BROKEN);
+    join(&g, 3, 12);
+    ring_compute(&order, &g);
+    assert_int_equal(order.shape, RING_CHAIN);
+    assert_true(is_path(&g, order.at));
+}
+
+static void test_rotate(void **state)
+{
+    struct ring_order ring = {.shape = RING_CLOSED, .n = 4, .at = {2, 0, 3, 1}}, turned = {0},
+                      untouched = {0};
+    struct ring_order chain = {.shape = RING_CHAIN, .n = 3, .at = {0, 1, 2}};
+
+    (void)state;
+    assert_int_equal(ring_rotate(&turned, &ring, 3), 0);
+    assert_int_equal(turned.shape, RING_CLOSED);
+    assert_memory_equal(turned.at, ((size_t[]){3, 1, 2, 0}), 4 * sizeof(size_t));
+    assert_int_equal(ring_rotate(&untouched, &ring, 9), -ENOENT);
+    assert_int_equal(untouched.n, 0);
+    assert_int_equal(ring_rotate(&ring, &ring, 1), 0); /* in place */
+    assert_memory_equal(ring.at, ((size_t[]){1, 2, 0, 3}), 4 * sizeof(size_t));
+    assert_int_equal(ring_rotate(&turned, &chain, 0), 0);
+    assert_memory_equal(turned.at, chain.at, 3 * sizeof(size_t));
+    assert_int_equal(ring_rotate(&turned, &chain, 2), 0);
+    assert_memory_equal(turned.at, ((size_t[]){2, 1, 0}), 3 * sizeof(size_t));
+    assert_int_equal(ring_rotate(&turned, &chain, 1), -EHOSTUNREACH);
+}
+
+/* Shortest distances by relaxation, as an oracle. */
+static void distances(const struct ring_graph *g, size_t d[RING_MAX_NODES][RING_MAX_NODES])
+{
+    for (size_t i = 0; i < g->n; i++)
+        for (size_t k = 0; k < g->n; k++)
+            d[i][k] = i == k ? 0 : g->linked[i][k] ? 1 : 1000;
+    for (size_t m = 0; m < g->n; m++)
+        for (size_t i = 0; i < g->n; i++)
+            for (size_t k = 0; k < g->n; k++)
+                if (d[i][m] + d[m][k] < d[i][k])
+                    d[i][k] = d[i][m] + d[m][k];
+}
+
+static void test_next_hop(void **state)
+{
+    size_t d[RING_MAX_NODES][RING_MAX_NODES];
+    uint32_t seed = SEED;
+    struct ring_graph g;
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        random_graph(&g, 1 + (size_t)i % 16, 15 + (unsigned)i % 30, &seed);
+        distances(&g, d);
+        for (size_t from = 0; from < g.n; from++)
+            for (size_t to = 0; to < g.n; to++) {
+                int best = -1;
+
+                for (size_t v = 0; v < g.n; v++)
+                    if (from != to && v != from && g.linked[from][v] && d[from][to] < 1000 &&
+                        d[v][to] + 1 == d[from][to] && (best < 0 || memcmp(g.id[v], g.id[best], 16) < 0))
+                        best = (int)v;
+                assert_int_equal(ring_next_hop(&g, from, to), best);
+            }
+    }
+    assert_int_equal(ring_next_hop(&g, 0, g.n), -1);
+    assert_int_equal(ring_next_hop(&g, g.n, 0), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_brute_force),
+        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_special_graphs),
+        cmocka_unit_test(test_sixteen),
+        cmocka_unit_test(test_rotate),
+        cmocka_unit_test(test_next_hop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
