@@ -401,8 +401,7 @@ static int check_placement(const struct sched *sched, struct err *err)
         if (a != b && b != plan_prev(sched->ranks, a) && b != plan_next(sched->ranks, a))
             return err_set(err, -EINVAL,
                            "stages %zu and %zu speak with each other, but lie on ranks %u and %u, which are "
-                           "no neighbours "
-                           "in a ring of %zu; place them on neighbours",
+                           "no neighbours in a ring of %zu; place them on neighbours",
                            s, other, a, b, sched->ranks);
     }
     return 0;

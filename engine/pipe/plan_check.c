@@ -73,8 +73,7 @@ static int check_range(const struct check *c, size_t rank, size_t at, const stru
     if (sched->rank_of_stage[task->stage] != rank)
         return err_set(c->err, -EINVAL,
                        "rank %zu, position %zu (%s): stage %u lies on rank %u and cannot lie on two ranks; "
-                       "move the task "
-                       "there",
+                       "move the task there",
                        rank, at, name, task->stage, sched->rank_of_stage[task->stage]);
     return 0;
 }

@@ -20,8 +20,8 @@ enum sched_op {
 const char *sched_op_name(enum sched_op op); /* "F", "I", "W", "B" */
 
 enum {
-    SCHED_MAX_RANKS = 4096,
-    SCHED_MAX_CELLS = 1 << 20, /* ranks · microbatches: what one step may ask a node to keep in its plan */
+    SCHED_MAX_RANKS = 256,
+    SCHED_MAX_CELLS = 1 << 18, /* ranks · microbatches: keeps a plan small and its dry run below a second or two */
 };
 
 struct sched_task {

@@ -153,7 +153,7 @@ static void test_refusals(void **state)
     assert_int_equal(sched_make(&sched, "naive", 2, 0, &err), -EINVAL);
     assert_int_equal(sched_make(&sched, "naive", SIZE_MAX, 2, &err), -EINVAL);
     assert_int_equal(sched_make(&sched, "naive", 2, SIZE_MAX, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "1 to 524288 microbatches"));
+    assert_non_null(strstr(err.text, "1 to 131072 microbatches"));
     assert_int_equal(sched_make(&sched, "naive", 2, 2, NULL) < 0, 0);
     struct sched_sim sim = {0};
     assert_int_equal(sched_simulate(&sim, sched, (struct sched_costs){1, -1, 0}, &err), -EINVAL);
