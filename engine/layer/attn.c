@@ -13,9 +13,9 @@
 #include "num/kernels.h"
 
 enum {
-    DECODE_ROWS = 4,   /* up to here, reading the cache dominates and tiles of keys are not worth packing */
-    DECODE_KEYS = 256, /* scored together */
-    SMALL = 1 << 15,   /* products not worth a second thread */
+    DECODE_ROWS = 4,  /* up to here, reading the cache dominates and tiles of keys are not worth packing */
+    DECODE_KEYS = 64, /* scored together */
+    SMALL = 1 << 15,  /* products not worth a second thread */
 };
 
 /* Queries that are the last n of len positions, each attending to itself and everything before. */
@@ -174,74 +174,119 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
     }
 }
 
-/* One query, all heads of group kv: K and V are read where they lie, once for the group. */
-static void decode_one(const struct kernels *k, float *lane, const struct span *sp, struct attn_dims dims,
-                       size_t t0, size_t kv)
-{
-    const size_t group = attn_group(dims), hp = tile_pad(dims.head), stride = dims.kv_heads * dims.head;
-    const size_t end = sp->len - sp->n + t0 + 1, at = (t0 * dims.heads + kv * group) * dims.head;
-    float *q = lane, *o = q + group * dims.head, *s = o + group * hp, *max = s + group * DECODE_KEYS,
-          *sum = max + group;
-    float *v = sum + group;
-    attn_pack(q, dims.head, sp->q + at, dims.head, group, dims.head);
-    k->scale(q, dims.scale, group * dims.head);
-    memset(o, 0, group * hp * sizeof *o);
-    for (size_t g = 0; g < group; g++) {
-        max[g] = -INFINITY;
-        sum[g] = 0;
-    }
-    for (size_t k0 = 0; k0 < end; k0 += DECODE_KEYS) {
-        const size_t nk = min_size(DECODE_KEYS, end - k0);
-        const float *keys = sp->k + k0 * stride + kv * dims.head,
-                    *values = sp->v + k0 * stride + kv * dims.head;
-        k->dots[DTYPE_F32](s, DECODE_KEYS, q, dims.head, group, keys, stride, nk, dims.head, false);
-        for (size_t g = 0; g < group; g++)
-            k->scale(o + g * hp, k->softmax_online(s + g * DECODE_KEYS, nk, &max[g], &sum[g]), hp);
-        if (hp != dims.head)
-            attn_pack(v, hp, values, stride, nk, dims.head);
-        k->tile(&(struct tile){.c = o,
-                               .ldc = hp,
-                               .a = s,
-                               .ai = DECODE_KEYS,
-                               .ak = 1,
-                               .b = hp != dims.head ? v : values,
-                               .ldb = hp != dims.head ? hp : stride,
-                               .m = group,
-                               .n = hp,
-                               .k = nk,
-                               .accumulate = true});
-    }
-    for (size_t g = 0; g < group; g++) {
-        k->scale(o + g * hp, 1 / sum[g], dims.head);
-        memcpy(sp->o + at + g * dims.head, o + g * hp, dims.head * sizeof *o);
-    }
-}
+/* One query with the heads of groups kv0 … kv1−1. K and V are read where they lie, a block of keys at a time
+ * for all the groups, so that a thread walks forward through memory. */
+struct decode {
+    size_t kv0, kv1, hp;
+    float *q, *o, *max, *sum; /* [heads of those groups, head], [·, hp], [·], [·] */
+    float *s, *v;             /* [group, keys], [keys, hp] */
+};
 
 static size_t decode_floats(struct attn_dims dims)
 {
-    const size_t group = attn_group(dims), hp = tile_pad(dims.head);
-    return group * (2 * hp + DECODE_KEYS + 2) + DECODE_KEYS * hp;
+    const size_t hp = tile_pad(dims.head);
+    return dims.heads * (2 * hp + 2) + attn_group(dims) * DECODE_KEYS + DECODE_KEYS * hp;
+}
+
+static void decode_init(struct decode *d, float *at, const float *q, struct attn_dims dims,
+                        const struct kernels *k)
+{
+    const size_t group = attn_group(dims), heads = (d->kv1 - d->kv0) * group;
+    d->hp = tile_pad(dims.head);
+    d->q = at, at += heads * d->hp;
+    d->o = at, at += heads * d->hp;
+    d->max = at, at += heads;
+    d->sum = at, at += heads;
+    d->s = at, at += group * DECODE_KEYS;
+    d->v = at;
+    attn_pack(d->q, dims.head, q + d->kv0 * group * dims.head, dims.head, heads, dims.head);
+    k->scale(d->q, dims.scale, heads * dims.head);
+    memset(d->o, 0, heads * d->hp * sizeof *d->o);
+    for (size_t h = 0; h < heads; h++) {
+        d->max[h] = -INFINITY;
+        d->sum[h] = 0;
+    }
+}
+
+/* Group kv0 + i against nk keys and values. */
+static void decode_block(const struct kernels *k, struct decode *d, struct attn_dims dims, size_t i,
+                         const float *keys, const float *values, size_t nk)
+{
+    const size_t group = attn_group(dims), stride = dims.kv_heads * dims.head;
+    float *o = d->o + i * group * d->hp;
+    k->dots[DTYPE_F32](d->s, DECODE_KEYS, d->q + i * group * dims.head, dims.head, group, keys, stride, nk,
+                       dims.head, false);
+    for (size_t g = 0; g < group; g++) {
+        const size_t h = i * group + g;
+        const float rescale = k->softmax_online(d->s + g * DECODE_KEYS, nk, &d->max[h], &d->sum[h]);
+        if (rescale != 1)
+            k->scale(d->o + h * d->hp, rescale, d->hp);
+    }
+    const bool packed = d->hp != dims.head;
+    if (packed)
+        attn_pack(d->v, d->hp, values, stride, nk, dims.head);
+    k->tile(&(struct tile){.c = o,
+                           .ldc = d->hp,
+                           .a = d->s,
+                           .ai = DECODE_KEYS,
+                           .ak = 1,
+                           .b = packed ? d->v : values,
+                           .ldb = packed ? d->hp : stride,
+                           .m = group,
+                           .n = d->hp,
+                           .k = nk,
+                           .accumulate = true});
+}
+
+static void decode_query(const struct kernels *k, float *lane, const struct span *sp, struct attn_dims dims,
+                         size_t t0, size_t kv0, size_t kv1)
+{
+    struct decode d = {.kv0 = kv0, .kv1 = kv1};
+    const size_t stride = dims.kv_heads * dims.head, end = sp->len - sp->n + t0 + 1,
+                 row = dims.heads * dims.head;
+    decode_init(&d, lane, sp->q + t0 * row, dims, k);
+    for (size_t k0 = 0; k0 < end; k0 += DECODE_KEYS)
+        for (size_t i = 0; i < kv1 - kv0; i++) {
+            const size_t at = k0 * stride + (kv0 + i) * dims.head;
+            decode_block(k, &d, dims, i, sp->k + at, sp->v + at, min_size(DECODE_KEYS, end - k0));
+        }
+    const size_t group = attn_group(dims);
+    float *o = sp->o + t0 * row + kv0 * group * dims.head;
+    for (size_t h = 0; h < (kv1 - kv0) * group; h++) {
+        k->scale(d.o + h * d.hp, 1 / d.sum[h], dims.head);
+        memcpy(o + h * dims.head, d.o + h * d.hp, dims.head * sizeof *o);
+    }
+}
+
+static void cached_decode(struct num *num, const struct span *sp, struct attn_dims dims)
+{
+    const size_t threads = (size_t)num_threads(num), parts = min_size(threads, dims.kv_heads);
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (sp->n * sp->len * dims.heads * dims.head > SMALL && threads > 1)
+    for (size_t i = 0; i < sp->n * parts; i++) {
+        const size_t part = i % parts, kv0 = part * dims.kv_heads / parts,
+                     kv1 = (part + 1) * dims.kv_heads / parts;
+        decode_query(num_kernels(num), num_lane(num, omp_get_thread_num()).data, sp, dims, i / parts, kv0,
+                     kv1);
+    }
 }
 
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims)
 {
-    const struct kernels *kern = num_kernels(num);
     const struct span sp = {.o = o, .q = q, .k = k, .v = v, .n = n, .len = len};
-    const bool decode = n <= DECODE_ROWS && decode_floats(dims) <= num_lane(num, 0).floats;
+    if (n <= DECODE_ROWS && decode_floats(dims) <= num_lane(num, 0).floats) {
+        cached_decode(num, &sp, dims);
+        return;
+    }
     struct fwd_tiles sizes;
     fwd_sizes(&sizes, num_lane(num, 0).floats, dims);
-    const size_t step = decode ? 1 : sizes.queries, tiles = (n + step - 1) / step;
+    const size_t tiles = (n + sizes.queries - 1) / sizes.queries;
 #pragma omp parallel for schedule(dynamic)                                                                   \
     num_threads(num_threads(num)) if (n * len * dims.heads * dims.head > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
-        float *lane = num_lane(num, omp_get_thread_num()).data;
-        const size_t kv = i % dims.kv_heads, t0 = i / dims.kv_heads * step;
         struct fwd_tiles t = sizes;
-        fwd_place(&t, lane, attn_group(dims));
-        if (decode)
-            decode_one(kern, lane, &sp, dims, t0, kv);
-        else
-            fwd_tile(kern, &t, &sp, dims, kv, t0);
+        fwd_place(&t, num_lane(num, omp_get_thread_num()).data, attn_group(dims));
+        fwd_tile(num_kernels(num), &t, &sp, dims, i % dims.kv_heads, i / dims.kv_heads * sizes.queries);
     }
 }

@@ -112,7 +112,7 @@ void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, c
 /* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the gradient of the head's
  * input (and weight) falls out of the same pass, for recomputing the logits later would cost a third more. */
 struct xent {
-    const int32_t *labels; /* [T] next token of each position, −100 = not supervised */
+    const int32_t *labels; /* [T] next token of each position, < V (the caller has checked); negative, as −100 = not supervised */
     float dscale;          /* what dlogits are multiplied by: 1 / supervised tokens of the whole step; 0 = forward only */
     float *logprob;        /* [T] or NULL: log-probability of the label, 0 where there is none */
 };

@@ -5,6 +5,7 @@
  * stage, on the computing thread. Blocks run in order, so the head's gradient is added in row order. */
 #include "layer/layer.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "num/kernels.h"
@@ -25,8 +26,9 @@ static void block_init(struct block *b, const struct num *num, size_t vocab, siz
 {
     const struct scratch s = num_block(num);
     const size_t fit = s.floats / (vocab + 2 * dim);
+    assert(fit > 0); /* one row of logits is 32 MiB only beyond eight million tokens */
     b->n = 0;
-    b->cap = fit < 1 ? 1 : fit < ROWS_MAX ? fit : ROWS_MAX;
+    b->cap = fit < ROWS_MAX ? fit : ROWS_MAX;
     b->h = s.data;
     b->dh = b->h + b->cap * dim;
     b->logits = b->dh + b->cap * dim;

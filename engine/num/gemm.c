@@ -11,7 +11,7 @@
 #include "num/kernels.h"
 
 enum {
-    FEW_ROWS = 8,         /* up to here reading W dominates; measured */
+    FEW_ROWS = 12,        /* up to here reading W dominates; measured */
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
     FEW_CHUNK = 32,       /* outputs a thread takes at once */
     SMALL = 1 << 15,      /* elements below which waking threads costs more than it saves */
