@@ -291,7 +291,8 @@ static inline void write_all(int fd, const uint8_t *p, size_t n)
 static inline void read_all(int fd, uint8_t *p, size_t n)
 {
     while (n > 0) {
-        ssize_t r = read(fd, p, n);
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        ssize_t r = poll(&wait, 1, GUARD_S * 1000) == 1 ? read(fd, p, n) : -1;
 
         assert_true(r > 0);
         p += r;
