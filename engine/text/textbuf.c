@@ -30,15 +30,17 @@ int array_reserve(void **array, size_t *cap, size_t need, size_t element_bytes)
 
 void textbuf_append(struct textbuf *buf, const char *data, size_t n)
 {
-    if (n == 0 || buf->failed)
+    if (buf->failed)
         return;
     void *bytes = buf->data;
-    if (n > SIZE_MAX / 4 - buf->len || array_reserve(&bytes, &buf->cap, buf->len + n, 1)) {
+    /* At least one byte: text that is empty has an address too, which may be added to. */
+    if (n > SIZE_MAX / 4 - buf->len || array_reserve(&bytes, &buf->cap, buf->len + n + 1, 1)) {
         buf->failed = true;
         return;
     }
     buf->data = bytes;
-    memcpy(buf->data + buf->len, data, n);
+    if (n > 0)
+        memcpy(buf->data + buf->len, data, n);
     buf->len += n;
 }
 

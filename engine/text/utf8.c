@@ -51,6 +51,10 @@ bool utf8_is_valid(const char *s, size_t n)
 
 void utf8_append_lossy(struct textbuf *buf, const char *s, size_t n)
 {
+    if (n == 0) { /* s may be NULL, which nothing may be added to */
+        textbuf_append(buf, "", 0);
+        return;
+    }
     size_t clean = 0; /* start of the valid run not yet copied */
     for (size_t i = 0; i < n;) {
         struct utf8_char c = utf8_next(s + i, n - i);
