@@ -131,8 +131,7 @@ int ctl_request(const struct ctl *ctl, const char *method, const char *path, con
     return rc;
 }
 
-/* --- event streams
- * ------------------------------------------------------------------------------------------------------- */
+/* --- event streams --- */
 
 struct reader {
     CURL *curl; /* borrowed */

@@ -139,7 +139,7 @@ static int check(const struct ctl *ctl, int *ret_n)
 
 int ctl_local_main(struct ctl *ctl)
 {
-    int n, rc = check(ctl, &n);
+    int n = 0, rc = check(ctl, &n);
     if (rc)
         return rc;
     struct local_ring ring;

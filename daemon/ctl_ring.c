@@ -40,9 +40,7 @@ static int64_t monotonic_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* --- preparing
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- preparing --- */
 
 static int make_secret(const char *path)
 {
@@ -120,9 +118,7 @@ int ring_prepare(struct local_ring *ring, int n, int threads, int signal_fd)
     return rc;
 }
 
-/* --- starting
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- starting --- */
 
 /* In the child: what systemd's socket activation and readiness protocol promise. */
 static void pass_sockets(const struct ring_node *node)
@@ -213,8 +209,7 @@ static int start_node(struct local_ring *ring, int i)
     return CTL_OK;
 }
 
-/* --- ends of daemons
- * ----------------------------------------------------------------------------------------------------- */
+/* --- ends of daemons --- */
 
 static void print_log_tail(const struct ring_node *node)
 {
@@ -250,8 +245,7 @@ void ring_tell_end(struct local_ring *ring, int i)
     print_log_tail(node);
 }
 
-/* --- waiting for the ring
- * ------------------------------------------------------------------------------------------------ */
+/* --- waiting for the ring --- */
 
 static void take_notice(struct ring_node *node)
 {
@@ -389,9 +383,7 @@ int ring_start(struct local_ring *ring)
     return rc ? rc : wait_closed(ring, deadline);
 }
 
-/* --- stopping
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- stopping --- */
 
 static void kill_all(struct local_ring *ring, int sig)
 {

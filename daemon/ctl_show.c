@@ -60,9 +60,7 @@ static int show_job(const struct ctl *ctl, const char *suffix, void (*print)(con
     return show(ctl, path, print);
 }
 
-/* --- status
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- status --- */
 
 static void print_job_numbers(const char *what, const json_t *numbers)
 {
@@ -99,8 +97,7 @@ int ctl_status_main(struct ctl *ctl)
     return rc ? rc : show(ctl, "/v1/status", print_status);
 }
 
-/* --- nodes and links
- * ----------------------------------------------------------------------------------------------------- */
+/* --- nodes and links --- */
 
 static void print_nodes(const json_t *answer)
 {
@@ -156,9 +153,7 @@ int ctl_links_main(struct ctl *ctl)
     return rc ? rc : show(ctl, "/v1/links", print_links);
 }
 
-/* --- jobs
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- jobs --- */
 
 static void print_jobs(const json_t *answer)
 {

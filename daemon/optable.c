@@ -34,8 +34,7 @@ struct opts {
     struct opt_value *values; /* owned, one per def */
 };
 
-/* --- finding an option by name
- * ------------------------------------------------------------------------------------------- */
+/* --- finding an option by name --- */
 
 static size_t count_defs(const struct opt_def *defs)
 {
@@ -118,8 +117,7 @@ static int unknown_option(const struct opts *o, const char *dashes, const char *
     return -EINVAL;
 }
 
-/* --- checking a value
- * ---------------------------------------------------------------------------------------------------- */
+/* --- checking a value --- */
 
 static bool has_limits(const struct opt_def *def)
 {
@@ -184,8 +182,7 @@ static int check_choice(const struct opt_def *def, const char *text, struct err 
     return err_set(err, -EINVAL, "--%s \"%s\": allowed is one of %s", def->name, text, def->placeholder);
 }
 
-/* --- setting a value
- * ----------------------------------------------------------------------------------------------------- */
+/* --- setting a value --- */
 
 static void value_clear(struct opt_value *v)
 {
@@ -283,8 +280,7 @@ int opts_check(const struct opts *o, struct err *err)
     return n ? err_set(err, -EINVAL, "missing: %s", missing) : 0;
 }
 
-/* --- the command line
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the command line --- */
 
 struct args {
     int argc, at;
@@ -367,9 +363,7 @@ int opts_parse(struct opts *o, int argc, char **argv, char ***ret_positional, in
     return 0;
 }
 
-/* --- the file
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- the file --- */
 
 struct ini_read {
     struct opts *opts;
@@ -435,9 +429,7 @@ int opts_read_ini(struct opts *o, const char *path, struct err *err)
     return r.wrong || bad_line < 0 ? -EINVAL : 0;
 }
 
-/* --- asking
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- asking --- */
 
 bool opts_is_set(const struct opts *o, const char *name)
 {
@@ -471,9 +463,7 @@ size_t opts_list(const struct opts *o, const char *name, const char *const **ret
     return v->n_list;
 }
 
-/* --- --help
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- --help --- */
 
 static char *help_left(const struct opt_def *def)
 {

@@ -136,9 +136,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- a client
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- a client --- */
 
 static int dial_tcp(const struct fixture *f)
 {
@@ -209,9 +207,7 @@ static void expect(int fd, const char *request, const char *status, const char *
 
 #define HOST "Host: localhost\r\nConnection: close\r\n"
 
-/* --- tests
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- tests --- */
 
 static void requests_reach_the_handler(void **state)
 {

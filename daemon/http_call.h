@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside the HTTP server (http.c, http_call.c, http_stream.c): the server, its connections and the requests
+ * under way.
+ *
+ * A call is held from two sides, the server's threads and the loop's, and goes when both have let go. `lock`
+ * covers the list of calls and the fields marked so; it is taken after the guard's and never the other way
+ * round. */
+#ifndef DAEMON_HTTP_CALL_H
+#define DAEMON_HTTP_CALL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/http.h"
+#include "daemon/http_access.h"
+
+struct listener {
+    struct http *http;         /* borrowed */
+    struct MHD_Daemon *daemon; /* owned */
+    struct access_rules rules;
+    uint16_t port;
+};
+
+struct http {
+    struct http_setup setup;
+    char *unix_path;     /* owned */
+    char *token;         /* owned */
+    struct guard *guard; /* owned */
+    struct listener unix_socket, tcp;
+    pthread_mutex_t lock;
+    struct http_call *calls; /* all that live, under lock */
+    bool stopping;           /* under lock */
+};
+
+struct connection {
+    struct http *http;            /* borrowed */
+    int fd;                       /* the server's */
+    struct guard_entry *deadline; /* owned */
+    struct http_call *streaming;  /* borrowed: the call whose events flow here, under http->lock */
+};
+
+struct query_pair {
+    char *key, *value; /* owned */
+};
+
+struct http_call {
+    struct http_call *next, **at;  /* in http->calls, under http->lock as `refs`, `parked`, `posted` */
+    struct http *http;             /* borrowed; NULL once the server has stopped (loop thread) */
+    struct connection *connection; /* borrowed; valid on the server's threads */
+    struct MHD_Connection *mhd;    /* valid while parked or on the server's threads */
+    int refs;
+    bool parked; /* suspended: MHD looks at it again only when resumed */
+    bool posted; /* the loop has not seen it yet */
+
+    char *method, *path;      /* owned */
+    struct query_pair *query; /* owned */
+    size_t n_query;
+    char *body; /* owned, NUL-terminated */
+    size_t n_body, body_room;
+    bool too_large, may_write;
+    uint64_t last_event_id;        /* 0 = not given */
+    struct MHD_Response *response; /* owned; set once, before resuming */
+    unsigned status;
+
+    /* of an event stream; server's thread but for ping_due, which is under http->lock */
+    uint64_t job, after;
+    char *text; /* owned: what is being sent */
+    size_t n_text, sent;
+    bool is_last, ping_due;
+};
+
+/* Server's thread: a request whose headers are complete. */
+struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const char *method,
+                           const char *path);
+const char *call_header(struct MHD_Connection *mhd, const char *name); /* NULL if absent */
+/* Under lock, or when the server has stopped: one side lets go. True: it was the last, and call_free is due,
+ * without the lock. */
+bool call_drop(struct http_call *call);
+void call_free(struct http_call *call);
+void call_unpark(struct http_call *call); /* under lock: the server goes on with it */
+/* Loop thread: the answer is ready; takes over response. Only from here on may events wake a stream. */
+void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream);
+
+struct MHD_Response *response_dress(struct MHD_Response *r,
+                                    const char *content_type); /* common headers; NULL stays NULL */
+struct MHD_Response *response_error(const char *code, const char *message);
+
+void stream_on_publish(void *http); /* the hub's, on the publisher's thread */
+
+#endif
