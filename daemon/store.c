@@ -56,9 +56,7 @@ enum statement {
 };
 
 static const char *const statement_text[SQL_COUNT] = {
-    [SQL_PUT_JOB] =
-        "INSERT INTO jobs(id,state,json,updated) VALUES(?1,?2,?3,unixepoch()) ON CONFLICT(id) DO UPDATE SET "
-        "state=excluded.state, json=excluded.json, updated=excluded.updated",
+    [SQL_PUT_JOB] = "INSERT OR REPLACE INTO jobs(id,state,json,updated) VALUES(?1,?2,?3,unixepoch())",
     [SQL_PUT_EVENT] = "INSERT INTO events(job,kind,json) VALUES(?1,?2,?3)",
     [SQL_TRIM] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
     [SQL_JOBS] = "SELECT json FROM jobs ORDER BY id DESC LIMIT ?1",

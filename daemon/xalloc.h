@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small bookkeeping memory of the programs: aborts with a sentence when there is none (a few kilobytes that cannot be had
- * mean the machine is lost). Never for tensors or anything whose size a peer or a file decides. Any thread. */
+ * Small bookkeeping memory of the programs: aborts with a sentence when there is none (a few kilobytes that
+ * cannot be had mean the machine is lost). Never for tensors or anything whose size a peer or a file decides.
+ * Any thread. */
 #ifndef DAEMON_XALLOC_H
 #define DAEMON_XALLOC_H
 
