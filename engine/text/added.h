@@ -36,7 +36,7 @@ bool added_is_special(const struct added *added, uint32_t id);
 
 struct added_walk {
     size_t from;    /* where to look on */
-    size_t covered; /* end of the token before */
+    size_t covered; /* end of the token before: white space is not swallowed twice, nor looked at twice */
 };
 struct added_hit {
     size_t start, end; /* bytes of the text the token stands for, white space it swallows included */

@@ -144,7 +144,7 @@ static const struct {
      "a_b|"},
     {"{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"},{\"type\":\"Metaspace\","
      "\"replacement\":\"_\",\"prepend_scheme\":\"first\"}]}",
-     "a b", "_a|b|"},
+     "a b c", "_a|b|c|"},
 };
 
 static void test_pre_tokenizers(void **state)

@@ -49,7 +49,7 @@
 #define LOWER "\"normalizer\":{\"type\":\"Lowercase\"}"
 #define PLAIN                                                                                                \
     "{" MODEL("\"unk_token\":\"<unk>\",") "," ADDED "," TEMPLATE "," LOWER ",\"decoder\":{\"type\":"         \
-                                                                           "\"Fuse\"}}"
+                                          "\"Fuse\"}}"
 
 static struct tokenizer *open_text(const char *json)
 {
@@ -254,6 +254,21 @@ static void test_stream_never_halves_a_character(void **state)
     tokenizer_close(tok);
 }
 
+/* A byte that goes nowhere spoils, decoded as a whole, the run of good ones before it; these have been given
+ * out. */
+static void test_stream_keeps_what_it_said(void **state)
+{
+    (void)state;
+    struct tokenizer *tok = open_bytes(true);
+    const uint32_t ids[] = {257, 0xE4, 0xBD, 0xA0, 0xE5, 257};
+    struct textbuf out = {0};
+    stream_all(tok, ids, sizeof ids / sizeof *ids, &out);
+    textbuf_append(&out, "", 1);
+    assert_string_equal(out.data, "y\u4f60\ufffdy");
+    textbuf_done(&out);
+    tokenizer_close(tok);
+}
+
 /* What is not UTF-8 comes out sooner or later, and a stream of it costs no more than any other. */
 static void test_stream_of_garbage(void **state)
 {
@@ -454,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_names_and_ids),
         cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_stream_never_halves_a_character),
+        cmocka_unit_test(test_stream_keeps_what_it_said),
         cmocka_unit_test(test_stream_of_garbage),
         cmocka_unit_test(test_stream_equals_whole),
         cmocka_unit_test(test_refusals),
