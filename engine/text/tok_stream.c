@@ -12,10 +12,11 @@
 #include "text/utf8.h"
 
 enum {
-    PENDING_LIMIT =
-        32, /* ids held back; no character needs more, so beyond it is not UTF-8 and may as well be seen */
-    UNFINISHED =
-        4 /* ids of which the last may still belong to a character to come: 3 bytes, and one to be sure */
+    /* Ids held back at most: no character needs more, so what is beyond it is not UTF-8 and may as well be
+       seen. */
+    PENDING_LIMIT = 32,
+    /* Of these the last may belong to a character still to come: 3 bytes, and one to be sure. */
+    UNFINISHED = 4,
 };
 
 struct tokenizer_stream {
