@@ -19,13 +19,12 @@ DESTDIR ?=
 
 # Debian's alternatives may hand the pthread build of OpenBLAS to a plain -lopenblas, so the OpenMP build is
 # linked from its own folder, with an rpath.
-ARCH     := $(shell $(CC) -print-multiarch 2>/dev/null || $(CC) -dumpmachine)
-BLASDIR  := /usr/lib/$(if $(ARCH),$(ARCH),$(shell $(CC) -dumpmachine))/openblas-openmp
-BLASINC  := /usr/include/$(notdir $(patsubst %/openblas-openmp,%,$(BLASDIR)))/openblas-openmp
+BLASDIR  := /usr/lib/$(shell uname -m)-linux-gnu/openblas-openmp
+BLASINC  := /usr/include/$(shell uname -m)-linux-gnu/openblas-openmp
 
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
-BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 -Wno-format-truncation -Wshadow \
+BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
             -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CFLAGS) $(sanflags)
 LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
 
@@ -57,8 +56,9 @@ kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
 ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) daemon/channel.c
-shared_src  := daemon/xalloc.c daemon/progress.c daemon/ipc.c daemon/conf.c daemon/optable.c
-ringd_src   := $(filter-out $(ctl_src) $(stage_src) $(shared_src),$(sort $(wildcard daemon/*.c)))
+ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c)
+both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
+ringd_src   := $(filter-out $(ctl_src) $(stage_src),$(sort $(wildcard daemon/*.c)))
 
 .PHONY: all deps demo check bench format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringctl
@@ -68,12 +68,12 @@ $(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/%.a:
 	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
 
-$(B)/ringd: $(call obj,$(ringd_src) $(wildcard $(shared_src))) $(B)/libringnet.a
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS)
-$(B)/ringd-stage: $(call obj,$(stage_src) $(wildcard $(shared_src))) $(B)/libringengine.a $(B)/libringnet.a
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) -linih
-$(B)/ringctl: $(call obj,$(ctl_src) $(wildcard $(shared_src)))
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ljansson -linih
+$(B)/ringd: $(call obj,$(ringd_src)) $(B)/libringnet.a $(B)/libringengine.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
+$(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+$(B)/ringctl: $(call obj,$(ctl_src) $(ctl_shared)) $(B)/libringengine.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ljansson -linih -lm
 
 $(B)/net/%.o: net/%.c
 	@mkdir -p $(@D)
@@ -101,7 +101,7 @@ $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
 # daemon objects that tests may link: everything but the three mains
-daemon_testable := $(filter-out daemon/main.c,$(ringd_src)) $(wildcard $(shared_src) daemon/channel.c)
+daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(stage_src))
 $(B)/libdaemon.a: $(call obj,$(daemon_testable))
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)

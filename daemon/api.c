@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/api.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/coord.h"
+#include "daemon/http.h"
+#include "daemon/identity.h"
+#include "daemon/job.h"
+#include "daemon/node.h"
+#include "daemon/peers.h"
+#include "daemon/store.h"
+#include "daemon/xalloc.h"
+#include "engine/num/num.h"
+
+static void reply(struct http_call *call, int status, json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (text)
+        http_reply(call, status, "application/json", text, strlen(text));
+    else
+        http_fail(call, 500, "internal", "the answer could not be written");
+    free(text);
+}
+
+/* --- what there is ------------------------------------------------------------------------------------------------------------------------------ */
+
+static json_t *ring_encode(struct node *n)
+{
+    struct members_ring ring;
+    char text[700];
+    members_ring(n->members, NULL, &ring);
+    members_describe(n->members, text, sizeof text);
+    json_t *names = json_array();
+    for (size_t i = 0; i < ring.n; i++)
+        json_array_append_new(names, json_string(ring.at[i]->name));
+    return json_pack("{s:s s:o s:s}", "state", ring_shape_name(ring.shape), "nodes", names, "text", text);
+}
+
+static json_t *jobs_in_hand(struct node *n)
+{
+    json_t *running = json_array(), *queued = json_array();
+    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+        if (!job_state_ended(job->state))
+            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0, json_integer((json_int_t)job->id));
+    return json_pack("{s:o s:o}", "running", running, "queued", queued);
+}
+
+static void get_status(struct node *n, struct http_call *call)
+{
+    node_refresh_self(n);
+    const struct member *self = members_self(n->members);
+    json_t *trouble = json_array();
+    char id[33];
+    id_hex(id, self->id);
+    if (store_trouble(n->store))
+        json_array_append_new(trouble, json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+    reply(call, 200,
+          json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id", id, "name",
+                    self->name, "threads", (int)self->threads, "core_type",
+                    num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
+                    (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available, "ring",
+                    ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
+}
+
+static json_t *member_show(struct node *n, const struct member *m)
+{
+    char id[33];
+    id_hex(id, m->id);
+    bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name, "self", (int)self,
+                     "state", up ? "up" : "gone", "version", m->version, "address", m->address, "cores", (int)m->cores,
+                     "threads", (int)m->threads, "memory_total", (json_int_t)m->memory_total, "memory_available",
+                     (json_int_t)m->memory_available, "job", m->job && up ? json_integer((json_int_t)m->job) : json_null(),
+                     "rank", m->job && up ? json_integer(m->rank) : json_null(), "doing",
+                     up ? m->doing : peers_last_words(n->peers, m->id), "seconds",
+                     up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
+}
+
+static void get_nodes(struct node *n, struct http_call *call)
+{
+    json_t *list = json_array();
+    node_refresh_self(n);
+    for (size_t i = 0; i < members_count(n->members); i++)
+        json_array_append_new(list, member_show(n, members_at(n->members, i)));
+    reply(call, 200, json_pack("{s:o}", "nodes", list));
+}
+
+static void get_links(struct node *n, struct http_call *call)
+{
+    reply(call, 200, json_pack("{s:o}", "links", peers_encode(n->peers)));
+}
+
+static void get_health(struct node *n, struct http_call *call)
+{
+    (void)n;
+    http_reply(call, 200, "text/plain", "ok\n", 3);
+}
+
+/* --- jobs ------------------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Rows as the short form has them, from whole records of the store. */
+static void send_all_jobs(void *arg, const char *text)
+{
+    static const char *const fields[] = {"id", "type", "state", "created", "started", "ended", "step", "steps", "loss", "error"};
+    json_t *records = text ? json_loads(text, 0, NULL) : NULL, *record, *list = json_array();
+    size_t i;
+    json_array_foreach(records, i, record)
+    {
+        json_t *row = json_object();
+        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
+            json_object_set(row, fields[f], json_object_get(record, fields[f]));
+        json_array_append_new(list, row);
+    }
+    json_decref(records);
+    reply(arg, 200, json_pack("{s:o}", "jobs", list));
+}
+
+static void get_jobs(struct node *n, struct http_call *call)
+{
+    if (http_query(call, "all")) {
+        store_get_jobs(n->store, 0, send_all_jobs, call);
+        return;
+    }
+    json_t *list = json_array();
+    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+        json_array_append_new(list, job_encode_short(job));
+    reply(call, 200, json_pack("{s:o}", "jobs", list));
+}
+
+static void post_job(struct node *n, struct http_call *call)
+{
+    size_t size;
+    const char *body = http_body(call, &size);
+    json_error_t je;
+    json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
+    const char *type = json_string_value(json_object_get(request, "type"));
+    json_t *spec = json_object_get(request, "spec");
+    uint64_t id;
+    struct err err;
+    if (!type || !json_is_object(spec))
+        http_fail(call, 400, "bad-request", "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
+    else if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
+        http_fail(call, 400, "bad-request", "%s", err.text);
+    else
+        reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
+    json_decref(request);
+}
+
+static void send_record(void *arg, const char *text)
+{
+    if (text)
+        http_reply(arg, 200, "application/json", text, strlen(text));
+    else
+        http_fail(arg, 404, "no-such-job", "there is no such job on this node; `ringctl jobs --all` lists what it has run");
+}
+
+static void get_job(struct node *n, struct http_call *call, uint64_t id)
+{
+    const struct job *job = coord_find(n->coord, id);
+    if (job)
+        reply(call, 200, job_encode(job));
+    else
+        store_get_job(n->store, id, send_record, call);
+}
+
+static void delete_job(struct node *n, struct http_call *call, uint64_t id)
+{
+    switch (coord_cancel(n->coord, id)) {
+    case 0: reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case -EALREADY: http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id); break;
+    default:
+        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
+                  (unsigned long long)id);
+    }
+}
+
+/* Histories come as an array and leave under the name the API gives them. */
+static void send_history(struct http_call *call, const char *name, const char *text)
+{
+    char *wrapped = xasprintf("{\"%s\":%s}", name, text ? text : "[]");
+    http_reply(call, 200, "application/json", wrapped, strlen(wrapped));
+    free(wrapped);
+}
+
+static void send_log(void *arg, const char *text)
+{
+    send_history(arg, "lines", text);
+}
+
+static void send_steps(void *arg, const char *text)
+{
+    send_history(arg, "steps", text);
+}
+
+static void send_valids(void *arg, const char *text)
+{
+    send_history(arg, "evaluations", text);
+}
+
+static void job_route(struct node *n, struct http_call *call, const char *rest)
+{
+    char *end;
+    uint64_t id = strtoull(rest, &end, 10);
+    const char *method = http_method(call);
+    bool get = !strcmp(method, "GET");
+    const char *after = http_query(call, "after");
+    if (end == rest || (*end && *end != '/'))
+        http_fail(call, 404, "no-such-job", "a job is named by its number");
+    else if (!*end && get)
+        get_job(n, call, id);
+    else if (!*end && !strcmp(method, "DELETE"))
+        http_may_write(call) ? delete_job(n, call, id)
+                             : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
+    else if (!strcmp(end, "/events") && get)
+        http_stream(call, id, after ? strtoull(after, NULL, 10) : 0);
+    else if (!strcmp(end, "/log") && get)
+        store_get_events(n->store, id, "log", send_log, call);
+    else if (!strcmp(end, "/steps") && get)
+        store_get_events(n->store, id, "step", send_steps, call);
+    else if (!strcmp(end, "/evaluations") && get)
+        store_get_events(n->store, id, "valid", send_valids, call);
+    else
+        http_fail(call, 404, "no-such-route", "%s %s is not a route of this API", method, http_path(call));
+}
+
+static void get_events(struct node *n, struct http_call *call)
+{
+    (void)n;
+    const char *after = http_query(call, "after");
+    http_stream(call, 0, after ? strtoull(after, NULL, 10) : 0);
+}
+
+void api_handle(void *owner, struct http_call *call)
+{
+    static const struct route {
+        const char *method, *path;
+        bool writes;
+        void (*handle)(struct node *, struct http_call *);
+    } routes[] = {
+        {"GET", "/v1/status", false, get_status}, {"GET", "/v1/nodes", false, get_nodes},
+        {"GET", "/v1/links", false, get_links},   {"GET", "/v1/jobs", false, get_jobs},
+        {"POST", "/v1/jobs", true, post_job},     {"GET", "/v1/events", false, get_events},
+        {"GET", "/healthz", false, get_health},
+    };
+    static const char jobs[] = "/v1/jobs/";
+    struct node *n = owner;
+    const char *method = http_method(call), *path = http_path(call);
+    bool known = false;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (strcmp(routes[i].path, path))
+            continue;
+        known = true;
+        if (strcmp(routes[i].method, method))
+            continue;
+        if (routes[i].writes && !http_may_write(call))
+            http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
+        else
+            routes[i].handle(n, call);
+        return;
+    }
+    if (!strncmp(path, jobs, sizeof jobs - 1))
+        job_route(n, call, path + sizeof jobs - 1);
+    else if (known)
+        http_fail(call, 405, "method", "%s does not take %s", path, method);
+    else
+        http_fail(call, 404, "no-such-route", "%s is not a route of this API", path);
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/coord.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/hub.h"
+#include "daemon/identity.h"
+#include "daemon/job.h"
+#include "daemon/log.h"
+#include "daemon/node.h"
+#include "daemon/peers.h"
+#include "daemon/store.h"
+#include "daemon/worker.h"
+#include "daemon/xalloc.h"
+
+enum coord_limits {
+    PLAN_S = 900,    /* a large data set is tokenized here */
+    OPEN_S = 600,    /* a cold model is mapped, full fine-tuning reads all of it */
+    CONNECT_S = 15,  /* handshakes between neighbours */
+    STOP_S = 6,      /* a stage gets 2 s to end, then SIGKILL */
+    GRACE_S = 3,     /* how long a broken connection waits for somebody to name the cause */
+    SETTLE_S = 30,   /* how long a job waits for a ring to form */
+    KEEP_ENDED = 50, /* ended jobs kept in memory; the store has all */
+};
+
+struct coord {
+    struct node *node;      /* borrowed: owner */
+    struct job *jobs;       /* owned, newest first */
+    struct job *active;     /* the one between PLANNING and its end, or NULL */
+    struct event *deadline; /* owned: of the active job's state */
+    struct event *grace;    /* owned: a weak cause waits for a better one */
+    struct event *settle;   /* owned: the first queued job has waited long enough for a ring */
+    char weak_cause[700];
+};
+
+static void try_start(struct coord *c);
+
+/* --- telling the world ---------------------------------------------------------------------------------------------------------------------- */
+
+static void publish(struct coord *c, struct job *job, const char *type, json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (text)
+        hub_publish(c->node->hub, job->id, type, text);
+    if (text && strcmp(type, "job") && strcmp(type, "end") && strcmp(type, "token"))
+        store_put_event(c->node->store, job->id, type, text);
+    free(text);
+}
+
+static void save(struct coord *c, struct job *job)
+{
+    json_t *json = job_encode(job);
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (text)
+        store_put_job(c->node->store, job->id, job_state_name(job->state), text);
+    free(text);
+}
+
+static void note(struct coord *c, struct job *job, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void note(struct coord *c, struct job *job, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_info("job %llu: %s", (unsigned long long)job->id, text);
+    publish(c, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
+}
+
+static void set_state(struct coord *c, struct job *job, enum job_state state, unsigned deadline_s)
+{
+    job->state = state;
+    event_del(c->deadline);
+    if (deadline_s) {
+        struct timeval in = {deadline_s, 0};
+        event_add(c->deadline, &in);
+    }
+    save(c, job);
+    publish(c, job, "job", job_encode_short(job));
+}
+
+/* --- ending --------------------------------------------------------------------------------------------------------------------------------------- */
+
+static void trim(struct coord *c)
+{
+    size_t ended = 0;
+    for (struct job **at = &c->jobs; *at;) {
+        struct job *job = *at;
+        if (job_state_ended(job->state) && ++ended > KEEP_ENDED) {
+            *at = job->next;
+            job_free(job);
+        } else {
+            at = &job->next;
+        }
+    }
+}
+
+static void finish(struct coord *c, struct job *job, enum job_state state)
+{
+    job->ended = time(NULL);
+    if (job == c->active) {
+        c->active = NULL;
+        event_del(c->grace);
+        event_del(c->settle);
+    }
+    set_state(c, job, state, 0);
+    log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "", job->error);
+    publish(c, job, "end", job_encode(job));
+    trim(c);
+    try_start(c);
+}
+
+static void check_stopped(struct coord *c, struct job *job)
+{
+    for (size_t r = 0; r < job->ranks; r++)
+        if (!job->stopped[r] && members_reachable(c->node->members, job->nodes[r]))
+            return;
+    finish(c, job, job->outcome);
+}
+
+/* The one way out of an active job: every node is told to stop, and the job ends when all have, or after STOP_S. */
+static void stop(struct coord *c, struct job *job, enum job_state outcome, const char *cause)
+{
+    if (job->state == JOB_STOPPING)
+        return;
+    job->outcome = outcome;
+    if (outcome != JOB_DONE)
+        snprintf(job->error, sizeof job->error, "%s", cause);
+    set_state(c, job, JOB_STOPPING, STOP_S);
+    for (size_t r = 0; r < job->ranks; r++) {
+        if (r && !job->opened) {
+            job->stopped[r] = true;
+        } else if (!job->stopped[r] && outcome != JOB_DONE) {
+            peers_send(c->node->peers, job->nodes[r], json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job",
+                                                                (json_int_t)job->id, "rank", (json_int_t)r, "cause", cause));
+        }
+    }
+    check_stopped(c, job);
+}
+
+static void fail(struct coord *c, struct job *job, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void fail(struct coord *c, struct job *job, const char *fmt, ...)
+{
+    char cause[700];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(cause, sizeof cause, fmt, ap);
+    va_end(ap);
+    stop(c, job, JOB_FAILED, cause);
+}
+
+static void on_grace(evutil_socket_t fd, short what, void *arg)
+{
+    struct coord *c = arg;
+    (void)fd;
+    (void)what;
+    if (c->active)
+        fail(c, c->active, "%s", c->weak_cause);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    struct coord *c = arg;
+    struct job *job = c->active;
+    (void)fd;
+    (void)what;
+    if (!job)
+        return;
+    if (job->state == JOB_STOPPING) {
+        finish(c, job, job->outcome);
+        return;
+    }
+    const bool *have = job->state == JOB_OPENING ? job->ready : job->connected;
+    size_t r = 0;
+    while (job->state != JOB_PLANNING && r + 1 < job->ranks && have[r])
+        r++;
+    fail(c, job, "node %s: no answer within %d s while %s", job->names[r],
+         job->state == JOB_PLANNING ? PLAN_S : job->state == JOB_OPENING ? OPEN_S : CONNECT_S,
+         job->state == JOB_PLANNING   ? "reading model and data"
+         : job->state == JOB_OPENING ? "opening its layers"
+                                     : "connecting to the next node");
+}
+
+/* --- starting ------------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Why the ring cannot take a job now, or "". */
+static void obstacle(struct coord *c, const struct members_ring *ring, char *buf, size_t n)
+{
+    *buf = 0;
+    if (ring->shape != RING_CLOSED && ring->shape != RING_ALONE) {
+        members_describe(c->node->members, buf, n);
+        return;
+    }
+    for (size_t r = 0; r < ring->n; r++)
+        if (ring->at[r]->job) {
+            snprintf(buf, n, "node %s is busy with job %llu", ring->at[r]->name, (unsigned long long)ring->at[r]->job);
+            return;
+        }
+}
+
+static void start(struct coord *c, struct job *job, const struct members_ring *ring)
+{
+    json_t *nodes = json_array();
+    job->ranks = ring->n;
+    for (size_t r = 0; r < ring->n; r++) {
+        const struct member *m = ring->at[r];
+        memcpy(job->nodes[r], m->id, 16);
+        snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
+        json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads, "memory",
+                                               (json_int_t)m->memory_available));
+    }
+    c->active = job;
+    *job->error = 0;
+    job->started = time(NULL);
+    event_del(c->settle);
+    set_state(c, job, JOB_PLANNING, PLAN_S);
+    char rescue[3200];
+    snprintf(rescue, sizeof rescue, "%s/result-%llu", c->node->state_dir, (unsigned long long)job->id);
+    json_t *spec = json_deep_copy(job->spec);
+    json_object_set_new(spec, "rescue_dir", json_string(rescue));
+    worker_plan(c->node->worker, job->id, job->type, spec, nodes);
+}
+
+static struct job *first_queued(struct coord *c)
+{
+    struct job *oldest = NULL;
+    for (struct job *job = c->jobs; job; job = job->next)
+        if (job->state == JOB_QUEUED)
+            oldest = job;
+    return oldest;
+}
+
+static void try_start(struct coord *c)
+{
+    struct job *job = c->active ? NULL : first_queued(c);
+    if (!job)
+        return;
+    struct members_ring ring;
+    char why[700];
+    node_refresh_self(c->node);
+    members_ring(c->node->members, members_self(c->node->members)->id, &ring);
+    obstacle(c, &ring, why, sizeof why);
+    if (!*why) {
+        start(c, job, &ring);
+        return;
+    }
+    bool busy = ring.shape == RING_CLOSED || ring.shape == RING_ALONE;
+    if (!busy && !event_pending(c->settle, EV_TIMEOUT, NULL)) {
+        struct timeval in = {SETTLE_S, 0};
+        event_add(c->settle, &in);
+    } else if (busy) {
+        event_del(c->settle);
+    }
+    if (strcmp(job->error, why)) {
+        snprintf(job->error, sizeof job->error, "%s", why);
+        publish(c, job, "job", job_encode_short(job));
+    }
+}
+
+static void on_settle(evutil_socket_t fd, short what, void *arg)
+{
+    struct coord *c = arg;
+    struct job *job = c->active ? NULL : first_queued(c);
+    (void)fd;
+    (void)what;
+    if (!job)
+        return;
+    char why[700];
+    members_describe(c->node->members, why, sizeof why);
+    snprintf(job->error, sizeof job->error, "no ring after %d s: %s (`ringctl links` tells what is missing)", SETTLE_S, why);
+    finish(c, job, JOB_FAILED);
+}
+
+int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err)
+{
+    if (strcmp(type, "train") && strcmp(type, "generate") && strcmp(type, "score")) {
+        json_decref(spec);
+        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", type);
+    }
+    struct job *job = job_new(store_next_job(c->node->store), type, spec);
+    job->next = c->jobs;
+    c->jobs = job;
+    *ret_id = job->id;
+    save(c, job);
+    publish(c, job, "job", job_encode_short(job));
+    try_start(c);
+    return 0;
+}
+
+int coord_cancel(struct coord *c, uint64_t id)
+{
+    struct job *job = (struct job *)coord_find(c, id);
+    if (!job)
+        return -ENOENT;
+    if (job_state_ended(job->state))
+        return -EALREADY;
+    if (job == c->active) {
+        stop(c, job, JOB_CANCELLED, "cancelled");
+    } else {
+        snprintf(job->error, sizeof job->error, "cancelled before it started");
+        finish(c, job, JOB_CANCELLED);
+    }
+    return 0;
+}
+
+/* --- what the workers say ------------------------------------------------------------------------------------------------------------------------ */
+
+static void send_all(struct coord *c, struct job *job, const char *kind)
+{
+    for (size_t r = 0; r < job->ranks; r++)
+        if (peers_send(c->node->peers, job->nodes[r], json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
+            log_debug("job %llu: %s cannot be told %s", (unsigned long long)job->id, job->names[r], kind);
+}
+
+static void note_plan(struct coord *c, struct job *job)
+{
+    char text[800] = "";
+    const json_t *first = json_object_get(job->plan, "first"), *bytes = json_object_get(job->plan, "bytes");
+    for (size_t r = 0; r < job->ranks; r++) {
+        size_t len = strlen(text);
+        snprintf(text + len, sizeof text - len, "%s%s layers %lld-%lld (%.0f MiB)", r ? ", " : "", job->names[r],
+                 json_integer_value(json_array_get(first, r)), json_integer_value(json_array_get(first, r + 1)),
+                 (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
+    }
+    note(c, job, "planned: %s", text);
+}
+
+static void on_planned(struct coord *c, struct job *job, const json_t *body)
+{
+    job->plan = json_incref(json_object_get(body, "plan"));
+    job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
+    job->opened = true;
+    note_plan(c, job);
+    set_state(c, job, JOB_OPENING, OPEN_S);
+    for (size_t r = 0; r < job->ranks; r++) {
+        json_t *nodes = json_array();
+        for (size_t i = 0; i < job->ranks; i++) {
+            char hex[33];
+            id_hex(hex, job->nodes[i]);
+            json_array_append_new(nodes, json_string(hex));
+        }
+        json_t *open = json_pack("{s:s s:I s:I s:O s:o}", "kind", "job-open", "job", (json_int_t)job->id, "rank", (json_int_t)r,
+                                 "plan", job->plan, "nodes", nodes);
+        if (peers_send(c->node->peers, job->nodes[r], open)) {
+            fail(c, job, "node %s cannot be reached", job->names[r]);
+            return;
+        }
+    }
+}
+
+static bool all(const bool *have, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!have[i])
+            return false;
+    return true;
+}
+
+static void on_event(struct coord *c, struct job *job, const json_t *body)
+{
+    json_t *event = json_deep_copy(json_object_get(body, "event"));
+    char kind[16];
+    const char *ev = json_string_value(json_object_get(event, "ev"));
+    snprintf(kind, sizeof kind, "%s", ev ? ev : "");
+    json_object_del(event, "ev");
+    if (!strcmp(kind, "log"))
+        json_object_set_new(event, "time", json_integer(time(NULL)));
+    if (!strcmp(kind, "step")) {
+        job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
+        job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
+        job->loss = json_number_value(json_object_get(event, "loss"));
+        job->has_loss = true;
+    }
+    publish(c, job, kind, event);
+}
+
+/* A broken connection is seldom the cause: whoever broke it will say why, or be missed. */
+static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
+{
+    const char *cause = json_string_value(json_object_get(body, "cause"));
+    char text[700];
+    snprintf(text, sizeof text, "node %s: %s", job->names[rank], cause ? cause : "failed");
+    if (!json_is_true(json_object_get(body, "weak"))) {
+        fail(c, job, "%s", text);
+    } else if (job->state != JOB_STOPPING && !event_pending(c->grace, EV_TIMEOUT, NULL)) {
+        struct timeval in = {GRACE_S, 0};
+        snprintf(c->weak_cause, sizeof c->weak_cause, "%s", text);
+        event_add(c->grace, &in);
+    }
+}
+
+static void on_done(struct coord *c, struct job *job, size_t rank, const json_t *body)
+{
+    if (rank == 0 && job->state == JOB_RUNNING) {
+        json_t *result = json_object_get(body, "result");
+        job->result = result && !json_is_null(result) ? json_incref(result) : NULL;
+        stop(c, job, JOB_DONE, "");
+    }
+}
+
+static void on_stopped(struct coord *c, struct job *job, size_t rank)
+{
+    job->stopped[rank] = true;
+    if (job->state == JOB_STOPPING)
+        check_stopped(c, job);
+}
+
+void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body)
+{
+    struct job *job = c->active;
+    size_t rank = (size_t)json_integer_value(json_object_get(body, "rank"));
+    if (!job || json_integer_value(json_object_get(body, "job")) != (json_int_t)job->id || rank >= job->ranks ||
+        memcmp(job->nodes[rank], from, 16))
+        return;
+    if (!strcmp(kind, "job-planned") && job->state == JOB_PLANNING) {
+        on_planned(c, job, body);
+    } else if (!strcmp(kind, "job-ready") && job->state == JOB_OPENING) {
+        job->ready[rank] = true;
+        if (all(job->ready, job->ranks)) {
+            set_state(c, job, JOB_CONNECTING, CONNECT_S);
+            send_all(c, job, "job-connect");
+        }
+    } else if (!strcmp(kind, "job-connected") && job->state == JOB_CONNECTING) {
+        job->connected[rank] = true;
+        if (all(job->connected, job->ranks)) {
+            set_state(c, job, JOB_RUNNING, 0);
+            send_all(c, job, "job-run");
+        }
+    } else if (!strcmp(kind, "job-event")) {
+        on_event(c, job, body);
+    } else if (!strcmp(kind, "job-failed")) {
+        on_failed(c, job, rank, body);
+    } else if (!strcmp(kind, "job-done")) {
+        on_done(c, job, rank, body);
+    } else if (!strcmp(kind, "job-stopped")) {
+        on_stopped(c, job, rank);
+    }
+}
+
+void coord_changed(struct coord *c)
+{
+    struct job *job = c->active;
+    for (size_t r = 1; job && job->state != JOB_STOPPING && r < job->ranks; r++)
+        if (!members_reachable(c->node->members, job->nodes[r])) {
+            const char *words = peers_last_words(c->node->peers, job->nodes[r]);
+            fail(c, job, "node %s is gone%s%s", job->names[r], *words ? ": " : "", words);
+            break;
+        }
+    if (c->active && c->active->state == JOB_STOPPING)
+        check_stopped(c, c->active);
+    try_start(c);
+}
+
+/* --- looking up, opening, closing ------------------------------------------------------------------------------------------------------------- */
+
+const struct job *coord_find(const struct coord *c, uint64_t id)
+{
+    for (const struct job *job = c->jobs; job; job = job->next)
+        if (job->id == id)
+            return job;
+    return NULL;
+}
+
+const struct job *coord_first(const struct coord *c)
+{
+    return c->jobs;
+}
+
+/* The daemon died with jobs unfinished: they are closed with that sentence, so that none seems to run for ever. */
+static void close_unfinished(struct coord *c)
+{
+    char *text = store_unfinished(c->node->store);
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *job;
+    size_t i;
+    json_array_foreach(list, i, job)
+    {
+        json_object_set_new(job, "state", json_string("failed"));
+        json_object_set_new(job, "ended", json_integer(time(NULL)));
+        json_object_set_new(job, "error", json_string("the daemon ended while the job was unfinished; a training job that saved "
+                                                      "its state goes on with --resume"));
+        char *now = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        if (now)
+            store_put_job(c->node->store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed", now);
+        free(now);
+    }
+    json_decref(list);
+    free(text);
+}
+
+struct coord *coord_new(struct node *node)
+{
+    struct coord *c = xcalloc(1, sizeof *c);
+    c->node = node;
+    c->deadline = event_new(node->base, -1, 0, on_deadline, c);
+    c->grace = event_new(node->base, -1, 0, on_grace, c);
+    c->settle = event_new(node->base, -1, 0, on_settle, c);
+    close_unfinished(c);
+    return c;
+}
+
+void coord_free(struct coord *c)
+{
+    if (!c)
+        return;
+    for (struct job *job = c->jobs, *next; job; job = next) {
+        next = job->next;
+        job_free(job);
+    }
+    event_free(c->deadline);
+    event_free(c->grace);
+    event_free(c->settle);
+    free(c);
+}

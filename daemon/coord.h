@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The jobs submitted to this node: it is their head. Queues them, plans, hands out, watches, ends them with one named cause. Loop
+ * thread. Every state but QUEUED (which shows why it waits) and RUNNING (watched by heartbeats) has a deadline. */
+#ifndef DAEMON_COORD_H
+#define DAEMON_COORD_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+
+struct coord;
+struct job;
+struct node;
+
+struct coord *coord_new(struct node *node); /* jobs the store still calls unfinished are closed, saying why */
+void coord_free(struct coord *c);
+
+/* Takes the spec's reference. −EINVAL with a sentence for an unknown type. */
+int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err);
+int coord_cancel(struct coord *c, uint64_t id); /* −ENOENT unknown, −EALREADY ended */
+
+/* Messages of workers: "job-planned", "-ready", "-connected", "-event", "-failed", "-done", "-stopped". */
+void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body);
+void coord_changed(struct coord *c); /* nodes came or went */
+
+const struct job *coord_find(const struct coord *c, uint64_t id); /* kept in memory: unfinished ones and the last ended */
+const struct job *coord_first(const struct coord *c);             /* newest first, through ->next */
+
+#endif

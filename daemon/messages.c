@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/messages.h"
+
+#include "daemon/coord.h"
+#include "daemon/node.h"
+#include "daemon/worker.h"
+
+void messages_receive(struct node *node, const uint8_t from[16], const json_t *body)
+{
+    const char *kind = json_string_value(json_object_get(body, "kind"));
+    if (!kind)
+        return;
+    coord_message(node->coord, from, kind, body);
+    worker_message(node->worker, from, kind, body);
+}

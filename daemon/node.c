@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "daemon/api.h"
+#include "daemon/coord.h"
+#include "daemon/http.h"
+#include "daemon/hub.h"
+#include "daemon/identity.h"
+#include "daemon/log.h"
+#include "daemon/mailbox.h"
+#include "daemon/peers.h"
+#include "daemon/store.h"
+#include "daemon/worker.h"
+#include "daemon/xalloc.h"
+
+/* --- our own record ------------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t meminfo(const char *field)
+{
+    char line[128], name[64];
+    unsigned long long kib, found = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%63[^:]: %llu", name, &kib) == 2 && !strcmp(name, field))
+            found = kib * 1024;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+void node_refresh_self(struct node *n)
+{
+    struct member *self = members_self(n->members);
+    uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX;
+    self->memory_total = smaller(meminfo("MemTotal"), limit);
+    self->memory_available = smaller(meminfo("MemAvailable"), limit);
+    self->heard = clock_now();
+    if (n->worker)
+        worker_describe(n->worker, self);
+}
+
+void node_publish_status(struct node *n)
+{
+    char text[700], status[760];
+    members_describe(n->members, text, sizeof text);
+    snprintf(status, sizeof status, "STATUS=%s", text);
+    sd_notify(0, status);
+    json_t *event = json_pack("{s:s}", "text", text);
+    char *json = event ? json_dumps(event, JSON_COMPACT) : NULL;
+    if (json)
+        hub_publish(n->hub, 0, "node", json);
+    free(json);
+    json_decref(event);
+}
+
+void node_changed(struct node *n)
+{
+    char text[700];
+    members_describe(n->members, text, sizeof text);
+    if (strcmp(text, n->ring_text)) {
+        snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
+        log_info("%s", text);
+        node_publish_status(n);
+    }
+    if (n->worker)
+        worker_changed(n->worker);
+    if (n->coord)
+        coord_changed(n->coord);
+}
+
+/* --- opening, top down ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* "8G", "512M", bytes. */
+static int parse_size(const char *text, uint64_t *ret, struct err *err)
+{
+    char *end;
+    *ret = 0;
+    if (!text || !*text)
+        return 0;
+    double v = strtod(text, &end);
+    const char *unit = *end ? strchr("KMGT", *end) : NULL;
+    if (end == text || v < 0 || (*end && (!unit || end[1])))
+        return err_set(err, -EINVAL, "--memory-limit %s is not a size such as 8G or 512M", text);
+    *ret = (uint64_t)(v * (double)(unit ? 1ULL << (10 * (strchr("KMGT", *unit) - "KMGT" + 1)) : 1));
+    return 0;
+}
+
+/* Beside the running ringd in a build tree, in libexec when installed. */
+static void find_stage_binary(struct node *n)
+{
+    const char *given = opts_str(n->opts, "stage-binary");
+    char self[3072];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[len > 0 ? len : 0] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = 0;
+    snprintf(n->stage_binary, sizeof n->stage_binary, "%s/ringd-stage", self);
+    if (given)
+        snprintf(n->stage_binary, sizeof n->stage_binary, "%s", given);
+    else if (access(n->stage_binary, X_OK))
+        snprintf(n->stage_binary, sizeof n->stage_binary, "/usr/libexec/ringd/ringd-stage");
+}
+
+static int open_identity(struct node *n, struct err *err)
+{
+    char secret[4096];
+    const char *given = opts_str(n->opts, "secret-file");
+    snprintf(n->state_dir, sizeof n->state_dir, "%s", opts_str(n->opts, "state-dir"));
+    if (mkdir(n->state_dir, 0700) && errno != EEXIST)
+        return err_set(err, -errno, "--state-dir %s cannot be created: %s", n->state_dir, strerror(errno));
+    snprintf(secret, sizeof secret, "%s/secret", n->state_dir);
+    int r = identity_load(&n->id, n->state_dir, err);
+    if (!r)
+        r = secret_load(n->psk, given ? given : secret, err);
+    if (!r)
+        r = parse_size(opts_str(n->opts, "memory-limit"), &n->memory_limit, err);
+    return r;
+}
+
+static void open_members(struct node *n)
+{
+    struct member self = {.rank = 0};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t random;
+    randombytes_buf(&random, sizeof random);
+    auth_node_id(self.id, n->id.pub);
+    snprintf(n->name, sizeof n->name, "%s", opts_str(n->opts, "name"));
+    memcpy(self.name, n->name, sizeof self.name);
+    snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
+    snprintf(self.address, sizeof self.address, "%s", opts_str(n->opts, "listen"));
+    snprintf(self.doing, sizeof self.doing, "idle");
+    self.boot = random >> 2; /* JSON integers are signed */
+    self.seq = 1;
+    n->threads = (int)opts_int(n->opts, "threads");
+    self.cores = cores > 0 ? (unsigned)cores : 1;
+    self.threads = n->threads ? (unsigned)n->threads : self.cores;
+    n->members = members_new(&self);
+    node_refresh_self(n);
+}
+
+static char *read_token(const char *path)
+{
+    char line[256] = "";
+    FILE *f = path ? fopen(path, "re") : NULL;
+    if (f && fgets(line, sizeof line, f))
+        line[strcspn(line, "\r\n")] = 0;
+    if (f)
+        fclose(f);
+    return *line ? xstrdup(line) : NULL;
+}
+
+static int open_http(struct node *n, struct err *err)
+{
+    const char *tcp = opts_str(n->opts, "http-listen");
+    char *token = read_token(opts_str(n->opts, "http-token-file"));
+    struct http_setup setup = {.mailbox = n->mailbox, .hub = n->hub, .unix_path = opts_str(n->opts, "socket"),
+                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL, .token = token, .handle = api_handle,
+                               .owner = n};
+    int r = http_start(&n->http, &setup, err);
+    free(token);
+    return r;
+}
+
+static void on_signal(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    (void)fd;
+    (void)what;
+    sd_notify(0, "STOPPING=1");
+    event_base_loopbreak(n->base);
+}
+
+static int open_rest(struct node *n, struct err *err)
+{
+    char note[256];
+    int r = mailbox_new(&n->mailbox, n->base);
+    if (r)
+        return err_set(err, r, "the loop's mailbox: %s", strerror(-r));
+    n->hub = hub_new(4096);
+    r = store_open(&n->store, n->state_dir, n->mailbox, note, err);
+    if (r)
+        return r;
+    if (*note)
+        log_warning("%s", note);
+    r = peers_open(&n->peers, n, err);
+    if (r)
+        return r;
+    n->worker = worker_new(n);
+    n->coord = coord_new(n);
+    return open_http(n, err);
+}
+
+int node_open(struct node **ret, struct opts *opts, struct err *err)
+{
+    struct node *n = xcalloc(1, sizeof *n);
+    n->opts = opts;
+    int r = sodium_init() < 0 ? err_set(err, -EIO, "libsodium cannot start") : open_identity(n, err);
+    if (!r && !(n->base = event_base_new()))
+        r = err_set(err, -ENOMEM, "the event loop cannot start");
+    if (!r) {
+        find_stage_binary(n);
+        open_members(n);
+        r = open_rest(n, err);
+    }
+    if (r) {
+        node_close(n);
+        return r;
+    }
+    n->sigterm = evsignal_new(n->base, SIGTERM, on_signal, n);
+    n->sigint = evsignal_new(n->base, SIGINT, on_signal, n);
+    event_add(n->sigterm, NULL);
+    event_add(n->sigint, NULL);
+    *ret = n;
+    return 0;
+}
+
+int node_run(struct node *n)
+{
+    node_changed(n);
+    log_info("%s: peers on port %u, API on %s", n->name, peers_port(n->peers), opts_str(n->opts, "socket"));
+    sd_notify(0, "READY=1");
+    return event_base_dispatch(n->base) < 0 ? -EIO : 0;
+}
+
+/* --- closing, bottom up --------------------------------------------------------------------------------------------------------------------------- */
+
+void node_close(struct node *n)
+{
+    if (!n)
+        return;
+    http_stop(n->http);
+    peers_close(n->peers);
+    worker_free(n->worker);
+    coord_free(n->coord);
+    store_close(n->store);
+    hub_free(n->hub);
+    mailbox_free(n->mailbox);
+    members_free(n->members);
+    if (n->sigterm)
+        event_free(n->sigterm);
+    if (n->sigint)
+        event_free(n->sigint);
+    if (n->base)
+        event_base_free(n->base);
+    sodium_memzero(n->psk, sizeof n->psk);
+    sodium_memzero(&n->id, sizeof n->id);
+    free(n);
+}

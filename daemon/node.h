@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * struct node owns everything a daemon has; opened top-down, closed bottom-up. node.c: the loop and who owns what; peers.c: control
+ * connections and the messages over them. Everything here runs on the loop thread. */
+#ifndef DAEMON_NODE_H
+#define DAEMON_NODE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/members.h"
+#include "daemon/optable.h"
+#include "net/auth.h"
+#include "net/link.h"
+
+struct coord;
+struct event_base;
+struct http;
+struct hub;
+struct mailbox;
+struct peers;
+struct store;
+struct worker;
+
+struct node {
+    struct opts *opts;           /* borrowed: main */
+    struct event_base *base;     /* all below owned */
+    struct auth_identity id;
+    uint8_t psk[AUTH_PSK];
+    char name[64], stage_binary[4096], state_dir[3072];
+    int threads;
+    uint64_t memory_limit;       /* 0 = what the machine has */
+    char ring_text[700];         /* what was last said of the ring */
+    struct members *members;
+    struct mailbox *mailbox;
+    struct hub *hub;
+    struct store *store;
+    struct peers *peers;
+    struct worker *worker;       /* runs stages, for any head */
+    struct coord *coord;         /* runs the jobs submitted here */
+    struct http *http;
+    struct event *sigterm, *sigint;
+};
+
+int node_open(struct node **ret, struct opts *opts, struct err *err);
+int node_run(struct node *n); /* until a signal; 0 */
+void node_close(struct node *n);
+
+/* Our own record brought up to date: memory, what the worker does. */
+void node_refresh_self(struct node *n);
+/* The set of nodes or links changed: ring, jobs and listeners are told. */
+void node_changed(struct node *n);
+void node_publish_status(struct node *n);
+
+#endif

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/peers.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "daemon/identity.h"
+#include "daemon/log.h"
+#include "daemon/mailbox.h"
+#include "daemon/messages.h"
+#include "daemon/node.h"
+#include "daemon/worker.h"
+#include "daemon/xalloc.h"
+
+enum { FRAME_ROUTED = LINK_FRAME_USER + 1, FRAME_RECORD = LINK_FRAME_USER + 2, MAX_TTL = RING_MAX_NODES, MAX_LINKS = 64 };
+enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 5000 };
+
+/* A configured peer: dialled until it answers. */
+struct dial {
+    LIST_ENTRY(dial) next;
+    struct peers *p;          /* borrowed: owner */
+    char host[128];
+    uint16_t port;
+    struct link *link;        /* borrowed: the session made by this dial, while it lives */
+    struct event *timer;      /* owned */
+    unsigned backoff_ms;
+    uint8_t id[16];           /* whom we found there */
+    bool known;
+    char why[256];            /* why it is not a link yet */
+};
+struct session {              /* one live connection */
+    LIST_ENTRY(session) next;
+    struct peers *p;
+    struct link *link;        /* owned */
+    struct dial *dial;        /* borrowed, or NULL where the peer dialled */
+    bool up;
+};
+struct words {                /* last reason a node's link ended */
+    LIST_ENTRY(words) next;
+    uint8_t id[16];
+    char text[256];
+};
+struct peers {
+    struct node *node;        /* borrowed: owner */
+    struct evconnlistener *listener; /* owned */
+    uint16_t port;
+    uint64_t boot;
+    LIST_HEAD(, dial) dials;
+    LIST_HEAD(, session) sessions;
+    LIST_HEAD(, words) words;
+};
+
+/* --- who is at the other end --------------------------------------------------------------------------------------------------------------- */
+
+static struct session *session_with(struct peers *p, const uint8_t id[16], const struct session *except)
+{
+    struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+        if (s != except && s->up && !memcmp(link_peer(s->link)->node_id, id, 16))
+            return s;
+    return NULL;
+}
+
+/* Two nodes may dial each other at once: both keep the connection that the smaller id dialled. */
+static bool preferred(const struct peers *p, const struct link *link)
+{
+    bool i_am_smaller = memcmp(members_self(p->node->members)->id, link_peer(link)->node_id, 16) < 0;
+    return link_dialed(link) == i_am_smaller;
+}
+
+static void remember_words(struct peers *p, const uint8_t id[16], const char *text)
+{
+    struct words *w;
+    LIST_FOREACH(w, &p->words, next)
+        if (!memcmp(w->id, id, 16))
+            break;
+    if (!w) {
+        w = xcalloc(1, sizeof *w);
+        memcpy(w->id, id, 16);
+        LIST_INSERT_HEAD(&p->words, w, next);
+    }
+    snprintf(w->text, sizeof w->text, "%s", text);
+}
+
+const char *peers_last_words(struct peers *p, const uint8_t id[16])
+{
+    const struct words *w;
+    LIST_FOREACH(w, &p->words, next)
+        if (!memcmp(w->id, id, 16))
+            return w->text;
+    return "";
+}
+
+static void list_links(struct peers *p)
+{
+    struct member *self = members_self(p->node->members);
+    struct session *s;
+    self->nlinks = 0;
+    LIST_FOREACH(s, &p->sessions, next)
+        if (s->up && self->nlinks < RING_MAX_NODES)
+            memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
+}
+
+/* --- messages --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void send_json(struct link *link, uint8_t type, const json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (text)
+        link_send(link, type, text, strlen(text));
+    free(text);
+}
+
+static void flood(struct peers *p, const json_t *record, const struct session *except)
+{
+    struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+        if (s->up && s != except)
+            send_json(s->link, FRAME_RECORD, record);
+}
+
+void peers_flood_self(struct peers *p)
+{
+    node_refresh_self(p->node);
+    members_touch(p->node->members);
+    json_t *record = member_encode(members_self(p->node->members));
+    flood(p, record, NULL);
+    json_decref(record);
+}
+
+struct local {
+    struct peers *p;
+    json_t *body;
+};
+
+static void deliver_local(void *arg)
+{
+    struct local *l = arg;
+    messages_receive(l->p->node, members_self(l->p->node->members)->id, l->body);
+    json_decref(l->body);
+    free(l);
+}
+
+static int route(struct peers *p, const uint8_t to[16], const json_t *envelope)
+{
+    const struct member *hop = members_next_hop(p->node->members, to);
+    struct session *s = hop ? session_with(p, hop->id, NULL) : NULL;
+    if (!s)
+        return -EHOSTUNREACH;
+    send_json(s->link, FRAME_ROUTED, envelope);
+    return 0;
+}
+
+int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
+{
+    const uint8_t *self = members_self(p->node->members)->id;
+    if (!memcmp(to, self, 16)) {
+        struct local *l = xmalloc(sizeof *l);
+        *l = (struct local){p, body};
+        mailbox_post(p->node->mailbox, deliver_local, l);
+        return 0;
+    }
+    char to_hex[33], from_hex[33];
+    id_hex(to_hex, to);
+    id_hex(from_hex, self);
+    json_t *envelope = json_pack("{s:s s:s s:i s:o}", "to", to_hex, "from", from_hex, "ttl", MAX_TTL, "body", body);
+    int r = envelope ? route(p, to, envelope) : -ENOMEM;
+    json_decref(envelope);
+    return r;
+}
+
+static void receive_routed(struct peers *p, json_t *envelope)
+{
+    uint8_t to[16], from[16];
+    json_t *body = json_object_get(envelope, "body");
+    json_int_t ttl = json_integer_value(json_object_get(envelope, "ttl"));
+    if (id_parse(to, json_string_value(json_object_get(envelope, "to"))) ||
+        id_parse(from, json_string_value(json_object_get(envelope, "from"))) || !json_is_object(body))
+        return;
+    if (!memcmp(to, members_self(p->node->members)->id, 16)) {
+        messages_receive(p->node, from, body);
+    } else if (ttl > 0) {
+        json_object_set_new(envelope, "ttl", json_integer(ttl - 1));
+        route(p, to, envelope);
+    }
+}
+
+static void learn(struct peers *p, struct session *from, const json_t *record)
+{
+    int r = members_learn(p->node->members, record, clock_now());
+    if (r == 1) {
+        flood(p, record, from);
+        node_changed(p->node);
+    } else if (r == -EEXIST) {
+        log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on one of them",
+                    p->node->state_dir);
+    }
+}
+
+/* --- what links tell us -------------------------------------------------------------------------------------------------------------------- */
+
+static int on_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
+{
+    struct session *s = owner;
+    struct peers *p = s->p;
+    const struct member *self = members_self(p->node->members);
+    if (!memcmp(peer->node_id, self->id, 16)) {
+        snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer", self->name);
+        return -EINVAL;
+    }
+    if (link_kind(link) == LINK_DATA)
+        return worker_data_hello(p->node->worker, peer, why, size);
+    struct session *other = session_with(p, peer->node_id, s);
+    if (other && link_peer(other->link)->boot == peer->boot && (preferred(p, other->link) || !preferred(p, link))) {
+        snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
+        return -EEXIST;
+    }
+    if (other)
+        link_close(other->link, LINK_END_LOCAL, "replaced by a newer connection");
+    return 0;
+}
+
+static void on_up(void *owner, struct link *link)
+{
+    struct session *s = owner;
+    struct peers *p = s->p;
+    if (link_kind(link) == LINK_DATA) {
+        LIST_REMOVE(s, next);
+        worker_data_up(p->node->worker, link, link_peer(link)->from_rank);
+        free(s);
+        return;
+    }
+    s->up = true;
+    if (s->dial) {
+        memcpy(s->dial->id, link_peer(link)->node_id, 16);
+        s->dial->known = true;
+        s->dial->backoff_ms = BACKOFF_FIRST_MS;
+        *s->dial->why = 0;
+    }
+    log_info("connected to %s (%s)", link_peer(link)->name, link_address(link));
+    list_links(p);
+    peers_flood_self(p);
+    for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
+        json_t *record = member_encode(members_at(p->node->members, i));
+        send_json(link, FRAME_RECORD, record);
+        json_decref(record);
+    }
+    node_changed(p->node);
+}
+
+static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
+{
+    struct session *s = owner;
+    (void)link;
+    json_t *json = json_loadb((const char *)body, n, 0, NULL);
+    if (json && type == FRAME_RECORD)
+        learn(s->p, s, json);
+    else if (json && type == FRAME_ROUTED)
+        receive_routed(s->p, json);
+    json_decref(json);
+}
+
+/* Heartbeats carry our record, and so our progress. */
+static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
+{
+    struct session *s = owner;
+    (void)link;
+    node_refresh_self(s->p->node);
+    members_touch(s->p->node->members);
+    json_t *record = member_encode(members_self(s->p->node->members));
+    char *text = record ? json_dumps(record, JSON_COMPACT) : NULL;
+    json_decref(record);
+    size_t len = text ? strlen(text) : 0;
+    if (len > cap)
+        len = 0;
+    memcpy(body, text, len);
+    free(text);
+    return len;
+}
+
+static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_t n)
+{
+    struct session *s = owner;
+    (void)link;
+    json_t *record = n ? json_loadb((const char *)body, n, 0, NULL) : NULL;
+    if (record)
+        learn(s->p, s, record);
+    json_decref(record);
+}
+
+static void redial_later(struct dial *d)
+{
+    struct timeval in = {d->backoff_ms / 1000, (d->backoff_ms % 1000) * 1000};
+    event_add(d->timer, &in);
+    d->backoff_ms = d->backoff_ms * 2 < BACKOFF_MAX_MS ? d->backoff_ms * 2 : BACKOFF_MAX_MS;
+}
+
+static void on_down(void *owner, struct link *link, enum link_end end, const char *text)
+{
+    struct session *s = owner;
+    struct peers *p = s->p;
+    bool was_up = s->up;
+    s->up = false;
+    if (was_up) {
+        log_warning("connection to %s ended: %s", link_peer(link)->name, text);
+        remember_words(p, link_peer(link)->node_id, text);
+    }
+    if (s->dial) {
+        struct dial *d = s->dial;
+        d->link = NULL;
+        if (!was_up && strcmp(d->why, text))
+            log_info("no connection to %s port %u: %s (%s)", d->host, d->port, text, link_end_name(end));
+        snprintf(d->why, sizeof d->why, "%s", text);
+        redial_later(d);
+    }
+    LIST_REMOVE(s, next);
+    link_free(link);
+    free(s);
+    if (was_up) {
+        list_links(p);
+        peers_flood_self(p);
+        node_changed(p->node);
+    }
+}
+
+static const struct link_ops link_ops = {on_hello, on_up, on_frame, on_beat, on_beaten, on_down};
+
+void peers_setup(struct peers *p, struct link_setup *ret)
+{
+    *ret = (struct link_setup){.base = p->node->base, .id = &p->node->id, .psk = p->node->psk, .kind = LINK_CONTROL,
+                               .ops = &link_ops, .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
+    struct link_hello *h = &ret->hello;
+    snprintf(h->name, sizeof h->name, "%s", p->node->name);
+    snprintf(h->version, sizeof h->version, "%s", RINGD_VERSION);
+    h->proto_min = h->proto_max = 1;
+    h->listen_port = p->port;
+    h->boot = p->boot;
+}
+
+/* --- dialling and listening -------------------------------------------------------------------------------------------------------------- */
+
+static struct session *session_new(struct peers *p, struct dial *d)
+{
+    struct session *s = xcalloc(1, sizeof *s);
+    *s = (struct session){.p = p, .dial = d};
+    LIST_INSERT_HEAD(&p->sessions, s, next);
+    return s;
+}
+
+static void dial_now(evutil_socket_t fd, short what, void *arg)
+{
+    struct dial *d = arg;
+    (void)fd;
+    (void)what;
+    if (d->known && session_with(d->p, d->id, NULL)) { /* it called us meanwhile */
+        redial_later(d);
+        return;
+    }
+    struct link_setup setup;
+    peers_setup(d->p, &setup);
+    struct session *s = session_new(d->p, d);
+    setup.owner = s;
+    int r = link_dial(&s->link, &setup, d->host, d->port);
+    d->link = s->link;
+    if (r) {
+        LIST_REMOVE(s, next);
+        free(s);
+        snprintf(d->why, sizeof d->why, "%s", strerror(-r));
+        redial_later(d);
+    }
+}
+
+static size_t count_sessions(const struct peers *p)
+{
+    const struct session *s;
+    size_t n = 0;
+    LIST_FOREACH(s, &p->sessions, next)
+        n++;
+    return n;
+}
+
+static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *from, int len, void *arg)
+{
+    struct peers *p = arg;
+    (void)l;
+    (void)from;
+    (void)len;
+    if (count_sessions(p) >= MAX_LINKS) { /* strangers cannot make us hold more than this */
+        close(fd);
+        return;
+    }
+    struct link_setup setup;
+    peers_setup(p, &setup);
+    struct session *s = session_new(p, NULL);
+    setup.owner = s;
+    if (link_accept(&s->link, &setup, fd)) {
+        LIST_REMOVE(s, next);
+        free(s);
+    }
+}
+
+/* "host:port", "[v6]:port"; host into `host`. */
+static int split_address(const char *text, char *host, size_t size, uint16_t *port)
+{
+    const char *colon = strrchr(text, ':');
+    char *end;
+    unsigned long v = colon ? strtoul(colon + 1, &end, 10) : 0;
+    if (!colon || !colon[1] || *end || v > 65535)
+        return -EINVAL;
+    bool brackets = *text == '[' && colon > text + 1 && colon[-1] == ']';
+    snprintf(host, size, "%.*s", (int)(colon - text - (brackets ? 2 : 0)), text + (brackets ? 1 : 0));
+    *port = (uint16_t)v;
+    return 0;
+}
+
+static int add_dial(struct peers *p, const char *address, struct err *err)
+{
+    struct dial *d = xcalloc(1, sizeof *d);
+    *d = (struct dial){.p = p, .backoff_ms = BACKOFF_FIRST_MS};
+    if (split_address(address, d->host, sizeof d->host, &d->port) || !*d->host || !d->port) {
+        free(d);
+        return err_set(err, -EINVAL, "--peer %s is not HOST:PORT", address);
+    }
+    d->timer = event_new(p->node->base, -1, 0, dial_now, d);
+    LIST_INSERT_HEAD(&p->dials, d, next);
+    event_active(d->timer, EV_TIMEOUT, 0);
+    return 0;
+}
+
+/* A socket handed over by systemd (or by whoever plays its part), named "peer". */
+static int inherited_socket(void)
+{
+    char **names = NULL;
+    int found = -1, n = sd_listen_fds_with_names(1, &names);
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(names[i], "peer"))
+            found = SD_LISTEN_FDS_START + i;
+        free(names[i]);
+    }
+    free(names);
+    return found;
+}
+
+static int bind_listener(const char *address, struct err *err)
+{
+    char host[128], service[8];
+    uint16_t port;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICHOST},
+                    *found;
+    if (split_address(address, host, sizeof host, &port))
+        return err_set(err, -EINVAL, "--listen %s is not ADDR:PORT", address);
+    snprintf(service, sizeof service, "%u", port);
+    int r = getaddrinfo(*host ? host : NULL, service, &hints, &found);
+    if (r)
+        return err_set(err, -EINVAL, "--listen %s: %s", address, gai_strerror(r));
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, found->ai_addr, found->ai_addrlen)
+            ? err_set(err, -errno, "--listen %s: %s", address, strerror(errno))
+            : 0;
+    freeaddrinfo(found);
+    if (r && fd >= 0)
+        close(fd);
+    return r ? r : fd;
+}
+
+static uint16_t bound_port(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof a;
+    if (getsockname(fd, (struct sockaddr *)&a, &len))
+        return 0;
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+int peers_open(struct peers **ret, struct node *node, struct err *err)
+{
+    struct peers *p = xcalloc(1, sizeof *p);
+    p->node = node;
+    p->boot = members_self(node->members)->boot;
+    LIST_INIT(&p->dials);
+    LIST_INIT(&p->sessions);
+    LIST_INIT(&p->words);
+    *ret = p;
+    int fd = inherited_socket();
+    if (fd < 0)
+        fd = bind_listener(opts_str(node->opts, "listen"), err);
+    if (fd < 0)
+        return fd;
+    evutil_make_socket_nonblocking(fd);
+    evutil_make_socket_closeonexec(fd);
+    p->port = bound_port(fd);
+    p->listener = evconnlistener_new(node->base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, 64, fd);
+    if (!p->listener)
+        return err_set(err, -ENOMEM, "listening for peers: %s", strerror(errno));
+    const char *const *peer;
+    size_t n = opts_list(node->opts, "peer", &peer);
+    for (size_t i = 0; i < n; i++) {
+        int r = add_dial(p, peer[i], err);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+void peers_close(struct peers *p)
+{
+    if (!p)
+        return;
+    if (p->listener)
+        evconnlistener_free(p->listener);
+    for (struct session *s; (s = LIST_FIRST(&p->sessions));) {
+        LIST_REMOVE(s, next);
+        link_free(s->link);
+        free(s);
+    }
+    for (struct dial *d; (d = LIST_FIRST(&p->dials));) {
+        LIST_REMOVE(d, next);
+        event_free(d->timer);
+        free(d);
+    }
+    for (struct words *w; (w = LIST_FIRST(&p->words));) {
+        LIST_REMOVE(w, next);
+        free(w);
+    }
+    free(p);
+}
+
+uint16_t peers_port(const struct peers *p)
+{
+    return p->port;
+}
+
+int peers_address(struct peers *p, const uint8_t id[16], char host[64], uint16_t *port)
+{
+    struct session *s = session_with(p, id, NULL);
+    uint16_t ephemeral;
+    if (!s)
+        return -ENOTCONN;
+    int r = split_address(link_address(s->link), host, 64, &ephemeral);
+    *port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
+    return r;
+}
+
+/* --- GET /v1/links ---------------------------------------------------------------------------------------------------------------------------- */
+
+static json_t *session_encode(const struct session *s)
+{
+    struct link_stats st;
+    link_stats(s->link, &st);
+    const struct link_hello *peer = link_peer(s->link);
+    return json_pack("{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:b}", "peer", peer ? peer->name : "", "address",
+                     link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted", "state",
+                     link_state_name(link_state(s->link)), "cipher", s->up ? seal_suite_name(st.suite) : "", "rtt_ms",
+                     st.rtt_us / 1e3, "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
+                     (double)st.up_us / 1e6, "suspect", (int)st.suspect);
+}
+
+static json_t *dial_encode(const struct dial *d)
+{
+    char address[160];
+    snprintf(address, sizeof address, "%s:%u", d->host, d->port);
+    return json_pack("{s:s s:s s:s s:s s:s}", "peer", "", "address", address, "direction", "dialing", "state", "down", "why",
+                     *d->why ? d->why : "not tried yet");
+}
+
+json_t *peers_encode(struct peers *p)
+{
+    json_t *list = json_array();
+    struct session *s;
+    struct dial *d;
+    LIST_FOREACH(s, &p->sessions, next)
+        if (s->up)
+            json_array_append_new(list, session_encode(s));
+    LIST_FOREACH(d, &p->dials, next)
+        if (!(d->known && session_with(p, d->id, NULL)))
+            json_array_append_new(list, dial_encode(d));
+    return list;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Control connections: the listener, the configured peers with their back-off, one connection per neighbour, and messages to any node,
+ * relayed where it is no neighbour. Data connections come in through the same listener and are handed to the worker. */
+#ifndef DAEMON_PEERS_H
+#define DAEMON_PEERS_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+#include "net/link.h"
+
+struct node;
+struct peers;
+
+/* Binds --listen (or takes the socket systemd, or ringctl local, passed) and starts dialling every --peer. */
+int peers_open(struct peers **ret, struct node *node, struct err *err);
+void peers_close(struct peers *p);
+uint16_t peers_port(const struct peers *p);
+
+/* A message {"kind": …} to a node, ourselves included (delivered from the loop, never from inside). Takes the reference. −EHOSTUNREACH. */
+int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
+/* Our record changed in a way the others should know at once. */
+void peers_flood_self(struct peers *p);
+
+/* What a link_setup of ours says, for a data connection too. */
+void peers_setup(struct peers *p, struct link_setup *ret);
+/* Host and port of a neighbour; −ENOTCONN if it is none. */
+int peers_address(struct peers *p, const uint8_t id[16], char host[64], uint16_t *port);
+/* Why the last connection to the node ended, "" if unknown. */
+const char *peers_last_words(struct peers *p, const uint8_t id[16]);
+
+json_t *peers_encode(struct peers *p); /* for GET /v1/links */
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/spawn.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/ipc.h"
+#include "daemon/xalloc.h"
+#include "engine/num/num.h"
+
+extern char **environ;
+
+struct spawn {
+    pid_t pid;
+    int pidfd, sock;
+    struct event *on_exit, *on_read; /* owned */
+    struct evbuffer *in;             /* owned: bytes of unfinished events */
+    struct progress *progress;       /* owned mapping */
+    const struct spawn_ops *ops;
+    void *owner;
+    bool reaped;
+};
+
+/* --- the child's side: between fork and exec only what is safe in a process with threads ----------------------------------------------- */
+
+static void child_exec(const char *binary, char **env, int sock, int progress, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (adj >= 0 && write(adj, "500", 3) != 3) /* the stage goes before anything else on this machine */
+        close(adj);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    int high_sock = fcntl(sock, F_DUPFD, 16), high_progress = fcntl(progress, F_DUPFD, 16);
+    if (dup2(high_sock, IPC_FD) < 0 || dup2(high_progress, IPC_PROGRESS_FD) < 0 || close_range(IPC_PROGRESS_FD + 1, ~0U, 0))
+        _exit(127);
+    char *argv[] = {(char *)(uintptr_t)binary, NULL};
+    execve(binary, argv, env);
+    _exit(127);
+}
+
+static char **with_variable(char **env, size_t *n, char *assignment)
+{
+    size_t len = (size_t)(strchr(assignment, '=') - assignment) + 1;
+    for (size_t i = 0; i < *n; i++)
+        if (!strncmp(env[i], assignment, len)) { /* the user's own setting wins */
+            free(assignment);
+            return env;
+        }
+    env = xreallocarray(env, *n + 2, sizeof *env);
+    env[(*n)++] = assignment;
+    env[*n] = NULL;
+    return env;
+}
+
+/* The CPU's kernel must be chosen before OpenBLAS loads; idle pool threads must sleep, not spin. */
+static char **stage_environment(int threads, size_t *ret_inherited)
+{
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    *ret_inherited = n;
+    char **env = xcalloc(n + 1, sizeof *env);
+    memcpy(env, environ, n * sizeof *env);
+    const char *core = num_openblas_coretype();
+    if (core)
+        env = with_variable(env, &n, xasprintf("OPENBLAS_CORETYPE=%s", core));
+    if (threads)
+        env = with_variable(env, &n, xasprintf("OMP_NUM_THREADS=%d", threads));
+    env = with_variable(env, &n, xstrdup("OMP_WAIT_POLICY=passive"));
+    return env;
+}
+
+static void environment_free(char **env, size_t inherited)
+{
+    for (size_t i = inherited; env[i]; i++)
+        free(env[i]);
+    free(env);
+}
+
+/* --- events -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void take_events(struct spawn *s)
+{
+    for (;;) {
+        uint32_t length;
+        if (evbuffer_copyout(s->in, &length, 4) < 4)
+            return;
+        size_t n = le32toh(length);
+        if (n > IPC_MAX || evbuffer_get_length(s->in) < n + 4)
+            return;
+        evbuffer_drain(s->in, 4);
+        json_t *event = json_loadb((const char *)evbuffer_pullup(s->in, (ssize_t)n), n, 0, NULL);
+        evbuffer_drain(s->in, n);
+        const char *kind = json_string_value(json_object_get(event, "ev"));
+        if (kind)
+            s->ops->event(s->owner, kind, event);
+        json_decref(event);
+    }
+}
+
+static void on_read(evutil_socket_t fd, short what, void *arg)
+{
+    struct spawn *s = arg;
+    (void)what;
+    int n = evbuffer_read(s->in, fd, 1 << 16);
+    if (n <= 0 && !(n < 0 && errno == EAGAIN))
+        event_del(s->on_read);
+    take_events(s);
+}
+
+static void describe_end(char *buf, size_t size, const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED && info->si_status == 127)
+        snprintf(buf, size, "could not be started: is ringd-stage where --stage-binary says?");
+    else if (info->si_code == CLD_EXITED)
+        snprintf(buf, size, "%s", info->si_status ? "ended with an error it could not report" : "");
+    else if (info->si_status == SIGKILL)
+        snprintf(buf, size, "was killed by SIGKILL: by hand, or by the kernel because memory ran out (journalctl -k tells)");
+    else
+        snprintf(buf, size, "was killed by SIG%s", sigabbrev_np(info->si_status));
+}
+
+/* What it said before it ended is still in the socket: read that first, so that its own words come before "ended". */
+static void on_exit_event(evutil_socket_t fd, short what, void *arg)
+{
+    struct spawn *s = arg;
+    (void)fd;
+    (void)what;
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)s->pid, &info, WEXITED | WNOHANG) || !info.si_pid)
+        return;
+    s->reaped = true;
+    event_del(s->on_exit);
+    while (evbuffer_read(s->in, s->sock, 1 << 16) > 0)
+        ;
+    event_del(s->on_read);
+    char text[160];
+    describe_end(text, sizeof text, &info);
+    const struct spawn_ops *ops = s->ops;
+    void *owner = s->owner;
+    take_events(s);
+    ops->ended(owner, text);
+}
+
+/* --- start and end -------------------------------------------------------------------------------------------------------------------------- */
+
+static int watch(struct spawn *s, struct event_base *base)
+{
+    s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+    s->in = evbuffer_new();
+    s->on_exit = s->pidfd < 0 ? NULL : event_new(base, s->pidfd, EV_READ | EV_PERSIST, on_exit_event, s);
+    s->on_read = event_new(base, s->sock, EV_READ | EV_PERSIST, on_read, s);
+    if (!s->in || !s->on_exit || !s->on_read)
+        return -ENOMEM;
+    event_add(s->on_exit, NULL);
+    event_add(s->on_read, NULL);
+    return 0;
+}
+
+int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads, const struct spawn_ops *ops,
+                void *owner, struct err *err)
+{
+    int pair[2] = {-1, -1}, progress = -1;
+    struct spawn *s = xcalloc(1, sizeof *s);
+    *s = (struct spawn){.pidfd = -1, .sock = -1, .ops = ops, .owner = owner, .reaped = true};
+    int r = progress_create(&s->progress, &progress);
+    if (!r && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+        r = -errno;
+    if (!r) {
+        size_t inherited;
+        char **env = stage_environment(threads, &inherited);
+        pid_t parent = getpid();
+        s->pid = fork();
+        if (s->pid == 0)
+            child_exec(binary, env, pair[1], progress, parent);
+        r = s->pid < 0 ? -errno : 0;
+        environment_free(env, inherited);
+    }
+    if (!r) {
+        s->reaped = false;
+        s->sock = pair[0];
+        fcntl(s->sock, F_SETFL, O_NONBLOCK);
+        r = watch(s, base);
+    } else if (pair[0] >= 0) {
+        close(pair[0]);
+    }
+    if (pair[1] >= 0)
+        close(pair[1]);
+    if (progress >= 0)
+        close(progress);
+    if (r) {
+        spawn_free(s);
+        return err_set(err, r, "a stage process cannot be started: %s", strerror(-r));
+    }
+    *ret = s;
+    return 0;
+}
+
+int spawn_send(struct spawn *s, json_t *message, int fd)
+{
+    return ipc_send(s->sock, message, fd);
+}
+
+void spawn_kill(struct spawn *s, int signal)
+{
+    if (!s->reaped)
+        syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
+}
+
+const struct progress *spawn_progress(const struct spawn *s)
+{
+    return s->progress;
+}
+
+void spawn_free(struct spawn *s)
+{
+    if (!s)
+        return;
+    if (!s->reaped) {
+        kill(s->pid, SIGKILL);
+        waitpid(s->pid, NULL, 0);
+    }
+    if (s->on_exit)
+        event_free(s->on_exit);
+    if (s->on_read)
+        event_free(s->on_read);
+    if (s->in)
+        evbuffer_free(s->in);
+    if (s->pidfd >= 0)
+        close(s->pidfd);
+    if (s->sock >= 0)
+        close(s->sock);
+    progress_detach(s->progress);
+    free(s);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/worker.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/identity.h"
+#include "daemon/log.h"
+#include "daemon/node.h"
+#include "daemon/peers.h"
+#include "daemon/spawn.h"
+#include "daemon/xalloc.h"
+
+enum worker_state { WORKER_IDLE, WORKER_PLANNING, WORKER_OPENING, WORKER_READY, WORKER_RUNNING, WORKER_ENDING };
+enum { KILL_AFTER_S = 2 };
+
+struct worker {
+    struct node *node;          /* borrowed: owner */
+    enum worker_state state;
+    uint64_t job;
+    uint8_t head[16];
+    int rank;
+    size_t ranks;
+    uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
+    char fingerprint[33];
+    uint32_t dim;
+    struct spawn *stage;        /* owned */
+    struct link *dialing;       /* owned: data connection to the next rank, until it is handed over */
+    size_t connected;           /* data connections handed to the stage */
+    struct event *kill_timer;   /* owned: from asking the stage to end to making it */
+    struct event *reap;         /* owned: frees the stage outside its own callback */
+    bool reported;              /* the stage said how it ended: "done" or "failed" */
+};
+
+/* --- telling the head ----------------------------------------------------------------------------------------------------------------------- */
+
+static void tell(struct worker *w, const char *kind, json_t *fields)
+{
+    json_object_set_new(fields, "kind", json_string(kind));
+    json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
+    json_object_set_new(fields, "rank", json_integer(w->rank));
+    if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
+        log_debug("job %llu: the head cannot be told \"%s\"", (unsigned long long)w->job, kind);
+}
+
+static void tell_failed(struct worker *w, const char *cause, bool weak)
+{
+    if (w->reported)
+        return;
+    w->reported = true;
+    tell(w, "job-failed", json_pack("{s:s s:b}", "cause", cause, "weak", (int)weak));
+}
+
+/* --- the stage process ------------------------------------------------------------------------------------------------------------------------ */
+
+static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    if (w->stage)
+        spawn_kill(w->stage, SIGKILL);
+}
+
+static void end_stage(struct worker *w)
+{
+    if (w->state == WORKER_IDLE)
+        return;
+    w->state = WORKER_ENDING;
+    link_free(w->dialing);
+    w->dialing = NULL;
+    if (w->stage) {
+        struct timeval in = {KILL_AFTER_S, 0};
+        spawn_kill(w->stage, SIGTERM);
+        spawn_kill(w->stage, SIGCONT); /* a stopped process cannot die of SIGTERM */
+        event_add(w->kill_timer, &in);
+    } else {
+        event_active(w->reap, EV_TIMEOUT, 0);
+    }
+}
+
+/* After the process is gone: the lease is free again. */
+static void on_reap(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    spawn_free(w->stage);
+    w->stage = NULL;
+    event_del(w->kill_timer);
+    w->state = WORKER_IDLE;
+    tell(w, "job-stopped", json_object());
+    peers_flood_self(w->node->peers);
+    node_changed(w->node);
+}
+
+static void stage_event(void *owner, const char *kind, json_t *event)
+{
+    struct worker *w = owner;
+    if (w->state == WORKER_ENDING)
+        return;
+    if (!strcmp(kind, "planned")) {
+        tell(w, "job-planned", json_deep_copy(event));
+    } else if (!strcmp(kind, "ready")) {
+        w->state = WORKER_READY;
+        tell(w, "job-ready", json_deep_copy(event));
+    } else if (!strcmp(kind, "done")) {
+        w->reported = true;
+        tell(w, "job-done", json_deep_copy(event));
+    } else if (!strcmp(kind, "failed")) {
+        tell_failed(w, json_string_value(json_object_get(event, "error")), json_is_true(json_object_get(event, "weak")));
+    } else {
+        tell(w, "job-event", json_pack("{s:O}", "event", event));
+    }
+}
+
+static void stage_ended(void *owner, const char *text)
+{
+    struct worker *w = owner;
+    char cause[256];
+    if (w->state != WORKER_ENDING) {
+        snprintf(cause, sizeof cause, "the stage process %s", *text ? text : "ended before the job did");
+        tell_failed(w, cause, false);
+    }
+    w->state = WORKER_ENDING;
+    link_free(w->dialing);
+    w->dialing = NULL;
+    event_active(w->reap, EV_TIMEOUT, 0);
+}
+
+static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
+
+static int start_stage(struct worker *w)
+{
+    struct err err;
+    w->reported = false;
+    w->connected = 0;
+    int r = spawn_start(&w->stage, w->node->base, w->node->stage_binary, w->node->threads, &spawn_ops, w, &err);
+    if (r) {
+        tell_failed(w, err.text, false);
+        end_stage(w);
+    }
+    return r;
+}
+
+static void say(struct worker *w, json_t *message, int fd)
+{
+    if (w->stage && spawn_send(w->stage, message, fd) == -EAGAIN) {
+        tell_failed(w, "the stage process does not take messages", false);
+        end_stage(w);
+    } else if (!w->stage) {
+        json_decref(message);
+    }
+}
+
+void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+{
+    json_t *message = json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
+    memcpy(w->head, members_self(w->node->members)->id, 16);
+    w->job = job;
+    w->rank = 0;
+    w->state = WORKER_PLANNING;
+    if (!start_stage(w))
+        say(w, message, -1);
+    else
+        json_decref(message);
+    peers_flood_self(w->node->peers);
+}
+
+/* --- the head's messages ---------------------------------------------------------------------------------------------------------------------- */
+
+static bool read_nodes(struct worker *w, const json_t *nodes)
+{
+    w->ranks = json_array_size(nodes);
+    if (!w->ranks || w->ranks > RING_MAX_NODES)
+        return false;
+    for (size_t i = 0; i < w->ranks; i++)
+        if (id_parse(w->nodes[i], json_string_value(json_array_get(nodes, i))))
+            return false;
+    return true;
+}
+
+/* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
+static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, json_int_t rank)
+{
+    char cause[160];
+    const struct member *other = members_find(w->node->members, w->head);
+    snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job, other ? other->name : "another node");
+    peers_send(w->node->peers, head,
+               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause, "weak", 0));
+}
+
+static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
+{
+    json_int_t job = json_integer_value(json_object_get(body, "job")), rank = json_integer_value(json_object_get(body, "rank"));
+    json_t *plan = json_object_get(body, "plan");
+    bool planned_here = w->state == WORKER_PLANNING && w->job == (uint64_t)job && !memcmp(head, w->head, 16);
+    if (w->state != WORKER_IDLE && !planned_here) {
+        refuse(w, head, job, rank);
+        return;
+    }
+    memcpy(w->head, head, 16);
+    w->job = (uint64_t)job;
+    w->rank = (int)rank;
+    w->state = WORKER_OPENING;
+    const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
+    snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
+    w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
+    if (!read_nodes(w, json_object_get(body, "nodes"))) {
+        tell_failed(w, "the head's message cannot be read: same version on all nodes?", false);
+        end_stage(w);
+        return;
+    }
+    if (!planned_here && start_stage(w))
+        return;
+    say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads", w->node->threads), -1);
+    peers_flood_self(w->node->peers);
+}
+
+/* --- data connections -------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t wanted_connections(const struct worker *w)
+{
+    return w->ranks > 2 ? 2 : w->ranks - 1;
+}
+
+static void hand_over(struct worker *w, struct link *link, uint32_t rank)
+{
+    int fd;
+    struct seal tx, rx;
+    char tx_hex[2 * sizeof tx + 1], rx_hex[2 * sizeof rx + 1];
+    if (link_detach(link, &fd, &tx, &rx)) {
+        link_free(link);
+        return;
+    }
+    for (size_t i = 0; i < sizeof tx; i++) {
+        snprintf(tx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&tx)[i]);
+        snprintf(rx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&rx)[i]);
+    }
+    say(w, json_pack("{s:s s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "tx", tx_hex, "rx", rx_hex), fd);
+    close(fd);
+    seal_wipe(&tx);
+    seal_wipe(&rx);
+    if (++w->connected == wanted_connections(w))
+        tell(w, "job-connected", json_object());
+}
+
+static int dialed_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
+{
+    struct worker *w = owner;
+    (void)link;
+    if (!memcmp(peer->node_id, w->nodes[(size_t)(w->rank + 1) % w->ranks], 16))
+        return 0;
+    snprintf(why, size, "%s is not the next node of the job", peer->name);
+    return -EPERM;
+}
+
+static void dialed_up(void *owner, struct link *link)
+{
+    struct worker *w = owner;
+    w->dialing = NULL;
+    hand_over(w, link, (uint32_t)((size_t)(w->rank + 1) % w->ranks));
+}
+
+static void dialed_down(void *owner, struct link *link, enum link_end end, const char *text)
+{
+    struct worker *w = owner;
+    char cause[400];
+    w->dialing = NULL;
+    link_free(link);
+    snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", (size_t)(w->rank + 1) % w->ranks, text);
+    tell_failed(w, cause, end != LINK_END_REFUSED);
+    end_stage(w);
+}
+
+static const struct link_ops dialed_ops = {.hello = dialed_hello, .up = dialed_up, .down = dialed_down};
+
+static void dial_next(struct worker *w)
+{
+    size_t next = (size_t)(w->rank + 1) % w->ranks;
+    char host[64];
+    uint16_t port;
+    if (w->ranks == 1)
+        tell(w, "job-connected", json_object());
+    if (w->ranks == 1 || (w->ranks == 2 && w->rank == 1))
+        return;
+    struct link_setup setup;
+    peers_setup(w->node->peers, &setup);
+    setup.kind = LINK_DATA;
+    setup.ops = &dialed_ops;
+    setup.owner = w;
+    setup.hello.job = w->job;
+    memcpy(setup.hello.head_id, w->head, 16);
+    setup.hello.from_rank = (uint16_t)w->rank;
+    setup.hello.to_rank = (uint16_t)next;
+    memcpy(setup.hello.fingerprint, w->fingerprint, sizeof setup.hello.fingerprint);
+    setup.hello.dim = w->dim;
+    int r = peers_address(w->node->peers, w->nodes[next], host, &port);
+    if (!r)
+        r = link_dial(&w->dialing, &setup, host, port);
+    if (r) {
+        tell_failed(w, "the next node of the ring is not connected", true);
+        end_stage(w);
+    }
+}
+
+int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size)
+{
+    size_t prev = w->ranks ? ((size_t)w->rank + w->ranks - 1) % w->ranks : 0;
+    bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
+                !memcmp(peer->head_id, w->head, 16);
+    if (!ours)
+        snprintf(why, size, "%s holds no stage of job %llu", w->node->name, (unsigned long long)peer->job);
+    else if (peer->to_rank != w->rank || peer->from_rank != prev || memcmp(peer->node_id, w->nodes[prev], 16))
+        snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank, w->rank);
+    else if (strcmp(peer->fingerprint, w->fingerprint))
+        snprintf(why, size, "model fingerprints differ: %s on rank %u, %s on rank %d", peer->fingerprint, peer->from_rank,
+                 w->fingerprint, w->rank);
+    else if (peer->dim != w->dim)
+        snprintf(why, size, "activation widths differ: %u on rank %u, %u on rank %d", peer->dim, peer->from_rank, w->dim, w->rank);
+    else
+        return 0;
+    return -EPERM;
+}
+
+void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
+{
+    if (w->state == WORKER_READY)
+        hand_over(w, link, from_rank);
+    else
+        link_free(link);
+}
+
+void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
+{
+    if (!strcmp(kind, "job-open")) {
+        open_job(w, from, body);
+        return;
+    }
+    bool ours = w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
+                json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
+    if (!strcmp(kind, "job-stop") && !ours) /* nothing here to stop: say so, the head waits for the word */
+        peers_send(w->node->peers, from,
+                   json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"), "rank",
+                             json_object_get(body, "rank")));
+    if (!ours)
+        return;
+    if (!strcmp(kind, "job-stop")) {
+        w->reported = true;
+        end_stage(w);
+    } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY) {
+        dial_next(w);
+    } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
+        w->state = WORKER_RUNNING;
+        say(w, json_pack("{s:s}", "do", "run"), -1);
+    }
+}
+
+void worker_changed(struct worker *w)
+{
+    if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
+        return;
+    const struct member *head = members_find(w->node->members, w->head);
+    log_warning("job %llu: its head %s is gone (%s); stopping the stage here", (unsigned long long)w->job,
+                head ? head->name : "?", peers_last_words(w->node->peers, w->head));
+    w->reported = true;
+    end_stage(w);
+}
+
+void worker_describe(const struct worker *w, struct member *self)
+{
+    self->job = w->state == WORKER_IDLE ? 0 : w->job;
+    self->rank = w->rank;
+    self->seconds = 0;
+    memcpy(self->head, w->head, 16);
+    if (w->state == WORKER_RUNNING && w->stage) {
+        progress_describe(spawn_progress(w->stage), self->doing, sizeof self->doing);
+        self->seconds = progress_seconds(spawn_progress(w->stage));
+        return;
+    }
+    static const char *const doing[] = {"idle", "reading model and data", "opening its layers", "ready", "", "ending"};
+    snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
+}
+
+struct worker *worker_new(struct node *node)
+{
+    struct worker *w = xcalloc(1, sizeof *w);
+    w->node = node;
+    w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
+    w->reap = event_new(node->base, -1, 0, on_reap, w);
+    return w;
+}
+
+void worker_free(struct worker *w)
+{
+    if (!w)
+        return;
+    link_free(w->dialing);
+    spawn_free(w->stage);
+    event_free(w->kill_timer);
+    event_free(w->reap);
+    free(w);
+}
