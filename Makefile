@@ -105,3 +105,5 @@ daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(stag
 $(B)/libdaemon.a: $(call obj,$(daemon_testable))
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
