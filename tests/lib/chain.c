@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/lib/chain.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "model/stage_priv.h"
+#include "tests/lib/near.h"
+
+/* Buffers between stages begin one float off an aligned address: what comes over a wire is not aligned either,
+ * and must give the same bits. */
+static float *buffer_new(size_t n)
+{
+    float *p = calloc(n + 1, sizeof *p);
+    assert_non_null(p);
+    return p + 1;
+}
+
+static void buffer_free(float *p)
+{
+    if (p)
+        free(p - 1);
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t chain_first(const struct chain *c, size_t stage)
+{
+    return stage ? min_size(c->spec.cut.end[stage - 1], c->spec.config.layers) : 0;
+}
+
+static size_t chain_end(const struct chain *c, size_t stage)
+{
+    return stage + 1 == c->spec.cut.n ? c->spec.config.layers
+                                      : min_size(c->spec.cut.end[stage], c->spec.config.layers);
+}
+
+static size_t last(const struct chain *c)
+{
+    return c->spec.cut.n - 1;
+}
+
+void chain_open(struct chain *c, const struct chain_spec *spec)
+{
+    struct err err;
+    *c = (struct chain){.spec = *spec, .family = family_find(spec->config.family)};
+    assert_non_null(c->family);
+    assert_in_range(spec->cut.n, 1, CHAIN_MAX);
+    must(num_new(&c->num, 1, &err), &err);
+    for (size_t i = 0; i < spec->cut.n; i++) {
+        struct stage_spec s = {
+            .model_dir = spec->model_dir,
+            .config = spec->config,
+            .tune = spec->tune,
+            .first_layer = chain_first(c, i),
+            .end_layer = chain_end(c, i),
+            .embed = i == 0,
+            .head = i == last(c),
+            .training = spec->training,
+            .split_backward = spec->split_backward,
+            .slots = spec->slots,
+            .tokens = spec->tokens,
+            .seqs = spec->seqs,
+            .positions = spec->positions,
+            .kv = spec->kv,
+        };
+        must(stage_open(&c->stage[i], c->num, &s, &err), &err);
+        c->act[i] = buffer_new(spec->tokens * spec->config.dim);
+        c->grad[i] = buffer_new(spec->tokens * spec->config.dim);
+    }
+}
+
+void chain_close(struct chain *c)
+{
+    for (size_t i = 0; i < CHAIN_MAX; i++) {
+        stage_close(c->stage[i]);
+        buffer_free(c->act[i]);
+        buffer_free(c->grad[i]);
+    }
+    num_free(c->num);
+    *c = (struct chain){0};
+}
+
+/* --- a microbatch ------------------------------------------------------------------------------------------ */
+
+double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob)
+{
+    struct err err;
+    for (size_t i = 0; i <= last(c); i++) {
+        must(stage_begin(c->stage[i], slot, mb->seqs, mb->drop, &err), &err);
+        if (i)
+            stage_input(c->stage[i], slot, c->act[i]);
+        else
+            must(stage_input_ids(c->stage[i], slot, mb->ids, &err), &err);
+        stage_forward(c->stage[i], slot, i < last(c) ? c->act[i + 1] : NULL);
+    }
+    struct xent xent = {.labels = mb->labels, .dscale = dscale, .logprob = logprob};
+    return stage_loss(c->stage[last(c)], slot, &xent);
+}
+
+/* A stage below which something is trained has to hand its gradient down. Where the lowest trained layer is the
+ * stage's first, the gradient of its input is wanted only by the tests that compare it. */
+static bool hands_down(const struct chain *c, size_t stage)
+{
+    return stage && tune_lowest_layer(&c->spec.tune, &c->spec.config) <= chain_first(c, stage);
+}
+
+static bool trains(const struct chain *c, size_t stage)
+{
+    return tune_lowest_layer(&c->spec.tune, &c->spec.config) < chain_end(c, stage) ||
+           c->spec.tune.kind == TUNE_FULL;
+}
+
+static float *up(struct chain *c, size_t stage)
+{
+    return stage < last(c) ? c->grad[stage + 1] : NULL;
+}
+
+static float *down(struct chain *c, size_t stage)
+{
+    return hands_down(c, stage) ? c->grad[stage] : NULL;
+}
+
+void chain_backward_x(struct chain *c, size_t slot)
+{
+    for (size_t i = c->spec.cut.n; i-- > 0 && trains(c, i);)
+        stage_backward_x(c->stage[i], slot, up(c, i), down(c, i));
+}
+
+void chain_backward_w(struct chain *c, size_t slot)
+{
+    for (size_t i = c->spec.cut.n; i-- > 0 && trains(c, i);)
+        stage_backward_w(c->stage[i], slot);
+}
+
+void chain_backward(struct chain *c, size_t slot)
+{
+    if (c->spec.split_backward) {
+        chain_backward_x(c, slot);
+        chain_backward_w(c, slot);
+        return;
+    }
+    for (size_t i = c->spec.cut.n; i-- > 0 && trains(c, i);)
+        stage_backward(c->stage[i], slot, up(c, i), down(c, i));
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------ */
+
+void chain_tie(struct chain *c)
+{
+    const float *head = stage_tied_grad(c->stage[last(c)]);
+    if (head)
+        stage_add_tied_grad(c->stage[0], head);
+}
+
+double chain_norm(struct chain *c)
+{
+    struct err err;
+    double sum = 0;
+    for (size_t i = c->spec.cut.n; i-- > 0;)
+        must(stage_sumsq(c->stage[i], sum, &sum, &err), &err);
+    return sqrt(sum);
+}
+
+void chain_sync_tied(struct chain *c)
+{
+    if (last(c) && stage_tied_grad(c->stage[last(c)]))
+        stage_set_tied_weight(c->stage[last(c)], stage_tied_weight(c->stage[0]));
+}
+
+void chain_update(struct chain *c, const struct adamw *opt, uint64_t step)
+{
+    for (size_t i = 0; i <= last(c); i++)
+        stage_update(c->stage[i], 1, opt, step);
+    chain_sync_tied(c);
+}
+
+const float *chain_decode(struct chain *c, const uint32_t *ids, size_t n, size_t at)
+{
+    struct err err;
+    for (size_t i = 0; i <= last(c); i++)
+        must(stage_decode(c->stage[i], i ? NULL : ids, i ? c->act[i] : NULL, i < last(c) ? c->act[i + 1] : NULL,
+                          n, at, &err),
+             &err);
+    return stage_logits(c->stage[last(c)]);
+}
+
+/* --- parameters -------------------------------------------------------------------------------------------- */
+
+struct param *chain_param(struct chain *c, const char *name)
+{
+    for (size_t i = 0; i <= last(c); i++)
+        for (size_t u = 0; u < c->stage[i]->nunits; u++)
+            for (size_t p = 0; p < c->stage[i]->units[u].nparams; p++)
+                if (!strcmp(c->stage[i]->units[u].params[p].def.name, name))
+                    return &c->stage[i]->units[u].params[p];
+    fail_msg("no stage trains %s", name);
+    return NULL;
+}
+
+void chain_clear_grads(struct chain *c)
+{
+    for (size_t i = 0; i <= last(c); i++) {
+        for (size_t u = 0; u < c->stage[i]->nunits; u++)
+            for (size_t p = 0; p < c->stage[i]->units[u].nparams; p++) {
+                struct param *param = &c->stage[i]->units[u].params[p];
+                memset(param->g, 0, param->n * sizeof *param->g);
+            }
+        if (stage_tied_grad(c->stage[i]))
+            memset(stage_tied_grad(c->stage[i]), 0, stage_tied_elements(c->stage[i]) * sizeof(float));
+    }
+}
+
+size_t chain_elements(const struct chain *c, bool state)
+{
+    size_t n = 0;
+    for (size_t u = 0; u < c->spec.config.layers + 2; u++)
+        n += tune_unit_elements(&c->spec.tune, c->family, &c->spec.config, u);
+    return state ? 3 * n : n;
+}
+
+static struct stage *stage_with(struct chain *c, size_t unit)
+{
+    for (size_t i = 0; i <= last(c); i++)
+        for (size_t u = 0; u < c->stage[i]->nunits; u++)
+            if (c->stage[i]->units[u].index == unit)
+                return c->stage[i];
+    fail_msg("no stage holds unit %zu", unit);
+    return NULL;
+}
+
+float *chain_pack(struct chain *c, bool state)
+{
+    float *out = calloc(chain_elements(c, state) + 1, sizeof *out), *at = out;
+    assert_non_null(out);
+    for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
+        struct stage *s = stage_with(c, u);
+        stage_unit_pack(s, u, at, state);
+        at += stage_unit_elements(s, u) * (state ? 3 : 1);
+    }
+    return out;
+}
+
+void chain_unpack(struct chain *c, const float *in, bool state)
+{
+    for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
+        struct stage *s = stage_with(c, u);
+        stage_unit_unpack(s, u, in, state);
+        in += stage_unit_elements(s, u) * (state ? 3 : 1);
+    }
+    chain_sync_tied(c);
+}
+
+float *chain_pack_grads(struct chain *c)
+{
+    float *out = calloc(chain_elements(c, false) + 1, sizeof *out), *at = out;
+    assert_non_null(out);
+    for (size_t i = 0; i <= last(c); i++)
+        for (size_t u = 0; u < c->stage[i]->nunits; u++)
+            for (size_t p = 0; p < c->stage[i]->units[u].nparams; p++) {
+                const struct param *param = &c->stage[i]->units[u].params[p];
+                memcpy(at, param->g, param->n * sizeof *at);
+                at += param->n;
+            }
+    return out;
+}
+
+void chain_load(struct chain *c, const struct adapter_in *in)
+{
+    bool state = adapter_in_has_state(in);
+    float *all = calloc(chain_elements(c, state) + 1, sizeof *all), *at = all;
+    assert_non_null(all);
+    for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
+        adapter_in_unit(in, u, at);
+        at += tune_unit_elements(&c->spec.tune, c->family, &c->spec.config, u) * (state ? 3 : 1);
+    }
+    chain_unpack(c, all, state);
+    free(all);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A whole model as a chain of stages in one process, moved by hand: what a ring does, without the ring. Tests
+ * compare chains that are cut differently. Looks into the stages, for the engine itself never reads gradients. */
+#ifndef TESTS_LIB_CHAIN_H
+#define TESTS_LIB_CHAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/adapter.h"
+#include "model/stage.h"
+#include "model/unit.h"
+
+enum { CHAIN_MAX = 8 };
+
+/* Where each stage ends: stage i holds layers [end[i − 1], end[i]), the first the embedding, the last the head. */
+struct chain_cut {
+    size_t n, end[CHAIN_MAX];
+};
+
+struct chain_spec {
+    const char *model_dir; /* borrowed */
+    struct config config;
+    struct tune tune;
+    struct chain_cut cut; /* ends beyond the last layer are taken as the last layer */
+    bool training, split_backward, kv;
+    size_t slots, tokens, seqs, positions;
+};
+
+struct chain {
+    struct chain_spec spec;
+    const struct family *family;
+    struct num *num;                /* owned */
+    struct stage *stage[CHAIN_MAX]; /* owned */
+    float *act[CHAIN_MAX];          /* [tokens, dim] owned: input of stage i, as the last forward left it */
+    float *grad[CHAIN_MAX];         /* [tokens, dim] owned: its gradient, as the last backward left it */
+};
+
+struct microbatch {
+    struct seqs seqs;
+    const uint32_t *ids;
+    const int32_t *labels;
+    uint64_t drop;
+};
+
+/* Any failure fails the test. */
+void chain_open(struct chain *c, const struct chain_spec *spec);
+void chain_close(struct chain *c);
+size_t chain_first(const struct chain *c, size_t stage); /* its first layer */
+
+/* The summed loss; dscale and logprob as in struct xent. */
+double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob);
+/* B, or with split_backward I of every stage and then W. Stages below the lowest trained layer are left out. */
+void chain_backward(struct chain *c, size_t slot);
+void chain_backward_x(struct chain *c, size_t slot);
+void chain_backward_w(struct chain *c, size_t slot);
+
+/* Brings the two halves of a tied embedding's gradient together: once a step, after the last backward. */
+void chain_tie(struct chain *c);
+double chain_norm(struct chain *c); /* of all gradients */
+void chain_update(struct chain *c, const struct adamw *opt, uint64_t step);
+
+/* Logits [vocab] after n ids that begin at position `at`. */
+const float *chain_decode(struct chain *c, const uint32_t *ids, size_t n, size_t at);
+
+/* The parameter of that name on whichever stage has it. */
+struct param *chain_param(struct chain *c, const char *name);
+void chain_clear_grads(struct chain *c);
+/* A changed embedding reaches a tied head on another stage. */
+void chain_sync_tied(struct chain *c);
+
+/* All parameters in unit order: values, with `state` also moments; or gradients. The caller frees. */
+size_t chain_elements(const struct chain *c, bool state);
+float *chain_pack(struct chain *c, bool state);
+void chain_unpack(struct chain *c, const float *in, bool state);
+float *chain_pack_grads(struct chain *c);
+void chain_load(struct chain *c, const struct adapter_in *in);
+
+#endif
