@@ -24,7 +24,7 @@ BLASINC  := /usr/include/$(shell uname -m)-linux-gnu/openblas-openmp
 
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
-BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
+BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -DPREFIX='"$(PREFIX)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
             -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CFLAGS) $(sanflags)
 LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
 
@@ -60,7 +60,7 @@ ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 ringd_src   := $(filter-out $(ctl_src) $(stage_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check bench format lint install clean headers unit
+.PHONY: all deps demo check bench fuzz format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringctl
 
 $(B)/libringnet.a: $(call obj,$(net_src))
@@ -105,5 +105,67 @@ daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(stag
 $(B)/libdaemon.a: $(call obj,$(daemon_testable))
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+unit: $(test_bin)
+	@tests/run unit $(B)
+# Fuzz targets with a replay main: the corpus is replayed by plain gcc; `make fuzz` runs them with clang's libFuzzer.
+fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
+$(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/fuzz/replay.o $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+fuzz:
+	@tests/run fuzz build-fuzz $(SECONDS)
+
+check: all $(test_bin) $(fuzz_bin) demo
+	@tests/run all $(B)
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@tests/demo/run $(B)
+bench: all $(bench_bin)
+	@tests/bench/run $(B)
+
+# --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
+BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev jq
+LINT_DEPS  := clang-format cppcheck
+deps:
+	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
+	    awk '$$4 == "installed" {have[$$1]} END {n = split("$(BUILD_DEPS)", want, " "); \
+	         for (i = 1; i <= n; i++) if (!(want[i] in have)) printf "%s ", want[i]}'); \
+	if [ -n "$$missing" ]; then \
+	    echo "installing: $$missing"; \
+	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+# --- style -----------------------------------------------------------------------------------------------------------
+all_c := $(sort $(wildcard net/*.[ch] engine/*.[ch] engine/*/*.[ch] daemon/*.[ch] tests/*/*.[ch]))
+headers := $(patsubst %.h,$(B)/headers/%.ok,$(sort $(wildcard net/*.h engine/*.h engine/*/*.h daemon/*.h)))
+format:
+	clang-format -i $(all_c)
+headers: $(headers)
+$(B)/headers/net/%.ok: net/%.h
+	@mkdir -p $(@D)
+	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_net) -fsyntax-only -x c $< && touch $@
+$(B)/headers/engine/%.ok: engine/%.h
+	@mkdir -p $(@D)
+	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_engine) -fsyntax-only -x c $< && touch $@
+$(B)/headers/daemon/%.ok: daemon/%.h
+	@mkdir -p $(@D)
+	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_daemon) -fsyntax-only -x c $< && touch $@
+lint: headers
+	@tests/lint
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/ringd \
+	    $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5
+	install $(B)/ringd $(DESTDIR)$(PREFIX)/sbin/
+	install $(B)/ringctl $(DESTDIR)$(PREFIX)/bin/
+	install $(B)/ringd-stage $(DESTDIR)$(PREFIX)/libexec/ringd/
+	install -m 644 docs/ringd.8 $(DESTDIR)$(PREFIX)/share/man/man8/
+	install -m 644 docs/ringctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 docs/ringd.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+clean:
+	rm -rf build build-*
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -116,7 +116,7 @@ static void find_stage_binary(struct node *n)
     if (given)
         snprintf(n->stage_binary, sizeof n->stage_binary, "%s", given);
     else if (access(n->stage_binary, X_OK))
-        snprintf(n->stage_binary, sizeof n->stage_binary, "/usr/libexec/ringd/ringd-stage");
+        snprintf(n->stage_binary, sizeof n->stage_binary, PREFIX "/libexec/ringd/ringd-stage");
 }
 
 static int open_identity(struct node *n, struct err *err)
