@@ -18,6 +18,7 @@
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
+#include "engine/pipe/split.h"
 
 enum coord_limits {
     PLAN_S = 900,    /* a large data set is tokenized here */
@@ -365,6 +366,27 @@ static bool all(const bool *have, size_t n)
     return true;
 }
 
+/* What was planned is one thing, what the stages really opened another: together they must hold every layer exactly once. */
+static void on_all_ready(struct coord *c, struct job *job)
+{
+    size_t first[RING_MAX_NODES + 1] = {0};
+    struct err err;
+    for (size_t r = 0; r < job->ranks; r++) {
+        if (job->first[r] != first[r]) {
+            fail(c, job, "node %s opened layers from %zu on where %zu was due", job->names[r], job->first[r], first[r]);
+            return;
+        }
+        first[r + 1] = job->end[r];
+    }
+    const json_t *planned = json_object_get(job->plan, "first");
+    if (split_check(first, job->ranks, (size_t)json_integer_value(json_array_get(planned, job->ranks)), &err)) {
+        fail(c, job, "%s", err.text);
+        return;
+    }
+    set_state(c, job, JOB_CONNECTING, CONNECT_S);
+    send_all(c, job, "job-connect");
+}
+
 static void on_event(struct coord *c, struct job *job, const json_t *body)
 {
     json_t *event = json_deep_copy(json_object_get(body, "event"));
@@ -425,10 +447,10 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         on_planned(c, job, body);
     } else if (!strcmp(kind, "job-ready") && job->state == JOB_OPENING) {
         job->ready[rank] = true;
-        if (all(job->ready, job->ranks)) {
-            set_state(c, job, JOB_CONNECTING, CONNECT_S);
-            send_all(c, job, "job-connect");
-        }
+        job->first[rank] = (size_t)json_integer_value(json_object_get(body, "first"));
+        job->end[rank] = (size_t)json_integer_value(json_object_get(body, "end"));
+        if (all(job->ready, job->ranks))
+            on_all_ready(c, job);
     } else if (!strcmp(kind, "job-connected") && job->state == JOB_CONNECTING) {
         job->connected[rank] = true;
         if (all(job->connected, job->ranks)) {

@@ -32,6 +32,7 @@ struct job {
     uint8_t nodes[RING_MAX_NODES][16];
     char names[RING_MAX_NODES][64];
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
+    size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
     enum job_state outcome;        /* what STOPPING leads to */
 };
 

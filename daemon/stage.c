@@ -84,8 +84,9 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
-        head_event(&p->head, "ready", json_pack("{s:s s:s s:i}", "fingerprint", p->plan.fingerprint, "isa", num_isa(p->num),
-                                                "threads", num_threads(p->num)));
+        head_event(&p->head, "ready", json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)spec.first_layer, "end",
+                                                (json_int_t)spec.end_layer, "isa", num_isa(p->num), "threads",
+                                                num_threads(p->num)));
     return r;
 }
 

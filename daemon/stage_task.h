@@ -8,7 +8,8 @@
 
 enum { RUNNER_PLANS = 6 };
 
-/* Doubles and 64-bit integers travel as they lie in memory: every node we run on is little-endian, which the hello compares. */
+/* Tensors, doubles and integers of data messages travel as they lie in memory, so a big-endian build must not exist. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors travel as they lie in memory: little-endian only");
 struct norm_message {
     double partial; /* Σ g² of the stages above */
     double busy;    /* seconds they computed */
