@@ -67,13 +67,28 @@ static void get_status(struct node *n, struct http_call *call)
                     ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
 }
 
+/* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
+static void show_address(struct node *n, const struct member *m, char *buf, size_t size)
+{
+    char host[64];
+    uint16_t port;
+    const struct member *hop = members_next_hop(n->members, m->id);
+    if (m == members_self(n->members))
+        snprintf(buf, size, "port %u", peers_port(n->peers));
+    else if (!peers_address(n->peers, m->id, host, &port))
+        snprintf(buf, size, "%s:%u", host, port);
+    else
+        snprintf(buf, size, "%s%s", hop ? "via " : "-", hop ? hop->name : "");
+}
+
 static json_t *member_show(struct node *n, const struct member *m)
 {
-    char id[33];
+    char id[33], address[128];
     id_hex(id, m->id);
+    show_address(n, m, address, sizeof address);
     bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
     return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name, "self", (int)self,
-                     "state", up ? "up" : "gone", "version", m->version, "address", m->address, "cores", (int)m->cores,
+                     "state", up ? "up" : "gone", "version", m->version, "address", address, "cores", (int)m->cores,
                      "threads", (int)m->threads, "memory_total", (json_int_t)m->memory_total, "memory_available",
                      (json_int_t)m->memory_available, "job", m->job && up ? json_integer((json_int_t)m->job) : json_null(),
                      "rank", m->job && up ? json_integer(m->rank) : json_null(), "doing",

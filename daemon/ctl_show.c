@@ -80,8 +80,9 @@ static void print_status(const json_t *s)
     const json_t *trouble = json_object_get(s, "trouble");
     size_t i;
     json_t *sentence;
-    printf("node   %s, ringd %s, %.0f threads, %s, %s of %s memory free\n", field_text(node, "name", "?"),
-           field_text(s, "version", "?"), field_number(node, "threads"), field_text(node, "isa", "?"),
+    printf("node   %s, ringd %s, threads %.0f, OpenBLAS core type %s, %s of %s memory free\n",
+           field_text(node, "name", "?"), field_text(s, "version", "?"), field_number(node, "threads"),
+           field_text(node, "core_type", "?"),
            print_bytes(field_number(node, "memory_available")).text,
            print_bytes(field_number(node, "memory_total")).text);
     printf("ring   %s\n", field_text(ring, "text", field_text(ring, "state", "?")));
@@ -203,6 +204,25 @@ static void print_fields(const char *head, json_t *object)
     }
 }
 
+/* Who holds what; the rest of the plan is for --json. */
+static void print_plan(const json_t *plan)
+{
+    struct table *t = table_new("  RANK\tNODE\tLAYERS\tMEMORY\tSLOTS");
+    const json_t *split = json_object_get(plan, "split");
+    for (size_t r = 0; r < json_array_size(split); r++) {
+        const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
+        const json_t *range = json_array_get(split, r);
+        table_add(t, "  %zu\t%s\t%.0f-%.0f\t%s\t%.0f", r, name ? name : "?", json_number_value(json_array_get(range, 0)),
+                  json_number_value(json_array_get(range, 1)),
+                  print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
+                  json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
+    }
+    if (table_rows(t))
+        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n", field_text(plan, "schedule", "-"),
+               field_number(plan, "microbatches"), field_number(plan, "tokens"));
+    table_print_free(t, stdout);
+}
+
 static void print_job(const json_t *j)
 {
     printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
@@ -215,7 +235,8 @@ static void print_job(const json_t *j)
         printf("step %.0f of %.0f, loss %s\n", field_number(j, "step"), field_number(j, "steps"),
                print_number(json_object_get(j, "loss"), "-").text);
     print_fields("asked for", json_object_get(j, "spec"));
-    print_fields("plan", json_object_get(j, "plan"));
+    if (json_is_object(json_object_get(j, "plan")))
+        print_plan(json_object_get(j, "plan"));
     print_fields("result", json_object_get(j, "result"));
 }
 

@@ -51,8 +51,8 @@ json_t *member_encode(const struct member *who)
     json_t *links = json_array();
     for (size_t i = 0; i < who->nlinks; i++)
         json_array_append_new(links, hex(who->links[i]));
-    return json_pack("{s:o s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:o s:i s:s s:f}", "id", hex(who->id), "name", who->name,
-                     "version", who->version, "address", who->address, "boot", (json_int_t)who->boot, "seq",
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:o s:i s:s s:f}", "id", hex(who->id), "name", who->name,
+                     "version", who->version, "boot", (json_int_t)who->boot, "seq",
                      (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads", (json_int_t)who->threads,
                      "memory_total", (json_int_t)who->memory_total, "memory_available", (json_int_t)who->memory_available,
                      "links", links, "job", (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing",
@@ -67,11 +67,11 @@ static void copy_text(char *to, size_t size, const char *from)
 static int member_decode(struct member *ret, const json_t *record)
 {
     struct member m = {0};
-    const char *id, *name, *version, *address, *head, *doing;
+    const char *id, *name, *version, *head, *doing;
     json_t *links;
     json_int_t boot, seq, cores, threads, total, available, job;
-    if (json_unpack((json_t *)record, "{s:s s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:s s:i s:s s:F}", "id", &id, "name",
-                    &name, "version", &version, "address", &address, "boot", &boot, "seq", &seq, "cores", &cores, "threads",
+    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:s s:i s:s s:F}", "id", &id, "name",
+                    &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores, "threads",
                     &threads, "memory_total", &total, "memory_available", &available, "links", &links, "job", &job, "head",
                     &head, "rank", &m.rank, "doing", &doing, "seconds", &m.seconds))
         return -EBADMSG;
@@ -82,7 +82,6 @@ static int member_decode(struct member *ret, const json_t *record)
             return -EBADMSG;
     copy_text(m.name, sizeof m.name, name);
     copy_text(m.version, sizeof m.version, version);
-    copy_text(m.address, sizeof m.address, address);
     copy_text(m.doing, sizeof m.doing, doing);
     m.boot = (uint64_t)boot;
     m.seq = (uint64_t)seq;

@@ -15,7 +15,7 @@
 
 struct member {
     uint8_t id[16];
-    char name[64], version[32], address[96];
+    char name[64], version[32];
     uint64_t boot, seq;
     unsigned cores, threads;
     uint64_t memory_total, memory_available;

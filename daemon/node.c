@@ -145,7 +145,6 @@ static void open_members(struct node *n)
     snprintf(n->name, sizeof n->name, "%s", opts_str(n->opts, "name"));
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
-    snprintf(self.address, sizeof self.address, "%s", opts_str(n->opts, "listen"));
     snprintf(self.doing, sizeof self.doing, "idle");
     self.boot = random >> 2; /* JSON integers are signed */
     self.seq = 1;
