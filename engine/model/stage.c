@@ -27,8 +27,8 @@ static void carve_params(struct stage *s, struct slab *slab)
     const struct config *c = &s->spec.config;
     for (size_t i = 0; i < s->nunits; i++)
         unit_carve(&s->units[i], slab, s->spec.training);
-    bool tied = s->head && c->tied && trains_all(&s->spec);
-    s->tied_grad = tied ? slab_floats(slab, c->vocab, c->dim) : NULL;
+    bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
+    s->tied_grad = tied && s->spec.training ? slab_floats(slab, c->vocab, c->dim) : NULL;
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
 }
 
@@ -41,10 +41,10 @@ static struct block_layout layout_of(const struct stage *s, size_t layer)
 static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
 {
     const struct stage_spec *spec = &s->spec;
-    size_t t = spec->tokens, d = spec->config.dim;
+    size_t t = spec->kv ? 0 : spec->tokens, d = spec->config.dim; /* generation keeps nothing but positions */
     struct slot made = {0};
     made.start = slab_take(slab, spec->seqs + 1, 1, sizeof *made.start);
-    made.pos = slab_take(slab, t, 1, sizeof *made.pos);
+    made.pos = slab_take(slab, spec->tokens, 1, sizeof *made.pos);
     made.ids = s->embed ? slab_take(slab, t, 1, sizeof *made.ids) : NULL;
     made.x = slab_take(slab, s->layers + 1, 1, sizeof *made.x);
     made.saved = slab_take(slab, s->layers, 1, sizeof *made.saved);
@@ -53,8 +53,7 @@ static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
         float *x = slab_floats(slab, t, d);
-        struct block_saved *saved =
-            spec->kv ? NULL : s->family->saved_carve(slab, &layout); /* generation keeps none */
+        struct block_saved *saved = spec->kv ? NULL : s->family->saved_carve(slab, &layout);
         struct block_dys *dys = spec->split_backward ? s->family->dys_carve(slab, &layout) : NULL;
         float *dy = spec->split_backward ? slab_floats(slab, t, d) : NULL;
         if (!slab->base)
@@ -81,12 +80,18 @@ static void carve_slots(struct stage *s, struct slab *slab)
         carve_slot(s, s->slot ? &s->slot[i] : NULL, slab);
 }
 
+/* The layer whose needs cover those of all others: one that has LoRA, where any has. */
+static size_t widest_layer(const struct stage *s)
+{
+    return s->lowest < s->layers ? s->lowest : 0;
+}
+
 static void carve_work(struct stage *s, struct slab *slab)
 {
     const struct stage_spec *spec = &s->spec;
     size_t t = spec->tokens, d = spec->config.dim;
     if (s->layers) {
-        struct block_layout layout = layout_of(s, 0);
+        struct block_layout layout = layout_of(s, widest_layer(s));
         s->block_work = s->family->work_carve(slab, &layout);
         s->shared_dys = spec->training ? s->family->dys_carve(slab, &layout) : NULL;
     }
@@ -126,6 +131,10 @@ static int make_units(struct stage *s, struct err *err)
     if (spec->first_layer > spec->end_layer || spec->end_layer > c->layers)
         return err_set(err, -EINVAL, "layers %zu to %zu are not layers of a model that has %zu",
                        spec->first_layer, spec->end_layer, c->layers);
+    if (spec->tune.random_init && spec->tune.kind != TUNE_FULL)
+        return err_set(
+            err, -EINVAL,
+            "random weights are for training all of a model: name a model to read, or train it fully");
     s->layers = stage_layers(spec);
     size_t lowest = tune_lowest_layer(&spec->tune, c);
     s->lowest = lowest > spec->first_layer ? lowest - spec->first_layer : 0;

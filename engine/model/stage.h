@@ -51,7 +51,7 @@ void stage_close(struct stage *stage);
 /* --- a microbatch
  * ------------------------------------------------------------------------------------------------------ */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and
- * microbatch). */
+ * microbatch); 0, for evaluation and scoring, drops nothing. */
 int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, struct err *err);
 /* Input of the stage: token ids on the embedding's stage, else activations [T, dim]; copied. */
 int stage_input_ids(struct stage *s, size_t slot, const uint32_t *ids, struct err *err);

@@ -27,28 +27,37 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
         return err_set(err, -E2BIG,
                        "a microbatch of %zu sequences, %u tokens is more than the plan's %zu, %zu", seqs.n,
                        seqs.start[seqs.n], s->spec.seqs, s->spec.tokens);
-    memcpy(slot->start, seqs.start, (seqs.n + 1) * sizeof *slot->start);
-    slot->seqs = (struct seqs){seqs.n, slot->start};
-    slot->tokens = seqs.start[seqs.n];
-    slot->drop = drop;
     for (size_t i = 0; i < seqs.n; i++) {
         uint32_t len = seqs.start[i + 1] - seqs.start[i];
         if (len > s->spec.positions)
             return err_set(err, -E2BIG, "a sequence of %u tokens is longer than the plan's %zu", len,
                            s->spec.positions);
-        for (uint32_t t = 0; t < len; t++)
-            slot->pos[seqs.start[i] + t] = t;
     }
+    memcpy(slot->start, seqs.start, (seqs.n + 1) * sizeof *slot->start);
+    slot->seqs = (struct seqs){seqs.n, slot->start};
+    slot->tokens = seqs.start[seqs.n];
+    slot->drop = drop;
+    for (size_t i = 0; i < seqs.n; i++)
+        for (uint32_t t = seqs.start[i]; t < seqs.start[i + 1]; t++)
+            slot->pos[t] = t - seqs.start[i];
+    return 0;
+}
+
+static int check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err)
+{
+    for (size_t t = 0; t < n; t++)
+        if (ids[t] >= s->spec.config.vocab)
+            return err_set(err, -ERANGE, "token %u is outside the model's vocabulary of %zu", ids[t],
+                           s->spec.config.vocab);
     return 0;
 }
 
 int stage_input_ids(struct stage *s, size_t at, const uint32_t *ids, struct err *err)
 {
     struct slot *slot = &s->slot[at];
-    for (size_t t = 0; t < slot->tokens; t++)
-        if (ids[t] >= s->spec.config.vocab)
-            return err_set(err, -ERANGE, "token %u is outside the model's vocabulary of %zu", ids[t],
-                           s->spec.config.vocab);
+    int r = check_ids(s, ids, slot->tokens, err);
+    if (r)
+        return r;
     memcpy(slot->ids, ids, slot->tokens * sizeof *ids);
     embed_forward(s->num, slot->x[0], slot->ids, s->embed->weights.lin[0].w, slot->tokens);
     return 0;
@@ -60,11 +69,16 @@ void stage_input(struct stage *s, size_t at, const float *x)
 }
 
 /* Dropout masks belong to a layer, a linear, a step and a microbatch, and to nothing else: backward draws the
- * same. */
+ * same. Number 0 draws none. */
 static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
 {
+    if (s->spec.tune.dropout <= 0)
+        return;
     for (size_t t = 0; t < u->ntensors; t++) {
-        if (!u->weights.lin[t].lora || u->lora[t].dropout <= 0)
+        if (!u->weights.lin[t].lora)
+            continue;
+        u->lora[t].dropout = drop ? s->spec.tune.dropout : 0;
+        if (!drop)
             continue;
         char purpose[TENSOR_NAME + 40];
         snprintf(purpose, sizeof purpose, "dropout/%llu/%s", (unsigned long long)drop, u->defs[t].name);
@@ -282,9 +296,12 @@ void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state
 int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
                  struct err *err)
 {
-    if (n > s->spec.tokens || at + n > s->spec.positions)
-        return err_set(err, -E2BIG, "%zu positions from %zu on are more than the plan's %zu", n, at,
-                       s->spec.positions);
+    if (!n || n > s->spec.tokens || n > s->spec.positions || at > s->spec.positions - n)
+        return err_set(err, -E2BIG, "%zu positions from %zu on are not within the plan's %zu (%zu at once)",
+                       n, at, s->spec.positions, s->spec.tokens);
+    int r = ids ? check_ids(s, ids, n, err) : 0;
+    if (r)
+        return r;
     struct slot geometry = {.tokens = n, .pos = s->slot[0].pos};
     for (size_t t = 0; t < n; t++)
         geometry.pos[t] = (uint32_t)(at + t);
@@ -295,6 +312,7 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
     else
         memcpy(cur, x, n * s->spec.config.dim * sizeof *x);
     for (size_t l = 0; l < s->layers; l++) {
+        set_dropout(s, &s->layer0[l], 0);
         s->family->forward_cached(&ctx, next, s->kv[l], at, cur, &s->layer0[l].weights, s->block_work);
         float *t = cur;
         cur = next;

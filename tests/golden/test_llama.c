@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small Llamas against a reference implementation: logits, boundaries, gradients, five optimizer steps and greedy
- * text, however the model is cut into stages; and every cut gives the bits of one stage. */
+ * Small Llamas against a reference implementation: logits, boundaries, gradients, five optimizer steps and
+ * greedy text, however the model is cut into stages; and every cut gives the bits of one stage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,9 +23,9 @@ enum { END = SIZE_MAX >> 1 }; /* of a cut: the last layer, whichever that is */
 
 /* One to four stages and more than that: even and uneven, without layers at the bottom, in the middle and at
  * the top. */
-static const struct chain_cut cuts[] = {
-    {1, {END}},       {2, {1, END}},    {2, {2, END}},       {2, {0, END}},          {2, {END, END}},
-    {3, {1, 1, END}}, {3, {1, 2, END}}, {4, {1, 2, 3, END}}, {6, {0, 1, 2, 3, 4, 4}}};
+static const struct chain_cut cuts[] = {{1, {END}},       {2, {1, END}},       {2, {2, END}},
+                                        {2, {0, END}},    {2, {END, END}},     {3, {1, 1, END}},
+                                        {3, {1, 2, END}}, {4, {1, 2, 3, END}}, {6, {0, 1, 2, 3, 4, 4}}};
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
 static const struct adamw opt = {
@@ -66,7 +66,7 @@ static struct chain_spec spec_for(const struct golden *g, struct chain_cut cut)
                                .positions = TOKENS};
 }
 
-/* --- logits -------------------------------------------------------------------------------------------------- */
+/* --- logits ------------------------------------------------------------------------------------ */
 
 static double logprob_of(const float *logits, size_t vocab, uint32_t id)
 {
@@ -248,7 +248,7 @@ static void greedy_text_matches(void **state)
     golden_close(&g);
 }
 
-/* --- training ------------------------------------------------------------------------------------------------ */
+/* --- training ---------------------------------------------------------------------------------- */
 
 struct examples {
     struct microbatch mb[MICROBATCHES], packed; /* packed: all in one */
@@ -277,8 +277,8 @@ static void examples_open(struct examples *e, const struct golden *g)
         at += n;
         e->starts[i + 1] = (uint32_t)at;
     }
-    e->packed = (struct microbatch){
-        .seqs = {MICROBATCHES, e->starts}, .ids = e->ids, .labels = e->labels, .drop = 1};
+    e->packed =
+        (struct microbatch){.seqs = {MICROBATCHES, e->starts}, .ids = e->ids, .labels = e->labels, .drop = 1};
 }
 
 /* What must not depend on the cut, down to the bit. */
@@ -358,7 +358,8 @@ static void check_adapter(struct chain *c, const struct golden *g, const struct 
     free(want);
 }
 
-/* The forward passes of all microbatches, then their backward passes: as many slots as a GPipe schedule has. */
+/* The forward passes of all microbatches, then their backward passes: as many slots as a GPipe schedule has.
+ */
 static double run_step(struct chain *c, const struct examples *e, float dscale)
 {
     double loss = 0;
@@ -391,7 +392,8 @@ static void check_training(const struct golden *g, const struct use *use, struct
     for (size_t step = 0; step <= STEPS; step++) {
         ret->loss[step] = run_step(&c, &e, 1.0f / (float)e.supervised);
         float got = (float)ret->loss[step], want = (float)json_number_value(json_array_get(losses, step));
-        assert_near(&got, &want, 1, 1e-4, label(g, &c, "adapter %s, loss before step %zu", use->set, step).text);
+        assert_near(&got, &want, 1, 1e-4,
+                    label(g, &c, "adapter %s, loss before step %zu", use->set, step).text);
         if (step == 0) {
             check_grads(&c, g, prefix);
             ret->grads = chain_pack_grads(&c);

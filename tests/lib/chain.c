@@ -12,8 +12,8 @@
 #include "model/stage_priv.h"
 #include "tests/lib/near.h"
 
-/* Buffers between stages begin one float off an aligned address: what comes over a wire is not aligned either,
- * and must give the same bits. */
+/* Buffers between stages begin one float off an aligned address: what comes over a wire is not aligned
+ * either, and must give the same bits. */
 static float *buffer_new(size_t n)
 {
     float *p = calloc(n + 1, sizeof *p);
@@ -89,7 +89,8 @@ void chain_close(struct chain *c)
     *c = (struct chain){0};
 }
 
-/* --- a microbatch ------------------------------------------------------------------------------------------ */
+/* --- a microbatch ------------------------------------------------------------------------------------------
+ */
 
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob)
 {
@@ -106,8 +107,8 @@ double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, 
     return stage_loss(c->stage[last(c)], slot, &xent);
 }
 
-/* A stage below which something is trained has to hand its gradient down. Where the lowest trained layer is the
- * stage's first, the gradient of its input is wanted only by the tests that compare it. */
+/* A stage below which something is trained has to hand its gradient down. Where the lowest trained layer is
+ * the stage's first, the gradient of its input is wanted only by the tests that compare it. */
 static bool hands_down(const struct chain *c, size_t stage)
 {
     return stage && tune_lowest_layer(&c->spec.tune, &c->spec.config) <= chain_first(c, stage);
@@ -152,7 +153,8 @@ void chain_backward(struct chain *c, size_t slot)
         stage_backward(c->stage[i], slot, up(c, i), down(c, i));
 }
 
-/* --- a step ------------------------------------------------------------------------------------------------ */
+/* --- a step ------------------------------------------------------------------------------------------------
+ */
 
 void chain_tie(struct chain *c)
 {
@@ -187,13 +189,14 @@ const float *chain_decode(struct chain *c, const uint32_t *ids, size_t n, size_t
 {
     struct err err;
     for (size_t i = 0; i <= last(c); i++)
-        must(stage_decode(c->stage[i], i ? NULL : ids, i ? c->act[i] : NULL, i < last(c) ? c->act[i + 1] : NULL,
-                          n, at, &err),
+        must(stage_decode(c->stage[i], i ? NULL : ids, i ? c->act[i] : NULL,
+                          i < last(c) ? c->act[i + 1] : NULL, n, at, &err),
              &err);
     return stage_logits(c->stage[last(c)]);
 }
 
-/* --- parameters -------------------------------------------------------------------------------------------- */
+/* --- parameters --------------------------------------------------------------------------------------------
+ */
 
 struct param *chain_param(struct chain *c, const char *name)
 {

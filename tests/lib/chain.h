@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A whole model as a chain of stages in one process, moved by hand: what a ring does, without the ring. Tests
- * compare chains that are cut differently. Looks into the stages, for the engine itself never reads gradients. */
+ * compare chains that are cut differently. Looks into the stages, for the engine itself never reads
+ * gradients. */
 #ifndef TESTS_LIB_CHAIN_H
 #define TESTS_LIB_CHAIN_H
 
@@ -15,7 +16,8 @@
 
 enum { CHAIN_MAX = 8 };
 
-/* Where each stage ends: stage i holds layers [end[i − 1], end[i]), the first the embedding, the last the head. */
+/* Where each stage ends: stage i holds layers [end[i − 1], end[i]), the first the embedding, the last the
+ * head. */
 struct chain_cut {
     size_t n, end[CHAIN_MAX];
 };
@@ -52,7 +54,8 @@ size_t chain_first(const struct chain *c, size_t stage); /* its first layer */
 
 /* The summed loss; dscale and logprob as in struct xent. */
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob);
-/* B, or with split_backward I of every stage and then W. Stages below the lowest trained layer are left out. */
+/* B, or with split_backward I of every stage and then W. Stages below the lowest trained layer are left out.
+ */
 void chain_backward(struct chain *c, size_t slot);
 void chain_backward_x(struct chain *c, size_t slot);
 void chain_backward_w(struct chain *c, size_t slot);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How tests compare rows of floats, and how they insist that a call worked. A failed comparison says where and
- * by how much. */
+ * How tests compare rows of floats, and how they insist that a call worked. A failed comparison says where
+ * and by how much. */
 #ifndef TESTS_LIB_NEAR_H
 #define TESTS_LIB_NEAR_H
 
@@ -15,8 +15,9 @@ void must(int r, const struct err *err);
 /* Fails unless r is `code` and the sentence contains `part`. */
 void must_refuse(int r, int code, const struct err *err, const char *part);
 
-double near_max(const float *x, size_t n);                             /* largest magnitude */
-double near_difference(const float *got, const float *want, size_t n); /* largest; NaN anywhere gives infinity */
+double near_max(const float *x, size_t n); /* largest magnitude */
+double near_difference(const float *got, const float *want,
+                       size_t n); /* largest; NaN anywhere gives infinity */
 
 /* Within `tolerance`. */
 void assert_near(const float *got, const float *want, size_t n, double tolerance, const char *what);

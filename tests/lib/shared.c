@@ -58,7 +58,8 @@ const float *golden_floats(const struct golden *g, size_t elements, const char *
     va_end(ap);
     const struct st_tensor *t = st_find(g->tensors, name);
     if (!t || t->dtype != DTYPE_F32 || t->elements != elements)
-        fail_msg("%s: %s is not a tensor of %zu f32 elements in expected.safetensors", g->name, name, elements);
+        fail_msg("%s: %s is not a tensor of %zu f32 elements in expected.safetensors", g->name, name,
+                 elements);
     assert_int_equal((uintptr_t)t->data % sizeof(float), 0);
     return t->data;
 }

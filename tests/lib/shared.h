@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the data that is not committed lies: $RINGD_SHARED, or ../shared/data seen from the repository's root.
- * A test that needs some of it is skipped, saying so, where it is missing. */
+ * Where the data that is not committed lies: $RINGD_SHARED, or ../shared/data seen from the repository's
+ * root. A test that needs some of it is skipped, saying so, where it is missing. */
 #ifndef TESTS_LIB_SHARED_H
 #define TESTS_LIB_SHARED_H
 
@@ -34,7 +34,8 @@ void golden_close(struct golden *g);
 /* A tensor of expected.safetensors, f32 and of `elements`; the test fails if there is no such thing. */
 const float *golden_floats(const struct golden *g, size_t elements, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* expected.json: the value at keys given one after the other, ended by NULL; fails the test if it is not there. */
+/* expected.json: the value at keys given one after the other, ended by NULL; fails the test if it is not
+ * there. */
 const json_t *golden_json(const struct golden *g, const char *key, ...) __attribute__((sentinel));
 /* A list of token ids into ids[cap]; returns how many. */
 size_t golden_ids(const json_t *list, uint32_t *ids, size_t cap);

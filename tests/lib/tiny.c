@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/lib/tiny.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "file/input.h"
+#include "file/safetensors.h"
+#include "num/rng.h"
+#include "tests/lib/near.h"
+
+enum { SEED = 20250607, MOST_LAYERS = 8 };
+
+struct temp_dir temp_dir_new(void)
+{
+    struct temp_dir d = {"/tmp/ringd-test.XXXXXX"};
+    assert_non_null(mkdtemp(d.path));
+    return d;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+void temp_dir_free(const struct temp_dir *dir)
+{
+    nftw(dir->path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+void write_file(const char *dir, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    assert_int_equal(fclose(f), 0);
+}
+
+char *read_file(const char *dir, const char *name, size_t *ret_n)
+{
+    char path[512], *text = NULL;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return input_read(path, 1 << 24, &text, ret_n, NULL) ? NULL : text;
+}
+
+static void write_config(const char *dir, const struct tiny_spec *spec)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"llama\", \"hidden_size\": 20, \"intermediate_size\": 28, \"num_hidden_layers\": "
+        "%zu,\n"
+        " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, \"vocab_size\": 37,\n"
+        " \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100.0, \"hidden_act\": "
+        "\"silu\",\n"
+        " \"attention_bias\": %s, \"mlp_bias\": %s, \"tie_word_embeddings\": %s, \"torch_dtype\": \"%s\",\n"
+        " \"initializer_range\": 0.25, \"bos_token_id\": 1, \"eos_token_id\": 2}\n",
+        spec->layers, spec->biases ? "true" : "false", spec->biases ? "true" : "false",
+        spec->tied ? "true" : "false", spec->dtype == DTYPE_BF16 ? "bfloat16" : "float32");
+    write_file(dir, "config.json", text);
+}
+
+static size_t list_tensors(struct st_out_tensor *list, struct tensor_def *defs, const struct config *c)
+{
+    const struct family *f = family_find(c->family);
+    size_t n = 0;
+    for (size_t u = 0; u < c->layers + 2; u++)
+        n += f->tensors(c, u, defs + n);
+    for (size_t i = 0; i < n; i++)
+        list[i] = (struct st_out_tensor){.name = defs[i].name,
+                                         .dtype = c->dtype,
+                                         .ndim = defs[i].cols ? 2 : 1,
+                                         .shape = {defs[i].rows, defs[i].cols}};
+    return n;
+}
+
+struct config tiny_write(const char *dir, const struct tiny_spec *spec)
+{
+    struct err err;
+    struct config c;
+    struct tensor_def defs[(MOST_LAYERS + 2) * UNIT_MAX_TENSORS];
+    struct st_out_tensor list[(MOST_LAYERS + 2) * UNIT_MAX_TENSORS];
+    char path[128];
+    struct st_writer *w;
+    assert_in_range(spec->layers, 1, MOST_LAYERS);
+    write_config(dir, spec);
+    must(config_read(&c, dir, &err), &err);
+    size_t n = list_tensors(list, defs, &c);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    must(st_writer_open(&w, path, list, n, &err), &err);
+    for (size_t i = 0; i < n; i++) {
+        size_t elements = defs[i].rows * (defs[i].cols ? defs[i].cols : 1);
+        float *x = calloc(elements, sizeof *x);
+        assert_non_null(x);
+        struct rng rng = rng_for(SEED, defs[i].name);
+        bool norm = !defs[i].cols && !strstr(defs[i].name, ".bias");
+        rng_fill_normal(&rng, x, elements, norm ? 1 : 0, 0.25f);
+        must(st_writer_put(w, defs[i].name, x, elements, &err), &err);
+        free(x);
+    }
+    must(st_writer_finish(w, &err), &err);
+    return c;
+}
+
+void tiny_batch_init(struct tiny_batch *b, const struct config *c, uint64_t seed)
+{
+    struct rng rng = rng_for(seed, "batch");
+    *b = (struct tiny_batch){.start = {0, 7, 8, TINY_TOKENS}}; /* one of them a single token */
+    for (size_t t = 0; t < TINY_TOKENS; t++) {
+        b->ids[t] = (uint32_t)rng_below(&rng, c->vocab);
+        b->labels[t] = t % 5 == 3 ? -100 : (int32_t)rng_below(&rng, c->vocab);
+    }
+    b->ids[10] = b->ids[0]; /* an id that comes twice: its row's gradient is a sum */
+    b->mb =
+        (struct microbatch){.seqs = {TINY_SEQS, b->start}, .ids = b->ids, .labels = b->labels, .drop = seed};
+}
+
+struct chain_spec tiny_chain(const char *dir, const struct config *c, const struct tune *tune,
+                             struct chain_cut cut)
+{
+    return (struct chain_spec){.model_dir = dir,
+                               .config = *c,
+                               .tune = *tune,
+                               .cut = cut,
+                               .training = true,
+                               .slots = 2,
+                               .tokens = TINY_TOKENS,
+                               .seqs = TINY_SEQS,
+                               .positions = TINY_TOKENS};
+}

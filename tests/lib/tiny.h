@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Temporary directories, and in them random Llamas small enough to differentiate numerically: grouped-query
+ * attention whose heads are wider than dim / heads, biases that are not zero, norms that are not one. */
+#ifndef TESTS_LIB_TINY_H
+#define TESTS_LIB_TINY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "file/config.h"
+#include "model/family.h"
+#include "tests/lib/chain.h"
+
+struct temp_dir {
+    char path[64];
+};
+struct temp_dir temp_dir_new(void);
+void temp_dir_free(const struct temp_dir *dir); /* and all that is in it */
+void write_file(const char *dir, const char *name, const char *text);
+char *read_file(const char *dir, const char *name,
+                size_t *ret_n); /* the caller frees; NULL where there is none */
+
+struct tiny_spec {
+    size_t layers;
+    bool tied, biases;
+    enum dtype dtype;
+};
+/* A model directory; the config is read back from it. */
+struct config tiny_write(const char *dir, const struct tiny_spec *spec);
+
+/* A microbatch of three sequences, partly supervised. */
+enum { TINY_TOKENS = 19, TINY_SEQS = 3 };
+struct tiny_batch {
+    uint32_t ids[TINY_TOKENS], start[TINY_SEQS + 1];
+    int32_t labels[TINY_TOKENS];
+    struct microbatch mb;
+};
+void tiny_batch_init(struct tiny_batch *b, const struct config *c, uint64_t seed);
+
+/* A training chain over the model in `dir` with room for two such microbatches. */
+struct chain_spec tiny_chain(const char *dir, const struct config *c, const struct tune *tune,
+                             struct chain_cut cut);
+
+#endif
