@@ -328,9 +328,13 @@ static void note_plan(struct coord *c, struct job *job)
     const json_t *first = json_object_get(job->plan, "first"), *bytes = json_object_get(job->plan, "bytes");
     for (size_t r = 0; r < job->ranks; r++) {
         size_t len = strlen(text);
-        snprintf(text + len, sizeof text - len, "%s%s layers %lld-%lld (%.0f MiB)", r ? ", " : "", job->names[r],
-                 json_integer_value(json_array_get(first, r)), json_integer_value(json_array_get(first, r + 1)),
-                 (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
+        long long from = json_integer_value(json_array_get(first, r)), to = json_integer_value(json_array_get(first, r + 1));
+        double mib = (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20);
+        if (to > from)
+            snprintf(text + len, sizeof text - len, "%s%s layers %lld-%lld (%.1f MiB)", r ? ", " : "", job->names[r], from,
+                     to - 1, mib);
+        else
+            snprintf(text + len, sizeof text - len, "%s%s no layer (%.1f MiB)", r ? ", " : "", job->names[r], mib);
     }
     note(c, job, "planned: %s", text);
 }

@@ -211,9 +211,12 @@ static void print_plan(const json_t *plan)
     const json_t *split = json_object_get(plan, "split");
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
-        const json_t *range = json_array_get(split, r);
-        table_add(t, "  %zu\t%s\t%.0f-%.0f\t%s\t%.0f", r, name ? name : "?", json_number_value(json_array_get(range, 0)),
-                  json_number_value(json_array_get(range, 1)),
+        double from = json_number_value(json_array_get(json_array_get(split, r), 0));
+        double to = json_number_value(json_array_get(json_array_get(split, r), 1));
+        char layers[48] = "none";
+        if (to > from)
+            snprintf(layers, sizeof layers, "%.0f-%.0f", from, to - 1);
+        table_add(t, "  %zu\t%s\t%s\t%s\t%.0f", r, name ? name : "?", layers,
                   print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
                   json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
     }
