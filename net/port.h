@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The network interfaces a cable can be plugged into, listed and watched by rtnetlink on a libevent loop,
+ * without polling; and every address and route of the machine, for whoever has to choose one that is still
+ * free.
+ *
+ * Which interfaces count, the first rule that matches its name: listed in `allow`: yes; listed in `deny`: no;
+ * else real Ethernet-like hardware, bonds and veth pairs yes; loopback, bridges, tunnels, wireguard, tun and
+ * what container engines and hypervisors make (docker*, br-*, virbr*, ...) no. So deny = *, allow = eth1
+ * leaves eth1 alone. A member of a bridge or bond is listed with `enslaved` set: it cannot carry addresses.
+ */
+#ifndef NET_PORT_H
+#define NET_PORT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct event_base;
+struct ports;
+
+enum port_kind { /* the numbers are on the wire */
+                 PORT_TB = 1,
+                 PORT_ETH,
+                 PORT_USB,
+                 PORT_WIFI,
+                 PORT_OTHER,
+};
+const char *port_kind_name(enum port_kind kind); /* "thunderbolt", "ethernet", "usb", "wifi", "other" */
+
+struct port {
+    unsigned ifindex;
+    char name[16];
+    uint8_t mac[6]; /* the one in the hardware where the kernel tells it, else the one in use */
+    enum port_kind kind;
+    bool up;       /* administratively */
+    bool carrier;  /* something is plugged in at the other end */
+    bool enslaved; /* member of a bridge or bond */
+    unsigned mtu;
+    uint32_t speed_mbps; /* negotiated; 0 = the driver does not say */
+    struct in6_addr link_local;
+    bool has_link_local; /* one that has passed duplicate address detection */
+    bool has_default_route;
+    uint32_t port_id; /* from the MAC: the same after replug and reboot; unique on this node */
+};
+/* Beacons and links can run over it now. */
+bool port_is_usable(const struct port *port);
+
+struct ports_prefix {
+    sa_family_t family;
+    uint8_t plen;
+    bool is_route;    /* else an address of this machine, `at` being that address itself */
+    uint8_t at[16];   /* network order; IPv4 in the first four bytes */
+    unsigned ifindex; /* 0 = a route that leads nowhere (blackhole, unreachable) or through several ports */
+};
+
+struct ports_policy { /* globs as in fnmatch(3); copied */
+    const char *const *allow;
+    size_t nallow;
+    const char *const *deny;
+    size_t ndeny;
+};
+
+/* Called from the loop after anything that ports_at or ports_addresses show has changed. */
+struct ports_ops {
+    void (*changed)(void *owner);
+};
+
+/* Lists everything before it returns; −errno of the netlink socket otherwise. `base` and `ops` are borrowed.
+ */
+int ports_open(struct ports **ret, struct event_base *base, const struct ports_policy *policy,
+               const struct ports_ops *ops, void *owner);
+void ports_close(struct ports *ports);
+
+/* In order of ifindex. Pointers are good until the next `changed`. */
+size_t ports_count(const struct ports *ports);
+const struct port *ports_at(const struct ports *ports, size_t i);
+const struct port *ports_find(const struct ports *ports, unsigned ifindex); /* NULL: none such */
+
+/* All addresses and routes, IPv4 and IPv6, on all interfaces, listed or not; without default routes and the
+ * kernel's `local` table, which overlap with everything or say the same again. `ret_is_partial`: there were
+ * more than 16384. */
+const struct ports_prefix *ports_addresses(const struct ports *ports, size_t *ret_n, bool *ret_is_partial);
+
+#endif
