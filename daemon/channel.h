@@ -3,7 +3,9 @@
  * The data connections of a stage process: tagged messages in and out, sealed, with credits. The compute thread posts receives and
  * queues sends; beside it one receiving and one sending thread per connection move, seal and open the bytes while it computes. A
  * message is only sent when its receiver has posted a buffer for exactly that key, so no message ever waits in front of another.
- * The only file with threads in it. */
+ * A rank may be reached over several connections (lanes, one per cable): messages travel in chunks, each over whichever lane is free, so
+ * unlike cables carry what each can. Chunks are acknowledged; what a broken lane took with it is sent again over another one, or over
+ * the next that is added. With no lane left, messages wait. Threads live in channel_lane.c. */
 #ifndef DAEMON_CHANNEL_H
 #define DAEMON_CHANNEL_H
 
@@ -22,30 +24,30 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
 /* Closes the connections and joins the threads. */
 void exchange_free(struct exchange *x);
 
-/* Takes over a connected, authenticated socket to `rank` and starts its threads. */
+/* Takes over a connected, authenticated socket to `rank` and starts its threads. May be called again for a rank, also while it computes
+ * and from another thread: one more lane, or one in place of a broken one. −EMLINK: all lanes are in use. */
 int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx, struct err *err);
 
+/* Called from a lane's thread when it broke while the exchange was not closing: why is a sentence. */
+void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, const char *why), void *owner);
 /* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
 void *exchange_buffer(struct exchange *x, size_t size);
 void exchange_release(struct exchange *x, void *buffer);
 
 /* Allows the peer to send the message: at most `size` bytes, exactly that many unless `variable`. */
 int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable);
-/* 1 here, 0 not yet, −EPIPE the connection is gone (see exchange_trouble). */
+/* 1 here, 0 not yet. */
 int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key);
 /* A message that is here: its buffer now belongs to the caller (exchange_release). */
 void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size);
 
-/* 1 if fewer than `limit` messages wait to be sent to the rank, 0 if not, −EPIPE. */
+/* 1 if fewer than `limit` messages to the rank are unsent or unacknowledged, 0 if not. */
 int exchange_room(struct exchange *x, uint32_t to, size_t limit);
 /* Queues a buffer got from exchange_buffer; it is released when sent. */
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
 
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */
 void exchange_wait(struct exchange *x);
-/* Until everything queued has left; −ETIME after `seconds`, −EPIPE. */
+/* Until everything queued has arrived; −ETIME after `seconds`. */
 int exchange_flush(struct exchange *x, int seconds);
-/* Why connections broke: a sentence naming the rank, or NULL. */
-const char *exchange_trouble(struct exchange *x);
-
 #endif

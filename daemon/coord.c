@@ -25,7 +25,6 @@ enum coord_limits {
     OPEN_S = 600,    /* a cold model is mapped, full fine-tuning reads all of it */
     CONNECT_S = 15,  /* handshakes between neighbours */
     STOP_S = 6,      /* a stage gets 2 s to end, then SIGKILL */
-    GRACE_S = 3,     /* how long a broken connection waits for somebody to name the cause */
     SETTLE_S = 30,   /* how long a job waits for a ring to form */
     KEEP_ENDED = 50, /* ended jobs kept in memory; the store has all */
 };
@@ -35,9 +34,7 @@ struct coord {
     struct job *jobs;       /* owned, newest first */
     struct job *active;     /* the one between PLANNING and its end, or NULL */
     struct event *deadline; /* owned: of the active job's state */
-    struct event *grace;    /* owned: a weak cause waits for a better one */
     struct event *settle;   /* owned: the first queued job has waited long enough for a ring */
-    char weak_cause[700];
 };
 
 static void try_start(struct coord *c);
@@ -110,7 +107,6 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     job->ended = time(NULL);
     if (job == c->active) {
         c->active = NULL;
-        event_del(c->grace);
         event_del(c->settle);
     }
     set_state(c, job, state, 0);
@@ -157,15 +153,6 @@ static void fail(struct coord *c, struct job *job, const char *fmt, ...)
     vsnprintf(cause, sizeof cause, fmt, ap);
     va_end(ap);
     stop(c, job, JOB_FAILED, cause);
-}
-
-static void on_grace(evutil_socket_t fd, short what, void *arg)
-{
-    struct coord *c = arg;
-    (void)fd;
-    (void)what;
-    if (c->active)
-        fail(c, c->active, "%s", c->weak_cause);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
@@ -409,19 +396,10 @@ static void on_event(struct coord *c, struct job *job, const json_t *body)
     publish(c, job, kind, event);
 }
 
-/* A broken connection is seldom the cause: whoever broke it will say why, or be missed. */
 static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
 {
     const char *cause = json_string_value(json_object_get(body, "cause"));
-    char text[700];
-    snprintf(text, sizeof text, "node %s: %s", job->names[rank], cause ? cause : "failed");
-    if (!json_is_true(json_object_get(body, "weak"))) {
-        fail(c, job, "%s", text);
-    } else if (job->state != JOB_STOPPING && !event_pending(c->grace, EV_TIMEOUT, NULL)) {
-        struct timeval in = {GRACE_S, 0};
-        snprintf(c->weak_cause, sizeof c->weak_cause, "%s", text);
-        event_add(c->grace, &in);
-    }
+    fail(c, job, "node %s: %s", job->names[rank], cause ? cause : "failed");
 }
 
 static void on_done(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -527,7 +505,6 @@ struct coord *coord_new(struct node *node)
     struct coord *c = xcalloc(1, sizeof *c);
     c->node = node;
     c->deadline = event_new(node->base, -1, 0, on_deadline, c);
-    c->grace = event_new(node->base, -1, 0, on_grace, c);
     c->settle = event_new(node->base, -1, 0, on_settle, c);
     close_unfinished(c);
     return c;
@@ -542,7 +519,6 @@ void coord_free(struct coord *c)
         job_free(job);
     }
     event_free(c->deadline);
-    event_free(c->grace);
     event_free(c->settle);
     free(c);
 }

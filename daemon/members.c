@@ -199,7 +199,7 @@ static void make_graph(const struct members *m, struct ring_graph *g, size_t ind
         }
     for (size_t a = 0; a < g->n; a++)
         for (size_t b = 0; b < g->n; b++)
-            g->linked[a][b] = linked(m, index[a], index[b]);
+            g->edge[a][b].linked = linked(m, index[a], index[b]);
 }
 
 const struct member *members_next_hop(const struct members *m, const uint8_t id[16])

@@ -4,14 +4,18 @@
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   {"do":"connect","rank","tx","rx"} + fd  a data connection; repeated
- *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error","weak"}
- * It never outlives its daemon. Threads: this one computes; channel.c adds two per connection. */
+ *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
+ * While it runs, {"ev":"lane-lost","rank","why"} asks for another connection, and further "connect" messages bring one.
+ * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds two per
+ * connection. */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/ipc.h"
@@ -117,21 +121,50 @@ static int do_connect(struct process *p, const json_t *msg, int fd, struct err *
     return r;
 }
 
-static int do_run(struct process *p, struct err *err)
+static void on_lane_lost(void *owner, uint32_t rank, const char *why)
+{
+    struct process *p = owner;
+    head_event(&p->head, "lane-lost", json_pack("{s:I s:s}", "rank", (json_int_t)rank, "why", why));
+}
+
+/* New lanes while the main thread computes. Ends when the job does: the main thread then shuts the reading side. */
+static void *listen_main(void *arg)
+{
+    struct process *p = arg;
+    json_t *msg;
+    int fd;
+    while (!ipc_receive(IPC_FD, &msg, &fd)) {
+        struct err err;
+        if (do_connect(p, msg, fd, &err) && fd >= 0)
+            close(fd);
+        json_decref(msg);
+    }
+    return NULL;
+}
+
+static int drive_job(struct process *p, json_t **ret_result, struct err *err)
 {
     static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **, struct err *) = {head_train, head_generate,
                                                                                                    head_score};
+    if (!p->is_head)
+        return runner_follow(p->runner, err);
+    int r = head_load(&p->head, p->runner, err);
+    if (!r)
+        r = drive[p->plan.type](&p->head, p->runner, ret_result, err);
+    return r ? r : runner_stop(p->runner, err);
+}
+
+static int do_run(struct process *p, struct err *err)
+{
     json_t *result = NULL;
-    int r;
-    if (!p->is_head) {
-        r = runner_follow(p->runner, err);
-    } else {
-        r = head_load(&p->head, p->runner, err);
-        if (!r)
-            r = drive[p->plan.type](&p->head, p->runner, &result, err);
-        if (!r)
-            r = runner_stop(p->runner, err);
-    }
+    pthread_t listener;
+    exchange_on_lost(p->exchange, on_lane_lost, p);
+    int r = pthread_create(&listener, NULL, listen_main, p);
+    if (r)
+        return err_set(err, -r, "a thread for the daemon's messages: %s", strerror(r));
+    r = drive_job(p, &result, err);
+    shutdown(IPC_FD, SHUT_RD);
+    pthread_join(listener, NULL);
     if (!r)
         head_event(&p->head, "done", json_pack("{s:o}", "result", result ? result : json_null()));
     else
@@ -172,7 +205,8 @@ int main(int argc, char **argv)
     (void)argv;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
-    struct process p = {.progress = progress_attach(IPC_PROGRESS_FD), .head.sock = IPC_FD};
+    struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};
+    head_init(&p.head, IPC_FD);
     if (argc > 1 || !p.progress) {
         fputs("ringd-stage is started by ringd, one per job; there is nothing to type here.\n", stderr);
         return 2;
@@ -191,7 +225,7 @@ int main(int argc, char **argv)
         json_decref(msg);
     }
     if (r < 0)
-        head_event(&p.head, "failed", json_pack("{s:s s:b}", "error", err.text, "weak", (int)runner_lost_link(p.runner)));
+        head_event(&p.head, "failed", json_pack("{s:s}", "error", err.text));
     process_done(&p);
     return r < 0;
 }

@@ -16,13 +16,15 @@
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
 
-void head_event(const struct head *h, const char *kind, json_t *fields)
+void head_event(struct head *h, const char *kind, json_t *fields)
 {
     json_object_set_new(fields, "ev", json_string(kind));
+    pthread_mutex_lock(&h->sending);
     ipc_send(h->sock, fields, -1);
+    pthread_mutex_unlock(&h->sending);
 }
 
-void head_log(const struct head *h, const char *fmt, ...)
+void head_log(struct head *h, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -377,7 +379,13 @@ void head_done(struct head *h)
     tokenizer_close(h->tok);
     free(h->ids);
     json_decref(h->json);
-    *h = (struct head){.sock = h->sock};
+    pthread_mutex_destroy(&h->sending);
+}
+
+void head_init(struct head *h, int sock)
+{
+    *h = (struct head){.sock = sock};
+    pthread_mutex_init(&h->sending, NULL);
 }
 
 /* --- starting values --------------------------------------------------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #ifndef DAEMON_STAGE_HEAD_H
 #define DAEMON_STAGE_HEAD_H
 
+#include <pthread.h>
+
 #include "daemon/stage_plan.h"
 #include "daemon/stage_runner.h"
 #include "daemon/stage_spec.h"
@@ -14,6 +16,7 @@
 
 struct head {
     int sock;                    /* to the daemon, for events; borrowed */
+    pthread_mutex_t sending;     /* events also come from the threads of connections */
     json_t *json;                /* owned: what spec points into */
     struct job_spec spec;
     struct job_plan plan;
@@ -28,10 +31,12 @@ struct head {
     size_t nids;
 };
 
+void head_init(struct head *h, int sock);
+void head_done(struct head *h);
+
 /* nodes: [{"name","speed","memory"}, …] in ring order, the head's first. Fills head->plan; a refusal is a sentence that says what to
  * change. Takes a reference to `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
-void head_done(struct head *h);
 
 /* Drives the job over an open runner; ret_result: the job's result (a new object). */
 int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
@@ -42,7 +47,7 @@ int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err
 int head_load(struct head *h, struct runner *r, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
-void head_event(const struct head *h, const char *kind, json_t *fields);
-void head_log(const struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void head_event(struct head *h, const char *kind, json_t *fields);
+void head_log(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -8,6 +8,8 @@
 #include "daemon/stage_task.h"
 #include "net/clock.h"
 
+enum { FLUSH_S = 10 };
+
 /* --- sizes: both ends know them from GO and the plan ------------------------------------------------------------------------- */
 
 static size_t tokens_of(const struct runner *r, uint32_t mb)
@@ -151,13 +153,6 @@ static int op_run(void *owner, const struct task *task, struct err *err)
     return e;
 }
 
-static int fail_link(struct runner *r, int e, struct err *err)
-{
-    const char *trouble = exchange_trouble(r->exchange);
-    r->lost_link = true;
-    return err_set(err, e, "%s", trouble ? trouble : "a data connection is gone");
-}
-
 static int run_program(struct runner *r, struct err *err)
 {
     static const struct exec_ops ops = {op_ready, op_room, op_run};
@@ -165,8 +160,6 @@ static int run_program(struct runner *r, struct err *err)
         int e = exec_step(&r->exec, &ops, r, err);
         if (e == 0)
             return 0;
-        if (e == -EPIPE)
-            return fail_link(r, e, err);
         if (e < 0 && e != -EAGAIN)
             return e;
         if (e == -EAGAIN) {
@@ -246,14 +239,18 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
     return e ? e : run_round(r, go, err);
 }
 
+static int flush(struct runner *r, struct err *err)
+{
+    int e = exchange_flush(r->exchange, FLUSH_S);
+    return e ? err_set(err, e, "the end of the job did not reach rank %u within %d s", r->next, FLUSH_S) : 0;
+}
+
 int runner_stop(struct runner *r, struct err *err)
 {
     struct go go = {.program = GO_STOP, .round = ++r->round};
     progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
     int e = send_go(r, &go, err);
-    if (!e && exchange_flush(r->exchange, 10))
-        e = fail_link(r, -EPIPE, err);
-    return e;
+    return e ? e : flush(r, err);
 }
 
 /* Waits for the next GO and posts the one after it, so that rank 0 never waits to start a round. */
@@ -271,7 +268,7 @@ static int next_go(struct runner *r, struct go *go, struct err *err)
         exchange_wait(r->exchange);
     }
     if (e < 0)
-        return fail_link(r, e, err);
+        return err_set(err, e, "waiting for rank %u: %s", r->prev, strerror(-e));
     void *buffer = exchange_take(r->exchange, r->prev, &key, &n);
     e = go_decode(go, buffer, n, r->plan->tokens);
     exchange_release(r->exchange, buffer);
@@ -290,7 +287,7 @@ int runner_follow(struct runner *r, struct err *err)
         if (!e && go.program == GO_STOP) {
             go_done(&go);
             progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
-            return exchange_flush(r->exchange, 10) ? fail_link(r, -EPIPE, err) : 0;
+            return flush(r, err);
         }
         if (!e)
             e = run_round(r, &go, err);
@@ -298,9 +295,4 @@ int runner_follow(struct runner *r, struct err *err)
         if (e)
             return e;
     }
-}
-
-bool runner_lost_link(const struct runner *r)
-{
-    return r && r->lost_link;
 }

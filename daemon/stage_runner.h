@@ -54,7 +54,4 @@ int runner_stop(struct runner *r, struct err *err);
 /* Other ranks: rounds as they come, until the stop. */
 int runner_follow(struct runner *r, struct err *err);
 
-/* Is the failure only the echo of another node's: a broken connection? */
-bool runner_lost_link(const struct runner *r);
-
 #endif

@@ -46,7 +46,6 @@ struct runner {
     struct sample_scratch *scratch; /* owned, last rank of a generating job */
     double busy;                 /* seconds computed since the last NORM */
     uint32_t token;
-    bool lost_link;
 };
 
 size_t runner_message_size(const struct runner *r, const struct msg_key *key);

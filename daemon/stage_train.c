@@ -191,12 +191,12 @@ static int save_to(struct run *run, const char *dir, uint64_t step, struct err *
 }
 
 /* A result that cannot be written where it was asked for is kept under the daemon's state, and the sentence says where: an hour of
- * training is not lost to a full disk. A broken ring is another matter: then there is nothing to keep. */
+ * training is not lost to a full disk. */
 static int save(struct run *run, uint64_t step, struct err *err)
 {
     int e = save_to(run, run->h->spec.adapter_out, step, err);
     const char *rescue = json_string_value(json_object_get(run->h->json, "rescue_dir"));
-    if (!e || runner_lost_link(run->r) || !rescue)
+    if (!e || !rescue)
         return e;
     struct err second;
     if (save_to(run, rescue, step, &second))

@@ -17,7 +17,7 @@
 #include "daemon/xalloc.h"
 
 enum worker_state { WORKER_IDLE, WORKER_PLANNING, WORKER_OPENING, WORKER_READY, WORKER_RUNNING, WORKER_ENDING };
-enum { KILL_AFTER_S = 2 };
+enum { KILL_AFTER_S = 2, REDIAL_MS = 300 };
 
 struct worker {
     struct node *node;          /* borrowed: owner */
@@ -31,7 +31,10 @@ struct worker {
     uint32_t dim;
     struct spawn *stage;        /* owned */
     struct link *dialing;       /* owned: data connection to the next rank, until it is handed over */
-    size_t connected;           /* data connections handed to the stage */
+    bool reached[RING_MAX_NODES]; /* ranks the stage has had a connection to */
+    struct event *redial;       /* owned: the next attempt to reach the next rank */
+    struct event *patience;     /* owned: how long a broken connection may stay broken */
+    char why_lost[400];         /* the sentence if it runs out */
     struct event *kill_timer;   /* owned: from asking the stage to end to making it */
     struct event *reap;         /* owned: frees the stage outside its own callback */
     bool reported;              /* the stage said how it ended: "done" or "failed" */
@@ -48,12 +51,12 @@ static void tell(struct worker *w, const char *kind, json_t *fields)
         log_debug("job %llu: the head cannot be told \"%s\"", (unsigned long long)w->job, kind);
 }
 
-static void tell_failed(struct worker *w, const char *cause, bool weak)
+static void tell_failed(struct worker *w, const char *cause)
 {
     if (w->reported)
         return;
     w->reported = true;
-    tell(w, "job-failed", json_pack("{s:s s:b}", "cause", cause, "weak", (int)weak));
+    tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
 }
 
 /* --- the stage process ------------------------------------------------------------------------------------------------------------------------ */
@@ -67,13 +70,20 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
         spawn_kill(w->stage, SIGKILL);
 }
 
+static void stop_dialing(struct worker *w)
+{
+    link_free(w->dialing);
+    w->dialing = NULL;
+    event_del(w->redial);
+    event_del(w->patience);
+}
+
 static void end_stage(struct worker *w)
 {
     if (w->state == WORKER_IDLE)
         return;
     w->state = WORKER_ENDING;
-    link_free(w->dialing);
-    w->dialing = NULL;
+    stop_dialing(w);
     if (w->stage) {
         struct timeval in = {KILL_AFTER_S, 0};
         spawn_kill(w->stage, SIGTERM);
@@ -99,6 +109,36 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     node_changed(w->node);
 }
 
+static void dial_next(struct worker *w);
+static bool dials(const struct worker *w);
+static size_t next_rank(const struct worker *w);
+
+/* A data connection broke under a running job: the end that made it makes another, over whatever path there is now, and both ends wait
+ * for as long as a silent node is given. If the cause was the other node's end, its daemon or its absence will say so before. */
+static void lane_lost(struct worker *w, uint32_t rank, const char *why)
+{
+    struct timeval wait = {(time_t)opts_int(w->node->opts, "dead-after"), 0};
+    if (w->state != WORKER_RUNNING || rank >= w->ranks)
+        return;
+    log_info("job %llu: the data connection to rank %u broke: %s", (unsigned long long)w->job, rank, why ? why : "");
+    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank, (long long)wait.tv_sec,
+             why ? why : "");
+    w->reached[rank] = false;
+    if (!event_pending(w->patience, EV_TIMEOUT, NULL))
+        event_add(w->patience, &wait);
+    if (dials(w) && rank == next_rank(w) && !w->dialing)
+        dial_next(w);
+}
+
+static void on_patience(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    tell_failed(w, w->why_lost);
+    end_stage(w);
+}
+
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -113,7 +153,10 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         w->reported = true;
         tell(w, "job-done", json_deep_copy(event));
     } else if (!strcmp(kind, "failed")) {
-        tell_failed(w, json_string_value(json_object_get(event, "error")), json_is_true(json_object_get(event, "weak")));
+        tell_failed(w, json_string_value(json_object_get(event, "error")));
+    } else if (!strcmp(kind, "lane-lost")) {
+        lane_lost(w, (uint32_t)json_integer_value(json_object_get(event, "rank")),
+                  json_string_value(json_object_get(event, "why")));
     } else {
         tell(w, "job-event", json_pack("{s:O}", "event", event));
     }
@@ -125,11 +168,10 @@ static void stage_ended(void *owner, const char *text)
     char cause[256];
     if (w->state != WORKER_ENDING) {
         snprintf(cause, sizeof cause, "the stage process %s", *text ? text : "ended before the job did");
-        tell_failed(w, cause, false);
+        tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
-    link_free(w->dialing);
-    w->dialing = NULL;
+    stop_dialing(w);
     event_active(w->reap, EV_TIMEOUT, 0);
 }
 
@@ -139,10 +181,10 @@ static int start_stage(struct worker *w)
 {
     struct err err;
     w->reported = false;
-    w->connected = 0;
+    memset(w->reached, 0, sizeof w->reached);
     int r = spawn_start(&w->stage, w->node->base, w->node->stage_binary, w->node->threads, &spawn_ops, w, &err);
     if (r) {
-        tell_failed(w, err.text, false);
+        tell_failed(w, err.text);
         end_stage(w);
     }
     return r;
@@ -151,7 +193,7 @@ static int start_stage(struct worker *w)
 static void say(struct worker *w, json_t *message, int fd)
 {
     if (w->stage && spawn_send(w->stage, message, fd) == -EAGAIN) {
-        tell_failed(w, "the stage process does not take messages", false);
+        tell_failed(w, "the stage process does not take messages");
         end_stage(w);
     } else if (!w->stage) {
         json_decref(message);
@@ -192,7 +234,7 @@ static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, jso
     const struct member *other = members_find(w->node->members, w->head);
     snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job, other ? other->name : "another node");
     peers_send(w->node->peers, head,
-               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause, "weak", 0));
+               json_pack("{s:s s:I s:I s:s}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause));
 }
 
 static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
@@ -212,7 +254,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
     w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
     if (!read_nodes(w, json_object_get(body, "nodes"))) {
-        tell_failed(w, "the head's message cannot be read: same version on all nodes?", false);
+        tell_failed(w, "the head's message cannot be read: same version on all nodes?");
         end_stage(w);
         return;
     }
@@ -224,9 +266,25 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
 
 /* --- data connections -------------------------------------------------------------------------------------------------------------------------- */
 
-static size_t wanted_connections(const struct worker *w)
+static size_t next_rank(const struct worker *w)
 {
-    return w->ranks > 2 ? 2 : w->ranks - 1;
+    return (size_t)(w->rank + 1) % w->ranks;
+}
+
+static size_t prev_rank(const struct worker *w)
+{
+    return ((size_t)w->rank + w->ranks - 1) % w->ranks;
+}
+
+/* Each rank dials the next; of two, only the first. */
+static bool dials(const struct worker *w)
+{
+    return w->ranks > 2 || (w->ranks == 2 && w->rank == 0);
+}
+
+static bool all_reached(const struct worker *w)
+{
+    return w->ranks == 1 || (w->reached[next_rank(w)] && w->reached[prev_rank(w)]);
 }
 
 static void hand_over(struct worker *w, struct link *link, uint32_t rank)
@@ -246,15 +304,19 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank)
     close(fd);
     seal_wipe(&tx);
     seal_wipe(&rx);
-    if (++w->connected == wanted_connections(w))
-        tell(w, "job-connected", json_object());
+    w->reached[rank] = true;
+    if (all_reached(w)) {
+        event_del(w->patience);
+        if (w->state == WORKER_READY)
+            tell(w, "job-connected", json_object());
+    }
 }
 
 static int dialed_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
 {
     struct worker *w = owner;
     (void)link;
-    if (!memcmp(peer->node_id, w->nodes[(size_t)(w->rank + 1) % w->ranks], 16))
+    if (!memcmp(peer->node_id, w->nodes[next_rank(w)], 16))
         return 0;
     snprintf(why, size, "%s is not the next node of the job", peer->name);
     return -EPERM;
@@ -264,31 +326,37 @@ static void dialed_up(void *owner, struct link *link)
 {
     struct worker *w = owner;
     w->dialing = NULL;
-    hand_over(w, link, (uint32_t)((size_t)(w->rank + 1) % w->ranks));
+    hand_over(w, link, (uint32_t)next_rank(w));
 }
 
+static void redial_later(struct worker *w)
+{
+    struct timeval in = {0, REDIAL_MS * 1000};
+    event_add(w->redial, &in);
+}
+
+/* Before the job runs, a refusal is the cause itself: another model, another width. Later it may be a node that has not yet noticed. */
 static void dialed_down(void *owner, struct link *link, enum link_end end, const char *text)
 {
     struct worker *w = owner;
     char cause[400];
     w->dialing = NULL;
     link_free(link);
-    snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", (size_t)(w->rank + 1) % w->ranks, text);
-    tell_failed(w, cause, end != LINK_END_REFUSED);
-    end_stage(w);
+    if (end == LINK_END_REFUSED && w->state == WORKER_READY) {
+        snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", next_rank(w), text);
+        tell_failed(w, cause);
+        end_stage(w);
+    } else {
+        redial_later(w);
+    }
 }
 
 static const struct link_ops dialed_ops = {.hello = dialed_hello, .up = dialed_up, .down = dialed_down};
 
 static void dial_next(struct worker *w)
 {
-    size_t next = (size_t)(w->rank + 1) % w->ranks;
     char host[64];
     uint16_t port;
-    if (w->ranks == 1)
-        tell(w, "job-connected", json_object());
-    if (w->ranks == 1 || (w->ranks == 2 && w->rank == 1))
-        return;
     struct link_setup setup;
     peers_setup(w->node->peers, &setup);
     setup.kind = LINK_DATA;
@@ -297,21 +365,33 @@ static void dial_next(struct worker *w)
     setup.hello.job = w->job;
     memcpy(setup.hello.head_id, w->head, 16);
     setup.hello.from_rank = (uint16_t)w->rank;
-    setup.hello.to_rank = (uint16_t)next;
+    setup.hello.to_rank = (uint16_t)next_rank(w);
     memcpy(setup.hello.fingerprint, w->fingerprint, sizeof setup.hello.fingerprint);
     setup.hello.dim = w->dim;
-    int r = peers_address(w->node->peers, w->nodes[next], host, &port);
-    if (!r)
-        r = link_dial(&w->dialing, &setup, host, port);
-    if (r) {
-        tell_failed(w, "the next node of the ring is not connected", true);
-        end_stage(w);
-    }
+    if (peers_address(w->node->peers, w->nodes[next_rank(w)], host, &port) || link_dial(&w->dialing, &setup, host, port))
+        redial_later(w);
+}
+
+static void on_redial(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    if ((w->state == WORKER_READY || w->state == WORKER_RUNNING) && !w->dialing && !w->reached[next_rank(w)])
+        dial_next(w);
+}
+
+static void connect_job(struct worker *w)
+{
+    if (w->ranks == 1)
+        tell(w, "job-connected", json_object());
+    else if (dials(w))
+        dial_next(w);
 }
 
 int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size)
 {
-    size_t prev = w->ranks ? ((size_t)w->rank + w->ranks - 1) % w->ranks : 0;
+    size_t prev = w->ranks ? prev_rank(w) : 0;
     bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
                 !memcmp(peer->head_id, w->head, 16);
     if (!ours)
@@ -330,7 +410,7 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
 
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
 {
-    if (w->state == WORKER_READY)
+    if (w->state == WORKER_READY || w->state == WORKER_RUNNING)
         hand_over(w, link, from_rank);
     else
         link_free(link);
@@ -354,7 +434,7 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
         w->reported = true;
         end_stage(w);
     } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY) {
-        dial_next(w);
+        connect_job(w);
     } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
         w->state = WORKER_RUNNING;
         say(w, json_pack("{s:s}", "do", "run"), -1);
@@ -393,6 +473,8 @@ struct worker *worker_new(struct node *node)
     w->node = node;
     w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
     w->reap = event_new(node->base, -1, 0, on_reap, w);
+    w->redial = event_new(node->base, -1, 0, on_redial, w);
+    w->patience = event_new(node->base, -1, 0, on_patience, w);
     return w;
 }
 
@@ -404,5 +486,7 @@ void worker_free(struct worker *w)
     spawn_free(w->stage);
     event_free(w->kill_timer);
     event_free(w->reap);
+    event_free(w->redial);
+    event_free(w->patience);
     free(w);
 }

@@ -14,7 +14,7 @@
 
 #include "net/ring.h"
 
-enum { SEED = 20240607, GRAPHS = 400, BRUTE_MAX = 7 };
+enum { SEED = 20240607, GRAPHS = 2000, BRUTE_MAX = 7 };
 
 static uint32_t next_random(uint32_t *s)
 {
@@ -26,7 +26,19 @@ static uint32_t next_random(uint32_t *s)
 
 static void join(struct ring_graph *g, size_t a, size_t b)
 {
-    g->linked[a][b] = g->linked[b][a] = true;
+    g->edge[a][b].linked = g->edge[b][a].linked = true;
+}
+
+static void join_random(struct ring_graph *g, size_t a, size_t b, uint32_t *seed)
+{
+    static const uint32_t classes[] = {0, 100, 1000, 2500, 5000, 10000, 20000, 40000};
+
+    join(g, a, b);
+    g->edge[a][b].class_mbps = classes[next_random(seed) % 8];
+    g->edge[b][a].class_mbps = g->edge[a][b].class_mbps; /* one end may have measured less, or know of others */
+    if (next_random(seed) % 4 == 0)
+        g->edge[b][a].class_mbps = classes[next_random(seed) % 8];
+    g->edge[a][b].shared = next_random(seed) % 3 == 0;
 }
 
 /* Random ids, so that order of ids and order in the graph differ; links with `percent` probability. */
@@ -37,16 +49,16 @@ static void random_graph(struct ring_graph *g, size_t n, unsigned percent, uint3
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < 16; k++)
             g->id[i][k] = (uint8_t)next_random(seed);
-        g->linked[i][i] = next_random(seed) % 2; /* must not matter */
+        g->edge[i][i].linked = next_random(seed) % 2; /* must not matter */
         for (size_t k = 0; k < i; k++)
             if (next_random(seed) % 100 < percent)
-                join(g, i, k);
+                join_random(g, i, k, seed);
     }
 }
 
 static bool linked(const struct ring_graph *g, const size_t *at, size_t i, size_t k)
 {
-    return g->linked[at[i]][at[k]];
+    return g->edge[at[i]][at[k]].linked;
 }
 
 static bool is_path(const struct ring_graph *g, const size_t *at)
@@ -152,7 +164,7 @@ static void test_agreement(void **state)
         for (size_t x = 0; x < n; x++) {
             memcpy(h.id[perm[x]], g.id[x], 16);
             for (size_t y = 0; y < n; y++)
-                h.linked[perm[x]][perm[y]] = g.linked[x][y];
+                h.edge[perm[x]][perm[y]] = g.edge[x][y];
         }
         ring_compute(&a, &g);
         ring_compute(&b, &h);
@@ -178,10 +190,10 @@ static void test_special_graphs(void **state)
     g.n = 2;
     ring_compute(&order, &g);
     assert_int_equal(order.shape, RING_BROKEN);
-    g.linked[0][1] = true; /* one end's word is not enough */
+    g.edge[0][1].linked = true; /* one end's word is not enough */
     ring_compute(&order, &g);
     assert_int_equal(order.shape, RING_BROKEN);
-    g.linked[1][0] = true;
+    g.edge[1][0].linked = true;
     ring_compute(&order, &g);
     assert_int_equal(order.shape, RING_CLOSED);
     g.n = RING_MAX_NODES + 1;
@@ -250,7 +262,7 @@ static void distances(const struct ring_graph *g, size_t d[RING_MAX_NODES][RING_
 {
     for (size_t i = 0; i < g->n; i++)
         for (size_t k = 0; k < g->n; k++)
-            d[i][k] = i == k ? 0 : g->linked[i][k] ? 1 : 1000;
+            d[i][k] = i == k ? 0 : g->edge[i][k].linked ? 1 : 1000;
     for (size_t m = 0; m < g->n; m++)
         for (size_t i = 0; i < g->n; i++)
             for (size_t k = 0; k < g->n; k++)
@@ -273,7 +285,7 @@ static void test_next_hop(void **state)
                 int best = -1;
 
                 for (size_t v = 0; v < g.n; v++)
-                    if (from != to && v != from && g.linked[from][v] && d[from][to] < 1000 &&
+                    if (from != to && v != from && g.edge[from][v].linked && d[from][to] < 1000 &&
                         d[v][to] + 1 == d[from][to] && (best < 0 || memcmp(g.id[v], g.id[best], 16) < 0))
                         best = (int)v;
                 assert_int_equal(ring_next_hop(&g, from, to), best);
