@@ -70,13 +70,12 @@ static void get_status(struct node *n, struct http_call *call)
 /* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
 static void show_address(struct node *n, const struct member *m, char *buf, size_t size)
 {
-    char host[64];
-    uint16_t port;
+    struct path paths[PEERS_MAX_PATHS];
     const struct member *hop = members_next_hop(n->members, m->id);
     if (m == members_self(n->members))
         snprintf(buf, size, "port %u", peers_port(n->peers));
-    else if (!peers_address(n->peers, m->id, host, &port))
-        snprintf(buf, size, "%s:%u", host, port);
+    else if (peers_paths(n->peers, m->id, paths))
+        snprintf(buf, size, "%s:%u", paths[0].host, paths[0].port);
     else
         snprintf(buf, size, "%s%s", hop ? "via " : "-", hop ? hop->name : "");
 }

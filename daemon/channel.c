@@ -136,7 +136,8 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
     return 0;
 }
 
-void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, const char *why), void *owner)
+void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why),
+                      void *owner)
 {
     x->lost = lost;
     x->owner = owner;
@@ -169,7 +170,7 @@ static struct lane *free_lane(struct peer *p)
     return NULL;
 }
 
-int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx, struct err *err)
+int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx, const struct seal *rx, struct err *err)
 {
     pthread_mutex_lock(&x->lock);
     struct peer *p = peer_of(x, rank);
@@ -177,7 +178,7 @@ int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *t
         p = peer_new(x, rank);
     struct lane *l = p ? free_lane(p) : NULL;
     if (l)
-        *l = (struct lane){.peer = p, .fd = fd, .tx = *tx, .rx = *rx, .used = true};
+        *l = (struct lane){.peer = p, .path = path, .fd = fd, .tx = *tx, .rx = *rx, .used = true};
     pthread_mutex_unlock(&x->lock);
     if (!l)
         return err_set(err, -EMLINK, "rank %u is reached over %d connections already", rank, MAX_LANES);

@@ -25,11 +25,13 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
 void exchange_free(struct exchange *x);
 
 /* Takes over a connected, authenticated socket to `rank` and starts its threads. May be called again for a rank, also while it computes
- * and from another thread: one more lane, or one in place of a broken one. −EMLINK: all lanes are in use. */
-int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx, struct err *err);
+ * and from another thread: one more lane, or one in place of a broken one. `path` is the caller's name for the lane,
+ * given back when it breaks. −EMLINK: all lanes are in use. */
+int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx, const struct seal *rx, struct err *err);
 
 /* Called from a lane's thread when it broke while the exchange was not closing: why is a sentence. */
-void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, const char *why), void *owner);
+void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why),
+                      void *owner);
 /* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
 void *exchange_buffer(struct exchange *x, size_t size);
 void exchange_release(struct exchange *x, void *buffer);

@@ -44,7 +44,7 @@ static void break_lane(struct lane *l, const char *why)
     exchange_changed(x);
     pthread_mutex_unlock(&x->lock);
     if (tell)
-        x->lost(x->owner, p->rank, why);
+        x->lost(x->owner, p->rank, l->path, why);
 }
 
 /* --- frames ------------------------------------------------------------------------------------------------------------------------- */

@@ -51,6 +51,7 @@ struct credit {            /* a key the peer has room for, before we had the mes
 };
 struct lane {
     struct peer *peer;     /* borrowed: owner */
+    uint64_t path;         /* whoever added it knows it by this */
     int fd;
     struct seal tx, rx;    /* each used by its own thread only */
     pthread_t sender, receiver;
@@ -83,7 +84,7 @@ struct exchange {
     } pool[MAX_POOL];
     size_t npool;
     struct progress *progress; /* borrowed */
-    void (*lost)(void *owner, uint32_t rank, const char *why);
+    void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why);
     void *owner;
 };
 

@@ -27,8 +27,14 @@ void peers_flood_self(struct peers *p);
 
 /* What a link_setup of ours says, for a data connection too. */
 void peers_setup(struct peers *p, struct link_setup *ret);
-/* Host and port of a neighbour; −ENOTCONN if it is none. */
-int peers_address(struct peers *p, const uint8_t id[16], char host[64], uint16_t *port);
+/* The ways to a neighbour: one per connection with it. */
+enum { PEERS_MAX_PATHS = 4 };
+struct path {
+    uint64_t id;    /* never 0, never used again */
+    char host[64];
+    uint16_t port;
+};
+size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS]);
 /* Why the last connection to the node ended, "" if unknown. */
 const char *peers_last_words(struct peers *p, const uint8_t id[16]);
 

@@ -3,9 +3,9 @@
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4); what it is told:
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
- *   {"do":"connect","rank","tx","rx"} + fd  a data connection; repeated
+ *   {"do":"connect","rank","path","tx","rx"} + fd  a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
- * While it runs, {"ev":"lane-lost","rank","why"} asks for another connection, and further "connect" messages bring one.
+ * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further "connect" messages bring one.
  * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds two per
  * connection. */
 #include <errno.h>
@@ -115,16 +115,17 @@ static int do_connect(struct process *p, const json_t *msg, int fd, struct err *
     if (fd < 0 || !p->exchange || !from_hex(&tx, sizeof tx, json_string_value(json_object_get(msg, "tx"))) ||
         !from_hex(&rx, sizeof rx, json_string_value(json_object_get(msg, "rx"))))
         return err_set(err, -EBADMSG, "the daemon sent a data connection this stage cannot use: same version of both?");
-    int r = exchange_add(p->exchange, rank, fd, &tx, &rx, err);
+    uint64_t path = (uint64_t)json_integer_value(json_object_get(msg, "path"));
+    int r = exchange_add(p->exchange, rank, path, fd, &tx, &rx, err);
     seal_wipe(&tx);
     seal_wipe(&rx);
     return r;
 }
 
-static void on_lane_lost(void *owner, uint32_t rank, const char *why)
+static void on_lane_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
 {
     struct process *p = owner;
-    head_event(&p->head, "lane-lost", json_pack("{s:I s:s}", "rank", (json_int_t)rank, "why", why));
+    head_event(&p->head, "lane-lost", json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
 }
 
 /* New lanes while the main thread computes. Ends when the job does: the main thread then shuts the reading side. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/identity.h"
+#include "daemon/lanes.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
@@ -17,7 +18,7 @@
 #include "daemon/xalloc.h"
 
 enum worker_state { WORKER_IDLE, WORKER_PLANNING, WORKER_OPENING, WORKER_READY, WORKER_RUNNING, WORKER_ENDING };
-enum { KILL_AFTER_S = 2, REDIAL_MS = 300 };
+enum { KILL_AFTER_S = 2 };
 
 struct worker {
     struct node *node;          /* borrowed: owner */
@@ -30,9 +31,8 @@ struct worker {
     char fingerprint[33];
     uint32_t dim;
     struct spawn *stage;        /* owned */
-    struct link *dialing;       /* owned: data connection to the next rank, until it is handed over */
-    bool reached[RING_MAX_NODES]; /* ranks the stage has had a connection to */
-    struct event *redial;       /* owned: the next attempt to reach the next rank */
+    struct lanes *lanes;        /* owned: data connections to the next rank */
+    unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
     struct event *patience;     /* owned: how long a broken connection may stay broken */
     char why_lost[400];         /* the sentence if it runs out */
     struct event *kill_timer;   /* owned: from asking the stage to end to making it */
@@ -72,9 +72,7 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
 
 static void stop_dialing(struct worker *w)
 {
-    link_free(w->dialing);
-    w->dialing = NULL;
-    event_del(w->redial);
+    lanes_stop(w->lanes);
     event_del(w->patience);
 }
 
@@ -109,25 +107,20 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     node_changed(w->node);
 }
 
-static void dial_next(struct worker *w);
-static bool dials(const struct worker *w);
-static size_t next_rank(const struct worker *w);
-
-/* A data connection broke under a running job: the end that made it makes another, over whatever path there is now, and both ends wait
- * for as long as a silent node is given. If the cause was the other node's end, its daemon or its absence will say so before. */
-static void lane_lost(struct worker *w, uint32_t rank, const char *why)
+/* A data connection broke under a running job. The end that made it makes another, over whatever path there is; with none left, both
+ * ends wait for as long as a silent node is given. If the cause was the other node's end, its daemon or its absence says so before. */
+static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char *why)
 {
     struct timeval wait = {(time_t)opts_int(w->node->opts, "dead-after"), 0};
-    if (w->state != WORKER_RUNNING || rank >= w->ranks)
+    if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
-    log_info("job %llu: the data connection to rank %u broke: %s", (unsigned long long)w->job, rank, why ? why : "");
-    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank, (long long)wait.tv_sec,
-             why ? why : "");
-    w->reached[rank] = false;
-    if (!event_pending(w->patience, EV_TIMEOUT, NULL))
+    w->alive[rank]--;
+    log_info("job %llu: a data connection to rank %u broke, %u left: %s", (unsigned long long)w->job, rank, w->alive[rank], why);
+    if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
+        snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank, (long long)wait.tv_sec, why);
         event_add(w->patience, &wait);
-    if (dials(w) && rank == next_rank(w) && !w->dialing)
-        dial_next(w);
+    }
+    lanes_lost(w->lanes, path);
 }
 
 static void on_patience(evutil_socket_t fd, short what, void *arg)
@@ -155,8 +148,9 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "failed")) {
         tell_failed(w, json_string_value(json_object_get(event, "error")));
     } else if (!strcmp(kind, "lane-lost")) {
+        const char *why = json_string_value(json_object_get(event, "why"));
         lane_lost(w, (uint32_t)json_integer_value(json_object_get(event, "rank")),
-                  json_string_value(json_object_get(event, "why")));
+                  (uint64_t)json_integer_value(json_object_get(event, "path")), why ? why : "");
     } else {
         tell(w, "job-event", json_pack("{s:O}", "event", event));
     }
@@ -181,7 +175,7 @@ static int start_stage(struct worker *w)
 {
     struct err err;
     w->reported = false;
-    memset(w->reached, 0, sizeof w->reached);
+    memset(w->alive, 0, sizeof w->alive);
     int r = spawn_start(&w->stage, w->node->base, w->node->stage_binary, w->node->threads, &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
@@ -284,10 +278,10 @@ static bool dials(const struct worker *w)
 
 static bool all_reached(const struct worker *w)
 {
-    return w->ranks == 1 || (w->reached[next_rank(w)] && w->reached[prev_rank(w)]);
+    return w->ranks == 1 || (w->alive[next_rank(w)] && w->alive[prev_rank(w)]);
 }
 
-static void hand_over(struct worker *w, struct link *link, uint32_t rank)
+static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64_t path)
 {
     int fd;
     struct seal tx, rx;
@@ -300,85 +294,47 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank)
         snprintf(tx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&tx)[i]);
         snprintf(rx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&rx)[i]);
     }
-    say(w, json_pack("{s:s s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "tx", tx_hex, "rx", rx_hex), fd);
+    say(w, json_pack("{s:s s:I s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "path", (json_int_t)path, "tx", tx_hex, "rx",
+                     rx_hex),
+        fd);
     close(fd);
     seal_wipe(&tx);
     seal_wipe(&rx);
-    w->reached[rank] = true;
+    bool was = all_reached(w);
+    w->alive[rank]++;
     if (all_reached(w)) {
         event_del(w->patience);
-        if (w->state == WORKER_READY)
+        if (w->state == WORKER_READY && !was)
             tell(w, "job-connected", json_object());
     }
 }
 
-static int dialed_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
+static void on_lane_up(void *owner, struct link *link, uint64_t path)
 {
     struct worker *w = owner;
-    (void)link;
-    if (!memcmp(peer->node_id, w->nodes[next_rank(w)], 16))
-        return 0;
-    snprintf(why, size, "%s is not the next node of the job", peer->name);
-    return -EPERM;
-}
-
-static void dialed_up(void *owner, struct link *link)
-{
-    struct worker *w = owner;
-    w->dialing = NULL;
-    hand_over(w, link, (uint32_t)next_rank(w));
-}
-
-static void redial_later(struct worker *w)
-{
-    struct timeval in = {0, REDIAL_MS * 1000};
-    event_add(w->redial, &in);
+    hand_over(w, link, (uint32_t)next_rank(w), path);
 }
 
 /* Before the job runs, a refusal is the cause itself: another model, another width. Later it may be a node that has not yet noticed. */
-static void dialed_down(void *owner, struct link *link, enum link_end end, const char *text)
+static void on_lane_refused(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[400];
-    w->dialing = NULL;
-    link_free(link);
-    if (end == LINK_END_REFUSED && w->state == WORKER_READY) {
-        snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", next_rank(w), text);
-        tell_failed(w, cause);
-        end_stage(w);
-    } else {
-        redial_later(w);
-    }
+    if (w->state != WORKER_READY)
+        return;
+    snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", next_rank(w), text);
+    tell_failed(w, cause);
+    end_stage(w);
 }
 
-static const struct link_ops dialed_ops = {.hello = dialed_hello, .up = dialed_up, .down = dialed_down};
+static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused};
 
 static void dial_next(struct worker *w)
 {
-    char host[64];
-    uint16_t port;
-    struct link_setup setup;
-    peers_setup(w->node->peers, &setup);
-    setup.kind = LINK_DATA;
-    setup.ops = &dialed_ops;
-    setup.owner = w;
-    setup.hello.job = w->job;
-    memcpy(setup.hello.head_id, w->head, 16);
-    setup.hello.from_rank = (uint16_t)w->rank;
-    setup.hello.to_rank = (uint16_t)next_rank(w);
-    memcpy(setup.hello.fingerprint, w->fingerprint, sizeof setup.hello.fingerprint);
-    setup.hello.dim = w->dim;
-    if (peers_address(w->node->peers, w->nodes[next_rank(w)], host, &port) || link_dial(&w->dialing, &setup, host, port))
-        redial_later(w);
-}
-
-static void on_redial(evutil_socket_t fd, short what, void *arg)
-{
-    struct worker *w = arg;
-    (void)fd;
-    (void)what;
-    if ((w->state == WORKER_READY || w->state == WORKER_RUNNING) && !w->dialing && !w->reached[next_rank(w)])
-        dial_next(w);
+    struct link_hello hello = {.job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)next_rank(w), .dim = w->dim};
+    memcpy(hello.head_id, w->head, 16);
+    memcpy(hello.fingerprint, w->fingerprint, sizeof hello.fingerprint);
+    lanes_start(w->lanes, w->nodes[next_rank(w)], &hello);
 }
 
 static void connect_job(struct worker *w)
@@ -411,7 +367,7 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
 {
     if (w->state == WORKER_READY || w->state == WORKER_RUNNING)
-        hand_over(w, link, from_rank);
+        hand_over(w, link, from_rank, 0);
     else
         link_free(link);
 }
@@ -443,6 +399,7 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
 
 void worker_changed(struct worker *w)
 {
+    lanes_changed(w->lanes);
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
         return;
     const struct member *head = members_find(w->node->members, w->head);
@@ -473,7 +430,7 @@ struct worker *worker_new(struct node *node)
     w->node = node;
     w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
     w->reap = event_new(node->base, -1, 0, on_reap, w);
-    w->redial = event_new(node->base, -1, 0, on_redial, w);
+    w->lanes = lanes_new(node, &lanes_ops, w);
     w->patience = event_new(node->base, -1, 0, on_patience, w);
     return w;
 }
@@ -482,11 +439,10 @@ void worker_free(struct worker *w)
 {
     if (!w)
         return;
-    link_free(w->dialing);
+    lanes_free(w->lanes);
     spawn_free(w->stage);
     event_free(w->kill_timer);
     event_free(w->reap);
-    event_free(w->redial);
     event_free(w->patience);
     free(w);
 }

@@ -27,10 +27,11 @@ struct pair {
     sem_t lost;
 };
 
-static void on_lost(void *owner, uint32_t rank, const char *why)
+static void on_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
 {
     struct pair *p = owner;
-    (void)rank;
+    assert_int_equal(rank, 1);
+    assert_int_equal(path, 5);
     assert_non_null(why);
     sem_post(&p->lost);
 }
@@ -47,8 +48,8 @@ static int add_lane(struct pair *p)
     seal_init(&ab, key[0], SEAL_CHACHA20_POLY1305);
     seal_init(&ba, key[1], SEAL_CHACHA20_POLY1305);
     int cut = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
-    assert_int_equal(exchange_add(p->a, 1, fds[0], &ab, &ba, &err), 0);
-    assert_int_equal(exchange_add(p->b, 0, fds[1], &ba, &ab, &err), 0);
+    assert_int_equal(exchange_add(p->a, 1, 5, fds[0], &ab, &ba, &err), 0);
+    assert_int_equal(exchange_add(p->b, 0, 5, fds[1], &ba, &ab, &err), 0);
     return cut;
 }
 
