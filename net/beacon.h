@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is heard on which port, and which of those are cables: pairs of ports that hear each other both ways. PURE: takes
- * datagrams, the time and randomness, gives datagrams and events. finder.c feeds it; tests feed it with a fake clock.
+ * Who is heard on which port, and which of those are cables: pairs of ports that hear each other both ways.
+ * PURE: takes datagrams, the time and randomness, gives datagrams and events. finder.c feeds it; tests feed
+ * it with a fake clock.
  *
- * A neighbour is a port of another node, in one of these states (beacon_judge in beacon.c is the only place they change):
+ * A neighbour is a port of another node, in one of these states (beacon_judge in beacon.c is the only place
+ * they change):
  *
  *   HEARD     its beacons open, but none has yet named a recent beacon of ours
  *   ONE_WAY   that has been so for a hold time: it does not hear us
  *   TWO_WAY   a cable: it named a beacon that we sent within the hold time, which no replay can
  *   VERSION   it shares no protocol version with us
- *   CLONED    two machines with this node id are alive at once (a copied identity): none of their cables is used
+ *   CLONED    two machines with this node id are alive at once (a copied identity): none of their cables is
+ * used
  *
- * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable here is a hint: it becomes
- * a link through the handshake over it. Not thread-safe; callbacks must not call back except to read. */
+ * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable here is a
+ * hint: it becomes a link through the handshake over it. Not thread-safe; callbacks must not call back except
+ * to read. */
 #ifndef NET_BEACON_H
 #define NET_BEACON_H
 
@@ -21,18 +25,19 @@
 #include "port.h"
 
 enum beacon_limits {
-    BEACON_NEIGHBOURS = 64,           /* per port */
-    BEACON_PORTS = 64,                /* ports of ours */
-    BEACON_INTERVAL_US = 1000000,     /* ± 20 %, so that nodes do not fall into step */
-    BEACON_SLOW_US = 5000000,         /* on a settled shared segment */
-    BEACON_SETTLED_US = 10000000,     /* without a change */
-    BEACON_QUICK_US = 200000,         /* after a change: */
-    BEACON_QUICK = 5,                 /* so many */
-    BEACON_HOLD_US = 3500000,         /* 3.5 intervals: two losses in a row do no harm */
-    BEACON_HOLD_SLOW_US = 17500000,   /* shared segments */
-    BEACON_CLONE_US = 20000000,       /* after the last proof of a second machine */
-    BEACON_STRANGERS_PER_S = 100,     /* datagrams opened per port and second */
-    BEACON_ACQUAINTANCE_PER_S = 20,   /* and for each cable's own address: a flood cannot crowd its beacons out */
+    BEACON_NEIGHBOURS = 64,         /* per port */
+    BEACON_PORTS = 64,              /* ports of ours */
+    BEACON_INTERVAL_US = 1000000,   /* ± 20 %, so that nodes do not fall into step */
+    BEACON_SLOW_US = 5000000,       /* on a settled shared segment */
+    BEACON_SETTLED_US = 10000000,   /* without a change */
+    BEACON_QUICK_US = 200000,       /* after a change: */
+    BEACON_QUICK = 5,               /* so many */
+    BEACON_HOLD_US = 3500000,       /* 3.5 intervals: two losses in a row do no harm */
+    BEACON_HOLD_SLOW_US = 17500000, /* shared segments */
+    BEACON_CLONE_US = 20000000,     /* after the last proof of a second machine */
+    BEACON_STRANGERS_PER_S = 100,   /* datagrams opened per port and second */
+    BEACON_ACQUAINTANCE_PER_S =
+        20, /* and for each cable's own address: a flood cannot crowd its beacons out */
 };
 
 struct cable {
@@ -44,7 +49,7 @@ struct cable {
     uint8_t node_id[16];
     uint64_t boot;
     uint32_t peer_port_id;
-    char name[BEACON_NAME]; /* of the node */
+    char name[BEACON_NAME];  /* of the node */
     struct in6_addr address; /* link-local: use with ifindex */
     uint16_t tcp_port;
     enum port_kind kind;
@@ -53,9 +58,10 @@ struct cable {
     bool has_default_route;
 };
 /* From both (node id, port id) in any order. */
-uint64_t cable_id(const uint8_t a_node[static 16], uint32_t a_port, const uint8_t b_node[static 16], uint32_t b_port);
+uint64_t cable_id(const uint8_t a_node[static 16], uint32_t a_port, const uint8_t b_node[static 16],
+                  uint32_t b_port);
 
-enum cable_end { /* closed list, as link_end */
+enum cable_end {                      /* closed list, as link_end */
                  CABLE_END_SILENT,    /* nothing heard for its hold time */
                  CABLE_END_ONE_WAY,   /* it is heard and no longer hears us */
                  CABLE_END_LEFT,      /* said goodbye */
@@ -66,16 +72,23 @@ enum cable_end { /* closed list, as link_end */
 };
 const char *cable_end_name(enum cable_end end);
 
-enum neighbour_state { NEIGHBOUR_HEARD, NEIGHBOUR_ONE_WAY, NEIGHBOUR_TWO_WAY, NEIGHBOUR_VERSION, NEIGHBOUR_CLONED };
+enum neighbour_state {
+    NEIGHBOUR_HEARD,
+    NEIGHBOUR_ONE_WAY,
+    NEIGHBOUR_TWO_WAY,
+    NEIGHBOUR_VERSION,
+    NEIGHBOUR_CLONED
+};
 const char *neighbour_state_name(enum neighbour_state state);
 
 /* Every cable_up is followed by exactly one cable_down, unless the beacons are freed first. */
 struct beacons_ops {
     void (*cable_up)(void *owner, const struct cable *cable);
-    void (*cable_changed)(void *owner, const struct cable *cable); /* same id and boot, something else is new */
+    void (*cable_changed)(void *owner,
+                          const struct cable *cable); /* same id and boot, something else is new */
     void (*cable_down)(void *owner, const struct cable *cable, enum cable_end end);
-    /* A neighbour that will not become a cable until somebody does something: ONE_WAY, VERSION or CLONED. Once per
-     * neighbour and state. A cable that turns so is told by cable_down too. */
+    /* A neighbour that will not become a cable until somebody does something: ONE_WAY, VERSION or CLONED.
+     * Once per neighbour and state. A cable that turns so is told by cable_down too. */
     void (*trouble)(void *owner, const struct cable *with, enum neighbour_state state);
 };
 
@@ -89,8 +102,8 @@ struct beacons_self {
 
 struct beacons;
 /* `seed` only spreads the times of sending. `ops` is borrowed. −ENOMEM, −EIO (no libsodium). */
-int beacons_new(struct beacons **ret, const struct beacons_self *self, uint64_t seed, const struct beacons_ops *ops,
-                void *owner);
+int beacons_new(struct beacons **ret, const struct beacons_self *self, uint64_t seed,
+                const struct beacons_ops *ops, void *owner);
 void beacons_free(struct beacons *b);
 
 /* Seals with the first, opens with all; none (before enrolment): neither sends nor opens. */
@@ -101,22 +114,23 @@ void beacons_port_remove(struct beacons *b, unsigned ifindex, struct instant now
 /* Our `attempt` for the cable on a port. −ENODEV. */
 int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, struct instant now);
 
-/* 0: taken. 1: a JOINQ or JOINA within the rate, for the caller to read. Else refused without effect: −EBADMSG,
- * −ENOKEY, −EKEYREJECTED as beacon_decode; −ESTALE: repeated or overtaken; −EBUSY: too many, not looked at; −ENOSPC:
- * too many neighbours; −ENODEV: no such port. */
-int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *from, const void *data, size_t n,
-                    struct instant now);
+/* 0: taken. 1: a JOINQ or JOINA within the rate, for the caller to read. Else refused without effect:
+ * −EBADMSG, −ENOKEY, −EKEYREJECTED as beacon_decode; −ESTALE: repeated or overtaken; −EBUSY: too many, not
+ * looked at; −ENOSPC: too many neighbours; −ENODEV: no such port. */
+int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *from, const void *data,
+                    size_t n, struct instant now);
 
-/* The beacon that is due on the port: its size, 0 if none is, −ENODEV, −ENOBUFS (out has BEACON_MAX bytes or it might
- * not fit). The nonce is random. */
-int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now, const uint8_t nonce[static BEACON_NONCE],
-                      uint8_t *out, size_t cap);
+/* The beacon that is due on the port: its size, 0 if none is, −ENODEV, −ENOBUFS (out has BEACON_MAX bytes or
+ * it might not fit). The nonce is random. */
+int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,
+                      const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
 /* A goodbye for the port, at any time. */
-int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now, const uint8_t nonce[static BEACON_NONCE],
-                    uint8_t *out, size_t cap);
+int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
+                    const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
 /* What has not been heard for its hold time goes. */
 void beacons_expire(struct beacons *b, struct instant now);
-/* When next to call beacons_next_send for all ports and beacons_expire; UINT64_MAX: not before something happens. */
+/* When next to call beacons_next_send for all ports and beacons_expire; UINT64_MAX: not before something
+ * happens. */
 struct instant beacons_due(const struct beacons *b);
 
 struct neighbour_view {
@@ -125,7 +139,8 @@ struct neighbour_view {
     uint64_t heard_us; /* since its last beacon */
 };
 /* All neighbours on all ports, cables or not; up to cap are written, how many there are is returned. */
-size_t beacons_neighbours(const struct beacons *b, struct instant now, struct neighbour_view *out, size_t cap);
+size_t beacons_neighbours(const struct beacons *b, struct instant now, struct neighbour_view *out,
+                          size_t cap);
 
 struct beacons_stats {
     uint64_t taken, sent;

@@ -4,6 +4,7 @@
 #include "beacon_wire.h"
 
 #include "buf.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -90,19 +91,16 @@ int beacon_encode(const struct beacon *beacon, const struct beacon_key *key, con
     encode_head(&whole, beacon->type, key->id);
     buf_out_bytes(&whole, nonce, BEACON_NONCE);
     make_ad(ad, out, from);
-    crypto_aead_xchacha20poly1305_ietf_encrypt(out + BEACON_HEAD + BEACON_NONCE, NULL, plain, (size_t)n, ad, sizeof ad,
-                                               NULL, nonce, key->key);
+    crypto_aead_xchacha20poly1305_ietf_encrypt(out + BEACON_HEAD + BEACON_NONCE, NULL, plain, (size_t)n, ad,
+                                               sizeof ad, NULL, nonce, key->key);
     return SEALED_MIN + n;
 }
 
 /* Names are shown to people, on terminals too. */
 static int decode_name(char ret[static BEACON_NAME], const uint8_t *text, size_t n)
 {
-    if (n >= BEACON_NAME)
+    if (n >= BEACON_NAME || !wire_is_text(text, n))
         return -EBADMSG;
-    for (size_t i = 0; i < n; i++)
-        if (text[i] < 0x20 || text[i] == 0x7f)
-            return -EBADMSG;
     if (n > 0)
         memcpy(ret, text, n);
     ret[n] = '\0';
@@ -175,10 +173,10 @@ int beacon_peek(const void *data, size_t n)
     }
 }
 
-int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys, const struct in6_addr *from,
-                  const void *data, size_t n)
+int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys,
+                  const struct in6_addr *from, const void *data, size_t n)
 {
-    const uint8_t *at = data, *nonce = at + BEACON_HEAD, *sealed = nonce + BEACON_NONCE;
+    const uint8_t *at = data;
     struct beacon b = {.type = 0};
     uint8_t plain[PLAIN_MAX], ad[AD];
     int type = beacon_peek(data, n);
@@ -191,8 +189,9 @@ int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkey
     if (i == nkeys)
         return -ENOKEY;
     make_ad(ad, at, from);
-    if (crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, sealed, n - BEACON_HEAD - BEACON_NONCE, ad,
-                                                   sizeof ad, nonce, keys[i].key) != 0)
+    if (crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, at + BEACON_HEAD + BEACON_NONCE,
+                                                   n - BEACON_HEAD - BEACON_NONCE, ad, sizeof ad,
+                                                   at + BEACON_HEAD, keys[i].key) != 0)
         return -EKEYREJECTED;
     b.type = (enum beacon_type)type;
     if (decode_plain(&b, plain, n - SEALED_MIN) < 0)

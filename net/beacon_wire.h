@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The beacon datagram as bytes (PROTOCOL.md, "Beacons"): struct, encode, decode. PURE. Called by beacon.c, by tests and
- * fuzzers. */
+ * The beacon datagram as bytes (PROTOCOL.md, "Beacons"): struct, encode, decode. PURE. Called by beacon.c, by
+ * tests and fuzzers. */
 #ifndef NET_BEACON_WIRE_H
 #define NET_BEACON_WIRE_H
 
@@ -63,19 +63,19 @@ struct beacon {
     uint8_t attempt;        /* how often this end has had to choose another IPv4 subnet for the cable */
 };
 
-/* `from` is the sender's link-local address and is sealed in: a datagram repeated from another address does not open.
- * Bytes written, or −ENOBUFS. */
+/* `from` is the sender's link-local address and is sealed in: a datagram repeated from another address does
+ * not open. Bytes written, or −ENOBUFS. */
 int beacon_encode(const struct beacon *beacon, const struct beacon_key *key, const struct in6_addr *from,
                   const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
-/* 0, or −EBADMSG (not a beacon, or no beacon that this version can read), −ENOKEY (sealed under a key we do not have),
- * −EKEYREJECTED (does not open: forged, damaged, or from elsewhere). */
-int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys, const struct in6_addr *from,
-                  const void *data, size_t n);
+/* 0, or −EBADMSG (not a beacon, or no beacon that this version can read), −ENOKEY (sealed under a key we do
+ * not have), −EKEYREJECTED (does not open: forged, damaged, or from elsewhere). */
+int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys,
+                  const struct in6_addr *from, const void *data, size_t n);
 
 /* The type if the clear part is sound, else −EBADMSG: cheap, for looking before opening. */
 int beacon_peek(const void *data, size_t n);
-/* The clear kinds, JOINQ and JOINA. Bytes written, −EINVAL or −ENOBUFS. The body of one that beacon_peek accepted
- * follows its head. */
+/* The clear kinds, JOINQ and JOINA. Bytes written, −EINVAL or −ENOBUFS. The body of one that beacon_peek
+ * accepted follows its head. */
 int beacon_ask_encode(enum beacon_type type, const void *body, size_t n, uint8_t *out, size_t cap);
 
 #endif

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sockets and timers around beacons. Owns one socket per port and the beacons; everything on the loop of
+ * setup->base. */
+#include "finder.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    BITE = 64,          /* datagrams read before the loop gets its turn */
+    RETRY_US = 1000000, /* for a socket that could not be opened: an address may not be ready yet */
+    HOPS = 255,         /* no router has touched it */
+};
+
+static const struct in6_addr group = {{{0xff, 0x02, [12] = 0x72, [13] = 0x69, [14] = 0x6e, [15] = 0x67}}};
+
+struct finder_port {
+    struct finder *finder; /* borrowed */
+    struct port port;
+    int fd;             /* owned; −1: see error */
+    struct event *read; /* owned */
+    int error;
+    struct finder_port *next;
+};
+
+struct finder {
+    struct event_base *base; /* borrowed */
+    struct ports *ports;     /* borrowed */
+    const struct finder_ops *ops;
+    void *owner;
+    struct beacons *beacons;  /* owned */
+    struct event *timer;      /* owned */
+    struct finder_port *list; /* owned */
+    uint16_t udp_port;
+    struct finder_stats stats;
+};
+
+/* --- sockets
+ * -------------------------------------------------------------------------------------------------- */
+
+static int set_int(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value) < 0 ? -errno : 0;
+}
+
+static int set_up_socket(int fd, const struct port *port, uint16_t udp_port)
+{
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(udp_port)};
+    struct ipv6_mreq join = {.ipv6mr_multiaddr = group, .ipv6mr_interface = port->ifindex};
+    int index = (int)port->ifindex, r;
+
+    /* an old kernel wants privilege for this; then every socket hears every port, and take_datagram sorts it
+     * out */
+    if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, port->name, (socklen_t)strlen(port->name) + 1) < 0 &&
+        errno != EPERM)
+        return -errno;
+    if ((r = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, index)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, HOPS)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) < 0)
+        return r;
+    if (bind(fd, (struct sockaddr *)&any, sizeof any) < 0 ||
+        setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &join, sizeof join) < 0)
+        return -errno;
+    return 0;
+}
+
+static void on_read(evutil_socket_t fd, short what, void *arg);
+
+static int open_socket(struct finder_port *p)
+{
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r;
+
+    if (fd < 0)
+        return -errno;
+    r = set_up_socket(fd, &p->port, p->finder->udp_port);
+    if (r == 0) {
+        p->read = event_new(p->finder->base, fd, EV_READ | EV_PERSIST, on_read, p);
+        if (!p->read || event_add(p->read, NULL) < 0)
+            r = -ENOMEM;
+    }
+    if (r < 0) {
+        if (p->read)
+            event_free(p->read);
+        p->read = NULL;
+        close(fd);
+        return r;
+    }
+    p->fd = fd;
+    return 0;
+}
+
+/* From the address that the beacon is sealed with: a port may have several. */
+static int send_datagram(struct finder_port *p, const uint8_t *data, size_t n)
+{
+    struct finder_stats *stats = &p->finder->stats;
+    struct sockaddr_in6 to = {.sin6_family = AF_INET6,
+                              .sin6_port = htons(p->finder->udp_port),
+                              .sin6_addr = group,
+                              .sin6_scope_id = p->port.ifindex};
+    struct in6_pktinfo from = {.ipi6_addr = p->port.link_local, .ipi6_ifindex = p->port.ifindex};
+    union {
+        struct cmsghdr head;
+        uint8_t room[CMSG_SPACE(sizeof from)];
+    } control = {.room = {0}};
+    struct iovec iov = {(void *)data, n};
+    struct msghdr msg = {.msg_name = &to,
+                         .msg_namelen = sizeof to,
+                         .msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof control};
+
+    control.head.cmsg_level = IPPROTO_IPV6;
+    control.head.cmsg_type = IPV6_PKTINFO;
+    control.head.cmsg_len = CMSG_LEN(sizeof from);
+    memcpy(CMSG_DATA(&control.head), &from, sizeof from);
+    if (p->fd < 0 || sendmsg(p->fd, &msg, 0) < 0) {
+        stats->failed++; /* the next one is due soon; a port that is gone is told by ports */
+        return -ENETUNREACH;
+    }
+    stats->out++;
+    stats->out_bytes += n;
+    return 0;
+}
+
+/* --- time
+ * ----------------------------------------------------------------------------------------------------- */
+
+static void arm(struct finder *f)
+{
+    uint64_t now = clock_now().us, due = beacons_due(f->beacons).us, us;
+    struct timeval tv;
+
+    for (const struct finder_port *p = f->list; p; p = p->next)
+        if (p->fd < 0 && now + RETRY_US < due)
+            due = now + RETRY_US;
+    us = due > now ? due - now : 0;
+    if (us > UINT64_C(3600000000)) /* nothing is due: an hour is as good as never, and fits in every time_t */
+        us = UINT64_C(3600000000);
+    tv = (struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    event_add(f->timer, &tv);
+}
+
+static void send_due(struct finder *f)
+{
+    uint8_t data[BEACON_MAX], nonce[BEACON_NONCE];
+
+    for (struct finder_port *p = f->list; p; p = p->next) {
+        int n;
+
+        if (getentropy(nonce, sizeof nonce) < 0)
+            return; /* rather silent than a nonce used twice */
+        n = beacons_next_send(f->beacons, p->port.ifindex, clock_now(), nonce, data, sizeof data);
+        if (n > 0)
+            send_datagram(p, data, (size_t)n);
+    }
+}
+
+static void settle(struct finder *f)
+{
+    send_due(f);
+    arm(f);
+}
+
+/* --- receiving
+ * ------------------------------------------------------------------------------------------------ */
+
+struct arrival {
+    struct in6_addr from;
+    unsigned ifindex;
+    int hops;
+    bool is_whole;
+    size_t n;
+    uint8_t data[BEACON_MAX];
+};
+
+static int receive(int fd, struct arrival *ret)
+{
+    struct sockaddr_in6 from = {.sin6_family = AF_UNSPEC};
+    union {
+        struct cmsghdr head;
+        uint8_t room[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec iov = {ret->data, sizeof ret->data};
+    struct msghdr msg = {.msg_name = &from,
+                         .msg_namelen = sizeof from,
+                         .msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(fd, &msg, 0);
+
+    if (n < 0)
+        return -errno;
+    ret->n = (size_t)n;
+    ret->from = from.sin6_addr;
+    ret->is_whole = !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    ret->hops = -1;
+    ret->ifindex = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+        if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT) {
+            memcpy(&ret->hops, CMSG_DATA(c), sizeof ret->hops);
+        } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+            struct in6_pktinfo info;
+
+            memcpy(&info, CMSG_DATA(c), sizeof info);
+            ret->ifindex = info.ipi6_ifindex;
+        }
+    }
+    return 0;
+}
+
+static void take_datagram(struct finder_port *p, const struct arrival *a)
+{
+    struct finder *f = p->finder;
+
+    f->stats.in++;
+    f->stats.in_bytes += a->n;
+    if (!a->is_whole || a->hops != HOPS || a->ifindex != p->port.ifindex ||
+        !IN6_IS_ADDR_LINKLOCAL(&a->from)) {
+        f->stats.dropped++;
+        return;
+    }
+    if (beacons_receive(f->beacons, a->ifindex, &a->from, a->data, a->n, clock_now()) == 1 && f->ops->ask)
+        f->ops->ask(f->owner, a->ifindex, &a->from, (enum beacon_type)beacon_peek(a->data, a->n),
+                    a->data + BEACON_HEAD, a->n - BEACON_HEAD);
+}
+
+static void read_port(struct finder_port *p)
+{
+    struct arrival a;
+
+    for (int i = 0; i < BITE && p->fd >= 0 && receive(p->fd, &a) == 0; i++)
+        take_datagram(p, &a);
+}
+
+static void on_read(evutil_socket_t fd, short what, void *arg)
+{
+    struct finder_port *p = arg;
+
+    (void)fd, (void)what;
+    read_port(p);
+    settle(p->finder);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct finder *f = arg;
+
+    (void)fd, (void)what;
+    /* if we come late, what proves the neighbours alive is already waiting */
+    for (struct finder_port *p = f->list; p; p = p->next) {
+        if (p->fd < 0)
+            p->error = open_socket(p);
+        read_port(p);
+    }
+    beacons_expire(f->beacons, clock_now());
+    settle(f);
+}
+
+/* --- ports
+ * ---------------------------------------------------------------------------------------------------- */
+
+static void free_port(struct finder_port *p)
+{
+    if (p->read)
+        event_free(p->read);
+    if (p->fd >= 0)
+        close(p->fd);
+    free(p);
+}
+
+static struct finder_port *find_port(const struct finder *f, unsigned ifindex)
+{
+    struct finder_port *p = f->list;
+
+    while (p && p->port.ifindex != ifindex)
+        p = p->next;
+    return p;
+}
+
+static void drop_unusable(struct finder *f)
+{
+    for (struct finder_port **at = &f->list, *p; (p = *at);) {
+        const struct port *port = ports_find(f->ports, p->port.ifindex);
+
+        if (port && port_is_usable(port) && strcmp(port->name, p->port.name) == 0) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        beacons_port_remove(f->beacons, p->port.ifindex, clock_now());
+        free_port(p);
+    }
+}
+
+static void take_port(struct finder *f, const struct port *port)
+{
+    struct finder_port *p = find_port(f, port->ifindex);
+    int r;
+
+    if (!p) {
+        p = calloc(1, sizeof *p);
+        if (!p)
+            return;
+        p->finder = f;
+        p->port = *port;
+        p->fd = -1;
+        p->error = open_socket(p);
+        p->next = f->list;
+        f->list = p;
+    }
+    p->port = *port;
+    r = beacons_port_add(f->beacons, port, clock_now());
+    if (p->fd >= 0)
+        p->error = r;
+}
+
+void finder_update(struct finder *f)
+{
+    drop_unusable(f);
+    for (size_t i = 0; i < ports_count(f->ports); i++)
+        if (port_is_usable(ports_at(f->ports, i)))
+            take_port(f, ports_at(f->ports, i));
+    settle(f);
+}
+
+/* --- life
+ * ----------------------------------------------------------------------------------------------------- */
+
+int finder_open(struct finder **ret, const struct finder_setup *setup)
+{
+    struct finder *f = calloc(1, sizeof *f);
+    uint64_t seed;
+    int r = -ENOMEM;
+
+    if (!f)
+        return r;
+    f->base = setup->base;
+    f->ports = setup->ports;
+    f->ops = setup->ops;
+    f->owner = setup->owner;
+    f->udp_port = setup->udp_port ? setup->udp_port : FINDER_PORT;
+    f->timer = event_new(f->base, -1, 0, on_timer, f);
+    if (!f->timer)
+        goto out;
+    r = getentropy(&seed, sizeof seed) < 0 ? -EIO : 0;
+    if (r == 0)
+        r = beacons_new(&f->beacons, &setup->self, seed, &f->ops->beacons, f->owner);
+    if (r < 0)
+        goto out;
+    beacons_set_keys(f->beacons, setup->keys, setup->nkeys, clock_now());
+    finder_update(f);
+    *ret = f;
+out:
+    if (r < 0)
+        finder_close(f);
+    return r;
+}
+
+void finder_close(struct finder *f)
+{
+    uint8_t data[BEACON_MAX], nonce[BEACON_NONCE];
+
+    if (!f)
+        return;
+    for (struct finder_port *p; (p = f->list);) {
+        int n = 0;
+
+        f->list = p->next;
+        if (getentropy(nonce, sizeof nonce) == 0)
+            n = beacons_goodbye(f->beacons, p->port.ifindex, clock_now(), nonce, data, sizeof data);
+        if (n > 0)
+            send_datagram(p, data, (size_t)n);
+        free_port(p);
+    }
+    if (f->timer)
+        event_free(f->timer);
+    beacons_free(f->beacons);
+    free(f);
+}
+
+void finder_set_keys(struct finder *f, const struct beacon_key *keys, size_t n)
+{
+    beacons_set_keys(f->beacons, keys, n, clock_now());
+    settle(f);
+}
+
+int finder_set_attempt(struct finder *f, unsigned ifindex, uint8_t attempt)
+{
+    int r = beacons_set_attempt(f->beacons, ifindex, attempt, clock_now());
+
+    arm(f);
+    return r;
+}
+
+int finder_ask(struct finder *f, unsigned ifindex, enum beacon_type type, const void *body, size_t n)
+{
+    uint8_t data[BEACON_HEAD + BEACON_ASK_MAX];
+    int size = beacon_ask_encode(type, body, n, data, sizeof data), sent = 0;
+
+    if (size < 0)
+        return -EINVAL;
+    for (struct finder_port *p = f->list; p; p = p->next)
+        if (ifindex == 0 || ifindex == p->port.ifindex)
+            sent += send_datagram(p, data, (size_t)size) == 0;
+    return sent;
+}
+
+int finder_port_error(const struct finder *f, unsigned ifindex)
+{
+    const struct finder_port *p = find_port(f, ifindex);
+
+    return p ? p->error : -ENODEV;
+}
+
+size_t finder_neighbours(const struct finder *f, struct neighbour_view *out, size_t cap)
+{
+    return beacons_neighbours(f->beacons, clock_now(), out, cap);
+}
+
+void finder_stats(const struct finder *f, struct finder_stats *ret)
+{
+    *ret = f->stats;
+    beacons_stats(f->beacons, &ret->beacons);
+}
