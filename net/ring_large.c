@@ -159,8 +159,12 @@ size_t ring_large_search(size_t *ranks, const struct ring_sorted *s, bool closed
         struct tour t = {.s = s, .n = s->n + !closed};
 
         build(&t, first);
-        for (int sweep = 0; sweep < MAX_SWEEPS && (try_turns(&t) | try_moves(&t)); sweep++)
-            ;
+        for (int sweep = 0; sweep < MAX_SWEEPS; sweep++) {
+            bool turned = try_turns(&t), moved = try_moves(&t);
+
+            if (!turned && !moved)
+                break;
+        }
         if (first == 0 || length(&t) < length(&best))
             best = t;
     }
