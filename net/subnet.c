@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Subnets of cables by hashing. Pure; called by the daemon on its loop. */
+#include "subnet.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { END = 20, HASH = 16 };
+
+static void hash(uint8_t ret[static HASH], const char *label, const uint8_t *data, size_t n)
+{
+    crypto_generichash_state state;
+
+    crypto_generichash_init(&state, NULL, 0, HASH);
+    crypto_generichash_update(&state, (const uint8_t *)label, strlen(label));
+    crypto_generichash_update(&state, data, n);
+    crypto_generichash_final(&state, ret, HASH);
+}
+
+static void put_end(uint8_t out[static END], const struct subnet_end *end)
+{
+    memcpy(out, end->node, 16);
+    for (size_t i = 0; i < 4; i++)
+        out[16 + i] = (uint8_t)(end->port_id >> 8 * i);
+}
+
+/* The hash that both ends get; *ret_upper: ours is the larger end. */
+static int hash_pair(uint8_t ret[static HASH], bool *ret_upper, const struct subnet_end *mine,
+                     const struct subnet_end *theirs)
+{
+    uint8_t a[END], b[END], pair[2 * END];
+    int order;
+
+    put_end(a, mine);
+    put_end(b, theirs);
+    order = memcmp(a, b, END);
+    if (order == 0)
+        return -EINVAL;
+    memcpy(pair, order < 0 ? a : b, END);
+    memcpy(pair + END, order < 0 ? b : a, END);
+    hash(ret, "ringd cable", pair, sizeof pair);
+    *ret_upper = order > 0;
+    return 0;
+}
+
+void subnet_ula(struct prefix *ret, const uint8_t cluster[static 16])
+{
+    uint8_t h[HASH];
+
+    hash(h, "ringd ula", cluster, 16);
+    *ret = (struct prefix){.family = AF_INET6, .plen = 48, .at = {0xfd}};
+    memcpy(ret->at + 1, h, 5);
+}
+
+int subnet_cable6(struct subnet_cable *ret, const uint8_t cluster[static 16], const struct subnet_end *mine,
+                  const struct subnet_end *theirs)
+{
+    uint8_t h[HASH];
+    struct prefix net;
+    bool upper;
+    int r = hash_pair(h, &upper, mine, theirs);
+
+    if (r < 0)
+        return r;
+    subnet_ula(&net, cluster);
+    net.plen = 127;
+    net.at[6] = SUBNET_ID >> 8;
+    net.at[7] = SUBNET_ID & 0xff;
+    memcpy(net.at + 8, h, 8);
+    net.at[15] &= 0xfe;
+    ret->mine = ret->theirs = net;
+    ret->mine.at[15] |= upper;
+    ret->theirs.at[15] |= !upper;
+    return 0;
+}
+
+int subnet_pool_parse(struct prefix *ret, const char *text, char *why, size_t why_size)
+{
+    static const struct {
+        const char *net, *what;
+    } reserved[] = {
+        {"0.0.0.0/8", "this host"},   {"127.0.0.0/8", "loopback"}, {"169.254.0.0/16", "link-local use"},
+        {"224.0.0.0/4", "multicast"}, {"240.0.0.0/4", "nobody"},
+    };
+    struct prefix p;
+
+    if (prefix_parse(&p, text) < 0 || p.family != AF_INET) {
+        snprintf(why, why_size, "ipv4-pool = %.40s is no IPv4 network: write it like 10.98.0.0/16", text);
+        return -EINVAL;
+    }
+    if (!prefix_is_network(&p) || p.plen > 31) {
+        snprintf(
+            why, why_size,
+            "ipv4-pool = %.40s is a single address: give the network's first address and its length, like "
+            "10.98.0.0/16",
+            text);
+        return -EINVAL;
+    }
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) {
+        struct prefix other;
+
+        if (prefix_parse(&other, reserved[i].net) == 0 && prefix_overlaps(&p, &other)) {
+            snprintf(why, why_size,
+                     "ipv4-pool = %.40s overlaps %s, reserved for %s: choose one in 10.0.0.0/8", text,
+                     reserved[i].net, reserved[i].what);
+            return -EINVAL;
+        }
+    }
+    *ret = p;
+    return 0;
+}
+
+static uint32_t read_be32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static void write_be32(uint8_t *at, uint32_t v)
+{
+    for (size_t i = 0; i < 4; i++)
+        at[i] = (uint8_t)(v >> 8 * (3 - i));
+}
+
+int subnet_cable4(struct subnet_cable *ret, const struct prefix *pool, const struct subnet_end *mine,
+                  const struct subnet_end *theirs, uint8_t attempt)
+{
+    uint32_t slots = pool->plen <= 31 ? UINT32_C(1) << (31 - pool->plen) : 0, slot;
+    struct prefix net = *pool;
+    uint8_t h[HASH];
+    bool upper;
+    int r = hash_pair(h, &upper, mine, theirs);
+
+    if (r < 0)
+        return r;
+    if (attempt >= slots)
+        return -ENOSPC;
+    /* an odd stride visits every place of a pool of a power of two before any twice */
+    slot = (read_be32(h) + attempt * (read_be32(h + 4) | 1)) % slots;
+    write_be32(net.at, read_be32(pool->at) + 2 * slot);
+    net.plen = 31;
+    ret->mine = ret->theirs = net;
+    ret->mine.at[3] |= upper;
+    ret->theirs.at[3] |= !upper;
+    return 0;
+}
+
+static const struct ports_prefix *find_obstacle(const struct subnet_taken *taken, const struct prefix *want)
+{
+    for (size_t i = 0; i < taken->n; i++) {
+        const struct ports_prefix *p = &taken->at[i];
+        size_t bits = p->plen < want->plen ? p->plen : want->plen;
+
+        if (p->family != want->family || !prefix_bits_equal(p->at, want->at, bits))
+            continue;
+        if (taken->own && p->ifindex == taken->ifindex && p->plen >= taken->own->plen &&
+            p->family == taken->own->family && prefix_bits_equal(p->at, taken->own->at, taken->own->plen))
+            continue;
+        return p;
+    }
+    return NULL;
+}
+
+int subnet_choose4(struct subnet_cable *ret, uint8_t *ret_attempt, const struct prefix *pool,
+                   const struct subnet_end *mine, const struct subnet_end *theirs, uint8_t at_least,
+                   const struct subnet_taken *taken, char *why, size_t why_size)
+{
+    char pool_text[PREFIX_TEXT], text[PREFIX_TEXT] = "";
+    int r = 0;
+
+    for (unsigned attempt = at_least; attempt < SUBNET_ATTEMPTS; attempt++) {
+        const struct ports_prefix *obstacle;
+        struct subnet_cable c;
+
+        r = subnet_cable4(&c, pool, mine, theirs, (uint8_t)attempt);
+        if (r < 0)
+            break;
+        obstacle = find_obstacle(taken, &c.mine);
+        if (!obstacle) {
+            *ret = c;
+            *ret_attempt = (uint8_t)attempt;
+            return 0;
+        }
+        struct prefix p = {.family = (uint8_t)obstacle->family, .plen = obstacle->plen};
+        memcpy(p.at, obstacle->at, sizeof p.at);
+        prefix_format(&p, text);
+    }
+    prefix_format(pool, pool_text);
+    if (r == -EINVAL)
+        snprintf(why, why_size, "both ends of the cable are the same port: is it looped back?");
+    else
+        snprintf(why, why_size,
+                 "no /31 of ipv4-pool = %s is free on both ends of the cable%s%s: give a larger pool or "
+                 "another one",
+                 pool_text, *text ? ", here last because of " : "", text);
+    return r == -EINVAL ? r : -ENOSPC;
+}
