@@ -4,19 +4,18 @@
  * PURE: takes datagrams, the time and randomness, gives datagrams and events. finder.c feeds it; tests feed
  * it with a fake clock.
  *
- * A neighbour is a port of another node, in one of these states (beacon_judge in beacon.c is the only place
- * they change):
+ * A neighbour is a port of another node, in one of these states (beacon_judge in beacon_table.c decides
+ * which):
  *
  *   HEARD     its beacons open, but none has yet named a recent beacon of ours
  *   ONE_WAY   that has been so for a hold time: it does not hear us
  *   TWO_WAY   a cable: it named a beacon that we sent within the hold time, which no replay can
  *   VERSION   it shares no protocol version with us
- *   CLONED    two machines with this node id are alive at once (a copied identity): none of their cables is
- * used
+ *   CLONED    two machines with this node id are alive at once (a copied identity): neither is used
  *
  * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable here is a
  * hint: it becomes a link through the handshake over it. Not thread-safe; callbacks must not call back except
- * to read. */
+ * to read and to set an attempt. */
 #ifndef NET_BEACON_H
 #define NET_BEACON_H
 
