@@ -101,3 +101,18 @@ bool prefix_equal(const struct prefix *a, const struct prefix *b)
 {
     return a->family == b->family && a->plen == b->plen && memcmp(a->at, b->at, sizeof a->at) == 0;
 }
+
+bool prefix_is_private_network(const struct prefix *p)
+{
+    static const struct prefix private[] = {
+        {AF_INET, 8, {10}},
+        {AF_INET, 12, {172, 16}},
+        {AF_INET, 16, {192, 168}},
+        {AF_INET, 10, {100, 64}},
+    };
+    bool inside = false;
+
+    for (size_t i = 0; i < sizeof private / sizeof *private; i++)
+        inside |= prefix_contains(&private[i], p);
+    return inside && prefix_is_valid(p) && prefix_is_network(p);
+}

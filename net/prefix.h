@@ -29,5 +29,7 @@ bool prefix_is_network(const struct prefix *p);
 bool prefix_contains(const struct prefix *outer, const struct prefix *inner);
 bool prefix_overlaps(const struct prefix *a, const struct prefix *b); /* either is within the other */
 bool prefix_equal(const struct prefix *a, const struct prefix *b);
+/* IPv4, within what RFC 1918 and RFC 6598 leave to everyone. */
+bool prefix_is_private_network(const struct prefix *p);
 
 #endif

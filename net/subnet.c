@@ -79,35 +79,14 @@ int subnet_cable6(struct subnet_cable *ret, const uint8_t cluster[static 16], co
 
 int subnet_pool_parse(struct prefix *ret, const char *text, char *why, size_t why_size)
 {
-    static const struct {
-        const char *net, *what;
-    } reserved[] = {
-        {"0.0.0.0/8", "this host"},   {"127.0.0.0/8", "loopback"}, {"169.254.0.0/16", "link-local use"},
-        {"224.0.0.0/4", "multicast"}, {"240.0.0.0/4", "nobody"},
-    };
     struct prefix p;
 
-    if (prefix_parse(&p, text) < 0 || p.family != AF_INET) {
-        snprintf(why, why_size, "ipv4-pool = %.40s is no IPv4 network: write it like 10.98.0.0/16", text);
+    if (prefix_parse(&p, text) < 0 || !prefix_is_private_network(&p) || p.plen > 31) {
+        snprintf(why, why_size,
+                 "ipv4-pool = %.40s is no private IPv4 network: give one within 10.0.0.0/8, 172.16.0.0/12, "
+                 "192.168.0.0/16 or 100.64.0.0/10, by its first address and length, like 10.98.0.0/16",
+                 text);
         return -EINVAL;
-    }
-    if (!prefix_is_network(&p) || p.plen > 31) {
-        snprintf(
-            why, why_size,
-            "ipv4-pool = %.40s is a single address: give the network's first address and its length, like "
-            "10.98.0.0/16",
-            text);
-        return -EINVAL;
-    }
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) {
-        struct prefix other;
-
-        if (prefix_parse(&other, reserved[i].net) == 0 && prefix_overlaps(&p, &other)) {
-            snprintf(why, why_size,
-                     "ipv4-pool = %.40s overlaps %s, reserved for %s: choose one in 10.0.0.0/8", text,
-                     reserved[i].net, reserved[i].what);
-            return -EINVAL;
-        }
     }
     *ret = p;
     return 0;

@@ -36,8 +36,7 @@ void subnet_ula(struct prefix *ret, const uint8_t cluster[static 16]);
 int subnet_cable6(struct subnet_cable *ret, const uint8_t cluster[static 16], const struct subnet_end *mine,
                   const struct subnet_end *theirs);
 
-/* `ipv4-pool`: −EINVAL with a sentence for what is no IPv4 network of at least two addresses, or one that the
- * Internet reserves for other things. */
+/* `ipv4-pool`: −EINVAL with a sentence for what is no private IPv4 network of at least two addresses. */
 int subnet_pool_parse(struct prefix *ret, const char *text, char *why, size_t why_size);
 /* −EINVAL as above; −ENOSPC: the pool has no place for this attempt. */
 int subnet_cable4(struct subnet_cable *ret, const struct prefix *pool, const struct subnet_end *mine,
