@@ -226,8 +226,8 @@ static void supersede(struct beacons *b, struct node_boots *node, uint64_t boot,
     review_all(b, now);
 }
 
-/* `boot` of the node has shown that it was alive at `alive`. */
-static void prove_boot(struct beacons *b, const uint8_t *node_id, uint64_t boot, struct instant alive,
+/* `boot` of the node has shown that it was alive at `alive`: whether it is the one to believe. */
+static bool prove_boot(struct beacons *b, const uint8_t *node_id, uint64_t boot, struct instant alive,
                        struct instant now)
 {
     struct node_boots *node = find_node(b, node_id);
@@ -239,24 +239,22 @@ static void prove_boot(struct beacons *b, const uint8_t *node_id, uint64_t boot,
     }
     if (node->boot == boot) {
         node->proved = now;
-        return;
+        return true;
     }
     for (size_t i = 0; i < node->nold && i < BEACON_OLD_BOOTS; i++) {
         if (node->old[i].boot != boot)
             continue;
         was_there = true;
         if (alive.us <= node->old[i].until.us) /* its last words before the restart, late */
-            return;
+            return false;
     }
-    if (node == &b->nodes[0] || (was_there && clock_since_us(now, node->proved) < BEACON_CLONE_US)) {
-        bool known = now.us < node->cloned_until.us;
-
-        node->cloned_until.us = now.us + BEACON_CLONE_US;
-        if (!known)
-            review_all(b, now);
-    } else {
+    if (node != &b->nodes[0] && (!was_there || clock_since_us(now, node->proved) >= BEACON_CLONE_US)) {
         supersede(b, node, boot, now);
+        return true;
     }
+    node->cloned_until.us = now.us + BEACON_CLONE_US;
+    review_all(b, now);
+    return false;
 }
 
 /* --- learning
@@ -387,10 +385,9 @@ int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct
     was_cable = n->state == NEIGHBOUR_TWO_WAY;
     n->heard = now;
     news = take_in(n, beacon, from);
-    if (names_us(b, port, beacon, now, &alive)) {
+    if (names_us(b, port, beacon, now, &alive) && prove_boot(b, beacon->node_id, beacon->boot, alive, now)) {
         n->is_proved = true;
         n->proved = now;
-        prove_boot(b, beacon->node_id, beacon->boot, alive, now);
     }
     judge(b, port, n, now);
     if (news && was_cable && n->state == NEIGHBOUR_TWO_WAY)
