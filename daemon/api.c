@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/api_cluster.h"
 #include "daemon/coord.h"
 #include "daemon/http.h"
 #include "daemon/identity.h"
@@ -16,7 +17,7 @@
 #include "daemon/xalloc.h"
 #include "engine/num/num.h"
 
-static void reply(struct http_call *call, int status, json_t *json)
+void api_reply(struct http_call *call, int status, json_t *json)
 {
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(json);
@@ -59,7 +60,7 @@ static void get_status(struct node *n, struct http_call *call)
     id_hex(id, self->id);
     if (store_trouble(n->store))
         json_array_append_new(trouble, json_sprintf("job history is not being written: %s", store_trouble(n->store)));
-    reply(call, 200,
+    api_reply(call, 200,
           json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id", id, "name",
                     self->name, "threads", (int)self->threads, "core_type",
                     num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
@@ -101,12 +102,12 @@ static void get_nodes(struct node *n, struct http_call *call)
     node_refresh_self(n);
     for (size_t i = 0; i < members_count(n->members); i++)
         json_array_append_new(list, member_show(n, members_at(n->members, i)));
-    reply(call, 200, json_pack("{s:o}", "nodes", list));
+    api_reply(call, 200, json_pack("{s:o}", "nodes", list));
 }
 
 static void get_links(struct node *n, struct http_call *call)
 {
-    reply(call, 200, json_pack("{s:o}", "links", peers_encode(n->peers)));
+    api_reply(call, 200, json_pack("{s:o}", "links", peers_encode(n->peers)));
 }
 
 static void get_health(struct node *n, struct http_call *call)
@@ -131,7 +132,7 @@ static void send_all_jobs(void *arg, const char *text)
         json_array_append_new(list, row);
     }
     json_decref(records);
-    reply(arg, 200, json_pack("{s:o}", "jobs", list));
+    api_reply(arg, 200, json_pack("{s:o}", "jobs", list));
 }
 
 static void get_jobs(struct node *n, struct http_call *call)
@@ -143,7 +144,7 @@ static void get_jobs(struct node *n, struct http_call *call)
     json_t *list = json_array();
     for (const struct job *job = coord_first(n->coord); job; job = job->next)
         json_array_append_new(list, job_encode_short(job));
-    reply(call, 200, json_pack("{s:o}", "jobs", list));
+    api_reply(call, 200, json_pack("{s:o}", "jobs", list));
 }
 
 static void post_job(struct node *n, struct http_call *call)
@@ -161,7 +162,7 @@ static void post_job(struct node *n, struct http_call *call)
     else if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
-        reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
+        api_reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
     json_decref(request);
 }
 
@@ -177,7 +178,7 @@ static void get_job(struct node *n, struct http_call *call, uint64_t id)
 {
     const struct job *job = coord_find(n->coord, id);
     if (job)
-        reply(call, 200, job_encode(job));
+        api_reply(call, 200, job_encode(job));
     else
         store_get_job(n->store, id, send_record, call);
 }
@@ -185,7 +186,7 @@ static void get_job(struct node *n, struct http_call *call, uint64_t id)
 static void delete_job(struct node *n, struct http_call *call, uint64_t id)
 {
     switch (coord_cancel(n->coord, id)) {
-    case 0: reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
     case -EALREADY: http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id); break;
     default:
         http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
@@ -256,9 +257,18 @@ void api_handle(void *owner, struct http_call *call)
         bool writes;
         void (*handle)(struct node *, struct http_call *);
     } routes[] = {
-        {"GET", "/v1/status", false, get_status}, {"GET", "/v1/nodes", false, get_nodes},
-        {"GET", "/v1/links", false, get_links},   {"GET", "/v1/jobs", false, get_jobs},
-        {"POST", "/v1/jobs", true, post_job},     {"GET", "/v1/events", false, get_events},
+        {"GET", "/v1/status", false, get_status},
+        {"GET", "/v1/nodes", false, get_nodes},
+        {"GET", "/v1/links", false, get_links},
+        {"GET", "/v1/members", false, api_get_members},
+        {"POST", "/v1/cluster/init", true, api_post_init},
+        {"POST", "/v1/cluster/invite", true, api_post_invite},
+        {"POST", "/v1/cluster/join", true, api_post_join},
+        {"POST", "/v1/cluster/remove", true, api_post_remove},
+        {"POST", "/v1/cluster/promote", true, api_post_promote},
+        {"GET", "/v1/jobs", false, get_jobs},
+        {"POST", "/v1/jobs", true, post_job},
+        {"GET", "/v1/events", false, get_events},
         {"GET", "/healthz", false, get_health},
     };
     static const char jobs[] = "/v1/jobs/";

@@ -4,9 +4,13 @@
 #ifndef DAEMON_API_H
 #define DAEMON_API_H
 
+#include <jansson.h>
+
 struct http_call;
 
 /* http_setup.handle: owner is the struct node. */
 void api_handle(void *owner, struct http_call *call);
+/* Answers with JSON, whose reference it takes. */
+void api_reply(struct http_call *call, int status, json_t *json);
 
 #endif

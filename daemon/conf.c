@@ -32,17 +32,13 @@ const struct opt_def conf_table[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "STR",
-     .help = "what people call this node (default: the host name)"},
+     .help = "what people call this node (default: the host name); a cluster's member keeps the name it joined with"},
     {.name = "listen",
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
      .def = "[::]:17464",
      .help = "where other nodes reach this one"},
     {.name = "peer", .type = OPT_LIST, .placeholder = "HOST:PORT", .help = "a neighbour to connect to"},
-    {.name = "secret-file",
-     .type = OPT_PATH,
-     .placeholder = "PATH",
-     .help = "secret shared by all nodes of the cluster, readable by ringd alone (default STATE-DIR/secret)"},
     {.name = "http-listen",
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
@@ -142,7 +138,6 @@ static int fill_in(struct opts *o, struct err *err)
         opts_is_set(o, "state-dir") ? xasprintf("%s/ringd.sock", dir) : xstrdup("/run/ringd/ringd.sock");
     int rc = set_default(o, "socket", socket, err);
     rc = rc ? rc : set_default(o, "name", xstrdup(host), err);
-    rc = rc ? rc : set_default(o, "secret-file", xasprintf("%s/secret", dir), err);
     return rc ? rc : set_default(o, "stage-binary", beside_ringd(), err);
 }
 

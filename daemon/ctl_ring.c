@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,7 +30,7 @@
 #include "daemon/ctl_print.h"
 #include "daemon/xalloc.h"
 
-enum { START_MS = 20000, STOP_MS = 5000, LOG_TAIL_BYTES = 2000, LOG_TAIL_LINES = 10, SECRET_BYTES = 32 };
+enum { START_MS = 20000, STOP_MS = 5000, LOG_TAIL_BYTES = 2000, LOG_TAIL_LINES = 10 };
 
 static int64_t monotonic_ms(void)
 {
@@ -40,18 +39,13 @@ static int64_t monotonic_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* --- preparing --- */
-
-static int make_secret(const char *path)
+static void close_if_open(int fd)
 {
-    unsigned char secret[SECRET_BYTES];
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && getrandom(secret, sizeof secret, 0) == sizeof secret &&
-              write(fd, secret, sizeof secret) == sizeof secret;
     if (fd >= 0)
         close(fd);
-    return ok ? CTL_OK : ctl_fail(CTL_FAILED, "%s cannot be written: %s", path, strerror(errno));
 }
+
+/* --- preparing --- */
 
 static int listen_on_loopback(struct ring_node *node)
 {
@@ -110,9 +104,7 @@ int ring_prepare(struct local_ring *ring, int n, int threads, int signal_fd)
     }
     ring->dir = dir;
     ring->socket = xasprintf("%s/n1/ringd.sock", dir);
-    char *secret = xasprintf("%s/secret", dir);
-    int rc = make_secret(secret);
-    free(secret);
+    int rc = CTL_OK;
     for (int i = 0; i < n && !rc; i++)
         rc = prepare_node(ring, i);
     return rc;
@@ -157,8 +149,6 @@ static char **ringd_args(const struct local_ring *ring, int i, char *program)
     argv[n++] = xstrdup("none");
     argv[n++] = xstrdup("--threads");
     argv[n++] = xasprintf("%d", ring->threads);
-    argv[n++] = xstrdup("--secret-file");
-    argv[n++] = xasprintf("%s/secret", ring->dir);
     /* The next one round; of two, one calls the other. */
     if (ring->n > 2 || (ring->n == 2 && i == 0)) {
         argv[n++] = xstrdup("--peer");
@@ -245,7 +235,7 @@ void ring_tell_end(struct local_ring *ring, int i)
     print_log_tail(node);
 }
 
-/* --- waiting for the ring --- */
+/* --- waiting for the daemons --- */
 
 static void take_notice(struct ring_node *node)
 {
@@ -300,6 +290,78 @@ static int wait_ready(struct local_ring *ring, int64_t deadline)
     }
     return CTL_OK;
 }
+
+/* --- making them a cluster --- */
+
+/* In the child, which has nothing else to do than to wait for its node's answer. */
+static _Noreturn void become_joiner(const struct local_ring *ring, int i, json_t *token)
+{
+    char *socket = xasprintf("%s/ringd.sock", ring->nodes[i].dir);
+    struct ctl ctl = {.socket = socket};
+    json_t *answer = NULL;
+    char peer[32];
+    snprintf(peer, sizeof peer, "127.0.0.1:%d", ring->nodes[0].port);
+    json_object_set_new(token, "peer", json_string(peer));
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    _exit(ctl_request(&ctl, "POST", "/v1/cluster/join", token, &answer));
+}
+
+/* A token from the first node, for a child that joins node i with it. */
+static int start_joining(struct local_ring *ring, int i)
+{
+    struct ctl first = {.socket = ring->socket};
+    json_t *token = NULL;
+    int rc = ctl_request(&first, "POST", "/v1/cluster/invite", NULL, &token);
+    if (rc)
+        return rc;
+    pid_t pid = fork();
+    if (pid == 0)
+        become_joiner(ring, i, token);
+    json_decref(token);
+    ring->nodes[i].joiner = pid > 0 ? pid : 0;
+    return pid < 0 ? ctl_fail(CTL_FAILED, "a process cannot be started: %s", strerror(errno)) : CTL_OK;
+}
+
+static bool is_interrupted(const struct local_ring *ring)
+{
+    struct pollfd p = {.fd = ring->signal_fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+/* All joiners are collected, whatever happens; how the first unlucky one ended. */
+static int collect_joiners(struct local_ring *ring, int rc)
+{
+    for (int i = 1; i < ring->n; i++) {
+        int status = 0;
+        if (!ring->nodes[i].joiner)
+            continue;
+        if (rc)
+            kill(ring->nodes[i].joiner, SIGKILL);
+        while (waitpid(ring->nodes[i].joiner, &status, 0) < 0 && errno == EINTR)
+            ;
+        ring->nodes[i].joiner = 0;
+        if (!rc && is_interrupted(ring))
+            rc = CTL_INTERRUPTED;
+        if (!rc && status)
+            rc = ctl_fail(CTL_FAILED, "node n%d did not get into the cluster", i + 1);
+    }
+    return rc;
+}
+
+/* The way any nodes take: the first makes a cluster, invites the others, and each joins with its token. */
+static int enrol_nodes(struct local_ring *ring)
+{
+    struct ctl first = {.socket = ring->socket};
+    json_t *name = json_pack("{s:s}", "name", "local"), *answer = NULL;
+    int rc = ring->n > 1 ? ctl_request(&first, "POST", "/v1/cluster/init", name, &answer) : CTL_OK;
+    json_decref(name);
+    json_decref(answer);
+    for (int i = 1; i < ring->n && !rc; i++)
+        rc = start_joining(ring, i);
+    return collect_joiners(ring, rc);
+}
+
+/* --- waiting for the ring --- */
 
 struct closing {
     struct local_ring *ring;
@@ -380,6 +442,11 @@ int ring_start(struct local_ring *ring)
     for (int i = 0; i < ring->n && !rc; i++)
         rc = start_node(ring, i);
     rc = rc ? rc : wait_ready(ring, deadline);
+    for (int i = 0; i < ring->n; i++) { /* notices that nobody reads would in the end stop who sends them */
+        close_if_open(ring->nodes[i].notify_fd);
+        ring->nodes[i].notify_fd = -1;
+    }
+    rc = rc ? rc : enrol_nodes(ring);
     return rc ? rc : wait_closed(ring, deadline);
 }
 
@@ -433,12 +500,6 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
     (void)kind;
     (void)where;
     return remove(path);
-}
-
-static void close_if_open(int fd)
-{
-    if (fd >= 0)
-        close(fd);
 }
 
 void ring_remove(struct local_ring *ring, bool keep)

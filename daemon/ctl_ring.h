@@ -17,6 +17,7 @@ struct ring_node {
     pid_t pid;     /* 0 = not started, or ended and collected */
     int pid_fd;    /* readable when it ends, -1 = none */
     bool is_ready;
+    pid_t joiner; /* waits for it to get into the cluster, 0 = none */
 };
 
 struct local_ring {
@@ -29,10 +30,10 @@ struct local_ring {
     struct ring_node nodes[RING_NODES_MAX];
 };
 
-/* Everything but processes: directory, secret, sockets. An exit status, as below; on failure what was made is
+/* Everything but processes: directory, sockets. An exit status, as below; on failure what was made is
  * for ring_remove. */
 int ring_prepare(struct local_ring *ring, int n, int threads, int signal_fd);
-/* Starts the daemons and waits until the ring is closed. */
+/* Starts the daemons, makes them a cluster (a node alone needs none) and waits until the ring is closed. */
 int ring_start(struct local_ring *ring);
 /* A daemon whose pid_fd is readable: collects it and says how it ended, with the last lines of its log. */
 void ring_tell_end(struct local_ring *ring, int node);

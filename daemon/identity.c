@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Reads up to cap bytes; −ENOENT as is, everything else as a sentence. Keys that others can read are no keys. */
-static ssize_t read_private(const char *path, uint8_t *to, size_t cap, struct err *err)
+ssize_t private_read(const char *path, uint8_t *to, size_t cap, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -26,18 +26,37 @@ static ssize_t read_private(const char *path, uint8_t *to, size_t cap, struct er
     return n;
 }
 
-static int write_private(const char *path, const uint8_t *data, size_t n, struct err *err)
+/* The name is only safe on disk when its directory is. */
+static int sync_directory(const char *path)
+{
+    char dir[4104];
+    snprintf(dir, sizeof dir, "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash)
+        return 0;
+    slash[slash == dir] = 0;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = fd < 0 || fsync(fd) ? -1 : 0;
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
+    return r;
+}
+
+int private_write(const char *path, const uint8_t *data, size_t n, struct err *err)
 {
     char tmp[4104];
+    errno = 0;
     snprintf(tmp, sizeof tmp, "%s.tmp", path);
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && write(fd, data, n) == (ssize_t)n && !fsync(fd);
     int saved = errno;
     if (fd >= 0)
         close(fd);
-    if (ok && !rename(tmp, path))
+    if (ok && !rename(tmp, path) && !sync_directory(path))
         return 0;
-    return err_set(err, -(saved ? saved : EIO), "%s cannot be written: %s", path, strerror(saved ? saved : EIO));
+    saved = ok ? errno : saved ? saved : ENOSPC; /* a short write leaves no reason behind, and has only one */
+    return err_set(err, -saved, "%s cannot be written: %s", path, strerror(saved));
 }
 
 int identity_load(struct auth_identity *ret, const char *state_dir, struct err *err)
@@ -45,7 +64,7 @@ int identity_load(struct auth_identity *ret, const char *state_dir, struct err *
     char path[4096];
     uint8_t bytes[2 * AUTH_KEY + 1];
     snprintf(path, sizeof path, "%s/identity", state_dir);
-    ssize_t n = read_private(path, bytes, sizeof bytes, err);
+    ssize_t n = private_read(path, bytes, sizeof bytes, err);
     if (n == 2 * AUTH_KEY) {
         memcpy(ret->secret, bytes, AUTH_KEY);
         memcpy(ret->pub, bytes + AUTH_KEY, AUTH_KEY);
@@ -58,28 +77,7 @@ int identity_load(struct auth_identity *ret, const char *state_dir, struct err *
         return err_set(err, r, "a key pair cannot be made: %s", strerror(-r));
     memcpy(bytes, ret->secret, AUTH_KEY);
     memcpy(bytes + AUTH_KEY, ret->pub, AUTH_KEY);
-    return write_private(path, bytes, 2 * AUTH_KEY, err);
-}
-
-int secret_load(uint8_t psk[static AUTH_PSK], const char *path, struct err *err)
-{
-    uint8_t bytes[4096];
-    ssize_t n = read_private(path, bytes, sizeof bytes, err);
-    if (n == -ENOENT) {
-        n = 32;
-        randombytes_buf(bytes, (size_t)n);
-        int r = write_private(path, bytes, (size_t)n, err);
-        if (r)
-            return r;
-    }
-    if (n < 0)
-        return (int)n;
-    if (n < 16)
-        return err_set(err, -EINVAL, "%s holds %zd bytes; a cluster secret has at least 16", path, n);
-    static const uint8_t purpose[crypto_generichash_KEYBYTES_MIN] = "ringd/1 psk"; /* BLAKE2b keyed by what it is for */
-    crypto_generichash(psk, AUTH_PSK, bytes, (size_t)n, purpose, sizeof purpose);
-    sodium_memzero(bytes, sizeof bytes);
-    return 0;
+    return private_write(path, bytes, 2 * AUTH_KEY, err);
 }
 
 void id_hex(char buf[33], const uint8_t id[static 16])

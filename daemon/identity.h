@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * The node's own key pair and the cluster's secret, as files only their owner can read. Called once, at start. */
+ * The node's own key pair, and how secrets are kept: as files only their owner can read, replaced whole or not at all. Loop thread. */
 #ifndef DAEMON_IDENTITY_H
 #define DAEMON_IDENTITY_H
+
+#include <sys/types.h>
 
 #include "engine/err.h"
 #include "net/auth.h"
 
 /* STATE/identity: made on first start, 0600. */
 int identity_load(struct auth_identity *ret, const char *state_dir, struct err *err);
-/* The pre-shared key of all connections, derived from the secret file's bytes (at least 16). A missing file is made: a
- * node alone needs no ceremony, and others are told to copy it. */
-int secret_load(uint8_t psk[static AUTH_PSK], const char *path, struct err *err);
+/* Up to cap bytes of a file; −ENOENT as is, everything else as a sentence. One that others can read is refused. */
+ssize_t private_read(const char *path, uint8_t *to, size_t cap, struct err *err);
+/* 0600; the old contents or the new are there at any time, power cuts included. */
+int private_write(const char *path, const uint8_t *data, size_t n, struct err *err);
 
 /* 32 lower-case hex digits; buf of 33. */
 void id_hex(char buf[33], const uint8_t id[static 16]);

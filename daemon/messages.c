@@ -2,6 +2,7 @@
 #include "daemon/messages.h"
 
 #include "daemon/coord.h"
+#include "daemon/enrol.h"
 #include "daemon/node.h"
 #include "daemon/worker.h"
 
@@ -10,6 +11,7 @@ void messages_receive(struct node *node, const uint8_t from[16], const json_t *b
     const char *kind = json_string_value(json_object_get(body, "kind"));
     if (!kind)
         return;
+    enrol_message(node->enrol, from, kind, body);
     coord_message(node->coord, from, kind, body);
     worker_message(node->worker, from, kind, body);
 }

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "daemon/api.h"
+#include "daemon/cluster.h"
 #include "daemon/coord.h"
+#include "daemon/enrol.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
@@ -78,11 +80,37 @@ void node_changed(struct node *n)
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
         log_info("%s", text);
         node_publish_status(n);
+        enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
     if (n->worker)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+}
+
+/* A member is called what its certificate says: that is what the others check. */
+static void choose_name(struct node *n)
+{
+    const struct cert *cert = cluster_cert(n->cluster);
+    bool member = cluster_state(n->cluster) == CLUSTER_MEMBER;
+    snprintf(n->name, sizeof n->name, "%s", member ? cert->name : opts_str(n->opts, "name"));
+}
+
+void node_membership_changed(struct node *n)
+{
+    struct member *self = members_self(n->members);
+    char before[sizeof n->name];
+    memcpy(before, n->name, sizeof before);
+    choose_name(n);
+    memcpy(self->name, n->name, sizeof self->name);
+    if (strcmp(before, n->name))
+        log_info("%s is called %s in cluster %s", before, n->name, cluster_roster(n->cluster)->name);
+    if (cluster_state(n->cluster) == CLUSTER_REMOVED)
+        log_warning("%s was removed from cluster %s; `ringctl join` with a new token lets it in again", n->name,
+                    cluster_roster(n->cluster)->name);
+    peers_membership_changed(n->peers);
+    peers_flood_self(n->peers);
+    node_changed(n);
 }
 
 /* --- opening, top down ------------------------------------------------------------------------------------------------------------------------------ */
@@ -121,15 +149,12 @@ static void find_stage_binary(struct node *n)
 
 static int open_identity(struct node *n, struct err *err)
 {
-    char secret[4096];
-    const char *given = opts_str(n->opts, "secret-file");
     snprintf(n->state_dir, sizeof n->state_dir, "%s", opts_str(n->opts, "state-dir"));
     if (mkdir(n->state_dir, 0700) && errno != EEXIST)
         return err_set(err, -errno, "--state-dir %s cannot be created: %s", n->state_dir, strerror(errno));
-    snprintf(secret, sizeof secret, "%s/secret", n->state_dir);
     int r = identity_load(&n->id, n->state_dir, err);
     if (!r)
-        r = secret_load(n->psk, given ? given : secret, err);
+        r = cluster_open(&n->cluster, n->state_dir, &n->id, err);
     if (!r)
         r = parse_size(opts_str(n->opts, "memory-limit"), &n->memory_limit, err);
     return r;
@@ -142,7 +167,7 @@ static void open_members(struct node *n)
     uint64_t random;
     randombytes_buf(&random, sizeof random);
     auth_node_id(self.id, n->id.pub);
-    snprintf(n->name, sizeof n->name, "%s", opts_str(n->opts, "name"));
+    choose_name(n);
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
     snprintf(self.doing, sizeof self.doing, "idle");
@@ -187,6 +212,30 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
     event_base_loopbreak(n->base);
 }
 
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
+{
+    struct node *n = owner;
+    return peers_send(n->peers, to, message);
+}
+
+static void broadcast_message(void *owner, json_t *message)
+{
+    struct node *n = owner;
+    peers_broadcast(n->peers, message);
+}
+
+static void enrol_changed(void *owner)
+{
+    node_membership_changed(owner);
+}
+
+static void open_enrol(struct node *n)
+{
+    n->enrol = enrol_new(&(struct enrol_setup){.base = n->base, .id = &n->id, .cluster = n->cluster, .version = RINGD_VERSION,
+                                               .send = send_message, .broadcast = broadcast_message,
+                                               .changed = enrol_changed, .owner = n});
+}
+
 static int open_rest(struct node *n, struct err *err)
 {
     char note[256];
@@ -199,6 +248,7 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     if (*note)
         log_warning("%s", note);
+    open_enrol(n);
     r = peers_open(&n->peers, n, err);
     if (r)
         return r;
@@ -247,6 +297,7 @@ void node_close(struct node *n)
         return;
     http_stop(n->http);
     peers_close(n->peers);
+    enrol_free(n->enrol);
     worker_free(n->worker);
     coord_free(n->coord);
     store_close(n->store);
@@ -259,7 +310,7 @@ void node_close(struct node *n)
         event_free(n->sigint);
     if (n->base)
         event_base_free(n->base);
-    sodium_memzero(n->psk, sizeof n->psk);
+    cluster_close(n->cluster);
     sodium_memzero(&n->id, sizeof n->id);
     free(n);
 }

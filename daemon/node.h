@@ -14,7 +14,9 @@
 #include "net/auth.h"
 #include "net/link.h"
 
+struct cluster;
 struct coord;
+struct enrol;
 struct event_base;
 struct http;
 struct hub;
@@ -27,11 +29,12 @@ struct node {
     struct opts *opts;           /* borrowed: main */
     struct event_base *base;     /* all below owned */
     struct auth_identity id;
-    uint8_t psk[AUTH_PSK];
     char name[64], stage_binary[4096], state_dir[3072];
     int threads;
     uint64_t memory_limit;       /* 0 = what the machine has */
     char ring_text[700];         /* what was last said of the ring */
+    struct cluster *cluster;     /* which it is in, and who else */
+    struct enrol *enrol;         /* getting in, and letting in */
     struct members *members;
     struct mailbox *mailbox;
     struct hub *hub;
@@ -51,6 +54,8 @@ void node_close(struct node *n);
 void node_refresh_self(struct node *n);
 /* The set of nodes or links changed: ring, jobs and listeners are told. */
 void node_changed(struct node *n);
+/* The roster changed, or we have become a member of a cluster or were removed from one. */
+void node_membership_changed(struct node *n);
 void node_publish_status(struct node *n);
 
 #endif

@@ -4,64 +4,28 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/listener.h>
-#include <netdb.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "daemon/cluster.h"
+#include "daemon/enrol.h"
 #include "daemon/identity.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
 #include "daemon/messages.h"
 #include "daemon/node.h"
+#include "daemon/peers_impl.h"
+#include "daemon/peers_socket.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-enum { FRAME_ROUTED = LINK_FRAME_USER + 1, FRAME_RECORD = LINK_FRAME_USER + 2, MAX_TTL = RING_MAX_NODES, MAX_LINKS = 64 };
-enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 5000 };
-
-/* A configured peer: dialled until it answers. */
-struct dial {
-    LIST_ENTRY(dial) next;
-    struct peers *p;          /* borrowed: owner */
-    char host[128];
-    uint16_t port;
-    struct link *link;        /* borrowed: the session made by this dial, while it lives */
-    struct event *timer;      /* owned */
-    unsigned backoff_ms;
-    uint8_t id[16];           /* whom we found there */
-    bool known;
-    char why[256];            /* why it is not a link yet */
-};
-struct session {              /* one live connection */
-    LIST_ENTRY(session) next;
-    struct peers *p;
-    struct link *link;        /* owned */
-    struct dial *dial;        /* borrowed, or NULL where the peer dialled */
-    bool up;
-};
-struct words {                /* last reason a node's link ended */
-    LIST_ENTRY(words) next;
-    uint8_t id[16];
-    char text[256];
-};
-struct peers {
-    struct node *node;        /* borrowed: owner */
-    struct evconnlistener *listener; /* owned */
-    uint16_t port;
-    uint64_t boot;
-    LIST_HEAD(, dial) dials;
-    LIST_HEAD(, session) sessions;
-    LIST_HEAD(, words) words;
-};
-
 /* --- who is at the other end --------------------------------------------------------------------------------------------------------------- */
 
-static struct session *session_with(struct peers *p, const uint8_t id[16], const struct session *except)
+struct session *peers_session_with(struct peers *p, const uint8_t id[16], const struct session *except)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
@@ -153,7 +117,7 @@ static void deliver_local(void *arg)
 static int route(struct peers *p, const uint8_t to[16], const json_t *envelope)
 {
     const struct member *hop = members_next_hop(p->node->members, to);
-    struct session *s = hop ? session_with(p, hop->id, NULL) : NULL;
+    struct session *s = hop ? peers_session_with(p, hop->id, NULL) : NULL;
     if (!s)
         return -EHOSTUNREACH;
     send_json(s->link, FRAME_ROUTED, envelope);
@@ -217,9 +181,19 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
         snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer", self->name);
         return -EINVAL;
     }
+    bool by_token = enrol_is_token(link_key_tag(link));
+    if (by_token != (link_kind(link) == LINK_JOIN)) {
+        snprintf(why, size, "a token's secret is for joining, and for nothing else");
+        return -EPERM;
+    }
+    if (by_token)
+        return 0; /* the token speaks for it */
+    int r = cluster_judge(p->node->cluster, link_peer_key(link), peer, why, size);
+    if (r)
+        return r;
     if (link_kind(link) == LINK_DATA)
         return worker_data_hello(p->node->worker, peer, why, size);
-    struct session *other = session_with(p, peer->node_id, s);
+    struct session *other = peers_session_with(p, peer->node_id, s);
     if (other && link_peer(other->link)->boot == peer->boot && (preferred(p, other->link) || !preferred(p, link))) {
         snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
         return -EEXIST;
@@ -239,7 +213,12 @@ static void on_up(void *owner, struct link *link)
         free(s);
         return;
     }
+    if (link_kind(link) == LINK_JOIN) {
+        enrol_serve(p->node->enrol, link);
+        return;
+    }
     s->up = true;
+    peers_send_roster(p, link);
     if (s->dial) {
         memcpy(s->dial->id, link_peer(link)->node_id, 16);
         s->dial->known = true;
@@ -260,7 +239,12 @@ static void on_up(void *owner, struct link *link)
 static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
 {
     struct session *s = owner;
-    (void)link;
+    if (!s->up) /* a joiner has nothing to say that we would listen to */
+        return;
+    if (type == FRAME_ROSTER) {
+        peers_learn_roster(s->p, link, body, n);
+        return;
+    }
     json_t *json = json_loadb((const char *)body, n, 0, NULL);
     if (json && type == FRAME_RECORD)
         learn(s->p, s, json);
@@ -273,6 +257,8 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
 static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
 {
     struct session *s = owner;
+    if (!s->up) /* a joiner is told nothing of us */
+        return 0;
     (void)link;
     node_refresh_self(s->p->node);
     members_touch(s->p->node->members);
@@ -291,7 +277,7 @@ static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_
 {
     struct session *s = owner;
     (void)link;
-    json_t *record = n ? json_loadb((const char *)body, n, 0, NULL) : NULL;
+    json_t *record = n && s->up ? json_loadb((const char *)body, n, 0, NULL) : NULL;
     if (record)
         learn(s->p, s, record);
     json_decref(record);
@@ -308,8 +294,9 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
 {
     struct session *s = owner;
     struct peers *p = s->p;
-    bool was_up = s->up;
+    bool was_up = s->up, joined = link_kind(link) == LINK_JOIN;
     s->up = false;
+    enrol_left(p->node->enrol, link);
     if (was_up) {
         log_warning("connection to %s ended: %s", link_peer(link)->name, text);
         remember_words(p, link_peer(link)->node_id, text);
@@ -320,11 +307,15 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
         if (!was_up && strcmp(d->why, text))
             log_info("no connection to %s port %u: %s (%s)", d->host, d->port, text, link_end_name(end));
         snprintf(d->why, sizeof d->why, "%s", text);
+        if (!was_up && end == LINK_END_HANDSHAKE)
+            d->key_age++;
         redial_later(d);
     }
     LIST_REMOVE(s, next);
     link_free(link);
     free(s);
+    if (joined) /* by now the newcomer takes connections */
+        peers_membership_changed(p);
     if (was_up) {
         list_links(p);
         peers_flood_self(p);
@@ -332,11 +323,13 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
     }
 }
 
-static const struct link_ops link_ops = {on_hello, on_up, on_frame, on_beat, on_beaten, on_down};
+static const struct link_ops link_ops = {
+    .hello = on_hello, .up = on_up, .frame = on_frame, .beat = on_beat, .beaten = on_beaten, .down = on_down};
 
 void peers_setup(struct peers *p, struct link_setup *ret)
 {
-    *ret = (struct link_setup){.base = p->node->base, .id = &p->node->id, .psk = p->node->psk, .kind = LINK_CONTROL,
+    cluster_psk(p->node->cluster, 0, p->psk);
+    *ret = (struct link_setup){.base = p->node->base, .id = &p->node->id, .psk = p->psk, .kind = LINK_CONTROL,
                                .ops = &link_ops, .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
     struct link_hello *h = &ret->hello;
     snprintf(h->name, sizeof h->name, "%s", p->node->name);
@@ -344,6 +337,10 @@ void peers_setup(struct peers *p, struct link_setup *ret)
     h->proto_min = h->proto_max = 1;
     h->listen_port = p->port;
     h->boot = p->boot;
+    if (cluster_cert_bytes(p->node->cluster)) {
+        memcpy(h->cert, cluster_cert_bytes(p->node->cluster), sizeof h->cert);
+        memcpy(h->cluster_key, cluster_key(p->node->cluster), sizeof h->cluster_key);
+    }
 }
 
 /* --- dialling and listening -------------------------------------------------------------------------------------------------------------- */
@@ -351,7 +348,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
 static struct session *session_new(struct peers *p, struct dial *d)
 {
     struct session *s = xcalloc(1, sizeof *s);
-    *s = (struct session){.p = p, .dial = d};
+    *s = (struct session){.p = p, .dial = d, .number = ++p->numbers};
     LIST_INSERT_HEAD(&p->sessions, s, next);
     return s;
 }
@@ -361,7 +358,11 @@ static void dial_now(evutil_socket_t fd, short what, void *arg)
     struct dial *d = arg;
     (void)fd;
     (void)what;
-    if (d->known && session_with(d->p, d->id, NULL)) { /* it called us meanwhile */
+    if (cluster_state(d->p->node->cluster) != CLUSTER_MEMBER) { /* until enrolled; peers_membership_changed looks again */
+        snprintf(d->why, sizeof d->why, "this node is in no cluster yet: `ringctl join TOKEN`, or `ringctl init`");
+        return;
+    }
+    if (d->known && peers_session_with(d->p, d->id, NULL)) { /* it called us meanwhile */
         redial_later(d);
         return;
     }
@@ -369,8 +370,9 @@ static void dial_now(evutil_socket_t fd, short what, void *arg)
     peers_setup(d->p, &setup);
     struct session *s = session_new(d->p, d);
     setup.owner = s;
+    cluster_psk(d->p->node->cluster, d->key_age, d->p->psk);
     int r = link_dial(&s->link, &setup, d->host, d->port);
-    d->link = s->link;
+    d->link = r ? NULL : s->link;
     if (r) {
         LIST_REMOVE(s, next);
         free(s);
@@ -394,39 +396,30 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)l;
     (void)from;
     (void)len;
-    if (count_sessions(p) >= MAX_LINKS) { /* strangers cannot make us hold more than this */
+    if (cluster_state(p->node->cluster) != CLUSTER_MEMBER || count_sessions(p) >= MAX_LINKS) { /* strangers cannot make us hold more than this */
         close(fd);
         return;
     }
     struct link_setup setup;
     peers_setup(p, &setup);
     struct session *s = session_new(p, NULL);
+    struct link_key keys[LINK_KEYS_MAX];
     setup.owner = s;
+    setup.keys = keys;
+    setup.n_keys = cluster_link_keys(p->node->cluster, keys, LINK_KEYS_MAX);
+    setup.n_keys += enrol_link_keys(p->node->enrol, keys + setup.n_keys, LINK_KEYS_MAX - setup.n_keys);
     if (link_accept(&s->link, &setup, fd)) {
         LIST_REMOVE(s, next);
         free(s);
     }
-}
-
-/* "host:port", "[v6]:port"; host into `host`. */
-static int split_address(const char *text, char *host, size_t size, uint16_t *port)
-{
-    const char *colon = strrchr(text, ':');
-    char *end;
-    unsigned long v = colon ? strtoul(colon + 1, &end, 10) : 0;
-    if (!colon || !colon[1] || *end || v > 65535)
-        return -EINVAL;
-    bool brackets = *text == '[' && colon > text + 1 && colon[-1] == ']';
-    snprintf(host, size, "%.*s", (int)(colon - text - (brackets ? 2 : 0)), text + (brackets ? 1 : 0));
-    *port = (uint16_t)v;
-    return 0;
+    sodium_memzero(keys, sizeof keys);
 }
 
 static int add_dial(struct peers *p, const char *address, struct err *err)
 {
     struct dial *d = xcalloc(1, sizeof *d);
     *d = (struct dial){.p = p, .backoff_ms = BACKOFF_FIRST_MS};
-    if (split_address(address, d->host, sizeof d->host, &d->port) || !*d->host || !d->port) {
+    if (peers_split_address(address, d->host, sizeof d->host, &d->port) || !*d->host || !d->port) {
         free(d);
         return err_set(err, -EINVAL, "--peer %s is not HOST:PORT", address);
     }
@@ -434,51 +427,6 @@ static int add_dial(struct peers *p, const char *address, struct err *err)
     LIST_INSERT_HEAD(&p->dials, d, next);
     event_active(d->timer, EV_TIMEOUT, 0);
     return 0;
-}
-
-/* A socket handed over by systemd (or by whoever plays its part), named "peer". */
-static int inherited_socket(void)
-{
-    char **names = NULL;
-    int found = -1, n = sd_listen_fds_with_names(1, &names);
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(names[i], "peer"))
-            found = SD_LISTEN_FDS_START + i;
-        free(names[i]);
-    }
-    free(names);
-    return found;
-}
-
-static int bind_listener(const char *address, struct err *err)
-{
-    char host[128], service[8];
-    uint16_t port;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICHOST},
-                    *found;
-    if (split_address(address, host, sizeof host, &port))
-        return err_set(err, -EINVAL, "--listen %s is not ADDR:PORT", address);
-    snprintf(service, sizeof service, "%u", port);
-    int r = getaddrinfo(*host ? host : NULL, service, &hints, &found);
-    if (r)
-        return err_set(err, -EINVAL, "--listen %s: %s", address, gai_strerror(r));
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
-    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, found->ai_addr, found->ai_addrlen)
-            ? err_set(err, -errno, "--listen %s: %s", address, strerror(errno))
-            : 0;
-    freeaddrinfo(found);
-    if (r && fd >= 0)
-        close(fd);
-    return r ? r : fd;
-}
-
-static uint16_t bound_port(int fd)
-{
-    struct sockaddr_storage a;
-    socklen_t len = sizeof a;
-    if (getsockname(fd, (struct sockaddr *)&a, &len))
-        return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
 }
 
 int peers_open(struct peers **ret, struct node *node, struct err *err)
@@ -490,14 +438,12 @@ int peers_open(struct peers **ret, struct node *node, struct err *err)
     LIST_INIT(&p->sessions);
     LIST_INIT(&p->words);
     *ret = p;
-    int fd = inherited_socket();
-    if (fd < 0)
-        fd = bind_listener(opts_str(node->opts, "listen"), err);
+    int fd = peers_listen_socket(opts_str(node->opts, "listen"), err);
     if (fd < 0)
         return fd;
     evutil_make_socket_nonblocking(fd);
     evutil_make_socket_closeonexec(fd);
-    p->port = bound_port(fd);
+    p->port = peers_bound_port(fd);
     p->listener = evconnlistener_new(node->base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, 64, fd);
     if (!p->listener)
         return err_set(err, -ENOMEM, "listening for peers: %s", strerror(errno));
@@ -531,6 +477,7 @@ void peers_close(struct peers *p)
         LIST_REMOVE(w, next);
         free(w);
     }
+    sodium_memzero(p->psk, sizeof p->psk);
     free(p);
 }
 
@@ -539,49 +486,18 @@ uint16_t peers_port(const struct peers *p)
     return p->port;
 }
 
-int peers_address(struct peers *p, const uint8_t id[16], char host[64], uint16_t *port)
+size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS])
 {
-    struct session *s = session_with(p, id, NULL);
-    uint16_t ephemeral;
-    if (!s)
-        return -ENOTCONN;
-    int r = split_address(link_address(s->link), host, 64, &ephemeral);
-    *port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
-    return r;
-}
-
-/* --- GET /v1/links ---------------------------------------------------------------------------------------------------------------------------- */
-
-static json_t *session_encode(const struct session *s)
-{
-    struct link_stats st;
-    link_stats(s->link, &st);
-    const struct link_hello *peer = link_peer(s->link);
-    return json_pack("{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:b}", "peer", peer ? peer->name : "", "address",
-                     link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted", "state",
-                     link_state_name(link_state(s->link)), "cipher", s->up ? seal_suite_name(st.suite) : "", "rtt_ms",
-                     st.rtt_us / 1e3, "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
-                     (double)st.up_us / 1e6, "suspect", (int)st.suspect);
-}
-
-static json_t *dial_encode(const struct dial *d)
-{
-    char address[160];
-    snprintf(address, sizeof address, "%s:%u", d->host, d->port);
-    return json_pack("{s:s s:s s:s s:s s:s}", "peer", "", "address", address, "direction", "dialing", "state", "down", "why",
-                     *d->why ? d->why : "not tried yet");
-}
-
-json_t *peers_encode(struct peers *p)
-{
-    json_t *list = json_array();
     struct session *s;
-    struct dial *d;
+    size_t n = 0;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up)
-            json_array_append_new(list, session_encode(s));
-    LIST_FOREACH(d, &p->dials, next)
-        if (!(d->known && session_with(p, d->id, NULL)))
-            json_array_append_new(list, dial_encode(d));
-    return list;
+    {
+        uint16_t ephemeral;
+        if (n == PEERS_MAX_PATHS || !s->up || memcmp(link_peer(s->link)->node_id, id, 16) ||
+            peers_split_address(link_address(s->link), ret[n].host, sizeof ret[n].host, &ephemeral))
+            continue;
+        ret[n].id = s->number;
+        ret[n++].port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
+    }
+    return n;
 }

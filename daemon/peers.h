@@ -22,10 +22,14 @@ uint16_t peers_port(const struct peers *p);
 
 /* A message {"kind": …} to a node, ourselves included (delivered from the loop, never from inside). Takes the reference. −EHOSTUNREACH. */
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
+/* The same to every member that can be reached, but not to ourselves. */
+void peers_broadcast(struct peers *p, json_t *body);
+/* The roster is another: neighbours are told, those not in it are let go, and those just in are called. */
+void peers_membership_changed(struct peers *p);
 /* Our record changed in a way the others should know at once. */
 void peers_flood_self(struct peers *p);
 
-/* What a link_setup of ours says, for a data connection too. */
+/* What a link_setup of ours says, for a data connection too. Its psk is the cluster's newest, borrowed until the next call. */
 void peers_setup(struct peers *p, struct link_setup *ret);
 /* The ways to a neighbour: one per connection with it. */
 enum { PEERS_MAX_PATHS = 4 };

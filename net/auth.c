@@ -96,6 +96,26 @@ int auth_read(struct auth *auth, const uint8_t *msg, size_t n, uint8_t *payload,
     return noise_read(&auth->noise, msg, n, payload, cap);
 }
 
+int auth_read_any(struct auth *auth, const uint8_t (*psks)[AUTH_PSK], size_t n_psks, const uint8_t *msg,
+                  size_t n, uint8_t *payload, size_t cap, size_t *ret_index)
+{
+    struct noise fresh = auth->noise;
+    int r = -EBADMSG;
+
+    for (size_t i = 0; i < n_psks; i++) {
+        auth->noise = fresh;
+        memcpy(auth->noise.psk[0], psks[i], AUTH_PSK);
+        memcpy(auth->noise.psk[1], psks[i], AUTH_PSK);
+        r = auth_read(auth, msg, n, payload, cap);
+        if (r >= 0) {
+            *ret_index = i;
+            break;
+        }
+    }
+    noise_wipe(&fresh);
+    return r;
+}
+
 const uint8_t *auth_peer_key(const struct auth *auth)
 {
     return auth->noise.has_rs && !auth->noise.dead ? auth->noise.rs : NULL;

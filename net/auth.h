@@ -45,6 +45,10 @@ int auth_write(struct auth *auth, uint8_t *out, size_t cap, const void *payload,
 /* Returns payload bytes, or −EBADMSG (forged, wrong psk, truncated). After a failure the handshake is dead.
  */
 int auth_read(struct auth *auth, const uint8_t *msg, size_t n, uint8_t *payload, size_t cap);
+/* Message 1 by an acceptor that cannot know which of n secrets the dialer has: each is tried, the one that
+ * fits is kept for the rest of the handshake and its index given back. −EBADMSG when none does. */
+int auth_read_any(struct auth *auth, const uint8_t (*psks)[AUTH_PSK], size_t n_psks, const uint8_t *msg,
+                  size_t n, uint8_t *payload, size_t cap, size_t *ret_index);
 /* Valid once the peer has sent its key. */
 const uint8_t *auth_peer_key(const struct auth *auth);
 

@@ -94,7 +94,7 @@ static bool is_reading(const struct link *link)
     if (link->freed || !link->bev)
         return false;
     return link->state == LINK_HANDSHAKE || link->state == LINK_HELLO ||
-           (link->state == LINK_UP && link->kind == LINK_CONTROL);
+           (link->state == LINK_UP && link->kind != LINK_DATA);
 }
 
 static void on_read(struct bufferevent *bev, void *arg)
@@ -130,6 +130,12 @@ static void on_broken(struct link *link)
 {
     if (link->state == LINK_DOWN)
         link_down(link, link->end, link->text);
+    else if (link->state == LINK_HANDSHAKE && link->dialed && link->kind == LINK_JOIN)
+        link_fail(
+            link, LINK_END_HANDSHAKE,
+            "%s closed the connection during the handshake: it does not know this token. It may belong to "
+            "another cluster, or the token was made too long ago; `ringctl invite` makes a new one",
+            link->who);
     else if (link->state == LINK_HANDSHAKE && link->dialed)
         link_fail(link, LINK_END_HANDSHAKE,
                   "%s closed the connection during the handshake: most likely it belongs to another cluster "
@@ -197,12 +203,37 @@ static uint64_t or_default(uint64_t us, uint64_t standard)
     return us ? us : standard;
 }
 
+/* Without any key, or before it is known which, the handshake is made with one that nobody has. */
+static int take_secrets(struct link *link, const struct link_setup *setup)
+{
+    uint8_t nobodys[AUTH_PSK];
+    bool tries = !link->dialed && setup->keys;
+    int r;
+
+    if (tries) {
+        link->psks = calloc(setup->n_keys + 1, sizeof *link->psks);
+        link->tags = calloc(setup->n_keys + 1, sizeof *link->tags);
+        if (!link->psks || !link->tags)
+            return -ENOMEM;
+        link->n_psks = setup->n_keys;
+        for (size_t i = 0; i < setup->n_keys; i++) {
+            memcpy(link->psks[i], setup->keys[i].psk, AUTH_PSK);
+            link->tags[i] = setup->keys[i].tag;
+        }
+    }
+    randombytes_buf(nobodys, sizeof nobodys);
+    r = auth_new(&link->auth, link->dialed, setup->id, tries ? nobodys : setup->psk, WIRE_PROLOGUE,
+                 strlen(WIRE_PROLOGUE));
+    sodium_memzero(nobodys, sizeof nobodys);
+    return r;
+}
+
 static int link_new(struct link **ret, const struct link_setup *setup, bool dialed)
 {
     struct link *link;
     int r = -ENOMEM;
 
-    if (dialed && setup->kind != LINK_CONTROL && setup->kind != LINK_DATA)
+    if ((dialed && (setup->kind < LINK_CONTROL || setup->kind > LINK_JOIN)) || setup->n_keys > LINK_KEYS_MAX)
         return -EINVAL;
     link = calloc(1, sizeof *link);
     if (!link)
@@ -222,7 +253,7 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
     link->mine.suites = setup->hello.suites ? setup->hello.suites & seal_suites() : seal_suites();
     link->timer = evtimer_new(link->base, on_timer, link);
     if (link->timer)
-        r = auth_new(&link->auth, dialed, setup->id, setup->psk, WIRE_PROLOGUE, strlen(WIRE_PROLOGUE));
+        r = take_secrets(link, setup);
     if (r < 0) {
         link_free(link);
         return r;
@@ -314,6 +345,7 @@ static void release(struct link *link)
         event_del(link->timer);
     auth_free(link->auth);
     link->auth = NULL;
+    link_shake_forget(link);
     seal_wipe(&link->tx);
     seal_wipe(&link->rx);
     link->keyed = false;
@@ -350,7 +382,7 @@ void link_end_later(struct link *link, enum link_end end, const char *text, uint
 static bool can_say_bye(const struct link *link)
 {
     return link->keyed && link->bev &&
-           (link->state == LINK_HELLO || (link->state == LINK_UP && link->kind == LINK_CONTROL));
+           (link->state == LINK_HELLO || (link->state == LINK_UP && link->kind != LINK_DATA));
 }
 
 /* Says goodbye and waits, a second at most, until the peer has closed too: closing first, with bytes of the
@@ -438,6 +470,16 @@ enum link_state link_state(const struct link *link)
     return link->state;
 }
 
+uint64_t link_key_tag(const struct link *link)
+{
+    return link->tag;
+}
+
+const uint8_t *link_peer_key(const struct link *link)
+{
+    return link->has_peer ? link->peer_key : NULL;
+}
+
 bool link_dialed(const struct link *link)
 {
     return link->dialed;
@@ -466,5 +508,5 @@ void link_stats(const struct link *link, struct link_stats *ret)
                                .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,
                                .up_us = up ? clock_since_us(now, link->up_since) : 0,
                                .suite = link->suite};
-    ret->suspect = up && link->kind == LINK_CONTROL && ret->silent_us > link->suspect_us;
+    ret->suspect = up && link->kind != LINK_DATA && ret->silent_us > link->suspect_us;
 }

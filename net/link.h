@@ -23,7 +23,8 @@
 struct event_base;
 struct link;
 
-enum link_kind { LINK_CONTROL = 1, LINK_DATA = 2 };
+/* A join link is a control link between a member and a node that is not one yet: its secret is a token's. */
+enum link_kind { LINK_CONTROL = 1, LINK_DATA = 2, LINK_JOIN = 3 };
 enum link_state { LINK_DIALING, LINK_HANDSHAKE, LINK_HELLO, LINK_UP, LINK_DOWN };
 const char *link_state_name(enum link_state s);
 
@@ -43,6 +44,8 @@ enum link_end { /* closed list: dashboards and tests match on the names */
 };
 const char *link_end_name(enum link_end e); /* "timeout", "bad-mac", … */
 
+enum { LINK_CERT = 200, LINK_CLUSTER_KEY = 32, LINK_KEYS_MAX = 160 };
+
 /* What each end says of itself inside the handshake, compared before the link comes up. Strings are
  * NUL-terminated. */
 struct link_hello {
@@ -51,7 +54,9 @@ struct link_hello {
     uint16_t proto_min, proto_max;
     uint8_t suites;
     uint16_t listen_port;
-    uint64_t boot; /* random at daemon start: tells a restarted node from a lost connection */
+    uint64_t boot;           /* random at daemon start: tells a restarted node from a lost connection */
+    uint8_t cert[LINK_CERT]; /* why the cluster should believe us; all zero = none */
+    uint8_t cluster_key[LINK_CLUSTER_KEY]; /* join links, the member's side: what cert was signed with */
     /* data connections only */
     uint64_t job;
     uint8_t head_id[16]; /* the job's head: job numbers are per head */
@@ -61,6 +66,9 @@ struct link_hello {
 };
 
 struct link_ops {
+    /* Dialed links, may be NULL: the peer's hello of message 2, before we show anything but message 1: who we
+     * are, that we hold the secret. 0 goes on; otherwise `why` as below, and the peer is told nothing. */
+    int (*vet)(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t why_size);
     /* The peer's hello, before the link is up: 0 accepts; otherwise write why (a sentence naming field and
      * both values), which is sent to the peer and given to `down` on both ends. The peer's key is proved at
      * this point. */
@@ -75,10 +83,18 @@ struct link_ops {
     void (*down)(void *owner, struct link *link, enum link_end end, const char *text);
 };
 
+/* A secret a dialer may have, and what its owner calls it. */
+struct link_key {
+    uint8_t psk[AUTH_PSK];
+    uint64_t tag;
+};
+
 struct link_setup {
     struct event_base *base;        /* borrowed */
     const struct auth_identity *id; /* borrowed */
-    const uint8_t *psk;             /* [AUTH_PSK], borrowed */
+    const uint8_t *psk;             /* [AUTH_PSK], borrowed; for dialing */
+    const struct link_key *keys; /* borrowed; for accepting: tried in order on message 1. NULL = psk alone */
+    size_t n_keys;               /* ≤ LINK_KEYS_MAX; keys without any: nobody is let in */
     enum link_kind kind;
     struct link_hello hello; /* ours; node_id is filled in from id, suites 0 = what this CPU does well */
     const struct link_ops *ops;
@@ -88,7 +104,7 @@ struct link_setup {
 };
 
 /* `host` is an address ("192.168.7.2", "fe80::1%3") or a name; only a name may block, for as long as the
- * resolver takes. Whatever goes wrong with reaching it is told by `down`, from the loop. id and psk are
+ * resolver takes. Whatever goes wrong with reaching it is told by `down`, from the loop. id, psk and keys are
  * needed during the call only. */
 int link_dial(struct link **ret, const struct link_setup *setup, const char *host, uint16_t port);
 /* Takes over fd, on failure too. The kind is learnt from the peer: `setup->kind` is ignored, link_kind tells
@@ -97,9 +113,9 @@ int link_accept(struct link **ret, const struct link_setup *setup, int fd);
 void link_free(struct link *link); /* NULL is fine; closes without calling `down`; sends BYE if it can */
 
 enum { LINK_FRAME_USER = 32, LINK_FRAME_MAX = 1 << 20 };
-/* Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records inside). −ENOTCONN if not up,
- * −ENOBUFS when more than 16 MiB wait: a peer that does not drain is cut (LINK_END_SILENT) by its heartbeat
- * anyway. */
+/* Control and join links. Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records inside).
+ * −ENOTCONN if not up, −ENOBUFS when more than 16 MiB wait: a peer that does not drain is cut
+ * (LINK_END_SILENT) by its heartbeat anyway. */
 int link_send(struct link *link, uint8_t type, const void *body, size_t n);
 /* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from the loop,
  * not from inside). */
@@ -111,6 +127,9 @@ int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal
 enum link_kind link_kind(const struct link *link);
 enum link_state link_state(const struct link *link);
 bool link_dialed(const struct link *link);
+uint64_t
+link_key_tag(const struct link *link); /* accepted: of the key that fitted; 0 before, and when dialed */
+const uint8_t *link_peer_key(const struct link *link); /* X25519, proved; NULL before `vet` and `hello` */
 const struct link_hello *link_peer(const struct link *link); /* NULL before `hello` */
 const char *link_address(const struct link *link);           /* "127.0.0.1:1234", "[fe80::1%3]:17464" */
 

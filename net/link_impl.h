@@ -55,9 +55,14 @@ struct link {
     char text[WIRE_TEXT_MAX + 1]; /* why it ended */
     uint64_t handshake_us, beat_us, suspect_us, dead_us;
 
-    size_t need;       /* bytes of input the next step takes; not one more is read from the socket */
-    bool in_body;      /* the prefix has been read, `need` is the rest */
-    struct auth *auth; /* owned; until the session has its keys */
+    size_t need;               /* bytes of input the next step takes; not one more is read from the socket */
+    bool in_body;              /* the prefix has been read, `need` is the rest */
+    struct auth *auth;         /* owned; until the session has its keys */
+    uint8_t (*psks)[AUTH_PSK]; /* owned; accepted: secrets to try on message 1, then wiped */
+    uint64_t *tags;            /* owned; theirs */
+    size_t n_psks;
+    uint64_t tag;               /* of the one that fitted */
+    uint8_t peer_key[AUTH_KEY]; /* with has_peer */
     struct wire_opening opening;
     struct link_hello mine, peer;
     bool has_peer, said_accept, heard_accept;
@@ -104,6 +109,7 @@ void link_name_address(struct link *link, int fd);
 /* link_shake.c */
 void link_shake_start(struct link *link);
 void link_shake_step(struct link *link);
+void link_shake_forget(struct link *link); /* wipes the secrets that were to be tried */
 
 /* link_session.c */
 void link_session_step(struct link *link);

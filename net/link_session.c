@@ -71,7 +71,7 @@ int link_send(struct link *link, uint8_t type, const void *body, size_t n)
         return -EINVAL;
     if (n > LINK_FRAME_MAX)
         return -EMSGSIZE;
-    if (link->state != LINK_UP || link->kind != LINK_CONTROL || !link->bev)
+    if (link->state != LINK_UP || link->kind == LINK_DATA || !link->bev)
         return -ENOTCONN;
     out = bufferevent_get_output(link->bev);
     if (evbuffer_get_length(out) + n > LINK_QUEUE_MAX)
@@ -142,7 +142,7 @@ void link_session_try_up(struct link *link)
         evtimer_del(link->timer);
     }
     link->ops->up(link->owner, link);
-    if (!link->freed && link->state == LINK_UP && link->kind == LINK_CONTROL)
+    if (!link->freed && link->state == LINK_UP && link->kind != LINK_DATA)
         send_beat(link);
 }
 

@@ -83,9 +83,10 @@ static int read_hello(struct link *link, const uint8_t *payload, size_t n)
                   "the hello of %s is wrong or incomplete at %s; update the older node", link->who, what);
         return -EPROTO;
     }
+    memcpy(link->peer_key, auth_peer_key(link->auth), sizeof link->peer_key);
     link->has_peer = true;
     link_name_peer(link);
-    auth_node_id(id, auth_peer_key(link->auth));
+    auth_node_id(id, link->peer_key);
     if (memcmp(id, link->peer.node_id, sizeof id) != 0) {
         link_fail(link, LINK_END_PROTOCOL,
                   "%s gives a node id that does not belong to its key: its identity file is mixed up",
@@ -155,6 +156,22 @@ static void judge_hello(struct link *link)
     link->said_accept = true;
 }
 
+/* Message 2 has been read, message 3 not yet written: the owner may turn away without having shown itself. */
+static bool vet_hello(struct link *link)
+{
+    char why[WIRE_TEXT_MAX + 1] = "";
+    int r;
+
+    if (!link->dialed || !link->ops->vet)
+        return true;
+    r = link->ops->vet(link->owner, link, &link->peer, why, sizeof why);
+    if (link->freed || link->state != LINK_HANDSHAKE)
+        return false;
+    if (r != 0)
+        link_fail(link, LINK_END_REFUSED, "%s", why[0] ? why : "refused without a reason");
+    return r == 0;
+}
+
 static void take_message(struct link *link, const uint8_t *payload, size_t n)
 {
     if (!link->dialed && link->kind == 0) { /* message 1 */
@@ -162,7 +179,7 @@ static void take_message(struct link *link, const uint8_t *payload, size_t n)
             say_hello(link);
         return;
     }
-    if (read_hello(link, payload, n) < 0 || (link->dialed && say_hello(link) < 0))
+    if (read_hello(link, payload, n) < 0 || !vet_hello(link) || (link->dialed && say_hello(link) < 0))
         return;
     if (start_session(link) == 0)
         judge_hello(link);
@@ -186,6 +203,31 @@ static void take_prefix(struct link *link)
     link_want(link, n);
 }
 
+void link_shake_forget(struct link *link)
+{
+    if (link->psks)
+        sodium_memzero(link->psks, link->n_psks * sizeof *link->psks);
+    free(link->psks);
+    free(link->tags);
+    link->psks = NULL;
+    link->tags = NULL;
+}
+
+static int read_message(struct link *link, const uint8_t *message, size_t n, uint8_t *payload, size_t cap)
+{
+    size_t fits;
+    int r;
+
+    if (!link->psks)
+        return auth_read(link->auth, message, n, payload, cap);
+    r = auth_read_any(link->auth, (const uint8_t(*)[AUTH_PSK])link->psks, link->n_psks, message, n, payload,
+                      cap, &fits);
+    if (r >= 0)
+        link->tag = link->tags[fits];
+    link_shake_forget(link);
+    return r;
+}
+
 void link_shake_step(struct link *link)
 {
     uint8_t message[AUTH_MAX_MESSAGE], payload[AUTH_MAX_PAYLOAD];
@@ -199,7 +241,7 @@ void link_shake_step(struct link *link)
     evbuffer_remove(bufferevent_get_input(link->bev), message, n);
     link->in_body = false;
     link_want(link, WIRE_PREFIX);
-    r = auth_read(link->auth, message, n, payload, sizeof payload);
+    r = read_message(link, message, n, payload, sizeof payload);
     if (r < 0)
         link_fail(link, LINK_END_BAD_MAC,
                   "%s does not know this cluster's secret: if it should belong here, join it with a token",

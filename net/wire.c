@@ -8,9 +8,10 @@
 #include "buf.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <string.h>
 
-#define IN(state) (1u << (state))
+#define IN(which) (1u << (which))
 
 static const struct wire_message messages[] = {
     {WIRE_ACCEPT, "accept", 0, 0, IN(LINK_HELLO)},
@@ -27,23 +28,34 @@ struct field {
     const char *name;
     enum field_form form;
     size_t at, size; /* in struct link_hello */
-    bool data_only;
+    uint8_t kinds;   /* mask of 1 << enum link_kind: where it must be */
+    bool optional;   /* or may be: it is left out when all zero */
 };
-#define FIELD(type, member, form, data_only)                                                                 \
+#define FIELD(type, member, form, kinds, optional)                                                           \
     {                                                                                                        \
         type, #member, form, offsetof(struct link_hello, member), sizeof((struct link_hello *)0)->member,    \
-            data_only                                                                                        \
+            kinds, optional                                                                                  \
     }
 
 /* Numbers are never used twice. */
+enum { EVERY = IN(LINK_CONTROL) | IN(LINK_DATA) | IN(LINK_JOIN), DATA = IN(LINK_DATA) };
 static const struct field fields[] = {
-    FIELD(1, node_id, FIELD_BYTES, false),      FIELD(2, name, FIELD_STRING, false),
-    FIELD(3, version, FIELD_STRING, false),     FIELD(4, proto_min, FIELD_UINT, false),
-    FIELD(5, proto_max, FIELD_UINT, false),     FIELD(6, suites, FIELD_UINT, false),
-    FIELD(7, listen_port, FIELD_UINT, false),   FIELD(8, boot, FIELD_UINT, false),
-    FIELD(16, job, FIELD_UINT, true),           FIELD(17, head_id, FIELD_BYTES, true),
-    FIELD(18, from_rank, FIELD_UINT, true),     FIELD(19, to_rank, FIELD_UINT, true),
-    FIELD(20, fingerprint, FIELD_STRING, true), FIELD(21, dim, FIELD_UINT, true),
+    FIELD(1, node_id, FIELD_BYTES, EVERY, false),
+    FIELD(2, name, FIELD_STRING, EVERY, false),
+    FIELD(3, version, FIELD_STRING, EVERY, false),
+    FIELD(4, proto_min, FIELD_UINT, EVERY, false),
+    FIELD(5, proto_max, FIELD_UINT, EVERY, false),
+    FIELD(6, suites, FIELD_UINT, EVERY, false),
+    FIELD(7, listen_port, FIELD_UINT, EVERY, false),
+    FIELD(8, boot, FIELD_UINT, EVERY, false),
+    FIELD(9, cert, FIELD_BYTES, EVERY, true),
+    FIELD(10, cluster_key, FIELD_BYTES, IN(LINK_JOIN), true),
+    FIELD(16, job, FIELD_UINT, DATA, false),
+    FIELD(17, head_id, FIELD_BYTES, DATA, false),
+    FIELD(18, from_rank, FIELD_UINT, DATA, false),
+    FIELD(19, to_rank, FIELD_UINT, DATA, false),
+    FIELD(20, fingerprint, FIELD_STRING, DATA, false),
+    FIELD(21, dim, FIELD_UINT, DATA, false),
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -77,8 +89,10 @@ static size_t character(const uint8_t *p, size_t n)
     return len;
 }
 
-static bool is_text(const uint8_t *p, size_t n)
+bool wire_is_text(const void *text, size_t n)
 {
+    const uint8_t *p = text;
+
     while (n > 0) {
         size_t len = character(p, n);
 
@@ -110,7 +124,7 @@ int wire_opening_decode(const uint8_t *data, size_t n, struct wire_opening *ret)
     o.kind = buf_in_u8(&b);
     o.proto_min = buf_in_u16(&b);
     o.proto_max = buf_in_u16(&b);
-    if (!buf_in_is_done(&b) || (o.kind != LINK_CONTROL && o.kind != LINK_DATA) || o.proto_min > o.proto_max)
+    if (!buf_in_is_done(&b) || o.kind < LINK_CONTROL || o.kind > LINK_JOIN || o.proto_min > o.proto_max)
         return -EPROTO;
     *ret = o;
     return 0;
@@ -154,9 +168,9 @@ int wire_hello_encode(const struct link_hello *h, enum link_kind kind, uint8_t *
         const uint8_t *at = (const uint8_t *)h + f->at;
         size_t n = f->form == FIELD_STRING ? strnlen((const char *)at, f->size - 1) : f->size;
 
-        if (f->data_only && kind != LINK_DATA)
+        if (!(f->kinds & IN(kind)) || (f->optional && sodium_is_zero(at, n)))
             continue;
-        if (f->form == FIELD_STRING && !is_text(at, n))
+        if (f->form == FIELD_STRING && !wire_is_text(at, n))
             return -EINVAL;
         buf_out_u16(&b, f->type);
         buf_out_u16(&b, (uint16_t)n);
@@ -173,7 +187,7 @@ static int decode_field(const struct field *f, const uint8_t *value, size_t n, s
     uint8_t *at = (uint8_t *)h + f->at;
     struct buf_in in;
 
-    if (f->form == FIELD_STRING ? n >= f->size || !is_text(value, n) : n != f->size)
+    if (f->form == FIELD_STRING ? n >= f->size || !wire_is_text(value, n) : n != f->size)
         return -EPROTO;
     buf_in_init(&in, value, n);
     if (f->form == FIELD_UINT)
@@ -215,7 +229,7 @@ int wire_hello_decode(const uint8_t *data, size_t n, enum link_kind kind, struct
         seen |= 1u << i;
     }
     for (size_t i = 0; i < FIELDS; i++)
-        if (!(seen & 1u << i) && (kind == LINK_DATA || !fields[i].data_only)) {
+        if (!(seen & 1u << i) && fields[i].kinds & IN(kind) && !fields[i].optional) {
             *ret_what = fields[i].name;
             return -EPROTO;
         }

@@ -34,6 +34,9 @@ struct wire_opening {
 int wire_opening_encode(const struct wire_opening *o, uint8_t *out, size_t cap);
 int wire_opening_decode(const uint8_t *data, size_t n, struct wire_opening *ret);
 
+/* UTF-8 without control characters, as all names and texts must be: they end up on terminals. */
+bool wire_is_text(const void *text, size_t n);
+
 /* Payload of messages 2 and 3: TLVs of u16 type, u16 length, value. On −EPROTO *ret_what names the field at
  * fault. */
 int wire_hello_encode(const struct link_hello *h, enum link_kind kind, uint8_t *out, size_t cap);

@@ -40,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
     hello(LINK_CONTROL, data, n);
     hello(LINK_DATA, data, n);
+    hello(LINK_JOIN, data, n);
     if (wire_opening_decode(data, n, &o) == 0) {
         expect(wire_opening_encode(&o, again, sizeof again) == (int)n);
         expect(memcmp(again, data, n) == 0);

@@ -41,9 +41,9 @@ struct side {
     struct auth_identity id;
     uint8_t psk[AUTH_PSK];
     struct link *link; /* owned */
-    const char *refusal;
+    const char *refusal, *turns_away; /* in hello, in vet */
     side_fn *on_hello, *on_up, *on_frame, *on_beaten, *on_down; /* what the test does there; NULL = nothing */
-    unsigned hellos, ups, frames, beats, downs;
+    unsigned vets, hellos, ups, frames, beats, downs;
     enum link_end end;
     char text[WIRE_TEXT_MAX + 1];
     uint8_t type;
@@ -139,7 +139,28 @@ static inline void side_down(void *owner, struct link *link, enum link_end end, 
     call(side->on_down, side);
 }
 
-static const struct link_ops ops = {side_hello, side_up, side_frame, side_beat, side_beaten, side_down};
+static inline int side_vet(void *owner, struct link *link, const struct link_hello *peer, char *why,
+                           size_t why_size)
+{
+    struct side *side = owner;
+
+    assert_true(link_dialed(link));
+    assert_int_equal(link_state(link), LINK_HANDSHAKE);
+    assert_ptr_equal(link_peer(link), peer);
+    side->vets++;
+    if (!side->turns_away)
+        return 0;
+    snprintf(why, why_size, "%s", side->turns_away);
+    return -EPERM;
+}
+
+static const struct link_ops ops = {.vet = side_vet,
+                                    .hello = side_hello,
+                                    .up = side_up,
+                                    .frame = side_frame,
+                                    .beat = side_beat,
+                                    .beaten = side_beaten,
+                                    .down = side_down};
 
 static inline void on_guard(evutil_socket_t fd, short what, void *arg)
 {

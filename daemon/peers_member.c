@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+#include <event2/event.h>
+
+#include "daemon/cluster.h"
+#include "daemon/log.h"
+#include "daemon/node.h"
+#include "daemon/peers_impl.h"
+
+void peers_send_roster(struct peers *p, struct link *link)
+{
+    size_t n;
+    const uint8_t *roster = cluster_roster_bytes(p->node->cluster, &n);
+    if (roster)
+        link_send(link, FRAME_ROSTER, roster, n);
+}
+
+void peers_learn_roster(struct peers *p, struct link *link, const uint8_t *body, size_t n)
+{
+    struct err err;
+    int r = cluster_learn(p->node->cluster, body, n, &err);
+    if (r < 0)
+        log_warning("%s sent a roster that was not taken: %s", link_peer(link)->name, err.text);
+    else if (r > 0)
+        node_membership_changed(p->node);
+}
+
+/* A change is told first, to those it throws out as well: they learn it from the signed word and not from a closed door. */
+void peers_membership_changed(struct peers *p)
+{
+    struct session *s;
+    struct dial *d;
+    char why[256];
+    LIST_FOREACH(s, &p->sessions, next)
+        if (s->up)
+            peers_send_roster(p, s->link);
+    LIST_FOREACH(s, &p->sessions, next)
+        if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
+            cluster_judge(p->node->cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
+            link_close(s->link, LINK_END_REFUSED, why);
+    LIST_FOREACH(d, &p->dials, next)
+        if (!d->link) { /* whoever had a closed door may have come in */
+            d->backoff_ms = BACKOFF_FIRST_MS;
+            event_active(d->timer, EV_TIMEOUT, 0);
+        }
+}
+
+void peers_broadcast(struct peers *p, json_t *body)
+{
+    for (size_t i = 1; i < members_count(p->node->members); i++) {
+        const struct member *m = members_at(p->node->members, i);
+        if (members_reachable(p->node->members, m->id))
+            peers_send(p, m->id, json_incref(body));
+    }
+    json_decref(body);
+}
+
