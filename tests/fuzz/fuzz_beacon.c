@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-enum { ROUND = 64, MAX_UP = 2 * BEACON_NEIGHBOURS };
+enum { ROUND = 24, MAX_UP = 2 * BEACON_NEIGHBOURS };
 
 static const struct in6_addr from = {{{0xfe, 0x80, [15] = 1}}};
 static const uint8_t nonce[BEACON_NONCE] = {1};
