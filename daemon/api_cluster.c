@@ -47,9 +47,7 @@ static void write_short_id(char out[20], const uint8_t id[static CERT_ID])
     snprintf(out, 20, "%.4s-%.4s-%.4s-%.4s", digits, digits + 4, digits + 8, digits + 12);
 }
 
-/* --- who there is
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- who there is --- */
 
 static json_t *member_show(struct node *n, const struct roster_entry *e)
 {
@@ -86,9 +84,7 @@ void api_get_members(struct node *n, struct http_call *call)
     api_reply(call, 200, json_pack("{s:o s:o}", "cluster", cluster, "members", list));
 }
 
-/* --- making, inviting
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- making, inviting --- */
 
 void api_post_init(struct node *n, struct http_call *call)
 {
@@ -130,8 +126,7 @@ void api_post_invite(struct node *n, struct http_call *call)
     json_decref(body);
 }
 
-/* --- joining: answered when it is over
- * ---------------------------------------------------------------------------------------------- */
+/* --- joining: answered when it is over --- */
 
 struct waiting {
     struct node *n;
@@ -176,9 +171,7 @@ void api_post_join(struct node *n, struct http_call *call)
     json_decref(body);
 }
 
-/* --- removing, promoting
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- removing, promoting --- */
 
 static const struct roster_entry *find_node(struct node *n, const char *name)
 {

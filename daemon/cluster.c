@@ -75,8 +75,7 @@ const struct token_book *cluster_tokens(const struct cluster *c)
     return &c->tokens;
 }
 
-/* --- keys
- * --------------------------------------------------------------------------------------------------- */
+/* --- keys --- */
 
 size_t cluster_net_keys(const struct cluster *c, struct cluster_net_key *ret, size_t cap)
 {
@@ -156,8 +155,7 @@ int cluster_judge(const struct cluster *c, const uint8_t peer_key[static AUTH_KE
     return -EPERM;
 }
 
-/* --- network keys in the roster
- * --------------------------------------------------------------------------------- */
+/* --- network keys in the roster --- */
 
 static struct cluster_net_key *find_key(struct cluster_trust *t, uint16_t generation)
 {
@@ -223,8 +221,7 @@ static int take_sealed(const struct cluster *c, struct cluster_trust *t)
     return t->has_seed ? 0 : -EBADMSG;
 }
 
-/* --- changing: on a copy, which replaces what is in force once it is on disk
- * ---------------------------------------- */
+/* --- changing: on a copy, which replaces what is in force once it is on disk --- */
 
 static struct cluster_trust *begin(const struct cluster *c)
 {
@@ -449,8 +446,7 @@ int cluster_promote(struct cluster *c, const uint8_t id[static CERT_ID], struct 
     return change_node(c, id, roster_promote, err);
 }
 
-/* --- tokens
- * ------------------------------------------------------------------------------------------------------- */
+/* --- tokens --- */
 
 int cluster_invite(struct cluster *c, uint64_t ttl_s, uint64_t now_s, char ret_text[static TOKEN_TEXT],
                    struct err *err)
@@ -500,9 +496,7 @@ bool cluster_token_failed(struct cluster *c, const uint8_t token[static TOKEN_ID
     return killed;
 }
 
-/* --- opening
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- opening --- */
 
 static int load_tokens(struct cluster *c, struct err *err)
 {

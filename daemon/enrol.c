@@ -7,59 +7,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <time.h>
 
+#include "daemon/enrol_impl.h"
 #include "daemon/log.h"
 #include "daemon/xalloc.h"
 
-enum { FRAME_GRANT = LINK_FRAME_USER + 8 }; /* member → joiner: certificate, cluster key, roster */
-enum { GRANT_HEAD = CERT_BYTES + CERT_CLUSTER_KEY, GRANT_MAX = GRANT_HEAD + ROSTER_BYTES_MAX };
-enum { SEARCH_MS = 30000, ANSWER_MS = 10000, FOREIGN_MAX = TOKENS_MAX };
-#define TAG_TOKEN (UINT64_C(1) << 32) /* a link key's tag is this and the token's id; generations are below  \
-                                       */
-
-/* A join link being served: from its being up to its end. */
-struct serving {
-    LIST_ENTRY(serving) next;
-    struct enrol *e;     /* borrowed: owner */
-    struct link *link;   /* borrowed: peers */
-    struct event *timer; /* owned */
-    uint64_t number;     /* of the question to the authority */
-    bool granted;
-};
-/* A token made by another authority. */
-struct foreign {
-    uint8_t issuer[16];
-    struct token_entry token;
-};
-struct joining {
-    bool active, searching;
-    struct token token;
-    struct token_keys keys;
-    char name[CERT_NAME], why[512];
-    struct link *link; /* owned */
-    void (*done)(void *arg, const char *error);
-    void *arg;
-};
-struct enrol {
-    struct enrol_setup setup;
-    LIST_HEAD(, serving) servings;
-    uint64_t last_number;
-    size_t n_foreign;
-    struct foreign foreign[FOREIGN_MAX];
-    struct joining joining;
-    struct event *deadline; /* owned: of the join under way */
-};
+#define TAG_TOKEN                                                                                            \
+    (UINT64_C(1) << 32) /* a link key's tag is this and the token's id; generations are below                \
+                         */
 
 static uint64_t now_s(const struct enrol *e)
 {
     return e->setup.now_s ? e->setup.now_s(e->setup.owner) : (uint64_t)time(NULL);
-}
-
-static void arm(struct event *timer, unsigned ms)
-{
-    event_add(timer, &(struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000});
 }
 
 /* --- bytes in messages --- */
@@ -91,8 +51,7 @@ static bool has_bytes(const json_t *object, const char *key, uint8_t *out, size_
     return unhex(object, key, out, n) == (int)n;
 }
 
-/* --- tokens
- * ----------------------------------------------------------------------------------------------------- */
+/* --- tokens --- */
 
 static uint64_t tag_of(const uint8_t id[static TOKEN_ID])
 {
@@ -195,7 +154,7 @@ static void take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t 
     {
         struct foreign f = {.token.used = false};
         json_int_t ttl = json_integer_value(json_object_get(item, "ttl"));
-        if (e->n_foreign == FOREIGN_MAX)
+        if (e->n_foreign == ENROL_FOREIGN_MAX)
             break;
         if (!has_bytes(item, "id", f.token.id, TOKEN_ID) || !has_bytes(item, "psk", f.token.keys.psk, 32) ||
             !has_bytes(item, "question", f.token.keys.question, TOKEN_TAG) ||
@@ -223,8 +182,7 @@ static void count_failure(struct enrol *e, const uint8_t token[static TOKEN_ID])
         log_error("%s", err.text);
 }
 
-/* --- granting: on the authority
- * ------------------------------------------------------------------------------------ */
+/* --- granting: on the authority --- */
 
 /* The whole decision; the frame for the joiner, or why not. */
 static int grant(struct enrol *e, const uint8_t token[static TOKEN_ID], const uint8_t pub[static AUTH_KEY],
@@ -242,8 +200,8 @@ static int grant(struct enrol *e, const uint8_t token[static TOKEN_ID], const ui
         return r;
     memcpy(frame + CERT_BYTES, cluster_key(c), CERT_CLUSTER_KEY);
     const uint8_t *roster = cluster_roster_bytes(c, &n);
-    memcpy(frame + GRANT_HEAD, roster, n);
-    *ret_n = GRANT_HEAD + n;
+    memcpy(frame + ENROL_GRANT_HEAD, roster, n);
+    *ret_n = ENROL_GRANT_HEAD + n;
     const struct roster_entry *entry = roster_find(cluster_roster(c), id);
     log_info("%s has joined cluster %s", entry ? entry->name : name, cluster_roster(c)->name);
     e->setup.changed(e->setup.owner);
@@ -268,7 +226,7 @@ static void take_ask(struct enrol *e, const uint8_t from[16], const json_t *body
     size_t n;
     if (!name || !has_bytes(body, "token", token, sizeof token) || !has_bytes(body, "pub", pub, sizeof pub))
         return;
-    uint8_t *frame = xmalloc(GRANT_MAX);
+    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
     if (grant(e, token, pub, name, frame, &n, &err))
         reply = json_pack("{s:s s:O s:s}", "kind", "join-answer", "number", number, "error", err.text);
     else
@@ -278,8 +236,7 @@ static void take_ask(struct enrol *e, const uint8_t from[16], const json_t *body
         e->setup.send(e->setup.owner, from, reply);
 }
 
-/* --- serving: on the member the joiner found
- * ---------------------------------------------------------------------------- */
+/* --- serving: on the member the joiner found --- */
 
 static struct serving *find_serving(struct enrol *e, const struct link *link)
 {
@@ -299,7 +256,7 @@ static void refuse(struct serving *s, const char *why)
 static void hand_out(struct serving *s, const uint8_t *frame, size_t n)
 {
     s->granted = true;
-    if (link_send(s->link, FRAME_GRANT, frame, n))
+    if (link_send(s->link, ENROL_FRAME_GRANT, frame, n))
         refuse(s, "the answer cannot be sent: no memory");
 }
 
@@ -340,14 +297,14 @@ void enrol_serve(struct enrol *e, struct link *link)
     *s = (struct serving){.e = e, .link = link, .number = ++e->last_number};
     s->timer = event_new(e->setup.base, -1, 0, on_no_answer, s);
     LIST_INSERT_HEAD(&e->servings, s, next);
-    arm(s->timer, e->setup.answer_ms);
+    enrol_arm(s->timer, e->setup.answer_ms);
     token_of(link_key_tag(link), token);
     const struct foreign *f = find_foreign(e, token);
     if (f) {
         ask_issuer(s, f, token);
         return;
     }
-    uint8_t *frame = xmalloc(GRANT_MAX);
+    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
     if (grant(e, token, link_peer_key(link), link_peer(link)->name, frame, &n, &err))
         refuse(s, err.text);
     else
@@ -381,8 +338,8 @@ static void take_answer(struct enrol *e, const json_t *body)
         break;
     if (!s)
         return;
-    uint8_t *frame = xmalloc(GRANT_MAX);
-    int n = unhex(body, "grant", frame, GRANT_MAX);
+    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
+    int n = unhex(body, "grant", frame, ENROL_GRANT_MAX);
     if (n > 0)
         hand_out(s, frame, (size_t)n);
     else
@@ -405,198 +362,17 @@ void enrol_message(struct enrol *e, const uint8_t from[16], const char *kind, co
         count_failure(e, token);
 }
 
-/* --- joining
- * ---------------------------------------------------------------------------------------------------------------
- */
-
-static void finish(struct enrol *e, const char *error)
-{
-    struct joining j = e->joining;
-    char text[512];
-
-    snprintf(text, sizeof text, "%s", error ? error : ""); /* it may lie in what is wiped now */
-    event_del(e->deadline);
-    link_free(j.link);
-    sodium_memzero(&e->joining, sizeof e->joining);
-    sodium_memzero(&j.token, sizeof j.token);
-    sodium_memzero(&j.keys, sizeof j.keys);
-    j.done(j.arg, error ? text : NULL);
-}
-
-/* This attempt led nowhere: the end of a join at a given address, one of several of a search. */
-static void give_up(struct enrol *e, const char *why)
-{
-    struct joining *j = &e->joining;
-
-    link_free(j->link);
-    j->link = NULL;
-    snprintf(j->why, sizeof j->why, "%s", why);
-    if (!j->searching)
-        finish(e, j->why);
-}
-
-/* The member proves the cluster before we have said who we are. */
-static int join_vet(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
-{
-    struct enrol *e = owner;
-    uint8_t id[CERT_ID];
-    struct cert cert;
-
-    cert_cluster_id(id, peer->cluster_key);
-    if (memcmp(id, e->joining.token.cluster_id, sizeof id))
-        snprintf(why, size, "%s is not in the cluster this token was made in: nothing was told to it",
-                 peer->name);
-    else if (cert_open(peer->cert, sizeof peer->cert, peer->cluster_key, &cert) ||
-             sodium_memcmp(cert.pub, link_peer_key(link), sizeof cert.pub))
-        snprintf(why, size, "%s cannot prove that it is in the cluster of this token: nothing was told to it",
-                 peer->name);
-    else
-        return 0;
-    return -EPERM;
-}
-
-static int join_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
-{
-    (void)owner;
-    (void)link;
-    (void)peer;
-    (void)why;
-    (void)size;
-    return 0; /* vetted before */
-}
-
-static void join_up(void *owner, struct link *link)
-{
-    struct enrol *e = owner;
-
-    (void)link;
-    arm(e->deadline, e->setup.answer_ms);
-}
-
-static void join_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
-{
-    struct enrol *e = owner;
-    struct err err;
-
-    (void)link;
-    if (type != FRAME_GRANT)
-        return;
-    if (n < GRANT_HEAD) {
-        give_up(e, "the cluster's answer cannot be read: install the same ringd on both nodes");
-        return;
-    }
-    if (cluster_adopt(e->setup.cluster, e->joining.token.cluster_id, body + CERT_BYTES, body,
-                      body + GRANT_HEAD, n - GRANT_HEAD, &err)) {
-        give_up(e, err.text);
-        return;
-    }
-    finish(e, NULL);
-    e->setup.changed(e->setup.owner);
-}
-
-static void join_down(void *owner, struct link *link, enum link_end end, const char *text)
-{
-    (void)link;
-    (void)end;
-    give_up(owner, text);
-}
-
-static const struct link_ops join_ops = {
-    .vet = join_vet, .hello = join_hello, .up = join_up, .frame = join_frame, .down = join_down};
-
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
-{
-    struct enrol *e = arg;
-    char text[512];
-
-    (void)fd;
-    (void)what;
-    if (e->joining.link)
-        snprintf(text, sizeof text, "the member at %s did not answer in time: try again",
-                 link_address(e->joining.link));
-    else if (*e->joining.why)
-        snprintf(text, sizeof text, "%s", e->joining.why);
-    else
-        snprintf(text, sizeof text,
-                 "no member that knows this token was found on any cable within %u s: check the cable and "
-                 "that the token is "
-                 "not spent, or name a member with --peer HOST:PORT",
-                 e->setup.search_ms / 1000);
-    finish(e, text);
-}
-
-void enrol_try(struct enrol *e, const char *host, uint16_t port)
-{
-    struct joining *j = &e->joining;
-    if (!j->active || j->link)
-        return;
-    struct link_setup setup = {.base = e->setup.base,
-                               .id = e->setup.id,
-                               .psk = j->keys.psk,
-                               .kind = LINK_JOIN,
-                               .hello = {.proto_min = 1, .proto_max = 1},
-                               .ops = &join_ops,
-                               .owner = e};
-    snprintf(setup.hello.name, sizeof setup.hello.name, "%s", j->name);
-    snprintf(setup.hello.version, sizeof setup.hello.version, "%s", e->setup.version);
-    int r = link_dial(&j->link, &setup, host, port);
-    if (r)
-        snprintf(j->why, sizeof j->why, "%s cannot be dialled: %s", host, strerror(-r));
-}
-
-int enrol_join(struct enrol *e, const char *token, const char *name, const char *host, uint16_t port,
-               void (*done)(void *arg, const char *error), void *arg, struct err *err)
-{
-    struct joining *j = &e->joining;
-    struct token t;
-    int r = token_read(token, &t);
-    if (r)
-        return err_set(err, r,
-                       r == -EBADMSG ? "there is a slip in this token: copy it again"
-                                     : "this is not a token: one begins with " TOKEN_PREFIX
-                                       " and has %d characters",
-                       TOKEN_TEXT - 1);
-    if (cluster_state(e->setup.cluster) == CLUSTER_MEMBER)
-        return err_set(err, -EEXIST, "this node is in cluster %s already: have it removed there first",
-                       cluster_roster(e->setup.cluster)->name);
-    if (j->active)
-        return err_set(err, -EALREADY, "this node is joining already: wait until that is over");
-    *j = (struct joining){.active = true, .searching = !host, .token = t, .done = done, .arg = arg};
-    snprintf(j->name, sizeof j->name, "%s", name);
-    token_derive(&t, &j->keys);
-    sodium_memzero(&t, sizeof t);
-    arm(e->deadline, e->setup.search_ms);
-    if (host)
-        enrol_try(e, host, port);
-    return 0;
-}
-
-bool enrol_question(const struct enrol *e, uint8_t ret[static TOKEN_TAG])
-{
-    if (!e->joining.active || !e->joining.searching)
-        return false;
-    memcpy(ret, e->joining.keys.question, TOKEN_TAG);
-    return true;
-}
-
-bool enrol_is_answer(const struct enrol *e, const uint8_t answer[static TOKEN_TAG])
-{
-    return e->joining.active && !sodium_memcmp(answer, e->joining.keys.answer, TOKEN_TAG);
-}
-
-/* --- opening
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* --- opening --- */
 
 struct enrol *enrol_new(const struct enrol_setup *setup)
 {
     struct enrol *e = xcalloc(1, sizeof *e);
 
     e->setup = *setup;
-    e->setup.search_ms = setup->search_ms ? setup->search_ms : SEARCH_MS;
-    e->setup.answer_ms = setup->answer_ms ? setup->answer_ms : ANSWER_MS;
+    e->setup.search_ms = setup->search_ms ? setup->search_ms : ENROL_SEARCH_MS;
+    e->setup.answer_ms = setup->answer_ms ? setup->answer_ms : ENROL_ANSWER_MS;
     LIST_INIT(&e->servings);
-    e->deadline = event_new(setup->base, -1, 0, on_deadline, e);
+    enrol_join_init(e);
     return e;
 }
 
@@ -609,8 +385,7 @@ void enrol_free(struct enrol *e)
         event_free(s->timer);
         free(s);
     }
-    link_free(e->joining.link);
-    event_free(e->deadline);
+    enrol_join_done(e);
     sodium_memzero(e, sizeof *e);
     free(e);
 }

@@ -103,13 +103,15 @@ void node_membership_changed(struct node *n)
     memcpy(before, n->name, sizeof before);
     choose_name(n);
     memcpy(self->name, n->name, sizeof self->name);
-    if (strcmp(before, n->name))
+    bool renamed = strcmp(before, n->name);
+    if (renamed)
         log_info("%s is called %s in cluster %s", before, n->name, cluster_roster(n->cluster)->name);
     if (cluster_state(n->cluster) == CLUSTER_REMOVED)
         log_warning("%s was removed from cluster %s; `ringctl join` with a new token lets it in again", n->name,
                     cluster_roster(n->cluster)->name);
     peers_membership_changed(n->peers);
-    peers_flood_self(n->peers);
+    if (renamed)
+        peers_flood_self(n->peers);
     node_changed(n);
 }
 

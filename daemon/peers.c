@@ -315,7 +315,7 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
     link_free(link);
     free(s);
     if (joined) /* by now the newcomer takes connections */
-        peers_membership_changed(p);
+        peers_redial(p);
     if (was_up) {
         list_links(p);
         peers_flood_self(p);

@@ -62,6 +62,7 @@ struct session *peers_session_with(struct peers *p, const uint8_t id[16], const 
 
 /* peers_member.c */
 void peers_send_roster(struct peers *p, struct link *link);
+void peers_redial(struct peers *p); /* whoever had a closed door may have come in */
 void peers_learn_roster(struct peers *p, struct link *link, const uint8_t *body, size_t n);
 
 #endif

@@ -24,11 +24,20 @@ void peers_learn_roster(struct peers *p, struct link *link, const uint8_t *body,
         node_membership_changed(p->node);
 }
 
+void peers_redial(struct peers *p)
+{
+    struct dial *d;
+    LIST_FOREACH(d, &p->dials, next)
+        if (!d->link) {
+            d->backoff_ms = BACKOFF_FIRST_MS;
+            event_active(d->timer, EV_TIMEOUT, 0);
+        }
+}
+
 /* A change is told first, to those it throws out as well: they learn it from the signed word and not from a closed door. */
 void peers_membership_changed(struct peers *p)
 {
     struct session *s;
-    struct dial *d;
     char why[256];
     LIST_FOREACH(s, &p->sessions, next)
         if (s->up)
@@ -37,11 +46,7 @@ void peers_membership_changed(struct peers *p)
         if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
             cluster_judge(p->node->cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
             link_close(s->link, LINK_END_REFUSED, why);
-    LIST_FOREACH(d, &p->dials, next)
-        if (!d->link) { /* whoever had a closed door may have come in */
-            d->backoff_ms = BACKOFF_FIRST_MS;
-            event_active(d->timer, EV_TIMEOUT, 0);
-        }
+    peers_redial(p);
 }
 
 void peers_broadcast(struct peers *p, json_t *body)

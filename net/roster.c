@@ -15,8 +15,7 @@
 static const uint8_t magic[4] = {'R', 'G', 'R', '1'}; /* unlike a certificate's: one key signs both */
 enum { FLAG_AUTHORITY = 1 };
 
-/* --- bytes
- * ------------------------------------------------------------------------------------------------- */
+/* --- bytes --- */
 
 static bool is_name(const char *name, size_t n)
 {
@@ -164,8 +163,7 @@ bool roster_replaces(const struct roster *ra, const uint8_t *a, size_t na, const
     return memcmp(a + na - CERT_SIGNATURE, b + nb - CERT_SIGNATURE, CERT_SIGNATURE) > 0;
 }
 
-/* --- looking
- * ----------------------------------------------------------------------------------------------- */
+/* --- looking --- */
 
 const struct roster_entry *roster_find(const struct roster *r, const uint8_t id[static CERT_ID])
 {
@@ -222,8 +220,7 @@ enum roster_verdict roster_judge(const struct roster *r, const struct cert *c)
     return c->serial == e->serial ? ROSTER_IS_MEMBER : ROSTER_OLD_CERT;
 }
 
-/* --- changing
- * ---------------------------------------------------------------------------------------------- */
+/* --- changing --- */
 
 static bool is_taken(const struct roster *r, const char *name, const uint8_t id[static CERT_ID])
 {

@@ -22,8 +22,7 @@ static void derive(uint8_t *out, size_t n, const uint8_t *data, size_t len, cons
     crypto_generichash(out, n, data, len, key, sizeof key);
 }
 
-/* --- text
- * -------------------------------------------------------------------------------------------------- */
+/* --- text --- */
 
 void token_base32(char *out, const uint8_t *data, size_t n)
 {
@@ -145,8 +144,7 @@ void token_derive(const struct token *t, struct token_keys *ret)
     derive(ret->answer, sizeof ret->answer, t->secret, sizeof t->secret, "ringd/1 here");
 }
 
-/* --- the list
- * ---------------------------------------------------------------------------------------------- */
+/* --- the list --- */
 
 bool token_is_live(const struct token_entry *e, uint64_t now_s)
 {

@@ -229,7 +229,11 @@ static void test_opening(void **state)
     for (size_t n = 0; n <= sizeof data; n++)
         assert_int_equal(wire_opening_decode(data, n, &back), n == WIRE_OPENING ? 0 : -EPROTO);
     assert_true(back.kind == LINK_CONTROL && back.proto_min == 1 && back.proto_max == 2);
-    data[0] = 3;
+    data[0] = LINK_JOIN;
+    assert_int_equal(wire_opening_decode(data, WIRE_OPENING, &back), 0);
+    data[0] = 4;
+    assert_int_equal(wire_opening_decode(data, WIRE_OPENING, &back), -EPROTO);
+    data[0] = 0;
     assert_int_equal(wire_opening_decode(data, WIRE_OPENING, &back), -EPROTO);
     data[0] = LINK_DATA;
     data[1] = 3; /* 3 to 2 */

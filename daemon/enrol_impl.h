@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside enrolment: shared by enrol.c (the member's end) and enrol_join.c (the joiner's), and by nobody else.
+ * Loop thread. */
+#ifndef DAEMON_ENROL_IMPL_H
+#define DAEMON_ENROL_IMPL_H
+
+#include <event2/event.h>
+#include <sys/queue.h>
+
+#include "daemon/enrol.h"
+
+enum { ENROL_FRAME_GRANT = LINK_FRAME_USER + 8 }; /* member → joiner: certificate, cluster key, roster */
+enum {
+    ENROL_GRANT_HEAD = CERT_BYTES + CERT_CLUSTER_KEY,
+    ENROL_GRANT_MAX = ENROL_GRANT_HEAD + ROSTER_BYTES_MAX
+};
+enum { ENROL_SEARCH_MS = 30000, ENROL_ANSWER_MS = 10000, ENROL_FOREIGN_MAX = TOKENS_MAX };
+
+/* A join link being served: from its being up to its end. */
+struct serving {
+    LIST_ENTRY(serving) next;
+    struct enrol *e;     /* borrowed: owner */
+    struct link *link;   /* borrowed: peers */
+    struct event *timer; /* owned */
+    uint64_t number;     /* of the question to the authority */
+    bool granted;
+};
+/* A token made by another authority. */
+struct foreign {
+    uint8_t issuer[16];
+    struct token_entry token;
+};
+struct joining {
+    bool active, searching;
+    struct token token;
+    struct token_keys keys;
+    char name[CERT_NAME], why[512];
+    struct link *link; /* owned */
+    void (*done)(void *arg, const char *error);
+    void *arg;
+};
+struct enrol {
+    struct enrol_setup setup;
+    LIST_HEAD(, serving) servings;
+    uint64_t last_number;
+    size_t n_foreign;
+    struct foreign foreign[ENROL_FOREIGN_MAX];
+    struct joining joining;
+    struct event *deadline; /* owned: of the join under way */
+};
+
+static inline void enrol_arm(struct event *timer, unsigned ms)
+{
+    event_add(timer, &(struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000});
+}
+
+/* enrol_join.c */
+void enrol_join_init(struct enrol *e);
+void enrol_join_done(struct enrol *e);
+
+#endif

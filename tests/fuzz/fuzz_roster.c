@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rosters: the bytes as they come, and the same behind a good head and signature, so that the entries are
+ * reached. What opens must sign to the same again, and stand changes. */
+#include <sodium.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/roster.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void expect(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void change(struct roster *r, const uint8_t *pub)
+{
+    static struct roster before;
+    const struct roster_entry *e;
+
+    before = *r;
+    (void)roster_remove(r, r->at[0].id);
+    if (roster_admit(r, pub, "fuzz", &e) == 0)
+        expect(roster_find(r, e->id) == e && e->status == ROSTER_ACTIVE);
+    (void)roster_promote(r, r->at[0].id);
+    (void)roster_rebase(r, &before);
+    (void)roster_rebase(&before, r);
+    expect(r->n <= ROSTER_MAX && before.n <= ROSTER_MAX);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const uint8_t seed[CERT_SEED] = {1};
+    static uint8_t bytes[ROSTER_BYTES_MAX], again[ROSTER_BYTES_MAX];
+    static struct roster r;
+    uint8_t pub[CERT_CLUSTER_KEY], secret[CERT_SECRET];
+
+    cert_cluster_keys(pub, secret, seed);
+    expect(roster_open(data, n, pub, &r) < 0 || n > CERT_SIGNATURE);
+    if (n < 20 || n + CERT_SIGNATURE > sizeof bytes)
+        return 0;
+    memcpy(bytes, data, n);
+    memcpy(bytes, "RGR1", 4); /* past the checks that chance does not pass */
+    cert_cluster_id(bytes + 4, pub);
+    crypto_sign_detached(bytes + n, NULL, bytes, n, secret);
+    if (roster_open(bytes, n + CERT_SIGNATURE, pub, &r) < 0)
+        return 0;
+    expect(roster_sign(&r, secret, again, sizeof again) == (int)(n + CERT_SIGNATURE));
+    expect(memcmp(again, bytes, n + CERT_SIGNATURE) == 0);
+    if (r.n > 0)
+        change(&r, pub);
+    return 0;
+}
