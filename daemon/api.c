@@ -8,6 +8,7 @@
 
 #include "daemon/coord.h"
 #include "daemon/http.h"
+#include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
@@ -217,13 +218,39 @@ static void send_valids(void *arg, const char *text)
     send_history(arg, "evaluations", text);
 }
 
+/* A job that has ended may have left the ring of recent events: then its last word is made again from its record. */
+static void get_job_events(struct node *n, struct http_call *call, uint64_t id)
+{
+    const struct job *job = coord_find(n->coord, id);
+    const char *text = http_query(call, "after");
+    uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
+    bool end;
+    if (!job) {
+        http_fail(call, 404, "no-such-job", "job %llu is not in this daemon's memory; `ringctl job %llu` shows its record",
+                  (unsigned long long)id, (unsigned long long)id);
+        return;
+    }
+    char *next = job_state_ended(job->state) ? hub_next(n->hub, id, after, &last, &end) : NULL;
+    if (next || !job_state_ended(job->state)) {
+        http_stream(call, id, after);
+    } else {
+        json_t *json = job_encode(job);
+        char *record = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        char *event = xasprintf("event: end\ndata: %s\n\n", record ? record : "{}");
+        json_decref(json);
+        http_reply(call, 200, "text/event-stream", event, strlen(event));
+        free(event);
+        free(record);
+    }
+    free(next);
+}
+
 static void job_route(struct node *n, struct http_call *call, const char *rest)
 {
     char *end;
     uint64_t id = strtoull(rest, &end, 10);
     const char *method = http_method(call);
     bool get = !strcmp(method, "GET");
-    const char *after = http_query(call, "after");
     if (end == rest || (*end && *end != '/'))
         http_fail(call, 404, "no-such-job", "a job is named by its number");
     else if (!*end && get)
@@ -232,7 +259,7 @@ static void job_route(struct node *n, struct http_call *call, const char *rest)
         http_may_write(call) ? delete_job(n, call, id)
                              : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
     else if (!strcmp(end, "/events") && get)
-        http_stream(call, id, after ? strtoull(after, NULL, 10) : 0);
+        get_job_events(n, call, id);
     else if (!strcmp(end, "/log") && get)
         store_get_events(n->store, id, "log", send_log, call);
     else if (!strcmp(end, "/steps") && get)

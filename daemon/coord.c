@@ -128,6 +128,14 @@ static void check_stopped(struct coord *c, struct job *job)
     finish(c, job, job->outcome);
 }
 
+static void send_stop(struct coord *c, struct job *job)
+{
+    for (size_t r = 0; r < job->ranks; r++)
+        if (!job->stopped[r])
+            peers_send(c->node->peers, job->nodes[r], json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job",
+                                                                (json_int_t)job->id, "rank", (json_int_t)r, "cause", job->error));
+}
+
 /* The one way out of an active job: every node is told to stop, and the job ends when all have, or after STOP_S. */
 static void stop(struct coord *c, struct job *job, enum job_state outcome, const char *cause)
 {
@@ -137,14 +145,10 @@ static void stop(struct coord *c, struct job *job, enum job_state outcome, const
     if (outcome != JOB_DONE)
         snprintf(job->error, sizeof job->error, "%s", cause);
     set_state(c, job, JOB_STOPPING, STOP_S);
-    for (size_t r = 0; r < job->ranks; r++) {
-        if (r && !job->opened) {
-            job->stopped[r] = true;
-        } else if (!job->stopped[r] && outcome != JOB_DONE) {
-            peers_send(c->node->peers, job->nodes[r], json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job",
-                                                                (json_int_t)job->id, "rank", (json_int_t)r, "cause", cause));
-        }
-    }
+    for (size_t r = 1; r < job->ranks && !job->opened; r++)
+        job->stopped[r] = true; /* never heard of it */
+    if (outcome != JOB_DONE) /* the stages of a job that is done end by themselves */
+        send_stop(c, job);
     check_stopped(c, job);
 }
 
@@ -176,7 +180,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     (void)what;
     if (!job)
         return;
-    if (job->state == JOB_STOPPING) {
+    if (job->state == JOB_STOPPING) { /* a stage that should have ended by itself is told; its worker kills it */
+        send_stop(c, job);
         finish(c, job, job->outcome);
         return;
     }
