@@ -317,61 +317,46 @@ static void whole_models_load_again(void **state)
 /* --- refusals ----------------------------------------------------------------------------------------------
  */
 
+/* An adapter_config.json that would do, if nothing else were in it. */
+#define USUAL "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],"
+
+static const struct {
+    const char *json, *says;
+} foreign[] = {
+    {USUAL "\"use_dora\":true}", "use_dora"},
+    {USUAL "\"rank_pattern\":{\"q\":8}}", "rank_pattern"},
+    {USUAL "\"alpha_pattern\":{\"q\":8}}", "alpha_pattern"},
+    {USUAL "\"modules_to_save\":[\"x\"]}", "modules_to_save"},
+    {USUAL "\"fan_in_fan_out\":true}", "fan_in_fan_out"},
+    {USUAL "\"bias\":\"all\"}", "\"bias\": \"all\""},
+    {USUAL "\"use_bdlora\":true}", "use_bdlora"},
+    {"{\"peft_type\":\"IA3\",\"r\":4}", "peft_type is \"IA3\""},
+    {"{\"r\":4}", "peft_type is \"missing\""},
+    {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"target_modules\":[\"q_proj\"]}", "r and lora_alpha"},
+    {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":-8,\"target_modules\":[\"q_proj\"]}",
+     "r and lora_alpha"},
+    {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"c_attn\"]}",
+     "\"c_attn\"; there are q_proj"},
+    {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8}", "no target modules"},
+    {USUAL "\"layers_to_transform\":[0,2]}", "layers_to_transform"},
+    {USUAL "\"layers_to_transform\":[\"1\"]}", "layers_to_transform"},
+    {USUAL "\"layers_to_transform\":9}", "between 0 and 3"},
+    {"[]", "is this a PEFT adapter directory?"},
+    {"{", "line 1"},
+};
+
 static void foreign_settings_are_refused(void **state)
 {
-    static const struct {
-        const char *json, *says;
-    } bad[] = {
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"use_dora\":"
-         "true}",
-         "use_dora"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"rank_pattern\":{"
-         "\"q\":8}}",
-         "rank_pattern"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"alpha_pattern\":"
-         "{\"q\":8}}",
-         "alpha_pattern"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"modules_to_"
-         "save\":[\"x\"]}",
-         "modules_to_save"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"fan_in_fan_"
-         "out\":true}",
-         "fan_in_fan_out"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"bias\":\"all\"}",
-         "\"bias\": \"all\""},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"use_bdlora\":"
-         "true}",
-         "use_bdlora"},
-        {"{\"peft_type\":\"IA3\",\"r\":4}", "peft_type is \"IA3\""},
-        {"{\"r\":4}", "peft_type is \"missing\""},
-        {"{\"peft_type\":\"LORA\",\"lora_alpha\":8,\"target_modules\":[\"q_proj\"]}", "r and lora_alpha"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":-8,\"target_modules\":[\"q_proj\"]}",
-         "r and lora_alpha"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"c_attn\"]}",
-         "\"c_attn\"; there are q_proj"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8}", "no target modules"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"layers_to_"
-         "transform\":[0,2]}",
-         "layers_to_transform"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"layers_to_"
-         "transform\":[\"1\"]}",
-         "layers_to_transform"},
-        {"{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"layers_to_"
-         "transform\":9}",
-         "between 0 and 3"},
-        {"[]", "is this a PEFT adapter directory?"},
-        {"{", "line 1"},
-    };
     (void)state;
     struct place p;
     place_make(&p, DTYPE_F32);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         struct err err = {""};
         struct tune tune = {.rank = 77}, before = tune;
-        write_file(p.model, "adapter_config.json", bad[i].json);
+        write_file(p.model, "adapter_config.json", foreign[i].json);
         int r = adapter_read_config(&tune, p.model, p.family, &p.config, &err);
         assert_true(r < 0);
-        must_refuse(r, r, &err, bad[i].says);
+        must_refuse(r, r, &err, foreign[i].says);
         must_refuse(r, r, &err, p.model);
         assert_memory_equal(&tune, &before, sizeof tune);
     }
