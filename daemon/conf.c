@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd's options: the table, and the defaults that depend on other options or on the machine. Called by main
- * at start; ringctl reads the table alone. */
+ * at start. */
 #include "daemon/conf.h"
 
 #include <errno.h>

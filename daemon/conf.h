@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringd's own option table, shared with ringctl for the man page and the default ringd.conf. */
+ * ringd's own option table. */
 #ifndef DAEMON_CONF_H
 #define DAEMON_CONF_H
 

@@ -142,9 +142,9 @@ static void print_links(const json_t *answer)
     table_print_free(t, stdout);
     json_array_foreach(json_object_get(answer, "links"), i, l)
     {
+        const char *peer = field_text(l, "peer", ""); /* whom a dial finds is not known before it is answered */
         if (*field_text(l, "why", ""))
-            printf("%s: %s\n", field_text(l, "peer", field_text(l, "address", "?")),
-                   field_text(l, "why", ""));
+            printf("%s: %s\n", *peer ? peer : field_text(l, "address", "?"), field_text(l, "why", ""));
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One table per program or subcommand: name, type, range, default, help. From it come the flag parser, --help, the INI reader, the
- * man page and shell completion, so they cannot disagree. */
+ * One table per program or subcommand: name, type, range, default, help. From it come the flag parser, --help and the INI reader, and
+ * from --help the man page (docs/make-man), so they cannot disagree. */
 #ifndef DAEMON_OPTABLE_H
 #define DAEMON_OPTABLE_H
 

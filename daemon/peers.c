@@ -124,7 +124,7 @@ static void flood(struct peers *p, const json_t *record, const struct session *e
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up && s != except)
+        if (s != except && s->up)
             send_json(s->link, FRAME_RECORD, record);
 }
 
@@ -282,7 +282,8 @@ static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
     size_t len = text ? strlen(text) : 0;
     if (len > cap)
         len = 0;
-    memcpy(body, text, len);
+    if (len)
+        memcpy(body, text, len);
     free(text);
     return len;
 }

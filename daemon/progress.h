@@ -25,7 +25,7 @@ struct progress *progress_attach(int fd); /* NULL on failure */
 void progress_detach(struct progress *p);
 
 void progress_set(struct progress *p, enum progress_state state, uint32_t what, uint32_t mb, uint32_t rank);
-/* "computing F3 of step 12", "waiting for activations of microbatch 3 from rank 1 (1.3 s)" … */
+/* "computing F3 of step 12", "waiting for rank 1: activations 3 of step 12" … */
 void progress_describe(const struct progress *p, char *buf, size_t n);
 double progress_seconds(const struct progress *p); /* in the present state */
 
