@@ -15,45 +15,46 @@
 #include "daemon/progress.h"
 
 enum {
-    HEAD = 32,             /* bytes of a frame's head, a record of its own */
-    CHUNK = 256 * 1024,    /* payload bytes per record: scratch stays in L2, latency bounded */
-    MAX_CHANNELS = 2,      /* previous and next in the ring */
-    MAX_POOL = 32,         /* buffers kept for reuse */
+    HEAD = 32,          /* bytes of a frame's head, a record of its own */
+    CHUNK = 256 * 1024, /* payload bytes per record: scratch stays in L2, latency bounded */
+    MAX_CHANNELS = 2,   /* previous and next in the ring */
+    MAX_POOL = 32,      /* buffers kept for reuse */
 };
 enum frame_type { FRAME_CREDIT = 1, FRAME_MESSAGE = 2 };
 enum inbox_state { IN_POSTED, IN_FILLING, IN_ARRIVED };
 
-struct inbox {             /* one expected message */
+struct inbox { /* one expected message */
     struct inbox *next;
     struct msg_key key;
     enum inbox_state state;
     bool credited, variable;
-    void *buffer;          /* owned until taken */
+    void *buffer; /* owned until taken */
     size_t cap, size;
 };
-struct outbox {            /* one message to send */
+struct outbox { /* one message to send */
     struct outbox *next;
     struct msg_key key;
     bool sending;
-    void *buffer;          /* owned */
+    void *buffer; /* owned */
     size_t size;
 };
-struct credit {            /* a key the peer has room for */
+struct credit { /* a key the peer has room for */
     struct credit *next;
     struct msg_key key;
 };
 struct channel {
-    struct exchange *x;    /* borrowed: owner */
+    struct exchange *x; /* borrowed: owner */
     uint32_t rank;
     int fd;
-    struct seal tx, rx;    /* each used by its own thread only */
+    struct seal tx, rx; /* each used by its own thread only */
     pthread_t sender, receiver;
     bool broken;
-    struct inbox *in;      /* below: under the exchange's lock */
+    bool sender_gone; /* what is still queued will never leave */
+    struct inbox *in; /* below: under the exchange's lock */
     struct outbox *out, **out_tail;
     size_t nout;
     struct credit *credits;
-    pthread_cond_t work;   /* for the sender */
+    pthread_cond_t work; /* for the sender */
 };
 struct exchange {
     pthread_mutex_t lock;
@@ -71,7 +72,8 @@ struct exchange {
     struct progress *progress; /* borrowed */
 };
 
-/* --- buffers: every one carries its capacity in the line before it --------------------------------------------------------- */
+/* --- buffers: every one carries its capacity in the line before it
+ * --------------------------------------------------------- */
 
 enum { LINE = 64 };
 
@@ -127,7 +129,9 @@ void exchange_release(struct exchange *x, void *buffer)
     pthread_mutex_unlock(&x->lock);
 }
 
-/* --- both directions ---------------------------------------------------------------------------------------------------------- */
+/* --- both directions
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static bool same(const struct msg_key *a, const struct msg_key *b)
 {
@@ -184,7 +188,9 @@ static int head_decode(const uint8_t in[HEAD], enum frame_type *type, struct msg
     return in[0] == FRAME_CREDIT || in[0] == FRAME_MESSAGE ? 0 : -EBADMSG;
 }
 
-/* --- sending ------------------------------------------------------------------------------------------------------------------- */
+/* --- sending
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static int send_record(struct channel *c, uint8_t *scratch, const uint8_t *plain, size_t n)
 {
@@ -229,7 +235,8 @@ static bool take_credit(struct channel *c, const struct msg_key *key)
     return false;
 }
 
-/* What to send next: credits we owe first (they keep the peer going), then the first message the peer has room for. */
+/* What to send next: credits we owe first (they keep the peer going), then the first message the peer has
+ * room for. */
 static bool next_credit(struct channel *c, struct msg_key *ret)
 {
     for (struct inbox *in = c->in; in; in = in->next)
@@ -268,6 +275,14 @@ static void message_sent(struct channel *c, struct outbox *sent)
     free(sent);
 }
 
+static void sender_left(struct channel *c)
+{
+    pthread_mutex_lock(&c->x->lock);
+    c->sender_gone = true;
+    changed_locked(c->x);
+    pthread_mutex_unlock(&c->x->lock);
+}
+
 static void *sender_main(void *arg)
 {
     struct channel *c = arg;
@@ -295,11 +310,14 @@ static void *sender_main(void *arg)
     }
     if (r)
         break_channel(c, "broke while sending", strerror(-r));
+    sender_left(c);
     free(scratch);
     return NULL;
 }
 
-/* --- receiving ------------------------------------------------------------------------------------------------------------------ */
+/* --- receiving
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static int receive_exact(int fd, struct iovec *iov, int n)
 {
@@ -415,7 +433,8 @@ static void *receiver_main(void *arg)
     return NULL;
 }
 
-/* --- the compute thread's side ------------------------------------------------------------------------------------------------ */
+/* --- the compute thread's side
+ * ------------------------------------------------------------------------------------------------ */
 
 static struct channel *channel_to(struct exchange *x, uint32_t rank)
 {
@@ -441,7 +460,8 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
     return 0;
 }
 
-int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx, struct err *err)
+int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx,
+                 struct err *err)
 {
     if (x->n == MAX_CHANNELS)
         return err_set(err, -E2BIG, "more than %d data connections", MAX_CHANNELS);
@@ -596,6 +616,8 @@ void exchange_wait(struct exchange *x)
     pthread_mutex_unlock(&x->lock);
 }
 
+/* The last message may be read by a peer that closes at once: the connection is then known to be broken
+ * before its sender knows that the message has left. So it is the sender that says what did not leave. */
 int exchange_flush(struct exchange *x, int seconds)
 {
     struct timespec until;
@@ -605,7 +627,7 @@ int exchange_flush(struct exchange *x, int seconds)
     pthread_mutex_lock(&x->lock);
     for (size_t i = 0; i < x->n && !r; i++)
         while (!r && x->channels[i].nout) {
-            if (x->channels[i].broken)
+            if (x->channels[i].sender_gone)
                 r = -EPIPE;
             else if (pthread_cond_timedwait(&x->changed, &x->lock, &until))
                 r = -ETIME;
