@@ -404,6 +404,38 @@ static void dropout_follows_its_number(void **state)
     chain_close(&c);
 }
 
+/* With several microbatches in flight each backward pass draws the masks of its own forward pass. */
+static void dropout_belongs_to_its_slot(void **state)
+{
+    const struct place *p = *state;
+    struct tune tune = lora(&p->config, "all-linear", 0, LAYERS, 0.5f);
+    float *grads[4] = {NULL};
+    for (int i = 0; i < 4; i++) {
+        bool together = i & 1;
+        struct chain_spec spec = tiny_chain(p->dir.path, &p->config, &tune, cuts[2]);
+        struct tiny_batch batches[2];
+        struct chain c;
+        spec.split_backward = i & 2;
+        tiny_batch_init(&batches[0], &p->config, 9);
+        tiny_batch_init(&batches[1], &p->config, 10);
+        chain_open(&c, &spec);
+        shake(&c);
+        chain_forward(&c, 0, &batches[0].mb, 1, NULL);
+        if (together)
+            chain_forward(&c, 1, &batches[1].mb, 1, NULL);
+        chain_backward(&c, 0);
+        if (!together)
+            chain_forward(&c, 1, &batches[1].mb, 1, NULL);
+        chain_backward(&c, 1);
+        grads[i] = chain_pack_grads(&c);
+        assert_same_bits(grads[i], grads[0], chain_elements(&c, false),
+                         "gradients of microbatches in flight");
+        chain_close(&c);
+    }
+    for (int i = 0; i < 4; i++)
+        free(grads[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +450,7 @@ int main(void)
         cmocka_unit_test(dropout_is_the_same_in_every_cut),
         cmocka_unit_test(nothing_is_computed_below_the_lowest_layer),
         cmocka_unit_test(dropout_follows_its_number),
+        cmocka_unit_test(dropout_belongs_to_its_slot),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
