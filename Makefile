@@ -10,8 +10,8 @@ V       ?=
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-variant := $(if $(filter-out gcc cc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma   := ,
+variant := $(if $(filter-out gcc cc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 B       := build$(variant)
 
 PREFIX  ?= /usr/local
