@@ -296,6 +296,8 @@ static int task_put(struct runner *r, const struct task *t, struct err *err)
     bool mine = r->go->program == PROGRAM_LOAD ? r->rank == owner_of(r, t->mb) : is_first(r);
     if (!e && mine)
         e = put_sink(r, t->mb, values, err);
+    if (!e)
+        e = tied_weight(r, t, err);
     if (!e && emit_of(t, MSG_PARAM))
         return emit(r, t, MSG_PARAM, values, err);
     exchange_release(r->exchange, values);

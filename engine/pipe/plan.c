@@ -321,12 +321,14 @@ static void build_decode(struct build *b)
         need(b, add(b, TASK_TOKEN, 0, final), MSG_TOKEN, final, b->last);
 }
 
-/* Unit by unit between its owner and stage 0, through every stage that lies between. */
+/* Unit by unit between its owner and stage 0, through every stage that lies between. A tied embedding that is
+ * loaded goes on to the head's copy of it, first of all: what is sent first is awaited first. */
 static void build_params(struct build *b, bool save)
 {
     const size_t *first = b->req->first;
     size_t layers = first[b->last + 1];
     uint32_t owner = 0;
+    bool tied = b->req->tied && !save && b->last > 0, taken = false;
     for (uint32_t unit = 0; unit <= layers + 1; unit++) {
         while (unit > 0 && unit <= layers && first[owner + 1] < unit)
             owner++;
@@ -334,6 +336,12 @@ static void build_params(struct build *b, bool save)
             owner = b->last;
         for (uint32_t s = 0; s <= owner; s++) {
             struct task *put = add(b, TASK_PUT, s, unit);
+            if (tied && unit == 0)
+                emit(b, put, MSG_TIED_WEIGHT, 0, b->last);
+            if (tied && s == b->last && !taken) {
+                need(b, put, MSG_TIED_WEIGHT, 0, 0);
+                taken = true;
+            }
             if (save ? s < owner : s > 0)
                 need(b, put, MSG_PARAM, unit, save ? s + 1 : s - 1);
             if (save ? s > 0 : s < owner)
