@@ -70,7 +70,7 @@ static char **with_variable(char **env, size_t *n, char *assignment)
 }
 
 /* The CPU's kernel must be chosen before OpenBLAS loads; idle pool threads must sleep, not spin. */
-static char **stage_environment(int threads, size_t *ret_inherited)
+char **spawn_environment(int threads, size_t *ret_inherited)
 {
     size_t n = 0;
     while (environ[n])
@@ -185,7 +185,7 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
         r = -errno;
     if (!r) {
         size_t inherited;
-        char **env = stage_environment(threads, &inherited);
+        char **env = spawn_environment(threads, &inherited);
         pid_t parent = getpid();
         s->pid = fork();
         if (s->pid == 0)

@@ -6,6 +6,7 @@
 #define DAEMON_SPAWN_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "daemon/progress.h"
 #include "engine/err.h"
@@ -24,6 +25,9 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
 int spawn_send(struct spawn *s, json_t *message, int fd); /* takes the reference; fd is borrowed, −1 = none */
 void spawn_kill(struct spawn *s, int signal);
 const struct progress *spawn_progress(const struct spawn *s);
+/* What a stage of that many threads (0: as many as there are) is started with: environ, and behind `ret_inherited` entries of it ours,
+ * each of them and the list to be freed. The user's own settings win. */
+char **spawn_environment(int threads, size_t *ret_inherited);
 /* Kills the process if it still runs, and reaps it. */
 void spawn_free(struct spawn *s);
 
