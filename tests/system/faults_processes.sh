@@ -55,7 +55,7 @@ stop_node 2 KILL
 failed_job daemon "$now" 'node n2 is gone'
 no_stages 1 3
 await_line "$(log_of 3)" 'connection to n2 ended' 5 "$mark3"
-on 3 nodes --json | jq -e '.nodes[] | select(.name == "n2") | .state == "gone" and (.doing | length > 0)' >"$work/null" ||
+on 3 nodes --json | jq -e '.nodes[] | select(.name == "n2") | .state == "gone" and (.doing | length > 0)' >/dev/null ||
     fail "n3 does not say that n2 is gone: $(on 3 nodes)"
 works "two nodes of three" 1
 mark=$(next_line "$(log_of 1)")
@@ -77,7 +77,7 @@ no_stages 2 3
 mark=$(next_line "$(log_of 2)")
 start_node 1
 await_ring 2 "$mark"
-on 1 jobs --all --json | jq -e '[.jobs[] | select(.state != "done" and .state != "failed")] | length == 0' >"$work/null" ||
+on 1 jobs --all --json | jq -e '[.jobs[] | select(.state != "done" and .state != "failed")] | length == 0' >/dev/null ||
     fail "a job of the killed head never ends: $(on 1 jobs --all)"
 works "after the head came back" 1
 
@@ -101,7 +101,7 @@ node_options="--stage-binary $work/nothing-here"
 start_node 3
 node_options=
 await_ring 1 "$mark"
-limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$stories" --ids 1 >"$work/null" 2>"$work/binary.err"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$stories" --ids 1 >/dev/null 2>"$work/binary.err"
 equal "without a stage binary: exit status" $? 1
 holds "without a stage binary" "$work/binary.err" 'node n3: the stage process could not be started: is ringd-stage where --stage-binary says'
 no_stages 1 2

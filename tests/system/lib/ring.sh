@@ -63,12 +63,13 @@ stop_ring() {
     done
     rm -rf "$work/n1" "$work/n2" "$work/n3"
 }
-at_end() {
+kill_ring() {
     for pid_file in "$work"/n?/pid; do
         [ -e "$pid_file" ] && kill -KILL "$(cat "$pid_file")"
     done
     wait
 }
+at_end() { kill_ring; }
 
 # The stage process of node N, or nothing.
 stage_of() { tr -d ' ' <"/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"; }
