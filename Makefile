@@ -134,8 +134,11 @@ deps:
 	         for (i = 1; i <= n; i++) if (!(want[i] in have)) printf "%s ", want[i]}'); \
 	if [ -n "$$missing" ]; then \
 	    echo "installing: $$missing"; \
+	    command -v apt-get >/dev/null || { echo "these are Debian's packages: install what this system calls them" >&2; exit 1; }; \
 	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	    [ -z "$$sudo" ] || command -v sudo >/dev/null || { echo "run as root: apt-get install $$missing" >&2; exit 1; }; \
+	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $$missing >/dev/null; \
 	fi
 
 # --- style -----------------------------------------------------------------------------------------------------------
