@@ -8,7 +8,15 @@
 
 #include "model/stage.h"
 
-enum { PROMPT = 8, NEW_TOKENS = 32, REPEATS = 5, THREADS_MAX = 2, READ_MIB = 512, LINE = 64 };
+enum {
+    PROMPT = 8,
+    NEW_TOKENS = 32,
+    REPEATS = 5,
+    THREADS_MAX = 2,
+    READ_MIB = 512,
+    LINE = 64,
+    CHUNK_LINES = 4096
+};
 
 typedef uint64_t line_of_words __attribute__((vector_size(LINE)));
 
@@ -20,22 +28,32 @@ static double weight_bytes(const struct config *c)
     return (double)dtype_size(c->dtype) * ((double)c->layers * layer + (double)c->vocab * (double)c->dim);
 }
 
+/* What a chunk adds up to, read as four streams: one alone does not keep the memory busy. */
+static uint64_t add_up(const line_of_words *chunk)
+{
+    const size_t quarter = CHUNK_LINES / 4;
+    line_of_words acc[4] = {0};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < quarter; i++) {
+        acc[0] += chunk[i];
+        acc[1] += chunk[i + quarter];
+        acc[2] += chunk[i + 2 * quarter];
+        acc[3] += chunk[i + 3 * quarter];
+    }
+    for (size_t w = 0; w < LINE / sizeof(uint64_t); w++)
+        sum += acc[0][w] + acc[1][w] + acc[2][w] + acc[3][w];
+    return sum;
+}
+
 /* GB/s of adding up a block far larger than the caches, by all threads. */
 static double read_memory(const line_of_words *words)
 {
-    const size_t n = (size_t)READ_MIB * (1 << 20) / LINE, chunk = 1 << 10;
+    const size_t n = (size_t)READ_MIB * (1 << 20) / LINE;
     uint64_t sum = 0;
     const double begin = bench_now();
 #pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (size_t i = 0; i < n; i += chunk) {
-        line_of_words acc[2] = {0};
-        for (size_t j = i; j < i + chunk; j += 2) {
-            acc[0] += words[j];
-            acc[1] += words[j + 1];
-        }
-        for (size_t w = 0; w < LINE / sizeof(uint64_t); w++)
-            sum += acc[0][w] + acc[1][w];
-    }
+    for (size_t i = 0; i < n; i += CHUNK_LINES)
+        sum += add_up(words + i);
     const double took = bench_now() - begin;
     if (sum != n * (LINE / sizeof(uint64_t))) { /* every word is one; and the sum is not optimized away */
         fputs("bench_decode: memory does not hold what was written to it\n", stderr);
