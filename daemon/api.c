@@ -28,7 +28,7 @@ static void reply(struct http_call *call, int status, json_t *json)
     free(text);
 }
 
-/* --- what there is ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- what there is ---------------------------------------------------------------------------- */
 
 static json_t *ring_encode(struct node *n)
 {
@@ -47,7 +47,8 @@ static json_t *jobs_in_hand(struct node *n)
     json_t *running = json_array(), *queued = json_array();
     for (const struct job *job = coord_first(n->coord); job; job = job->next)
         if (!job_state_ended(job->state))
-            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0, json_integer((json_int_t)job->id));
+            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
+                                  json_integer((json_int_t)job->id));
     return json_pack("{s:o s:o}", "running", running, "queued", queued);
 }
 
@@ -59,13 +60,14 @@ static void get_status(struct node *n, struct http_call *call)
     char id[33];
     id_hex(id, self->id);
     if (store_trouble(n->store))
-        json_array_append_new(trouble, json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+        json_array_append_new(trouble,
+                              json_sprintf("job history is not being written: %s", store_trouble(n->store)));
     reply(call, 200,
-          json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id", id, "name",
-                    self->name, "threads", (int)self->threads, "core_type",
+          json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
+                    id, "name", self->name, "threads", (int)self->threads, "core_type",
                     num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
-                    (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available, "ring",
-                    ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
+                    (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available,
+                    "ring", ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
 }
 
 /* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
@@ -88,11 +90,12 @@ static json_t *member_show(struct node *n, const struct member *m)
     id_hex(id, m->id);
     show_address(n, m, address, sizeof address);
     bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name, "self", (int)self,
-                     "state", up ? "up" : "gone", "version", m->version, "address", address, "cores", (int)m->cores,
-                     "threads", (int)m->threads, "memory_total", (json_int_t)m->memory_total, "memory_available",
-                     (json_int_t)m->memory_available, "job", m->job && up ? json_integer((json_int_t)m->job) : json_null(),
-                     "rank", m->job && up ? json_integer(m->rank) : json_null(), "doing",
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name,
+                     "self", (int)self, "state", up ? "up" : "gone", "version", m->version, "address",
+                     address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
+                     (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available, "job",
+                     m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
+                     m->job && up ? json_integer(m->rank) : json_null(), "doing",
                      up ? m->doing : peers_last_words(n->peers, m->id), "seconds",
                      up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
 }
@@ -117,12 +120,13 @@ static void get_health(struct node *n, struct http_call *call)
     http_reply(call, 200, "text/plain", "ok\n", 3);
 }
 
-/* --- jobs ------------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
 /* Rows as the short form has them, from whole records of the store. */
 static void send_all_jobs(void *arg, const char *text)
 {
-    static const char *const fields[] = {"id", "type", "state", "created", "started", "ended", "step", "steps", "loss", "error"};
+    static const char *const fields[] = {"id",    "type", "state", "created", "started",
+                                         "ended", "step", "steps", "loss",    "error"};
     json_t *records = text ? json_loads(text, 0, NULL) : NULL, *record, *list = json_array();
     size_t i;
     json_array_foreach(records, i, record)
@@ -159,7 +163,8 @@ static void post_job(struct node *n, struct http_call *call)
     uint64_t id;
     struct err err;
     if (!type || !json_is_object(spec))
-        http_fail(call, 400, "bad-request", "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
+        http_fail(call, 400, "bad-request",
+                  "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
     else if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
@@ -172,7 +177,8 @@ static void send_record(void *arg, const char *text)
     if (text)
         http_reply(arg, 200, "application/json", text, strlen(text));
     else
-        http_fail(arg, 404, "no-such-job", "there is no such job on this node; `ringctl jobs --all` lists what it has run");
+        http_fail(arg, 404, "no-such-job",
+                  "there is no such job on this node; `ringctl jobs --all` lists what it has run");
 }
 
 static void get_job(struct node *n, struct http_call *call, uint64_t id)
@@ -188,7 +194,9 @@ static void delete_job(struct node *n, struct http_call *call, uint64_t id)
 {
     switch (coord_cancel(n->coord, id)) {
     case 0: reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -EALREADY: http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id); break;
+    case -EALREADY:
+        http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id);
+        break;
     default:
         http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
                   (unsigned long long)id);
@@ -218,7 +226,8 @@ static void send_valids(void *arg, const char *text)
     send_history(arg, "evaluations", text);
 }
 
-/* A job that has ended may have left the ring of recent events: then its last word is made again from its record. */
+/* A job that has ended may have left the ring of recent events: then its last word is made again from its
+ * record. */
 static void get_job_events(struct node *n, struct http_call *call, uint64_t id)
 {
     const struct job *job = coord_find(n->coord, id);
@@ -226,7 +235,8 @@ static void get_job_events(struct node *n, struct http_call *call, uint64_t id)
     uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
     bool end;
     if (!job) {
-        http_fail(call, 404, "no-such-job", "job %llu is not in this daemon's memory; `ringctl job %llu` shows its record",
+        http_fail(call, 404, "no-such-job",
+                  "job %llu is not in this daemon's memory; `ringctl job %llu` shows its record",
                   (unsigned long long)id, (unsigned long long)id);
         return;
     }
@@ -256,8 +266,9 @@ static void job_route(struct node *n, struct http_call *call, const char *rest)
     else if (!*end && get)
         get_job(n, call, id);
     else if (!*end && !strcmp(method, "DELETE"))
-        http_may_write(call) ? delete_job(n, call, id)
-                             : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
+        http_may_write(call)
+            ? delete_job(n, call, id)
+            : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
     else if (!strcmp(end, "/events") && get)
         get_job_events(n, call, id);
     else if (!strcmp(end, "/log") && get)

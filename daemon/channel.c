@@ -72,8 +72,7 @@ struct exchange {
     struct progress *progress; /* borrowed */
 };
 
-/* --- buffers: every one carries its capacity in the line before it
- * --------------------------------------------------------- */
+/* --- buffers: every one carries its capacity in the line before it ---------------------------- */
 
 enum { LINE = 64 };
 
@@ -129,9 +128,7 @@ void exchange_release(struct exchange *x, void *buffer)
     pthread_mutex_unlock(&x->lock);
 }
 
-/* --- both directions
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- both directions -------------------------------------------------------------------------- */
 
 static bool same(const struct msg_key *a, const struct msg_key *b)
 {
@@ -188,9 +185,7 @@ static int head_decode(const uint8_t in[HEAD], enum frame_type *type, struct msg
     return in[0] == FRAME_CREDIT || in[0] == FRAME_MESSAGE ? 0 : -EBADMSG;
 }
 
-/* --- sending
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static int send_record(struct channel *c, uint8_t *scratch, const uint8_t *plain, size_t n)
 {
@@ -315,9 +310,7 @@ static void *sender_main(void *arg)
     return NULL;
 }
 
-/* --- receiving
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static int receive_exact(int fd, struct iovec *iov, int n)
 {
@@ -433,8 +426,7 @@ static void *receiver_main(void *arg)
     return NULL;
 }
 
-/* --- the compute thread's side
- * ------------------------------------------------------------------------------------------------ */
+/* --- the compute thread's side ---------------------------------------------------------------- */
 
 static struct channel *channel_to(struct exchange *x, uint32_t rank)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The data connections of a stage process: tagged messages in and out, sealed, with credits. The compute thread posts receives and
- * queues sends; beside it one receiving and one sending thread per connection move, seal and open the bytes while it computes. A
- * message is only sent when its receiver has posted a buffer for exactly that key, so no message ever waits in front of another.
- * The only file with threads in it. */
+ * The data connections of a stage process: tagged messages in and out, sealed, with credits. The compute
+ * thread posts receives and queues sends; beside it one receiving and one sending thread per connection move,
+ * seal and open the bytes while it computes. A message is only sent when its receiver has posted a buffer for
+ * exactly that key, so no message ever waits in front of another. The only file with threads in it. */
 #ifndef DAEMON_CHANNEL_H
 #define DAEMON_CHANNEL_H
 
@@ -23,7 +23,8 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
 void exchange_free(struct exchange *x);
 
 /* Takes over a connected, authenticated socket to `rank` and starts its threads. */
-int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx, struct err *err);
+int exchange_add(struct exchange *x, uint32_t rank, int fd, const struct seal *tx, const struct seal *rx,
+                 struct err *err);
 
 /* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
 void *exchange_buffer(struct exchange *x, size_t size);
@@ -41,7 +42,8 @@ int exchange_room(struct exchange *x, uint32_t to, size_t limit);
 /* Queues a buffer got from exchange_buffer; it is released when sent. */
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
 
-/* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */
+/* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a
+ * connection broke. */
 void exchange_wait(struct exchange *x);
 /* Until everything queued has left; −ETIME after `seconds`, −EPIPE. */
 int exchange_flush(struct exchange *x, int seconds);

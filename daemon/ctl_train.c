@@ -23,7 +23,8 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
      .required = true,
-     .help = "rows to learn from: JSON lines with \"text\", or with \"input_ids\" and \"labels\"; of a directory its "
+     .help = "rows to learn from: JSON lines with \"text\", or with \"input_ids\" and \"labels\"; of a "
+             "directory its "
              "train.jsonl"},
     {.name = "adapter-out",
      .type = OPT_PATH,

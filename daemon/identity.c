@@ -9,12 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads up to cap bytes; −ENOENT as is, everything else as a sentence. Keys that others can read are no keys. */
+/* Reads up to cap bytes; −ENOENT as is, everything else as a sentence. Keys that others can read are no keys.
+ */
 static ssize_t read_private(const char *path, uint8_t *to, size_t cap, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT ? -ENOENT : err_set(err, -errno, "%s cannot be read: %s", path, strerror(errno));
+        return errno == ENOENT ? -ENOENT
+                               : err_set(err, -errno, "%s cannot be read: %s", path, strerror(errno));
     struct stat st;
     ssize_t n = fstat(fd, &st) ? -1 : read(fd, to, cap);
     int saved = errno;
@@ -37,7 +39,8 @@ static int write_private(const char *path, const uint8_t *data, size_t n, struct
         close(fd);
     if (ok && !rename(tmp, path))
         return 0;
-    return err_set(err, -(saved ? saved : EIO), "%s cannot be written: %s", path, strerror(saved ? saved : EIO));
+    return err_set(err, -(saved ? saved : EIO), "%s cannot be written: %s", path,
+                   strerror(saved ? saved : EIO));
 }
 
 int identity_load(struct auth_identity *ret, const char *state_dir, struct err *err)
@@ -52,7 +55,9 @@ int identity_load(struct auth_identity *ret, const char *state_dir, struct err *
         return 0;
     }
     if (n != -ENOENT)
-        return n < 0 ? (int)n : err_set(err, -EINVAL, "%s is damaged: remove it and the node gets a new identity", path);
+        return n < 0
+                   ? (int)n
+                   : err_set(err, -EINVAL, "%s is damaged: remove it and the node gets a new identity", path);
     int r = auth_identity_generate(ret);
     if (r)
         return err_set(err, r, "a key pair cannot be made: %s", strerror(-r));
@@ -76,7 +81,8 @@ int secret_load(uint8_t psk[static AUTH_PSK], const char *path, struct err *err)
         return (int)n;
     if (n < 16)
         return err_set(err, -EINVAL, "%s holds %zd bytes; a cluster secret has at least 16", path, n);
-    static const uint8_t purpose[crypto_generichash_KEYBYTES_MIN] = "ringd/1 psk"; /* BLAKE2b keyed by what it is for */
+    static const uint8_t purpose[crypto_generichash_KEYBYTES_MIN] =
+        "ringd/1 psk"; /* BLAKE2b keyed by what it is for */
     crypto_generichash(psk, AUTH_PSK, bytes, (size_t)n, purpose, sizeof purpose);
     sodium_memzero(bytes, sizeof bytes);
     return 0;

@@ -9,8 +9,8 @@
 
 const char *job_state_name(enum job_state s)
 {
-    static const char *const names[] = {"queued", "planned", "planned", "planned", "running", "running", "done", "failed",
-                                        "cancelled"};
+    static const char *const names[] = {"queued",  "planned", "planned", "planned",  "running",
+                                        "running", "done",    "failed",  "cancelled"};
     return names[s];
 }
 
@@ -44,9 +44,10 @@ static json_t *moment(int64_t t)
 
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o}", "id", (json_int_t)job->id, "type", job->type, "state",
-                     job_state_name(job->state), "created", moment(job->created), "started", moment(job->started), "ended",
-                     moment(job->ended), "step", (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
+    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o}", "id", (json_int_t)job->id, "type",
+                     job->type, "state", job_state_name(job->state), "created", moment(job->created),
+                     "started", moment(job->started), "ended", moment(job->ended), "step",
+                     (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
                      *job->error ? json_string(job->error) : json_null());
 }
@@ -59,7 +60,8 @@ static json_t *plan_encode(const struct job *job)
     const json_t *first = json_object_get(plan, "first");
     for (size_t r = 0; r < job->ranks; r++) {
         json_array_append_new(names, json_string(job->names[r]));
-        json_array_append_new(split, json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
+        json_array_append_new(split,
+                              json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
     }
     json_object_set_new(plan, "nodes", names);
     json_object_set_new(plan, "split", split);

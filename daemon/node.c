@@ -25,7 +25,7 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-/* --- our own record ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- our own record --------------------------------------------------------------------------- */
 
 static uint64_t meminfo(const char *field)
 {
@@ -85,7 +85,7 @@ void node_changed(struct node *n)
         coord_changed(n->coord);
 }
 
-/* --- opening, top down ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- opening, top down ------------------------------------------------------------------------ */
 
 /* "8G", "512M", bytes. */
 static int parse_size(const char *text, uint64_t *ret, struct err *err)
@@ -170,8 +170,12 @@ static int open_http(struct node *n, struct err *err)
 {
     const char *tcp = opts_str(n->opts, "http-listen");
     char *token = read_token(opts_str(n->opts, "http-token-file"));
-    struct http_setup setup = {.mailbox = n->mailbox, .hub = n->hub, .unix_path = opts_str(n->opts, "socket"),
-                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL, .token = token, .handle = api_handle,
+    struct http_setup setup = {.mailbox = n->mailbox,
+                               .hub = n->hub,
+                               .unix_path = opts_str(n->opts, "socket"),
+                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
+                               .token = token,
+                               .handle = api_handle,
                                .owner = n};
     int r = http_start(&n->http, &setup, err);
     free(token);
@@ -239,7 +243,7 @@ int node_run(struct node *n)
     return event_base_dispatch(n->base) < 0 ? -EIO : 0;
 }
 
-/* --- closing, bottom up --------------------------------------------------------------------------------------------------------------------------- */
+/* --- closing, bottom up ----------------------------------------------------------------------- */
 
 void node_close(struct node *n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * struct node owns everything a daemon has; opened top-down, closed bottom-up. node.c: the loop and who owns what; peers.c: control
- * connections and the messages over them. Everything here runs on the loop thread. */
+ * struct node owns everything a daemon has; opened top-down, closed bottom-up. node.c: the loop and who owns
+ * what; peers.c: control connections and the messages over them. Everything here runs on the loop thread. */
 #ifndef DAEMON_NODE_H
 #define DAEMON_NODE_H
 
@@ -24,21 +24,21 @@ struct store;
 struct worker;
 
 struct node {
-    struct opts *opts;           /* borrowed: main */
-    struct event_base *base;     /* all below owned */
+    struct opts *opts;       /* borrowed: main */
+    struct event_base *base; /* all below owned */
     struct auth_identity id;
     uint8_t psk[AUTH_PSK];
     char name[64], stage_binary[4096], state_dir[3072];
     int threads;
-    uint64_t memory_limit;       /* 0 = what the machine has */
-    char ring_text[700];         /* what was last said of the ring */
+    uint64_t memory_limit; /* 0 = what the machine has */
+    char ring_text[700];   /* what was last said of the ring */
     struct members *members;
     struct mailbox *mailbox;
     struct hub *hub;
     struct store *store;
     struct peers *peers;
-    struct worker *worker;       /* runs stages, for any head */
-    struct coord *coord;         /* runs the jobs submitted here */
+    struct worker *worker; /* runs stages, for any head */
+    struct coord *coord;   /* runs the jobs submitted here */
     struct http *http;
     struct event *sigterm, *sigint;
 };

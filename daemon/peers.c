@@ -21,36 +21,41 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-enum { FRAME_ROUTED = LINK_FRAME_USER + 1, FRAME_RECORD = LINK_FRAME_USER + 2, MAX_TTL = RING_MAX_NODES, MAX_LINKS = 64 };
+enum {
+    FRAME_ROUTED = LINK_FRAME_USER + 1,
+    FRAME_RECORD = LINK_FRAME_USER + 2,
+    MAX_TTL = RING_MAX_NODES,
+    MAX_LINKS = 64
+};
 enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 5000 };
 
 /* A configured peer: dialled until it answers. */
 struct dial {
     LIST_ENTRY(dial) next;
-    struct peers *p;          /* borrowed: owner */
+    struct peers *p; /* borrowed: owner */
     char host[128];
     uint16_t port;
-    struct link *link;        /* borrowed: the session made by this dial, while it lives */
-    struct event *timer;      /* owned */
+    struct link *link;   /* borrowed: the session made by this dial, while it lives */
+    struct event *timer; /* owned */
     unsigned backoff_ms;
-    uint8_t id[16];           /* whom we found there */
+    uint8_t id[16]; /* whom we found there */
     bool known;
-    char why[256];            /* why it is not a link yet */
+    char why[256]; /* why it is not a link yet */
 };
-struct session {              /* one live connection */
+struct session { /* one live connection */
     LIST_ENTRY(session) next;
     struct peers *p;
-    struct link *link;        /* owned */
-    struct dial *dial;        /* borrowed, or NULL where the peer dialled */
+    struct link *link; /* owned */
+    struct dial *dial; /* borrowed, or NULL where the peer dialled */
     bool up;
 };
-struct words {                /* last reason a node's link ended */
+struct words { /* last reason a node's link ended */
     LIST_ENTRY(words) next;
     uint8_t id[16];
     char text[256];
 };
 struct peers {
-    struct node *node;        /* borrowed: owner */
+    struct node *node;               /* borrowed: owner */
     struct evconnlistener *listener; /* owned */
     uint16_t port;
     uint64_t boot;
@@ -59,14 +64,14 @@ struct peers {
     LIST_HEAD(, words) words;
 };
 
-/* --- who is at the other end --------------------------------------------------------------------------------------------------------------- */
+/* --- who is at the other end ------------------------------------------------------------------ */
 
 static struct session *session_with(struct peers *p, const uint8_t id[16], const struct session *except)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s != except && s->up && !memcmp(link_peer(s->link)->node_id, id, 16))
-            return s;
+    if (s != except && s->up && !memcmp(link_peer(s->link)->node_id, id, 16))
+        return s;
     return NULL;
 }
 
@@ -81,8 +86,8 @@ static void remember_words(struct peers *p, const uint8_t id[16], const char *te
 {
     struct words *w;
     LIST_FOREACH(w, &p->words, next)
-        if (!memcmp(w->id, id, 16))
-            break;
+    if (!memcmp(w->id, id, 16))
+        break;
     if (!w) {
         w = xcalloc(1, sizeof *w);
         memcpy(w->id, id, 16);
@@ -95,8 +100,8 @@ const char *peers_last_words(struct peers *p, const uint8_t id[16])
 {
     const struct words *w;
     LIST_FOREACH(w, &p->words, next)
-        if (!memcmp(w->id, id, 16))
-            return w->text;
+    if (!memcmp(w->id, id, 16))
+        return w->text;
     return "";
 }
 
@@ -106,11 +111,11 @@ static void list_links(struct peers *p)
     struct session *s;
     self->nlinks = 0;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up && self->nlinks < RING_MAX_NODES)
-            memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
+    if (s->up && self->nlinks < RING_MAX_NODES)
+        memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
 }
 
-/* --- messages --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void send_json(struct link *link, uint8_t type, const json_t *json)
 {
@@ -124,8 +129,8 @@ static void flood(struct peers *p, const json_t *record, const struct session *e
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s != except && s->up)
-            send_json(s->link, FRAME_RECORD, record);
+    if (s != except && s->up)
+        send_json(s->link, FRAME_RECORD, record);
 }
 
 void peers_flood_self(struct peers *p)
@@ -172,7 +177,8 @@ int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
     char to_hex[33], from_hex[33];
     id_hex(to_hex, to);
     id_hex(from_hex, self);
-    json_t *envelope = json_pack("{s:s s:s s:i s:o}", "to", to_hex, "from", from_hex, "ttl", MAX_TTL, "body", body);
+    json_t *envelope =
+        json_pack("{s:s s:s s:i s:o}", "to", to_hex, "from", from_hex, "ttl", MAX_TTL, "body", body);
     int r = envelope ? route(p, to, envelope) : -ENOMEM;
     json_decref(envelope);
     return r;
@@ -201,12 +207,13 @@ static void learn(struct peers *p, struct session *from, const json_t *record)
         flood(p, record, from);
         node_changed(p->node);
     } else if (r == -EEXIST) {
-        log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on one of them",
+        log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on "
+                    "one of them",
                     p->node->state_dir);
     }
 }
 
-/* --- what links tell us -------------------------------------------------------------------------------------------------------------------- */
+/* --- what links tell us ----------------------------------------------------------------------- */
 
 static int on_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
 {
@@ -214,13 +221,15 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
     struct peers *p = s->p;
     const struct member *self = members_self(p->node->members);
     if (!memcmp(peer->node_id, self->id, 16)) {
-        snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer", self->name);
+        snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer",
+                 self->name);
         return -EINVAL;
     }
     if (link_kind(link) == LINK_DATA)
         return worker_data_hello(p->node->worker, peer, why, size);
     struct session *other = session_with(p, peer->node_id, s);
-    if (other && link_peer(other->link)->boot == peer->boot && (preferred(p, other->link) || !preferred(p, link))) {
+    if (other && link_peer(other->link)->boot == peer->boot &&
+        (preferred(p, other->link) || !preferred(p, link))) {
         snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
         return -EEXIST;
     }
@@ -337,8 +346,12 @@ static const struct link_ops link_ops = {on_hello, on_up, on_frame, on_beat, on_
 
 void peers_setup(struct peers *p, struct link_setup *ret)
 {
-    *ret = (struct link_setup){.base = p->node->base, .id = &p->node->id, .psk = p->node->psk, .kind = LINK_CONTROL,
-                               .ops = &link_ops, .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
+    *ret = (struct link_setup){.base = p->node->base,
+                               .id = &p->node->id,
+                               .psk = p->node->psk,
+                               .kind = LINK_CONTROL,
+                               .ops = &link_ops,
+                               .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
     struct link_hello *h = &ret->hello;
     snprintf(h->name, sizeof h->name, "%s", p->node->name);
     snprintf(h->version, sizeof h->version, "%s", RINGD_VERSION);
@@ -347,7 +360,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
     h->boot = p->boot;
 }
 
-/* --- dialling and listening -------------------------------------------------------------------------------------------------------------- */
+/* --- dialling and listening ------------------------------------------------------------------- */
 
 static struct session *session_new(struct peers *p, struct dial *d)
 {
@@ -385,7 +398,7 @@ static size_t count_sessions(const struct peers *p)
     const struct session *s;
     size_t n = 0;
     LIST_FOREACH(s, &p->sessions, next)
-        n++;
+    n++;
     return n;
 }
 
@@ -455,7 +468,9 @@ static int bind_listener(const char *address, struct err *err)
 {
     char host[128], service[8];
     uint16_t port;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICHOST},
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICHOST},
                     *found;
     if (split_address(address, host, sizeof host, &port))
         return err_set(err, -EINVAL, "--listen %s is not ADDR:PORT", address);
@@ -464,7 +479,8 @@ static int bind_listener(const char *address, struct err *err)
     if (r)
         return err_set(err, -EINVAL, "--listen %s: %s", address, gai_strerror(r));
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
-    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, found->ai_addr, found->ai_addrlen)
+    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+                bind(fd, found->ai_addr, found->ai_addrlen)
             ? err_set(err, -errno, "--listen %s: %s", address, strerror(errno))
             : 0;
     freeaddrinfo(found);
@@ -479,7 +495,8 @@ static uint16_t bound_port(int fd)
     socklen_t len = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &len))
         return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
 }
 
 int peers_open(struct peers **ret, struct node *node, struct err *err)
@@ -551,7 +568,7 @@ int peers_address(struct peers *p, const uint8_t id[16], char host[64], uint16_t
     return r;
 }
 
-/* --- GET /v1/links ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- GET /v1/links ---------------------------------------------------------------------------- */
 
 static json_t *session_encode(const struct session *s)
 {
@@ -559,9 +576,10 @@ static json_t *session_encode(const struct session *s)
     link_stats(s->link, &st);
     const struct link_hello *peer = link_peer(s->link);
     return json_pack("{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:b}", "peer", peer ? peer->name : "", "address",
-                     link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted", "state",
-                     link_state_name(link_state(s->link)), "cipher", s->up ? seal_suite_name(st.suite) : "", "rtt_ms",
-                     st.rtt_us / 1e3, "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
+                     link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted",
+                     "state", link_state_name(link_state(s->link)), "cipher",
+                     s->up ? seal_suite_name(st.suite) : "", "rtt_ms", st.rtt_us / 1e3, "tx_bytes",
+                     (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
                      (double)st.up_us / 1e6, "suspect", (int)st.suspect);
 }
 
@@ -569,8 +587,8 @@ static json_t *dial_encode(const struct dial *d)
 {
     char address[160];
     snprintf(address, sizeof address, "%s:%u", d->host, d->port);
-    return json_pack("{s:s s:s s:s s:s s:s}", "peer", "", "address", address, "direction", "dialing", "state", "down", "why",
-                     *d->why ? d->why : "not tried yet");
+    return json_pack("{s:s s:s s:s s:s s:s}", "peer", "", "address", address, "direction", "dialing", "state",
+                     "down", "why", *d->why ? d->why : "not tried yet");
 }
 
 json_t *peers_encode(struct peers *p)
@@ -579,10 +597,10 @@ json_t *peers_encode(struct peers *p)
     struct session *s;
     struct dial *d;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up)
-            json_array_append_new(list, session_encode(s));
+    if (s->up)
+        json_array_append_new(list, session_encode(s));
     LIST_FOREACH(d, &p->dials, next)
-        if (!(d->known && session_with(p, d->id, NULL)))
-            json_array_append_new(list, dial_encode(d));
+    if (!(d->known && session_with(p, d->id, NULL)))
+        json_array_append_new(list, dial_encode(d));
     return list;
 }

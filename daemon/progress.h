@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One page shared by a stage process and its daemon: what the stage is doing right now. The stage writes, the daemon reads when it
- * makes a heartbeat; nothing is sent, nothing waits. */
+ * One page shared by a stage process and its daemon: what the stage is doing right now. The stage writes, the
+ * daemon reads when it makes a heartbeat; nothing is sent, nothing waits. */
 #ifndef DAEMON_PROGRESS_H
 #define DAEMON_PROGRESS_H
 
@@ -9,7 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum progress_state { PROGRESS_STARTING, PROGRESS_COMPUTING, PROGRESS_WAITING_FOR, PROGRESS_WAITING_TO, PROGRESS_ENDING };
+enum progress_state {
+    PROGRESS_STARTING,
+    PROGRESS_COMPUTING,
+    PROGRESS_WAITING_FOR,
+    PROGRESS_WAITING_TO,
+    PROGRESS_ENDING
+};
 
 struct progress {
     _Atomic uint32_t state;

@@ -79,7 +79,8 @@ static void print_help(void)
 /* defs: its own options and the global ones. */
 static void print_command_help(const struct ctl_command *command, const struct opt_def *defs)
 {
-    printf("usage: ringctl %s%s%s\n\n%s.\n\n", command->name, *command->args ? " " : "", command->args, command->help);
+    printf("usage: ringctl %s%s%s\n\n%s.\n\n", command->name, *command->args ? " " : "", command->args,
+           command->help);
     if (command->has_rest)
         puts("COMMAND is any other command of ringctl, or \"exec PROGRAM ARGS…\": a program that finds the "
              "first node\n"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The head's part of a job, in the stage process of rank 0: reads model, tokenizer and data, decides split, memory and microbatches
- * (planning), then drives the rounds (stage_train.c, stage_generate.c, stage_score.c) and keeps the results. */
+ * The head's part of a job, in the stage process of rank 0: reads model, tokenizer and data, decides split,
+ * memory and microbatches (planning), then drives the rounds (stage_train.c, stage_generate.c, stage_score.c)
+ * and keeps the results. */
 #ifndef DAEMON_STAGE_HEAD_H
 #define DAEMON_STAGE_HEAD_H
 
@@ -13,23 +14,23 @@
 #include "engine/train/data.h"
 
 struct head {
-    int sock;                    /* to the daemon, for events; borrowed */
-    json_t *json;                /* owned: what spec points into */
+    int sock;     /* to the daemon, for events; borrowed */
+    json_t *json; /* owned: what spec points into */
     struct job_spec spec;
     struct job_plan plan;
     struct config config;
     const struct family *family;
-    struct tokenizer *tok;       /* owned, or NULL */
-    struct data *train, *valid;  /* owned, or NULL */
-    struct data_order *order;    /* owned, or NULL */
-    struct adapter_in *in;       /* owned: values to start from, or NULL */
-    uint64_t first_step, steps;  /* of a training job: done before, and the last one */
-    uint32_t *ids;               /* owned: prompt or text to score */
+    struct tokenizer *tok;      /* owned, or NULL */
+    struct data *train, *valid; /* owned, or NULL */
+    struct data_order *order;   /* owned, or NULL */
+    struct adapter_in *in;      /* owned: values to start from, or NULL */
+    uint64_t first_step, steps; /* of a training job: done before, and the last one */
+    uint32_t *ids;              /* owned: prompt or text to score */
     size_t nids;
 };
 
-/* nodes: [{"name","speed","memory"}, …] in ring order, the head's first. Fills head->plan; a refusal is a sentence that says what to
- * change. Takes a reference to `spec`. */
+/* nodes: [{"name","speed","memory"}, …] in ring order, the head's first. Fills head->plan; a refusal is a
+ * sentence that says what to change. Takes a reference to `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 void head_done(struct head *h);
 
@@ -41,7 +42,8 @@ int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err
 /* Hands the starting values (adapter, resumed state) to the stages. */
 int head_load(struct head *h, struct runner *r, struct err *err);
 
-/* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
+/* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone,
+ * which ends us anyway. */
 void head_event(const struct head *h, const char *kind, json_t *fields);
 void head_log(const struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

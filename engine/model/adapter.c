@@ -11,8 +11,7 @@
 
 #include "file/input.h"
 
-/* --- adapter_config.json
- * ---------------------------------------------------------------------------------------------- */
+/* --- adapter_config.json ---------------------------------------------------------------------- */
 
 /* Keys whose value changes the computation in a way we do not do; anything but absent, null, false, empty or
  * "none" is refused. */
@@ -128,9 +127,7 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
     return r;
 }
 
-/* --- values
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 struct adapter_in {
     struct st *st; /* owned */

@@ -95,8 +95,7 @@ static int writer_open(struct st_writer **ret, const struct adapter_out *o, cons
     return r;
 }
 
-/* --- small files
- * -------------------------------------------------------------------------------------------------- */
+/* --- small files ------------------------------------------------------------------------------ */
 
 static int write_all(int fd, const char *text, size_t n)
 {
@@ -219,8 +218,7 @@ static int write_small_files(struct adapter_out *o, struct err *err)
     return 0;
 }
 
-/* --- a result
- * -------------------------------------------------------------------------------------------------- */
+/* --- a result --------------------------------------------------------------------------------- */
 
 int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request *req, struct err *err)
 {

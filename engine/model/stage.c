@@ -18,9 +18,7 @@ static size_t stage_layers(const struct stage_spec *spec)
     return spec->end_layer - spec->first_layer;
 }
 
-/* --- layouts
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
 static void carve_params(struct stage *s, struct slab *slab)
 {
@@ -117,9 +115,7 @@ static void carve_kv(struct stage *s, struct slab *slab)
     s->kv = kv;
 }
 
-/* --- units
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- units ------------------------------------------------------------------------------------ */
 
 static int make_units(struct stage *s, struct err *err)
 {
@@ -214,9 +210,7 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
     return r;
 }
 
-/* --- opening
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static int carve_all(struct stage *s, struct err *err)
 {

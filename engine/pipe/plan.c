@@ -152,10 +152,9 @@ static void add_backward(struct build *b, enum sched_op op, uint32_t stage, uint
         emit(b, task, MSG_GRAD, mb, stage - 1);
 }
 
-/* --- TRAIN: where stage 0 takes each loss
- * ---------------------------------------------------------------------------
- *
- * A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing else. So
+/* --- TRAIN: where stage 0 takes each loss ----------------------------------------------------- */
+
+/* A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing else. So
  * stage 0 takes losses (1) before its backward of microbatch j: those of all microbatches which the last
  * stage forwards before it goes back through j; they are on their way before the gradient it waits for
  * anyway. (2) After a forward that leaves more than `ranks` losses open: the oldest one, if in a unit-cost
@@ -291,8 +290,7 @@ static int build_train(struct build *b, struct err *err)
     return 0;
 }
 
-/* --- the other programs
- * ----------------------------------------------------------------------------------------- */
+/* --- the other programs ----------------------------------------------------------------------- */
 
 static void build_forward(struct build *b)
 {
@@ -350,8 +348,7 @@ static void build_params(struct build *b, bool save)
     }
 }
 
-/* --- slots and counts
- * -------------------------------------------------------------------------------------------- */
+/* --- slots and counts ------------------------------------------------------------------------- */
 
 /* Takes a slot at first_use and gives it back after last_use. The one freed last is taken first: its memory
  * is warm. */
@@ -397,8 +394,7 @@ static void count_messages(struct plan *plan)
     }
 }
 
-/* --- requests
- * ---------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* Messages pass between neighbours of the ring, and the last stage speaks with stage 0. */
 static int check_placement(const struct sched *sched, struct err *err)

@@ -88,8 +88,7 @@ static inline void bench_print(const struct bench_row *row, const struct bench_s
     fflush(stdout);
 }
 
-/* --- the machine's limits ---------------------------------------------------------------------------------
- */
+/* --- the machine's limits --------------------------------------------------------------------- */
 
 /* Its header is gemm.c's alone; benches measure that file against the library, so they declare what they
  * call. */
@@ -134,8 +133,7 @@ static inline double bench_sgemm_run(const struct bench_sgemm *s, double least)
     return 2e-9 * times * (double)n * n * n / (bench_now() - start);
 }
 
-/* --- the stage's environment ------------------------------------------------------------------------------
- */
+/* --- the stage's environment ------------------------------------------------------------------ */
 
 /* Runs this program again with `args` (argv[1] …, ended by NULL) as the daemon would run a stage of that many
  * threads, and waits for it; 0 if all went well. OpenBLAS chooses its kernel while it is being loaded, so

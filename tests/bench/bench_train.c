@@ -71,8 +71,7 @@ static double attention_flop(const struct config *c)
     return 2.0 * TOKENS * (double)(c->layers * c->heads * c->head);
 }
 
-/* --- a step of training -----------------------------------------------------------------------------------
- */
+/* --- a step of training ----------------------------------------------------------------------- */
 
 static double train_gflop(const struct config *c)
 {
@@ -124,8 +123,7 @@ static void bench_steps(const char *model, int threads)
     bed_close(&b);
 }
 
-/* --- prefill ----------------------------------------------------------------------------------------------
- */
+/* --- prefill ---------------------------------------------------------------------------------- */
 
 static void bench_prefill(const char *model, const char *type, int threads)
 {
@@ -152,8 +150,7 @@ static void bench_prefill(const char *model, const char *type, int threads)
     bed_close(&b);
 }
 
-/* --- memory -----------------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static double peak_mib(void)
 {
@@ -184,8 +181,7 @@ static void bench_memory(const char *model, int threads)
     bed_close(&b);
 }
 
-/* --- processes --------------------------------------------------------------------------------------------
- */
+/* --- processes -------------------------------------------------------------------------------- */
 
 static int child(char **argv)
 {

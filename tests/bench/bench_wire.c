@@ -45,8 +45,7 @@ static void connect_pair(int fd[2])
     close(listener);
 }
 
-/* --- bare -------------------------------------------------------------------------------------------------
- */
+/* --- bare ------------------------------------------------------------------------------------- */
 
 struct bare {
     int fd;
@@ -86,8 +85,7 @@ static double bare_copy(const int fd[2], uint8_t *from, uint8_t *to, size_t mess
     return 1e-9 * (double)total / (bench_now() - begin);
 }
 
-/* --- the cipher -------------------------------------------------------------------------------------------
- */
+/* --- the cipher ------------------------------------------------------------------------------- */
 
 static void new_seals(struct seal *tx, struct seal *rx)
 {
@@ -118,8 +116,7 @@ static double cipher(uint8_t *scratch, size_t total)
     return 1e-9 * (double)total / (seconds[0] > seconds[1] ? seconds[0] : seconds[1]);
 }
 
-/* --- a data connection ------------------------------------------------------------------------------------
- */
+/* --- a data connection ------------------------------------------------------------------------ */
 
 struct ends {
     struct exchange *tx, *rx;

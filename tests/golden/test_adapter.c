@@ -41,8 +41,7 @@ static void check_values(const struct adapter_in *in, const struct place *p, con
     }
 }
 
-/* --- adapters ----------------------------------------------------------------------------------------------
- */
+/* --- adapters --------------------------------------------------------------------------------- */
 
 static const struct {
     const char *key, *value; /* as JSON */
@@ -250,8 +249,7 @@ static void continued_training_loses_nothing(void **state)
     place_free(&p);
 }
 
-/* --- whole models ------------------------------------------------------------------------------------------
- */
+/* --- whole models ----------------------------------------------------------------------------- */
 
 static void check_model(const struct place *p, const float *values)
 {
@@ -314,8 +312,7 @@ static void whole_models_load_again(void **state)
     }
 }
 
-/* --- refusals ----------------------------------------------------------------------------------------------
- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 /* An adapter_config.json that would do, if nothing else were in it. */
 #define USUAL "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],"

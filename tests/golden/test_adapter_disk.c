@@ -128,8 +128,7 @@ static void bad_directories_are_refused(void **state)
     place_free(&p);
 }
 
-/* --- a small disk ------------------------------------------------------------------------------------------
- */
+/* --- a small disk ----------------------------------------------------------------------------- */
 
 /* Mounts a tmpfs of `kib` on DIR/out, for this process alone; the test is skipped where that is not allowed.
  */

@@ -66,7 +66,7 @@ static struct chain_spec spec_for(const struct golden *g, struct chain_cut cut)
                                .positions = TOKENS};
 }
 
-/* --- logits ------------------------------------------------------------------------------------ */
+/* --- logits ----------------------------------------------------------------------------------- */
 
 static double logprob_of(const float *logits, size_t vocab, uint32_t id)
 {
@@ -248,7 +248,7 @@ static void greedy_text_matches(void **state)
     golden_close(&g);
 }
 
-/* --- training ---------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------------------- */
 
 struct examples {
     struct microbatch mb[MICROBATCHES], packed; /* packed: all in one */

@@ -79,8 +79,7 @@ static struct stage_spec whole_stage(const struct place *p)
                                .positions = 6};
 }
 
-/* --- opening -----------------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void refuses_wrong_specs(void **state)
 {
@@ -168,8 +167,7 @@ static void measures_what_it_takes(void **state)
     assert_true(more.kv >= LAYERS * 2 * 6 * p->config.kv_heads * p->config.head * sizeof(float));
 }
 
-/* --- microbatches ------------------------------------------------------------------------------------------
- */
+/* --- microbatches ----------------------------------------------------------------------------- */
 
 static void refuses_what_does_not_fit(void **state)
 {
@@ -264,8 +262,7 @@ static void generation_agrees_with_scoring(void **state)
     }
 }
 
-/* --- LoRA --------------------------------------------------------------------------------------------------
- */
+/* --- LoRA ------------------------------------------------------------------------------------- */
 
 static void lora_gradients_are_slopes(void **state)
 {
