@@ -13,12 +13,11 @@ enum {
     NEW_TOKENS = 32,
     REPEATS = 5,
     THREADS_MAX = 2,
-    READ_MIB = 512,
-    LINE = 64,
-    CHUNK_LINES = 4096
+    READ_BYTES = 512 << 20,
+    CHUNK_BYTES = 1 << 20
 };
 
-typedef uint64_t line_of_words __attribute__((vector_size(LINE)));
+typedef uint64_t words __attribute__((vector_size(32)));
 
 /* Bytes of the matrices a token is multiplied with: the layers' and the head's. */
 static double weight_bytes(const struct config *c)
@@ -29,48 +28,48 @@ static double weight_bytes(const struct config *c)
 }
 
 /* What a chunk adds up to, read as four streams: one alone does not keep the memory busy. */
-static uint64_t add_up(const line_of_words *chunk)
+#if defined __x86_64__
+__attribute__((target_clones("default", "avx2")))
+#endif
+static uint64_t
+add_up(const words *chunk)
 {
-    const size_t quarter = CHUNK_LINES / 4;
-    line_of_words acc[4] = {0};
-    uint64_t sum = 0;
+    const size_t quarter = CHUNK_BYTES / sizeof *chunk / 4;
+    words a = {0}, b = a, c = a, d = a;
     for (size_t i = 0; i < quarter; i++) {
-        acc[0] += chunk[i];
-        acc[1] += chunk[i + quarter];
-        acc[2] += chunk[i + 2 * quarter];
-        acc[3] += chunk[i + 3 * quarter];
+        a += chunk[i];
+        b += chunk[i + quarter];
+        c += chunk[i + 2 * quarter];
+        d += chunk[i + 3 * quarter];
     }
-    for (size_t w = 0; w < LINE / sizeof(uint64_t); w++)
-        sum += acc[0][w] + acc[1][w] + acc[2][w] + acc[3][w];
-    return sum;
+    a += b + c + d;
+    return a[0] + a[1] + a[2] + a[3];
 }
 
 /* GB/s of adding up a block far larger than the caches, by all threads. */
-static double read_memory(const line_of_words *words)
+static double read_memory(const words *block)
 {
-    const size_t n = (size_t)READ_MIB * (1 << 20) / LINE;
     uint64_t sum = 0;
     const double begin = bench_now();
 #pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (size_t i = 0; i < n; i += CHUNK_LINES)
-        sum += add_up(words + i);
+    for (size_t at = 0; at < READ_BYTES; at += CHUNK_BYTES)
+        sum += add_up(block + at / sizeof *block);
     const double took = bench_now() - begin;
-    if (sum != n * (LINE / sizeof(uint64_t))) { /* every word is one; and the sum is not optimized away */
+    if (sum != READ_BYTES / sizeof(uint64_t)) { /* every word is one; and the sum is not optimized away */
         fputs("bench_decode: memory does not hold what was written to it\n", stderr);
         exit(1);
     }
-    return 1e-9 * (double)n * LINE / took;
+    return 1e-9 * READ_BYTES / took;
 }
 
 /* Written by the threads that will read it. */
-static line_of_words *ones(void)
+static words *ones(void)
 {
-    const size_t n = (size_t)READ_MIB * (1 << 20) / LINE;
-    line_of_words *words = bench_alloc(n * sizeof *words);
+    words *block = bench_alloc(READ_BYTES);
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < n; i++)
-        words[i] = (line_of_words){0} + 1;
-    return words;
+    for (size_t i = 0; i < READ_BYTES / sizeof *block; i++)
+        block[i] = (words){0} + 1;
+    return block;
 }
 
 static void decode(struct stage *s, size_t at, size_t n)
@@ -100,21 +99,21 @@ static int child(const char *name, const char *model, int threads)
     spec.end_layer = spec.config.layers;
     bench_must(num_new(&num, threads, &err), &err);
     bench_must(stage_open(&stage, num, &spec, &err), &err);
-    line_of_words *words = ones();
+    words *block = ones();
     struct bench_series s = {.n = REPEATS};
     decode(stage, 0, PROMPT);
     for (size_t i = 0; i < REPEATS; i++) {
-        const double before = read_memory(words), begin = bench_now();
+        const double before = read_memory(block), begin = bench_now();
         decode(stage, PROMPT, NEW_TOKENS);
         s.figure[i] = NEW_TOKENS / (bench_now() - begin);
-        s.limit[i] = (before + read_memory(words)) / 2;
+        s.limit[i] = (before + read_memory(block)) / 2;
     }
     char what[64];
     snprintf(what, sizeof what, "decode, %s, %d thread%s", name, threads, threads > 1 ? "s" : "");
     bench_print(
         &(struct bench_row){what, "tokens/s", "reading memory", "GB/s", 1e-9 * weight_bytes(&spec.config), 0},
         &s);
-    free(words);
+    free(block);
     stage_close(stage);
     num_free(num);
     return 0;

@@ -12,7 +12,7 @@
 #include "model/stage.h"
 #include "num/rng.h"
 
-enum { TOKENS = 512, MICROBATCHES = 4, RANK = 16, REPEATS = 5, THREADS_MAX = 2 };
+enum { TOKENS = 512, MICROBATCHES = 4, RANK = 16, REPEATS = 3, THREADS_MAX = 2 };
 
 struct bed {
     struct num *num;
@@ -173,7 +173,6 @@ static void bench_memory(const char *model, int threads)
     struct bench_series s = {.n = 1};
     bed_open(&b, model, true, threads);
     train_step(&b, 1);
-    train_step(&b, 2);
     bench_must(stage_measure(&bytes, &b.spec, &err), &err);
     s.figure[0] = peak_mib();
     s.limit[0] = (double)bytes.total / (1 << 20);
