@@ -3,6 +3,7 @@
 #   make SAN=address,undefined | SAN=thread             sanitizer builds, each in its own folder
 #   make CC=clang                                       the other compiler, in its own folder
 # SPDX-License-Identifier: MIT
+MAKEFLAGS += -r
 VERSION := 0.1.0
 CC      := gcc
 SAN     ?=
@@ -149,13 +150,13 @@ format:
 headers: $(headers)
 $(B)/headers/net/%.ok: net/%.h
 	@mkdir -p $(@D)
-	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_net) -fsyntax-only -x c $< && touch $@
+	$(call say,HEADER,$<) $(CC) $(filter-out -MMD -MP,$(BASE)) $(inc_net) -fsyntax-only -x c $< && touch $@
 $(B)/headers/engine/%.ok: engine/%.h
 	@mkdir -p $(@D)
-	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_engine) -fsyntax-only -x c $< && touch $@
+	$(call say,HEADER,$<) $(CC) $(filter-out -MMD -MP,$(BASE)) $(inc_engine) -fsyntax-only -x c $< && touch $@
 $(B)/headers/daemon/%.ok: daemon/%.h
 	@mkdir -p $(@D)
-	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_daemon) -fsyntax-only -x c $< && touch $@
+	$(call say,HEADER,$<) $(CC) $(filter-out -MMD -MP,$(BASE)) $(inc_daemon) -fsyntax-only -x c $< && touch $@
 lint: headers
 	@tests/lint
 

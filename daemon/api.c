@@ -203,27 +203,39 @@ static void delete_job(struct node *n, struct http_call *call, uint64_t id)
     }
 }
 
-/* Histories come as an array and leave under the name the API gives them. */
-static void send_history(struct http_call *call, const char *name, const char *text)
+/* A job's history: asked for only once it is known that there is such a job. */
+struct history {
+    struct node *n;
+    struct http_call *call;
+    uint64_t id;
+    const char *kind, *name; /* as the store calls it; as the API does */
+};
+
+static void send_history(void *arg, const char *text)
 {
-    char *wrapped = xasprintf("{\"%s\":%s}", name, text ? text : "[]");
-    http_reply(call, 200, "application/json", wrapped, strlen(wrapped));
+    struct history *h = arg;
+    char *wrapped = xasprintf("{\"%s\":%s}", h->name, text ? text : "[]");
+    http_reply(h->call, 200, "application/json", wrapped, strlen(wrapped));
     free(wrapped);
+    free(h);
 }
 
-static void send_log(void *arg, const char *text)
+static void find_history(void *arg, const char *record)
 {
-    send_history(arg, "lines", text);
+    struct history *h = arg;
+    if (record) {
+        store_get_events(h->n->store, h->id, h->kind, send_history, h);
+        return;
+    }
+    send_record(h->call, NULL);
+    free(h);
 }
 
-static void send_steps(void *arg, const char *text)
+static void get_history(struct node *n, struct http_call *call, uint64_t id, const char *kind, const char *name)
 {
-    send_history(arg, "steps", text);
-}
-
-static void send_valids(void *arg, const char *text)
-{
-    send_history(arg, "evaluations", text);
+    struct history *h = xmalloc(sizeof *h);
+    *h = (struct history){n, call, id, kind, name};
+    store_get_job(n->store, id, find_history, h);
 }
 
 /* A job that has ended may have left the ring of recent events: then its last word is made again from its
@@ -272,11 +284,11 @@ static void job_route(struct node *n, struct http_call *call, const char *rest)
     else if (!strcmp(end, "/events") && get)
         get_job_events(n, call, id);
     else if (!strcmp(end, "/log") && get)
-        store_get_events(n->store, id, "log", send_log, call);
+        get_history(n, call, id, "log", "lines");
     else if (!strcmp(end, "/steps") && get)
-        store_get_events(n->store, id, "step", send_steps, call);
+        get_history(n, call, id, "step", "steps");
     else if (!strcmp(end, "/evaluations") && get)
-        store_get_events(n->store, id, "valid", send_valids, call);
+        get_history(n, call, id, "valid", "evaluations");
     else
         http_fail(call, 404, "no-such-route", "%s %s is not a route of this API", method, http_path(call));
 }

@@ -35,6 +35,7 @@ struct coord {
     struct job *jobs;       /* owned, newest first */
     struct job *active;     /* the one between PLANNING and its end, or NULL */
     struct event *deadline; /* owned: of the active job's state */
+    struct event *retry;    /* owned: a job that was refused because two heads collided waits */
     struct event *grace;    /* owned: a weak cause waits for a better one */
     struct event *settle;   /* owned: the first queued job has waited long enough for a ring */
     char weak_cause[700];
@@ -81,7 +82,8 @@ static void note(struct coord *c, struct job *job, const char *fmt, ...)
 static void set_state(struct coord *c, struct job *job, enum job_state state, unsigned deadline_s)
 {
     job->state = state;
-    event_del(c->deadline);
+    if (job == c->active || !c->active) /* the deadline is the active job's */
+        event_del(c->deadline);
     if (deadline_s) {
         struct timeval in = {deadline_s, 0};
         event_add(c->deadline, &in);
@@ -106,14 +108,35 @@ static void trim(struct coord *c)
     }
 }
 
+/* Two heads reached for the same nodes at once and refused each other. Both let go and try again, each after a time of its
+ * own that its id decides, so that one of them is first. */
+static void requeue(struct coord *c, struct job *job)
+{
+    struct timeval in = {0, 100000 + 3000 * (suseconds_t)members_self(c->node->members)->id[0]};
+    job_reset(job);
+    event_add(c->retry, &in);
+    set_state(c, job, JOB_QUEUED, 0);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    try_start(arg);
+}
+
 static void finish(struct coord *c, struct job *job, enum job_state state)
 {
-    job->ended = time(NULL);
     if (job == c->active) {
         c->active = NULL;
         event_del(c->grace);
         event_del(c->settle);
     }
+    if (state == JOB_QUEUED) {
+        requeue(c, job);
+        return;
+    }
+    job->ended = time(NULL);
     set_state(c, job, state, 0);
     log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "",
              job->error);
@@ -256,7 +279,7 @@ static struct job *first_queued(struct coord *c)
 
 static void try_start(struct coord *c)
 {
-    struct job *job = c->active ? NULL : first_queued(c);
+    struct job *job = c->active || event_pending(c->retry, EV_TIMEOUT, NULL) ? NULL : first_queued(c);
     if (!job)
         return;
     struct members_ring ring;
@@ -436,7 +459,9 @@ static void on_failed(struct coord *c, struct job *job, size_t rank, const json_
     const char *cause = json_string_value(json_object_get(body, "cause"));
     char text[700];
     snprintf(text, sizeof text, "node %s: %s", job->names[rank], cause ? cause : "failed");
-    if (!json_is_true(json_object_get(body, "weak"))) {
+    if (json_is_true(json_object_get(body, "busy")) && job->state == JOB_OPENING) {
+        stop(c, job, JOB_QUEUED, text);
+    } else if (!json_is_true(json_object_get(body, "weak"))) {
         fail(c, job, "%s", text);
     } else if (job->state != JOB_STOPPING && !event_pending(c->grace, EV_TIMEOUT, NULL)) {
         struct timeval in = {GRACE_S, 0};
@@ -552,6 +577,7 @@ struct coord *coord_new(struct node *node)
     struct coord *c = xcalloc(1, sizeof *c);
     c->node = node;
     c->deadline = event_new(node->base, -1, 0, on_deadline, c);
+    c->retry = event_new(node->base, -1, 0, on_retry, c);
     c->grace = event_new(node->base, -1, 0, on_grace, c);
     c->settle = event_new(node->base, -1, 0, on_settle, c);
     close_unfinished(c);
@@ -567,6 +593,7 @@ void coord_free(struct coord *c)
         job_free(job);
     }
     event_free(c->deadline);
+    event_free(c->retry);
     event_free(c->grace);
     event_free(c->settle);
     free(c);

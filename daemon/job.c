@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "daemon/xalloc.h"
@@ -25,6 +26,15 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec)
     *job = (struct job){.id = id, .spec = spec, .created = time(NULL)};
     snprintf(job->type, sizeof job->type, "%s", type);
     return job;
+}
+
+void job_reset(struct job *job)
+{
+    json_decref(job->plan);
+    struct job fresh = {.next = job->next, .id = job->id, .spec = job->spec, .created = job->created};
+    memcpy(fresh.type, job->type, sizeof fresh.type);
+    memcpy(fresh.error, job->error, sizeof fresh.error);
+    *job = fresh;
 }
 
 void job_free(struct job *job)

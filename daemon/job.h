@@ -49,6 +49,8 @@ struct job {
 
 struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
 void job_free(struct job *job);
+/* Back to what it was when it was submitted, for another try. */
+void job_reset(struct job *job);
 
 json_t *job_encode_short(const struct job *job); /* a row of GET /v1/jobs, and the "job" event */
 json_t *job_encode(const struct job *job);       /* with spec, plan and result */

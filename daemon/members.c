@@ -10,6 +10,7 @@
 #include "daemon/xalloc.h"
 
 struct members {
+    uint64_t twin_boot, twin_seq; /* last word under our own id that was not ours */
     size_t n;
     struct member at[RING_MAX_NODES]; /* 0 = ourselves */
 };
@@ -117,6 +118,26 @@ static struct member *free_place(struct members *m)
     return oldest;
 }
 
+/* An old record of ours may still go round after a restart; a second machine with our identity goes on talking. */
+static bool is_twin(struct members *m, const struct member *news)
+{
+    if (news->boot == m->at[0].boot)
+        return false;
+    bool again = news->boot == m->twin_boot && news->seq > m->twin_seq;
+    m->twin_boot = news->boot;
+    m->twin_seq = news->seq;
+    return again;
+}
+
+/* A restarted node begins counting anew, with a later boot. A clock that was set back makes it an earlier one: that is believed
+ * once the old life of the node is out of reach. */
+static bool is_news(const struct members *m, const struct member *known, const struct member *news)
+{
+    if (known->boot == news->boot)
+        return news->seq > known->seq;
+    return news->boot > known->boot || !members_reachable(m, known->id);
+}
+
 int members_learn(struct members *m, const json_t *record, struct instant now)
 {
     struct member news;
@@ -125,10 +146,8 @@ int members_learn(struct members *m, const json_t *record, struct instant now)
         return r;
     struct member *known = lookup(m, news.id);
     if (known == &m->at[0])
-        return news.boot == known->boot ? 0 : -EEXIST;
-    /* A restarted node begins counting anew: its boot number is another, and the newest word of a live link
-     * wins. */
-    if (known && known->boot == news.boot && news.seq <= known->seq)
+        return is_twin(m, &news) ? -EEXIST : 0;
+    if (known && !is_news(m, known, &news))
         return 0;
     if (!known && !(known = free_place(m)))
         return -ENOSPC;

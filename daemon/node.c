@@ -11,9 +11,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/api.h"
+#include "daemon/conf.h"
 #include "daemon/coord.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
@@ -87,38 +89,6 @@ void node_changed(struct node *n)
 
 /* --- opening, top down ------------------------------------------------------------------------ */
 
-/* "8G", "512M", bytes. */
-static int parse_size(const char *text, uint64_t *ret, struct err *err)
-{
-    char *end;
-    *ret = 0;
-    if (!text || !*text)
-        return 0;
-    double v = strtod(text, &end);
-    const char *unit = *end ? strchr("KMGT", *end) : NULL;
-    if (end == text || v < 0 || (*end && (!unit || end[1])))
-        return err_set(err, -EINVAL, "--memory-limit %s is not a size such as 8G or 512M", text);
-    *ret = (uint64_t)(v * (double)(unit ? 1ULL << (10 * (strchr("KMGT", *unit) - "KMGT" + 1)) : 1));
-    return 0;
-}
-
-/* Beside the running ringd in a build tree, in libexec when installed. */
-static void find_stage_binary(struct node *n)
-{
-    const char *given = opts_str(n->opts, "stage-binary");
-    char self[3072];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[len > 0 ? len : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
-    snprintf(n->stage_binary, sizeof n->stage_binary, "%s/ringd-stage", self);
-    if (given)
-        snprintf(n->stage_binary, sizeof n->stage_binary, "%s", given);
-    else if (access(n->stage_binary, X_OK))
-        snprintf(n->stage_binary, sizeof n->stage_binary, PREFIX "/libexec/ringd/ringd-stage");
-}
-
 static int open_identity(struct node *n, struct err *err)
 {
     char secret[4096];
@@ -131,7 +101,7 @@ static int open_identity(struct node *n, struct err *err)
     if (!r)
         r = secret_load(n->psk, given ? given : secret, err);
     if (!r)
-        r = parse_size(opts_str(n->opts, "memory-limit"), &n->memory_limit, err);
+        n->memory_limit = conf_size(n->opts, "memory-limit", err);
     return r;
 }
 
@@ -139,14 +109,14 @@ static void open_members(struct node *n)
 {
     struct member self = {.rank = 0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t random;
-    randombytes_buf(&random, sizeof random);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
     auth_node_id(self.id, n->id.pub);
     snprintf(n->name, sizeof n->name, "%s", opts_str(n->opts, "name"));
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
     snprintf(self.doing, sizeof self.doing, "idle");
-    self.boot = random >> 2; /* JSON integers are signed */
+    self.boot = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000; /* later boots are larger */
     self.seq = 1;
     n->threads = (int)opts_int(n->opts, "threads");
     self.cores = cores > 0 ? (unsigned)cores : 1;
@@ -155,21 +125,31 @@ static void open_members(struct node *n)
     node_refresh_self(n);
 }
 
-static char *read_token(const char *path)
+static int read_token(char **ret, const char *path, struct err *err)
 {
     char line[256] = "";
     FILE *f = path ? fopen(path, "re") : NULL;
-    if (f && fgets(line, sizeof line, f))
-        line[strcspn(line, "\r\n")] = 0;
+    *ret = NULL;
+    if (!path)
+        return 0;
+    bool got = f && fgets(line, sizeof line, f);
+    int saved = errno;
     if (f)
         fclose(f);
-    return *line ? xstrdup(line) : NULL;
+    line[strcspn(line, "\r\n")] = 0;
+    if (!got || !*line)
+        return err_set(err, -EINVAL, "--http-token-file %s %s", path, f ? "holds no token" : strerror(saved));
+    *ret = xstrdup(line);
+    return 0;
 }
 
 static int open_http(struct node *n, struct err *err)
 {
     const char *tcp = opts_str(n->opts, "http-listen");
-    char *token = read_token(opts_str(n->opts, "http-token-file"));
+    char *token;
+    int r = read_token(&token, opts_str(n->opts, "http-token-file"), err);
+    if (r)
+        return r;
     struct http_setup setup = {.mailbox = n->mailbox,
                                .hub = n->hub,
                                .unix_path = opts_str(n->opts, "socket"),
@@ -177,7 +157,7 @@ static int open_http(struct node *n, struct err *err)
                                .token = token,
                                .handle = api_handle,
                                .owner = n};
-    int r = http_start(&n->http, &setup, err);
+    r = http_start(&n->http, &setup, err);
     free(token);
     return r;
 }
@@ -219,7 +199,6 @@ int node_open(struct node **ret, struct opts *opts, struct err *err)
     if (!r && !(n->base = event_base_new()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
-        find_stage_binary(n);
         open_members(n);
         r = open_rest(n, err);
     }

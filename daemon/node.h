@@ -28,7 +28,7 @@ struct node {
     struct event_base *base; /* all below owned */
     struct auth_identity id;
     uint8_t psk[AUTH_PSK];
-    char name[64], stage_binary[4096], state_dir[3072];
+    char name[64], state_dir[3072];
     int threads;
     uint64_t memory_limit; /* 0 = what the machine has */
     char ring_text[700];   /* what was last said of the ring */

@@ -259,6 +259,8 @@ static void on_up(void *owner, struct link *link)
     list_links(p);
     peers_flood_self(p);
     for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
+        if (!memcmp(members_at(p->node->members, i)->id, link_peer(link)->node_id, 16))
+            continue; /* it knows itself better */
         json_t *record = member_encode(members_at(p->node->members, i));
         send_json(link, FRAME_RECORD, record);
         json_decref(record);

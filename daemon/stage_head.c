@@ -348,6 +348,10 @@ static int plan_split(struct head *h, const json_t *nodes, struct err *err)
                                 .memory = in.memory};
     if (!e)
         e = split_layers(h->plan.first, &req, err);
+    if (e == -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
+        req.memory = NULL;
+        e = split_layers(h->plan.first, &req, err);
+    }
     if (!e)
         e = split_check(h->plan.first, h->plan.ranks, h->config.layers, err);
     if (!e)

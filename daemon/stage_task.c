@@ -32,6 +32,17 @@ static void *take(struct runner *r, const struct task *t, enum msg_kind kind)
     return need ? runner_take(r, need) : NULL;
 }
 
+/* The same, copied to where it is wanted; a task without that need leaves it as it is. */
+static int take_copy(struct runner *r, const struct task *t, enum msg_kind kind, void *to, size_t n, struct err *err)
+{
+    void *message = take(r, t, kind);
+    if (!message)
+        return need_of(t, kind) ? err_set(err, -ENOMEM, "out of memory for a message") : 0;
+    memcpy(to, message, n);
+    exchange_release(r->exchange, message);
+    return 0;
+}
+
 /* A buffer for the message a task emits, or NULL where it emits none of the kind. */
 static void *output(struct runner *r, const struct task *t, enum msg_kind kind)
 {
@@ -200,11 +211,9 @@ static int tied_gradient(struct runner *r, const struct task *t, struct err *err
 static int task_norm(struct runner *r, const struct task *t, struct err *err)
 {
     struct norm_message sum = {0};
-    void *above = take(r, t, MSG_NORM);
-    if (above)
-        memcpy(&sum, above, sizeof sum);
-    exchange_release(r->exchange, above);
-    int e = tied_gradient(r, t, err);
+    int e = take_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+    if (!e)
+        e = tied_gradient(r, t, err);
     if (!e)
         e = stage_sumsq(r->stage, sum.partial, &sum.partial, err);
     if (e)
@@ -243,16 +252,15 @@ static int tied_weight(struct runner *r, const struct task *t, struct err *err)
 static int task_update(struct runner *r, const struct task *t, struct err *err)
 {
     struct scale_message s = {0};
-    void *below = take(r, t, MSG_SCALE);
+    int e = take_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    if (e)
+        return e;
     if (is_first(r)) {
         const struct adamw *o = &r->head->opt;
         s = (struct scale_message){clip_factor(r->head), o->lr, o->beta1, o->beta2, o->eps,
                                    o->weight_decay,      0};
-    } else if (below) {
-        memcpy(&s, below, sizeof s);
     }
-    exchange_release(r->exchange, below);
-    int e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
     struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
     stage_update(r->stage, (float)s.gscale, &opt, r->go->step);
     return e ? e : tied_weight(r, t, err);

@@ -149,7 +149,7 @@ static int start_stage(struct worker *w)
     w->reported = false;
     w->connected = 0;
     int r =
-        spawn_start(&w->stage, w->node->base, w->node->stage_binary, w->node->threads, &spawn_ops, w, &err);
+        spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads, &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text, false);
         end_stage(w);
@@ -203,8 +203,8 @@ static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, jso
     snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
              other ? other->name : "another node");
     peers_send(w->node->peers, head,
-               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause",
-                         cause, "weak", 0));
+               json_pack("{s:s s:I s:I s:s s:b s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause",
+                         cause, "weak", 0, "busy", 1));
 }
 
 static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
@@ -220,6 +220,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     memcpy(w->head, head, 16);
     w->job = (uint64_t)job;
     w->rank = (int)rank;
+    w->reported = false;
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
     snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
