@@ -141,19 +141,12 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
             dtype_to_f32(param_of(u, i)->w, t->data, t->dtype, t->elements);
         } else {
             u->weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols};
+            st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
         }
     }
     bind_biases(u);
     params_start(u, tune, c);
     return bad;
-}
-
-size_t unit_elements(const struct unit *u)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < u->nparams; i++)
-        n += u->params[i].n;
-    return n;
 }
 
 void unit_pack(const struct unit *u, float *out, bool state)

@@ -16,8 +16,7 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* --- stored types
- * --------------------------------------------------------------------------------------------------- */
+/* --- stored types --- */
 
 /* The extensions' own conversion becomes five shuffles where one instruction does it. */
 INLINE vu widen_u16(vh h)
@@ -81,8 +80,7 @@ static void f16_to_f32(float *dst, const void *src, size_t n)
     store_m(dst + i, load_as(src, i, m, DTYPE_F16), m);
 }
 
-/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into
- * -------------------- */
+/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into --- */
 
 struct dots_args {
     float *y;
@@ -175,8 +173,7 @@ static void dots_bf16(float *y, size_t ldy, const float *x, size_t ldx, size_t n
     dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_BF16);
 }
 
-/* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors
- * --------------------------------------------- */
+/* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors --- */
 
 enum { TILE_ROWS = VL == 16 ? 12 : 6 };
 
@@ -254,9 +251,7 @@ static void transpose(float *dst, size_t ldd, const float *src, size_t lds, size
             dst[c * ldd + r] = src[r * lds + c];
 }
 
-/* --- vectors
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- vectors --- */
 
 static void add(float *y, const float *a, const float *b, size_t n)
 {
@@ -311,9 +306,7 @@ static float dot(const float *a, const float *b, size_t n)
     return sum_of(acc);
 }
 
-/* --- softmax
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- softmax --- */
 
 /* The first m lanes of v, the others −∞. */
 INLINE vf or_minus_inf(vf v, size_t m)
@@ -378,9 +371,7 @@ static void softmax_back(float *dp, const float *p, float delta, size_t n)
     store_m(dp + i, load_m(p + i, m) * (load_m(dp + i, m) - delta), m);
 }
 
-/* --- layers
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- layers --- */
 
 static float rmsnorm(float *y, const float *x, const float *w, size_t n, float eps)
 {
@@ -460,8 +451,7 @@ static void adamw(float *w, float *m1, float *v2, const float *g, size_t n, cons
     }
 }
 
-/* --- dropout: VL Philox blocks at a time, the same numbers as rng.c's one
- * ---------------------------------------------- */
+/* --- dropout: VL Philox blocks at a time, the same numbers as rng.c's one --- */
 
 INLINE void mul_wide(vu a, uint32_t by, vu *hi, vu *lo)
 {
