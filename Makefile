@@ -3,6 +3,7 @@
 #   make SAN=address,undefined | SAN=thread             sanitizer builds, each in its own folder
 #   make CC=clang                                       the other compiler, in its own folder
 # SPDX-License-Identifier: MIT
+MAKEFLAGS += -r
 VERSION := 0.1.0
 CC      := gcc
 SAN     ?=
@@ -10,8 +11,8 @@ V       ?=
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-variant := $(if $(filter-out gcc cc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 comma   := ,
+variant := $(if $(filter-out gcc cc,$(notdir $(CC))),-$(notdir $(CC)))$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 B       := build$(variant)
 
 PREFIX  ?= /usr/local
@@ -46,8 +47,7 @@ kern_src   := engine/num/kernels.c
 engine_src := $(filter-out $(kern_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
 obj         = $(patsubst %.c,$(B)/%.o,$(1))
 
-machine    := $(shell $(CC) -dumpmachine)
-kern_isas  := base $(if $(findstring x86_64,$(machine)),avx2 avx512)
+kern_isas  := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
 kern_base  :=
 kern_avx2  := -mavx2 -mfma -mf16c
 kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
@@ -60,7 +60,7 @@ ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 ringd_src   := $(filter-out $(ctl_src) $(stage_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check bench fuzz format lint install clean headers unit
+.PHONY: all deps demo check test-programs bench fuzz format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringctl
 
 $(B)/libringnet.a: $(call obj,$(net_src))
@@ -116,7 +116,11 @@ $(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/fuzz/replay.o $(B)/libringengine.a $(B)
 fuzz:
 	@tests/run fuzz build-fuzz $(SECONDS)
 
-check: all $(test_bin) $(fuzz_bin) demo
+test-programs: $(test_bin) $(fuzz_bin)
+# Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
+check: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@tests/demo/run $(B)
 	@tests/run all $(B)
 demo: deps
 	@$(MAKE) --no-print-directory all
@@ -134,8 +138,11 @@ deps:
 	         for (i = 1; i <= n; i++) if (!(want[i] in have)) printf "%s ", want[i]}'); \
 	if [ -n "$$missing" ]; then \
 	    echo "installing: $$missing"; \
+	    command -v apt-get >/dev/null || { echo "these are Debian's packages: install what this system calls them" >&2; exit 1; }; \
 	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	    [ -z "$$sudo" ] || command -v sudo >/dev/null || { echo "run as root: apt-get install $$missing" >&2; exit 1; }; \
+	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $$missing >/dev/null; \
 	fi
 
 # --- style -----------------------------------------------------------------------------------------------------------
@@ -146,13 +153,13 @@ format:
 headers: $(headers)
 $(B)/headers/net/%.ok: net/%.h
 	@mkdir -p $(@D)
-	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_net) -fsyntax-only -x c $< && touch $@
+	$(call say,HEADER,$<) $(CC) $(filter-out -MMD -MP,$(BASE)) $(inc_net) -fsyntax-only -x c $< && touch $@
 $(B)/headers/engine/%.ok: engine/%.h
 	@mkdir -p $(@D)
-	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_engine) -fsyntax-only -x c $< && touch $@
+	$(call say,HEADER,$<) $(CC) $(filter-out -MMD -MP,$(BASE)) $(inc_engine) -fsyntax-only -x c $< && touch $@
 $(B)/headers/daemon/%.ok: daemon/%.h
 	@mkdir -p $(@D)
-	$(call say,HEADER,$<) $(CC) $(BASE) $(inc_daemon) -fsyntax-only -x c $< && touch $@
+	$(call say,HEADER,$<) $(CC) $(filter-out -MMD -MP,$(BASE)) $(inc_daemon) -fsyntax-only -x c $< && touch $@
 lint: headers
 	@tests/lint
 

@@ -9,6 +9,7 @@
 #include "daemon/api_cluster.h"
 #include "daemon/coord.h"
 #include "daemon/http.h"
+#include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
@@ -28,7 +29,7 @@ void api_reply(struct http_call *call, int status, json_t *json)
     free(text);
 }
 
-/* --- what there is ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- what there is ---------------------------------------------------------------------------- */
 
 static json_t *ring_encode(struct node *n)
 {
@@ -47,7 +48,8 @@ static json_t *jobs_in_hand(struct node *n)
     json_t *running = json_array(), *queued = json_array();
     for (const struct job *job = coord_first(n->coord); job; job = job->next)
         if (!job_state_ended(job->state))
-            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0, json_integer((json_int_t)job->id));
+            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
+                                  json_integer((json_int_t)job->id));
     return json_pack("{s:o s:o}", "running", running, "queued", queued);
 }
 
@@ -64,8 +66,8 @@ static void get_status(struct node *n, struct http_call *call)
           json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id", id, "name",
                     self->name, "threads", (int)self->threads, "core_type",
                     num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
-                    (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available, "ring",
-                    ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
+                    (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available,
+                    "ring", ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
 }
 
 /* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
@@ -87,11 +89,12 @@ static json_t *member_show(struct node *n, const struct member *m)
     id_hex(id, m->id);
     show_address(n, m, address, sizeof address);
     bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name, "self", (int)self,
-                     "state", up ? "up" : "gone", "version", m->version, "address", address, "cores", (int)m->cores,
-                     "threads", (int)m->threads, "memory_total", (json_int_t)m->memory_total, "memory_available",
-                     (json_int_t)m->memory_available, "job", m->job && up ? json_integer((json_int_t)m->job) : json_null(),
-                     "rank", m->job && up ? json_integer(m->rank) : json_null(), "doing",
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name,
+                     "self", (int)self, "state", up ? "up" : "gone", "version", m->version, "address",
+                     address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
+                     (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available, "job",
+                     m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
+                     m->job && up ? json_integer(m->rank) : json_null(), "doing",
                      up ? m->doing : peers_last_words(n->peers, m->id), "seconds",
                      up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
 }
@@ -116,12 +119,13 @@ static void get_health(struct node *n, struct http_call *call)
     http_reply(call, 200, "text/plain", "ok\n", 3);
 }
 
-/* --- jobs ------------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- jobs ------------------------------------------------------------------------------------- */
 
 /* Rows as the short form has them, from whole records of the store. */
 static void send_all_jobs(void *arg, const char *text)
 {
-    static const char *const fields[] = {"id", "type", "state", "created", "started", "ended", "step", "steps", "loss", "error"};
+    static const char *const fields[] = {"id",    "type", "state", "created", "started",
+                                         "ended", "step", "steps", "loss",    "error"};
     json_t *records = text ? json_loads(text, 0, NULL) : NULL, *record, *list = json_array();
     size_t i;
     json_array_foreach(records, i, record)
@@ -158,7 +162,8 @@ static void post_job(struct node *n, struct http_call *call)
     uint64_t id;
     struct err err;
     if (!type || !json_is_object(spec))
-        http_fail(call, 400, "bad-request", "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
+        http_fail(call, 400, "bad-request",
+                  "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
     else if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
@@ -171,7 +176,8 @@ static void send_record(void *arg, const char *text)
     if (text)
         http_reply(arg, 200, "application/json", text, strlen(text));
     else
-        http_fail(arg, 404, "no-such-job", "there is no such job on this node; `ringctl jobs --all` lists what it has run");
+        http_fail(arg, 404, "no-such-job",
+                  "there is no such job on this node; `ringctl jobs --all` lists what it has run");
 }
 
 static void get_job(struct node *n, struct http_call *call, uint64_t id)
@@ -194,27 +200,68 @@ static void delete_job(struct node *n, struct http_call *call, uint64_t id)
     }
 }
 
-/* Histories come as an array and leave under the name the API gives them. */
-static void send_history(struct http_call *call, const char *name, const char *text)
+/* A job's history: asked for only once it is known that there is such a job. */
+struct history {
+    struct node *n;
+    struct http_call *call;
+    uint64_t id;
+    const char *kind, *name; /* as the store calls it; as the API does */
+};
+
+static void send_history(void *arg, const char *text)
 {
-    char *wrapped = xasprintf("{\"%s\":%s}", name, text ? text : "[]");
-    http_reply(call, 200, "application/json", wrapped, strlen(wrapped));
+    struct history *h = arg;
+    char *wrapped = xasprintf("{\"%s\":%s}", h->name, text ? text : "[]");
+    http_reply(h->call, 200, "application/json", wrapped, strlen(wrapped));
     free(wrapped);
+    free(h);
 }
 
-static void send_log(void *arg, const char *text)
+static void find_history(void *arg, const char *record)
 {
-    send_history(arg, "lines", text);
+    struct history *h = arg;
+    if (record) {
+        store_get_events(h->n->store, h->id, h->kind, send_history, h);
+        return;
+    }
+    send_record(h->call, NULL);
+    free(h);
 }
 
-static void send_steps(void *arg, const char *text)
+static void get_history(struct node *n, struct http_call *call, uint64_t id, const char *kind, const char *name)
 {
-    send_history(arg, "steps", text);
+    struct history *h = xmalloc(sizeof *h);
+    *h = (struct history){n, call, id, kind, name};
+    store_get_job(n->store, id, find_history, h);
 }
 
-static void send_valids(void *arg, const char *text)
+/* A job that has ended may have left the ring of recent events: then its last word is made again from its
+ * record. */
+static void get_job_events(struct node *n, struct http_call *call, uint64_t id)
 {
-    send_history(arg, "evaluations", text);
+    const struct job *job = coord_find(n->coord, id);
+    const char *text = http_query(call, "after");
+    uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
+    bool end;
+    if (!job) {
+        http_fail(call, 404, "no-such-job",
+                  "job %llu is not in this daemon's memory; `ringctl job %llu` shows its record",
+                  (unsigned long long)id, (unsigned long long)id);
+        return;
+    }
+    char *next = job_state_ended(job->state) ? hub_next(n->hub, id, after, &last, &end) : NULL;
+    if (next || !job_state_ended(job->state)) {
+        http_stream(call, id, after);
+    } else {
+        json_t *json = job_encode(job);
+        char *record = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        char *event = xasprintf("event: end\ndata: %s\n\n", record ? record : "{}");
+        json_decref(json);
+        http_reply(call, 200, "text/event-stream", event, strlen(event));
+        free(event);
+        free(record);
+    }
+    free(next);
 }
 
 static void job_route(struct node *n, struct http_call *call, const char *rest)
@@ -223,22 +270,22 @@ static void job_route(struct node *n, struct http_call *call, const char *rest)
     uint64_t id = strtoull(rest, &end, 10);
     const char *method = http_method(call);
     bool get = !strcmp(method, "GET");
-    const char *after = http_query(call, "after");
     if (end == rest || (*end && *end != '/'))
         http_fail(call, 404, "no-such-job", "a job is named by its number");
     else if (!*end && get)
         get_job(n, call, id);
     else if (!*end && !strcmp(method, "DELETE"))
-        http_may_write(call) ? delete_job(n, call, id)
-                             : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
+        http_may_write(call)
+            ? delete_job(n, call, id)
+            : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
     else if (!strcmp(end, "/events") && get)
-        http_stream(call, id, after ? strtoull(after, NULL, 10) : 0);
+        get_job_events(n, call, id);
     else if (!strcmp(end, "/log") && get)
-        store_get_events(n->store, id, "log", send_log, call);
+        get_history(n, call, id, "log", "lines");
     else if (!strcmp(end, "/steps") && get)
-        store_get_events(n->store, id, "step", send_steps, call);
+        get_history(n, call, id, "step", "steps");
     else if (!strcmp(end, "/evaluations") && get)
-        store_get_events(n->store, id, "valid", send_valids, call);
+        get_history(n, call, id, "valid", "evaluations");
     else
         http_fail(call, 404, "no-such-route", "%s %s is not a route of this API", method, http_path(call));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd's options: the table, and the defaults that depend on other options or on the machine. Called by main
- * at start; ringctl reads the table alone. */
+ * at start. */
 #include "daemon/conf.h"
 
 #include <errno.h>
@@ -88,22 +88,22 @@ static int read_file(struct opts *o, struct err *err)
 }
 
 /* "8G", "900M", "65536": checked here so that a slip is found at start and not at the first job. */
-static int check_size(const struct opts *o, const char *name, struct err *err)
+uint64_t conf_size(const struct opts *o, const char *name, struct err *err)
 {
     const char *text = opts_str(o, name);
-    if (!text)
-        return 0;
     char *end;
     errno = 0;
-    unsigned long long v = strtoull(text, &end, 10);
+    unsigned long long v = text ? strtoull(text, &end, 10) : 0;
+    if (!text)
+        return 0;
     size_t shift = 0;
     if (*end && !end[1] && strchr("KMG", *end))
         shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 30;
     bool is_number = *text >= '0' && *text <= '9' && !errno && (!*end || shift);
-    if (!is_number || v > UINT64_MAX >> shift)
-        return err_set(err, -EINVAL, "--%s \"%s\": a size is needed, as 8G, 900M or a number of bytes", name,
-                       text);
-    return 0;
+    if (is_number && v <= UINT64_MAX >> shift)
+        return v << shift;
+    err_set(err, -EINVAL, "--%s \"%s\": a size is needed, as 8G, 900M or a number of bytes", name, text);
+    return UINT64_MAX;
 }
 
 static int set_default(struct opts *o, const char *name, char *value, struct err *err)
@@ -125,7 +125,7 @@ static char *beside_ringd(void)
             return path;
         free(path);
     }
-    return xstrdup("/usr/libexec/ringd/ringd-stage");
+    return xstrdup(PREFIX "/libexec/ringd/ringd-stage");
 }
 
 static int fill_in(struct opts *o, struct err *err)
@@ -154,7 +154,7 @@ int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct e
     if (!rc && !help)
         rc = read_file(o, err);
     if (!rc && !help)
-        rc = check_size(o, "memory-limit", err);
+        rc = conf_size(o, "memory-limit", err) == UINT64_MAX ? -EINVAL : 0;
     if (!rc)
         rc = fill_in(o, err);
     free(positional);

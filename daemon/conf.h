@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringd's own option table, shared with ringctl for the man page and the default ringd.conf. */
+ * ringd's own option table. */
 #ifndef DAEMON_CONF_H
 #define DAEMON_CONF_H
 
@@ -10,5 +10,9 @@ extern const struct opt_def conf_table[];
 
 /* Defaults, then the INI file (--config, else /etc/ringd/ringd.conf if it is there), then flags. */
 int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct err *err);
+
+/* Bytes of an option such as 8G or 900M, 0 if it is not set, UINT64_MAX with a sentence if it is no size (conf_load has
+ * checked --memory-limit). */
+uint64_t conf_size(const struct opts *o, const char *name, struct err *err);
 
 #endif

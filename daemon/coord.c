@@ -39,7 +39,7 @@ struct coord {
 
 static void try_start(struct coord *c);
 
-/* --- telling the world ---------------------------------------------------------------------------------------------------------------------- */
+/* --- telling the world ------------------------------------------------------------------------ */
 
 static void publish(struct coord *c, struct job *job, const char *type, json_t *json)
 {
@@ -62,7 +62,8 @@ static void save(struct coord *c, struct job *job)
     free(text);
 }
 
-static void note(struct coord *c, struct job *job, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void note(struct coord *c, struct job *job, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void note(struct coord *c, struct job *job, const char *fmt, ...)
 {
     char text[1024];
@@ -77,7 +78,8 @@ static void note(struct coord *c, struct job *job, const char *fmt, ...)
 static void set_state(struct coord *c, struct job *job, enum job_state state, unsigned deadline_s)
 {
     job->state = state;
-    event_del(c->deadline);
+    if (job == c->active || !c->active) /* the deadline is the active job's */
+        event_del(c->deadline);
     if (deadline_s) {
         struct timeval in = {deadline_s, 0};
         event_add(c->deadline, &in);
@@ -86,7 +88,7 @@ static void set_state(struct coord *c, struct job *job, enum job_state state, un
     publish(c, job, "job", job_encode_short(job));
 }
 
-/* --- ending --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------------------- */
 
 static void trim(struct coord *c)
 {
@@ -102,15 +104,37 @@ static void trim(struct coord *c)
     }
 }
 
+/* Two heads reached for the same nodes at once and refused each other. Both let go and try again, each after a time of its
+ * own that its id decides, so that one of them is first. */
+static void requeue(struct coord *c, struct job *job)
+{
+    struct timeval in = {0, 100000 + 3000 * (suseconds_t)members_self(c->node->members)->id[0]};
+    job_reset(job);
+    event_add(c->retry, &in);
+    set_state(c, job, JOB_QUEUED, 0);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    try_start(arg);
+}
+
 static void finish(struct coord *c, struct job *job, enum job_state state)
 {
-    job->ended = time(NULL);
     if (job == c->active) {
         c->active = NULL;
         event_del(c->settle);
     }
+    if (state == JOB_QUEUED) {
+        requeue(c, job);
+        return;
+    }
+    job->ended = time(NULL);
     set_state(c, job, state, 0);
-    log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "", job->error);
+    log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "",
+             job->error);
     publish(c, job, "end", job_encode(job));
     trim(c);
     try_start(c);
@@ -124,7 +148,17 @@ static void check_stopped(struct coord *c, struct job *job)
     finish(c, job, job->outcome);
 }
 
-/* The one way out of an active job: every node is told to stop, and the job ends when all have, or after STOP_S. */
+static void send_stop(struct coord *c, struct job *job)
+{
+    for (size_t r = 0; r < job->ranks; r++)
+        if (!job->stopped[r])
+            peers_send(c->node->peers, job->nodes[r],
+                       json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job", (json_int_t)job->id, "rank",
+                                 (json_int_t)r, "cause", job->error));
+}
+
+/* The one way out of an active job: every node is told to stop, and the job ends when all have, or after
+ * STOP_S. */
 static void stop(struct coord *c, struct job *job, enum job_state outcome, const char *cause)
 {
     if (job->state == JOB_STOPPING)
@@ -133,18 +167,15 @@ static void stop(struct coord *c, struct job *job, enum job_state outcome, const
     if (outcome != JOB_DONE)
         snprintf(job->error, sizeof job->error, "%s", cause);
     set_state(c, job, JOB_STOPPING, STOP_S);
-    for (size_t r = 0; r < job->ranks; r++) {
-        if (r && !job->opened) {
-            job->stopped[r] = true;
-        } else if (!job->stopped[r] && outcome != JOB_DONE) {
-            peers_send(c->node->peers, job->nodes[r], json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job",
-                                                                (json_int_t)job->id, "rank", (json_int_t)r, "cause", cause));
-        }
-    }
+    for (size_t r = 1; r < job->ranks && !job->opened; r++)
+        job->stopped[r] = true; /* never heard of it */
+    if (outcome != JOB_DONE)    /* the stages of a job that is done end by themselves */
+        send_stop(c, job);
     check_stopped(c, job);
 }
 
-static void fail(struct coord *c, struct job *job, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void fail(struct coord *c, struct job *job, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void fail(struct coord *c, struct job *job, const char *fmt, ...)
 {
     char cause[700];
@@ -163,7 +194,9 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     (void)what;
     if (!job)
         return;
-    if (job->state == JOB_STOPPING) {
+    if (job->state ==
+        JOB_STOPPING) { /* a stage that should have ended by itself is told; its worker kills it */
+        send_stop(c, job);
         finish(c, job, job->outcome);
         return;
     }
@@ -172,13 +205,15 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     while (job->state != JOB_PLANNING && r + 1 < job->ranks && have[r])
         r++;
     fail(c, job, "node %s: no answer within %d s while %s", job->names[r],
-         job->state == JOB_PLANNING ? PLAN_S : job->state == JOB_OPENING ? OPEN_S : CONNECT_S,
-         job->state == JOB_PLANNING   ? "reading model and data"
+         job->state == JOB_PLANNING  ? PLAN_S
+         : job->state == JOB_OPENING ? OPEN_S
+                                     : CONNECT_S,
+         job->state == JOB_PLANNING  ? "reading model and data"
          : job->state == JOB_OPENING ? "opening its layers"
                                      : "connecting to the next node");
 }
 
-/* --- starting ------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
 /* Why the ring cannot take a job now, or "". */
 static void obstacle(struct coord *c, const struct members_ring *ring, char *buf, size_t n)
@@ -190,7 +225,8 @@ static void obstacle(struct coord *c, const struct members_ring *ring, char *buf
     }
     for (size_t r = 0; r < ring->n; r++)
         if (ring->at[r]->job) {
-            snprintf(buf, n, "node %s is busy with job %llu", ring->at[r]->name, (unsigned long long)ring->at[r]->job);
+            snprintf(buf, n, "node %s is busy with job %llu", ring->at[r]->name,
+                     (unsigned long long)ring->at[r]->job);
             return;
         }
 }
@@ -203,8 +239,8 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
         const struct member *m = ring->at[r];
         memcpy(job->nodes[r], m->id, 16);
         snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
-        json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads, "memory",
-                                               (json_int_t)m->memory_available));
+        json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads,
+                                               "memory", (json_int_t)m->memory_available));
     }
     c->active = job;
     *job->error = 0;
@@ -229,7 +265,7 @@ static struct job *first_queued(struct coord *c)
 
 static void try_start(struct coord *c)
 {
-    struct job *job = c->active ? NULL : first_queued(c);
+    struct job *job = c->active || event_pending(c->retry, EV_TIMEOUT, NULL) ? NULL : first_queued(c);
     if (!job)
         return;
     struct members_ring ring;
@@ -264,7 +300,8 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
         return;
     char why[700];
     members_describe(c->node->members, why, sizeof why);
-    snprintf(job->error, sizeof job->error, "no ring after %d s: %s (`ringctl links` tells what is missing)", SETTLE_S, why);
+    snprintf(job->error, sizeof job->error, "no ring after %d s: %s (`ringctl links` tells what is missing)",
+             SETTLE_S, why);
     finish(c, job, JOB_FAILED);
 }
 
@@ -300,12 +337,13 @@ int coord_cancel(struct coord *c, uint64_t id)
     return 0;
 }
 
-/* --- what the workers say ------------------------------------------------------------------------------------------------------------------------ */
+/* --- what the workers say --------------------------------------------------------------------- */
 
 static void send_all(struct coord *c, struct job *job, const char *kind)
 {
     for (size_t r = 0; r < job->ranks; r++)
-        if (peers_send(c->node->peers, job->nodes[r], json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
+        if (peers_send(c->node->peers, job->nodes[r],
+                       json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
             log_debug("job %llu: %s cannot be told %s", (unsigned long long)job->id, job->names[r], kind);
 }
 
@@ -315,13 +353,15 @@ static void note_plan(struct coord *c, struct job *job)
     const json_t *first = json_object_get(job->plan, "first"), *bytes = json_object_get(job->plan, "bytes");
     for (size_t r = 0; r < job->ranks; r++) {
         size_t len = strlen(text);
-        long long from = json_integer_value(json_array_get(first, r)), to = json_integer_value(json_array_get(first, r + 1));
+        long long from = json_integer_value(json_array_get(first, r)),
+                  to = json_integer_value(json_array_get(first, r + 1));
         double mib = (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20);
         if (to > from)
-            snprintf(text + len, sizeof text - len, "%s%s layers %lld-%lld (%.1f MiB)", r ? ", " : "", job->names[r], from,
-                     to - 1, mib);
+            snprintf(text + len, sizeof text - len, "%s%s layers %lld-%lld (%.1f MiB)", r ? ", " : "",
+                     job->names[r], from, to - 1, mib);
         else
-            snprintf(text + len, sizeof text - len, "%s%s no layer (%.1f MiB)", r ? ", " : "", job->names[r], mib);
+            snprintf(text + len, sizeof text - len, "%s%s no layer (%.1f MiB)", r ? ", " : "", job->names[r],
+                     mib);
     }
     note(c, job, "planned: %s", text);
 }
@@ -340,8 +380,8 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
             id_hex(hex, job->nodes[i]);
             json_array_append_new(nodes, json_string(hex));
         }
-        json_t *open = json_pack("{s:s s:I s:I s:O s:o}", "kind", "job-open", "job", (json_int_t)job->id, "rank", (json_int_t)r,
-                                 "plan", job->plan, "nodes", nodes);
+        json_t *open = json_pack("{s:s s:I s:I s:O s:o}", "kind", "job-open", "job", (json_int_t)job->id,
+                                 "rank", (json_int_t)r, "plan", job->plan, "nodes", nodes);
         if (peers_send(c->node->peers, job->nodes[r], open)) {
             fail(c, job, "node %s cannot be reached", job->names[r]);
             return;
@@ -357,20 +397,23 @@ static bool all(const bool *have, size_t n)
     return true;
 }
 
-/* What was planned is one thing, what the stages really opened another: together they must hold every layer exactly once. */
+/* What was planned is one thing, what the stages really opened another: together they must hold every layer
+ * exactly once. */
 static void on_all_ready(struct coord *c, struct job *job)
 {
     size_t first[RING_MAX_NODES + 1] = {0};
     struct err err;
     for (size_t r = 0; r < job->ranks; r++) {
         if (job->first[r] != first[r]) {
-            fail(c, job, "node %s opened layers from %zu on where %zu was due", job->names[r], job->first[r], first[r]);
+            fail(c, job, "node %s opened layers from %zu on where %zu was due", job->names[r], job->first[r],
+                 first[r]);
             return;
         }
         first[r + 1] = job->end[r];
     }
     const json_t *planned = json_object_get(job->plan, "first");
-    if (split_check(first, job->ranks, (size_t)json_integer_value(json_array_get(planned, job->ranks)), &err)) {
+    if (split_check(first, job->ranks, (size_t)json_integer_value(json_array_get(planned, job->ranks)),
+                    &err)) {
         fail(c, job, "%s", err.text);
         return;
     }
@@ -422,8 +465,8 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
 {
     struct job *job = c->active;
     size_t rank = (size_t)json_integer_value(json_object_get(body, "rank"));
-    if (!job || json_integer_value(json_object_get(body, "job")) != (json_int_t)job->id || rank >= job->ranks ||
-        memcmp(job->nodes[rank], from, 16))
+    if (!job || json_integer_value(json_object_get(body, "job")) != (json_int_t)job->id ||
+        rank >= job->ranks || memcmp(job->nodes[rank], from, 16))
         return;
     if (!strcmp(kind, "job-planned") && job->state == JOB_PLANNING) {
         on_planned(c, job, body);
@@ -464,7 +507,7 @@ void coord_changed(struct coord *c)
     try_start(c);
 }
 
-/* --- looking up, opening, closing ------------------------------------------------------------------------------------------------------------- */
+/* --- looking up, opening, closing ------------------------------------------------------------- */
 
 const struct job *coord_find(const struct coord *c, uint64_t id)
 {
@@ -479,7 +522,8 @@ const struct job *coord_first(const struct coord *c)
     return c->jobs;
 }
 
-/* The daemon died with jobs unfinished: they are closed with that sentence, so that none seems to run for ever. */
+/* The daemon died with jobs unfinished: they are closed with that sentence, so that none seems to run for
+ * ever. */
 static void close_unfinished(struct coord *c)
 {
     char *text = store_unfinished(c->node->store);
@@ -489,11 +533,14 @@ static void close_unfinished(struct coord *c)
     {
         json_object_set_new(job, "state", json_string("failed"));
         json_object_set_new(job, "ended", json_integer(time(NULL)));
-        json_object_set_new(job, "error", json_string("the daemon ended while the job was unfinished; a training job that saved "
-                                                      "its state goes on with --resume"));
+        json_object_set_new(
+            job, "error",
+            json_string("the daemon ended while the job was unfinished; a training job that saved "
+                        "its state goes on with --resume"));
         char *now = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
         if (now)
-            store_put_job(c->node->store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed", now);
+            store_put_job(c->node->store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed",
+                          now);
         free(now);
     }
     json_decref(list);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The jobs submitted to this node: it is their head. Queues them, plans, hands out, watches, ends them with one named cause. Loop
- * thread. Every state but QUEUED (which shows why it waits) and RUNNING (watched by heartbeats) has a deadline. */
+ * The jobs submitted to this node: it is their head. Queues them, plans, hands out, watches, ends them with
+ * one named cause. Loop thread. Every state but QUEUED (which shows why it waits) and RUNNING (watched by
+ * heartbeats) has a deadline. */
 #ifndef DAEMON_COORD_H
 #define DAEMON_COORD_H
 
@@ -25,7 +26,8 @@ int coord_cancel(struct coord *c, uint64_t id); /* −ENOENT unknown, −EALREAD
 void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body);
 void coord_changed(struct coord *c); /* nodes came or went */
 
-const struct job *coord_find(const struct coord *c, uint64_t id); /* kept in memory: unfinished ones and the last ended */
-const struct job *coord_first(const struct coord *c);             /* newest first, through ->next */
+const struct job *coord_find(const struct coord *c,
+                             uint64_t id);            /* kept in memory: unfinished ones and the last ended */
+const struct job *coord_first(const struct coord *c); /* newest first, through ->next */
 
 #endif

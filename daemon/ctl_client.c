@@ -52,10 +52,11 @@ static CURL *new_handle(const struct ctl *ctl, const char *path)
 
 static int no_daemon(const struct ctl *ctl, const char *why)
 {
-    return ctl_fail(CTL_NO_DAEMON,
-                    "no ringd answers on %s: %s; start it with `systemctl start ringd`, or try `ringctl "
-                    "local 1 -- status`",
-                    ctl->socket, why);
+    return ctl_fail(
+        CTL_NO_DAEMON,
+        "no ringd answers on %s: %s; start ringd, or name its socket with --socket or $RINGD_SOCKET "
+        "(`ringctl local 1 status` needs none)",
+        ctl->socket, why);
 }
 
 /* libcurl says no more than "could not connect"; errno knows. */
@@ -92,8 +93,7 @@ static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct
     if (code == CURLE_COULDNT_CONNECT)
         return no_daemon(ctl, connect_reason(curl));
     if (code == CURLE_OPERATION_TIMEDOUT)
-        return ctl_fail(CTL_NO_DAEMON, "ringd on %s does not answer: see its log (journalctl -u ringd)",
-                        ctl->socket);
+        return ctl_fail(CTL_NO_DAEMON, "ringd on %s does not answer: see what it logged", ctl->socket);
     if (code != CURLE_OK)
         return ctl_fail(CTL_NO_DAEMON, "ringd on %s went away without an answer: %s", ctl->socket,
                         curl_easy_strerror(code));

@@ -176,8 +176,10 @@ static _Noreturn void become_ringd(const struct local_ring *ring, int i, pid_t p
     char *beside = xasprintf("%.*s/ringd", (int)(strrchr(ring->self, '/') - ring->self), ring->self);
     char **argv = ringd_args(ring, i, beside);
     execv(beside, argv);
+    execv(PREFIX "/sbin/ringd", argv); /* where it is installed, which is not in everybody's PATH */
     execvp("ringd", argv);
-    fprintf(stderr, "ringd is neither beside ringctl (%s) nor in PATH: %s\n", beside, strerror(errno));
+    fprintf(stderr, "ringd is neither beside ringctl (%s) nor in " PREFIX "/sbin nor in PATH: %s\n", beside,
+            strerror(errno));
     _exit(127);
 }
 

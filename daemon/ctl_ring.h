@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { RING_NODES_MAX = 64 };
+enum { RING_NODES_MAX = 16 }; /* what a ring can hold */
 
 struct ring_node {
     char *dir;     /* owned: its state directory; its log is dir/log */

@@ -82,8 +82,7 @@ static void print_status(const json_t *s)
     json_t *sentence;
     printf("node   %s, ringd %s, threads %.0f, OpenBLAS core type %s, %s of %s memory free\n",
            field_text(node, "name", "?"), field_text(s, "version", "?"), field_number(node, "threads"),
-           field_text(node, "core_type", "?"),
-           print_bytes(field_number(node, "memory_available")).text,
+           field_text(node, "core_type", "?"), print_bytes(field_number(node, "memory_available")).text,
            print_bytes(field_number(node, "memory_total")).text);
     printf("ring   %s\n", field_text(ring, "text", field_text(ring, "state", "?")));
     print_job_numbers("jobs   running ", json_object_get(jobs, "running"));
@@ -142,9 +141,10 @@ static void print_links(const json_t *answer)
     table_print_free(t, stdout);
     json_array_foreach(json_object_get(answer, "links"), i, l)
     {
+        const char *peer =
+            field_text(l, "peer", ""); /* whom a dial finds is not known before it is answered */
         if (*field_text(l, "why", ""))
-            printf("%s: %s\n", field_text(l, "peer", field_text(l, "address", "?")),
-                   field_text(l, "why", ""));
+            printf("%s: %s\n", *peer ? peer : field_text(l, "address", "?"), field_text(l, "why", ""));
     }
 }
 
@@ -221,8 +221,9 @@ static void print_plan(const json_t *plan)
                   json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
     }
     if (table_rows(t))
-        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n", field_text(plan, "schedule", "-"),
-               field_number(plan, "microbatches"), field_number(plan, "tokens"));
+        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
+               field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
+               field_number(plan, "tokens"));
     table_print_free(t, stdout);
 }
 

@@ -23,7 +23,9 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
      .required = true,
-     .help = "rows to learn from: text, or JSON lines with \"text\" or \"input_ids\" and \"labels\""},
+     .help = "rows to learn from: JSON lines with \"text\", or with \"input_ids\" and \"labels\"; of a "
+             "directory its "
+             "train.jsonl"},
     {.name = "adapter-out",
      .type = OPT_PATH,
      .placeholder = "DIR",
@@ -144,7 +146,7 @@ const struct opt_def ctl_train_options[] = {
      .def = "0",
      .min = 0,
      .max = 1e12,
-     .help = "steps between two measurements, 0 for one at the end"},
+     .help = "steps between two measurements, 0 for one before and one after all steps"},
     {.name = "save-every",
      .type = OPT_INT,
      .placeholder = "N",

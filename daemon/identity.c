@@ -14,7 +14,8 @@ ssize_t private_read(const char *path, uint8_t *to, size_t cap, struct err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT ? -ENOENT : err_set(err, -errno, "%s cannot be read: %s", path, strerror(errno));
+        return errno == ENOENT ? -ENOENT
+                               : err_set(err, -errno, "%s cannot be read: %s", path, strerror(errno));
     struct stat st;
     ssize_t n = fstat(fd, &st) ? -1 : read(fd, to, cap);
     int saved = errno;
@@ -71,7 +72,9 @@ int identity_load(struct auth_identity *ret, const char *state_dir, struct err *
         return 0;
     }
     if (n != -ENOENT)
-        return n < 0 ? (int)n : err_set(err, -EINVAL, "%s is damaged: remove it and the node gets a new identity", path);
+        return n < 0
+                   ? (int)n
+                   : err_set(err, -EINVAL, "%s is damaged: remove it and the node gets a new identity", path);
     int r = auth_identity_generate(ret);
     if (r)
         return err_set(err, r, "a key pair cannot be made: %s", strerror(-r));

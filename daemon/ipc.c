@@ -70,8 +70,10 @@ static int receive_all(int sock, void *to, size_t n, int *ret_fd)
             struct cmsghdr align;
         } control;
         struct iovec iov = {at, n};
-        struct msghdr msg = {
-            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
+        struct msghdr msg = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.buf,
+                             .msg_controllen = sizeof control.buf};
         ssize_t got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR)
             continue;

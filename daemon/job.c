@@ -3,14 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "daemon/xalloc.h"
 
 const char *job_state_name(enum job_state s)
 {
-    static const char *const names[] = {"queued", "planned", "planned", "planned", "running", "running", "done", "failed",
-                                        "cancelled"};
+    static const char *const names[] = {"queued",  "planned", "planned", "planned",  "running",
+                                        "running", "done",    "failed",  "cancelled"};
     return names[s];
 }
 
@@ -25,6 +26,15 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec)
     *job = (struct job){.id = id, .spec = spec, .created = time(NULL)};
     snprintf(job->type, sizeof job->type, "%s", type);
     return job;
+}
+
+void job_reset(struct job *job)
+{
+    json_decref(job->plan);
+    struct job fresh = {.next = job->next, .id = job->id, .spec = job->spec, .created = job->created};
+    memcpy(fresh.type, job->type, sizeof fresh.type);
+    memcpy(fresh.error, job->error, sizeof fresh.error);
+    *job = fresh;
 }
 
 void job_free(struct job *job)
@@ -44,9 +54,10 @@ static json_t *moment(int64_t t)
 
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o}", "id", (json_int_t)job->id, "type", job->type, "state",
-                     job_state_name(job->state), "created", moment(job->created), "started", moment(job->started), "ended",
-                     moment(job->ended), "step", (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
+    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o}", "id", (json_int_t)job->id, "type",
+                     job->type, "state", job_state_name(job->state), "created", moment(job->created),
+                     "started", moment(job->started), "ended", moment(job->ended), "step",
+                     (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
                      *job->error ? json_string(job->error) : json_null());
 }
@@ -59,7 +70,8 @@ static json_t *plan_encode(const struct job *job)
     const json_t *first = json_object_get(plan, "first");
     for (size_t r = 0; r < job->ranks; r++) {
         json_array_append_new(names, json_string(job->names[r]));
-        json_array_append_new(split, json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
+        json_array_append_new(split,
+                              json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
     }
     json_object_set_new(plan, "nodes", names);
     json_object_set_new(plan, "split", split);

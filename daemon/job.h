@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One job as its head knows it: request, life, result; and its JSON forms for the API and the store. No behaviour: coord drives it. */
+ * One job as its head knows it: request, life, result; and its JSON forms for the API and the store. No
+ * behaviour: coord drives it. */
 #ifndef DAEMON_JOB_H
 #define DAEMON_JOB_H
 
@@ -11,9 +12,19 @@
 
 #include "net/ring.h"
 
-enum job_state { JOB_QUEUED, JOB_PLANNING, JOB_OPENING, JOB_CONNECTING, JOB_RUNNING, JOB_STOPPING, JOB_DONE, JOB_FAILED,
-                 JOB_CANCELLED };
-const char *job_state_name(enum job_state s); /* as the API says it: planning, opening and connecting are "planned", stopping "running" */
+enum job_state {
+    JOB_QUEUED,
+    JOB_PLANNING,
+    JOB_OPENING,
+    JOB_CONNECTING,
+    JOB_RUNNING,
+    JOB_STOPPING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_CANCELLED
+};
+const char *job_state_name(enum job_state s); /* as the API says it: planning, opening and connecting are
+                                                 "planned", stopping "running" */
 bool job_state_ended(enum job_state s);
 
 struct job {
@@ -21,8 +32,8 @@ struct job {
     uint64_t id;
     char type[16];
     enum job_state state;
-    json_t *spec, *plan, *result;  /* owned; plan and result NULL until there is one */
-    char error[768];               /* why it failed, or why it still waits */
+    json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
+    char error[768];                 /* why it failed, or why it still waits */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
     uint64_t step, steps;
     double loss, tokens_per_second;
@@ -33,11 +44,13 @@ struct job {
     char names[RING_MAX_NODES][64];
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
-    enum job_state outcome;        /* what STOPPING leads to */
+    enum job_state outcome;                            /* what STOPPING leads to */
 };
 
 struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
 void job_free(struct job *job);
+/* Back to what it was when it was submitted, for another try. */
+void job_reset(struct job *job);
 
 json_t *job_encode_short(const struct job *job); /* a row of GET /v1/jobs, and the "job" event */
 json_t *job_encode(const struct job *job);       /* with spec, plan and result */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon's only logger: one line to standard error, with systemd's priority prefix when that is not a terminal. Loop thread. */
+ * The daemon's only logger: one line to standard error, with systemd's priority prefix when that is not a
+ * terminal. Loop thread. */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
 

@@ -11,7 +11,7 @@
 
 static int usage(void)
 {
-    puts("Usage: ringd [OPTIONS]\n\n"
+    puts("usage: ringd [OPTIONS]\n\n"
          "One node of a ring that fine-tunes and runs language models. Talk to it with ringctl(1).\n");
     opts_help(conf_table, stdout);
     return 0;

@@ -10,6 +10,7 @@
 #include "daemon/xalloc.h"
 
 struct members {
+    uint64_t twin_boot, twin_seq; /* last word under our own id that was not ours */
     size_t n;
     struct member at[RING_MAX_NODES]; /* 0 = ourselves */
 };
@@ -37,7 +38,7 @@ void members_touch(struct members *m)
     m->at[0].seq++;
 }
 
-/* --- records ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- records ---------------------------------------------------------------------------------- */
 
 static json_t *hex(const uint8_t id[16])
 {
@@ -51,12 +52,13 @@ json_t *member_encode(const struct member *who)
     json_t *links = json_array();
     for (size_t i = 0; i < who->nlinks; i++)
         json_array_append_new(links, hex(who->links[i]));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:o s:i s:s s:f}", "id", hex(who->id), "name", who->name,
-                     "version", who->version, "boot", (json_int_t)who->boot, "seq",
-                     (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads", (json_int_t)who->threads,
-                     "memory_total", (json_int_t)who->memory_total, "memory_available", (json_int_t)who->memory_available,
-                     "links", links, "job", (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing",
-                     who->doing, "seconds", who->seconds);
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:o s:i s:s s:f}", "id", hex(who->id),
+                     "name", who->name, "version", who->version, "boot", (json_int_t)who->boot, "seq",
+                     (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
+                     (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
+                     "memory_available", (json_int_t)who->memory_available, "links", links, "job",
+                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", who->doing,
+                     "seconds", who->seconds);
 }
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -70,10 +72,11 @@ static int member_decode(struct member *ret, const json_t *record)
     const char *id, *name, *version, *head, *doing;
     json_t *links;
     json_int_t boot, seq, cores, threads, total, available, job;
-    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:s s:i s:s s:F}", "id", &id, "name",
-                    &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores, "threads",
-                    &threads, "memory_total", &total, "memory_available", &available, "links", &links, "job", &job, "head",
-                    &head, "rank", &m.rank, "doing", &doing, "seconds", &m.seconds))
+    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:s s:i s:s s:F}", "id",
+                    &id, "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores,
+                    "threads", &threads, "memory_total", &total, "memory_available", &available, "links",
+                    &links, "job", &job, "head", &head, "rank", &m.rank, "doing", &doing, "seconds",
+                    &m.seconds))
         return -EBADMSG;
     if (id_parse(m.id, id) || id_parse(m.head, head) || json_array_size(links) > RING_MAX_NODES)
         return -EBADMSG;
@@ -102,7 +105,8 @@ static struct member *lookup(const struct members *m, const uint8_t id[16])
     return NULL;
 }
 
-/* A full table forgets the unreachable node it has heard least recently: nodes that were replaced do not fill it for ever. */
+/* A full table forgets the unreachable node it has heard least recently: nodes that were replaced do not fill
+ * it for ever. */
 static struct member *free_place(struct members *m)
 {
     if (m->n < RING_MAX_NODES)
@@ -114,6 +118,26 @@ static struct member *free_place(struct members *m)
     return oldest;
 }
 
+/* An old record of ours may still go round after a restart; a second machine with our identity goes on talking. */
+static bool is_twin(struct members *m, const struct member *news)
+{
+    if (news->boot == m->at[0].boot)
+        return false;
+    bool again = news->boot == m->twin_boot && news->seq > m->twin_seq;
+    m->twin_boot = news->boot;
+    m->twin_seq = news->seq;
+    return again;
+}
+
+/* A restarted node begins counting anew, with a later boot. A clock that was set back makes it an earlier one: that is believed
+ * once the old life of the node is out of reach. */
+static bool is_news(const struct members *m, const struct member *known, const struct member *news)
+{
+    if (known->boot == news->boot)
+        return news->seq > known->seq;
+    return news->boot > known->boot || !members_reachable(m, known->id);
+}
+
 int members_learn(struct members *m, const json_t *record, struct instant now)
 {
     struct member news;
@@ -122,9 +146,8 @@ int members_learn(struct members *m, const json_t *record, struct instant now)
         return r;
     struct member *known = lookup(m, news.id);
     if (known == &m->at[0])
-        return news.boot == known->boot ? 0 : -EEXIST;
-    /* A restarted node begins counting anew: its boot number is another, and the newest word of a live link wins. */
-    if (known && known->boot == news.boot && news.seq <= known->seq)
+        return is_twin(m, &news) ? -EEXIST : 0;
+    if (known && !is_news(m, known, &news))
         return 0;
     if (!known && !(known = free_place(m)))
         return -ENOSPC;
@@ -148,7 +171,7 @@ const struct member *members_find(const struct members *m, const uint8_t id[16])
     return lookup(m, id);
 }
 
-/* --- what follows from them ------------------------------------------------------------------------------------------------------------- */
+/* --- what follows from them ------------------------------------------------------------------- */
 
 static bool lists(const struct member *a, const struct member *b)
 {
@@ -243,8 +266,8 @@ void members_describe(const struct members *m, char *buf, size_t n)
     case RING_ALONE: snprintf(buf, n, "%s is alone", names); break;
     case RING_CLOSED: snprintf(buf, n, "a ring of %zu: %s", r.n, names); break;
     case RING_CHAIN:
-        snprintf(buf, n, "a chain of %zu: %s; a connection between %s and %s would close the ring", r.n, names,
-                 r.at[0]->name, r.at[r.n - 1]->name);
+        snprintf(buf, n, "a chain of %zu: %s; a connection between %s and %s would close the ring", r.n,
+                 names, r.at[0]->name, r.at[r.n - 1]->name);
         break;
     case RING_BROKEN: snprintf(buf, n, "no path visits all nodes: every node needs two neighbours"); break;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who there is: the link-state record of every node, flooded by all, and what follows from the records alone: who is reachable, the
- * ring, the next hop. PURE but for the time given in: no sockets, no timers, so tests feed it records in any order. */
+ * Who there is: the link-state record of every node, flooded by all, and what follows from the records alone:
+ * who is reachable, the ring, the next hop. PURE but for the time given in: no sockets, no timers, so tests
+ * feed it records in any order. */
 #ifndef DAEMON_MEMBERS_H
 #define DAEMON_MEMBERS_H
 
@@ -22,8 +23,8 @@ struct member {
     size_t nlinks;
     uint8_t links[RING_MAX_NODES][16]; /* whom it has a control connection with */
     /* what it does */
-    uint64_t job;                      /* 0 = nothing */
-    uint8_t head[16];                  /* the job's head */
+    uint64_t job;     /* 0 = nothing */
+    uint8_t head[16]; /* the job's head */
     int rank;
     char doing[128];
     double seconds;
@@ -40,11 +41,11 @@ struct member *members_self(struct members *m);
 void members_touch(struct members *m);
 
 json_t *member_encode(const struct member *who);
-/* 1: news (flood it on), 0: known or older, −EBADMSG: nonsense, −ENOSPC: more nodes than a ring can hold, −EEXIST: our own id from
- * another machine (a copied identity file). */
+/* 1: news (flood it on), 0: known or older, −EBADMSG: nonsense, −ENOSPC: more nodes than a ring can hold,
+ * −EEXIST: our own id from another machine (a copied identity file). */
 int members_learn(struct members *m, const json_t *record, struct instant now);
 
-size_t members_count(const struct members *m);                  /* known, reachable or not */
+size_t members_count(const struct members *m);                      /* known, reachable or not */
 const struct member *members_at(const struct members *m, size_t i); /* 0 is ourselves */
 const struct member *members_find(const struct members *m, const uint8_t id[16]);
 bool members_reachable(const struct members *m, const uint8_t id[16]); /* over links both ends agree on */
@@ -56,7 +57,8 @@ struct members_ring {
     size_t n;
     const struct member *at[RING_MAX_NODES]; /* borrowed until the next change */
 };
-/* The ring of all reachable nodes as everyone computes it; with `head` turned to start there (unchanged if it cannot). */
+/* The ring of all reachable nodes as everyone computes it; with `head` turned to start there (unchanged if it
+ * cannot). */
 void members_ring(const struct members *m, const uint8_t *head, struct members_ring *ret);
 /* One sentence about the ring: "a ring of 3: a, b, c", or what is missing. */
 void members_describe(const struct members *m, char *buf, size_t n);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/api.h"
@@ -27,7 +28,7 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-/* --- our own record ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- our own record --------------------------------------------------------------------------- */
 
 static uint64_t meminfo(const char *field)
 {
@@ -158,7 +159,7 @@ static int open_identity(struct node *n, struct err *err)
     if (!r)
         r = cluster_open(&n->cluster, n->state_dir, &n->id, err);
     if (!r)
-        r = parse_size(opts_str(n->opts, "memory-limit"), &n->memory_limit, err);
+        n->memory_limit = conf_size(n->opts, "memory-limit", err);
     return r;
 }
 
@@ -166,14 +167,14 @@ static void open_members(struct node *n)
 {
     struct member self = {.rank = 0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t random;
-    randombytes_buf(&random, sizeof random);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
     auth_node_id(self.id, n->id.pub);
     choose_name(n);
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
     snprintf(self.doing, sizeof self.doing, "idle");
-    self.boot = random >> 2; /* JSON integers are signed */
+    self.boot = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000; /* later boots are larger */
     self.seq = 1;
     n->threads = (int)opts_int(n->opts, "threads");
     self.cores = cores > 0 ? (unsigned)cores : 1;
@@ -182,25 +183,39 @@ static void open_members(struct node *n)
     node_refresh_self(n);
 }
 
-static char *read_token(const char *path)
+static int read_token(char **ret, const char *path, struct err *err)
 {
     char line[256] = "";
     FILE *f = path ? fopen(path, "re") : NULL;
-    if (f && fgets(line, sizeof line, f))
-        line[strcspn(line, "\r\n")] = 0;
+    *ret = NULL;
+    if (!path)
+        return 0;
+    bool got = f && fgets(line, sizeof line, f);
+    int saved = errno;
     if (f)
         fclose(f);
-    return *line ? xstrdup(line) : NULL;
+    line[strcspn(line, "\r\n")] = 0;
+    if (!got || !*line)
+        return err_set(err, -EINVAL, "--http-token-file %s %s", path, f ? "holds no token" : strerror(saved));
+    *ret = xstrdup(line);
+    return 0;
 }
 
 static int open_http(struct node *n, struct err *err)
 {
     const char *tcp = opts_str(n->opts, "http-listen");
-    char *token = read_token(opts_str(n->opts, "http-token-file"));
-    struct http_setup setup = {.mailbox = n->mailbox, .hub = n->hub, .unix_path = opts_str(n->opts, "socket"),
-                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL, .token = token, .handle = api_handle,
+    char *token;
+    int r = read_token(&token, opts_str(n->opts, "http-token-file"), err);
+    if (r)
+        return r;
+    struct http_setup setup = {.mailbox = n->mailbox,
+                               .hub = n->hub,
+                               .unix_path = opts_str(n->opts, "socket"),
+                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
+                               .token = token,
+                               .handle = api_handle,
                                .owner = n};
-    int r = http_start(&n->http, &setup, err);
+    r = http_start(&n->http, &setup, err);
     free(token);
     return r;
 }
@@ -267,7 +282,6 @@ int node_open(struct node **ret, struct opts *opts, struct err *err)
     if (!r && !(n->base = event_base_new()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
-        find_stage_binary(n);
         open_members(n);
         r = open_rest(n, err);
     }
@@ -291,7 +305,7 @@ int node_run(struct node *n)
     return event_base_dispatch(n->base) < 0 ? -EIO : 0;
 }
 
-/* --- closing, bottom up --------------------------------------------------------------------------------------------------------------------------- */
+/* --- closing, bottom up ----------------------------------------------------------------------- */
 
 void node_close(struct node *n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * struct node owns everything a daemon has; opened top-down, closed bottom-up. node.c: the loop and who owns what; peers.c: control
- * connections and the messages over them. Everything here runs on the loop thread. */
+ * struct node owns everything a daemon has; opened top-down, closed bottom-up. node.c: the loop and who owns
+ * what; peers.c: control connections and the messages over them. Everything here runs on the loop thread. */
 #ifndef DAEMON_NODE_H
 #define DAEMON_NODE_H
 
@@ -26,8 +26,8 @@ struct store;
 struct worker;
 
 struct node {
-    struct opts *opts;           /* borrowed: main */
-    struct event_base *base;     /* all below owned */
+    struct opts *opts;       /* borrowed: main */
+    struct event_base *base; /* all below owned */
     struct auth_identity id;
     char name[64], stage_binary[4096], state_dir[3072];
     int threads;
@@ -40,8 +40,8 @@ struct node {
     struct hub *hub;
     struct store *store;
     struct peers *peers;
-    struct worker *worker;       /* runs stages, for any head */
-    struct coord *coord;         /* runs the jobs submitted here */
+    struct worker *worker; /* runs stages, for any head */
+    struct coord *coord;   /* runs the jobs submitted here */
     struct http *http;
     struct event *sigterm, *sigint;
 };

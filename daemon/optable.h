@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One table per program or subcommand: name, type, range, default, help. From it come the flag parser, --help, the INI reader, the
- * man page and shell completion, so they cannot disagree. */
+ * One table per program or subcommand: name, type, range, default, help. From it come the flag parser, --help
+ * and the INI reader, and from --help the man page (docs/make-man), so they cannot disagree. */
 #ifndef DAEMON_OPTABLE_H
 #define DAEMON_OPTABLE_H
 
@@ -12,27 +12,36 @@
 
 #include "engine/err.h"
 
-enum opt_type { OPT_FLAG, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_PATH, OPT_CHOICE, OPT_LIST /* repeatable string */ };
+enum opt_type {
+    OPT_FLAG,
+    OPT_INT,
+    OPT_FLOAT,
+    OPT_STRING,
+    OPT_PATH,
+    OPT_CHOICE,
+    OPT_LIST /* repeatable string */
+};
 
 struct opt_def {
-    const char *name;        /* "max-grad-norm": --max-grad-norm, INI key max-grad-norm, JSON key max_grad_norm */
+    const char *name; /* "max-grad-norm": --max-grad-norm, INI key max-grad-norm, JSON key max_grad_norm */
     enum opt_type type;
     const char *placeholder; /* "N", "DIR", or the choices "naive|gpipe|1f1b" */
     const char *def;         /* default as text, NULL = unset */
     double min, max;         /* INT, FLOAT; both 0 = no limit */
     const char *help;
-    char short_name;         /* 'k' for -k, 0 = none */
+    char short_name; /* 'k' for -k, 0 = none */
     bool required;
 };
 
-struct opts; /* values for a table */
+struct opts;                                       /* values for a table */
 struct opts *opts_new(const struct opt_def *defs); /* table ends with name == NULL */
 void opts_free(struct opts *o);
-/* argv[0] is skipped; positional arguments (all after "--" too) come back in order. --help sets *ret_help. Errors name the
- * option, the value and what is allowed; an unknown option proposes the nearest. */
-int opts_parse(struct opts *o, int argc, char **argv, char ***ret_positional, int *ret_npositional, bool *ret_help,
-               struct err *err);
-int opts_read_ini(struct opts *o, const char *path, struct err *err); /* [ringd] section or none; names file and line */
+/* argv[0] is skipped; positional arguments (all after "--" too) come back in order. --help sets *ret_help.
+ * Errors name the option, the value and what is allowed; an unknown option proposes the nearest. */
+int opts_parse(struct opts *o, int argc, char **argv, char ***ret_positional, int *ret_npositional,
+               bool *ret_help, struct err *err);
+int opts_read_ini(struct opts *o, const char *path,
+                  struct err *err); /* [ringd] section or none; names file and line */
 int opts_set(struct opts *o, const char *name, const char *value, struct err *err);
 int opts_check(const struct opts *o, struct err *err); /* required ones present? all missing named */
 

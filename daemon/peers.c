@@ -29,8 +29,8 @@ struct session *peers_session_with(struct peers *p, const uint8_t id[16], const 
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s != except && s->up && !memcmp(link_peer(s->link)->node_id, id, 16))
-            return s;
+    if (s != except && s->up && !memcmp(link_peer(s->link)->node_id, id, 16))
+        return s;
     return NULL;
 }
 
@@ -45,8 +45,8 @@ static void remember_words(struct peers *p, const uint8_t id[16], const char *te
 {
     struct words *w;
     LIST_FOREACH(w, &p->words, next)
-        if (!memcmp(w->id, id, 16))
-            break;
+    if (!memcmp(w->id, id, 16))
+        break;
     if (!w) {
         w = xcalloc(1, sizeof *w);
         memcpy(w->id, id, 16);
@@ -59,8 +59,8 @@ const char *peers_last_words(struct peers *p, const uint8_t id[16])
 {
     const struct words *w;
     LIST_FOREACH(w, &p->words, next)
-        if (!memcmp(w->id, id, 16))
-            return w->text;
+    if (!memcmp(w->id, id, 16))
+        return w->text;
     return "";
 }
 
@@ -70,11 +70,11 @@ static void list_links(struct peers *p)
     struct session *s;
     self->nlinks = 0;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up && self->nlinks < RING_MAX_NODES)
-            memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
+    if (s->up && self->nlinks < RING_MAX_NODES)
+        memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
 }
 
-/* --- messages --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void send_json(struct link *link, uint8_t type, const json_t *json)
 {
@@ -88,8 +88,8 @@ static void flood(struct peers *p, const json_t *record, const struct session *e
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up && s != except)
-            send_json(s->link, FRAME_RECORD, record);
+    if (s != except && s->up)
+        send_json(s->link, FRAME_RECORD, record);
 }
 
 void peers_flood_self(struct peers *p)
@@ -136,7 +136,8 @@ int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
     char to_hex[33], from_hex[33];
     id_hex(to_hex, to);
     id_hex(from_hex, self);
-    json_t *envelope = json_pack("{s:s s:s s:i s:o}", "to", to_hex, "from", from_hex, "ttl", MAX_TTL, "body", body);
+    json_t *envelope =
+        json_pack("{s:s s:s s:i s:o}", "to", to_hex, "from", from_hex, "ttl", MAX_TTL, "body", body);
     int r = envelope ? route(p, to, envelope) : -ENOMEM;
     json_decref(envelope);
     return r;
@@ -165,12 +166,13 @@ static void learn(struct peers *p, struct session *from, const json_t *record)
         flood(p, record, from);
         node_changed(p->node);
     } else if (r == -EEXIST) {
-        log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on one of them",
+        log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on "
+                    "one of them",
                     p->node->state_dir);
     }
 }
 
-/* --- what links tell us -------------------------------------------------------------------------------------------------------------------- */
+/* --- what links tell us ----------------------------------------------------------------------- */
 
 static int on_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
 {
@@ -178,7 +180,8 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
     struct peers *p = s->p;
     const struct member *self = members_self(p->node->members);
     if (!memcmp(peer->node_id, self->id, 16)) {
-        snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer", self->name);
+        snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer",
+                 self->name);
         return -EINVAL;
     }
     bool by_token = enrol_is_token(link_key_tag(link));
@@ -229,6 +232,8 @@ static void on_up(void *owner, struct link *link)
     list_links(p);
     peers_flood_self(p);
     for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
+        if (!memcmp(members_at(p->node->members, i)->id, link_peer(link)->node_id, 16))
+            continue; /* it knows itself better */
         json_t *record = member_encode(members_at(p->node->members, i));
         send_json(link, FRAME_RECORD, record);
         json_decref(record);
@@ -268,7 +273,8 @@ static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
     size_t len = text ? strlen(text) : 0;
     if (len > cap)
         len = 0;
-    memcpy(body, text, len);
+    if (len)
+        memcpy(body, text, len);
     free(text);
     return len;
 }
@@ -343,7 +349,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
     }
 }
 
-/* --- dialling and listening -------------------------------------------------------------------------------------------------------------- */
+/* --- dialling and listening ------------------------------------------------------------------- */
 
 static struct session *session_new(struct peers *p, struct dial *d)
 {
@@ -386,7 +392,7 @@ static size_t count_sessions(const struct peers *p)
     const struct session *s;
     size_t n = 0;
     LIST_FOREACH(s, &p->sessions, next)
-        n++;
+    n++;
     return n;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Control connections: the listener, the configured peers with their back-off, one connection per neighbour, and messages to any node,
- * relayed where it is no neighbour. Data connections come in through the same listener and are handed to the worker. */
+ * Control connections: the listener, the configured peers with their back-off, one connection per neighbour,
+ * and messages to any node, relayed where it is no neighbour. Data connections come in through the same
+ * listener and are handed to the worker. */
 #ifndef DAEMON_PEERS_H
 #define DAEMON_PEERS_H
 
@@ -20,7 +21,8 @@ int peers_open(struct peers **ret, struct node *node, struct err *err);
 void peers_close(struct peers *p);
 uint16_t peers_port(const struct peers *p);
 
-/* A message {"kind": …} to a node, ourselves included (delivered from the loop, never from inside). Takes the reference. −EHOSTUNREACH. */
+/* A message {"kind": …} to a node, ourselves included (delivered from the loop, never from inside). Takes the
+ * reference. −EHOSTUNREACH. */
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
 /* The same to every member that can be reached, but not to ourselves. */
 void peers_broadcast(struct peers *p, json_t *body);

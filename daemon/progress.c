@@ -60,8 +60,8 @@ void progress_describe(const struct progress *p, char *buf, size_t n)
     if (state == PROGRESS_COMPUTING && what < TASK_COUNT)
         snprintf(buf, n, "computing %s%u of step %llu", task_kind_name(what), mb, step);
     else if ((state == PROGRESS_WAITING_FOR || state == PROGRESS_WAITING_TO) && what < MSG_COUNT)
-        snprintf(buf, n, "waiting %s rank %u: %s %u of step %llu", state == PROGRESS_WAITING_FOR ? "for" : "to send to",
-                 rank, msg_kind_name(what), mb, step);
+        snprintf(buf, n, "waiting %s rank %u: %s %u of step %llu",
+                 state == PROGRESS_WAITING_FOR ? "for" : "to send to", rank, msg_kind_name(what), mb, step);
     else
         snprintf(buf, n, "%s", state == PROGRESS_ENDING ? "ending" : "starting");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One page shared by a stage process and its daemon: what the stage is doing right now. The stage writes, the daemon reads when it
- * makes a heartbeat; nothing is sent, nothing waits. */
+ * One page shared by a stage process and its daemon: what the stage is doing right now. The stage writes, the
+ * daemon reads when it makes a heartbeat; nothing is sent, nothing waits. */
 #ifndef DAEMON_PROGRESS_H
 #define DAEMON_PROGRESS_H
 
@@ -9,7 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum progress_state { PROGRESS_STARTING, PROGRESS_COMPUTING, PROGRESS_WAITING_FOR, PROGRESS_WAITING_TO, PROGRESS_ENDING };
+enum progress_state {
+    PROGRESS_STARTING,
+    PROGRESS_COMPUTING,
+    PROGRESS_WAITING_FOR,
+    PROGRESS_WAITING_TO,
+    PROGRESS_ENDING
+};
 
 struct progress {
     _Atomic uint32_t state;
@@ -25,7 +31,7 @@ struct progress *progress_attach(int fd); /* NULL on failure */
 void progress_detach(struct progress *p);
 
 void progress_set(struct progress *p, enum progress_state state, uint32_t what, uint32_t mb, uint32_t rank);
-/* "computing F3 of step 12", "waiting for activations of microbatch 3 from rank 1 (1.3 s)" … */
+/* "computing F3 of step 12", "waiting for rank 1: activations 3 of step 12" … */
 void progress_describe(const struct progress *p, char *buf, size_t n);
 double progress_seconds(const struct progress *p); /* in the present state */
 

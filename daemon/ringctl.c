@@ -86,16 +86,16 @@ static void print_help(void)
          "usage, 3 no daemon answers, 130 interrupted.");
 }
 
-static void print_command_help(const struct ctl_command *command)
+/* defs: its own options and the global ones. */
+static void print_command_help(const struct ctl_command *command, const struct opt_def *defs)
 {
-    printf("usage: ringctl %s %s\n\n%s.\n\n", command->name, command->args, command->help);
+    printf("usage: ringctl %s%s%s\n\n%s.\n\n", command->name, *command->args ? " " : "", command->args,
+           command->help);
     if (command->has_rest)
         puts("COMMAND is any other command of ringctl, or \"exec PROGRAM ARGS…\": a program that finds the "
              "first node\n"
              "through $RINGD_SOCKET.\n");
-    if (command->options)
-        opts_help(command->options, stdout);
-    opts_help(global_options, stdout);
+    opts_help(defs, stdout);
 }
 
 static const struct opt_def *find_option(const struct opt_def *defs, const char *arg)
@@ -186,7 +186,7 @@ static int run_command(const struct ctl_command *command, int argc, char **argv,
     if (opts_parse(ctl.opts, n, own, &positional, &ctl.n_args, &help, &err)) {
         status = ctl_usage(&ctl, "%s", err.text);
     } else if (help) {
-        print_command_help(command);
+        print_command_help(command, defs);
         status = CTL_OK;
     } else {
         ctl.args = positional;

@@ -34,7 +34,7 @@ struct spawn {
     bool reaped;
 };
 
-/* --- the child's side: between fork and exec only what is safe in a process with threads ----------------------------------------------- */
+/* --- the child's side: between fork and exec only what is safe in a process with threads ------ */
 
 static void child_exec(const char *binary, char **env, int sock, int progress, pid_t parent)
 {
@@ -48,7 +48,8 @@ static void child_exec(const char *binary, char **env, int sock, int progress, p
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     int high_sock = fcntl(sock, F_DUPFD, 16), high_progress = fcntl(progress, F_DUPFD, 16);
-    if (dup2(high_sock, IPC_FD) < 0 || dup2(high_progress, IPC_PROGRESS_FD) < 0 || close_range(IPC_PROGRESS_FD + 1, ~0U, 0))
+    if (dup2(high_sock, IPC_FD) < 0 || dup2(high_progress, IPC_PROGRESS_FD) < 0 ||
+        close_range(IPC_PROGRESS_FD + 1, ~0U, 0))
         _exit(127);
     char *argv[] = {(char *)(uintptr_t)binary, NULL};
     execve(binary, argv, env);
@@ -70,7 +71,7 @@ static char **with_variable(char **env, size_t *n, char *assignment)
 }
 
 /* The CPU's kernel must be chosen before OpenBLAS loads; idle pool threads must sleep, not spin. */
-static char **stage_environment(int threads, size_t *ret_inherited)
+char **spawn_environment(int threads, size_t *ret_inherited)
 {
     size_t n = 0;
     while (environ[n])
@@ -94,7 +95,7 @@ static void environment_free(char **env, size_t inherited)
     free(env);
 }
 
-/* --- events -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void take_events(struct spawn *s)
 {
@@ -132,12 +133,15 @@ static void describe_end(char *buf, size_t size, const siginfo_t *info)
     else if (info->si_code == CLD_EXITED)
         snprintf(buf, size, "%s", info->si_status ? "ended with an error it could not report" : "");
     else if (info->si_status == SIGKILL)
-        snprintf(buf, size, "was killed by SIGKILL: by hand, or by the kernel because memory ran out (journalctl -k tells)");
+        snprintf(
+            buf, size,
+            "was killed by SIGKILL: by hand, or by the kernel because memory ran out (journalctl -k tells)");
     else
         snprintf(buf, size, "was killed by SIG%s", sigabbrev_np(info->si_status));
 }
 
-/* What it said before it ended is still in the socket: read that first, so that its own words come before "ended". */
+/* What it said before it ended is still in the socket: read that first, so that its own words come before
+ * "ended". */
 static void on_exit_event(evutil_socket_t fd, short what, void *arg)
 {
     struct spawn *s = arg;
@@ -159,7 +163,7 @@ static void on_exit_event(evutil_socket_t fd, short what, void *arg)
     ops->ended(owner, text);
 }
 
-/* --- start and end -------------------------------------------------------------------------------------------------------------------------- */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static int watch(struct spawn *s, struct event_base *base)
 {
@@ -174,8 +178,8 @@ static int watch(struct spawn *s, struct event_base *base)
     return 0;
 }
 
-int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads, const struct spawn_ops *ops,
-                void *owner, struct err *err)
+int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
+                const struct spawn_ops *ops, void *owner, struct err *err)
 {
     int pair[2] = {-1, -1}, progress = -1;
     struct spawn *s = xcalloc(1, sizeof *s);
@@ -185,7 +189,7 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
         r = -errno;
     if (!r) {
         size_t inherited;
-        char **env = stage_environment(threads, &inherited);
+        char **env = spawn_environment(threads, &inherited);
         pid_t parent = getpid();
         s->pid = fork();
         if (s->pid == 0)

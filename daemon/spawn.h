@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stage processes: starts one with its environment, hands it messages and sockets, reads its events, and names its end. Loop thread;
- * after spawn_free no callback fires. */
+ * Stage processes: starts one with its environment, hands it messages and sockets, reads its events, and
+ * names its end. Loop thread; after spawn_free no callback fires. */
 #ifndef DAEMON_SPAWN_H
 #define DAEMON_SPAWN_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "daemon/progress.h"
 #include "engine/err.h"
@@ -15,15 +16,19 @@ struct spawn;
 
 struct spawn_ops {
     void (*event)(void *owner, const char *kind, json_t *event); /* event: borrowed */
-    /* The process is gone. `text` says how where that was not a plain exit: "was killed by SIGKILL …", else "". Comes last. */
+    /* The process is gone. `text` says how where that was not a plain exit: "was killed by SIGKILL …", else
+     * "". Comes last. */
     void (*ended)(void *owner, const char *text);
 };
 
-int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads, const struct spawn_ops *ops,
-                void *owner, struct err *err);
+int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
+                const struct spawn_ops *ops, void *owner, struct err *err);
 int spawn_send(struct spawn *s, json_t *message, int fd); /* takes the reference; fd is borrowed, −1 = none */
 void spawn_kill(struct spawn *s, int signal);
 const struct progress *spawn_progress(const struct spawn *s);
+/* What a stage of that many threads (0: as many as there are) is started with: environ, and behind
+ * `ret_inherited` entries of it ours, each of them and the list to be freed. The user's own settings win. */
+char **spawn_environment(int threads, size_t *ret_inherited);
 /* Kills the process if it still runs, and reaps it. */
 void spawn_free(struct spawn *s);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4); what it is told:
+ * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4);
+ * what it is told:
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   {"do":"connect","rank","path","tx","rx"} + fd  a data connection; repeated
@@ -41,22 +42,27 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     while (type < JOB_TYPES && (!name || strcmp(name, job_type_name(type))))
         type++;
     if (type == JOB_TYPES)
-        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", name ? name : "");
+        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"",
+                       name ? name : "");
     p->is_head = true;
     int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
     if (!r)
-        head_event(&p->head, "planned", json_pack("{s:o s:I}", "plan", job_plan_encode(&p->head.plan), "steps",
-                                                  (json_int_t)p->head.steps));
+        head_event(&p->head, "planned",
+                   json_pack("{s:o s:I}", "plan", job_plan_encode(&p->head.plan), "steps",
+                             (json_int_t)p->head.steps));
     return r;
 }
 
-/* The model on this node must be the one the head planned with: files of the same names are easily of another version. */
+/* The model on this node must be the one the head planned with: files of the same names are easily of another
+ * version. */
 static int check_model(const struct job_plan *plan, struct err *err)
 {
     char mine[33];
     int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
     if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
-        r = err_set(err, -EINVAL, "the model in %s is another one than the head's (fingerprint %.8s, the head's %.8s): copy it again",
+        r = err_set(err, -EINVAL,
+                    "the model in %s is another one than the head's (fingerprint %.8s, the head's %.8s): "
+                    "copy it again",
                     plan->model, mine, plan->fingerprint);
     return r;
 }
@@ -75,7 +81,8 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r)
         r = config_read(&config, p->plan.model, err);
     if (!r && config.layers != p->plan.first[p->plan.ranks])
-        r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu", p->plan.first[p->plan.ranks], config.layers);
+        r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
+                    p->plan.first[p->plan.ranks], config.layers);
     if (!r)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
@@ -88,9 +95,10 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
-        head_event(&p->head, "ready", json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)spec.first_layer, "end",
-                                                (json_int_t)spec.end_layer, "isa", num_isa(p->num), "threads",
-                                                num_threads(p->num)));
+        head_event(&p->head, "ready",
+                   json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)spec.first_layer, "end",
+                             (json_int_t)spec.end_layer, "isa", num_isa(p->num), "threads",
+                             num_threads(p->num)));
     return r;
 }
 
@@ -187,7 +195,8 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
     else if (what && !strcmp(what, "run") && p->runner)
         return do_run(p, err);
     else
-        err_set(err, r, "the daemon asked for \"%s\": same version of ringd and ringd-stage?", what ? what : "");
+        err_set(err, r, "the daemon asked for \"%s\": same version of ringd and ringd-stage?",
+                what ? what : "");
     return r ? r : 1;
 }
 

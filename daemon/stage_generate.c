@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Generation, driven from rank 0: prefill in chunks that follow one another through the stages, then a token a round. */
+ * Generation, driven from rank 0: prefill in chunks that follow one another through the stages, then a token
+ * a round. */
 #include "daemon/stage_head.h"
 
 #include <errno.h>
@@ -10,9 +11,9 @@
 struct gen {
     struct head *h;
     struct runner *r;
-    uint32_t *ids;                   /* owned: new tokens */
+    uint32_t *ids; /* owned: new tokens */
     size_t n;
-    char *text;                      /* owned: what they decode to so far */
+    char *text; /* owned: what they decode to so far */
     size_t length;
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
 };
@@ -25,14 +26,15 @@ static bool is_eos(const struct config *c, uint32_t id)
     return false;
 }
 
-/* The prompt, chunk by chunk as microbatches of one round: a later stage works on one while an earlier one has the next. */
+/* The prompt, chunk by chunk as microbatches of one round: a later stage works on one while an earlier one
+ * has the next. */
 static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
 {
     struct head *h = g->h;
     size_t m = h->plan.microbatches, chunk = h->plan.tokens;
     struct head_mb *mb = calloc(m, sizeof *mb);
     struct seqs *seqs = calloc(m, sizeof *seqs);
-    uint32_t (*start)[2] = calloc(m, sizeof *start);
+    uint32_t(*start)[2] = calloc(m, sizeof *start);
     int e = mb && seqs && start ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < m && !e; i++) {
         size_t left = h->nids - i * chunk;
@@ -41,8 +43,13 @@ static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
         mb[i].ids = h->ids + i * chunk;
     }
     struct head_round round = {.mb = mb};
-    struct go go = {.program = PROGRAM_DECODE, .want_token = true, .temperature = (float)h->spec.temperature,
-                    .top_p = (float)h->spec.top_p, .seed = h->spec.seed, .microbatches = m, .mb = seqs};
+    struct go go = {.program = PROGRAM_DECODE,
+                    .want_token = true,
+                    .temperature = (float)h->spec.temperature,
+                    .top_p = (float)h->spec.top_p,
+                    .seed = h->spec.seed,
+                    .microbatches = m,
+                    .mb = seqs};
     if (!e)
         e = runner_round(g->r, &go, &round, err);
     *ret_token = round.token;
@@ -59,8 +66,14 @@ static int decode_next(struct gen *g, uint32_t *token, struct err *err)
     struct head_mb mb = {.ids = &id};
     struct seqs seqs = {1, start};
     struct head_round round = {.mb = &mb};
-    struct go go = {.program = PROGRAM_DECODE, .want_token = true, .step = g->n, .at = g->h->nids + g->n - 1,
-                    .temperature = (float)s->temperature, .top_p = (float)s->top_p, .seed = s->seed, .microbatches = 1,
+    struct go go = {.program = PROGRAM_DECODE,
+                    .want_token = true,
+                    .step = g->n,
+                    .at = g->h->nids + g->n - 1,
+                    .temperature = (float)s->temperature,
+                    .top_p = (float)s->top_p,
+                    .seed = s->seed,
+                    .microbatches = 1,
                     .mb = &seqs};
     int e = runner_round(g->r, &go, &round, err);
     *token = round.token;
@@ -102,8 +115,9 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
     g->length += n;
     g->text[g->length] = 0;
     *stop = hit_stop(g, before);
-    head_event(g->h, "token", json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
-                                        g->length > before ? g->text + before : ""));
+    head_event(
+        g->h, "token",
+        json_pack("{s:I s:s}", "id", (json_int_t)token, "text", g->length > before ? g->text + before : ""));
     return 0;
 }
 
@@ -137,7 +151,8 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
     int e = g.ids && g.text ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (!e && h->tok)
         e = tokenizer_stream_new(&g.stream, h->tok, true, err);
-    for (size_t i = 0; g.stream && !e && i < h->nids; i++) { /* so that the first new token knows what stands before it */
+    for (size_t i = 0; g.stream && !e && i < h->nids;
+         i++) { /* so that the first new token knows what stands before it */
         const char *piece;
         size_t n;
         e = tokenizer_stream_push(g.stream, h->ids[i], &piece, &n);
@@ -145,8 +160,8 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
     if (!e)
         e = generate(&g, err);
     if (!e)
-        *ret_result = json_pack("{s:o s:o s:s}", "prompt_ids", id_list(h->ids, h->nids), "ids", id_list(g.ids, g.n), "text",
-                                g.text);
+        *ret_result = json_pack("{s:o s:o s:s}", "prompt_ids", id_list(h->ids, h->nids), "ids",
+                                id_list(g.ids, g.n), "text", g.text);
     tokenizer_stream_free(g.stream);
     free(g.ids);
     free(g.text);

@@ -71,14 +71,16 @@ size_t go_encode(uint8_t *out, const struct go *go)
     return (size_t)(at - out);
 }
 
-/* The lengths of all sequences, as offsets. Every count is checked against the bytes that are left before it is believed. */
+/* The lengths of all sequences, as offsets. Every count is checked against the bytes that are left before it
+ * is believed. */
 static int decode_mbs(struct go *go, const uint8_t *at, const uint8_t *end, size_t max_tokens)
 {
     size_t words = (size_t)(end - at) / 4;
     if (go->microbatches > words)
         return -EBADMSG;
     go->mb = calloc(go->microbatches + 1, sizeof *go->mb);
-    go->starts = calloc(words + 1, sizeof *go->starts); /* per microbatch one count and n lengths make n + 1 offsets */
+    go->starts =
+        calloc(words + 1, sizeof *go->starts); /* per microbatch one count and n lengths make n + 1 offsets */
     if (!go->mb || !go->starts)
         return -ENOMEM;
     uint32_t *start = go->starts;

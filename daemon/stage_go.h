@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The message that starts a round: which program, on microbatches of which shape. Passed along the ring ahead of the first
- * activations, so that every receive buffer is posted with its exact size before a byte arrives. */
+ * The message that starts a round: which program, on microbatches of which shape. Passed along the ring ahead
+ * of the first activations, so that every receive buffer is posted with its exact size before a byte arrives.
+ */
 #ifndef DAEMON_STAGE_GO_H
 #define DAEMON_STAGE_GO_H
 
@@ -15,23 +16,23 @@
 enum { GO_STOP = 0xffff }; /* as a program: the job is over */
 
 struct go {
-    uint32_t program;     /* enum program, or GO_STOP */
+    uint32_t program; /* enum program, or GO_STOP */
     uint32_t round;
-    bool state;           /* SAVE, LOAD: moments too */
-    bool logprobs;        /* FORWARD: log-probabilities come with the loss */
-    bool want_token;      /* DECODE */
-    uint64_t step;        /* TRAIN: optimizer step, from 1; DECODE: index of the new token */
-    double dscale;        /* TRAIN: 1 / supervised tokens of the step */
-    uint64_t at;          /* DECODE: first position */
+    bool state;      /* SAVE, LOAD: moments too */
+    bool logprobs;   /* FORWARD: log-probabilities come with the loss */
+    bool want_token; /* DECODE */
+    uint64_t step;   /* TRAIN: optimizer step, from 1; DECODE: index of the new token */
+    double dscale;   /* TRAIN: 1 / supervised tokens of the step */
+    uint64_t at;     /* DECODE: first position */
     float temperature, top_p;
     uint64_t seed;
     size_t microbatches;
-    struct seqs *mb;      /* [microbatches] */
-    uint32_t *starts;     /* owned by whoever decoded: all offsets behind mb[].start */
+    struct seqs *mb;  /* [microbatches] */
+    uint32_t *starts; /* owned by whoever decoded: all offsets behind mb[].start */
 };
 
 size_t go_max_size(size_t microbatches, size_t seqs);
-size_t go_encode(uint8_t *out, const struct go *go);                  /* out of go_max_size bytes; returns the length */
+size_t go_encode(uint8_t *out, const struct go *go); /* out of go_max_size bytes; returns the length */
 int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens); /* −EBADMSG; go_done frees */
 void go_done(struct go *go);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Planning: from what the user asked, the model's files and what the nodes can do to one plan, or a sentence why not. */
+ * Planning: from what the user asked, the model's files and what the nodes can do to one plan, or a sentence
+ * why not. */
 #include "daemon/stage_head.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ void head_log(struct head *h, const char *fmt, ...)
     head_event(h, "log", json_pack("{s:s}", "text", text));
 }
 
-/* --- inputs ------------------------------------------------------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 static int open_tokenizer(struct head *h, struct err *err)
 {
@@ -51,7 +52,8 @@ static int read_ids(struct head *h, const json_t *list, struct err *err)
         const json_t *v = json_array_get(list, i);
         json_int_t id = json_integer_value(v);
         if (!json_is_integer(v) || id < 0 || (size_t)id >= h->config.vocab)
-            return err_set(err, -ERANGE, "--ids: entry %zu is not a token id below %zu", i + 1, h->config.vocab);
+            return err_set(err, -ERANGE, "--ids: entry %zu is not a token id below %zu", i + 1,
+                           h->config.vocab);
         h->ids[i] = (uint32_t)id;
     }
     return h->nids ? 0 : err_set(err, -EINVAL, "--ids is empty");
@@ -63,22 +65,30 @@ static int read_text(struct head *h, const char *text, struct err *err)
     if (!r)
         r = tokenizer_encode(h->tok, text, strlen(text), true, &h->ids, &h->nids, err);
     if (!r && !h->nids)
-        r = err_set(err, -EINVAL, "the text is empty and this tokenizer adds nothing: there is nothing to start from");
+        r = err_set(err, -EINVAL,
+                    "the text is empty and this tokenizer adds nothing: there is nothing to start from");
     return r;
 }
 
 static int open_data(struct head *h, struct data **ret, const char *path, const char *split, struct err *err)
 {
-    /* A set of ready token ids needs no tokenizer, so a model directory without one is no reason to refuse here. */
+    /* A set of ready token ids needs no tokenizer, so a model directory without one is no reason to refuse
+     * here. */
     struct err quiet;
     open_tokenizer(h, &quiet);
-    struct data_request req = {.path = path, .split = split, .tok = h->tok, .seq_len = h->spec.seq_len,
-                               .vocab = h->config.vocab, .eos = h->config.neos ? h->config.eos[0] : -1};
+    struct data_request req = {.path = path,
+                               .split = split,
+                               .tok = h->tok,
+                               .seq_len = h->spec.seq_len,
+                               .vocab = h->config.vocab,
+                               .eos = h->config.neos ? h->config.eos[0] : -1};
     int r = data_open(ret, &req, err);
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
     struct data_counts c = data_counts(*ret);
-    head_log(h, "%s: %zu rows, %zu used (%zu without a supervised token dropped, %zu cut to %zu tokens), %zu tokens, %zu supervised",
+    head_log(h,
+             "%s: %zu rows, %zu used (%zu without a supervised token dropped, %zu cut to %zu tokens), %zu "
+             "tokens, %zu supervised",
              path, c.rows, c.kept, c.unsupervised, c.truncated, h->spec.seq_len, c.tokens, c.supervised);
     return 0;
 }
@@ -88,7 +98,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* --- training -------------------------------------------------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------------------- */
 
 static int check_writable(const char *dir, struct err *err)
 {
@@ -98,8 +108,8 @@ static int check_writable(const char *dir, struct err *err)
     snprintf(probe, sizeof probe, "%s/.ringd-XXXXXX", dir);
     int fd = mkstemp(probe);
     if (fd < 0)
-        return err_set(err, -errno, "--adapter-out %s cannot be written by the daemon's user (uid %u): %s", dir, getuid(),
-                       strerror(errno));
+        return err_set(err, -errno, "--adapter-out %s cannot be written by the daemon's user (uid %u): %s",
+                       dir, getuid(), strerror(errno));
     close(fd);
     unlink(probe);
     return 0;
@@ -109,8 +119,12 @@ static int plan_tune(struct head *h, struct err *err)
 {
     struct job_spec *s = &h->spec;
     struct tune *t = &h->plan.tune;
-    *t = (struct tune){.kind = s->full ? TUNE_FULL : TUNE_LORA, .rank = s->rank, .alpha = (float)s->alpha,
-                       .dropout = (float)s->dropout, .end_layer = h->config.layers, .seed = s->seed,
+    *t = (struct tune){.kind = s->full ? TUNE_FULL : TUNE_LORA,
+                       .rank = s->rank,
+                       .alpha = (float)s->alpha,
+                       .dropout = (float)s->dropout,
+                       .end_layer = h->config.layers,
+                       .seed = s->seed,
                        .random_init = s->random_init};
     int r = 0;
     if (!s->full && s->init_adapter)
@@ -131,7 +145,8 @@ static int plan_steps(struct head *h, struct err *err)
     size_t rows = data_rows(h->train), epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
     h->steps = h->spec.iters ? h->spec.iters : (epochs * rows + h->spec.batch - 1) / h->spec.batch;
     if (h->first_step >= h->steps)
-        return err_set(err, -EINVAL, "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
+        return err_set(err, -EINVAL,
+                       "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
                        h->spec.adapter_out, (unsigned long long)h->first_step, (unsigned long long)h->steps);
     return data_order_new(&h->order, rows, h->spec.shuffle, h->spec.seed, err);
 }
@@ -159,7 +174,7 @@ static int plan_train(struct head *h, struct err *err)
     return 0;
 }
 
-/* --- generation and scoring ------------------------------------------------------------------------------------------------------------ */
+/* --- generation and scoring ------------------------------------------------------------------- */
 
 static int plan_adapter(struct head *h, struct err *err)
 {
@@ -207,9 +222,10 @@ static int plan_score(struct head *h, struct err *err)
     return 0;
 }
 
-/* --- split and memory -------------------------------------------------------------------------------------------------------------------- */
+/* --- split and memory ------------------------------------------------------------------------- */
 
-/* Multiply-adds per token of a unit: what its share of the time is proportional to. The embedding only copies a row. */
+/* Multiply-adds per token of a unit: what its share of the time is proportional to. The embedding only copies
+ * a row. */
 static double unit_cost(const struct head *h, size_t unit)
 {
     struct tensor_def defs[UNIT_MAX_TENSORS];
@@ -218,13 +234,15 @@ static double unit_cost(const struct head *h, size_t unit)
     if (unit > h->config.layers)
         return (double)h->config.vocab * (double)h->config.dim;
     size_t n = h->family->tensors(&h->config, unit, defs);
-    double cost = (double)h->plan.positions * (double)(h->config.heads * h->config.head); /* scores and values, causal half */
+    double cost = (double)h->plan.positions *
+                  (double)(h->config.heads * h->config.head); /* scores and values, causal half */
     for (size_t i = 0; i < n; i++)
         cost += (double)defs[i].rows * (double)defs[i].cols;
     return cost;
 }
 
-/* Most slots any rank can need: all microbatches where the schedule keeps all, else one per rank. Exact once the split is known. */
+/* Most slots any rank can need: all microbatches where the schedule keeps all, else one per rank. Exact once
+ * the split is known. */
 static size_t slots_guess(const struct job_plan *p)
 {
     if (!p->training || !strcmp(p->schedule, "naive"))
@@ -309,11 +327,13 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
             return e;
         p->bytes[r] = bytes.total;
         if (bytes.total > in->memory[r])
-            return err_set(err, -ENOSPC,
-                           "node %s needs %.2f GiB for layers %zu to %zu and has %.2f GiB: use a smaller --seq-len or "
-                           "--micro-batch-size, or add a node",
-                           json_string_value(json_object_get(json_array_get(nodes, r), "name")),
-                           (double)bytes.total / (1 << 30), p->first[r], p->first[r + 1], (double)in->memory[r] / (1 << 30));
+            return err_set(
+                err, -ENOSPC,
+                "node %s needs %.2f GiB for layers %zu to %zu and has %.2f GiB: use a smaller --seq-len or "
+                "--micro-batch-size, or add a node",
+                json_string_value(json_object_get(json_array_get(nodes, r), "name")),
+                (double)bytes.total / (1 << 30), p->first[r], p->first[r + 1],
+                (double)in->memory[r] / (1 << 30));
     }
     return 0;
 }
@@ -322,10 +342,18 @@ static int plan_split(struct head *h, const json_t *nodes, struct err *err)
 {
     struct split_inputs in = {0};
     int e = split_inputs(&in, h, nodes, err);
-    struct split_request req = {.stages = h->plan.ranks, .layers = h->config.layers, .unit_cost = in.cost,
-                                .unit_bytes = in.bytes, .speed = in.speed, .memory = in.memory};
+    struct split_request req = {.stages = h->plan.ranks,
+                                .layers = h->config.layers,
+                                .unit_cost = in.cost,
+                                .unit_bytes = in.bytes,
+                                .speed = in.speed,
+                                .memory = in.memory};
     if (!e)
         e = split_layers(h->plan.first, &req, err);
+    if (e == -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
+        req.memory = NULL;
+        e = split_layers(h->plan.first, &req, err);
+    }
     if (!e)
         e = split_check(h->plan.first, h->plan.ranks, h->config.layers, err);
     if (!e)
@@ -337,7 +365,7 @@ static int plan_split(struct head *h, const json_t *nodes, struct err *err)
     return e;
 }
 
-/* --- all of it ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static int plan_model(struct head *h, struct err *err)
 {
@@ -348,7 +376,8 @@ static int plan_model(struct head *h, struct err *err)
         return r;
     h->family = family_find(h->config.family);
     if (!h->family)
-        return err_set(err, -ENOTSUP, "%s: models of the family \"%s\" are not known here", p->model, h->config.family);
+        return err_set(err, -ENOTSUP, "%s: models of the family \"%s\" are not known here", p->model,
+                       h->config.family);
     p->vocab = h->config.vocab;
     p->dim = h->config.dim;
     p->tune.end_layer = h->config.layers;
@@ -357,11 +386,13 @@ static int plan_model(struct head *h, struct err *err)
 
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
 {
-    static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate, plan_score};
+    static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
+                                                                        plan_score};
     h->json = json_incref(spec);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes)};
     if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
-        return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks, JOB_MAX_RANKS);
+        return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
+                       JOB_MAX_RANKS);
     int r = job_spec_read(&h->spec, type, spec, err);
     if (!r)
         r = plan_model(h, err);
@@ -388,7 +419,7 @@ void head_init(struct head *h, int sock)
     pthread_mutex_init(&h->sending, NULL);
 }
 
-/* --- starting values --------------------------------------------------------------------------------------------------------------------- */
+/* --- starting values -------------------------------------------------------------------------- */
 
 static int load_unit(void *owner, size_t unit, float *values, struct err *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The head's part of a job, in the stage process of rank 0: reads model, tokenizer and data, decides split, memory and microbatches
- * (planning), then drives the rounds (stage_train.c, stage_generate.c, stage_score.c) and keeps the results. */
+ * The head's part of a job, in the stage process of rank 0: reads model, tokenizer and data, decides split,
+ * memory and microbatches (planning), then drives the rounds (stage_train.c, stage_generate.c, stage_score.c)
+ * and keeps the results. */
 #ifndef DAEMON_STAGE_HEAD_H
 #define DAEMON_STAGE_HEAD_H
 
@@ -22,12 +23,12 @@ struct head {
     struct job_plan plan;
     struct config config;
     const struct family *family;
-    struct tokenizer *tok;       /* owned, or NULL */
-    struct data *train, *valid;  /* owned, or NULL */
-    struct data_order *order;    /* owned, or NULL */
-    struct adapter_in *in;       /* owned: values to start from, or NULL */
-    uint64_t first_step, steps;  /* of a training job: done before, and the last one */
-    uint32_t *ids;               /* owned: prompt or text to score */
+    struct tokenizer *tok;      /* owned, or NULL */
+    struct data *train, *valid; /* owned, or NULL */
+    struct data_order *order;   /* owned, or NULL */
+    struct adapter_in *in;      /* owned: values to start from, or NULL */
+    uint64_t first_step, steps; /* of a training job: done before, and the last one */
+    uint32_t *ids;              /* owned: prompt or text to score */
     size_t nids;
 };
 

@@ -26,20 +26,22 @@ static json_t *tune_encode(const struct tune *t)
     json_t *targets = json_array();
     for (size_t i = 0; i < t->ntargets; i++)
         json_array_append_new(targets, json_string(t->targets[i]));
-    return json_pack("{s:i s:I s:f s:f s:o s:I s:I s:I s:b}", "kind", (int)t->kind, "rank", (json_int_t)t->rank, "alpha",
-                     (double)t->alpha, "dropout", (double)t->dropout, "targets", targets, "first_layer",
-                     (json_int_t)t->first_layer, "end_layer", (json_int_t)t->end_layer, "seed", (json_int_t)t->seed,
-                     "random_init", (int)t->random_init);
+    return json_pack("{s:i s:I s:f s:f s:o s:I s:I s:I s:b}", "kind", (int)t->kind, "rank",
+                     (json_int_t)t->rank, "alpha", (double)t->alpha, "dropout", (double)t->dropout, "targets",
+                     targets, "first_layer", (json_int_t)t->first_layer, "end_layer",
+                     (json_int_t)t->end_layer, "seed", (json_int_t)t->seed, "random_init",
+                     (int)t->random_init);
 }
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack("{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", job_type_name(p->type),
-                     "model", p->model, "fingerprint", p->fingerprint, "first", sizes(p->first, p->ranks + 1), "schedule",
-                     p->schedule, "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training",
-                     (int)p->training, "kv", (int)p->kv, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
-                     "positions", (json_int_t)p->positions, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
-                     "slots", sizes(p->slots, p->ranks), "bytes", sizes(p->bytes, p->ranks));
+    return json_pack(
+        "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", job_type_name(p->type),
+        "model", p->model, "fingerprint", p->fingerprint, "first", sizes(p->first, p->ranks + 1), "schedule",
+        p->schedule, "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training",
+        (int)p->training, "kv", (int)p->kv, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
+        "positions", (json_int_t)p->positions, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
+        "slots", sizes(p->slots, p->ranks), "bytes", sizes(p->bytes, p->ranks));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -61,15 +63,20 @@ static bool tune_decode(struct tune *t, const json_t *json)
     json_int_t rank, first, end, seed;
     double alpha, dropout;
     int kind, random_init;
-    if (json_unpack((json_t *)json, "{s:i s:I s:F s:F s:o s:I s:I s:I s:b}", "kind", &kind, "rank", &rank, "alpha", &alpha,
-                    "dropout", &dropout, "targets", &targets, "first_layer", &first, "end_layer", &end, "seed", &seed,
-                    "random_init", &random_init))
+    if (json_unpack((json_t *)json, "{s:i s:I s:F s:F s:o s:I s:I s:I s:b}", "kind", &kind, "rank", &rank,
+                    "alpha", &alpha, "dropout", &dropout, "targets", &targets, "first_layer", &first,
+                    "end_layer", &end, "seed", &seed, "random_init", &random_init))
         return false;
     if (kind < TUNE_NONE || kind > TUNE_FULL || rank < 0 || rank > 65536 || first < 0 || end < first ||
         json_array_size(targets) > TUNE_MAX_TARGETS || (kind == TUNE_LORA && rank < 1))
         return false;
-    *t = (struct tune){.kind = (enum tune_kind)kind, .rank = (size_t)rank, .alpha = (float)alpha, .dropout = (float)dropout,
-                       .first_layer = (size_t)first, .end_layer = (size_t)end, .seed = (uint64_t)seed,
+    *t = (struct tune){.kind = (enum tune_kind)kind,
+                       .rank = (size_t)rank,
+                       .alpha = (float)alpha,
+                       .dropout = (float)dropout,
+                       .first_layer = (size_t)first,
+                       .end_layer = (size_t)end,
+                       .seed = (uint64_t)seed,
                        .random_init = random_init};
     for (t->ntargets = 0; t->ntargets < json_array_size(targets); t->ntargets++) {
         const char *name = json_string_value(json_array_get(targets, t->ntargets));
@@ -88,19 +95,24 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     json_int_t microbatches, tokens, seqs, positions, vocab, dim;
     int training, kv;
     json_error_t je;
-    if (json_unpack_ex((json_t *)json, &je, 0, "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type",
-                       &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "schedule", &schedule,
-                       "microbatches", &microbatches, "tune", &tune, "training", &training, "kv", &kv, "tokens", &tokens,
-                       "seqs", &seqs, "positions", &positions, "vocab", &vocab, "dim", &dim, "slots", &slots, "bytes",
-                       &bytes))
-        return err_set(err, -EBADMSG, "the head sent a plan this version cannot read (%s): same ringd on all nodes?", je.text);
+    if (json_unpack_ex((json_t *)json, &je, 0,
+                       "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", &type,
+                       "model", &model, "fingerprint", &fingerprint, "first", &first, "schedule", &schedule,
+                       "microbatches", &microbatches, "tune", &tune, "training", &training, "kv", &kv,
+                       "tokens", &tokens, "seqs", &seqs, "positions", &positions, "vocab", &vocab, "dim",
+                       &dim, "slots", &slots, "bytes", &bytes))
+        return err_set(err, -EBADMSG,
+                       "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
+                       je.text);
     while (p.type < JOB_TYPES && strcmp(type_names[p.type], type))
         p.type++;
     p.ranks = json_array_size(first) - 1;
-    if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS || !get_sizes(p.first, p.ranks + 1, first) ||
-        !get_sizes(p.slots, p.ranks, slots) || !get_sizes(p.bytes, p.ranks, bytes) || !tune_decode(&p.tune, tune) ||
-        microbatches < 1 || tokens < 1 || seqs < 1 || positions < 1 || vocab < 1 || dim < 1)
-        return err_set(err, -EBADMSG, "the head sent a plan this version cannot read: same ringd on all nodes?");
+    if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS ||
+        !get_sizes(p.first, p.ranks + 1, first) || !get_sizes(p.slots, p.ranks, slots) ||
+        !get_sizes(p.bytes, p.ranks, bytes) || !tune_decode(&p.tune, tune) || microbatches < 1 ||
+        tokens < 1 || seqs < 1 || positions < 1 || vocab < 1 || dim < 1)
+        return err_set(err, -EBADMSG,
+                       "the head sent a plan this version cannot read: same ringd on all nodes?");
     strncat(p.model, model, sizeof p.model - 1);
     strncat(p.fingerprint, fingerprint, sizeof p.fingerprint - 1);
     strncat(p.schedule, schedule, sizeof p.schedule - 1);

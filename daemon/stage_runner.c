@@ -37,7 +37,7 @@ size_t runner_message_size(const struct runner *r, const struct msg_key *key)
     return 0;
 }
 
-/* --- plans ---------------------------------------------------------------------------------------------------------------------- */
+/* --- plans ------------------------------------------------------------------------------------ */
 
 static struct plan_request request_for(const struct runner *r, const struct go *go, const struct sched *sched)
 {
@@ -61,12 +61,14 @@ static struct plan_request request_for(const struct runner *r, const struct go *
 static const struct plan *plan_for(struct runner *r, const struct go *go, struct err *err)
 {
     for (size_t i = 0; i < RUNNER_PLANS; i++)
-        if (r->plans[i].plan && r->plans[i].program == go->program && r->plans[i].microbatches == go->microbatches &&
-            r->plans[i].want_token == go->want_token)
+        if (r->plans[i].plan && r->plans[i].program == go->program &&
+            r->plans[i].microbatches == go->microbatches && r->plans[i].want_token == go->want_token)
             return r->plans[i].plan;
     struct sched *sched = NULL;
     struct plan *made = NULL;
-    int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, r->plan->schedule, r->plan->ranks, go->microbatches, err) : 0;
+    int e = go->program == PROGRAM_TRAIN
+                ? sched_make(&sched, r->plan->schedule, r->plan->ranks, go->microbatches, err)
+                : 0;
     if (!e) {
         struct plan_request req = request_for(r, go, sched);
         e = plan_compile(&made, &req, err);
@@ -80,7 +82,7 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
     return made;
 }
 
-/* --- posting: the next `credits` messages of each link, in the order my tasks will want them ----------------------------------- */
+/* --- posting: the next `credits` messages of each link, in the order my tasks will want them --- */
 
 static int post_more(struct runner *r, uint32_t from)
 {
@@ -127,7 +129,7 @@ void *runner_take(struct runner *r, const struct task_need *need)
     return NULL;
 }
 
-/* --- exec's three functions ------------------------------------------------------------------------------------------------------- */
+/* --- exec's three functions ------------------------------------------------------------------- */
 
 static int op_ready(void *owner, const struct msg_key *key, uint32_t from)
 {
@@ -163,7 +165,8 @@ static int run_program(struct runner *r, struct err *err)
         if (e < 0 && e != -EAGAIN)
             return e;
         if (e == -EAGAIN) {
-            progress_set(r->progress, r->exec.wait == EXEC_NO_ROOM ? PROGRESS_WAITING_TO : PROGRESS_WAITING_FOR,
+            progress_set(r->progress,
+                         r->exec.wait == EXEC_NO_ROOM ? PROGRESS_WAITING_TO : PROGRESS_WAITING_FOR,
                          r->exec.wait_key.kind, r->exec.wait_key.mb, r->exec.wait_rank);
             exchange_wait(r->exchange);
         }
@@ -182,7 +185,7 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
     return e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
 }
 
-/* --- rounds ------------------------------------------------------------------------------------------------------------------------- */
+/* --- rounds ----------------------------------------------------------------------------------- */
 
 static struct msg_key go_key(uint32_t round, uint32_t to)
 {
@@ -207,8 +210,12 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
     if (!r)
         return err_set(err, -ENOMEM, "out of memory");
     const struct job_plan *p = setup->plan;
-    *r = (struct runner){.plan = p, .rank = setup->rank, .stage = setup->stage, .exchange = setup->exchange,
-                         .progress = setup->progress, .prev = plan_prev(p->ranks, setup->rank),
+    *r = (struct runner){.plan = p,
+                         .rank = setup->rank,
+                         .stage = setup->stage,
+                         .exchange = setup->exchange,
+                         .progress = setup->progress,
+                         .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};
     int e = config_read(&r->config, p->model, err);
     bool last = setup->rank + 1 == p->ranks;

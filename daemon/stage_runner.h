@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs rounds on one rank: compiles the round's plan, posts its receives, and gives exec the three functions it asks for, filled with
- * the stage's compute and the exchange's transport. On rank 0 the head drives it round by round; elsewhere runner_follow obeys the
- * GO messages until the job stops. Main thread of ringd-stage. */
+ * Runs rounds on one rank: compiles the round's plan, posts its receives, and gives exec the three functions
+ * it asks for, filled with the stage's compute and the exchange's transport. On rank 0 the head drives it
+ * round by round; elsewhere runner_follow obeys the GO messages until the job stops. Main thread of
+ * ringd-stage. */
 #ifndef DAEMON_STAGE_RUNNER_H
 #define DAEMON_STAGE_RUNNER_H
 
@@ -24,14 +25,14 @@ struct head_mb {
     float *logprobs;       /* out: [T], or NULL if not wanted */
 };
 struct head_round {
-    struct head_mb *mb;    /* [go.microbatches] */
+    struct head_mb *mb; /* [go.microbatches] */
     /* TRAIN */
     struct adamw opt;
-    double max_norm;       /* 0 = no clipping */
-    double grad_norm;      /* out */
-    double busy;           /* out: seconds all ranks computed, since their last round of this kind */
+    double max_norm;  /* 0 = no clipping */
+    double grad_norm; /* out */
+    double busy;      /* out: seconds all ranks computed, since their last round of this kind */
     /* DECODE */
-    uint32_t token;        /* out */
+    uint32_t token; /* out */
     /* SAVE: called with every unit's values; LOAD: called to fill them. May be NULL. */
     int (*unit)(void *owner, size_t unit, float *values, struct err *err);
     void *owner;

@@ -33,8 +33,8 @@ static int score_text(struct head *h, struct runner *r, json_t **ret_result, str
     if (!e)
         e = runner_round(r, &go, &round, err);
     if (!e)
-        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h->ids, logprobs, n), "total", -mb.loss, "perplexity",
-                                exp(mb.loss / (double)(n - 1)));
+        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h->ids, logprobs, n), "total", -mb.loss,
+                                "perplexity", exp(mb.loss / (double)(n - 1)));
     free(labels);
     free(logprobs);
     return e;
@@ -69,8 +69,9 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
     int e = 0;
     for (size_t at = 0; at < rows && !e; at += group) {
         e = score_group(h, r, at, rows - at < group ? rows - at : group, &loss, err);
-        head_event(h, "step", json_pack("{s:I s:I s:f}", "step", (json_int_t)(at + group < rows ? at + group : rows), "steps",
-                                        (json_int_t)rows, "loss", loss / (double)counts.supervised));
+        head_event(h, "step",
+                   json_pack("{s:I s:I s:f}", "step", (json_int_t)(at + group < rows ? at + group : rows),
+                             "steps", (json_int_t)rows, "loss", loss / (double)counts.supervised));
     }
     if (!e)
         *ret_result = json_pack("{s:I s:I s:f s:f}", "rows", (json_int_t)rows, "supervised_tokens",

@@ -90,8 +90,10 @@ static void read_train(struct job_spec *s, struct reader *r)
     demand(r, s->adapter_out, "--adapter-out DIR is needed: where the result goes");
     demand(r, !s->iters || !s->epochs, "give --iters or --epochs, not both");
     demand(r, s->full || !s->random_init, "--init random makes sense only with --fine-tune-type full");
-    demand(r, !s->full || !s->init_adapter, "--init-adapter is for LoRA; a full fine-tune starts from --model");
-    demand(r, !s->resume || !s->init_adapter, "--resume continues the run in --adapter-out; it cannot start from --init-adapter too");
+    demand(r, !s->full || !s->init_adapter,
+           "--init-adapter is for LoRA; a full fine-tune starts from --model");
+    demand(r, !s->resume || !s->init_adapter,
+           "--resume continues the run in --adapter-out; it cannot start from --init-adapter too");
 }
 
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The job as the user asked for it: ringctl's options as one checked struct. Only the head's stage reads it. */
+ * The job as the user asked for it: ringctl's options as one checked struct. Only the head's stage reads it.
+ */
 #ifndef DAEMON_STAGE_SPEC_H
 #define DAEMON_STAGE_SPEC_H
 
@@ -15,8 +16,9 @@
 
 struct job_spec {
     enum job_type type;
-    const json_t *json;      /* borrowed: strings below point into it */
-    const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets, *prompt, *text;
+    const json_t *json; /* borrowed: strings below point into it */
+    const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets,
+        *prompt, *text;
     const json_t *ids, *stop;
     bool full, random_init, resume, shuffle;
     size_t rank, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup, max_tokens;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What each task of a plan does on this rank: takes the messages it needs, calls the stage, queues the messages it emits. */
+ * What each task of a plan does on this rank: takes the messages it needs, calls the stage, queues the
+ * messages it emits. */
 #include "daemon/stage_task.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-/* --- needs and emits by kind: a task has at most three of each ------------------------------------------------------------------ */
+/* --- needs and emits by kind: a task has at most three of each -------------------------------- */
 
 static const struct task_need *need_of(const struct task *t, enum msg_kind kind)
 {
@@ -31,6 +32,17 @@ static void *take(struct runner *r, const struct task *t, enum msg_kind kind)
     return need ? runner_take(r, need) : NULL;
 }
 
+/* The same, copied to where it is wanted; a task without that need leaves it as it is. */
+static int take_copy(struct runner *r, const struct task *t, enum msg_kind kind, void *to, size_t n, struct err *err)
+{
+    void *message = take(r, t, kind);
+    if (!message)
+        return need_of(t, kind) ? err_set(err, -ENOMEM, "out of memory for a message") : 0;
+    memcpy(to, message, n);
+    exchange_release(r->exchange, message);
+    return 0;
+}
+
 /* A buffer for the message a task emits, or NULL where it emits none of the kind. */
 static void *output(struct runner *r, const struct task *t, enum msg_kind kind)
 {
@@ -49,7 +61,8 @@ static int emit(struct runner *r, const struct task *t, enum msg_kind kind, void
     return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
 }
 
-static int emit_copy(struct runner *r, const struct task *t, enum msg_kind kind, const void *data, size_t n, struct err *err)
+static int emit_copy(struct runner *r, const struct task *t, enum msg_kind kind, const void *data, size_t n,
+                     struct err *err)
 {
     void *buffer = output(r, t, kind);
     if (buffer)
@@ -67,7 +80,7 @@ static bool is_last(const struct runner *r)
     return r->rank + 1 == r->plan->ranks;
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------------------------ */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 static uint64_t dropout_number(const struct runner *r, uint32_t mb)
 {
@@ -118,8 +131,9 @@ static int compute_loss(struct runner *r, const struct task *t, size_t slot, str
     exchange_release(r->exchange, message);
     int e = give_loss(r, t, loss, logprobs, err);
     if (!e && !isfinite(loss))
-        e = err_set(err, -EDOM, "step %llu: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
-                                "--max-grad-norm 1 helps where training diverges",
+        e = err_set(err, -EDOM,
+                    "step %llu: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
+                    "--max-grad-norm 1 helps where training diverges",
                     (unsigned long long)r->go->step, t->mb, t->stage);
     return e;
 }
@@ -129,8 +143,8 @@ static int task_forward(struct runner *r, const struct task *t, struct err *err)
     size_t slot = t->slot == SLOT_NONE ? 0 : t->slot;
     int e = put_input(r, t, slot, err);
     if (!e && is_first(r) && emit_of(t, MSG_TARGET))
-        e = emit_copy(r, t, MSG_TARGET, r->head->mb[t->mb].labels, runner_message_size(r, &emit_of(t, MSG_TARGET)->key),
-                      err);
+        e = emit_copy(r, t, MSG_TARGET, r->head->mb[t->mb].labels,
+                      runner_message_size(r, &emit_of(t, MSG_TARGET)->key), err);
     if (e)
         return e;
     float *y = output(r, t, MSG_ACT);
@@ -148,12 +162,13 @@ static int task_loss(struct runner *r, const struct task *t, struct err *err)
         return err_set(err, -ENOMEM, "out of memory for a message");
     memcpy(&mb->loss, message, sizeof mb->loss);
     if (mb->logprobs && r->go->logprobs)
-        memcpy(mb->logprobs, message + sizeof mb->loss, runner_message_size(r, &need_of(t, MSG_LOSS)->key) - sizeof mb->loss);
+        memcpy(mb->logprobs, message + sizeof mb->loss,
+               runner_message_size(r, &need_of(t, MSG_LOSS)->key) - sizeof mb->loss);
     exchange_release(r->exchange, message);
     return 0;
 }
 
-/* --- backward ----------------------------------------------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 static int task_backward(struct runner *r, const struct task *t, struct err *err)
 {
@@ -174,7 +189,7 @@ static int task_backward(struct runner *r, const struct task *t, struct err *err
     return emit(r, t, MSG_GRAD, dx, err);
 }
 
-/* --- the end of a step ---------------------------------------------------------------------------------------------------------------- */
+/* --- the end of a step ------------------------------------------------------------------------ */
 
 static int tied_gradient(struct runner *r, const struct task *t, struct err *err)
 {
@@ -196,11 +211,9 @@ static int tied_gradient(struct runner *r, const struct task *t, struct err *err
 static int task_norm(struct runner *r, const struct task *t, struct err *err)
 {
     struct norm_message sum = {0};
-    void *above = take(r, t, MSG_NORM);
-    if (above)
-        memcpy(&sum, above, sizeof sum);
-    exchange_release(r->exchange, above);
-    int e = tied_gradient(r, t, err);
+    int e = take_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+    if (!e)
+        e = tied_gradient(r, t, err);
     if (!e)
         e = stage_sumsq(r->stage, sum.partial, &sum.partial, err);
     if (e)
@@ -239,21 +252,21 @@ static int tied_weight(struct runner *r, const struct task *t, struct err *err)
 static int task_update(struct runner *r, const struct task *t, struct err *err)
 {
     struct scale_message s = {0};
-    void *below = take(r, t, MSG_SCALE);
+    int e = take_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    if (e)
+        return e;
     if (is_first(r)) {
         const struct adamw *o = &r->head->opt;
-        s = (struct scale_message){clip_factor(r->head), o->lr, o->beta1, o->beta2, o->eps, o->weight_decay, 0};
-    } else if (below) {
-        memcpy(&s, below, sizeof s);
+        s = (struct scale_message){clip_factor(r->head), o->lr, o->beta1, o->beta2, o->eps,
+                                   o->weight_decay,      0};
     }
-    exchange_release(r->exchange, below);
-    int e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
     struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
     stage_update(r->stage, (float)s.gscale, &opt, r->go->step);
     return e ? e : tied_weight(r, t, err);
 }
 
-/* --- parameters and tokens -------------------------------------------------------------------------------------------------------------- */
+/* --- parameters and tokens -------------------------------------------------------------------- */
 
 static size_t owner_of(const struct runner *r, size_t unit)
 {
@@ -296,6 +309,8 @@ static int task_put(struct runner *r, const struct task *t, struct err *err)
     bool mine = r->go->program == PROGRAM_LOAD ? r->rank == owner_of(r, t->mb) : is_first(r);
     if (!e && mine)
         e = put_sink(r, t->mb, values, err);
+    if (!e)
+        e = tied_weight(r, t, err);
     if (!e && emit_of(t, MSG_PARAM))
         return emit(r, t, MSG_PARAM, values, err);
     exchange_release(r->exchange, values);
@@ -319,7 +334,8 @@ static int task_decode(struct runner *r, const struct task *t, struct err *err)
         exchange_release(r->exchange, y);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
-    int e = stage_decode(r->stage, is_first(r) ? r->head->mb[t->mb].ids : NULL, x, y, n, position_of(r, t->mb), err);
+    int e = stage_decode(r->stage, is_first(r) ? r->head->mb[t->mb].ids : NULL, x, y, n,
+                         position_of(r, t->mb), err);
     exchange_release(r->exchange, x);
     if (e || !is_last(r))
         return e ? e : emit(r, t, MSG_ACT, y, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The runner's inside, shared by stage_runner.c (rounds and transport) and stage_task.c (what each task computes). */
+ * The runner's inside, shared by stage_runner.c (rounds and transport) and stage_task.c (what each task
+ * computes). */
 #ifndef DAEMON_STAGE_TASK_H
 #define DAEMON_STAGE_TASK_H
 
@@ -8,8 +9,10 @@
 
 enum { RUNNER_PLANS = 6 };
 
-/* Tensors, doubles and integers of data messages travel as they lie in memory, so a big-endian build must not exist. */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors travel as they lie in memory: little-endian only");
+/* Tensors, doubles and integers of data messages travel as they lie in memory, so a big-endian build must not
+ * exist. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensors travel as they lie in memory: little-endian only");
 struct norm_message {
     double partial; /* Σ g² of the stages above */
     double busy;    /* seconds they computed */
@@ -25,7 +28,7 @@ struct runner_plan {
     size_t microbatches;
     bool want_token;
 };
-struct cursor {        /* how far the receives of a link are posted */
+struct cursor { /* how far the receives of a link are posted */
     size_t task, need, posted;
 };
 
@@ -37,14 +40,14 @@ struct runner {
     struct config config;
     uint32_t rank, prev, next;
     uint32_t round;
-    const struct go *go;         /* of the present round */
-    struct head_round *head;     /* rank 0 */
+    const struct go *go;     /* of the present round */
+    struct head_round *head; /* rank 0 */
     struct exec exec;
-    struct cursor cursor[2];     /* from the previous and the next rank */
+    struct cursor cursor[2]; /* from the previous and the next rank */
     struct runner_plan plans[RUNNER_PLANS];
     size_t next_plan;
     struct sample_scratch *scratch; /* owned, last rank of a generating job */
-    double busy;                 /* seconds computed since the last NORM */
+    double busy;                    /* seconds computed since the last NORM */
     uint32_t token;
 };
 

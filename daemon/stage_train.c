@@ -15,7 +15,7 @@
 
 /* The rows of a round laid end to end, microbatch by microbatch. */
 struct batch {
-    uint32_t *ids;      /* all below owned */
+    uint32_t *ids; /* all below owned */
     int32_t *labels;
     uint32_t *starts;
     struct seqs *seqs;
@@ -45,7 +45,8 @@ static int batch_alloc(struct batch *b, const struct job_plan *p)
 }
 
 /* Fills the batch with `rows` rows, pick(k) naming the k-th. */
-static void batch_fill(struct batch *b, const struct job_plan *p, const struct data *data, const size_t *rows, size_t n)
+static void batch_fill(struct batch *b, const struct job_plan *p, const struct data *data, const size_t *rows,
+                       size_t n)
 {
     b->n = b->tokens = b->supervised = 0;
     for (size_t at = 0; at < n; b->n++) {
@@ -77,14 +78,14 @@ static double batch_loss(const struct batch *b)
     return sum;
 }
 
-/* --- one run ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- one run ---------------------------------------------------------------------------------- */
 
 struct run {
     struct head *h;
     struct runner *r;
     struct batch batch;
-    size_t *rows;   /* owned: [batch] */
-    FILE *log;      /* owned, or NULL */
+    size_t *rows; /* owned: [batch] */
+    FILE *log;    /* owned, or NULL */
     double last_loss, last_valid;
 };
 
@@ -99,15 +100,16 @@ static int log_line(struct run *run, const json_t *line, struct err *err)
     return ok ? 0 : err_set(err, -saved, "--log %s cannot be written: %s", run->h->spec.log, strerror(saved));
 }
 
-static int report_step(struct run *run, uint64_t step, const struct head_round *round, double loss, double seconds,
-                       struct err *err)
+static int report_step(struct run *run, uint64_t step, const struct head_round *round, double loss,
+                       double seconds, struct err *err)
 {
     const struct batch *b = &run->batch;
     double bubble = 1 - round->busy / ((double)run->h->plan.ranks * seconds);
-    json_t *line = json_pack("{s:I s:f s:f s:f s:I s:I s:f s:f s:f}", "step", (json_int_t)step, "loss", loss, "grad_norm",
-                             round->grad_norm, "lr", (double)round->opt.lr, "tokens", (json_int_t)b->tokens,
-                             "supervised_tokens", (json_int_t)b->supervised, "step_seconds", seconds, "tokens_per_second",
-                             (double)b->tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
+    json_t *line =
+        json_pack("{s:I s:f s:f s:f s:I s:I s:f s:f s:f}", "step", (json_int_t)step, "loss", loss,
+                  "grad_norm", round->grad_norm, "lr", (double)round->opt.lr, "tokens", (json_int_t)b->tokens,
+                  "supervised_tokens", (json_int_t)b->supervised, "step_seconds", seconds,
+                  "tokens_per_second", (double)b->tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
     if (!line)
         return err_set(err, -ENOMEM, "out of memory");
     int e = log_line(run, line, err);
@@ -125,22 +127,27 @@ static int train_step(struct run *run, uint64_t step, struct err *err)
         run->rows[i] = data_order_at(h->order, (step - 1) * s->batch + i);
     batch_fill(&run->batch, &h->plan, h->train, run->rows, s->batch);
     struct head_round round = {.mb = run->batch.mb, .max_norm = s->max_grad_norm};
-    round.opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, h->steps, step), 0.9f, 0.999f, 1e-8f,
-                               (float)s->weight_decay};
-    struct go go = {.program = PROGRAM_TRAIN, .step = step, .dscale = 1.0 / (double)run->batch.supervised,
-                    .microbatches = run->batch.n, .mb = run->batch.seqs};
+    round.opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, h->steps, step), 0.9f, 0.999f,
+                               1e-8f, (float)s->weight_decay};
+    struct go go = {.program = PROGRAM_TRAIN,
+                    .step = step,
+                    .dscale = 1.0 / (double)run->batch.supervised,
+                    .microbatches = run->batch.n,
+                    .mb = run->batch.seqs};
     int e = runner_round(run->r, &go, &round, err);
     if (e)
         return e;
     run->last_loss = batch_loss(&run->batch) / (double)run->batch.supervised;
-    return report_step(run, step, &round, run->last_loss, (double)clock_since_us(clock_now(), start) / 1e6, err);
+    return report_step(run, step, &round, run->last_loss, (double)clock_since_us(clock_now(), start) / 1e6,
+                       err);
 }
 
 /* The whole validation set in file order, through the same pipeline. */
 static int evaluate(struct run *run, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
-    size_t rows = data_rows(h->valid), per = h->plan.microbatches * h->plan.seqs, *pick = calloc(per, sizeof *pick);
+    size_t rows = data_rows(h->valid), per = h->plan.microbatches * h->plan.seqs,
+           *pick = calloc(per, sizeof *pick);
     double sum = 0;
     size_t tokens = 0;
     int e = pick ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -150,7 +157,8 @@ static int evaluate(struct run *run, uint64_t step, struct err *err)
             pick[i] = at + i;
         batch_fill(&run->batch, &h->plan, h->valid, pick, n);
         struct head_round round = {.mb = run->batch.mb};
-        struct go go = {.program = PROGRAM_FORWARD, .step = step, .microbatches = run->batch.n, .mb = run->batch.seqs};
+        struct go go = {
+            .program = PROGRAM_FORWARD, .step = step, .microbatches = run->batch.n, .mb = run->batch.seqs};
         e = runner_round(run->r, &go, &round, err);
         sum += batch_loss(&run->batch);
         tokens += run->batch.supervised;
@@ -159,14 +167,14 @@ static int evaluate(struct run *run, uint64_t step, struct err *err)
     if (e)
         return e;
     run->last_valid = sum / (double)tokens;
-    json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss", run->last_valid, "valid_tokens",
-                             (json_int_t)tokens);
+    json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss", run->last_valid,
+                             "valid_tokens", (json_int_t)tokens);
     e = log_line(run, line, err);
     head_event(h, "valid", line);
     return e;
 }
 
-/* --- saving --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 static int save_unit(void *owner, size_t unit, float *values, struct err *err)
 {
@@ -177,8 +185,12 @@ static int save_to(struct run *run, const char *dir, uint64_t step, struct err *
 {
     struct head *h = run->h;
     struct adapter_out *out;
-    struct adapter_out_request req = {.dir = dir, .model_dir = h->spec.model, .tune = &h->plan.tune, .family = h->family,
-                                      .config = &h->config, .step = step};
+    struct adapter_out_request req = {.dir = dir,
+                                      .model_dir = h->spec.model,
+                                      .tune = &h->plan.tune,
+                                      .family = h->family,
+                                      .config = &h->config,
+                                      .step = step};
     int e = adapter_out_open(&out, &req, err);
     if (e)
         return e;
@@ -198,10 +210,11 @@ static int save(struct run *run, uint64_t step, struct err *err)
     const char *rescue = json_string_value(json_object_get(run->h->json, "rescue_dir"));
     if (!e || !rescue)
         return e;
-    struct err second;
+    struct err first = *err, second;
     if (save_to(run, rescue, step, &second))
         return e;
-    return err_set(err, e, "%.300s; the result of step %llu is kept in %s", err->text, (unsigned long long)step, rescue);
+    return err_set(err, e, "%.300s; the result of step %llu is kept in %s", first.text,
+                   (unsigned long long)step, rescue);
 }
 
 static int run_open(struct run *run, struct err *err)
@@ -243,8 +256,8 @@ int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err
     free(run.rows);
     if (e)
         return e;
-    *ret_result = json_pack("{s:s s:I s:f}", "adapter_out", h->spec.adapter_out, "steps", (json_int_t)h->steps, "loss",
-                            run.last_loss);
+    *ret_result = json_pack("{s:s s:I s:f}", "adapter_out", h->spec.adapter_out, "steps",
+                            (json_int_t)h->steps, "loss", run.last_loss);
     if (!isnan(run.last_valid))
         json_object_set_new(*ret_result, "valid_loss", json_real(run.last_valid));
     return 0;

@@ -17,11 +17,18 @@
 #include "daemon/spawn.h"
 #include "daemon/xalloc.h"
 
-enum worker_state { WORKER_IDLE, WORKER_PLANNING, WORKER_OPENING, WORKER_READY, WORKER_RUNNING, WORKER_ENDING };
+enum worker_state {
+    WORKER_IDLE,
+    WORKER_PLANNING,
+    WORKER_OPENING,
+    WORKER_READY,
+    WORKER_RUNNING,
+    WORKER_ENDING
+};
 enum { KILL_AFTER_S = 2 };
 
 struct worker {
-    struct node *node;          /* borrowed: owner */
+    struct node *node; /* borrowed: owner */
     enum worker_state state;
     uint64_t job;
     uint8_t head[16];
@@ -40,7 +47,7 @@ struct worker {
     bool reported;              /* the stage said how it ended: "done" or "failed" */
 };
 
-/* --- telling the head ----------------------------------------------------------------------------------------------------------------------- */
+/* --- telling the head ------------------------------------------------------------------------- */
 
 static void tell(struct worker *w, const char *kind, json_t *fields)
 {
@@ -59,7 +66,7 @@ static void tell_failed(struct worker *w, const char *cause)
     tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
 }
 
-/* --- the stage process ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the stage process ------------------------------------------------------------------------ */
 
 static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -196,7 +203,8 @@ static void say(struct worker *w, json_t *message, int fd)
 
 void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
 {
-    json_t *message = json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
+    json_t *message =
+        json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
     memcpy(w->head, members_self(w->node->members)->id, 16);
     w->job = job;
     w->rank = 0;
@@ -208,7 +216,7 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
     peers_flood_self(w->node->peers);
 }
 
-/* --- the head's messages ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the head's messages ---------------------------------------------------------------------- */
 
 static bool read_nodes(struct worker *w, const json_t *nodes)
 {
@@ -226,14 +234,16 @@ static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, jso
 {
     char cause[160];
     const struct member *other = members_find(w->node->members, w->head);
-    snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job, other ? other->name : "another node");
+    snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
+             other ? other->name : "another node");
     peers_send(w->node->peers, head,
                json_pack("{s:s s:I s:I s:s}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause));
 }
 
 static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
 {
-    json_int_t job = json_integer_value(json_object_get(body, "job")), rank = json_integer_value(json_object_get(body, "rank"));
+    json_int_t job = json_integer_value(json_object_get(body, "job")),
+               rank = json_integer_value(json_object_get(body, "rank"));
     json_t *plan = json_object_get(body, "plan");
     bool planned_here = w->state == WORKER_PLANNING && w->job == (uint64_t)job && !memcmp(head, w->head, 16);
     if (w->state != WORKER_IDLE && !planned_here) {
@@ -243,6 +253,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     memcpy(w->head, head, 16);
     w->job = (uint64_t)job;
     w->rank = (int)rank;
+    w->reported = false;
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
     snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
@@ -254,11 +265,13 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     if (!planned_here && start_stage(w))
         return;
-    say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads", w->node->threads), -1);
+    say(w,
+        json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads", w->node->threads),
+        -1);
     peers_flood_self(w->node->peers);
 }
 
-/* --- data connections -------------------------------------------------------------------------------------------------------------------------- */
+/* --- data connections ------------------------------------------------------------------------- */
 
 static size_t next_rank(const struct worker *w)
 {
@@ -353,12 +366,14 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
     if (!ours)
         snprintf(why, size, "%s holds no stage of job %llu", w->node->name, (unsigned long long)peer->job);
     else if (peer->to_rank != w->rank || peer->from_rank != prev || memcmp(peer->node_id, w->nodes[prev], 16))
-        snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank, w->rank);
+        snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,
+                 w->rank);
     else if (strcmp(peer->fingerprint, w->fingerprint))
-        snprintf(why, size, "model fingerprints differ: %s on rank %u, %s on rank %d", peer->fingerprint, peer->from_rank,
-                 w->fingerprint, w->rank);
+        snprintf(why, size, "model fingerprints differ: %s on rank %u, %s on rank %d", peer->fingerprint,
+                 peer->from_rank, w->fingerprint, w->rank);
     else if (peer->dim != w->dim)
-        snprintf(why, size, "activation widths differ: %u on rank %u, %u on rank %d", peer->dim, peer->from_rank, w->dim, w->rank);
+        snprintf(why, size, "activation widths differ: %u on rank %u, %u on rank %d", peer->dim,
+                 peer->from_rank, w->dim, w->rank);
     else
         return 0;
     return -EPERM;
@@ -382,8 +397,8 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
                 json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
     if (!strcmp(kind, "job-stop") && !ours) /* nothing here to stop: say so, the head waits for the word */
         peers_send(w->node->peers, from,
-                   json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"), "rank",
-                             json_object_get(body, "rank")));
+                   json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
+                             "rank", json_object_get(body, "rank")));
     if (!ours)
         return;
     if (!strcmp(kind, "job-stop")) {
@@ -420,7 +435,8 @@ void worker_describe(const struct worker *w, struct member *self)
         self->seconds = progress_seconds(spawn_progress(w->stage));
         return;
     }
-    static const char *const doing[] = {"idle", "reading model and data", "opening its layers", "ready", "", "ending"};
+    static const char *const doing[] = {"idle",  "reading model and data", "opening its layers", "ready", "",
+                                        "ending"};
     snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * This node's part in a job, whoever its head is: the lease (one job at a time), the stage process, its data connections. Tells the
- * head what happens; obeys its messages. Loop thread.
+ * This node's part in a job, whoever its head is: the lease (one job at a time), the stage process, its data
+ * connections. Tells the head what happens; obeys its messages. Loop thread.
  *
  *   IDLE → PLANNING (head only) → OPENING → READY → RUNNING → ENDING → IDLE */
 #ifndef DAEMON_WORKER_H
@@ -20,7 +20,8 @@ struct worker;
 struct worker *worker_new(struct node *node);
 void worker_free(struct worker *w); /* kills the stage */
 
-/* Head: a stage process that reads the inputs and answers with a plan. Takes references. Reports through messages, like the rest. */
+/* Head: a stage process that reads the inputs and answers with a plan. Takes references. Reports through
+ * messages, like the rest. */
 void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes);
 
 /* Messages of a head: "job-open", "job-connect", "job-run", "job-stop". Unknown ones are left alone. */

@@ -28,7 +28,10 @@ static void format_address(char *out, size_t size, const struct sockaddr *sa)
         inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof ip);
         if (in6->sin6_scope_id)
             snprintf(scope, sizeof scope, "%%%u", in6->sin6_scope_id);
-        snprintf(out, size, "[%s%s]:%u", ip, scope, ntohs(in6->sin6_port));
+        if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) /* an IPv4 caller on the listener of both families */
+            snprintf(out, size, "%s:%u", ip + strlen("::ffff:"), ntohs(in6->sin6_port));
+        else
+            snprintf(out, size, "[%s%s]:%u", ip, scope, ntohs(in6->sin6_port));
     } else {
         snprintf(out, size, "a local socket");
     }

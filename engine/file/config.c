@@ -24,8 +24,7 @@ enum {
     MAX_VOCAB = 1 << 24,
 };
 
-/* --- llama
- * ------------------------------------------------------------------------------------------------------- */
+/* --- llama ------------------------------------------------------------------------------------ */
 
 static void read_heads(struct config_reader *r, struct config *c)
 {
@@ -129,8 +128,7 @@ static void read_llama(struct config_reader *r, struct config *c)
     refuse_unknown(r);
 }
 
-/* --- families
- * ---------------------------------------------------------------------------------------------------- */
+/* --- families --------------------------------------------------------------------------------- */
 
 static const struct family {
     const char *model_type, *architecture;
@@ -182,8 +180,7 @@ static void read_family(struct config_reader *r, struct config *c)
                     known);
 }
 
-/* --- texts and files
- * --------------------------------------------------------------------------------------------- */
+/* --- texts and files -------------------------------------------------------------------------- */
 
 static int load_object(json_t **ret, const char *json, size_t n, struct err *err)
 {

@@ -92,8 +92,7 @@ int st_open_file(struct st **ret, const char *path, struct err *err)
     return 0;
 }
 
-/* --- a directory with an index
- * ----------------------------------------------------------------------------------- */
+/* --- a directory with an index ---------------------------------------------------------------- */
 
 /* A shard is a plain file of the same directory: an index must not lead us elsewhere. */
 static bool is_shard_name(const char *name)
@@ -264,8 +263,7 @@ int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const 
     return st_set_open_dir(ret, dir, want, arg, true, err);
 }
 
-/* --- looking at it
- * ----------------------------------------------------------------------------------------------- */
+/* --- looking at it ---------------------------------------------------------------------------- */
 
 size_t st_count(const struct st *st)
 {

@@ -47,8 +47,7 @@ size_t st_names(const struct st *st, const char *const **ret);
 /* Advice for the pages of a tensor: will be read soon / no longer needed. */
 void st_willneed(const struct st *st, const struct st_tensor *t);
 
-/* --- writing
- * ------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 struct st_out_tensor {
     const char *name;
     enum dtype dtype;

@@ -58,8 +58,7 @@ void st_writer_abort(struct st_writer *w)
     writer_free(w);
 }
 
-/* --- layout
- * ------------------------------------------------------------------------------------------------------ */
+/* --- layout ----------------------------------------------------------------------------------- */
 
 /* Wide types first, as other writers do: then every tensor is aligned to its element without any gap. */
 static int by_layout(const void *a, const void *b)
@@ -144,8 +143,7 @@ static int copy_layout(struct st_writer *w, const struct st_out_tensor *tensors,
     return r < 0 ? r : make_header(w, err);
 }
 
-/* --- the disk
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the disk --------------------------------------------------------------------------------- */
 
 static int write_failed(const struct st_writer *w, int code, struct err *err)
 {

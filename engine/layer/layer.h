@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Layers as explicit pairs. Conventions, without exception:
- *   - argument order: num, outputs, saved, inputs, weights, dims; backward: num, d_inputs, d_weights, d_outputs, saved,
- *     inputs, weights, dims. Everything not written is const.
+ *   - argument order: num, outputs, saved, inputs, weights, dims; backward: num, d_inputs, d_weights,
+ * d_outputs, saved, inputs, weights, dims. Everything not written is const.
  *   - gradients of inputs are ASSIGNED, gradients of weights are ADDED to.
- *   - activations are f32, row-major [T, width]; T counts the tokens of all sequences of a microbatch laid end to end
- *     (no padding), `struct seqs` says where each begins.
- *   - backward_x gives the gradient of the input, backward_w that of the weights; either may run without the other. */
+ *   - activations are f32, row-major [T, width]; T counts the tokens of all sequences of a microbatch laid
+ * end to end (no padding), `struct seqs` says where each begins.
+ *   - backward_x gives the gradient of the input, backward_w that of the weights; either may run without the
+ * other. */
 #ifndef LAYER_LAYER_H
 #define LAYER_LAYER_H
 
@@ -24,27 +25,29 @@ struct seqs {
     const uint32_t *start; /* n + 1 offsets, start[0] = 0, start[n] = T */
 };
 
-/* --- embedding: y[t] = W[ids[t]] -------------------------------------------------------------------------------- */
+/* --- embedding: y[t] = W[ids[t]] -------------------------------------------------------------- */
 /* y [T, W.cols]; every id < W.rows (the caller has checked). */
 void embed_forward(struct num *num, float *y, const uint32_t *ids, struct mat w, size_t tokens);
 /* dw [V, d] += rows of dy [T, d] scattered by id, in token order. */
-void embed_backward_w(struct num *num, float *dw, const float *dy, const uint32_t *ids, size_t tokens, size_t dim);
+void embed_backward_w(struct num *num, float *dw, const float *dy, const uint32_t *ids, size_t tokens,
+                      size_t dim);
 
-/* --- RMSNorm: y = x · rstd · w, rstd = 1/√(mean(x²)+eps) per row (Zhang & Sennrich 2019) ------------------------- */
+/* --- RMSNorm: y = x · rstd · w, rstd = 1/√(mean(x²)+eps) per row (Zhang & Sennrich 2019) ------ */
 struct rmsnorm_dims {
     size_t rows, dim;
     float eps;
 };
 /* w [dim] f32; saved rstd [rows]. */
-void rmsnorm_forward(struct num *num, float *y, float *rstd, const float *x, const float *w, struct rmsnorm_dims dims);
+void rmsnorm_forward(struct num *num, float *y, float *rstd, const float *x, const float *w,
+                     struct rmsnorm_dims dims);
 /* dx = rstd·(dy·w − x·rstd²·mean(dy·w·x)); dx may be dy. */
-void rmsnorm_backward_x(struct num *num, float *dx, const float *dy, const float *rstd, const float *x, const float *w,
-                        struct rmsnorm_dims dims);
+void rmsnorm_backward_x(struct num *num, float *dx, const float *dy, const float *rstd, const float *x,
+                        const float *w, struct rmsnorm_dims dims);
 /* dw[j] += Σ_rows dy·x·rstd. */
 void rmsnorm_backward_w(struct num *num, float *dw, const float *dy, const float *rstd, const float *x,
                         struct rmsnorm_dims dims);
 
-/* --- linear with optional bias and LoRA: y = xWᵀ + b + s·(drop(x)Aᵀ)Bᵀ (Hu et al. 2021) -------------------------- */
+/* --- linear with optional bias and LoRA: y = xWᵀ + b + s·(drop(x)Aᵀ)Bᵀ (Hu et al. 2021) ------- */
 struct lora {
     const float *a; /* [rank, in] */
     const float *b; /* [out, rank] */
@@ -59,66 +62,75 @@ struct linear {
     const struct lora *lora; /* or NULL */
 };
 /* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank]. y must not alias x. */
-void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin, size_t tokens);
+void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
+                    size_t tokens);
 /* dx [T, in] = dy W + LoRA path (added to dx when `accumulate`: q, k, v share one input).
  * With LoRA writes dyb = s·dy·B [T, rank], which backward_w needs. */
-void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin, size_t tokens,
-                       bool accumulate);
+void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
+                       size_t tokens, bool accumulate);
 /* LoRA: da [rank, in] += dybᵀ·drop(x), db [out, rank] += s·dyᵀ·xa. */
-void lora_backward_w(struct num *num, float *da, float *db, const float *dy, const float *dyb, const float *xa,
-                     const float *x, const struct linear *lin, size_t tokens);
+void lora_backward_w(struct num *num, float *da, float *db, const float *dy, const float *dyb,
+                     const float *xa, const float *x, const struct linear *lin, size_t tokens);
 /* dyb alone, for the lowest trained layer, where no dx is wanted. */
 void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens);
 /* Full: dw [out, in] += dyᵀx; dbias [out] += Σ_rows dy (either may be NULL). */
-void linear_backward_w(struct num *num, float *dw, float *dbias, const float *dy, const float *x, size_t tokens,
-                       size_t in, size_t out);
+void linear_backward_w(struct num *num, float *dw, float *dbias, const float *dy, const float *x,
+                       size_t tokens, size_t in, size_t out);
 
-/* --- rotary position embedding (Su et al. 2021), half-split pairs (i, i + head/2) as in Llama and Qwen ------------ */
+/* --- rotary position embedding (Su et al. 2021); pairs (i, i + head/2) as in Llama and Qwen --- */
 struct rope {
     float *cos, *sin; /* [positions, head/2] tables, owned */
     size_t positions, head;
 };
-/* inv_freq [head/2] already scaled (linear, llama3: see file/config.h); mscale multiplies both tables (1 for Llama). */
-int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t head, double mscale, struct err *err);
+/* inv_freq [head/2] already scaled (linear, llama3: see file/config.h); mscale multiplies both tables (1 for
+ * Llama). */
+int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t head, double mscale,
+              struct err *err);
 void rope_done(struct rope *rope);
-/* In place on x [T, heads, head]; token t has position pos[t] (< rope.positions). `inverse` rotates back: since the
- * rotation is orthogonal, that is the backward pass. */
-void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens, size_t heads,
-                bool inverse);
+/* In place on x [T, heads, head]; token t has position pos[t] (< rope.positions). `inverse` rotates back:
+ * since the rotation is orthogonal, that is the backward pass. */
+void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
+                size_t heads, bool inverse);
 
-/* --- causal grouped-query attention, in blocks with online softmax (Dao 2022; no T×T matrix for long T) ----------- */
+/* --- causal grouped-query attention, in blocks with online softmax (Dao 2022): no T×T matrix --- */
 struct attn_dims {
     size_t heads, kv_heads; /* heads % kv_heads == 0 */
     size_t head;            /* width of q·k and of v */
     float scale;            /* of the scores, 1/√head for Llama */
 };
-/* Training: q [T, heads·head], k, v [T, kv_heads·head] of whole sequences → o [T, heads·head], saved lse [T, heads]
- * (log Σ exp of the scaled scores). */
+/* Training: q [T, heads·head], k, v [T, kv_heads·head] of whole sequences → o [T, heads·head], saved lse [T,
+ * heads] (log Σ exp of the scaled scores). */
 void attn_forward(struct num *num, float *o, float *lse, const float *q, const float *k, const float *v,
                   struct seqs seqs, struct attn_dims dims);
 /* dq, dk, dv from do; recomputes the probabilities from q, k and lse. Deterministic. */
-void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o, const float *lse,
-                     const float *q, const float *k, const float *v, struct seqs seqs, struct attn_dims dims);
-/* Generation: q [n, heads·head] are the newest n of `len` positions whose k, v [len, kv_heads·head] lie in the cache. */
-void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n, size_t len,
-                 struct attn_dims dims);
+void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o,
+                     const float *lse, const float *q, const float *k, const float *v, struct seqs seqs,
+                     struct attn_dims dims);
+/* Generation: q [n, heads·head] are the newest n of `len` positions whose k, v [len, kv_heads·head] lie in
+ * the cache. */
+void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
+                 size_t len, struct attn_dims dims);
 
-/* --- SwiGLU: y = silu(g)·u (Shazeer 2020) ------------------------------------------------------------------------- */
+/* --- SwiGLU: y = silu(g)·u (Shazeer 2020) ----------------------------------------------------- */
 void swiglu_forward(struct num *num, float *y, const float *g, const float *u, size_t n);
 /* dg, du may alias g, u when those are no longer needed; dg may alias dy. */
-void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, const float *g, const float *u, size_t n);
+void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, const float *g, const float *u,
+                       size_t n);
 
-/* --- output head and cross-entropy --------------------------------------------------------------------------------- */
-/* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the gradient of the head's
- * input (and weight) falls out of the same pass, for recomputing the logits later would cost a third more. */
+/* --- output head and cross-entropy ------------------------------------------------------------ */
+/* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the gradient of
+ * the head's input (and weight) falls out of the same pass, for recomputing the logits later would cost a
+ * third more. */
 struct xent {
-    const int32_t *labels; /* [T] next token of each position, < V (the caller has checked); negative, as −100 = not supervised */
-    float dscale;          /* what dlogits are multiplied by: 1 / supervised tokens of the whole step; 0 = forward only */
-    float *logprob;        /* [T] or NULL: log-probability of the label, 0 where there is none */
+    const int32_t *labels; /* [T] next token of each position, < V (the caller has checked); negative, as −100
+                              = not supervised */
+    float dscale; /* what dlogits are multiplied by: 1 / supervised tokens of the whole step; 0 = forward only
+                   */
+    float *logprob; /* [T] or NULL: log-probability of the label, 0 where there is none */
 };
-/* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in unsupervised rows) when
- * dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
-double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w, const struct xent *xent,
-                    size_t tokens);
+/* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in unsupervised
+ * rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
+double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
+                    const struct xent *xent, size_t tokens);
 
 #endif

@@ -22,13 +22,23 @@ struct block {
     float *h, *dh, *logits; /* borrowed: scratch; [cap, d], [cap, d], [cap, V] */
 };
 
-static void block_init(struct block *b, const struct num *num, size_t vocab, size_t dim)
+static size_t count_supervised(const int32_t *labels, size_t tokens)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < tokens; t++)
+        n += labels[t] >= 0;
+    return n;
+}
+
+/* Blocks of one size for `supervised` rows: a short last one would read the whole head for little. */
+static void block_init(struct block *b, const struct num *num, size_t supervised, size_t vocab, size_t dim)
 {
     const struct scratch s = num_block(num);
-    const size_t fit = s.floats / (vocab + 2 * dim);
+    const size_t fit = s.floats / (vocab + 2 * dim), most = fit < ROWS_MAX ? fit : ROWS_MAX;
     assert(fit > 0); /* one row of logits is 32 MiB only beyond eight million tokens */
+    const size_t blocks = supervised ? (supervised + most - 1) / most : 1;
     b->n = 0;
-    b->cap = fit < ROWS_MAX ? fit : ROWS_MAX;
+    b->cap = (supervised + blocks - 1) / blocks;
     b->h = s.data;
     b->dh = b->h + b->cap * dim;
     b->logits = b->dh + b->cap * dim;
@@ -80,7 +90,7 @@ double xent_forward(struct num *num, float *dh, float *dw, const float *h, struc
                     const struct xent *xent, size_t tokens)
 {
     struct block b;
-    block_init(&b, num, w.rows, w.cols);
+    block_init(&b, num, count_supervised(xent->labels, tokens), w.rows, w.cols);
     double total = 0;
     if (xent->dscale != 0)
         memset(dh, 0, tokens * w.cols * sizeof *dh);

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- adapter_config.json
- * ---------------------------------------------------------------------------------------------- */
+#include "file/input.h"
+
+/* --- adapter_config.json ---------------------------------------------------------------------- */
 
 /* Keys whose value changes the computation in a way we do not do; anything but absent, null, false, empty or
  * "none" is refused. */
@@ -28,7 +29,12 @@ static int refuse_unknown(const json_t *o, const char *path, struct err *err)
                                        "trainable_token_indices",
                                        "alora_invocation_tokens",
                                        "layers_pattern",
-                                       "use_qalora"};
+                                       "use_qalora",
+                                       "use_bdlora",
+                                       "arrow_config",
+                                       "kasa_config",
+                                       "monteclora_config",
+                                       "velora_config"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *v = json_object_get(o, keys[i]);
         bool empty = !v || json_is_null(v) || json_is_false(v) ||
@@ -60,15 +66,16 @@ static int read_targets(struct tune *tune, const json_t *targets, const struct f
     return r ? err_prefix(err, r, "%s: target_modules", path) : 0;
 }
 
-/* null = all layers; else a contiguous list. */
+/* null = all layers; else one layer, or a list of layers that follow each other. */
 static int read_layers(struct tune *tune, const json_t *layers, const struct config *c, const char *path,
                        struct err *err)
 {
     tune->first_layer = 0;
     tune->end_layer = c->layers;
-    size_t n = json_array_size(layers);
+    size_t n = json_is_array(layers) ? json_array_size(layers) : layers && !json_is_null(layers);
     for (size_t i = 0; i < n; i++) {
-        json_int_t at = json_integer_value(json_array_get(layers, i));
+        const json_t *item = json_is_array(layers) ? json_array_get(layers, i) : layers;
+        json_int_t at = json_is_integer(item) ? json_integer_value(item) : -1;
         if (at < 0 || (size_t)at >= c->layers || (i && (size_t)at != tune->end_layer))
             return err_set(err, -ENOTSUP,
                            "%s: layers_to_transform must be one run of layers between 0 and %zu", path,
@@ -77,6 +84,20 @@ static int read_layers(struct tune *tune, const json_t *layers, const struct con
             tune->first_layer = (size_t)at;
         tune->end_layer = (size_t)at + 1;
     }
+    return 0;
+}
+
+static int read_scale(struct tune *tune, const json_t *o, const char *path, struct err *err)
+{
+    json_int_t rank = json_integer_value(json_object_get(o, "r"));
+    double alpha = json_number_value(json_object_get(o, "lora_alpha"));
+    if (rank < 1 || rank > 65536 || !(alpha > 0) || alpha > 1e6)
+        return err_set(err, -EINVAL, "%s: r and lora_alpha must be positive numbers", path);
+    tune->kind = TUNE_LORA;
+    tune->rank = (size_t)rank;
+    tune->alpha = (float)alpha;
+    if (json_is_true(json_object_get(o, "use_rslora"))) /* scaling alpha/√r, ours is alpha/r */
+        tune->alpha = (float)(alpha * __builtin_sqrt((double)rank));
     return 0;
 }
 
@@ -92,29 +113,21 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
         return err_set(err, -EINVAL, "%s cannot be read: %s (line %d); is this a PEFT adapter directory?",
                        path, *je.text ? je.text : "not an object", je.line);
     }
+    struct tune read = *tune;
     int r = refuse_unknown(o, path, err);
-    if (!r) {
-        json_int_t rank = json_integer_value(json_object_get(o, "r"));
-        double alpha = json_number_value(json_object_get(o, "lora_alpha"));
-        if (rank < 1 || rank > 65536 || alpha <= 0)
-            r = err_set(err, -EINVAL, "%s: r and lora_alpha must be positive numbers", path);
-        tune->kind = TUNE_LORA;
-        tune->rank = (size_t)rank;
-        tune->alpha = (float)alpha;
-        if (json_is_true(json_object_get(o, "use_rslora"))) /* scaling alpha/√r, ours is alpha/r */
-            tune->alpha = (float)(alpha * __builtin_sqrt((double)rank));
-    }
     if (!r)
-        r = read_targets(tune, json_object_get(o, "target_modules"), f, c, path, err);
+        r = read_scale(&read, o, path, err);
     if (!r)
-        r = read_layers(tune, json_object_get(o, "layers_to_transform"), c, path, err);
+        r = read_targets(&read, json_object_get(o, "target_modules"), f, c, path, err);
+    if (!r)
+        r = read_layers(&read, json_object_get(o, "layers_to_transform"), c, path, err);
+    if (!r)
+        *tune = read;
     json_decref(o);
     return r;
 }
 
-/* --- values
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 struct adapter_in {
     struct st *st; /* owned */
@@ -125,6 +138,7 @@ struct adapter_in {
 };
 
 enum part { PART_W, PART_M, PART_V };
+enum { MAX_STEP = 1 << 24 }; /* what an f32 counts to */
 
 static void tensor_name(char *buf, size_t size, const struct adapter_in *in, const struct param_def *def,
                         enum part part)
@@ -144,18 +158,56 @@ static int check_param(const struct adapter_in *in, const struct param_def *def,
     const struct st_tensor *t = st_find(in->st, name);
     if (!t)
         return err_set(err, -EINVAL, "%s lacks %s", path, name);
-    if (t->elements != param_elements(def) || t->shape[0] != def->rows || t->dtype == DTYPE_COUNT)
-        return err_set(err, -EINVAL, "%s: %s has the wrong shape or type: [%zu, %zu] %s, wanted [%zu, %zu]",
-                       path, name, t->shape[0], t->ndim > 1 ? t->shape[1] : 0, t->dtype_name, def->rows,
-                       def->cols);
+    size_t ndim = def->cols ? 2 : 1;
+    if (t->ndim != ndim || t->shape[0] != def->rows || (ndim == 2 && t->shape[1] != def->cols) ||
+        t->dtype == DTYPE_COUNT)
+        return err_set(
+            err, -EINVAL,
+            "%s: %s has the wrong shape or type: [%zu, %zu] %s, wanted [%zu, %zu]; was it made for "
+            "another model?",
+            path, name, t->ndim ? t->shape[0] : 0, t->ndim > 1 ? t->shape[1] : 0, t->dtype_name, def->rows,
+            def->cols);
+    return 0;
+}
+
+/* Is this one of the tensors a parameter of the unit is stored as? */
+static bool is_wanted(const struct adapter_in *in, size_t unit, const char *name)
+{
+    struct param_def defs[UNIT_MAX_PARAMS];
+    size_t n = tune_params(&in->tune, in->family, &in->config, unit, defs);
+    for (size_t i = 0; i < n; i++)
+        for (int part = PART_W; part <= (in->state ? PART_V : PART_W); part++) {
+            char want[256];
+            tensor_name(want, sizeof want, in, &defs[i], (enum part)part);
+            if (!strcmp(want, name))
+                return true;
+        }
+    return false;
+}
+
+static int refuse_extra(const struct adapter_in *in, const char *path, struct err *err)
+{
+    for (size_t i = 0; i < st_count(in->st); i++) {
+        const char *name = st_at(in->st, i)->name;
+        bool wanted = in->state && !strcmp(name, "step");
+        for (size_t u = 0; u < in->config.layers + 2 && !wanted; u++)
+            wanted = is_wanted(in, u, name);
+        if (!wanted)
+            return err_set(err, -EINVAL,
+                           "%s holds %s, which its configuration does not ask for: was it made for another "
+                           "model?",
+                           path, input_quote(name).text);
+    }
     return 0;
 }
 
 /* Every parameter there with its shape, and nothing beside them. */
-static int check_all(const struct adapter_in *in, const char *path, size_t extra, struct err *err)
+static int check_all(const struct adapter_in *in, const char *path, struct err *err)
 {
     struct param_def defs[UNIT_MAX_PARAMS];
-    size_t want = extra;
+    size_t want = in->state;
+    if (in->state && !st_find(in->st, "step"))
+        return err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
     for (size_t u = 0; u < in->config.layers + 2; u++) {
         size_t n = tune_params(&in->tune, in->family, &in->config, u, defs);
         for (size_t i = 0; i < n; i++)
@@ -165,12 +217,7 @@ static int check_all(const struct adapter_in *in, const char *path, size_t extra
                     return r;
             }
     }
-    if (st_count(in->st) != want)
-        return err_set(
-            err, -EINVAL,
-            "%s holds %zu tensors where its configuration asks for %zu: was it made for another model?", path,
-            st_count(in->st), want);
-    return 0;
+    return st_count(in->st) == want ? 0 : refuse_extra(in, path, err);
 }
 
 static int in_open(struct adapter_in **ret, const char *path, bool state, const struct tune *tune,
@@ -182,7 +229,7 @@ static int in_open(struct adapter_in **ret, const char *path, bool state, const 
     *in = (struct adapter_in){.state = state, .tune = *tune, .family = f, .config = *c};
     int r = st_open_file(&in->st, path, err);
     if (!r)
-        r = check_all(in, path, state ? 1 : 0, err);
+        r = check_all(in, path, err);
     if (r)
         adapter_in_close(in);
     else
@@ -208,12 +255,13 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
     if (r)
         return r;
     const struct st_tensor *t = st_find(in->st, "step");
-    float step = 0;
-    if (!t || t->elements != 1 || t->dtype != DTYPE_F32) {
+    float step = -1;
+    if (t->elements == 1 && t->dtype == DTYPE_F32)
+        memcpy(&step, t->data, sizeof step);
+    if (!(step >= 0 && step <= MAX_STEP)) {
         adapter_in_close(in);
-        return err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
+        return err_set(err, -EINVAL, "%s: \"step\" is not a number of steps", path);
     }
-    memcpy(&step, t->data, sizeof step);
     *ret_step = (uint64_t)step;
     *ret = in;
     return 0;

@@ -33,7 +33,7 @@ bool adapter_in_has_state(const struct adapter_in *in);
 void adapter_in_close(struct adapter_in *in);
 
 /* Results to keep. Space for every file is reserved at open, so that a full disk is known before the last
- * step; nothing replaces an older result until adapter_out_finish, which renames all files at once. */
+ * step; nothing replaces an older result before adapter_out_finish, which renames file by file. */
 struct adapter_out;
 struct adapter_out_request {
     const char *dir;       /* created if missing */

@@ -12,11 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/input.h"
+
+enum { SMALL_FILES = 6, SMALL_BYTES = 1 << 28 };
+
 struct adapter_out {
     struct adapter_out_request req; /* strings borrowed until finish */
     struct tune tune;
     struct config config;
     struct st_writer *model, *state; /* owned */
+    const char *small[SMALL_FILES];  /* names of small files written as NAME.tmp, to be renamed at the end */
+    size_t nsmall;
     char dir[3072], model_dir[3072];
 };
 
@@ -89,6 +95,131 @@ static int writer_open(struct st_writer **ret, const struct adapter_out *o, cons
     return r;
 }
 
+/* --- small files ------------------------------------------------------------------------------ */
+
+static int write_all(int fd, const char *text, size_t n)
+{
+    while (n) {
+        ssize_t put = write(fd, text, n);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? -errno : -EIO;
+        text += put;
+        n -= (size_t)put;
+    }
+    return fsync(fd) ? -errno : 0;
+}
+
+/* Small files are known when a result is begun, so they are on the disk from then on, beside the older ones.
+ */
+static int small_write(struct adapter_out *o, const char *name, const char *text, size_t n, struct err *err)
+{
+    char path[4096], tmp[4104];
+    path_in(path, o, name);
+    snprintf(tmp, sizeof tmp, "%s.tmp", path);
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        return err_set(err, -errno, "%s cannot be created: %s", tmp, strerror(errno));
+    o->small[o->nsmall++] = name;
+    int r = write_all(fd, text, n);
+    if (close(fd) && !r)
+        r = -errno;
+    return r ? err_set(err, r, "%s cannot be written: %s", path, strerror(-r)) : 0;
+}
+
+static int small_finish(struct adapter_out *o, struct err *err)
+{
+    for (size_t i = 0; i < o->nsmall; i++) {
+        char path[4096], tmp[4104];
+        path_in(path, o, o->small[i]);
+        snprintf(tmp, sizeof tmp, "%s.tmp", path);
+        if (rename(tmp, path))
+            return err_set(err, -errno, "%s cannot be replaced: %s", path, strerror(errno));
+    }
+    o->nsmall = 0;
+    return 0;
+}
+
+static void small_abort(struct adapter_out *o)
+{
+    for (size_t i = 0; i < o->nsmall; i++) {
+        char path[4096], tmp[4104];
+        path_in(path, o, o->small[i]);
+        snprintf(tmp, sizeof tmp, "%s.tmp", path);
+        unlink(tmp);
+    }
+}
+
+static json_t *peft_config(const struct adapter_out *o)
+{
+    json_t *targets = json_array(), *layers = json_null();
+    for (size_t i = 0; i < o->tune.ntargets; i++)
+        json_array_append_new(targets, json_string(o->tune.targets[i]));
+    if (o->tune.first_layer || o->tune.end_layer != o->config.layers) {
+        layers = json_array();
+        for (size_t i = o->tune.first_layer; i < o->tune.end_layer; i++)
+            json_array_append_new(layers, json_integer((json_int_t)i));
+    }
+    return json_pack("{s:s s:s s:s s:n s:b s:i s:f s:f s:o s:n s:b s:s s:b s:b s:n s:b s:o s:n s:{} s:{} s:n "
+                     "s:n s:{} s:n s:s s:n}",
+                     "peft_type", "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", o->model_dir,
+                     "revision", "inference_mode", 1, "r", (int)o->tune.rank, "lora_alpha",
+                     (double)o->tune.alpha, "lora_dropout", (double)o->tune.dropout, "target_modules",
+                     targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora", 0,
+                     "use_dora", 0, "modules_to_save", "init_lora_weights", 1, "layers_to_transform", layers,
+                     "layers_pattern", "rank_pattern", "alpha_pattern", "target_parameters", "auto_mapping",
+                     "loftq_config", "megatron_config", "megatron_core", "megatron.core",
+                     "layer_replication");
+}
+
+static int write_peft_config(struct adapter_out *o, struct err *err)
+{
+    json_t *j = peft_config(o);
+    char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+    json_decref(j);
+    if (!text)
+        return err_set(err, -ENOMEM, "%s: no memory for adapter_config.json, or a path that is not UTF-8",
+                       o->dir);
+    int r = small_write(o, "adapter_config.json", text, strlen(text), err);
+    free(text);
+    return r;
+}
+
+/* config.json and the tokenizer come along unchanged, so that the directory is a model of its own. */
+static int copy_file(struct adapter_out *o, const char *name, struct err *err)
+{
+    char from[4096], *text;
+    size_t n;
+    snprintf(from, sizeof from, "%s/%s", o->model_dir, name);
+    int r = input_read(from, SMALL_BYTES, &text, &n, err);
+    if (r)
+        return r == -ENOENT ? 0 : r;
+    r = small_write(o, name, text, n, err);
+    free(text);
+    return r;
+}
+
+static int write_small_files(struct adapter_out *o, struct err *err)
+{
+    static const char *const files[SMALL_FILES] = {
+        "config.json",           "generation_config.json",  "tokenizer.json",
+        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
+    if (o->tune.kind == TUNE_LORA)
+        return write_peft_config(o, err);
+    char a[4096], b[4096];
+    if (realpath(o->model_dir, a) && realpath(o->dir, b) && !strcmp(a, b))
+        return 0;
+    for (size_t i = 0; i < SMALL_FILES; i++) {
+        int r = copy_file(o, files[i], err);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* --- a result --------------------------------------------------------------------------------- */
+
 int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request *req, struct err *err)
 {
     if (mkdir(req->dir, 0777) && errno != EEXIST)
@@ -109,6 +240,8 @@ int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request 
     float step = (float)req->step;
     if (!r)
         r = st_writer_put(o->state, "step", &step, 1, err);
+    if (!r)
+        r = write_small_files(o, err);
     if (r)
         adapter_out_abort(o);
     else
@@ -141,108 +274,13 @@ int adapter_out_unit(struct adapter_out *o, size_t unit, const float *in, struct
     return 0;
 }
 
-/* Small files: written beside, synced, renamed. */
-static int write_text(const char *path, const char *text, size_t n, struct err *err)
-{
-    char tmp[4104];
-    snprintf(tmp, sizeof tmp, "%s.tmp", path);
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n && !fsync(fd);
-    int saved = errno;
-    if (fd >= 0 && close(fd))
-        ok = false;
-    if (ok && !rename(tmp, path))
-        return 0;
-    saved = ok ? errno : saved;
-    if (fd >= 0)
-        unlink(tmp);
-    return err_set(err, -(saved ? saved : EIO), "%s cannot be written: %s", path,
-                   strerror(saved ? saved : EIO));
-}
-
-static json_t *peft_config(const struct adapter_out *o)
-{
-    json_t *targets = json_array(), *layers = json_null();
-    for (size_t i = 0; i < o->tune.ntargets; i++)
-        json_array_append_new(targets, json_string(o->tune.targets[i]));
-    if (o->tune.first_layer || o->tune.end_layer != o->config.layers) {
-        layers = json_array();
-        for (size_t i = o->tune.first_layer; i < o->tune.end_layer; i++)
-            json_array_append_new(layers, json_integer((json_int_t)i));
-    }
-    return json_pack("{s:s s:s s:s s:n s:b s:i s:f s:f s:o s:n s:b s:s s:b s:b s:n s:b s:o s:n s:{} s:{} s:n "
-                     "s:n s:{} s:n s:s s:n}",
-                     "peft_type", "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", o->model_dir,
-                     "revision", "inference_mode", 1, "r", (int)o->tune.rank, "lora_alpha",
-                     (double)o->tune.alpha, "lora_dropout", (double)o->tune.dropout, "target_modules",
-                     targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora", 0,
-                     "use_dora", 0, "modules_to_save", "init_lora_weights", 1, "layers_to_transform", layers,
-                     "layers_pattern", "rank_pattern", "alpha_pattern", "target_parameters", "auto_mapping",
-                     "loftq_config", "megatron_config", "megatron_core", "megatron.core",
-                     "layer_replication");
-}
-
-static int write_peft_config(const struct adapter_out *o, struct err *err)
-{
-    char path[4096];
-    path_in(path, o, "adapter_config.json");
-    json_t *j = peft_config(o);
-    char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
-    json_decref(j);
-    if (!text)
-        return err_set(err, -ENOMEM, "%s: out of memory", path);
-    int r = write_text(path, text, strlen(text), err);
-    free(text);
-    return r;
-}
-
-/* config.json and the tokenizer come along unchanged, so that the directory is a model of its own. */
-static int copy_file(const struct adapter_out *o, const char *name, struct err *err)
-{
-    char from[4096], to[4096];
-    snprintf(from, sizeof from, "%s/%s", o->model_dir, name);
-    path_in(to, o, name);
-    FILE *f = fopen(from, "re");
-    if (!f)
-        return errno == ENOENT ? 0 : err_set(err, -errno, "%s cannot be read: %s", from, strerror(errno));
-    char *text = NULL;
-    size_t n = 0;
-    FILE *m = open_memstream(&text, &n);
-    char buf[65536];
-    for (size_t got; m && (got = fread(buf, 1, sizeof buf, f)) > 0;)
-        fwrite(buf, 1, got, m);
-    int r = !m || fclose(m) || ferror(f) ? err_set(err, -EIO, "%s cannot be read", from)
-                                         : write_text(to, text, n, err);
-    fclose(f);
-    free(text);
-    return r;
-}
-
-static int write_small_files(const struct adapter_out *o, struct err *err)
-{
-    static const char *const files[] = {
-        "config.json",           "generation_config.json",  "tokenizer.json",
-        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
-    if (o->tune.kind == TUNE_LORA)
-        return write_peft_config(o, err);
-    char a[4096], b[4096];
-    if (realpath(o->model_dir, a) && realpath(o->dir, b) && !strcmp(a, b))
-        return 0;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        int r = copy_file(o, files[i], err);
-        if (r)
-            return r;
-    }
-    return 0;
-}
-
+/* The largest file first: what may still fail should fail before anything older is replaced. */
 int adapter_out_finish(struct adapter_out *o, struct err *err)
 {
-    int r = write_small_files(o, err);
-    if (!r) {
-        r = st_writer_finish(o->model, err);
-        o->model = NULL;
-    }
+    int r = st_writer_finish(o->model, err);
+    o->model = NULL;
+    if (!r)
+        r = small_finish(o, err);
     if (!r) {
         r = st_writer_finish(o->state, err);
         o->state = NULL;
@@ -257,5 +295,6 @@ void adapter_out_abort(struct adapter_out *o)
         return;
     st_writer_abort(o->model);
     st_writer_abort(o->state);
+    small_abort(o);
     free(o);
 }

@@ -73,8 +73,7 @@ static size_t llama_tensors(const struct config *c, size_t unit, struct tensor_d
     return n;
 }
 
-/* --- what is kept
- * --------------------------------------------------------------------------------------------------- */
+/* --- what is kept ----------------------------------------------------------------------------- */
 
 struct block_saved {
     float *rstd1, *rstd2; /* [T] */
@@ -182,8 +181,7 @@ static struct block_kv *kv_carve(struct slab *slab, const struct block_layout *l
     return at;
 }
 
-/* --- the recipe
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the recipe ------------------------------------------------------------------------------- */
 
 static struct rmsnorm_dims norm_dims(const struct block_ctx *ctx)
 {

@@ -5,6 +5,7 @@
 #include "model/stage_priv.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +19,7 @@ static size_t stage_layers(const struct stage_spec *spec)
     return spec->end_layer - spec->first_layer;
 }
 
-/* --- layouts
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
 static void carve_params(struct stage *s, struct slab *slab)
 {
@@ -117,9 +116,7 @@ static void carve_kv(struct stage *s, struct slab *slab)
     s->kv = kv;
 }
 
-/* --- units
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* --- units ------------------------------------------------------------------------------------ */
 
 static int make_units(struct stage *s, struct err *err)
 {
@@ -214,9 +211,7 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
     return r;
 }
 
-/* --- opening
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static int carve_all(struct stage *s, struct err *err)
 {
@@ -271,6 +266,39 @@ static int bind_head(struct stage *s, struct err *err)
     return 0;
 }
 
+/* Old checkpoints carry tables that are computed here, and some a copy of the tied head. */
+static bool is_redundant(const struct stage *s, const char *name)
+{
+    const char *dot = strstr(name, ".rotary_emb.inv_freq");
+    return (dot && !dot[strlen(".rotary_emb.inv_freq")]) || (s->spec.config.tied && !strcmp(name, "lm_head.weight"));
+}
+
+static bool is_known(const struct stage *s, const char *name)
+{
+    const struct config *c = &s->spec.config;
+    size_t layer;
+    if (sscanf(name, "model.layers.%zu.", &layer) == 1)
+        return layer < c->layers && family_tensor_index(s->family, c, layer + 1, name) >= 0;
+    return family_tensor_index(s->family, c, 0, name) >= 0 || family_tensor_index(s->family, c, c->layers + 1, name) >= 0;
+}
+
+/* A tensor that the recipe has no place for means another recipe: leaving it out would give another model, silently. */
+static int check_names(const struct stage *s, struct err *err)
+{
+    const char *const *names;
+    size_t n = s->st ? st_names(s->st, &names) : 0, unknown = 0;
+    char list[400] = "";
+    for (size_t i = 0; i < n; i++) {
+        if (is_known(s, names[i]) || is_redundant(s, names[i]))
+            continue;
+        size_t len = strlen(list);
+        snprintf(list + len, sizeof list - len, "%s%s", unknown++ ? ", " : "", names[i]);
+    }
+    return unknown ? err_set(err, -ENOTSUP, "%s holds %zu tensor%s that a %s model has no place for: %s", s->spec.model_dir,
+                             unknown, unknown == 1 ? "" : "s", s->spec.config.family, list)
+                   : 0;
+}
+
 static int bind_units(struct stage *s, struct err *err)
 {
     char complaints[400] = "";
@@ -280,7 +308,8 @@ static int bind_units(struct stage *s, struct err *err)
     if (bad)
         return err_set(err, -EINVAL, "%s: %zu tensor%s not what config.json says: %s", s->spec.model_dir, bad,
                        bad == 1 ? " is" : "s are", complaints);
-    return bind_head(s, err);
+    int r = check_names(s, err);
+    return r ? r : bind_head(s, err);
 }
 
 static int open_rope(struct stage *s, struct err *err)

@@ -48,8 +48,7 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
 int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spec, struct err *err);
 void stage_close(struct stage *stage);
 
-/* --- a microbatch
- * ------------------------------------------------------------------------------------------------------ */
+/* --- a microbatch ----------------------------------------------------------------------------- */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and
  * microbatch); 0, for evaluation and scoring, drops nothing. */
 int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, struct err *err);
@@ -67,9 +66,7 @@ void stage_backward_w(struct stage *s, size_t slot);
 /* Both at once, with less memory; what a plan's B task does. */
 void stage_backward(struct stage *s, size_t slot, const float *dy, float *dx);
 
-/* --- a step
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- a step ----------------------------------------------------------------------------------- */
 /* Gradient of a tied embedding that lies on the head's stage: [vocab·dim] floats, NULL if this stage has
  * none. */
 float *stage_tied_grad(struct stage *s);
@@ -84,16 +81,12 @@ void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64
 const float *stage_tied_weight(const struct stage *s);
 void stage_set_tied_weight(struct stage *s, const float *w);
 
-/* --- parameters
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- parameters ------------------------------------------------------------------------------- */
 size_t stage_unit_elements(const struct stage *s, size_t unit);
 void stage_unit_pack(const struct stage *s, size_t unit, float *out, bool state);
 void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state);
 
-/* --- generation
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- generation ------------------------------------------------------------------------------- */
 /* The next n ≤ spec.tokens positions, first at `at`; x in or ids in, y out (NULL on the head's stage). */
 int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
                  struct err *err);

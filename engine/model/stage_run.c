@@ -207,9 +207,7 @@ void stage_backward_w(struct stage *s, size_t at)
     embed_backward(s, slot, slot->dbottom);
 }
 
-/* --- a step
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- a step ----------------------------------------------------------------------------------- */
 
 float *stage_tied_grad(struct stage *s)
 {
@@ -262,9 +260,7 @@ void stage_set_tied_weight(struct stage *s, const float *w)
     memcpy(s->tied_weight, w, stage_tied_elements(s) * sizeof *w);
 }
 
-/* --- parameters
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- parameters ------------------------------------------------------------------------------- */
 
 static struct unit *unit_of(const struct stage *s, size_t unit)
 {
@@ -289,9 +285,7 @@ void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state
     unit_unpack(unit_of(s, unit), in, state);
 }
 
-/* --- generation
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- generation ------------------------------------------------------------------------------- */
 
 int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
                  struct err *err)

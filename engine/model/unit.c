@@ -78,6 +78,15 @@ static void complain(char *complaints, size_t size, const char *text)
     snprintf(complaints + len, size - len, "%s%s", len ? "; " : "", text);
 }
 
+/* "[12]" or "[12, 20]", as the writers of such files print shapes. */
+static void shape_text(char ret[64], size_t ndim, size_t rows, size_t cols)
+{
+    if (ndim < 2)
+        snprintf(ret, 64, "[%zu]", rows);
+    else
+        snprintf(ret, 64, "[%zu, %zu%s]", rows, cols, ndim > 2 ? ", …" : "");
+}
+
 /* A sentence part if the file's tensor is not what the family wants, else "". */
 static void check_tensor(char *ret, size_t size, const struct tensor_def *def, const struct st_tensor *t)
 {
@@ -85,10 +94,12 @@ static void check_tensor(char *ret, size_t size, const struct tensor_def *def, c
     size_t dims = def->cols ? 2 : 1;
     if (!t)
         snprintf(ret, size, "%s is missing", def->name);
-    else if (t->ndim != dims || t->shape[0] != def->rows || (dims == 2 && t->shape[1] != def->cols))
-        snprintf(ret, size, "%s is [%zu, %zu], config.json says [%zu, %zu]", def->name,
-                 t->ndim ? t->shape[0] : 0, t->ndim > 1 ? t->shape[1] : 0, def->rows, def->cols);
-    else if (t->dtype == DTYPE_COUNT)
+    else if (t->ndim != dims || t->shape[0] != def->rows || (dims == 2 && t->shape[1] != def->cols)) {
+        char is[64], wanted[64];
+        shape_text(is, t->ndim, t->ndim ? t->shape[0] : 0, t->ndim > 1 ? t->shape[1] : 0);
+        shape_text(wanted, dims, def->rows, def->cols);
+        snprintf(ret, size, "%s is %s, config.json says %s", def->name, is, wanted);
+    } else if (t->dtype == DTYPE_COUNT)
         snprintf(ret, size, "%s is stored as %s, which is not computed with", def->name, t->dtype_name);
 }
 
@@ -130,19 +141,12 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
             dtype_to_f32(param_of(u, i)->w, t->data, t->dtype, t->elements);
         } else {
             u->weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols};
+            st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
         }
     }
     bind_biases(u);
     params_start(u, tune, c);
     return bad;
-}
-
-size_t unit_elements(const struct unit *u)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < u->nparams; i++)
-        n += u->params[i].n;
-    return n;
 }
 
 void unit_pack(const struct unit *u, float *out, bool state)

@@ -48,6 +48,5 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
 /* All parameters of the unit as one run of floats (w of each, then with `state` all m, then all v). */
 void unit_pack(const struct unit *u, float *out, bool state);
 void unit_unpack(struct unit *u, const float *in, bool state);
-size_t unit_elements(const struct unit *u);
 
 #endif

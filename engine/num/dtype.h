@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Element types as they are stored in model files, and their conversion to the f32 everything is computed in. */
+ * Element types as they are stored in model files, and their conversion to the f32 everything is computed in.
+ */
 #ifndef NUM_DTYPE_H
 #define NUM_DTYPE_H
 
@@ -8,9 +9,10 @@
 
 enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_COUNT };
 
-size_t dtype_size(enum dtype type);                     /* bytes of one element */
-const char *dtype_name(enum dtype type);                /* safetensors' spelling: "F32", "F16", "BF16" */
-int dtype_from_name(const char *name, enum dtype *ret); /* accepts "BF16" and torch's "bfloat16"; −ENOTSUP if unknown */
+size_t dtype_size(enum dtype type);      /* bytes of one element */
+const char *dtype_name(enum dtype type); /* safetensors' spelling: "F32", "F16", "BF16" */
+int dtype_from_name(const char *name,
+                    enum dtype *ret); /* accepts "BF16" and torch's "bfloat16"; −ENOTSUP if unknown */
 
 /* n elements; neither buffer need be aligned beyond its element. from_f32 rounds to nearest even. */
 void dtype_to_f32(float *dst, const void *src, enum dtype type, size_t n);

@@ -13,7 +13,7 @@
 enum {
     FEW_ROWS = 12,        /* up to here reading W dominates; measured */
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
-    FEW_CHUNK = 32,       /* outputs a thread takes at once */
+    FEW_CHUNK = 64,       /* outputs a thread takes at once: four streams of sixteen rows */
     SMALL = 1 << 15,      /* elements below which waking threads costs more than it saves */
 };
 

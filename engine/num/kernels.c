@@ -16,8 +16,7 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* --- stored types
- * --------------------------------------------------------------------------------------------------- */
+/* --- stored types --- */
 
 /* The extensions' own conversion becomes five shuffles where one instruction does it. */
 INLINE vu widen_u16(vh h)
@@ -81,8 +80,7 @@ static void f16_to_f32(float *dst, const void *src, size_t n)
     store_m(dst + i, load_as(src, i, m, DTYPE_F16), m);
 }
 
-/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into
- * -------------------- */
+/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into --- */
 
 struct dots_args {
     float *y;
@@ -90,7 +88,8 @@ struct dots_args {
     const float *x;
     size_t ldx;
     const char *w;
-    size_t row_bytes;
+    size_t apart;       /* rows from one of the tile's rows to the next */
+    size_t apart_bytes; /* the same in w */
     size_t cols;
     bool accumulate;
 };
@@ -102,7 +101,7 @@ INLINE void dots_tile(const struct dots_args *d, const int nr, const int nx, con
     for (size_t i = 0; i < whole; i += VL) {
         UNROLL
         for (int r = 0; r < nr; r++) {
-            vf w = load_as(d->w + (size_t)r * d->row_bytes, i, VL, t);
+            vf w = load_as(d->w + (size_t)r * d->apart_bytes, i, VL, t);
             UNROLL
             for (int j = 0; j < nx; j++)
                 acc[r][j] += w * load(d->x + (size_t)j * d->ldx + i);
@@ -111,42 +110,49 @@ INLINE void dots_tile(const struct dots_args *d, const int nr, const int nx, con
     for (int r = 0; r < nr; r++)
         for (int j = 0; j < nx; j++) {
             if (rest)
-                acc[r][j] += load_as(d->w + (size_t)r * d->row_bytes, whole, rest, t) *
+                acc[r][j] += load_as(d->w + (size_t)r * d->apart_bytes, whole, rest, t) *
                              load_m(d->x + (size_t)j * d->ldx + whole, rest);
-            float *y = d->y + (size_t)j * d->ldy + r, s = sum_of(acc[r][j]);
+            float *y = d->y + (size_t)j * d->ldy + (size_t)r * d->apart, s = sum_of(acc[r][j]);
             *y = d->accumulate ? *y + s : s;
         }
 }
 
+/* nr rows of W, which stay in the first cache, with all of x. */
+INLINE void dots_rows(struct dots_args d, const int nr, size_t nx, const enum dtype t)
+{
+    for (size_t left = nx; left;) {
+        const size_t k = left >= 4 && nr < 4 ? 4 : left >= 2 ? 2 : 1;
+        switch (k) {
+        case 4: dots_tile(&d, nr, 4, t); break;
+        case 2: dots_tile(&d, nr, 2, t); break;
+        default: dots_tile(&d, nr, 1, t); break;
+        }
+        d.x += k * d.ldx;
+        d.y += k * d.ldy;
+        left -= k;
+    }
+}
+
+/* A few rows of W at once hide the latency of the additions. Four lie a quarter of the rows apart: each then
+ * walks on from where it ended, and the CPU fetches ahead of four long streams instead of beginning anew with
+ * every short row. */
 INLINE void dots_any(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
                      size_t rows, size_t cols, bool accumulate, const enum dtype t)
 {
-    const size_t row_bytes = ldw * (t == DTYPE_F32 ? 4 : 2);
-    struct dots_args d = {
-        .ldy = ldy, .ldx = ldx, .row_bytes = row_bytes, .cols = cols, .accumulate = accumulate};
-    for (size_t r = 0; r < rows;) {
-        /* A few rows of W at once hide the latency of the additions; they stay in the first cache for all of
-         * x. */
-        size_t nr = rows - r >= 4 ? 4 : rows - r >= 2 ? 2 : 1;
-        d.w = (const char *)w + r * row_bytes;
-        for (size_t i = 0; i < nx;) {
-            size_t left = nx - i, k = left >= 4 && nr < 4 ? 4 : left >= 2 ? 2 : 1;
-            d.x = x + i * ldx;
-            d.y = y + i * ldy + r;
-            switch (nr * 8 + k) {
-            case 4 * 8 + 2: dots_tile(&d, 4, 2, t); break;
-            case 4 * 8 + 1: dots_tile(&d, 4, 1, t); break;
-            case 2 * 8 + 4: dots_tile(&d, 2, 4, t); break;
-            case 2 * 8 + 2: dots_tile(&d, 2, 2, t); break;
-            case 2 * 8 + 1: dots_tile(&d, 2, 1, t); break;
-            case 1 * 8 + 4: dots_tile(&d, 1, 4, t); break;
-            case 1 * 8 + 2: dots_tile(&d, 1, 2, t); break;
-            default: dots_tile(&d, 1, 1, t); break;
-            }
-            i += k;
-        }
-        r += nr;
-    }
+    const size_t row_bytes = ldw * (t == DTYPE_F32 ? 4 : 2), quarter = rows / 4, rest = rows % 4;
+    struct dots_args d = {y, ldy, x, ldx, w, quarter, quarter * row_bytes, cols, accumulate};
+    for (size_t r = 0; r < quarter; r++, d.y++, d.w += row_bytes)
+        dots_rows(d, 4, nx, t);
+    d.y = y + 4 * quarter;
+    d.w = (const char *)w + 4 * quarter * row_bytes;
+    d.apart = 1;
+    d.apart_bytes = row_bytes;
+    if (rest >= 2)
+        dots_rows(d, 2, nx, t);
+    d.y += rest & 2;
+    d.w += (rest & 2) * row_bytes;
+    if (rest & 1)
+        dots_rows(d, 1, nx, t);
 }
 
 static void dots_f32(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
@@ -167,8 +173,7 @@ static void dots_bf16(float *y, size_t ldy, const float *x, size_t ldx, size_t n
     dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_BF16);
 }
 
-/* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors
- * --------------------------------------------- */
+/* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors --- */
 
 enum { TILE_ROWS = VL == 16 ? 12 : 6 };
 
@@ -246,9 +251,7 @@ static void transpose(float *dst, size_t ldd, const float *src, size_t lds, size
             dst[c * ldd + r] = src[r * lds + c];
 }
 
-/* --- vectors
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- vectors --- */
 
 static void add(float *y, const float *a, const float *b, size_t n)
 {
@@ -303,9 +306,7 @@ static float dot(const float *a, const float *b, size_t n)
     return sum_of(acc);
 }
 
-/* --- softmax
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- softmax --- */
 
 /* The first m lanes of v, the others −∞. */
 INLINE vf or_minus_inf(vf v, size_t m)
@@ -370,9 +371,7 @@ static void softmax_back(float *dp, const float *p, float delta, size_t n)
     store_m(dp + i, load_m(p + i, m) * (load_m(dp + i, m) - delta), m);
 }
 
-/* --- layers
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- layers --- */
 
 static float rmsnorm(float *y, const float *x, const float *w, size_t n, float eps)
 {
@@ -452,8 +451,7 @@ static void adamw(float *w, float *m1, float *v2, const float *g, size_t n, cons
     }
 }
 
-/* --- dropout: VL Philox blocks at a time, the same numbers as rng.c's one
- * ---------------------------------------------- */
+/* --- dropout: VL Philox blocks at a time, the same numbers as rng.c's one --- */
 
 INLINE void mul_wide(vu a, uint32_t by, vu *hi, vu *lo)
 {

@@ -90,8 +90,7 @@ extern const struct kernels kernels_avx512;
 
 const struct kernels *isa_pick(void); /* the best table this CPU and operating system can run */
 
-/* --- rng.c: the generator itself, and how dropout lays elements on its blocks
- * ----------------------------- */
+/* --- rng.c: the generator itself, and how dropout lays elements on its blocks ----------------- */
 enum { DROPOUT_GROUP = 64, DROPOUT_BLOCKS = 16 };
 struct rng;
 void rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]); /* one block, 10 rounds */
@@ -100,8 +99,7 @@ struct dropout_consts rng_dropout_consts(const struct rng *base, float p);
 void rng_dropout_apply(const struct num *num, float *y, const float *x, const struct rng *base,
                        uint64_t first, size_t n, float p);
 
-/* --- num.c: the process's unit
- * -------------------------------------------------------------------------------------- */
+/* --- num.c: the process's unit ---------------------------------------------------------------- */
 const struct kernels *num_kernels(const struct num *num);
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
  * The panel is gemm's own; the block belongs to the layer that runs; lanes are one per thread. */

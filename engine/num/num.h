@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arithmetic unit of a process: which vector kernels the CPU has, how many threads, and the scratch that matrix
- * products convert stored weights into. Every layer takes one as its first argument; it is not shared between
- * threads that compute at the same time. */
+ * The arithmetic unit of a process: which vector kernels the CPU has, how many threads, and the scratch that
+ * matrix products convert stored weights into. Every layer takes one as its first argument; it is not shared
+ * between threads that compute at the same time. */
 #ifndef NUM_NUM_H
 #define NUM_NUM_H
 
@@ -17,10 +17,12 @@ int num_new(struct num **ret, int threads, struct err *err);
 void num_free(struct num *num);
 
 int num_threads(const struct num *num);
-const char *num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector kernels were compiled for */
+const char *
+num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector kernels were compiled for */
 
-/* The OPENBLAS_CORETYPE this CPU deserves ("SkylakeX", "Haswell", "Zen", …) or NULL where OpenBLAS's own guess is
- * right. Must be in the environment before the library is loaded (Debian 12's 0.3.21 takes newer CPUs for a Prescott). */
+/* The OPENBLAS_CORETYPE this CPU deserves ("SkylakeX", "Haswell", "Zen", …) or NULL where OpenBLAS's own
+ * guess is right. Must be in the environment before the library is loaded (Debian 12's 0.3.21 takes newer
+ * CPUs for a Prescott). */
 const char *num_openblas_coretype(void);
 
 #endif

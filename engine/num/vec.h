@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors and rows of f32: what the layers share beyond matrix products. Reductions run in one fixed order, whatever
- * the thread count, so results do not depend on it. */
+ * Vectors and rows of f32: what the layers share beyond matrix products. Reductions run in one fixed order,
+ * whatever the thread count, so results do not depend on it. */
 #ifndef NUM_VEC_H
 #define NUM_VEC_H
 
@@ -10,10 +10,11 @@
 
 #include "num/num.h"
 
-void vec_add(struct num *num, float *y, const float *a, const float *b, size_t n); /* y = a + b; y may be a or b */
-void vec_axpy(struct num *num, float *y, float alpha, const float *x, size_t n);   /* y += alpha·x */
-void vec_scale(struct num *num, float *y, float alpha, size_t n);                  /* y *= alpha */
-double vec_sumsq(struct num *num, const float *x, size_t n);                       /* Σ x², accumulated in f64 */
+void vec_add(struct num *num, float *y, const float *a, const float *b,
+             size_t n); /* y = a + b; y may be a or b */
+void vec_axpy(struct num *num, float *y, float alpha, const float *x, size_t n); /* y += alpha·x */
+void vec_scale(struct num *num, float *y, float alpha, size_t n);                /* y *= alpha */
+double vec_sumsq(struct num *num, const float *x, size_t n); /* Σ x², accumulated in f64 */
 bool vec_all_finite(struct num *num, const float *x, size_t n);
 
 /* x[n, cols] → log of Σ exp over each row, computed stably; ret[n]. */

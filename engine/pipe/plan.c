@@ -152,10 +152,9 @@ static void add_backward(struct build *b, enum sched_op op, uint32_t stage, uint
         emit(b, task, MSG_GRAD, mb, stage - 1);
 }
 
-/* --- TRAIN: where stage 0 takes each loss
- * ---------------------------------------------------------------------------
- *
- * A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing else. So
+/* --- TRAIN: where stage 0 takes each loss ----------------------------------------------------- */
+
+/* A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing else. So
  * stage 0 takes losses (1) before its backward of microbatch j: those of all microbatches which the last
  * stage forwards before it goes back through j; they are on their way before the gradient it waits for
  * anyway. (2) After a forward that leaves more than `ranks` losses open: the oldest one, if in a unit-cost
@@ -291,8 +290,7 @@ static int build_train(struct build *b, struct err *err)
     return 0;
 }
 
-/* --- the other programs
- * ----------------------------------------------------------------------------------------- */
+/* --- the other programs ----------------------------------------------------------------------- */
 
 static void build_forward(struct build *b)
 {
@@ -321,12 +319,14 @@ static void build_decode(struct build *b)
         need(b, add(b, TASK_TOKEN, 0, final), MSG_TOKEN, final, b->last);
 }
 
-/* Unit by unit between its owner and stage 0, through every stage that lies between. */
+/* Unit by unit between its owner and stage 0, through every stage that lies between. A tied embedding that is
+ * loaded goes on to the head's copy of it, first of all: what is sent first is awaited first. */
 static void build_params(struct build *b, bool save)
 {
     const size_t *first = b->req->first;
     size_t layers = first[b->last + 1];
     uint32_t owner = 0;
+    bool tied = b->req->tied && !save && b->last > 0, taken = false;
     for (uint32_t unit = 0; unit <= layers + 1; unit++) {
         while (unit > 0 && unit <= layers && first[owner + 1] < unit)
             owner++;
@@ -334,6 +334,12 @@ static void build_params(struct build *b, bool save)
             owner = b->last;
         for (uint32_t s = 0; s <= owner; s++) {
             struct task *put = add(b, TASK_PUT, s, unit);
+            if (tied && unit == 0)
+                emit(b, put, MSG_TIED_WEIGHT, 0, b->last);
+            if (tied && s == b->last && !taken) {
+                need(b, put, MSG_TIED_WEIGHT, 0, 0);
+                taken = true;
+            }
             if (save ? s < owner : s > 0)
                 need(b, put, MSG_PARAM, unit, save ? s + 1 : s - 1);
             if (save ? s > 0 : s < owner)
@@ -342,8 +348,7 @@ static void build_params(struct build *b, bool save)
     }
 }
 
-/* --- slots and counts
- * -------------------------------------------------------------------------------------------- */
+/* --- slots and counts ------------------------------------------------------------------------- */
 
 /* Takes a slot at first_use and gives it back after last_use. The one freed last is taken first: its memory
  * is warm. */
@@ -389,8 +394,7 @@ static void count_messages(struct plan *plan)
     }
 }
 
-/* --- requests
- * ---------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* Messages pass between neighbours of the ring, and the last stage speaks with stage 0. */
 static int check_placement(const struct sched *sched, struct err *err)

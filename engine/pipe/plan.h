@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plan: every rank's tasks with what each needs and emits, its slots, and so, before anything starts, the memory and
- * the messages. A plan is compiled from a program (what a round does) by the same pure function on every node, so nodes
- * agree without talking. Users write no SEND or RECV: they are inferred.
+ * The plan: every rank's tasks with what each needs and emits, its slots, and so, before anything starts, the
+ * memory and the messages. A plan is compiled from a program (what a round does) by the same pure function on
+ * every node, so nodes agree without talking. Users write no SEND or RECV: they are inferred.
  *
- * A job is a sequence of rounds; each round runs one program with its own plan. Message keys carry the round. */
+ * A job is a sequence of rounds; each round runs one program with its own plan. Message keys carry the round.
+ */
 #ifndef PIPE_PLAN_H
 #define PIPE_PLAN_H
 
@@ -18,18 +19,23 @@
 enum program {
     PROGRAM_TRAIN,   /* a step: the schedule's tasks, then NORM down the ring and UPDATE up it */
     PROGRAM_FORWARD, /* losses only (evaluation, scoring): F for every microbatch, no slot kept */
-    PROGRAM_DECODE,  /* generation: one F per microbatch (= one chunk of positions), the last one yields a token */
+    PROGRAM_DECODE,  /* generation: one F per microbatch (= one chunk of positions), the last one yields a
+                        token */
     PROGRAM_SAVE,    /* trained parameters, unit by unit, to rank 0 */
     PROGRAM_LOAD,    /* the same from rank 0 */
 };
 
 enum task_kind {
-    TASK_F, TASK_I, TASK_W, TASK_B, /* as in the schedule */
-    TASK_NORM,   /* add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed from the
-                    last layer to the first whatever the split, so its bits do not depend on it */
+    TASK_F,
+    TASK_I,
+    TASK_W,
+    TASK_B,      /* as in the schedule */
+    TASK_NORM,   /* add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed
+                    from the   last layer to the first whatever the split, so its bits do not depend on it */
     TASK_UPDATE, /* optimizer step, with the clip factor that stage 0 computed and each stage passes up */
     TASK_PUT,    /* SAVE/LOAD: pass unit `mb` on (or take it, at its destination) */
-    TASK_LOSS,   /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is there) */
+    TASK_LOSS,   /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
+                    there) */
     TASK_TOKEN,  /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
     TASK_COUNT
 };
@@ -46,7 +52,7 @@ enum msg_kind {
     MSG_TIED_GRAD,   /* head's gradient of a tied embedding, last → stage 0, once a step */
     MSG_TIED_WEIGHT, /* the updated embedding, stage 0 → last */
     MSG_PARAM,       /* parameters of unit `mb`, towards or from stage 0 */
-    MSG_GO,          /* which program the next round runs: not in plans; passed along the ring before a round */
+    MSG_GO, /* which program the next round runs: not in plans; passed along the ring before a round */
     MSG_COUNT
 };
 const char *msg_kind_name(enum msg_kind kind);
@@ -71,7 +77,7 @@ struct task_need {
 struct task {
     enum task_kind kind;
     uint32_t stage, mb;
-    uint32_t slot;       /* activations' slot on this rank, or SLOT_NONE */
+    uint32_t slot;            /* activations' slot on this rank, or SLOT_NONE */
     bool first_use, last_use; /* of the slot: take it here, free it after this task */
     uint32_t nneeds, nemits;
     struct task_need needs[TASK_MAX_NEEDS];
@@ -81,13 +87,14 @@ struct task {
 struct plan_rank {
     struct task *tasks; /* owned */
     size_t n;
-    size_t slots;       /* most slots alive at once */
-    size_t in_from_prev, in_from_next; /* messages of a round on each incoming link; of two ranks each is the other's
-                                          previous and next one over the same link: all count as in_from_prev */
-    size_t credits;     /* fewest receive buffers per incoming link (and unsent outputs per outgoing one) with which this
-                           plan cannot deadlock whatever the timing (≥ 1; the same on every rank) */
-    size_t credits_fast; /* … with which none waits for a buffer in a unit-cost run with free communication, and one more,
-                            to fill while a task computes (> credits; the same on every rank) */
+    size_t slots; /* most slots alive at once */
+    size_t in_from_prev,
+        in_from_next; /* messages of a round on each incoming link; of two ranks each is the other's
+                         previous and next one over the same link: all count as in_from_prev */
+    size_t credits;   /* fewest receive buffers per incoming link (and unsent outputs per outgoing one) with
+                         which this   plan cannot deadlock whatever the timing (≥ 1; the same on every rank) */
+    size_t credits_fast; /* … with which none waits for a buffer in a unit-cost run with free communication,
+                            and one more, to fill while a task computes (> credits; the same on every rank) */
 };
 struct plan {
     enum program program;
@@ -97,26 +104,28 @@ struct plan {
 
 struct plan_request {
     enum program program;
-    const struct sched *sched;    /* TRAIN: the order; otherwise NULL */
-    size_t ranks;                 /* one stage per rank where there is no schedule; TRAIN: the schedule's, or 0 */
-    size_t microbatches;          /* FORWARD, DECODE; TRAIN takes the schedule's */
-    bool tied;                    /* TRAIN: embedding and head share a trained weight and lie on different stages */
-    uint32_t lowest_trained;      /* TRAIN: stages below this one get no gradient and send none: their backward tasks
-                                     vanish; 0 = all stages train */
-    bool want_token;              /* DECODE: the last microbatch's F emits a token */
-    const size_t *first;          /* SAVE, LOAD: split (stages + 1 entries); units = first[stages] + 2 */
+    const struct sched *sched; /* TRAIN: the order; otherwise NULL */
+    size_t ranks;        /* one stage per rank where there is no schedule; TRAIN: the schedule's, or 0 */
+    size_t microbatches; /* FORWARD, DECODE; TRAIN takes the schedule's */
+    bool tied;           /* TRAIN: embedding and head share a trained weight and lie on different stages */
+    uint32_t lowest_trained; /* TRAIN: stages below this one get no gradient and send none: their backward
+                                tasks vanish; 0 = all stages train */
+    bool want_token;         /* DECODE: the last microbatch's F emits a token */
+    const size_t *first;     /* SAVE, LOAD: split (stages + 1 entries); units = first[stages] + 2 */
 };
 
-/* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and reason: missing,
- * duplicate or out-of-range tasks, B before F, W before I, I without W, B beside I/W, a stage on two ranks, a cyclic wait
- * (saying what each rank waited for). */
+/* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and reason:
+ * missing, duplicate or out-of-range tasks, B before F, W before I, I without W, B beside I/W, a stage on two
+ * ranks, a cyclic wait (saying what each rank waited for). */
 int plan_compile(struct plan **ret, const struct plan_request *req, struct err *err);
 void plan_free(struct plan *plan);
 
-/* The two halves of that verdict, apart so that others can ask for one of them. plan_check looks at every list by itself
- * (−EINVAL); sched_simulate adds the cyclic wait (−EDEADLK). Positions in sentences count from 1. */
+/* The two halves of that verdict, apart so that others can ask for one of them. plan_check looks at every
+ * list by itself (−EINVAL); sched_simulate adds the cyclic wait (−EDEADLK). Positions in sentences count
+ * from 1. */
 int plan_check(const struct sched *sched, struct err *err);
-/* Fills in the credits of every rank of a finished plan. −ENOMEM, or −EDEADLK naming what each rank waited for. */
+/* Fills in the credits of every rank of a finished plan. −ENOMEM, or −EDEADLK naming what each rank waited
+ * for. */
 int plan_find_credits(struct plan *plan, struct err *err);
 
 /* The rank's neighbours in the ring. */
@@ -129,7 +138,8 @@ static inline uint32_t plan_next(size_t ranks, uint32_t rank)
     return (uint32_t)((rank + 1) % ranks);
 }
 
-/* "1F3": stage, kind, microbatch; "0 norm" where there is no microbatch. buf of at least 24 bytes; returned. */
+/* "1F3": stage, kind, microbatch; "0 norm" where there is no microbatch. buf of at least 24 bytes; returned.
+ */
 char *task_name(char *buf, size_t n, const struct task *task);
 
 #endif

@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the schedule
- * ------------------------------------------------------------------------------------------------
- *
- * What has been seen of each (stage, microbatch), one bit per sched_op. All tasks of a stage lie on one rank,
+/* --- the schedule ----------------------------------------------------------------------------- */
+
+/* What has been seen of each (stage, microbatch), one bit per sched_op. All tasks of a stage lie on one rank,
  * so one pass over the lists in any order of ranks meets them in the order in which they will run. */
 struct check {
     const struct sched *sched;
@@ -162,10 +161,9 @@ int plan_check(const struct sched *sched, struct err *err)
     return rc;
 }
 
-/* --- the plan's dry run
- * --------------------------------------------------------------------------------------------
- *
- * The rules a transport keeps, with c credits: the receiver of a link has buffers for the first c messages of
+/* --- the plan's dry run ----------------------------------------------------------------------- */
+
+/* The rules a transport keeps, with c credits: the receiver of a link has buffers for the first c messages of
  * its program order that it has not consumed yet, and a message moves, in any order, once it is sent and has
  * its buffer; a task starts when all its needs are here and no outgoing link would hold more than c unsent
  * messages with its emits added; its buffers are freed when it ends.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A schedule: which abstract task each rank does in which order within one training step. Knows stages and microbatches,
- * not bytes, links or transformers. */
+ * A schedule: which abstract task each rank does in which order within one training step. Knows stages and
+ * microbatches, not bytes, links or transformers. */
 #ifndef PIPE_SCHED_H
 #define PIPE_SCHED_H
 
@@ -21,7 +21,8 @@ const char *sched_op_name(enum sched_op op); /* "F", "I", "W", "B" */
 
 enum {
     SCHED_MAX_RANKS = 256,
-    SCHED_MAX_CELLS = 1 << 18, /* ranks · microbatches: keeps a plan small and its dry run below a second or two */
+    SCHED_MAX_CELLS =
+        1 << 18, /* ranks · microbatches: keeps a plan small and its dry run below a second or two */
 };
 
 struct sched_task {
@@ -34,21 +35,22 @@ struct sched_list {
 };
 struct sched {
     size_t ranks, stages, microbatches;
-    uint32_t *rank_of_stage;  /* [stages], owned */
-    struct sched_list *rank;  /* [ranks], owned */
+    uint32_t *rank_of_stage; /* [stages], owned */
+    struct sched_list *rank; /* [ranks], owned */
 };
 /* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
 char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
 
-/* "naive", "gpipe", "1f1b": one stage per rank. Orders are those of TRAINING's §1.3: naive = F,B per microbatch; gpipe =
- * all F then all B, both ascending; 1f1b = min(m, p−1−r) forwards, then F,B pairs, then the remaining B. An unknown name is
- * refused with the list of known ones. */
+/* "naive", "gpipe", "1f1b": one stage per rank. Orders are those of TRAINING's §1.3: naive = F,B per
+ * microbatch; gpipe = all F then all B, both ascending; 1f1b = min(m, p−1−r) forwards, then F,B pairs, then
+ * the remaining B. An unknown name is refused with the list of known ones. */
 int sched_make(struct sched **ret, const char *name, size_t ranks, size_t microbatches, struct err *err);
 void sched_free(struct sched *sched);
 const char *const *sched_names(void); /* NULL-terminated */
 
-/* Unit-cost simulation with free communication: what the published figures are given in. Costs in any unit, per stage.
- * Refuses a schedule that cannot run, naming rank, position, task and what each rank was waiting for. */
+/* Unit-cost simulation with free communication: what the published figures are given in. Costs in any unit,
+ * per stage. Refuses a schedule that cannot run, naming rank, position, task and what each rank was waiting
+ * for. */
 struct sched_costs {
     double f, i, w;
 };
@@ -58,7 +60,8 @@ struct sched_sim {
     size_t *peak;            /* [ranks] microbatch·stages in flight: from F to the end of W */
     double *start;           /* when each task begins, rank after rank in the order of the lists */
 };
-int sched_simulate(struct sched_sim *ret, const struct sched *sched, struct sched_costs costs, struct err *err);
+int sched_simulate(struct sched_sim *ret, const struct sched *sched, struct sched_costs costs,
+                   struct err *err);
 void sched_sim_done(struct sched_sim *sim);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which units each stage holds. Units are: 0 = embedding, 1 … layers = transformer layers, layers + 1 = final norm and head.
- * The embedding always lies on stage 0, the head on the last; a stage may hold no layer. */
+ * Which units each stage holds. Units are: 0 = embedding, 1 … layers = transformer layers, layers + 1 = final
+ * norm and head. The embedding always lies on stage 0, the head on the last; a stage may hold no layer. */
 #ifndef PIPE_SPLIT_H
 #define PIPE_SPLIT_H
 
@@ -12,16 +12,16 @@
 
 struct split_request {
     size_t stages, layers;
-    const double *unit_cost;   /* [layers + 2], any unit; NULL = every layer 1, embedding and head 0 */
-    const size_t *unit_bytes;  /* [layers + 2] memory of a unit on its stage, or NULL */
-    const double *speed;       /* [stages] relative speed of the node of each stage, or NULL = equal */
-    const size_t *memory;      /* [stages] bytes available, or NULL = unlimited */
+    const double *unit_cost;  /* [layers + 2], any unit; NULL = every layer 1, embedding and head 0 */
+    const size_t *unit_bytes; /* [layers + 2] memory of a unit on its stage, or NULL */
+    const double *speed;      /* [stages] relative speed of the node of each stage, or NULL = equal */
+    const size_t *memory;     /* [stages] bytes available, or NULL = unlimited */
 };
 
-/* Layers first[s] … first[s+1]−1 (0-based) go to stage s; ret_first has stages + 1 entries, first[0] = 0, first[stages] =
- * layers. Minimises the largest unit_cost sum / speed (embedding and head count for their stages), ties resolved towards
- * even counts, within memory; −ENOSPC with the sentence naming the first stage that cannot hold its share and the figures.
- * Exact (dynamic programming). Deterministic. */
+/* Layers first[s] … first[s+1]−1 (0-based) go to stage s; ret_first has stages + 1 entries, first[0] = 0,
+ * first[stages] = layers. Minimises the largest unit_cost sum / speed (embedding and head count for their
+ * stages), ties resolved towards even counts, within memory; −ENOSPC with the sentence naming the first stage
+ * that cannot hold its share and the figures. Exact (dynamic programming). Deterministic. */
 int split_layers(size_t *ret_first, const struct split_request *req, struct err *err);
 
 /* Every layer exactly once? The same check is made at plan, at load and at start. */

@@ -130,8 +130,7 @@ bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id)
     return added_is_special(&tok->added, id);
 }
 
-/* --- encoding
- * ------------------------------------------------------------------------------------------------------- */
+/* --- encoding --------------------------------------------------------------------------------- */
 
 struct encoder {
     const struct tokenizer *tok;     /* borrowed: the caller */
@@ -244,8 +243,7 @@ int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bo
     return r;
 }
 
-/* --- decoding
- * ------------------------------------------------------------------------------------------------------- */
+/* --- decoding --------------------------------------------------------------------------------- */
 
 int tok_work_init(struct tok_work *work, struct err *err)
 {

@@ -54,8 +54,7 @@ void data_close(struct data *data)
     free(data);
 }
 
-/* --- rows into the arena
- * ----------------------------------------------------------------------------------------- */
+/* --- rows into the arena ---------------------------------------------------------------------- */
 
 static int no_memory(const struct reader *r)
 {
@@ -121,8 +120,7 @@ static int add_row(const struct reader *r, const uint32_t *ids, const int32_t *l
     return 0;
 }
 
-/* --- rows of ids
- * ------------------------------------------------------------------------------------------------- */
+/* --- rows of ids ------------------------------------------------------------------------------ */
 
 static int grow_row(struct reader *r, size_t n)
 {
@@ -198,8 +196,7 @@ static int add_ids(struct reader *r, const json_t *row)
     return code < 0 ? code : add_row(r, r->ids, labels ? r->labels : NULL, n);
 }
 
-/* --- rows of text
- * ------------------------------------------------------------------------------------------------ */
+/* --- rows of text ----------------------------------------------------------------------------- */
 
 static int check_encoded(const struct reader *r, const uint32_t *ids, size_t n)
 {
@@ -246,8 +243,7 @@ static int add_text(struct reader *r, const json_t *row)
     return code;
 }
 
-/* --- the file
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static int refuse_keys(const struct reader *r, json_t *row)
 {

@@ -66,7 +66,7 @@ static struct chain_spec spec_for(const struct golden *g, struct chain_cut cut)
                                .positions = TOKENS};
 }
 
-/* --- logits ------------------------------------------------------------------------------------ */
+/* --- logits ----------------------------------------------------------------------------------- */
 
 static double logprob_of(const float *logits, size_t vocab, uint32_t id)
 {
@@ -248,7 +248,7 @@ static void greedy_text_matches(void **state)
     golden_close(&g);
 }
 
-/* --- training ---------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------------------- */
 
 struct examples {
     struct microbatch mb[MICROBATCHES], packed; /* packed: all in one */
@@ -445,6 +445,9 @@ static void packed_sequences_match(void **state)
     struct chain_spec spec = spec_for(&g, cuts[1]);
     struct adapter_in *in;
     spec.training = true;
+    spec.positions = 0; /* each begins at position 0 again: the longest of them decides */
+    for (size_t k = 0; k < MICROBATCHES; k++)
+        spec.positions = e.start[k][1] > spec.positions ? e.start[k][1] : spec.positions;
     start_from(&spec, &in, use);
     chain_open(&c, &spec);
     chain_load(&c, in);

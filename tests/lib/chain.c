@@ -89,8 +89,7 @@ void chain_close(struct chain *c)
     *c = (struct chain){0};
 }
 
-/* --- a microbatch ------------------------------------------------------------------------------------------
- */
+/* --- a microbatch ----------------------------------------------------------------------------- */
 
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob)
 {
@@ -153,8 +152,7 @@ void chain_backward(struct chain *c, size_t slot)
         stage_backward(c->stage[i], slot, up(c, i), down(c, i));
 }
 
-/* --- a step ------------------------------------------------------------------------------------------------
- */
+/* --- a step ----------------------------------------------------------------------------------- */
 
 void chain_tie(struct chain *c)
 {
@@ -195,8 +193,7 @@ const float *chain_decode(struct chain *c, const uint32_t *ids, size_t n, size_t
     return stage_logits(c->stage[last(c)]);
 }
 
-/* --- parameters --------------------------------------------------------------------------------------------
- */
+/* --- parameters ------------------------------------------------------------------------------- */
 
 struct param *chain_param(struct chain *c, const char *name)
 {

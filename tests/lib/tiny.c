@@ -53,6 +53,13 @@ char *read_file(const char *dir, const char *name, size_t *ret_n)
     return input_read(path, 1 << 24, &text, ret_n, NULL) ? NULL : text;
 }
 
+bool has_file(const char *dir, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
 static void write_config(const char *dir, const struct tiny_spec *spec)
 {
     char text[1024];

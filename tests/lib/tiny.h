@@ -22,6 +22,8 @@ void write_file(const char *dir, const char *name, const char *text);
 char *read_file(const char *dir, const char *name,
                 size_t *ret_n); /* the caller frees; NULL where there is none */
 
+bool has_file(const char *dir, const char *name);
+
 struct tiny_spec {
     size_t layers;
     bool tied, biases;

@@ -87,8 +87,7 @@ static bool same_key(const struct msg_key *a, const struct msg_key *b)
     return a->round == b->round && a->kind == b->kind && a->stage == b->stage && a->mb == b->mb;
 }
 
-/* --- transport
- * --------------------------------------------------------------------------------------------------- */
+/* --- transport -------------------------------------------------------------------------------- */
 
 static struct message *find(struct link *link, const struct msg_key *key)
 {
@@ -160,8 +159,7 @@ static bool pump(struct world *w, struct link *link)
     return moved;
 }
 
-/* --- compute
- * ----------------------------------------------------------------------------------------------------- */
+/* --- compute ---------------------------------------------------------------------------------- */
 
 static void use_slot(struct node *node, const struct task *task)
 {
@@ -218,8 +216,7 @@ static int run(void *owner, const struct task *task, struct err *err)
 
 static const struct exec_ops ops = {ready, room, run};
 
-/* --- world
- * ------------------------------------------------------------------------------------------------------- */
+/* --- world ------------------------------------------------------------------------------------ */
 
 static struct sched *random_sched(struct world *w, size_t ranks, size_t microbatches)
 {

@@ -25,8 +25,7 @@ static const struct noise_pattern ours = {
                {NOISE_S, NOISE_SE, NOISE_PSK_TOKEN}},
 };
 
-/* --- vectors
- * ------------------------------------------------------------------------------------------------- */
+/* --- vectors ---------------------------------------------------------------------------------- */
 
 enum { VECTOR_MESSAGES = 16, VECTOR_BYTES = 512 };
 
@@ -193,8 +192,7 @@ static void test_published_vectors(void **state)
     assert_int_equal(count, 55);
 }
 
-/* --- our own handshake
- * --------------------------------------------------------------------------------------- */
+/* --- our own handshake ------------------------------------------------------------------------ */
 
 struct pair {
     struct auth_identity id[2];

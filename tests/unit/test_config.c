@@ -164,8 +164,7 @@ static void test_all_at_once(void **state)
     assert_non_null(strstr(err.text, " more"));
 }
 
-/* --- rotary frequencies
- * ------------------------------------------------------------------------------------------- */
+/* --- rotary frequencies ----------------------------------------------------------------------- */
 
 static void check_freq(const char *json, const double *want, size_t n)
 {
@@ -195,8 +194,7 @@ static void test_inv_freq(void **state)
                (double[]){1, (1 - keep) * 0.0125 + keep * 0.1, 0.00125, 0.000125}, 4);
 }
 
-/* --- real files
- * --------------------------------------------------------------------------------------------------- */
+/* --- real files ------------------------------------------------------------------------------- */
 
 static void need_shared(char *path, size_t size, const char *name)
 {
@@ -274,8 +272,7 @@ static void test_directory(void **state)
     assert_non_null(strstr(err.text, "/nonexistent has no config.json"));
 }
 
-/* --- fingerprint
- * -------------------------------------------------------------------------------------------------- */
+/* --- fingerprint ------------------------------------------------------------------------------ */
 
 static void put(const char *dir, const char *name, const void *data, size_t n)
 {

@@ -196,9 +196,7 @@ static void test_zeros(void **state)
     assert_non_null(strstr(err.text, ":1: not a JSON object"));
 }
 
-/* --- text
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* Every text of the file again through the tokenizer, with EOS where it is missing, against the rows. */
 static size_t compare_texts(const struct data *data, const struct data_request *req, const char *path)
@@ -266,8 +264,7 @@ static void test_texts(void **state)
     tokenizer_close(tok);
 }
 
-/* --- order
- * -------------------------------------------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------------------ */
 
 static void test_order(void **state)
 {

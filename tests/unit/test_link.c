@@ -4,8 +4,7 @@
  */
 #include "tests/unit/link_world.h"
 
-/* --- between two links
- * --------------------------------------------------------------------------------------- */
+/* --- between two links ------------------------------------------------------------------------ */
 
 static void test_comes_up(void **state)
 {
@@ -335,8 +334,7 @@ static void test_name_with_several_addresses(void **state)
     assert_int_equal(w->a.ups, 1);
 }
 
-/* --- data connections
- * ---------------------------------------------------------------------------------------- */
+/* --- data connections ------------------------------------------------------------------------- */
 
 static void detach_here(struct side *side)
 {

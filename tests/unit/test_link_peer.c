@@ -4,8 +4,7 @@
  * misbehave. */
 #include "tests/unit/link_world.h"
 
-/* --- peers played by hand
- * ------------------------------------------------------------------------------------ */
+/* --- peers played by hand --------------------------------------------------------------------- */
 
 static int accept_from_hand(struct world *w)
 {

@@ -83,8 +83,7 @@ static void refuse(struct place *p, int code, const char *part)
         fail_msg("\"%s\" does not say \"%s\" and the path", err.text, part);
 }
 
-/* --- writing and reading
- * ------------------------------------------------------------------------------------------ */
+/* --- writing and reading ---------------------------------------------------------------------- */
 
 static const struct st_out_tensor out_tensors[] = {
     {.name = "zeta", .dtype = DTYPE_BF16, .ndim = 1, .shape = {3}},
@@ -208,8 +207,7 @@ static void test_full_disk(void **state)
     assert_int_equal(access(tmp, F_OK), -1);
 }
 
-/* --- damaged files
- * ----------------------------------------------------------------------------------------------- */
+/* --- damaged files ---------------------------------------------------------------------------- */
 
 static void test_bad_headers(void **state)
 {
@@ -313,8 +311,7 @@ static void test_unusual(void **state)
     st_close(NULL);
 }
 
-/* --- directories
- * ------------------------------------------------------------------------------------------------- */
+/* --- directories ------------------------------------------------------------------------------ */
 
 static void in_dir(const struct place *p, const char *name, const char *header, size_t data_bytes)
 {

@@ -161,8 +161,7 @@ static void slots_are_apart(void **state)
     temp_dir_free(&dir);
 }
 
-/* --- random weights ----------------------------------------------------------------------------------------
- */
+/* --- random weights --------------------------------------------------------------------------- */
 
 static float *random_weights(const struct config *config, struct chain_cut cut, uint64_t seed)
 {

@@ -332,8 +332,7 @@ static void test_utf8(void **state)
     assert_int_equal(bytelevel_byte(0x144), -1);
 }
 
-/* --- merging against a twin that looks at all pairs every time
- * ----------------------------------------------------- */
+/* --- merging against a twin that looks at all pairs every time -------------------------------- */
 
 enum { TOKENS = 60, LETTERS = 3 };
 

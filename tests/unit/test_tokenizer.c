@@ -193,8 +193,7 @@ static void test_invalid_utf8(void **state)
     tokenizer_close(tok);
 }
 
-/* --- streams
- * -------------------------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 /* All 256 bytes and a merge in the middle of a character. */
 static struct tokenizer *open_bytes(bool fallback)
@@ -319,8 +318,7 @@ static void test_stream_equals_whole(void **state)
     }
 }
 
-/* --- what is refused
- * ------------------------------------------------------------------------------------------------ */
+/* --- what is refused -------------------------------------------------------------------------- */
 
 #define EMPTY "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}"
 #define BPE(vocab, merges) "{\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}}"

@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Damaged models on one node alone, and disks without room. Runs in a mount namespace of its own, so that nothing stays mounted.
+if [ -z "${RINGD_TEST_MOUNTS:-}" ]; then
+    if unshare -m true 2>/dev/null; then
+        RINGD_TEST_MOUNTS=own exec unshare -m sh "$0" "$@"
+    fi
+    echo "mounting needs root"
+    exit 77
+fi
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+need_shared "$stories" "$wikisql"
+at_end() {
+    kill_ring
+    umount "$work/small" 2>/dev/null
+}
+model=$work/model
+mkdir "$model" "$work/empty"
+cp "$stories"/*.json "$stories"/*.safetensors "$model"
+
+# refused NAME PATTERN COMMAND...: through node 1, one sentence, no stage left
+refused() {
+    name=$1
+    pattern=$2
+    shift 2
+    now=$(milliseconds)
+    limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json "$@" >/dev/null 2>"$work/$name.err"
+    equal "$name: exit status" $? 1
+    within "$name" 10000 "$now"
+    holds "$name" "$work/$name.err" "^ringctl: job [0-9]+ failed: $pattern"
+    equal "$name: number of sentences" "$(grep -c '^ringctl: ' "$work/$name.err")" 1
+    grep '^ringctl: ' "$work/$name.err"
+    no_stages 1 2 3
+}
+# node 3 alone sees other files under the model's path
+on_another_disk() {
+    stop_node 3
+    mark=$(next_line "$(log_of 1)")
+    start_node 3 unshare -m sh -c 'mount --bind "$1" "$2" && shift 2 && exec "$@"' sh "$1" "$model"
+    await_ring 1 "$mark"
+}
+
+start_ring
+works "the ring" 1
+
+for shard in 1 3; do
+    cp -r "$model" "$work/damaged$shard"
+    truncate -s -100 "$work/damaged$shard/model-0000$shard-of-00003.safetensors"
+    on_another_disk "$work/damaged$shard"
+    refused "truncated$shard" "node n3: .*model-0000$shard-of-00003.safetensors" generate --model "$model" --ids 1
+done
+
+cp -r "$model" "$work/version"
+sed -i 's/"rms_norm_eps": 1e-05/"rms_norm_eps": 1e-06/' "$work/version/config.json"
+on_another_disk "$work/version"
+refused version "node n3: the model in $model is another one than the head.s \(fingerprint" generate --model "$model" --ids 1
+
+on_another_disk "$work/empty"
+refused missing "node n3: $model has no config.json" generate --model "$model" --ids 1
+
+stop_node 3
+mark=$(next_line "$(log_of 1)")
+start_node 3
+await_ring 1 "$mark"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$model" --ids 1 --max-tokens 1 >/dev/null 2>"$work/err" ||
+    fail "with the right files again: $(cat "$work/err")"
+
+# A disk too small for the result: the sentence says where it is kept instead, and that copy loads.
+mkdir "$work/small"
+mount -t tmpfs -o size=64k tmpfs "$work/small"
+refused full 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 3 is kept in ' train --model "$model" --data "$wikisql" --seq-len 64 \
+    --iters 3 --adapter-out "$work/small/adapter"
+kept=$(sed -n 's/.*is kept in //p' "$work/full.err")
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json score --model "$model" --ids 1,403,407 --adapter "$kept" >"$work/out" 2>"$work/err" ||
+    fail "the kept result does not load: $(cat "$work/err")"
+equal "scored tokens" "$(jq '.tokens | length' "$work/out")" 3
+find "$work/small" -type f | grep . && fail "pieces of a result are left on the small disk"
+
+# The same for a result in one piece, and for a log that finds no room.
+refused full-model 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 2 is kept in ' train --model "$model" --data "$wikisql" \
+    --seq-len 64 --iters 2 --fine-tune-type full --adapter-out "$work/small/model"
+kept=$(sed -n 's/.*is kept in //p' "$work/full-model.err")
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$kept" --ids 1 --max-tokens 2 >"$work/out" 2>"$work/err" ||
+    fail "the kept model does not load: $(cat "$work/err")"
+head -c 70000 /dev/zero >"$work/small/fill" 2>/dev/null
+refused log "node n1: --log $work/small/log cannot be (opened|written): No space left on device" train --model "$model" --data "$wikisql" \
+    --seq-len 64 --iters 2 --adapter-out "$work/adapter" --log "$work/small/log"
+rm "$work/small/fill"
+works "after the full disks" 2

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Generation and scoring through real daemons: every expected token on rings of 1 to 7 nodes, and the same bits of
+# log-probability whatever the number of nodes.
+. "$(dirname "$0")/lib/check.sh"
+need_shared "$stories" "$cases/llama_gqa_rope3" "$cases/llama_tied_bf16"
+
+# ask ...: ringctl inside a ring, its object in $work/out
+cat >"$work/ask" <<'END'
+timeout 60 "$ringctl" --json "$@" >"$work/out" 2>"$work/err" || { cat "$work/err"; exit 1; }
+END
+
+# All prompts of the trained model, by text and by ids. An end-of-text token stops a text and is not part of it.
+cat >"$work/prompts" <<'END'
+expected=$stories/expected.json
+i=0
+n=$(jq '.prompts | length' "$expected")
+while [ $i -lt "$n" ]; do
+    want=$(jq -c --slurpfile c "$stories/generation_config.json" \
+        ".prompts[$i].greedy_new_ids | if .[-1] | IN(\$c[0].eos_token_id[]) then .[:-1] else . end" "$expected")
+    tokens=$(jq ".prompts[$i].greedy_new_ids | length" "$expected")
+    ids=$(jq -r ".prompts[$i].ids | map(tostring) | join(\",\")" "$expected")
+    for by in text $([ "$nodes" = 1 ] && echo ids); do
+        if [ $by = text ]; then
+            set -- -- "$(jq -r ".prompts[$i].prompt" "$expected")"
+        else
+            set -- --ids "$ids"
+        fi
+        sh "$work/ask" generate --model "$stories" --max-tokens "$tokens" "$@" || exit 1
+        [ "$(jq -c .ids "$work/out")" = "$want" ] || { echo "prompt $i by $by: $(jq -c .ids "$work/out"), not $want"; exit 1; }
+        [ "$(jq -r '.prompt_ids | map(tostring) | join(",")' "$work/out")" = "$ids" ] || { echo "prompt $i by $by: ids"; exit 1; }
+    done
+    i=$((i + 1))
+done
+END
+
+# The tiny cases have no tokenizer: tokens in, tokens out; and what a text is worth, every digit.
+cat >"$work/cases" <<'END'
+for c in llama_gqa_rope3 llama_tied_bf16; do
+    expected=$cases/$c/expected.json
+    ids=$(jq -r '.generate.prompt | map(tostring) | join(",")' "$expected")
+    want=$(jq -c .generate.tokens "$expected")
+    sh "$work/ask" generate --model "$cases/$c/model" --max-tokens "$(jq '.generate.tokens | length' "$expected")" --ids "$ids" ||
+        exit 1
+    [ "$(jq -c .ids "$work/out")" = "$want" ] || { echo "$c: $(jq -c .ids "$work/out"), not $want"; exit 1; }
+    sh "$work/ask" score --model "$cases/$c/model" --ids "$(jq -r '.logits.ids | map(tostring) | join(",")' "$expected")" || exit 1
+    cp "$work/out" "$work/$c.score.$nodes"
+done
+sh "$work/ask" score --model "$stories" --text "$(jq -r '.["documented_by_llama2.c"].text' "$stories/expected.json")" || exit 1
+cp "$work/out" "$work/stories.score.$nodes"
+END
+
+export ringctl work stories cases
+for nodes in 1 2 3 4 7; do
+    export nodes
+    say "$nodes nodes"
+    case $nodes in 1 | 3 | 7) script="$work/prompts" ;; *) script= ;; esac
+    for s in $script "$work/cases"; do
+        limit 60 "$ringctl" local $nodes --threads 1 -- exec sh "$s" || fail "$nodes nodes, $(basename "$s")"
+    done
+    for score in llama_gqa_rope3 llama_tied_bf16 stories; do
+        same "score of $score on 1 and $nodes nodes" "$work/$score.score.1" "$work/$score.score.$nodes"
+    done
+done
+
+# The reference scored the documented story without its last token.
+mean=$(jq '-([.tokens[1:-1][].logprob] | add / length)' "$work/stories.score.1")
+equal "tokens scored" "$(jq '.tokens[1:-1] | length' "$work/stories.score.1")" "$(jq .nll.doc_text.tokens "$stories/expected.json")"
+near "mean loss of the documented story" "$mean" "$(jq .nll.doc_text.mean_nll "$stories/expected.json")" 1e-5
+near "perplexity" "$(jq .perplexity "$work/stories.score.1")" "$(jq '-.total / ((.tokens | length) - 1) | exp' "$work/stories.score.1")" 1e-6

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+#
+# Rings whose daemons can be hit one by one: sourced after check.sh by the tests of faults. Node N lives in $work/nN: its state,
+# its log, its process number in pid and its port in port, which it keeps when it is started again. Every node calls those
+# before it, so three nodes make a closed ring.
+dead_after=4
+
+pid_of() { cat "$work/n$1/pid"; }
+sock_of() { echo "$work/n$1/ringd.sock"; }
+log_of() { echo "$work/n$1/log"; }
+# on NODE ARGS...: ringctl towards that node
+on() {
+    socket=$(sock_of "$1")
+    shift
+    RINGD_SOCKET=$socket "$ringctl" "$@"
+}
+
+# start_node N [WRAPPER...]: node_options may hold more options, words apart
+start_node() {
+    node=$1
+    dir=$work/n$node
+    shift
+    mkdir -p "$dir"
+    touch "$dir/log"
+    from=$(next_line "$dir/log")
+    set -- "$@" "$build/ringd" --state-dir "$dir" --name "n$node" --http-listen none --threads 1 --dead-after $dead_after \
+        --secret-file "$work/secret" --listen "127.0.0.1:$(cat "$dir/port" 2>/dev/null || echo 0)"
+    for before in 1 2 3; do
+        [ $before -lt "$node" ] && [ -e "$work/n$before/port" ] && set -- "$@" --peer "127.0.0.1:$(cat "$work/n$before/port")"
+    done
+    # shellcheck disable=SC2086
+    "$@" ${node_options:-} 2>>"$dir/log" </dev/null &
+    echo $! >"$dir/pid"
+    await_line "$dir/log" 'API on' 20 "$from"
+    on "$node" nodes --json | jq -r '.nodes[] | select(.self) | .address | ltrimstr("port ")' >"$dir/port"
+}
+
+# The ring is closed in the eyes of node N, said at or after that line of its log.
+await_ring() { await_line "$(log_of "$1")" 'a ring of 3' 20 "${2:-1}"; }
+
+start_ring() {
+    head -c 32 /dev/urandom >"$work/secret"
+    chmod 600 "$work/secret"
+    for node_number in 1 2 3; do
+        start_node $node_number
+    done
+    for node_number in 1 2 3; do
+        await_ring $node_number
+    done
+}
+
+# stop_node N [SIGNAL]: and wait for its end
+stop_node() {
+    pid=$(pid_of "$1")
+    kill -CONT "$pid" 2>/dev/null
+    kill "-${2:-TERM}" "$pid" 2>/dev/null
+    await_end "$pid" 10 2>/dev/null
+    rm "$work/n$1/pid"
+}
+stop_ring() {
+    for node_number in 1 2 3; do
+        [ -e "$work/n$node_number/pid" ] && stop_node $node_number
+    done
+    rm -rf "$work/n1" "$work/n2" "$work/n3"
+}
+kill_ring() {
+    for pid_file in "$work"/n?/pid; do
+        [ -e "$pid_file" ] && kill -KILL "$(cat "$pid_file")"
+    done
+    wait
+}
+at_end() { kill_ring; }
+
+# The stage process of node N, or nothing.
+stage_of() { tr -d ' ' <"/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"; }
+no_stages() {
+    for node_number in "$@"; do
+        [ -z "$(stage_of "$node_number")" ] || fail "node n$node_number still has a ringd-stage after the job's end"
+    done
+}
+
+# long_job NODE NAME [OPTION...]: a training job without a near end, in the background; returns when it has made a step.
+# Its process is in $job_process, what it says in $work/NAME.err, its steps in $work/NAME.log.
+long_job() {
+    from_node=$1
+    name=$2
+    shift 2
+    : >"$work/$name.log"
+    RINGD_SOCKET=$(sock_of "$from_node") limit 120 "$ringctl" --json train --model "$stories" --data "$wikisql" --adapter-out "$work/$name" \
+        --iters 100000 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
+    job_process=$!
+    await_line "$work/$name.log" '"step":2' 20
+}
+# failed_job NAME SINCE PATTERN: the long job ends within ten seconds of SINCE, with one sentence like PATTERN.
+failed_job() {
+    await_end "$job_process" 15
+    equal "$1: exit status" $? 1
+    within "$1: the job ended" 10000 "$2"
+    holds "$1" "$work/$1.err" "^ringctl: job [0-9]+ failed: $3"
+    equal "$1: number of sentences" "$(grep -c '^ringctl: ' "$work/$1.err")" 1
+    grep '^ringctl: ' "$work/$1.err"
+}
+# works WHAT NODE: a short job through that node succeeds
+works() {
+    limit 30 env RINGD_SOCKET="$(sock_of "$2")" "$ringctl" --json generate --model "$stories" --max-tokens 4 --ids 1 \
+        >"$work/works.json" 2>"$work/works.err" || fail "$1: the next job fails: $(cat "$work/works.err")"
+    equal "$1: the next job" "$(jq -c .ids "$work/works.json")" "[403,407,261,378]"
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is trained: targets as users write them, the parameters of every unit by name and shape, and the
+ * values they start from. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "model/tune.h"
+#include "tests/lib/near.h"
+
+static const struct config tall = {.family = "llama",
+                                   .layers = 3,
+                                   .dim = 32,
+                                   .ffn = 40,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head = 6,
+                                   .vocab = 50,
+                                   .init_std = 0.05f,
+                                   .attn_bias = true};
+
+static const struct family *llama(void)
+{
+    const struct family *f = family_find("llama");
+    assert_non_null(f);
+    return f;
+}
+
+static struct tune lora(const char *targets)
+{
+    struct err err;
+    struct tune t = {.kind = TUNE_LORA, .rank = 4, .alpha = 8, .end_layer = 3, .seed = 1};
+    must(tune_targets(&t, llama(), &tall, targets, &err), &err);
+    return t;
+}
+
+static void families_are_found_by_name(void **state)
+{
+    (void)state;
+    assert_null(family_find("gpt2"));
+    assert_int_equal(family_tensor_index(llama(), &tall, 2, "model.layers.1.self_attn.k_proj.weight"), 3);
+    assert_int_equal(family_tensor_index(llama(), &tall, 1, "model.layers.1.self_attn.k_proj.weight"), -1);
+    struct config tied = tall;
+    tied.tied = true;
+    assert_int_equal(family_tensor_index(llama(), &tall, 4, "lm_head.weight"), 1);
+    assert_int_equal(family_tensor_index(llama(), &tied, 4, "lm_head.weight"), -1);
+}
+
+static void targets_are_read_as_users_write_them(void **state)
+{
+    (void)state;
+    struct tune t = lora("v_proj,q_proj,v_proj");
+    assert_int_equal(t.ntargets, 2);
+    assert_string_equal(t.targets[0], "v_proj");
+    assert_string_equal(t.targets[1], "q_proj");
+    t = lora("all-linear");
+    assert_int_equal(t.ntargets, 7);
+    assert_string_equal(t.targets[6], "down_proj");
+}
+
+static void unknown_targets_are_named(void **state)
+{
+    static const char *const bad[] = {"qproj",           "q_proj,lm_head",   "q_proj, v_proj", ",q_proj",
+                                      "input_layernorm", "self_attn.q_proj", "embed_tokens"};
+    static const char *const says[] = {
+        "\"qproj\"",           "\"lm_head\"",          "\" v_proj\"",     "\"\"",
+        "\"input_layernorm\"", "\"self_attn.q_proj\"", "\"embed_tokens\""};
+    struct err err;
+    struct tune t = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int r = tune_targets(&t, llama(), &tall, bad[i], &err);
+        must_refuse(r, -EINVAL, &err, says[i]);
+        must_refuse(r, -EINVAL, &err,
+                    "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear");
+    }
+    must_refuse(tune_targets(&t, llama(), &tall, "", &err), -EINVAL, &err, "no target modules");
+    char endless[400];
+    memset(endless, 'q', sizeof endless - 1);
+    endless[sizeof endless - 1] = 0;
+    assert_int_equal(tune_targets(&t, llama(), &tall, endless, &err), -EINVAL);
+}
+
+static void lora_parameters_have_peft_names(void **state)
+{
+    (void)state;
+    struct param_def defs[UNIT_MAX_PARAMS];
+    struct tune t = lora("k_proj,down_proj");
+    t.first_layer = 1;
+    t.end_layer = 2;
+    for (size_t unit = 0; unit < tall.layers + 2; unit++)
+        assert_int_equal(tune_params(&t, llama(), &tall, unit, NULL), unit == 2 ? 4 : 0);
+    tune_params(&t, llama(), &tall, 2, defs);
+    assert_string_equal(defs[0].name, "model.layers.1.self_attn.k_proj.lora_A.weight");
+    assert_int_equal(defs[0].role, PARAM_A);
+    assert_int_equal(defs[0].rows, 4);
+    assert_int_equal(defs[0].cols, 32);
+    assert_string_equal(defs[1].name, "model.layers.1.self_attn.k_proj.lora_B.weight");
+    assert_int_equal(defs[1].role, PARAM_B);
+    assert_int_equal(defs[1].rows, 12);
+    assert_int_equal(defs[1].cols, 4);
+    assert_string_equal(defs[2].name, "model.layers.1.mlp.down_proj.lora_A.weight");
+    assert_int_equal(defs[2].cols, 40);
+    assert_int_equal(tune_unit_elements(&t, llama(), &tall, 2), 4 * 32 + 12 * 4 + 4 * 40 + 32 * 4);
+    assert_int_equal(tune_lowest_layer(&t, &tall), 1);
+}
+
+static void full_training_has_every_tensor(void **state)
+{
+    (void)state;
+    struct tune t = {.kind = TUNE_FULL}, none = {.kind = TUNE_NONE};
+    struct tensor_def tensors[UNIT_MAX_TENSORS];
+    struct param_def params[UNIT_MAX_PARAMS];
+    for (size_t unit = 0; unit < tall.layers + 2; unit++) {
+        size_t n = llama()->tensors(&tall, unit, tensors);
+        assert_int_equal(tune_params(&t, llama(), &tall, unit, params), n);
+        assert_int_equal(tune_params(&none, llama(), &tall, unit, NULL), 0);
+        for (size_t i = 0; i < n; i++) {
+            assert_string_equal(params[i].name, tensors[i].name);
+            assert_int_equal(params[i].rows, tensors[i].rows);
+            assert_int_equal(params[i].cols, tensors[i].cols);
+            assert_int_equal(params[i].tensor, i);
+        }
+    }
+    assert_int_equal(tune_unit_elements(&t, llama(), &tall, 4), 32 + 50 * 32);
+    assert_int_equal(tune_lowest_layer(&t, &tall), 0);
+    assert_int_equal(tune_lowest_layer(&none, &tall), 3);
+}
+
+static void fresh_values_follow_seed_and_name(void **state)
+{
+    (void)state;
+    struct param_def defs[UNIT_MAX_PARAMS];
+    struct tune t = lora("q_proj"), other = t;
+    float a[128], again[128], b[96];
+    other.seed = 2;
+    tune_params(&t, llama(), &tall, 1, defs);
+    param_init(a, &defs[0], &t, &tall);
+    param_init(again, &defs[0], &t, &tall);
+    assert_same_bits(again, a, 128, "values drawn twice");
+    double bound = 1 / sqrt(32.0);
+    assert_true(near_max(a, 128) <= bound && near_max(a, 128) > 0.9 * bound);
+    param_init(again, &defs[0], &other, &tall);
+    assert_true(near_difference(again, a, 128) > 0.01);
+    tune_params(&t, llama(), &tall, 2, defs);
+    param_init(again, &defs[0], &t, &tall);
+    assert_true(near_difference(again, a, 128) > 0.01);
+    memset(b, 0x7f, sizeof b);
+    param_init(b, &defs[1], &t, &tall);
+    assert_true(near_max(b, 96) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_are_found_by_name),
+        cmocka_unit_test(targets_are_read_as_users_write_them),
+        cmocka_unit_test(unknown_targets_are_named),
+        cmocka_unit_test(lora_parameters_have_peft_names),
+        cmocka_unit_test(full_training_has_every_tensor),
+        cmocka_unit_test(fresh_values_follow_seed_and_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
