@@ -110,7 +110,7 @@ void exchange_finish_message(struct peer *p, struct outbox *o)
     exchange_changed(p->x);
 }
 
-/* --- the compute thread's side ---------------------------------------------------------------- */
+/* --- the compute thread's side ------------------------------------------------------------------------------------------------ */
 
 static struct peer *peer_of(struct exchange *x, uint32_t rank)
 {

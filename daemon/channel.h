@@ -48,8 +48,7 @@ int exchange_room(struct exchange *x, uint32_t to, size_t limit);
 /* Queues a buffer got from exchange_buffer; it is released when sent. */
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
 
-/* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a
- * connection broke. */
+/* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */
 void exchange_wait(struct exchange *x);
 /* Until everything queued has arrived; −ETIME after `seconds`. */
 int exchange_flush(struct exchange *x, int seconds);

@@ -34,6 +34,7 @@ struct coord {
     struct job *jobs;       /* owned, newest first */
     struct job *active;     /* the one between PLANNING and its end, or NULL */
     struct event *deadline; /* owned: of the active job's state */
+    struct event *retry;    /* owned: a job that was refused because two heads collided waits */
     struct event *settle;   /* owned: the first queued job has waited long enough for a ring */
 };
 
@@ -442,7 +443,10 @@ static void on_event(struct coord *c, struct job *job, const json_t *body)
 static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
 {
     const char *cause = json_string_value(json_object_get(body, "cause"));
-    fail(c, job, "node %s: %s", job->names[rank], cause ? cause : "failed");
+    if (json_is_true(json_object_get(body, "busy")) && job->state == JOB_OPENING)
+        stop(c, job, JOB_QUEUED, cause ? cause : "");
+    else
+        fail(c, job, "node %s: %s", job->names[rank], cause ? cause : "failed");
 }
 
 static void on_done(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -551,6 +555,7 @@ struct coord *coord_new(struct node *node)
 {
     struct coord *c = xcalloc(1, sizeof *c);
     c->node = node;
+    c->retry = event_new(node->base, -1, 0, on_retry, c);
     c->deadline = event_new(node->base, -1, 0, on_deadline, c);
     c->settle = event_new(node->base, -1, 0, on_settle, c);
     close_unfinished(c);
@@ -565,6 +570,7 @@ void coord_free(struct coord *c)
         next = job->next;
         job_free(job);
     }
+    event_free(c->retry);
     event_free(c->deadline);
     event_free(c->settle);
     free(c);

@@ -16,6 +16,7 @@
 
 #include "daemon/api.h"
 #include "daemon/cluster.h"
+#include "daemon/conf.h"
 #include "daemon/coord.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
@@ -117,38 +118,6 @@ void node_membership_changed(struct node *n)
 }
 
 /* --- opening, top down ------------------------------------------------------------------------------------------------------------------------------ */
-
-/* "8G", "512M", bytes. */
-static int parse_size(const char *text, uint64_t *ret, struct err *err)
-{
-    char *end;
-    *ret = 0;
-    if (!text || !*text)
-        return 0;
-    double v = strtod(text, &end);
-    const char *unit = *end ? strchr("KMGT", *end) : NULL;
-    if (end == text || v < 0 || (*end && (!unit || end[1])))
-        return err_set(err, -EINVAL, "--memory-limit %s is not a size such as 8G or 512M", text);
-    *ret = (uint64_t)(v * (double)(unit ? 1ULL << (10 * (strchr("KMGT", *unit) - "KMGT" + 1)) : 1));
-    return 0;
-}
-
-/* Beside the running ringd in a build tree, in libexec when installed. */
-static void find_stage_binary(struct node *n)
-{
-    const char *given = opts_str(n->opts, "stage-binary");
-    char self[3072];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[len > 0 ? len : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = 0;
-    snprintf(n->stage_binary, sizeof n->stage_binary, "%s/ringd-stage", self);
-    if (given)
-        snprintf(n->stage_binary, sizeof n->stage_binary, "%s", given);
-    else if (access(n->stage_binary, X_OK))
-        snprintf(n->stage_binary, sizeof n->stage_binary, PREFIX "/libexec/ringd/ringd-stage");
-}
 
 static int open_identity(struct node *n, struct err *err)
 {

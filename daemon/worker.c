@@ -183,7 +183,7 @@ static int start_stage(struct worker *w)
     struct err err;
     w->reported = false;
     memset(w->alive, 0, sizeof w->alive);
-    int r = spawn_start(&w->stage, w->node->base, w->node->stage_binary, w->node->threads, &spawn_ops, w, &err);
+    int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads, &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
         end_stage(w);
@@ -237,7 +237,8 @@ static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, jso
     snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
              other ? other->name : "another node");
     peers_send(w->node->peers, head,
-               json_pack("{s:s s:I s:I s:s}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause));
+               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause,
+                         "busy", 1));
 }
 
 static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
