@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "daemon/api.h"
+#include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
@@ -166,6 +167,8 @@ void api_post_join(struct node *n, struct http_call *call)
         refuse(call, err.text);
     } else {
         w = NULL;
+        if (!peer)
+            cables_search(n->cables);
     }
     free(w);
     json_decref(body);

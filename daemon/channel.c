@@ -192,6 +192,26 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
     return 0;
 }
 
+static bool is_alive(uint64_t path, const uint64_t *alive, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (alive[i] == path)
+            return true;
+    return path == 0;
+}
+
+void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n)
+{
+    pthread_mutex_lock(&x->lock);
+    for (size_t i = 0; i < x->n; i++)
+        for (size_t l = 0; l < MAX_LANES; l++) {
+            struct lane *lane = &x->peers[i].lanes[l];
+            if (lane->used && !lane->broken && !is_alive(lane->path, alive, n))
+                shutdown(lane->fd, SHUT_RDWR); /* its threads notice and break it */
+        }
+    pthread_mutex_unlock(&x->lock);
+}
+
 static void peer_done(struct peer *p)
 {
     for (size_t i = 0; i < MAX_LANES; i++)

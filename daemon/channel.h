@@ -32,6 +32,9 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
 /* Called from a lane's thread when it broke while the exchange was not closing: why is a sentence. */
 void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why),
                       void *owner);
+/* Breaks the lanes whose path (other than 0) is not among those still alive: a cable that is out does not end its connections. */
+void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n);
+
 /* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
 void *exchange_buffer(struct exchange *x, size_t size);
 void exchange_release(struct exchange *x, void *buffer);

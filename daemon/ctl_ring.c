@@ -138,7 +138,7 @@ static void open_log(const struct ring_node *node)
 static char **ringd_args(const struct local_ring *ring, int i, char *program)
 {
     const struct ring_node *node = &ring->nodes[i];
-    char **argv = xcalloc(16, sizeof *argv);
+    char **argv = xcalloc(20, sizeof *argv);
     int n = 0;
     argv[n++] = program;
     argv[n++] = xstrdup("--state-dir");
@@ -147,6 +147,8 @@ static char **ringd_args(const struct local_ring *ring, int i, char *program)
     argv[n++] = xasprintf("n%d", i + 1);
     argv[n++] = xstrdup("--http-listen");
     argv[n++] = xstrdup("none");
+    argv[n++] = xstrdup("--discover"); /* this ring is this machine's own affair */
+    argv[n++] = xstrdup("off");
     argv[n++] = xstrdup("--threads");
     argv[n++] = xasprintf("%d", ring->threads);
     /* The next one round; of two, one calls the other. */

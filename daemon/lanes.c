@@ -24,7 +24,7 @@ struct lanes {
     void *owner;
     bool started;
     uint8_t to[16];
-    struct link_hello hello;
+    struct link_hello hello; /* only what it says of the job */
     struct lane_dial dials[PEERS_MAX_PATHS];
 };
 
@@ -93,14 +93,12 @@ static void dial(struct lane_dial *d)
     setup.kind = LINK_DATA;
     setup.ops = &link_ops;
     setup.owner = d;
-    struct link_hello ours = setup.hello;
-    setup.hello = l->hello;
-    memcpy(setup.hello.name, ours.name, sizeof ours.name);
-    memcpy(setup.hello.version, ours.version, sizeof ours.version);
-    setup.hello.proto_min = ours.proto_min;
-    setup.hello.proto_max = ours.proto_max;
-    setup.hello.listen_port = ours.listen_port;
-    setup.hello.boot = ours.boot;
+    setup.hello.job = l->hello.job;
+    setup.hello.from_rank = l->hello.from_rank;
+    setup.hello.to_rank = l->hello.to_rank;
+    setup.hello.dim = l->hello.dim;
+    memcpy(setup.hello.head_id, l->hello.head_id, sizeof l->hello.head_id);
+    memcpy(setup.hello.fingerprint, l->hello.fingerprint, sizeof l->hello.fingerprint);
     if (link_dial(&d->link, &setup, path.host, path.port))
         dial_later(d);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/api.h"
+#include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/conf.h"
 #include "daemon/coord.h"
@@ -111,6 +112,7 @@ void node_membership_changed(struct node *n)
     if (cluster_state(n->cluster) == CLUSTER_REMOVED)
         log_warning("%s was removed from cluster %s; `ringctl join` with a new token lets it in again", n->name,
                     cluster_roster(n->cluster)->name);
+    cables_keys_changed(n->cables);
     peers_membership_changed(n->peers);
     if (renamed)
         peers_flood_self(n->peers);
@@ -240,7 +242,8 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
-    return open_http(n, err);
+    r = open_http(n, err);
+    return r ? r : cables_open(&n->cables, n, err);
 }
 
 int node_open(struct node **ret, struct opts *opts, struct err *err)
@@ -281,6 +284,7 @@ void node_close(struct node *n)
     if (!n)
         return;
     http_stop(n->http);
+    cables_close(n->cables);
     peers_close(n->peers);
     enrol_free(n->enrol);
     worker_free(n->worker);

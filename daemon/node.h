@@ -14,6 +14,7 @@
 #include "net/auth.h"
 #include "net/link.h"
 
+struct cables;
 struct cluster;
 struct coord;
 struct enrol;
@@ -39,6 +40,7 @@ struct node {
     struct mailbox *mailbox;
     struct hub *hub;
     struct store *store;
+    struct cables *cables;
     struct peers *peers;
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */

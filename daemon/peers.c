@@ -35,6 +35,15 @@ struct session *peers_session_with(struct peers *p, const uint8_t id[16], const 
 }
 
 /* Two nodes may dial each other at once: both keep the connection that the smaller id dialled. */
+struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64_t cable, const struct session *except)
+{
+    struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s != except && s->up && s->cable == cable && !memcmp(link_peer(s->link)->node_id, id, 16))
+        return s;
+    return NULL;
+}
+
 static bool preferred(const struct peers *p, const struct link *link)
 {
     bool i_am_smaller = memcmp(members_self(p->node->members)->id, link_peer(link)->node_id, 16) < 0;
@@ -70,8 +79,13 @@ static void list_links(struct peers *p)
     struct session *s;
     self->nlinks = 0;
     LIST_FOREACH(s, &p->sessions, next)
-    if (s->up && self->nlinks < RING_MAX_NODES)
-        memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
+    {
+        size_t i = 0;
+        while (s->up && i < self->nlinks && memcmp(self->links[i], link_peer(s->link)->node_id, 16))
+            i++; /* two cables to one node are one neighbour */
+        if (s->up && i == self->nlinks && i < RING_MAX_NODES)
+            memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
+    }
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -196,7 +210,8 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
         return r;
     if (link_kind(link) == LINK_DATA)
         return worker_data_hello(p->node->worker, peer, why, size);
-    struct session *other = peers_session_with(p, peer->node_id, s);
+    s->cable = s->dial ? s->dial->cable : peers_cable_of(p, link, peer->node_id);
+    struct session *other = peers_session_over(p, peer->node_id, s->cable, s);
     if (other && link_peer(other->link)->boot == peer->boot && (preferred(p, other->link) || !preferred(p, link))) {
         snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
         return -EEXIST;
@@ -296,26 +311,16 @@ static void redial_later(struct dial *d)
     d->backoff_ms = d->backoff_ms * 2 < BACKOFF_MAX_MS ? d->backoff_ms * 2 : BACKOFF_MAX_MS;
 }
 
-static void on_down(void *owner, struct link *link, enum link_end end, const char *text)
+void peers_end_session(struct session *s, const char *text)
 {
-    struct session *s = owner;
     struct peers *p = s->p;
+    struct link *link = s->link;
     bool was_up = s->up, joined = link_kind(link) == LINK_JOIN;
     s->up = false;
     enrol_left(p->node->enrol, link);
     if (was_up) {
         log_warning("connection to %s ended: %s", link_peer(link)->name, text);
         remember_words(p, link_peer(link)->node_id, text);
-    }
-    if (s->dial) {
-        struct dial *d = s->dial;
-        d->link = NULL;
-        if (!was_up && strcmp(d->why, text))
-            log_info("no connection to %s port %u: %s (%s)", d->host, d->port, text, link_end_name(end));
-        snprintf(d->why, sizeof d->why, "%s", text);
-        if (!was_up && end == LINK_END_HANDSHAKE)
-            d->key_age++;
-        redial_later(d);
     }
     LIST_REMOVE(s, next);
     link_free(link);
@@ -327,6 +332,23 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
         peers_flood_self(p);
         node_changed(p->node);
     }
+}
+
+static void on_down(void *owner, struct link *link, enum link_end end, const char *text)
+{
+    struct session *s = owner;
+    struct dial *d = s->dial;
+    (void)link;
+    if (d) {
+        d->link = NULL;
+        if (!s->up && strcmp(d->why, text))
+            log_info("no connection to %s port %u: %s (%s)", d->host, d->port, text, link_end_name(end));
+        snprintf(d->why, sizeof d->why, "%s", text);
+        if (!s->up && end == LINK_END_HANDSHAKE)
+            d->key_age++;
+        redial_later(d);
+    }
+    peers_end_session(s, text);
 }
 
 static const struct link_ops link_ops = {
@@ -359,7 +381,7 @@ static struct session *session_new(struct peers *p, struct dial *d)
     return s;
 }
 
-static void dial_now(evutil_socket_t fd, short what, void *arg)
+void peers_dial_now(evutil_socket_t fd, short what, void *arg)
 {
     struct dial *d = arg;
     (void)fd;
@@ -368,7 +390,10 @@ static void dial_now(evutil_socket_t fd, short what, void *arg)
         snprintf(d->why, sizeof d->why, "this node is in no cluster yet: `ringctl join TOKEN`, or `ringctl init`");
         return;
     }
-    if (d->known && peers_session_with(d->p, d->id, NULL)) { /* it called us meanwhile */
+    if (d->waits || d->link)
+        return;
+    if (d->known && (d->cable ? peers_session_over(d->p, d->id, d->cable, NULL)
+                              : peers_session_with(d->p, d->id, NULL))) { /* it called us meanwhile */
         redial_later(d);
         return;
     }
@@ -429,7 +454,7 @@ static int add_dial(struct peers *p, const char *address, struct err *err)
         free(d);
         return err_set(err, -EINVAL, "--peer %s is not HOST:PORT", address);
     }
-    d->timer = event_new(p->node->base, -1, 0, dial_now, d);
+    d->timer = event_new(p->node->base, -1, 0, peers_dial_now, d);
     LIST_INSERT_HEAD(&p->dials, d, next);
     event_active(d->timer, EV_TIMEOUT, 0);
     return 0;

@@ -136,6 +136,15 @@ static void on_lane_lost(void *owner, uint32_t rank, uint64_t path, const char *
     head_event(&p->head, "lane-lost", json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
 }
 
+static void keep_paths(struct process *p, const json_t *list)
+{
+    uint64_t alive[16];
+    size_t n = 0;
+    for (; n < json_array_size(list) && n < sizeof alive / sizeof *alive; n++)
+        alive[n] = (uint64_t)json_integer_value(json_array_get(list, n));
+    exchange_keep(p->exchange, alive, n);
+}
+
 /* New lanes while the main thread computes. Ends when the job does: the main thread then shuts the reading side. */
 static void *listen_main(void *arg)
 {
@@ -143,8 +152,11 @@ static void *listen_main(void *arg)
     json_t *msg;
     int fd;
     while (!ipc_receive(IPC_FD, &msg, &fd)) {
+        const char *what = json_string_value(json_object_get(msg, "do"));
         struct err err;
-        if (do_connect(p, msg, fd, &err) && fd >= 0)
+        if (what && !strcmp(what, "paths"))
+            keep_paths(p, json_object_get(msg, "alive"));
+        else if (do_connect(p, msg, fd, &err) && fd >= 0)
             close(fd);
         json_decref(msg);
     }

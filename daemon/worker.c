@@ -383,7 +383,7 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
 {
     if (w->state == WORKER_READY || w->state == WORKER_RUNNING)
-        hand_over(w, link, from_rank, 0);
+        hand_over(w, link, from_rank, peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]));
     else
         link_free(link);
 }
@@ -413,8 +413,24 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
     }
 }
 
+/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there. */
+static void cut_lanes(struct worker *w)
+{
+    json_t *paths = json_array();
+    size_t ends[2] = {next_rank(w), prev_rank(w)};
+    for (size_t e = 0; e < 2; e++) {
+        struct path path[PEERS_MAX_PATHS];
+        size_t n = peers_paths(w->node->peers, w->nodes[ends[e]], path);
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(paths, json_integer((json_int_t)path[i].id));
+    }
+    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths), -1);
+}
+
 void worker_changed(struct worker *w)
 {
+    if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
+        cut_lanes(w);
     lanes_changed(w->lanes);
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
         return;

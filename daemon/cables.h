@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Discovery in the daemon: the ports of this machine, the finder on them, and the cables it finds, handed to peers. Silent until the
+ * node is in a cluster. Loop thread. */
+#ifndef DAEMON_CABLES_H
+#define DAEMON_CABLES_H
+
+#include <jansson.h>
+
+#include "engine/err.h"
+
+struct cables;
+struct node;
+
+/* Lists the ports by --ports-allow and --ports-deny and watches them; with --discover off, does nothing at all. */
+int cables_open(struct cables **ret, struct node *node, struct err *err);
+void cables_close(struct cables *c); /* says goodbye on every cable */
+/* The cluster's network keys are others, or we have just become a member. */
+void cables_keys_changed(struct cables *c);
+
+/* A join has begun that names no member: asks on every cable while enrol has a question. */
+void cables_search(struct cables *c);
+
+/* For GET /v1/ports: every port with what is heard on it, and for each neighbour that is no cable, why. */
+json_t *cables_encode(struct cables *c);
+
+#endif
