@@ -93,14 +93,13 @@ static void dial(struct lane_dial *d)
     setup.kind = LINK_DATA;
     setup.ops = &link_ops;
     setup.owner = d;
-    struct link_hello ours = setup.hello;
-    setup.hello = l->hello;
-    memcpy(setup.hello.name, ours.name, sizeof ours.name);
-    memcpy(setup.hello.version, ours.version, sizeof ours.version);
-    setup.hello.proto_min = ours.proto_min;
-    setup.hello.proto_max = ours.proto_max;
-    setup.hello.listen_port = ours.listen_port;
-    setup.hello.boot = ours.boot;
+    struct link_hello *h = &setup.hello; /* the node's, with the job's fields put in */
+    h->job = l->hello.job;
+    memcpy(h->head_id, l->hello.head_id, sizeof h->head_id);
+    h->from_rank = l->hello.from_rank;
+    h->to_rank = l->hello.to_rank;
+    memcpy(h->fingerprint, l->hello.fingerprint, sizeof h->fingerprint);
+    h->dim = l->hello.dim;
     if (link_dial(&d->link, &setup, path.host, path.port))
         dial_later(d);
 }
