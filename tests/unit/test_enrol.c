@@ -45,8 +45,11 @@ static void test_refused_before_anything_is_sent(void **state)
     token[30] = token[30] == 'X' ? 'Y' : 'X';
     assert_int_equal(enrol_join(bert->enrol, token, "b", NULL, 0, on_joined, bert, &err), -EBADMSG);
     expect_text(err.text, "slip");
+    init(&w->ends[2]);
     invite(anna, 60, token);
-    assert_int_equal(enrol_join(anna->enrol, token, "a", NULL, 0, on_joined, anna, &err), -EEXIST);
+    assert_int_equal(enrol_join(w->ends[2].enrol, token, "c", NULL, 0, on_joined, &w->ends[2], &err),
+                     -EEXIST);
+    expect_text(err.text, "in cluster home already");
     assert_int_equal(enrol_join(bert->enrol, token, "b", NULL, 0, on_joined, bert, &err), 0);
     assert_int_equal(enrol_join(bert->enrol, token, "b", NULL, 0, on_joined, bert, &err), -EALREADY);
     assert_int_equal(anna->accepted, 0);
@@ -580,6 +583,54 @@ static void test_a_removed_member_returns(void **state)
     assert_string_equal(dial_member(cleo, bert->port, psk), "");
 }
 
+/* It was away, believes itself a member, and is given a token: no need to tell it first. */
+static void test_a_removed_member_that_does_not_know_joins(void **state)
+{
+    struct world *w = *state;
+    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
+    struct cluster_net_key keys[4];
+    uint8_t psk[AUTH_PSK];
+    char token[TOKEN_TEXT];
+    struct err err;
+
+    init(anna);
+    admit(anna, bert);
+    admit(anna, cleo);
+    cleo->deaf = true;
+    must(cluster_remove(anna->cluster, cleo->node_id, &err), &err);
+    spread(anna);
+    cleo->deaf = false;
+    assert_int_equal(cluster_state(cleo->cluster), CLUSTER_MEMBER);
+    assert_int_equal(cluster_invite(anna->cluster, 60, w->now_s, token, &err), 0);
+    enrol_share(anna->enrol);
+    settle(w);
+    assert_string_equal(join(cleo, token, bert->port), "");
+    settle(w);
+    assert_int_equal(cluster_net_keys(cleo->cluster, keys, 4), 2);
+    cluster_psk(cleo->cluster, 0, psk);
+    assert_string_equal(dial_member(cleo, bert->port, psk), "");
+}
+
+/* An authority that joins its own cluster again keeps what it holds. */
+static void test_an_authority_joins_again(void **state)
+{
+    struct world *w = *state;
+    struct end *anna = &w->ends[0], *bert = &w->ends[1];
+    char token[TOKEN_TEXT];
+    struct err err;
+
+    init(anna);
+    admit(anna, bert);
+    must(cluster_promote(anna->cluster, bert->node_id, &err), &err);
+    spread(anna);
+    invite(anna, 60, token);
+    assert_string_equal(join(bert, token, anna->port), "");
+    settle(w);
+    assert_true(cluster_is_authority(bert->cluster));
+    admit(bert, &w->ends[2]);
+    assert_int_equal(roster_active(cluster_roster(anna->cluster)), 3);
+}
+
 static void test_a_member_that_was_away_while_keys_changed(void **state)
 {
     struct world *w = *state;
@@ -652,6 +703,8 @@ int main(void)
         TEST(test_members_take_each_other),
         TEST(test_a_newcomer_is_taken_before_the_roster_is_heard),
         TEST(test_a_removed_member_returns),
+        TEST(test_a_removed_member_that_does_not_know_joins),
+        TEST(test_an_authority_joins_again),
         TEST(test_a_member_that_was_away_while_keys_changed),
         TEST(test_certificates_do_not_travel),
     };
