@@ -362,7 +362,10 @@ int cluster_adopt(struct cluster *c, const uint8_t token_cluster[static CERT_ID]
     static const char forged[] =
         "the answer of the cluster does not hold together (%s): make a new token and try again";
     uint8_t id[CERT_ID];
-    struct cluster_trust *t = xcalloc(1, sizeof *t);
+    /* Back into the same cluster: what it knew of it stays, and the roster goes forward. */
+    bool same = c->has && !memcmp(c->now.key, key, sizeof c->now.key);
+    struct cluster_trust *t = same ? begin(c) : xcalloc(1, sizeof *t);
+    uint64_t known = same ? c->now.roster.version : 0;
     int r = 0;
     cert_cluster_id(id, key);
     memcpy(t->key, key, sizeof t->key);
@@ -372,7 +375,7 @@ int cluster_adopt(struct cluster *c, const uint8_t token_cluster[static CERT_ID]
     else if (cert_open(cert, CERT_BYTES, key, &t->cert) || memcmp(t->cert.pub, c->id->pub, AUTH_KEY))
         r = err_set(err, -EBADMSG, forged, "certificate");
     else if (n > sizeof t->roster_bytes || roster_open(roster, n, key, &t->roster) ||
-             roster_judge(&t->roster, &t->cert) != ROSTER_IS_MEMBER)
+             t->roster.version < known || roster_judge(&t->roster, &t->cert) != ROSTER_IS_MEMBER)
         r = err_set(err, -EBADMSG, forged, "roster");
     else if (take_sealed(c, t))
         r = err_set(err, -EBADMSG, forged, "network key");
@@ -381,7 +384,7 @@ int cluster_adopt(struct cluster *c, const uint8_t token_cluster[static CERT_ID]
         t->roster_len = n;
     }
     r = commit(c, t, r, err);
-    return r ? r : void_tokens(c, err);
+    return r || same ? r : void_tokens(c, err);
 }
 
 int cluster_learn(struct cluster *c, const uint8_t *roster, size_t n, struct err *err)

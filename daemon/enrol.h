@@ -41,7 +41,8 @@ void enrol_free(struct enrol *e); /* a join under way is dropped without a word 
 /* --- the joining end --- */
 /* Joins with a token, by the name given (the cluster may put a number behind it). With host: that member, now
  * or not at all. Without: whoever discovery finds until search_ms are over. `done` is called once, from the
- * loop; error is NULL or a sentence. Refused: a token with a slip in it, a member already, a join under way.
+ * loop; error is NULL or a sentence. Refused: a token with a slip in it, a member of another
+ * cluster, a join under way.
  */
 int enrol_join(struct enrol *e, const char *token, const char *name, const char *host, uint16_t port,
                void (*done)(void *arg, const char *error), void *arg, struct err *err);

@@ -153,7 +153,9 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
                                      : "this is not a token: one begins with " TOKEN_PREFIX
                                        " and has %d characters",
                        TOKEN_TEXT - 1);
-    if (cluster_state(e->setup.cluster) == CLUSTER_MEMBER)
+    /* The same cluster again is fine: a node that was removed while it was away does not know it. */
+    if (cluster_state(e->setup.cluster) == CLUSTER_MEMBER &&
+        memcmp(cluster_roster(e->setup.cluster)->cluster_id, t.cluster_id, CERT_ID))
         return err_set(err, -EEXIST, "this node is in cluster %s already: have it removed there first",
                        cluster_roster(e->setup.cluster)->name);
     if (j->active)

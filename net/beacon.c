@@ -60,8 +60,7 @@ bool bucket_take(struct bucket *bucket, unsigned per_second, struct instant now)
     return true;
 }
 
-/* --- life
- * ----------------------------------------------------------------------------------------------------- */
+/* --- life --- */
 
 int beacons_new(struct beacons **ret, const struct beacons_self *self, uint64_t seed,
                 const struct beacons_ops *ops, void *owner)
@@ -105,8 +104,7 @@ void beacons_set_keys(struct beacons *b, const struct beacon_key *keys, size_t n
             beacon_port_kick(b->ports[i], now);
 }
 
-/* --- ports
- * ---------------------------------------------------------------------------------------------------- */
+/* --- ports --- */
 
 static struct beacon_port *find_port(const struct beacons *b, unsigned ifindex)
 {
@@ -207,8 +205,7 @@ int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, st
     return 0;
 }
 
-/* --- receiving
- * ------------------------------------------------------------------------------------------------ */
+/* --- receiving --- */
 
 /* Everybody without a cable shares one allowance. */
 static bool is_allowed(struct beacon_port *port, const struct in6_addr *from, struct instant now)
@@ -283,8 +280,7 @@ int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *
     return r;
 }
 
-/* --- sending
- * -------------------------------------------------------------------------------------------------- */
+/* --- sending --- */
 
 static uint64_t next_random(struct beacons *b) /* splitmix64: only spreads times */
 {
@@ -390,8 +386,7 @@ int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
     return b->nkeys == 0 ? 0 : make(b, port, BEACON_GOODBYE, now, nonce, out, cap);
 }
 
-/* --- time
- * ----------------------------------------------------------------------------------------------------- */
+/* --- time --- */
 
 void beacons_expire(struct beacons *b, struct instant now)
 {

@@ -180,8 +180,7 @@ struct instant beacon_table_due(const struct beacons *b, const struct beacon_por
     return due;
 }
 
-/* --- boots
- * ---------------------------------------------------------------------------------------------------- */
+/* --- boots --- */
 
 static struct node_boots *find_node(struct beacons *b, const uint8_t *node_id)
 {
@@ -257,8 +256,7 @@ static bool prove_boot(struct beacons *b, const uint8_t *node_id, uint64_t boot,
     return false;
 }
 
-/* --- learning
- * ------------------------------------------------------------------------------------------------- */
+/* --- learning --- */
 
 static bool names_us(const struct beacons *b, const struct beacon_port *port, const struct beacon *beacon,
                      struct instant now, struct instant *ret_sent)

@@ -41,8 +41,7 @@ struct finder {
     struct finder_stats stats;
 };
 
-/* --- sockets
- * -------------------------------------------------------------------------------------------------- */
+/* --- sockets --- */
 
 static int set_int(int fd, int level, int option, int value)
 {
@@ -133,8 +132,7 @@ static int send_datagram(struct finder_port *p, const uint8_t *data, size_t n)
     return 0;
 }
 
-/* --- time
- * ----------------------------------------------------------------------------------------------------- */
+/* --- time --- */
 
 static void arm(struct finder *f)
 {
@@ -172,8 +170,7 @@ static void settle(struct finder *f)
     arm(f);
 }
 
-/* --- receiving
- * ------------------------------------------------------------------------------------------------ */
+/* --- receiving --- */
 
 struct arrival {
     struct in6_addr from;
@@ -268,8 +265,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     settle(f);
 }
 
-/* --- ports
- * ---------------------------------------------------------------------------------------------------- */
+/* --- ports --- */
 
 static void free_port(struct finder_port *p)
 {
@@ -335,8 +331,7 @@ void finder_update(struct finder *f)
     settle(f);
 }
 
-/* --- life
- * ----------------------------------------------------------------------------------------------------- */
+/* --- life --- */
 
 int finder_open(struct finder **ret, const struct finder_setup *setup)
 {

@@ -58,8 +58,7 @@ static void inside(const uint8_t *data, size_t n, const struct beacon_key *key)
     expect(back.seq == b.seq && back.nheard == b.nheard && strcmp(back.name, b.name) == 0);
 }
 
-/* --- a series
- * --------------------------------------------------------------------------------------------------- */
+/* --- a series --- */
 
 struct seen {
     size_t n;

@@ -23,8 +23,7 @@ static void wrong(struct world *w, const char *what)
         w->error = what;
 }
 
-/* --- what a node is told
- * ---------------------------------------------------------------------------------------- */
+/* --- what a node is told --- */
 
 static size_t find_cable(const struct world_node *node, const struct cable *c)
 {
@@ -85,8 +84,7 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
 
 static const struct beacons_ops ops = {on_up, on_changed, on_down, on_trouble};
 
-/* --- building
- * --------------------------------------------------------------------------------------------------- */
+/* --- building --- */
 
 struct world *world_new(uint64_t seed)
 {
@@ -105,6 +103,17 @@ struct world *world_new(uint64_t seed)
     memset(network_key, 7, sizeof network_key);
     w->key.id = 1;
     beacon_key_derive(w->key.key, network_key);
+    return w;
+}
+
+struct world *world_pair(uint64_t seed)
+{
+    struct world *w = world_new(seed);
+    size_t a = world_node(w), b = world_node(w);
+
+    world_cable(w, a, b);
+    if (world_run_until_true(w, 2000000) == UINT64_MAX)
+        wrong(w, "two nodes have not found each other within two seconds");
     return w;
 }
 
@@ -202,8 +211,7 @@ void world_kill(struct world *w, size_t node)
     w->nodes[node].ncables = 0;
 }
 
-/* --- datagrams
- * -------------------------------------------------------------------------------------------------- */
+/* --- datagrams --- */
 
 static void deliver_later(struct world *w, size_t from, const uint8_t *data, size_t n)
 {
@@ -337,8 +345,7 @@ void world_run(struct world *w, uint64_t us)
     w->now.us = end;
 }
 
-/* --- what should be
- * --------------------------------------------------------------------------------------------- */
+/* --- what should be --- */
 
 static bool is_there(const struct world *w, size_t port)
 {

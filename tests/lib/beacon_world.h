@@ -54,6 +54,7 @@ struct world {
 };
 
 struct world *world_new(uint64_t seed);
+struct world *world_pair(uint64_t seed); /* nodes 0 and 1, ports 0 and 1, a cable that is up */
 void world_free(struct world *w);
 uint64_t world_random(struct world *w);
 

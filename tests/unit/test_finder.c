@@ -187,8 +187,7 @@ static void await_ports(struct side *side, size_t n)
         turn(side, S);
 }
 
-/* --- the other side
- * ------------------------------------------------------------------------------------------------- */
+/* --- the other side --- */
 
 struct there {
     pid_t pid;
@@ -323,9 +322,7 @@ static void begin(struct there *there, struct side *here)
     assert_int_equal(hear(there, here, 10000), '.');
 }
 
-/* --- tests
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- tests --- */
 
 static void cables_are_found_and_lost(void **state)
 {

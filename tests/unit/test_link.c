@@ -171,6 +171,84 @@ static void test_version(void **state)
     assert_int_equal(w->a.hellos + w->b.hellos, 0);
 }
 
+/* An acceptor with several secrets: the one that fits is found and named. */
+static void test_several_secrets(void **state)
+{
+    struct world *w = *state;
+    static struct link_key keys[LINK_KEYS_MAX];
+
+    for (size_t i = 0; i < LINK_KEYS_MAX; i++) {
+        randombytes_buf(keys[i].psk, sizeof keys[i].psk);
+        keys[i].tag = 1000 + i;
+    }
+    memcpy(keys[LINK_KEYS_MAX - 1].psk, w->a.psk, AUTH_PSK);
+    w->b.setup.psk = NULL;
+    w->b.setup.keys = keys;
+    w->b.setup.n_keys = LINK_KEYS_MAX;
+    bring_up(w);
+    assert_true(link_key_tag(w->b.link) == 1000 + LINK_KEYS_MAX - 1);
+    assert_true(link_key_tag(w->a.link) == 0);
+    assert_memory_equal(link_peer_key(w->b.link), w->a.id.pub, AUTH_KEY);
+    assert_memory_equal(link_peer_key(w->a.link), w->b.id.pub, AUTH_KEY);
+}
+
+static void test_none_of_several_secrets(void **state)
+{
+    struct world *w = *state;
+    struct link_key keys[3];
+
+    randombytes_buf(keys, sizeof keys);
+    w->b.setup.keys = keys;
+    w->b.on_down = w->a.on_down = stop_when_both_down;
+    for (int i = 0; i < 2; i++) {
+        w->b.setup.n_keys = i == 0 ? 3 : 0; /* three that do not fit, and none at all */
+        dial(w);
+        run(w);
+        expect_end(&w->b, LINK_END_BAD_MAC, "does not know this cluster's secret");
+        assert_int_equal(w->b.hellos, 0);
+        assert_true(link_key_tag(w->b.link) == 0);
+        link_free(w->a.link);
+        link_free(w->b.link);
+        w->a.link = w->b.link = NULL;
+        w->a.downs = w->b.downs = 0;
+    }
+}
+
+/* The dialer turns away at message 2: the acceptor never learns who it was. */
+static void test_vetting(void **state)
+{
+    struct world *w = *state;
+
+    w->a.turns_away = "bert is not whom I looked for";
+    w->a.on_down = w->b.on_down = stop_when_both_down;
+    dial(w);
+    run(w);
+    expect_end(&w->a, LINK_END_REFUSED, "not whom I looked for");
+    expect_end(&w->b, LINK_END_HANDSHAKE, "closed the connection during the handshake");
+    assert_int_equal(w->a.vets, 1);
+    assert_int_equal(w->a.hellos + w->b.hellos, 0);
+    assert_null(link_peer(w->b.link));
+    assert_null(link_peer_key(w->b.link));
+}
+
+static void test_join_links_carry_frames(void **state)
+{
+    struct world *w = *state;
+
+    w->a.setup.kind = LINK_JOIN;
+    memset(w->b.setup.hello.cluster_key, 7, LINK_CLUSTER_KEY);
+    memset(w->b.setup.hello.cert, 9, LINK_CERT);
+    bring_up(w);
+    assert_int_equal(w->a.vets, 1);
+    assert_int_equal(link_kind(w->b.link), LINK_JOIN);
+    assert_memory_equal(link_peer(w->a.link)->cluster_key, w->b.setup.hello.cluster_key, LINK_CLUSTER_KEY);
+    assert_memory_equal(link_peer(w->a.link)->cert, w->b.setup.hello.cert, LINK_CERT);
+    w->a.on_frame = stop;
+    assert_int_equal(link_send(w->b.link, LINK_FRAME_USER + 1, "in", 2), 0);
+    run(w);
+    assert_memory_equal(w->a.body, "in", 2);
+}
+
 static void test_wrong_secret(void **state)
 {
     struct world *w = *state;
@@ -451,6 +529,10 @@ int main(void)
         TEST(test_refusal),
         TEST(test_version),
         TEST(test_wrong_secret),
+        TEST(test_several_secrets),
+        TEST(test_none_of_several_secrets),
+        TEST(test_vetting),
+        TEST(test_join_links_carry_frames),
         TEST(test_suite_falls_back),
         TEST(test_close_says_goodbye),
         TEST(test_close_lingers),

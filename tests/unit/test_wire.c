@@ -116,6 +116,29 @@ static void test_hello_round_trip(void **state)
         assert_int_equal(wire_hello_encode(&h, LINK_CONTROL, data, cap), -ENOBUFS);
 }
 
+/* Certificates may be left out, and the cluster's key travels on join links alone. */
+static void test_hello_credentials(void **state)
+{
+    uint8_t data[WIRE_HELLO_MAX];
+    struct link_hello h = example(), back;
+    const char *what = "";
+    int bare = encode(&h, LINK_CONTROL, data), n;
+
+    (void)state;
+    memset(h.cert, 0xce, sizeof h.cert);
+    memset(h.cluster_key, 0xcc, sizeof h.cluster_key);
+    n = encode(&h, LINK_CONTROL, data);
+    assert_int_equal(n, bare + 4 + LINK_CERT);
+    assert_int_equal(wire_hello_decode(data, (size_t)n, LINK_CONTROL, &back, &what), 0);
+    assert_memory_equal(back.cert, h.cert, sizeof h.cert);
+    n = encode(&h, LINK_JOIN, data);
+    assert_int_equal(n, bare + 4 + LINK_CERT + 4 + LINK_CLUSTER_KEY);
+    assert_int_equal(wire_hello_decode(data, (size_t)n, LINK_JOIN, &back, &what), 0);
+    assert_memory_equal(back.cluster_key, h.cluster_key, sizeof h.cluster_key);
+    for (size_t short_n = 0; short_n < (size_t)n - 4 - LINK_CLUSTER_KEY; short_n++)
+        assert_true(wire_hello_decode(data, short_n, LINK_JOIN, &back, &what) < 0 || short_n == (size_t)bare);
+}
+
 static void test_hello_damage(void **state)
 {
     uint8_t data[WIRE_HELLO_MAX], copy[WIRE_HELLO_MAX];
@@ -344,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cursors),      cmocka_unit_test(test_hello_round_trip),
+        cmocka_unit_test(test_hello_credentials),
         cmocka_unit_test(test_hello_damage), cmocka_unit_test(test_hello_tlvs),
         cmocka_unit_test(test_hello_texts),  cmocka_unit_test(test_opening),
         cmocka_unit_test(test_frame_head),   cmocka_unit_test(test_table),
