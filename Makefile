@@ -58,10 +58,11 @@ ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
 ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
-ringd_src   := $(filter-out $(ctl_src) $(stage_src),$(sort $(wildcard daemon/*.c)))
+helper_src  := $(sort $(wildcard daemon/link_helper*.c))
+ringd_src   := $(filter-out $(ctl_src) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
 .PHONY: all deps demo check test-programs bench fuzz format lint install clean headers unit
-all: $(B)/ringd $(B)/ringd-stage $(B)/ringctl
+all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 $(B)/libringnet.a: $(call obj,$(net_src))
 $(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
@@ -72,6 +73,8 @@ $(B)/ringd: $(call obj,$(ringd_src)) $(B)/libringnet.a $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
 $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+$(B)/ringd-link: $(call obj,$(helper_src) daemon/link_proto.c) $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
 $(B)/ringctl: $(call obj,$(ctl_src) $(ctl_shared)) $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ljansson -linih -lm
 
@@ -169,6 +172,7 @@ install: all
 	install $(B)/ringd $(DESTDIR)$(PREFIX)/sbin/
 	install $(B)/ringctl $(DESTDIR)$(PREFIX)/bin/
 	install $(B)/ringd-stage $(DESTDIR)$(PREFIX)/libexec/ringd/
+	install $(B)/ringd-link $(DESTDIR)$(PREFIX)/sbin/
 	install -m 644 docs/ringd.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 644 docs/ringctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 644 docs/ringd.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/

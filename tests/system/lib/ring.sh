@@ -24,7 +24,7 @@ start_node() {
     touch "$dir/log"
     from=$(next_line "$dir/log")
     set -- "$@" "$build/ringd" --state-dir "$dir" --name "n$node" --http-listen none --threads 1 --dead-after $dead_after \
-        --secret-file "$work/secret" --listen "127.0.0.1:$(cat "$dir/port" 2>/dev/null || echo 0)"
+        --discover off --listen "127.0.0.1:$(cat "$dir/port" 2>/dev/null || echo 0)"
     for before in 1 2 3; do
         [ $before -lt "$node" ] && [ -e "$work/n$before/port" ] && set -- "$@" --peer "127.0.0.1:$(cat "$work/n$before/port")"
     done
@@ -39,10 +39,12 @@ start_node() {
 await_ring() { await_line "$(log_of "$1")" 'a ring of 3' 20 "${2:-1}"; }
 
 start_ring() {
-    head -c 32 /dev/urandom >"$work/secret"
-    chmod 600 "$work/secret"
     for node_number in 1 2 3; do
         start_node $node_number
+    done
+    on 1 init >/dev/null
+    for node_number in 2 3; do
+        on $node_number join "$(on 1 invite)" --peer "127.0.0.1:$(cat "$work/n1/port")" >/dev/null
     done
     for node_number in 1 2 3; do
         await_ring $node_number
