@@ -25,7 +25,7 @@ enum {
     FRAME_ROUTED = LINK_FRAME_USER + 1,
     FRAME_RECORD = LINK_FRAME_USER + 2,
     MAX_TTL = RING_MAX_NODES,
-    MAX_LINKS = 64
+    MAX_STRANGERS = 64
 };
 enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 5000 };
 
@@ -395,13 +395,22 @@ static void dial_now(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-static size_t count_sessions(const struct peers *p)
+/* Strangers cannot make us hold more than so many connections. The oldest of them goes: a crowd that says
+ * nothing does not keep out a neighbour, who is known within milliseconds. */
+static void limit_strangers(struct peers *p)
 {
-    const struct session *s;
+    struct session *s, *oldest = NULL;
     size_t n = 0;
     LIST_FOREACH(s, &p->sessions, next)
-    n++;
-    return n;
+    if (!s->up && !s->dial) {
+        oldest = s; /* new ones are put in front */
+        n++;
+    }
+    if (n < MAX_STRANGERS)
+        return;
+    LIST_REMOVE(oldest, next);
+    link_free(oldest->link);
+    free(oldest);
 }
 
 static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *from, int len, void *arg)
@@ -410,10 +419,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)l;
     (void)from;
     (void)len;
-    if (count_sessions(p) >= MAX_LINKS) { /* strangers cannot make us hold more than this */
-        close(fd);
-        return;
-    }
+    limit_strangers(p);
     struct link_setup setup;
     peers_setup(p, &setup);
     struct session *s = session_new(p, NULL);
