@@ -148,8 +148,8 @@ static int start_stage(struct worker *w)
     struct err err;
     w->reported = false;
     w->connected = 0;
-    int r =
-        spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads, &spawn_ops, w, &err);
+    int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
+                        &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text, false);
         end_stage(w);
@@ -285,15 +285,17 @@ static void dialed_up(void *owner, struct link *link)
     hand_over(w, link, (uint32_t)((size_t)(w->rank + 1) % w->ranks));
 }
 
+/* A refusal may be no more than the echo of what went wrong over there: a better cause is waited for. */
 static void dialed_down(void *owner, struct link *link, enum link_end end, const char *text)
 {
     struct worker *w = owner;
     char cause[400];
+    (void)end;
     w->dialing = NULL;
     link_free(link);
     snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", (size_t)(w->rank + 1) % w->ranks,
              text);
-    tell_failed(w, cause, end != LINK_END_REFUSED);
+    tell_failed(w, cause, true);
     end_stage(w);
 }
 
