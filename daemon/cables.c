@@ -11,20 +11,65 @@
 
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
+#include "daemon/linkctl.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
 #include "daemon/xalloc.h"
 #include "net/finder.h"
+#include "net/subnet.h"
 
 struct cables {
     struct node *node;     /* borrowed: owner */
     struct ports *ports;   /* owned */
     struct finder *finder; /* owned */
     struct event *asking;  /* owned: while this node looks for a member that knows its token */
+    struct linkctl *link;  /* owned: sets the cables' subnets through ringd-link */
 };
 
 enum { ASK_EVERY_S = 1, ANSWER_SIZE = TOKEN_TAG + 2 };
+
+/* --- a subnet for every point-to-point cable, for people and other tools: our own connections do without ---------------------------------------- */
+
+enum { MOST_SEEN = 256 };
+
+static bool subnet_of(const struct cables *c, const struct neighbour_view *v, struct subnet_cable *ret)
+{
+    uint8_t cluster[CERT_ID];
+    const struct member *self = members_self(c->node->members);
+    struct subnet_end mine = {.port_id = v->cable.port_id}, theirs = {.port_id = v->cable.peer_port_id};
+    memcpy(mine.node, self->id, 16);
+    memcpy(theirs.node, v->cable.node_id, 16);
+    cert_cluster_id(cluster, cluster_key(c->node->cluster));
+    return v->state == NEIGHBOUR_TWO_WAY && !v->cable.shared && !subnet_cable6(ret, cluster, &mine, &theirs);
+}
+
+static void want_subnets(struct cables *c)
+{
+    struct neighbour_view *seen = xcalloc(MOST_SEEN, sizeof *seen);
+    struct linkctl_want *want = xcalloc(MOST_SEEN, sizeof *want);
+    size_t n = c->finder && cluster_state(c->node->cluster) == CLUSTER_MEMBER ? finder_neighbours(c->finder, seen, MOST_SEEN) : 0;
+    size_t wanted = 0;
+    for (size_t i = 0; i < n && i < MOST_SEEN; i++) {
+        struct subnet_cable subnet;
+        if (subnet_of(c, &seen[i], &subnet))
+            want[wanted++] = (struct linkctl_want){RLINK_ADDR_ADD, seen[i].cable.ifindex, 0, subnet.mine};
+    }
+    linkctl_want(c->link, want, wanted);
+    free(want);
+    free(seen);
+}
+
+static void set_scope(struct cables *c)
+{
+    uint8_t cluster[CERT_ID];
+    struct prefix ula;
+    if (cluster_state(c->node->cluster) != CLUSTER_MEMBER)
+        return;
+    cert_cluster_id(cluster, cluster_key(c->node->cluster));
+    subnet_ula(&ula, cluster);
+    linkctl_scope(c->link, &ula, NULL);
+}
 
 /* --- what the finder tells ---------------------------------------------------------------------------------------------------------------- */
 
@@ -39,12 +84,14 @@ static void on_cable_up(void *owner, const struct cable *cable)
     struct cables *c = owner;
     log_info("cable on %s: %s%s", port_name(c, cable->ifindex), cable->name, cable->shared ? ", over a shared segment" : "");
     peers_cable_up(c->node->peers, cable);
+    want_subnets(c);
 }
 
 static void on_cable_changed(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
     peers_cable_up(c->node->peers, cable);
+    want_subnets(c);
 }
 
 static void on_cable_down(void *owner, const struct cable *cable, enum cable_end end)
@@ -52,6 +99,7 @@ static void on_cable_down(void *owner, const struct cable *cable, enum cable_end
     struct cables *c = owner;
     log_warning("cable on %s to %s is out: %s", port_name(c, cable->ifindex), cable->name, cable_end_name(end));
     peers_cable_down(c->node->peers, cable->id, cable_end_name(end));
+    want_subnets(c);
 }
 
 static void on_trouble(void *owner, const struct cable *with, enum neighbour_state state)
@@ -121,6 +169,7 @@ static void on_ports_changed(void *owner)
     struct cables *c = owner;
     if (c->finder)
         finder_update(c->finder);
+    linkctl_recheck(c->link);
 }
 
 static const struct ports_ops ports_ops = {on_ports_changed};
@@ -166,7 +215,12 @@ int cables_open(struct cables **ret, struct node *node, struct err *err)
     struct ports_policy policy = {0};
     policy.nallow = opts_list(node->opts, "ports-allow", &policy.allow);
     policy.ndeny = opts_list(node->opts, "ports-deny", &policy.deny);
-    int r = ports_open(&c->ports, node->base, &policy, &ports_ops, c);
+    struct linkctl_setup link = {.base = node->base, .path = opts_str(node->opts, "link-socket")};
+    int r = linkctl_open(&c->link, &link);
+    if (r)
+        return err_set(err, r, "--link-socket: %s", strerror(-r));
+    set_scope(c);
+    r = ports_open(&c->ports, node->base, &policy, &ports_ops, c);
     if (!r)
         r = open_finder(c);
     return r ? err_set(err, r, "the network interfaces cannot be watched: %s; --discover off does without", strerror(-r)) : 0;
@@ -179,6 +233,7 @@ void cables_close(struct cables *c)
     event_free(c->asking);
     finder_close(c->finder);
     ports_close(c->ports);
+    linkctl_close(c->link);
     free(c);
 }
 
@@ -190,15 +245,34 @@ void cables_keys_changed(struct cables *c)
     size_t n = beacon_keys(c, keys);
     finder_set_keys(c->finder, keys, n);
     sodium_memzero(keys, sizeof keys);
+    set_scope(c);
 }
 
 /* --- showing ------------------------------------------------------------------------------------------------------------------------------------ */
 
-static json_t *neighbour_encode(const struct neighbour_view *v)
+/* Whether ringd-link has set the address, or why not. */
+static const char *subnet_trouble(const struct cables *c, unsigned ifindex)
 {
-    char address[INET6_ADDRSTRLEN];
+    for (size_t i = 0; i < linkctl_count(c->link); i++) {
+        struct linkctl_state state;
+        linkctl_at(c->link, i, &state);
+        if (state.want.ifindex == ifindex)
+            return state.is_set ? "" : state.reason ? state.reason : "not yet";
+    }
+    return "";
+}
+
+static json_t *neighbour_encode(struct cables *c, const struct neighbour_view *v)
+{
+    char address[INET6_ADDRSTRLEN], mine[PREFIX_TEXT] = "", theirs[PREFIX_TEXT] = "";
+    struct subnet_cable subnet;
     inet_ntop(AF_INET6, &v->cable.address, address, sizeof address);
-    return json_pack("{s:s s:s s:s s:b s:I s:f}", "node", v->cable.name, "state", neighbour_state_name(v->state), "address", address,
+    if (cluster_state(c->node->cluster) == CLUSTER_MEMBER && subnet_of(c, v, &subnet)) {
+        prefix_format(&subnet.mine, mine);
+        prefix_format(&subnet.theirs, theirs);
+    }
+    return json_pack("{s:s s:s s:s s:s s:s s:s s:b s:I s:f}", "subnet", mine, "peer_subnet", theirs, "subnet_trouble",
+                     *mine ? subnet_trouble(c, v->cable.ifindex) : "", "node", v->cable.name, "state", neighbour_state_name(v->state), "address", address,
                      "shared", (int)v->cable.shared, "speed_mbps", (json_int_t)v->cable.speed_mbps, "heard_seconds",
                      (double)v->heard_us / 1e6);
 }
@@ -209,7 +283,7 @@ static json_t *port_encode(struct cables *c, const struct port *p, const struct 
     int error = finder_port_error(c->finder, p->ifindex);
     for (size_t i = 0; i < n; i++)
         if (seen[i].cable.ifindex == p->ifindex)
-            json_array_append_new(heard, neighbour_encode(&seen[i]));
+            json_array_append_new(heard, neighbour_encode(c, &seen[i]));
     const char *why = port_is_usable(p) ? (error ? strerror(-error) : "")
                       : !p->up          ? "it is down: ip link set NAME up"
                       : !p->carrier     ? "nothing is plugged in at the other end"
@@ -222,14 +296,13 @@ static json_t *port_encode(struct cables *c, const struct port *p, const struct 
 
 json_t *cables_encode(struct cables *c)
 {
-    enum { MOST = 256 };
     json_t *list = json_array();
     if (!c || !c->finder)
         return list;
-    struct neighbour_view *seen = xcalloc(MOST, sizeof *seen);
-    size_t n = finder_neighbours(c->finder, seen, MOST);
+    struct neighbour_view *seen = xcalloc(MOST_SEEN, sizeof *seen);
+    size_t n = finder_neighbours(c->finder, seen, MOST_SEEN);
     for (size_t i = 0; i < ports_count(c->ports); i++)
-        json_array_append_new(list, port_encode(c, ports_at(c->ports, i), seen, n < MOST ? n : MOST));
+        json_array_append_new(list, port_encode(c, ports_at(c->ports, i), seen, n < MOST_SEEN ? n : MOST_SEEN));
     free(seen);
     return list;
 }

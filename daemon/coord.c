@@ -26,6 +26,7 @@ enum coord_limits {
     CONNECT_S = 15,  /* handshakes between neighbours */
     STOP_S = 6,      /* a stage gets 2 s to end, then SIGKILL */
     SETTLE_S = 30,   /* how long a job waits for a ring to form */
+    RETRY_MS = 300,  /* between the turns of heads that collided */
     KEEP_ENDED = 50, /* ended jobs kept in memory; the store has all */
 };
 
@@ -105,11 +106,16 @@ static void trim(struct coord *c)
     }
 }
 
-/* Two heads reached for the same nodes at once and refused each other. Both let go and try again, each after a time of its
- * own that its id decides, so that one of them is first. */
+/* Two heads reached for the same nodes at once and refused each other. Both let go and try again, in the order of their
+ * ids and far enough apart that the second sees what the first has begun. */
 static void requeue(struct coord *c, struct job *job)
 {
-    struct timeval in = {0, 100000 + 3000 * (suseconds_t)members_self(c->node->members)->id[0]};
+    const struct members *all = c->node->members;
+    uint64_t wait_us = RETRY_MS * 1000;
+    for (size_t i = 1; i < members_count(all); i++)
+        if (memcmp(members_at(all, i)->id, members_at(all, 0)->id, 16) < 0)
+            wait_us += RETRY_MS * 1000;
+    struct timeval in = {(time_t)(wait_us / 1000000), (suseconds_t)(wait_us % 1000000)};
     job_reset(job);
     event_add(c->retry, &in);
     set_state(c, job, JOB_QUEUED, 0);
@@ -162,11 +168,15 @@ static void send_stop(struct coord *c, struct job *job)
  * STOP_S. */
 static void stop(struct coord *c, struct job *job, enum job_state outcome, const char *cause)
 {
-    if (job->state == JOB_STOPPING)
+    bool stopping = job->state == JOB_STOPPING;
+    /* The first word counts; but a job that was to be tried again may be cancelled. */
+    if (stopping && !(job->outcome == JOB_QUEUED && outcome == JOB_CANCELLED))
         return;
     job->outcome = outcome;
     if (outcome != JOB_DONE)
         snprintf(job->error, sizeof job->error, "%s", cause);
+    if (stopping)
+        return;
     set_state(c, job, JOB_STOPPING, STOP_S);
     for (size_t r = 1; r < job->ranks && !job->opened; r++)
         job->stopped[r] = true; /* never heard of it */
@@ -313,6 +323,8 @@ int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_
         return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", type);
     }
     struct job *job = job_new(store_next_job(c->node->store), type, spec);
+    if (c->active)
+        snprintf(job->error, sizeof job->error, "waits for the jobs before it");
     job->next = c->jobs;
     c->jobs = job;
     *ret_id = job->id;

@@ -23,7 +23,9 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-/* --- who is at the other end --------------------------------------------------------------------------------------------------------------- */
+enum { MAX_STRANGERS = 64 };
+
+/* --- who is at the other end --- */
 
 struct session *peers_session_with(struct peers *p, const uint8_t id[16], const struct session *except)
 {
@@ -412,13 +414,20 @@ void peers_dial_now(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-static size_t count_sessions(const struct peers *p)
+/* Strangers cannot make us hold more than so many connections. The oldest of them goes: a crowd that says
+ * nothing does not keep out a neighbour, who is known within milliseconds. */
+static void limit_strangers(struct peers *p)
 {
-    const struct session *s;
+    struct session *s, *oldest = NULL;
     size_t n = 0;
     LIST_FOREACH(s, &p->sessions, next)
-    n++;
-    return n;
+    if (!s->up && !s->dial) {
+        oldest = s; /* new ones are put in front */
+        n++;
+    }
+    if (n < MAX_STRANGERS)
+        return;
+    peers_end_session(oldest, "");
 }
 
 static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *from, int len, void *arg)
@@ -427,10 +436,11 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)l;
     (void)from;
     (void)len;
-    if (cluster_state(p->node->cluster) != CLUSTER_MEMBER || count_sessions(p) >= MAX_LINKS) { /* strangers cannot make us hold more than this */
+    if (cluster_state(p->node->cluster) != CLUSTER_MEMBER) {
         close(fd);
         return;
     }
+    limit_strangers(p);
     struct link_setup setup;
     peers_setup(p, &setup);
     struct session *s = session_new(p, NULL);

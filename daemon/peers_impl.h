@@ -18,7 +18,7 @@
 struct evconnlistener;
 struct event;
 
-enum { FRAME_ROUTED = LINK_FRAME_USER + 1, FRAME_RECORD = LINK_FRAME_USER + 2, FRAME_ROSTER = LINK_FRAME_USER + 3, MAX_TTL = RING_MAX_NODES, MAX_LINKS = 64 };
+enum { FRAME_ROUTED = LINK_FRAME_USER + 1, FRAME_RECORD = LINK_FRAME_USER + 2, FRAME_ROSTER = LINK_FRAME_USER + 3, MAX_TTL = RING_MAX_NODES };
 enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 5000 };
 
 /* A configured peer, or the other end of a cable: dialled until it answers. Of a cable only the smaller node id dials. */

@@ -44,6 +44,9 @@ static void child_exec(const char *binary, char **env, int sock, int progress, p
     int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0 && write(adj, "500", 3) != 3) /* the stage goes before anything else on this machine */
         close(adj);
+    /* The loop's handlers write into a socket shared with the daemon: gone before a signal is let in. */
+    for (int signal_number = 1; signal_number < NSIG; signal_number++)
+        signal(signal_number, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -191,10 +194,14 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
         size_t inherited;
         char **env = spawn_environment(threads, &inherited);
         pid_t parent = getpid();
+        sigset_t all, before; /* a signal for a child that is not a stage yet waits until it is */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
         s->pid = fork();
         if (s->pid == 0)
             child_exec(binary, env, pair[1], progress, parent);
         r = s->pid < 0 ? -errno : 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
         environment_free(env, inherited);
     }
     if (!r) {

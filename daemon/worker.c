@@ -25,7 +25,7 @@ enum worker_state {
     WORKER_RUNNING,
     WORKER_ENDING
 };
-enum { KILL_AFTER_S = 2 };
+enum { KILL_AFTER_S = 2, REFUSED_S = 3 };
 
 struct worker {
     struct node *node; /* borrowed: owner */
@@ -183,7 +183,8 @@ static int start_stage(struct worker *w)
     struct err err;
     w->reported = false;
     memset(w->alive, 0, sizeof w->alive);
-    int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads, &spawn_ops, w, &err);
+    int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
+                        &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
         end_stage(w);
@@ -329,16 +330,16 @@ static void on_lane_up(void *owner, struct link *link, uint64_t path)
     hand_over(w, link, (uint32_t)next_rank(w), path);
 }
 
-/* Before the job runs, a refusal is the cause itself: another model, another width. Later it may be a node that has not yet noticed. */
+/* Before the job runs, a refusal may be the cause itself (another model, another width) or the echo of a stage that has just failed
+ * over there: whoever knows better has a moment to say so. */
 static void on_lane_refused(void *owner, const char *text)
 {
     struct worker *w = owner;
-    char cause[400];
-    if (w->state != WORKER_READY)
+    struct timeval wait = {REFUSED_S, 0};
+    if (w->state != WORKER_READY || event_pending(w->patience, EV_TIMEOUT, NULL))
         return;
-    snprintf(cause, sizeof cause, "no data connection to rank %zu: %s", next_rank(w), text);
-    tell_failed(w, cause);
-    end_stage(w);
+    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %zu: %s", next_rank(w), text);
+    event_add(w->patience, &wait);
 }
 
 static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused};

@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Jobs that cannot be: each is refused before it starts, with status 1 and one sentence that names the thing; and what the command
+# line alone can know is refused there, with status 2. Every node has little memory.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+need_shared "$stories" "$wikisql" "$cases/llama_gqa_rope3"
+cd "$work" || exit 1
+node_options="--memory-limit 16M"
+start_ring
+
+# refused STATUS PATTERN COMMAND...
+refused() {
+    status=$1
+    pattern=$2
+    shift 2
+    now=$(milliseconds)
+    limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >out 2>err
+    equal "$*: exit status" $? "$status"
+    grep '^ringctl' err >sentence
+    holds "$*" sentence "$pattern"
+    equal "$*: number of sentences" "$(wc -l <sentence)" 1
+    within "$(cat sentence)" 10000 "$now"
+}
+train() { # STATUS PATTERN OPTION...: those after the first win
+    status=$1
+    pattern=$2
+    shift 2
+    refused "$status" "$pattern" train --model "$stories" --data "$wikisql" --adapter-out out.adapter --iters 2 "$@"
+}
+
+: >empty.jsonl
+echo '{"words": 1}' >keys.jsonl
+echo '{"input_ids": [1, 403, 407], "labels": [-100, -100, -100]}' >masked.jsonl
+echo '{"input_ids": [1, 403, 512]}' >foreign.jsonl
+printf '{"text": "good"}\n{"text": "bad}\n' >broken.jsonl
+: >a-file
+
+train 1 'no linear layer of this model is called "lm_head2"; there are q_proj' --target-modules lm_head2
+train 1 '(has 0\.02 GiB: use a smaller --seq-len|stage 0 cannot hold its share)' --micro-batch-size 16 --batch-size 16
+train 1 'empty.jsonl has no rows' --data empty.jsonl
+train 1 'keys.jsonl:1: has only the keys "words"' --data keys.jsonl
+train 1 'masked.jsonl: none of its 1 rows has a supervised token' --data masked.jsonl
+train 1 'foreign.jsonl:1: ' --data foreign.jsonl
+train 1 'broken.jsonl:2: ' --data broken.jsonl
+train 1 'nowhere.jsonl cannot be opened' --data nowhere.jsonl
+train 1 '(adapter-out|a-file).*Not a directory' --adapter-out a-file/adapter
+train 1 'lora_B.weight has the wrong shape' --init-adapter "$cases/llama_gqa_rope3/adapter_attn_init"
+train 1 'out.adapter.*cannot be (read|opened)' --resume
+train 1 '"batch_size" must be' --batch-size 65536
+refused 1 'no-such-model has no config.json' generate --model no-such-model hello
+refused 1 'model/tokenizer.json: .*must hold its tokenizer' generate --model "$cases/llama_gqa_rope3/model" hello
+refused 1 'entry 2 is not a token id below 512' generate --model "$stories" --ids 1,512
+refused 1 'one token alone has no probability' score --model "$stories" --ids 1
+
+train 2 'schedule "zigzag": allowed is one of' --schedule zigzag
+train 2 'iters.*epochs' --epochs 3
+refused 2 'missing: .*--data' train --model "$stories" --adapter-out out.adapter
+refused 2 'unknown option --modle: did you mean --model' generate --modle "$stories" hello
+works "after all that" 1
+
+# A daemon that is not there is a status of its own.
+RINGD_SOCKET=$work/nobody.sock "$ringctl" status >out 2>err
+equal "without a daemon" $? 3
+holds "without a daemon" err "^ringctl: no ringd answers on $work/nobody.sock"
