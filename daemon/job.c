@@ -31,6 +31,7 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec)
 void job_reset(struct job *job)
 {
     json_decref(job->plan);
+    json_decref(job->result);
     struct job fresh = {.next = job->next, .id = job->id, .spec = job->spec, .created = job->created};
     memcpy(fresh.type, job->type, sizeof fresh.type);
     memcpy(fresh.error, job->error, sizeof fresh.error);

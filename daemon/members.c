@@ -9,8 +9,14 @@
 #include "daemon/identity.h"
 #include "daemon/xalloc.h"
 
+enum { FORMER = 4 }; /* lives of a node that are remembered beside the present one */
+
+struct life {
+    uint64_t boot, seq;
+};
 struct members {
-    uint64_t twin_boot, twin_seq; /* last word under our own id that was not ours */
+    struct life former[RING_MAX_NODES][FORMER]; /* last words of each node's other lives, the latest first */
+    uint64_t twin_boot, twin_seq;               /* last word under our own id that was not ours */
     size_t n;
     struct member at[RING_MAX_NODES]; /* 0 = ourselves */
 };
@@ -78,7 +84,8 @@ static int member_decode(struct member *ret, const json_t *record)
                     &links, "job", &job, "head", &head, "rank", &m.rank, "doing", &doing, "seconds",
                     &m.seconds))
         return -EBADMSG;
-    if (id_parse(m.id, id) || id_parse(m.head, head) || json_array_size(links) > RING_MAX_NODES)
+    if (id_parse(m.id, id) || id_parse(m.head, head) || !json_is_array(links) ||
+        json_array_size(links) > RING_MAX_NODES)
         return -EBADMSG;
     for (; m.nlinks < json_array_size(links); m.nlinks++)
         if (id_parse(m.links[m.nlinks], json_string_value(json_array_get(links, m.nlinks))))
@@ -130,12 +137,30 @@ static bool is_twin(struct members *m, const struct member *news)
 }
 
 /* A restarted node begins counting anew, with a later boot. A clock that was set back makes it an earlier one: that is believed
- * once the old life of the node is out of reach. */
+ * once the present life of the node is out of reach. Of a life that was heard before, only what is new counts: the last words of
+ * several lives would chase each other round the ring for ever. */
 static bool is_news(const struct members *m, const struct member *known, const struct member *news)
 {
+    const struct life *former = m->former[known - m->at];
     if (known->boot == news->boot)
         return news->seq > known->seq;
+    for (size_t i = 0; i < FORMER; i++)
+        if (former[i].boot == news->boot && news->seq <= former[i].seq)
+            return false;
     return news->boot > known->boot || !members_reachable(m, known->id);
+}
+
+/* Before `news` takes the place: its present life becomes a former one. */
+static void keep_life(struct members *m, const struct member *known, const struct member *news)
+{
+    struct life *former = m->former[known - m->at];
+    size_t at = 0;
+    if (known->boot == news->boot)
+        return;
+    while (at < FORMER - 1 && former[at].boot != news->boot)
+        at++;
+    memmove(former + 1, former, at * sizeof *former);
+    former[0] = (struct life){known->boot, known->seq};
 }
 
 int members_learn(struct members *m, const json_t *record, struct instant now)
@@ -149,8 +174,13 @@ int members_learn(struct members *m, const json_t *record, struct instant now)
         return is_twin(m, &news) ? -EEXIST : 0;
     if (known && !is_news(m, known, &news))
         return 0;
-    if (!known && !(known = free_place(m)))
-        return -ENOSPC;
+    if (known) {
+        keep_life(m, known, &news);
+    } else {
+        if (!(known = free_place(m)))
+            return -ENOSPC;
+        memset(m->former[known - m->at], 0, sizeof m->former[0]);
+    }
     news.heard = now;
     *known = news;
     return 1;

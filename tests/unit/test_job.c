@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A job's record as the API and the store get it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <time.h>
+
+#include "daemon/job.h"
+
+static void states_have_their_names(void **state)
+{
+    (void)state;
+    static const struct {
+        enum job_state state;
+        const char *name;
+        bool ended;
+    } want[] = {
+        {JOB_QUEUED, "queued", false},      {JOB_PLANNING, "planned", false},
+        {JOB_OPENING, "planned", false},    {JOB_CONNECTING, "planned", false},
+        {JOB_RUNNING, "running", false},    {JOB_STOPPING, "running", false},
+        {JOB_DONE, "done", true},           {JOB_FAILED, "failed", true},
+        {JOB_CANCELLED, "cancelled", true},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_string_equal(job_state_name(want[i].state), want[i].name);
+        assert_int_equal(job_state_ended(want[i].state), want[i].ended);
+    }
+}
+
+static void a_new_job_has_not_begun(void **state)
+{
+    (void)state;
+    time_t before = time(NULL);
+    struct job *job = job_new(UINT64_C(1) << 40, "train", json_pack("{s:s}", "model", "/m"));
+    json_t *row = job_encode_short(job);
+    assert_int_equal(json_object_size(row), 10);
+    assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
+    assert_string_equal(json_string_value(json_object_get(row, "type")), "train");
+    assert_string_equal(json_string_value(json_object_get(row, "state")), "queued");
+    assert_in_range(json_integer_value(json_object_get(row, "created")), before, time(NULL));
+    static const char *const none[] = {"started", "ended", "loss", "error"};
+    for (size_t i = 0; i < 4; i++)
+        assert_true(json_is_null(json_object_get(row, none[i])));
+    json_decref(row);
+    json_t *all = job_encode(job);
+    assert_int_equal(json_object_size(all), 13);
+    assert_true(json_is_null(json_object_get(all, "plan")) && json_is_null(json_object_get(all, "result")));
+    assert_true(json_equal(json_object_get(all, "spec"), job->spec));
+    json_decref(all);
+    job_free(job);
+    job_free(NULL);
+}
+
+static struct job *running_job(void)
+{
+    struct job *job = job_new(3, "score", json_object());
+    job->state = JOB_RUNNING;
+    job->started = 100;
+    job->plan = json_pack("{s:[i,i,i], s:s}", "first", 0, 2, 5, "schedule", "1f1b");
+    job->result = json_pack("{s:f}", "total", -0.1);
+    job->ranks = 2;
+    snprintf(job->names[0], sizeof job->names[0], "left");
+    snprintf(job->names[1], sizeof job->names[1], "right");
+    snprintf(job->error, sizeof job->error, "cable");
+    job->has_loss = true;
+    job->loss = 0.1;
+    job->step = 4;
+    job->steps = 9;
+    job->ready[1] = job->stopped[0] = job->opened = true;
+    return job;
+}
+
+static void a_plan_is_shown_with_its_nodes(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
+           *want = json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]]}", "first", 0, 2, 5, "schedule",
+                             "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5);
+    assert_true(json_equal(plan, want));
+    assert_int_equal(json_object_size(job->plan), 2); /* the plan itself stays as it goes round */
+    assert_true(json_real_value(json_object_get(all, "loss")) == 0.1);
+    assert_string_equal(json_string_value(json_object_get(all, "error")), "cable");
+    assert_true(json_equal(json_object_get(all, "result"), job->result));
+    json_decref(all);
+    json_decref(want);
+    job_free(job);
+}
+
+/* Back in the queue: nothing of the first try may be left for the second. */
+static void a_reset_job_is_a_new_one(void **state)
+{
+    (void)state;
+    struct job other = {.id = 1}, *job = running_job();
+    job->next = &other;
+    job_reset(job);
+    job->state = JOB_QUEUED;
+    *job->error = 0;
+    assert_ptr_equal(job->next, &other);
+    assert_int_equal(job->id, 3);
+    assert_string_equal(job->type, "score");
+    assert_true(json_is_object(job->spec) && job->created);
+    assert_null(job->plan);
+    assert_false(job->opened);
+    for (size_t r = 0; r < RING_MAX_NODES; r++)
+        assert_false(job->ready[r] || job->connected[r] || job->stopped[r]);
+    job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_have_their_names),
+        cmocka_unit_test(a_new_job_has_not_begun),
+        cmocka_unit_test(a_plan_is_shown_with_its_nodes),
+        cmocka_unit_test(a_reset_job_is_a_new_one),
+    };
+    return cmocka_run_group_tests_name("job", tests, NULL, NULL);
+}

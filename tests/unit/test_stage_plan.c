@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The plan as it goes round: every field comes back, nothing that does not fit is taken, and what each rank opens of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage_plan.h"
+
+static struct job_plan example(void)
+{
+    return (struct job_plan){.type = JOB_SCORE,
+                             .model = "/models/a \"b\" \xc3\xa9",
+                             .fingerprint = "0123456789abcdef0123456789abcdef",
+                             .ranks = 3,
+                             .first = {0, 0, 4, 5},
+                             .schedule = "1f1b",
+                             .microbatches = 7,
+                             .tune = {.kind = TUNE_LORA,
+                                      .rank = 8,
+                                      .alpha = 0.1f,
+                                      .dropout = 0.05f,
+                                      .ntargets = 2,
+                                      .targets = {"q_proj", "down_proj"},
+                                      .first_layer = 1,
+                                      .end_layer = 5,
+                                      .seed = 9000000000000001,
+                                      .random_init = true},
+                             .training = true,
+                             .kv = true,
+                             .tokens = 96,
+                             .seqs = 3,
+                             .positions = 32,
+                             .vocab = 512,
+                             .dim = 64,
+                             .slots = {3, 2, 1},
+                             .bytes = {UINT64_C(1) << 40, 2, 0}};
+}
+
+static void every_field_comes_back(void **state)
+{
+    (void)state;
+    for (enum job_type type = 0; type < JOB_TYPES; type++) {
+        struct job_plan plan = example(), *back = calloc(1, sizeof *back);
+        struct err err = {""};
+        plan.type = type;
+        json_t *json = job_plan_encode(&plan);
+        char *text = json_dumps(json, JSON_REAL_PRECISION(17)); /* as it travels */
+        json_t *travelled = json_loads(text, 0, NULL);
+        assert_int_equal(job_plan_decode(back, travelled, &err), 0);
+        json_t *again = job_plan_encode(back);
+        assert_true(json_equal(json, again));
+        assert_true(back->tune.alpha == plan.tune.alpha && back->tune.dropout == plan.tune.dropout);
+        assert_memory_equal(back->first, plan.first, sizeof plan.first);
+        assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
+        assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
+        assert_string_equal(job_type_name(back->type), job_type_name(type));
+        json_decref(json);
+        json_decref(travelled);
+        json_decref(again);
+        free(text);
+        free(back);
+    }
+    assert_string_equal(job_type_name(JOB_TYPES), "?");
+}
+
+/* Is the plan refused, in a sentence, and is what is given left alone? */
+static void refuse(json_t *json, const char *what)
+{
+    static struct job_plan back;
+    struct err err = {""};
+    back.ranks = 77;
+    if (job_plan_decode(&back, json, &err) != -EBADMSG)
+        fail_msg("taken: %s", what);
+    assert_non_null(strstr(err.text, "same ringd on all nodes?"));
+    assert_int_equal(back.ranks, 77);
+    json_decref(json);
+}
+
+static void nothing_may_be_missing(void **state)
+{
+    (void)state;
+    struct job_plan plan = example();
+    static const char *const inside[] = {NULL, "tune"};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *good = job_plan_encode(&plan), *object = inside[i] ? json_object_get(good, inside[i]) : good,
+               *value;
+        const char *key;
+        json_object_foreach(object, key, value)
+        {
+            json_t *bad = job_plan_encode(&plan), *at = inside[i] ? json_object_get(bad, inside[i]) : bad;
+            json_object_del(at, key);
+            refuse(bad, key);
+        }
+        json_decref(good);
+    }
+    refuse(json_null(), "null");
+    refuse(json_array(), "a list");
+}
+
+static json_t *with(const char *key, json_t *value)
+{
+    struct job_plan plan = example();
+    json_t *json = job_plan_encode(&plan);
+    json_object_set_new(json, key, value);
+    return json;
+}
+
+static json_t *with_tune(const char *key, json_t *value)
+{
+    struct job_plan plan = example();
+    json_t *json = job_plan_encode(&plan);
+    json_object_set_new(json_object_get(json, "tune"), key, value);
+    return json;
+}
+
+static json_t *many(size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(1));
+    return list;
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const counts[] = {"microbatches", "tokens", "seqs", "positions", "vocab", "dim"};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        refuse(with(counts[i], json_integer(0)), counts[i]);
+        refuse(with(counts[i], json_integer(-1)), counts[i]);
+    }
+    refuse(with("type", json_string("dance")), "type");
+    for (size_t n = 0; n < 40; n++)
+        if (n != 4)
+            refuse(with("first", many(n)), "first of another length");
+    refuse(with("first", json_pack("[iiii]", 0, 1, -2, 3)), "a negative layer");
+    refuse(with("slots", many(2)), "slots of another length");
+    refuse(with("bytes", many(4)), "bytes of another length");
+    refuse(with_tune("kind", json_integer(3)), "kind");
+    refuse(with_tune("kind", json_integer(-1)), "kind");
+    refuse(with_tune("rank", json_integer(0)), "rank 0 of LoRA");
+    refuse(with_tune("rank", json_integer(65537)), "rank");
+    refuse(with_tune("end_layer", json_integer(0)), "layers backwards");
+    refuse(with_tune("targets", many(1)), "a target that is no name");
+    refuse(with_tune("targets", many(17)), "too many targets");
+}
+
+static void long_names_are_cut(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct err err = {""};
+    char name[200];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    json_t *json = with_tune("targets", json_pack("[s]", name));
+    json_object_set_new(json, "schedule", json_string(name));
+    json_object_set_new(json, "fingerprint", json_string(name));
+    assert_int_equal(job_plan_decode(&back, json, &err), 0);
+    assert_int_equal(strlen(back.tune.targets[0]), sizeof back.tune.targets[0] - 1);
+    assert_int_equal(strlen(back.schedule), sizeof back.schedule - 1);
+    assert_int_equal(strlen(back.fingerprint), sizeof back.fingerprint - 1);
+    json_decref(json);
+}
+
+static void each_rank_opens_its_part(void **state)
+{
+    (void)state;
+    struct job_plan plan = example();
+    struct config config = {.layers = 5, .dim = 64};
+    for (size_t r = 0; r < plan.ranks; r++) {
+        struct stage_spec s = job_plan_stage(&plan, &config, r);
+        assert_ptr_equal(s.model_dir, plan.model);
+        assert_int_equal(s.first_layer, plan.first[r]);
+        assert_int_equal(s.end_layer, plan.first[r + 1]);
+        assert_int_equal(s.embed, r == 0);
+        assert_int_equal(s.head, r == 2);
+        assert_int_equal(s.slots, plan.slots[r]);
+        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32);
+        assert_int_equal(s.config.layers, 5);
+        assert_int_equal(s.tune.ntargets, 2);
+    }
+    plan.ranks = 1;
+    struct stage_spec alone = job_plan_stage(&plan, &config, 0);
+    assert_true(alone.embed && alone.head);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_comes_back),       cmocka_unit_test(nothing_may_be_missing),
+        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(each_rank_opens_its_part),
+    };
+    return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
+}
