@@ -180,6 +180,8 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
     if (l)
         *l = (struct lane){.peer = p, .path = path, .fd = fd, .tx = *tx, .rx = *rx, .used = true};
     pthread_mutex_unlock(&x->lock);
+    if (!p)
+        return err_set(err, -E2BIG, "rank %u is neither the previous nor the next one", rank);
     if (!l)
         return err_set(err, -EMLINK, "rank %u is reached over %d connections already", rank, MAX_LANES);
     int r = lane_start(l);

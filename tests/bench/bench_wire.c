@@ -137,8 +137,8 @@ static void ends_open(struct ends *e)
         new_seals(&out[i], &in[i]);
     bench_must(exchange_new(&e->tx, e->progress, &err), &err);
     bench_must(exchange_new(&e->rx, e->progress, &err), &err);
-    bench_must(exchange_add(e->tx, 1, fd[0], &out[0], &in[1], &err), &err);
-    bench_must(exchange_add(e->rx, 0, fd[1], &out[1], &in[0], &err), &err);
+    bench_must(exchange_add(e->tx, 1, 1, fd[0], &out[0], &in[1], &err), &err);
+    bench_must(exchange_add(e->rx, 0, 1, fd[1], &out[1], &in[0], &err), &err);
 }
 
 static void ends_close(struct ends *e)

@@ -48,13 +48,13 @@ crowd "$(cat "$work/n1/port")" 90 second
 works "another head, another crowd" 3 & # waits behind the long job
 other_job=$!
 
-# A node with another secret is turned away, says why, and learns nothing.
+# A node of another cluster is turned away, says why, and learns nothing.
 mkdir "$work/n9"
-head -c 32 /dev/urandom >"$work/n9/secret"
-chmod 600 "$work/n9/secret"
 : >"$work/n9/log"
-"$build/ringd" --state-dir "$work/n9" --name stranger --http-listen none --listen 127.0.0.1:0 --peer "127.0.0.1:$port" 2>"$work/n9/log" &
+"$build/ringd" --state-dir "$work/n9" --name stranger --http-listen none --listen 127.0.0.1:0 --discover off --peer "127.0.0.1:$port" 2>"$work/n9/log" &
 echo $! >"$work/n9/pid"
+await_line "$work/n9/log" 'API on' 20
+on 9 init >/dev/null
 await_line "$work/n9/log" "no connection to 127.0.0.1 port $port: .*secret" 20
 equal "nodes a stranger knows" "$(on 9 nodes --json | jq -c '[.nodes[].name]')" '["stranger"]'
 for node_number in 1 2 3; do
