@@ -109,9 +109,9 @@ check_cable() { # CABLE A B: a /127 on both ends, the same, and each end reaches
     wait_for 2 reach "$2" "${at_b%/*}" && wait_for 2 reach "$3" "${at_a%/*}" || fail "cable$1: $at_a and $at_b do not reach each other"
     ok "cable$1: $at_a at $(name_of "$2"), $at_b at $(name_of "$3"), both reached"
 }
-train() { # NAME: in the background; what it said is in NAME.train.log (train is no function of ringd's, nothing is killed by name)
+train() { # NAME: in the background, its process in $job, what it said in NAME.train.log, its steps in NAME.steps
     : >"$tmp/$1.steps"
-    RINGD_SOCKET=$tmp/a/ringd.sock timeout $((60 * slow)) "$build/ringctl" --json train --model "$model" --data "$data" --adapter-out "$tmp/$1" \
+    RINGD_SOCKET=$tmp/a/ringd.sock timeout $((30 * slow)) "$build/ringctl" --json train --model "$model" --data "$data" --adapter-out "$tmp/$1" \
         --iters $iters --seed 5 --dropout 0.05 --log "$tmp/$1.steps" >"$tmp/$1.train.log" 2>&1 </dev/null &
     job=$!
     spawned="$spawned $job"
