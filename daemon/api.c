@@ -62,13 +62,15 @@ static void get_status(struct node *n, struct http_call *call)
     char id[33];
     id_hex(id, self->id);
     if (store_trouble(n->store))
-        json_array_append_new(trouble, json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+        json_array_append_new(trouble,
+                              json_sprintf("job history is not being written: %s", store_trouble(n->store)));
     api_reply(call, 200,
-          json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id", id, "name",
-                    self->name, "threads", (int)self->threads, "core_type",
-                    num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
-                    (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available,
-                    "ring", ring_encode(n), "jobs", jobs_in_hand(n), "trouble", trouble));
+              json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node",
+                        "id", id, "name", self->name, "threads", (int)self->threads, "core_type",
+                        num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
+                        (json_int_t)self->memory_total, "memory_available",
+                        (json_int_t)self->memory_available, "ring", ring_encode(n), "jobs", jobs_in_hand(n),
+                        "trouble", trouble));
 }
 
 /* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
@@ -199,7 +201,9 @@ static void delete_job(struct node *n, struct http_call *call, uint64_t id)
 {
     switch (coord_cancel(n->coord, id)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -EALREADY: http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id); break;
+    case -EALREADY:
+        http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id);
+        break;
     default:
         http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
                   (unsigned long long)id);
@@ -234,7 +238,8 @@ static void find_history(void *arg, const char *record)
     free(h);
 }
 
-static void get_history(struct node *n, struct http_call *call, uint64_t id, const char *kind, const char *name)
+static void get_history(struct node *n, struct http_call *call, uint64_t id, const char *kind,
+                        const char *name)
 {
     struct history *h = xmalloc(sizeof *h);
     *h = (struct history){n, call, id, kind, name};
@@ -312,7 +317,8 @@ void api_handle(void *owner, struct http_call *call)
     } routes[] = {
         {"GET", "/v1/status", false, get_status},
         {"GET", "/v1/nodes", false, get_nodes},
-        {"GET", "/v1/links", false, get_links},   {"GET", "/v1/ports", false, get_ports},
+        {"GET", "/v1/links", false, get_links},
+        {"GET", "/v1/ports", false, get_ports},
         {"GET", "/v1/members", false, api_get_members},
         {"POST", "/v1/cluster/init", true, api_post_init},
         {"POST", "/v1/cluster/invite", true, api_post_invite},

@@ -48,7 +48,9 @@ static void want_subnets(struct cables *c)
 {
     struct neighbour_view *seen = xcalloc(MOST_SEEN, sizeof *seen);
     struct linkctl_want *want = xcalloc(MOST_SEEN, sizeof *want);
-    size_t n = c->finder && cluster_state(c->node->cluster) == CLUSTER_MEMBER ? finder_neighbours(c->finder, seen, MOST_SEEN) : 0;
+    size_t n = c->finder && cluster_state(c->node->cluster) == CLUSTER_MEMBER
+                   ? finder_neighbours(c->finder, seen, MOST_SEEN)
+                   : 0;
     size_t wanted = 0;
     for (size_t i = 0; i < n && i < MOST_SEEN; i++) {
         struct subnet_cable subnet;
@@ -82,7 +84,8 @@ static const char *port_name(const struct cables *c, unsigned ifindex)
 static void on_cable_up(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
-    log_info("cable on %s: %s%s", port_name(c, cable->ifindex), cable->name, cable->shared ? ", over a shared segment" : "");
+    log_info("cable on %s: %s%s", port_name(c, cable->ifindex), cable->name,
+             cable->shared ? ", over a shared segment" : "");
     peers_cable_up(c->node->peers, cable);
     want_subnets(c);
 }
@@ -94,11 +97,25 @@ static void on_cable_changed(void *owner, const struct cable *cable)
     want_subnets(c);
 }
 
+static const char *end_sentence(enum cable_end end)
+{
+    switch (end) {
+    case CABLE_END_SILENT: return "nothing was heard any more";
+    case CABLE_END_ONE_WAY: return "the other end does not hear us any more";
+    case CABLE_END_LEFT: return "the other end said goodbye";
+    case CABLE_END_RESTARTED: return "the other end was restarted";
+    case CABLE_END_PORT: return "unplugged, or the port was taken down";
+    case CABLE_END_CLONED: return "two machines have the identity of the other end";
+    case CABLE_END_VERSION: return "the other end speaks another version";
+    }
+    return "";
+}
+
 static void on_cable_down(void *owner, const struct cable *cable, enum cable_end end)
 {
     struct cables *c = owner;
-    log_warning("cable on %s to %s is out: %s", port_name(c, cable->ifindex), cable->name, cable_end_name(end));
-    peers_cable_down(c->node->peers, cable->id, cable_end_name(end));
+    log_warning("cable on %s to %s is out: %s", port_name(c, cable->ifindex), cable->name, end_sentence(end));
+    peers_cable_down(c->node->peers, cable->id, end_sentence(end));
     want_subnets(c);
 }
 
@@ -106,9 +123,11 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
 {
     struct cables *c = owner;
     static const char *const advice[] = {
-        [NEIGHBOUR_ONE_WAY] = "is heard and does not hear us: a firewall there that drops UDP port 17464, or a cable with one dead pair",
+        [NEIGHBOUR_ONE_WAY] = "is heard and does not hear us: a firewall there that drops UDP port 17464, or "
+                              "a cable with one dead pair",
         [NEIGHBOUR_VERSION] = "runs a ringd whose protocol we do not speak: install the same version",
-        [NEIGHBOUR_CLONED] = "is alive twice under one identity: was a disk copied? Remove the file identity in one machine's state directory",
+        [NEIGHBOUR_CLONED] = "is alive twice under one identity: was a disk copied? Remove the file identity "
+                             "in one machine's state directory",
     };
     if (state < sizeof advice / sizeof *advice && advice[state])
         log_warning("%s on %s %s", with->name, port_name(c, with->ifindex), advice[state]);
@@ -127,7 +146,8 @@ static void answer_question(struct cables *c, unsigned ifindex, const uint8_t *b
     finder_ask(c->finder, ifindex, BEACON_JOINA, answer, sizeof answer);
 }
 
-static void on_ask(void *owner, unsigned ifindex, const struct in6_addr *from, enum beacon_type type, const uint8_t *body, size_t n)
+static void on_ask(void *owner, unsigned ifindex, const struct in6_addr *from, enum beacon_type type,
+                   const uint8_t *body, size_t n)
 {
     struct cables *c = owner;
     char address[INET6_ADDRSTRLEN], host[INET6_ADDRSTRLEN + 16];
@@ -192,8 +212,12 @@ static int open_finder(struct cables *c)
 {
     struct beacon_key keys[2];
     const struct member *self = members_self(c->node->members);
-    struct finder_setup setup = {.base = c->node->base, .ports = c->ports, .keys = keys, .nkeys = beacon_keys(c, keys),
-                                 .ops = &finder_ops, .owner = c};
+    struct finder_setup setup = {.base = c->node->base,
+                                 .ports = c->ports,
+                                 .keys = keys,
+                                 .nkeys = beacon_keys(c, keys),
+                                 .ops = &finder_ops,
+                                 .owner = c};
     memcpy(setup.self.node_id, self->id, 16);
     setup.self.boot = self->boot;
     snprintf(setup.self.name, sizeof setup.self.name, "%s", c->node->name);
@@ -223,7 +247,9 @@ int cables_open(struct cables **ret, struct node *node, struct err *err)
     r = ports_open(&c->ports, node->base, &policy, &ports_ops, c);
     if (!r)
         r = open_finder(c);
-    return r ? err_set(err, r, "the network interfaces cannot be watched: %s; --discover off does without", strerror(-r)) : 0;
+    return r ? err_set(err, r, "the network interfaces cannot be watched: %s; --discover off does without",
+                       strerror(-r))
+             : 0;
 }
 
 void cables_close(struct cables *c)
@@ -271,13 +297,15 @@ static json_t *neighbour_encode(struct cables *c, const struct neighbour_view *v
         prefix_format(&subnet.mine, mine);
         prefix_format(&subnet.theirs, theirs);
     }
-    return json_pack("{s:s s:s s:s s:s s:s s:s s:b s:I s:f}", "subnet", mine, "peer_subnet", theirs, "subnet_trouble",
-                     *mine ? subnet_trouble(c, v->cable.ifindex) : "", "node", v->cable.name, "state", neighbour_state_name(v->state), "address", address,
-                     "shared", (int)v->cable.shared, "speed_mbps", (json_int_t)v->cable.speed_mbps, "heard_seconds",
+    return json_pack("{s:s s:s s:s s:s s:s s:s s:b s:I s:f}", "subnet", mine, "peer_subnet", theirs,
+                     "subnet_trouble", *mine ? subnet_trouble(c, v->cable.ifindex) : "", "node",
+                     v->cable.name, "state", neighbour_state_name(v->state), "address", address, "shared",
+                     (int)v->cable.shared, "speed_mbps", (json_int_t)v->cable.speed_mbps, "heard_seconds",
                      (double)v->heard_us / 1e6);
 }
 
-static json_t *port_encode(struct cables *c, const struct port *p, const struct neighbour_view *seen, size_t n)
+static json_t *port_encode(struct cables *c, const struct port *p, const struct neighbour_view *seen,
+                           size_t n)
 {
     json_t *heard = json_array();
     int error = finder_port_error(c->finder, p->ifindex);
@@ -289,9 +317,9 @@ static json_t *port_encode(struct cables *c, const struct port *p, const struct 
                       : !p->carrier     ? "nothing is plugged in at the other end"
                       : p->enslaved     ? "it belongs to a bridge or bond"
                                         : "it has no link-local address yet";
-    return json_pack("{s:s s:s s:b s:b s:I s:I s:s s:o}", "name", p->name, "kind", port_kind_name(p->kind), "carrier",
-                     (int)p->carrier, "usable", (int)(port_is_usable(p) && !error), "speed_mbps", (json_int_t)p->speed_mbps, "mtu",
-                     (json_int_t)p->mtu, "why", why, "heard", heard);
+    return json_pack("{s:s s:s s:b s:b s:I s:I s:s s:o}", "name", p->name, "kind", port_kind_name(p->kind),
+                     "carrier", (int)p->carrier, "usable", (int)(port_is_usable(p) && !error), "speed_mbps",
+                     (json_int_t)p->speed_mbps, "mtu", (json_int_t)p->mtu, "why", why, "heard", heard);
 }
 
 json_t *cables_encode(struct cables *c)
@@ -302,7 +330,8 @@ json_t *cables_encode(struct cables *c)
     struct neighbour_view *seen = xcalloc(MOST_SEEN, sizeof *seen);
     size_t n = finder_neighbours(c->finder, seen, MOST_SEEN);
     for (size_t i = 0; i < ports_count(c->ports); i++)
-        json_array_append_new(list, port_encode(c, ports_at(c->ports, i), seen, n < MOST_SEEN ? n : MOST_SEEN));
+        json_array_append_new(list,
+                              port_encode(c, ports_at(c->ports, i), seen, n < MOST_SEEN ? n : MOST_SEEN));
     free(seen);
     return list;
 }

@@ -136,11 +136,13 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
     return 0;
 }
 
-void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why),
-                      void *owner)
+void exchange_on_lost(struct exchange *x,
+                      void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner)
 {
+    pthread_mutex_lock(&x->lock);
     x->lost = lost;
     x->owner = owner;
+    pthread_mutex_unlock(&x->lock);
 }
 
 static struct peer *peer_new(struct exchange *x, uint32_t rank)
@@ -170,7 +172,8 @@ static struct lane *free_lane(struct peer *p)
     return NULL;
 }
 
-int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx, const struct seal *rx, struct err *err)
+int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx,
+                 const struct seal *rx, struct err *err)
 {
     pthread_mutex_lock(&x->lock);
     struct peer *p = peer_of(x, rank);
@@ -332,7 +335,8 @@ static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t
         return NULL;
     }
     memset(chunk, CHUNK_UNSENT, chunks);
-    *o = (struct outbox){.key = *key, .buffer = buffer, .size = size, .chunks = chunks, .unsent = chunks, .chunk = chunk};
+    *o = (struct outbox){
+        .key = *key, .buffer = buffer, .size = size, .chunks = chunks, .unsent = chunks, .chunk = chunk};
     return o;
 }
 

@@ -27,11 +27,12 @@ void exchange_free(struct exchange *x);
 /* Takes over a connected, authenticated socket to `rank` and starts its threads. May be called again for a rank, also while it computes
  * and from another thread: one more lane, or one in place of a broken one. `path` is the caller's name for the lane,
  * given back when it breaks. −EMLINK: all lanes are in use. */
-int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx, const struct seal *rx, struct err *err);
+int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx,
+                 const struct seal *rx, struct err *err);
 
-/* Called from a lane's thread when it broke while the exchange was not closing: why is a sentence. */
-void exchange_on_lost(struct exchange *x, void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why),
-                      void *owner);
+/* Called from a lane's thread when it broke while the exchange was not closing: why is a sentence. NULL: nobody wants to know any more. */
+void exchange_on_lost(struct exchange *x,
+                      void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner);
 /* Breaks the lanes whose path (other than 0) is not among those still alive: a cable that is out does not end its connections. */
 void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n);
 

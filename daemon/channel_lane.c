@@ -28,7 +28,9 @@ static void break_lane(struct lane *l, const char *why)
     struct peer *p = l->peer;
     struct exchange *x = p->x;
     pthread_mutex_lock(&x->lock);
-    bool first = !l->broken, tell = first && !x->closing && x->lost;
+    bool first = !l->broken;
+    void (*tell)(void *, uint32_t, uint64_t, const char *) = first && !x->closing ? x->lost : NULL;
+    void *owner = x->owner;
     l->broken = true;
     shutdown(l->fd, SHUT_RDWR); /* wakes the other thread */
     for (struct outbox *o = first ? p->out : NULL; o; o = o->next)
@@ -44,7 +46,7 @@ static void break_lane(struct lane *l, const char *why)
     exchange_changed(x);
     pthread_mutex_unlock(&x->lock);
     if (tell)
-        x->lost(x->owner, p->rank, l->path, why);
+        tell(owner, p->rank, l->path, why);
 }
 
 /* --- frames ------------------------------------------------------------------------------------------------------------------------- */
@@ -75,7 +77,8 @@ static int frame_decode(struct frame *f, const uint8_t in[HEAD])
     memcpy(&mb, in + 12, 4);
     memcpy(&size, in + 16, 8);
     memcpy(&offset, in + 24, 8);
-    *f = (struct frame){in[0], {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)}, le64toh(size), le64toh(offset)};
+    *f = (struct frame){
+        in[0], {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)}, le64toh(size), le64toh(offset)};
     bool known = in[0] == FRAME_CREDIT || in[0] == FRAME_CHUNK || in[0] == FRAME_ACK;
     return known && f->offset % CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
 }
@@ -90,7 +93,7 @@ static size_t chunk_length(const struct frame *f)
 struct work {
     struct frame frames[BATCH]; /* the last may be a chunk, */
     size_t n;
-    struct outbox *out;         /* of this message */
+    struct outbox *out; /* of this message */
 };
 
 static bool take_credit(struct peer *p, const struct msg_key *key)
@@ -248,7 +251,8 @@ static int receive_body(struct lane *l, const uint8_t head[SEAL_HEAD], uint8_t *
     uint8_t tag[SEAL_TAG];
     struct iovec both[2] = {{to, n}, {tag, sizeof tag}};
     int r = receive_exact(l->fd, both, 2);
-    atomic_fetch_add_explicit(&l->peer->x->progress->rx_bytes, SEAL_HEAD + n + SEAL_TAG, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->peer->x->progress->rx_bytes, SEAL_HEAD + n + SEAL_TAG,
+                              memory_order_relaxed);
     return r ? r : seal_open(&l->rx, head, to, n, tag);
 }
 

@@ -32,7 +32,8 @@ const struct opt_def conf_table[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "STR",
-     .help = "what people call this node (default: the host name); a cluster's member keeps the name it joined with"},
+     .help = "what people call this node (default: the host name); a cluster's member keeps the name it "
+             "joined with"},
     {.name = "listen",
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",

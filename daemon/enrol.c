@@ -14,7 +14,8 @@
 #include "daemon/xalloc.h"
 
 #define TAG_TOKEN                                                                                            \
-    (UINT64_C(1) << 32) /* a link key's tag is this and the token's id; generations are below                \
+    (UINT64_C(1)                                                                                             \
+     << 32) /* a link key's tag is this and the token's id; generations are below                \
                          */
 
 static uint64_t now_s(const struct enrol *e)

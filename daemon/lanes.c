@@ -12,14 +12,14 @@
 enum { REDIAL_MS = 300 };
 
 struct lane_dial {
-    struct lanes *l;      /* borrowed: owner */
-    uint64_t path;        /* 0 = this place is free */
-    struct link *link;    /* owned while it is being made, then NULL */
-    bool up;              /* handed over */
-    struct event *again;  /* owned: the next attempt */
+    struct lanes *l;     /* borrowed: owner */
+    uint64_t path;       /* 0 = this place is free */
+    struct link *link;   /* owned while it is being made, then NULL */
+    bool up;             /* handed over */
+    struct event *again; /* owned: the next attempt */
 };
 struct lanes {
-    struct node *node;    /* borrowed, as the next two */
+    struct node *node; /* borrowed, as the next two */
     const struct lanes_ops *ops;
     void *owner;
     bool started;

@@ -110,8 +110,8 @@ void node_membership_changed(struct node *n)
     if (renamed)
         log_info("%s is called %s in cluster %s", before, n->name, cluster_roster(n->cluster)->name);
     if (cluster_state(n->cluster) == CLUSTER_REMOVED)
-        log_warning("%s was removed from cluster %s; `ringctl join` with a new token lets it in again", n->name,
-                    cluster_roster(n->cluster)->name);
+        log_warning("%s was removed from cluster %s; `ringctl join` with a new token lets it in again",
+                    n->name, cluster_roster(n->cluster)->name);
     cables_keys_changed(n->cables);
     peers_membership_changed(n->peers);
     if (renamed)
@@ -219,9 +219,14 @@ static void enrol_changed(void *owner)
 
 static void open_enrol(struct node *n)
 {
-    n->enrol = enrol_new(&(struct enrol_setup){.base = n->base, .id = &n->id, .cluster = n->cluster, .version = RINGD_VERSION,
-                                               .send = send_message, .broadcast = broadcast_message,
-                                               .changed = enrol_changed, .owner = n});
+    n->enrol = enrol_new(&(struct enrol_setup){.base = n->base,
+                                               .id = &n->id,
+                                               .cluster = n->cluster,
+                                               .version = RINGD_VERSION,
+                                               .send = send_message,
+                                               .broadcast = broadcast_message,
+                                               .changed = enrol_changed,
+                                               .owner = n});
 }
 
 static int open_rest(struct node *n, struct err *err)

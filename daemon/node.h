@@ -32,10 +32,10 @@ struct node {
     struct auth_identity id;
     char name[64], stage_binary[4096], state_dir[3072];
     int threads;
-    uint64_t memory_limit;       /* 0 = what the machine has */
-    char ring_text[700];         /* what was last said of the ring */
-    struct cluster *cluster;     /* which it is in, and who else */
-    struct enrol *enrol;         /* getting in, and letting in */
+    uint64_t memory_limit;   /* 0 = what the machine has */
+    char ring_text[700];     /* what was last said of the ring */
+    struct cluster *cluster; /* which it is in, and who else */
+    struct enrol *enrol;     /* getting in, and letting in */
     struct members *members;
     struct mailbox *mailbox;
     struct hub *hub;

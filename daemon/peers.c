@@ -37,7 +37,8 @@ struct session *peers_session_with(struct peers *p, const uint8_t id[16], const 
 }
 
 /* Two nodes may dial each other at once: both keep the connection that the smaller id dialled. */
-struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64_t cable, const struct session *except)
+struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64_t cable,
+                                   const struct session *except)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
@@ -214,7 +215,8 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
         return worker_data_hello(p->node->worker, peer, why, size);
     s->cable = s->dial ? s->dial->cable : peers_cable_of(p, link, peer->node_id);
     struct session *other = peers_session_over(p, peer->node_id, s->cable, s);
-    if (other && link_peer(other->link)->boot == peer->boot && (preferred(p, other->link) || !preferred(p, link))) {
+    if (other && link_peer(other->link)->boot == peer->boot &&
+        (preferred(p, other->link) || !preferred(p, link))) {
         snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
         return -EEXIST;
     }
@@ -359,8 +361,12 @@ static const struct link_ops link_ops = {
 void peers_setup(struct peers *p, struct link_setup *ret)
 {
     cluster_psk(p->node->cluster, 0, p->psk);
-    *ret = (struct link_setup){.base = p->node->base, .id = &p->node->id, .psk = p->psk, .kind = LINK_CONTROL,
-                               .ops = &link_ops, .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
+    *ret = (struct link_setup){.base = p->node->base,
+                               .id = &p->node->id,
+                               .psk = p->psk,
+                               .kind = LINK_CONTROL,
+                               .ops = &link_ops,
+                               .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
     struct link_hello *h = &ret->hello;
     snprintf(h->name, sizeof h->name, "%s", p->node->name);
     snprintf(h->version, sizeof h->version, "%s", RINGD_VERSION);
@@ -388,8 +394,10 @@ void peers_dial_now(evutil_socket_t fd, short what, void *arg)
     struct dial *d = arg;
     (void)fd;
     (void)what;
-    if (cluster_state(d->p->node->cluster) != CLUSTER_MEMBER) { /* until enrolled; peers_membership_changed looks again */
-        snprintf(d->why, sizeof d->why, "this node is in no cluster yet: `ringctl join TOKEN`, or `ringctl init`");
+    if (cluster_state(d->p->node->cluster) !=
+        CLUSTER_MEMBER) { /* until enrolled; peers_membership_changed looks again */
+        snprintf(d->why, sizeof d->why,
+                 "this node is in no cluster yet: `ringctl join TOKEN`, or `ringctl init`");
         return;
     }
     if (d->waits || d->link)

@@ -36,7 +36,7 @@ void peers_setup(struct peers *p, struct link_setup *ret);
 /* The ways to a neighbour: one per connection with it. */
 enum { PEERS_MAX_PATHS = 4 };
 struct path {
-    uint64_t id;    /* never 0, never used again */
+    uint64_t id; /* never 0, never used again */
     char host[64];
     uint16_t port;
 };

@@ -17,8 +17,8 @@ static struct dial *find_cable(struct peers *p, uint64_t cable)
 {
     struct dial *d;
     LIST_FOREACH(d, &p->dials, next)
-        if (cable && d->cable == cable)
-            return d;
+    if (cable && d->cable == cable)
+        return d;
     return NULL;
 }
 
@@ -34,8 +34,8 @@ uint64_t peers_cable_of(struct peers *p, struct link *link, const uint8_t id[16]
     unsigned ifindex = scope_of(link_address(link));
     const struct dial *d;
     LIST_FOREACH(d, &p->dials, next)
-        if (ifindex && d->ifindex == ifindex && !memcmp(d->id, id, 16))
-            return d->cable;
+    if (ifindex && d->ifindex == ifindex && !memcmp(d->id, id, 16))
+        return d->cable;
     return 0;
 }
 
@@ -43,6 +43,16 @@ uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16])
 {
     const struct session *s = peers_session_over(p, id, peers_cable_of(p, link, id), NULL);
     return s ? s->number : 0;
+}
+
+/* The other end may have called before we had heard its beacon: then its connection is already here, without a cable. */
+static void adopt_session(struct peers *p, const struct cable *cable)
+{
+    struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (!s->cable && s->up && scope_of(link_address(s->link)) == cable->ifindex &&
+        !memcmp(link_peer(s->link)->node_id, cable->node_id, 16))
+        s->cable = cable->id;
 }
 
 void peers_cable_up(struct peers *p, const struct cable *cable)
@@ -60,6 +70,7 @@ void peers_cable_up(struct peers *p, const struct cable *cable)
     inet_ntop(AF_INET6, &cable->address, address, sizeof address);
     snprintf(d->host, sizeof d->host, "%s%%%u", address, cable->ifindex);
     d->port = cable->tcp_port;
+    adopt_session(p, cable);
     d->waits = memcmp(members_self(p->node->members)->id, cable->node_id, 16) > 0;
     snprintf(d->why, sizeof d->why, "%s", d->waits ? "the other end makes the connection" : "not tried yet");
     if (!d->waits && !d->link)
@@ -74,7 +85,8 @@ void peers_cable_down(struct peers *p, uint64_t cable, const char *why)
     char text[160], name[IF_NAMESIZE];
     if (!d)
         return;
-    snprintf(text, sizeof text, "the cable on %s is out: %s", if_indextoname(d->ifindex, name) ? name : "a port that is gone", why);
+    snprintf(text, sizeof text, "the cable on %s is out: %s",
+             if_indextoname(d->ifindex, name) ? name : "a port that is gone", why);
     for (s = LIST_FIRST(&p->sessions); s; s = next) {
         next = LIST_NEXT(s, next);
         if (s->dial == d || s->cable == cable) {

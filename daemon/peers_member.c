@@ -28,10 +28,10 @@ void peers_redial(struct peers *p)
 {
     struct dial *d;
     LIST_FOREACH(d, &p->dials, next)
-        if (!d->link) {
-            d->backoff_ms = BACKOFF_FIRST_MS;
-            event_active(d->timer, EV_TIMEOUT, 0);
-        }
+    if (!d->link) {
+        d->backoff_ms = BACKOFF_FIRST_MS;
+        event_active(d->timer, EV_TIMEOUT, 0);
+    }
 }
 
 /* A change is told first, to those it throws out as well: they learn it from the signed word and not from a closed door. */
@@ -40,12 +40,12 @@ void peers_membership_changed(struct peers *p)
     struct session *s;
     char why[256];
     LIST_FOREACH(s, &p->sessions, next)
-        if (s->up)
-            peers_send_roster(p, s->link);
+    if (s->up)
+        peers_send_roster(p, s->link);
     LIST_FOREACH(s, &p->sessions, next)
-        if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
-            cluster_judge(p->node->cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
-            link_close(s->link, LINK_END_REFUSED, why);
+    if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
+        cluster_judge(p->node->cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
+        link_close(s->link, LINK_END_REFUSED, why);
     peers_redial(p);
 }
 
@@ -58,4 +58,3 @@ void peers_broadcast(struct peers *p, json_t *body)
     }
     json_decref(body);
 }
-

@@ -43,7 +43,9 @@ static int bind_listener(const char *address, struct err *err)
 {
     char host[128], service[8];
     uint16_t port;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICHOST},
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICHOST},
                     *found;
     if (peers_split_address(address, host, sizeof host, &port))
         return err_set(err, -EINVAL, "--listen %s is not ADDR:PORT", address);
@@ -52,7 +54,8 @@ static int bind_listener(const char *address, struct err *err)
     if (r)
         return err_set(err, -EINVAL, "--listen %s: %s", address, gai_strerror(r));
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
-    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, found->ai_addr, found->ai_addrlen)
+    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+                bind(fd, found->ai_addr, found->ai_addrlen)
             ? err_set(err, -errno, "--listen %s: %s", address, strerror(errno))
             : 0;
     freeaddrinfo(found);
@@ -67,7 +70,8 @@ uint16_t peers_bound_port(int fd)
     socklen_t len = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &len))
         return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
 }
 
 int peers_listen_socket(const char *address, struct err *err)

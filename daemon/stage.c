@@ -122,7 +122,8 @@ static int do_connect(struct process *p, const json_t *msg, int fd, struct err *
     uint32_t rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
     if (fd < 0 || !p->exchange || !from_hex(&tx, sizeof tx, json_string_value(json_object_get(msg, "tx"))) ||
         !from_hex(&rx, sizeof rx, json_string_value(json_object_get(msg, "rx"))))
-        return err_set(err, -EBADMSG, "the daemon sent a data connection this stage cannot use: same version of both?");
+        return err_set(err, -EBADMSG,
+                       "the daemon sent a data connection this stage cannot use: same version of both?");
     uint64_t path = (uint64_t)json_integer_value(json_object_get(msg, "path"));
     int r = exchange_add(p->exchange, rank, path, fd, &tx, &rx, err);
     seal_wipe(&tx);
@@ -133,7 +134,8 @@ static int do_connect(struct process *p, const json_t *msg, int fd, struct err *
 static void on_lane_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
 {
     struct process *p = owner;
-    head_event(&p->head, "lane-lost", json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
+    head_event(&p->head, "lane-lost",
+               json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
 }
 
 static void keep_paths(struct process *p, const json_t *list)
@@ -165,8 +167,8 @@ static void *listen_main(void *arg)
 
 static int drive_job(struct process *p, json_t **ret_result, struct err *err)
 {
-    static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **, struct err *) = {head_train, head_generate,
-                                                                                                   head_score};
+    static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **,
+                                         struct err *) = {head_train, head_generate, head_score};
     if (!p->is_head)
         return runner_follow(p->runner, err);
     int r = head_load(&p->head, p->runner, err);

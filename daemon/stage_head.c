@@ -350,7 +350,8 @@ static int plan_split(struct head *h, const json_t *nodes, struct err *err)
                                 .memory = in.memory};
     if (!e)
         e = split_layers(h->plan.first, &req, err);
-    if (e == -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
+    if (e ==
+        -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
         req.memory = NULL;
         e = split_layers(h->plan.first, &req, err);
     }

@@ -16,9 +16,9 @@
 #include "engine/train/data.h"
 
 struct head {
-    int sock;                    /* to the daemon, for events; borrowed */
-    pthread_mutex_t sending;     /* events also come from the threads of connections */
-    json_t *json;                /* owned: what spec points into */
+    int sock;                /* to the daemon, for events; borrowed */
+    pthread_mutex_t sending; /* events also come from the threads of connections */
+    json_t *json;            /* owned: what spec points into */
     struct job_spec spec;
     struct job_plan plan;
     struct config config;

@@ -255,6 +255,7 @@ static int flush(struct runner *r, struct err *err)
 int runner_stop(struct runner *r, struct err *err)
 {
     struct go go = {.program = GO_STOP, .round = ++r->round};
+    exchange_on_lost(r->exchange, NULL, NULL); /* from here on ends are expected */
     progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
     int e = send_go(r, &go, err);
     return e ? e : flush(r, err);
@@ -289,6 +290,8 @@ int runner_follow(struct runner *r, struct err *err)
     for (;;) {
         struct go go = {0};
         int e = next_go(r, &go, err);
+        if (!e && go.program == GO_STOP)
+            exchange_on_lost(r->exchange, NULL, NULL); /* from here on ends are expected */
         if (!e)
             e = send_go(r, &go, err);
         if (!e && go.program == GO_STOP) {

@@ -33,7 +33,8 @@ static void *take(struct runner *r, const struct task *t, enum msg_kind kind)
 }
 
 /* The same, copied to where it is wanted; a task without that need leaves it as it is. */
-static int take_copy(struct runner *r, const struct task *t, enum msg_kind kind, void *to, size_t n, struct err *err)
+static int take_copy(struct runner *r, const struct task *t, enum msg_kind kind, void *to, size_t n,
+                     struct err *err)
 {
     void *message = take(r, t, kind);
     if (!message)

@@ -37,14 +37,14 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage;        /* owned */
-    struct lanes *lanes;        /* owned: data connections to the next rank */
+    struct spawn *stage;            /* owned */
+    struct lanes *lanes;            /* owned: data connections to the next rank */
     unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
-    struct event *patience;     /* owned: how long a broken connection may stay broken */
-    char why_lost[400];         /* the sentence if it runs out */
-    struct event *kill_timer;   /* owned: from asking the stage to end to making it */
-    struct event *reap;         /* owned: frees the stage outside its own callback */
-    bool reported;              /* the stage said how it ended: "done" or "failed" */
+    struct event *patience;         /* owned: how long a broken connection may stay broken */
+    char why_lost[400];             /* the sentence if it runs out */
+    struct event *kill_timer;       /* owned: from asking the stage to end to making it */
+    struct event *reap;             /* owned: frees the stage outside its own callback */
+    bool reported;                  /* the stage said how it ended: "done" or "failed" */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -122,9 +122,11 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
     if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
     w->alive[rank]--;
-    log_info("job %llu: a data connection to rank %u broke, %u left: %s", (unsigned long long)w->job, rank, w->alive[rank], why);
+    log_info("job %llu: a data connection to rank %u broke, %u left: %s", (unsigned long long)w->job, rank,
+             w->alive[rank], why);
     if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
-        snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank, (long long)wait.tv_sec, why);
+        snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
+                 (long long)wait.tv_sec, why);
         event_add(w->patience, &wait);
     }
     lanes_lost(w->lanes, path);
@@ -238,8 +240,8 @@ static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, jso
     snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
              other ? other->name : "another node");
     peers_send(w->node->peers, head,
-               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause", cause,
-                         "busy", 1));
+               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause",
+                         cause, "busy", 1));
 }
 
 static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
@@ -309,8 +311,9 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64
         snprintf(tx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&tx)[i]);
         snprintf(rx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&rx)[i]);
     }
-    say(w, json_pack("{s:s s:I s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "path", (json_int_t)path, "tx", tx_hex, "rx",
-                     rx_hex),
+    say(w,
+        json_pack("{s:s s:I s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "path",
+                  (json_int_t)path, "tx", tx_hex, "rx", rx_hex),
         fd);
     close(fd);
     seal_wipe(&tx);
@@ -346,7 +349,8 @@ static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused};
 
 static void dial_next(struct worker *w)
 {
-    struct link_hello hello = {.job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)next_rank(w), .dim = w->dim};
+    struct link_hello hello = {
+        .job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)next_rank(w), .dim = w->dim};
     memcpy(hello.head_id, w->head, 16);
     memcpy(hello.fingerprint, w->fingerprint, sizeof hello.fingerprint);
     lanes_start(w->lanes, w->nodes[next_rank(w)], &hello);

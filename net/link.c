@@ -140,7 +140,7 @@ static void on_broken(struct link *link)
         link_fail(link, LINK_END_HANDSHAKE,
                   "%s closed the connection during the handshake: most likely it belongs to another cluster "
                   "(its secret is "
-                  "not this cluster's); if it should belong here, give both the same secret",
+                  "not this cluster's); if it should belong here, let it join with a token of `ringctl invite`",
                   link->who);
     else if (link->state == LINK_HANDSHAKE)
         link_fail(link, LINK_END_HANDSHAKE, "%s closed the connection during the handshake", link->who);

@@ -270,7 +270,8 @@ static int bind_head(struct stage *s, struct err *err)
 static bool is_redundant(const struct stage *s, const char *name)
 {
     const char *dot = strstr(name, ".rotary_emb.inv_freq");
-    return (dot && !dot[strlen(".rotary_emb.inv_freq")]) || (s->spec.config.tied && !strcmp(name, "lm_head.weight"));
+    return (dot && !dot[strlen(".rotary_emb.inv_freq")]) ||
+           (s->spec.config.tied && !strcmp(name, "lm_head.weight"));
 }
 
 static bool is_known(const struct stage *s, const char *name)
@@ -279,7 +280,8 @@ static bool is_known(const struct stage *s, const char *name)
     size_t layer;
     if (sscanf(name, "model.layers.%zu.", &layer) == 1)
         return layer < c->layers && family_tensor_index(s->family, c, layer + 1, name) >= 0;
-    return family_tensor_index(s->family, c, 0, name) >= 0 || family_tensor_index(s->family, c, c->layers + 1, name) >= 0;
+    return family_tensor_index(s->family, c, 0, name) >= 0 ||
+           family_tensor_index(s->family, c, c->layers + 1, name) >= 0;
 }
 
 /* A tensor that the recipe has no place for means another recipe: leaving it out would give another model, silently. */
@@ -294,8 +296,8 @@ static int check_names(const struct stage *s, struct err *err)
         size_t len = strlen(list);
         snprintf(list + len, sizeof list - len, "%s%s", unknown++ ? ", " : "", names[i]);
     }
-    return unknown ? err_set(err, -ENOTSUP, "%s holds %zu tensor%s that a %s model has no place for: %s", s->spec.model_dir,
-                             unknown, unknown == 1 ? "" : "s", s->spec.config.family, list)
+    return unknown ? err_set(err, -ENOTSUP, "%s holds %zu tensor%s that a %s model has no place for: %s",
+                             s->spec.model_dir, unknown, unknown == 1 ? "" : "s", s->spec.config.family, list)
                    : 0;
 }
 

@@ -40,8 +40,8 @@ struct side {
     struct link_setup setup;
     struct auth_identity id;
     uint8_t psk[AUTH_PSK];
-    struct link *link; /* owned */
-    const char *refusal, *turns_away; /* in hello, in vet */
+    struct link *link;                                          /* owned */
+    const char *refusal, *turns_away;                           /* in hello, in vet */
     side_fn *on_hello, *on_up, *on_frame, *on_beaten, *on_down; /* what the test does there; NULL = nothing */
     unsigned vets, hellos, ups, frames, beats, downs;
     enum link_end end;

@@ -185,8 +185,8 @@ static void one_of_two_lanes_is_cut(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_lane), cmocka_unit_test(two_lanes), cmocka_unit_test(a_cut_lane_is_replaced),
-        cmocka_unit_test(one_of_two_lanes_is_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_lane), cmocka_unit_test(two_lanes),
+                                       cmocka_unit_test(a_cut_lane_is_replaced),
+                                       cmocka_unit_test(one_of_two_lanes_is_cut)};
     return sodium_init() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

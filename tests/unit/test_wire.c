@@ -366,12 +366,17 @@ static void test_bye(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cursors),      cmocka_unit_test(test_hello_round_trip),
+        cmocka_unit_test(test_cursors),
+        cmocka_unit_test(test_hello_round_trip),
         cmocka_unit_test(test_hello_credentials),
-        cmocka_unit_test(test_hello_damage), cmocka_unit_test(test_hello_tlvs),
-        cmocka_unit_test(test_hello_texts),  cmocka_unit_test(test_opening),
-        cmocka_unit_test(test_frame_head),   cmocka_unit_test(test_table),
-        cmocka_unit_test(test_beat),         cmocka_unit_test(test_bye),
+        cmocka_unit_test(test_hello_damage),
+        cmocka_unit_test(test_hello_tlvs),
+        cmocka_unit_test(test_hello_texts),
+        cmocka_unit_test(test_opening),
+        cmocka_unit_test(test_frame_head),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_beat),
+        cmocka_unit_test(test_bye),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
