@@ -115,7 +115,7 @@ static void on_cable_down(void *owner, const struct cable *cable, enum cable_end
 {
     struct cables *c = owner;
     log_warning("cable on %s to %s is out: %s", port_name(c, cable->ifindex), cable->name, end_sentence(end));
-    peers_cable_down(c->node->peers, cable->id, end_sentence(end));
+    peers_cable_down(c->node->peers, cable->id, end_sentence(end), end == CABLE_END_RESTARTED);
     want_subnets(c);
 }
 

@@ -47,7 +47,7 @@ const char *peers_last_words(struct peers *p, const uint8_t id[16]);
 /* A cable was found, or something about it changed; a cable is out. */
 struct cable;
 void peers_cable_up(struct peers *p, const struct cable *cable);
-void peers_cable_down(struct peers *p, uint64_t cable, const char *why);
+void peers_cable_down(struct peers *p, uint64_t cable, const char *why, bool restarted);
 /* The path whose cable (or, without one, whose node) a data connection came over; 0 = none. */
 uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16]);
 

@@ -78,7 +78,7 @@ void peers_cable_up(struct peers *p, const struct cable *cable)
 }
 
 /* What is still on its way over a cable that is out will not arrive: there is no use in a goodbye. */
-void peers_cable_down(struct peers *p, uint64_t cable, const char *why)
+void peers_cable_down(struct peers *p, uint64_t cable, const char *why, bool restarted)
 {
     struct dial *d = find_cable(p, cable);
     struct session *s, *next;
@@ -89,10 +89,11 @@ void peers_cable_down(struct peers *p, uint64_t cable, const char *why)
              if_indextoname(d->ifindex, name) ? name : "a port that is gone", why);
     for (s = LIST_FIRST(&p->sessions); s; s = next) {
         next = LIST_NEXT(s, next);
-        if (s->dial == d || s->cable == cable) {
-            s->dial = NULL;
+        if (s->dial != d && s->cable != cable)
+            continue;
+        s->dial = NULL;
+        if (!restarted) /* else its old connections are reset by its kernel, and a new one may already stand */
             peers_end_session(s, text);
-        }
     }
     LIST_REMOVE(d, next);
     event_free(d->timer);
