@@ -20,8 +20,8 @@ works "after a killed stage" 1
 # A stage that is killed on the head itself.
 long_job 1 head
 now=$(milliseconds)
-kill -SEGV "$(stage_of 1)"
-failed_job head "$now" 'node n1: the stage process was killed by SIGSEGV'
+kill -ABRT "$(stage_of 1)"
+failed_job head "$now" 'node n1: the stage process was killed by SIGABRT'
 no_stages 1 2 3
 works "after a killed stage of the head" 3
 

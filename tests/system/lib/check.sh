@@ -17,11 +17,22 @@ export LC_ALL
 # Instrumented builds are slower by this factor; deadlines are stretched by it.
 slow=${RINGD_TEST_SLOW:-1}
 
+# Reports of sanitizers, wherever a process writes them, fail the test.
+for sanitizer in ASAN UBSAN TSAN LSAN; do
+    eval "export ${sanitizer}_OPTIONS=\"\${${sanitizer}_OPTIONS:-}:log_path=$work/sanitizer\""
+done
+[ ! -e tests/tsan.supp ] || TSAN_OPTIONS=$TSAN_OPTIONS:suppressions=$PWD/tests/tsan.supp
+
 at_end() { :; } # a script that has more to clean up defines its own
 finish() {
     status=$?
     trap - EXIT
     at_end
+    for report in "$work"/sanitizer.*; do
+        [ -e "$report" ] || continue
+        head -n 60 "$report"
+        status=1
+    done
     rm -rf "$work"
     exit $status
 }

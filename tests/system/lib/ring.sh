@@ -65,9 +65,16 @@ stop_ring() {
     done
     rm -rf "$work/n1" "$work/n2" "$work/n3"
 }
+# Daemons end in order, so that a sanitizer has its say; one that does not is killed.
 kill_ring() {
     for pid_file in "$work"/n?/pid; do
-        [ -e "$pid_file" ] && kill -KILL "$(cat "$pid_file")"
+        [ -e "$pid_file" ] || continue
+        kill -CONT "$(cat "$pid_file")" 2>/dev/null
+        kill -TERM "$(cat "$pid_file")" 2>/dev/null
+    done
+    for pid_file in "$work"/n?/pid; do
+        [ -e "$pid_file" ] || continue
+        limit 10 tail --pid="$(cat "$pid_file")" -f /dev/null || kill -KILL "$(cat "$pid_file")"
     done
     wait
 }
