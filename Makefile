@@ -61,7 +61,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check test-programs bench fuzz format lint install clean headers unit
+.PHONY: all deps demo check test-programs bench netns format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 $(B)/libringnet.a: $(call obj,$(net_src))
@@ -112,12 +112,13 @@ $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/lib
 # --- checks ---------------------------------------------------------------------------------------------------------
 unit: $(test_bin)
 	@tests/run unit $(B)
-# Fuzz targets with a replay main: the corpus is replayed by plain gcc; `make fuzz` runs them with clang's libFuzzer.
+# Fuzz targets (libFuzzer's entry) with a replay main: what the corpus holds is replayed with plain gcc.
 fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
 $(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/fuzz/replay.o $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
-fuzz:
-	@tests/run fuzz build-fuzz $(SECONDS)
+# Rings of network namespaces, cables pulled and plugged: needs root.
+netns: all
+	@tests/run netns $(B)
 
 test-programs: $(test_bin) $(fuzz_bin)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.

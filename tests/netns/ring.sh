@@ -99,7 +99,8 @@ address() {
     ns_exec "$1" ip -6 -o addr show dev "cable$2" scope global | grep -o 'fd[0-9a-f:]*/127'
 }
 joined_subnet() { # CABLE A B
-    one=$(subnet "$2" "$1") && other=$(subnet "$3" "$1") && [ "$one" = "$other" ]
+    one=$(subnet "$2" "$1") && other=$(subnet "$3" "$1") && [ "$one" = "$other" ] &&
+        address "$2" "$1" >/dev/null && address "$3" "$1" >/dev/null
 }
 check_cable() { # CABLE A B: a /127 on both ends, the same, and each end reaches the other
     wait_for $((4 * slow)) joined_subnet "$@" || fail "cable$1: $(name_of "$2") has \"$(subnet "$2" "$1")\", $(name_of "$3") has \"$(subnet "$3" "$1")\""
