@@ -49,6 +49,17 @@ static void break_lane(struct lane *l, const char *why)
         tell(owner, p->rank, l->path, why);
 }
 
+static const char *why_broken(int r)
+{
+    switch (r) {
+    case -EPIPE:
+    case -ECONNRESET: return "closed by the other end"; /* whichever thread comes upon it first */
+    case -EBADMSG: return "a record was forged or damaged on the way";
+    case -EPROTO: return "it sent a message that the plan does not know";
+    default: return strerror(-r);
+    }
+}
+
 /* --- frames ------------------------------------------------------------------------------------------------------------------------- */
 
 static void frame_encode(uint8_t out[HEAD], const struct frame *f)
@@ -210,7 +221,7 @@ static void *sender_main(void *arg)
         pthread_mutex_unlock(&x->lock);
     }
     if (r)
-        break_lane(l, strerror(-r));
+        break_lane(l, why_broken(r));
     free(scratch);
     return NULL;
 }
@@ -440,16 +451,6 @@ static int receive_record(struct lane *l, uint8_t *scratch)
     return r;
 }
 
-static const char *receive_why(int r)
-{
-    switch (r) {
-    case -EPIPE: return "closed by the other end";
-    case -EBADMSG: return "a record was forged or damaged on the way";
-    case -EPROTO: return "it sent a message that the plan does not know";
-    default: return strerror(-r);
-    }
-}
-
 static void *receiver_main(void *arg)
 {
     struct lane *l = arg;
@@ -457,7 +458,7 @@ static void *receiver_main(void *arg)
     int r = scratch ? 0 : -ENOMEM;
     while (!r)
         r = receive_record(l, scratch);
-    break_lane(l, receive_why(r));
+    break_lane(l, why_broken(r));
     free(scratch);
     return NULL;
 }
