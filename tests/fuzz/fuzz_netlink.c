@@ -6,8 +6,9 @@
 
 #include "net/port_dump.c" /* its readers are not for others */
 
-void port_sysfs_read(struct port *port, bool ether) /* this machine's files are not part of the input */
+void port_sysfs_read(struct port *port, const char *root, bool ether) /* this machine's files are not part of the input */
 {
+    (void)root;
     port->kind = ether ? PORT_ETH : PORT_OTHER;
 }
 
