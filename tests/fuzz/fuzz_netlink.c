@@ -6,9 +6,10 @@
 
 #include "net/port_dump.c" /* its readers are not for others */
 
-void port_sysfs_read(struct port *port, const char *root, bool ether) /* this machine's files are not part of the input */
+void port_sysfs_read(struct port *port, const char *sysfs,
+                     bool ether) /* this machine's files are not part of the input */
 {
-    (void)root;
+    (void)sysfs;
     port->kind = ether ? PORT_ETH : PORT_OTHER;
 }
 
@@ -17,7 +18,8 @@ static void tell(struct look *look, uint8_t kind, const uint8_t *data, size_t n)
 {
     static const mnl_cb_t readers[] = {on_link, on_address, on_route};
     static const uint16_t types[] = {RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE};
-    struct nlmsghdr *msg = malloc(sizeof *msg + n); /* of that size, so that reads past its end are seen */
+    /* of that size, so that reads past its end are seen; but a message in a buffer fills whole words */
+    struct nlmsghdr *msg = calloc(1, NLMSG_ALIGN(sizeof *msg + n));
     expect(msg != NULL);
     *msg = (struct nlmsghdr){.nlmsg_len = (uint32_t)(sizeof *msg + n), .nlmsg_type = types[kind % 3]};
     if (n > 0)
@@ -29,7 +31,7 @@ static void tell(struct look *look, uint8_t kind, const uint8_t *data, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static char *allow[] = {"a*", "eth*"}, *deny[] = {"eth0"};
-    const struct port_rules rules = {{allow, 2}, {deny, 1}};
+    const struct port_rules rules = {.allow = {allow, 2}, .deny = {deny, 1}};
     struct look look = {.rules = &rules};
     while (n >= 2) {
         const uint8_t kind = data[0];
