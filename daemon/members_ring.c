@@ -25,6 +25,12 @@ static bool linked(const struct members *m, size_t a, size_t b)
            link_of(&m->at[b], &m->at[a]);
 }
 
+bool members_linked(const struct members *m, const uint8_t a[16], const uint8_t b[16])
+{
+    const struct member *from = members_find(m, a), *to = members_find(m, b);
+    return from && to && linked(m, (size_t)(from - m->at), (size_t)(to - m->at));
+}
+
 static void mark_reachable(const struct members *m, bool seen[RING_MAX_NODES])
 {
     size_t queue[RING_MAX_NODES] = {0}, head = 0, tail = 1;
