@@ -23,6 +23,7 @@ struct http;
 struct hub;
 struct mailbox;
 struct peers;
+struct records;
 struct store;
 struct worker;
 
@@ -37,6 +38,7 @@ struct node {
     struct cluster *cluster; /* which it is in, and who else */
     struct enrol *enrol;     /* getting in, and letting in */
     struct members *members;
+    struct records *records; /* as they travel */
     struct mailbox *mailbox;
     struct hub *hub;
     struct store *store;
