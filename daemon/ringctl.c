@@ -45,6 +45,8 @@ static const struct ctl_command commands[] = {
     {"status", "", "this node, the ring, what runs and what is wrong", ctl_status_main, NULL, false},
     {"nodes", "", "the nodes of the ring and what each is doing", ctl_nodes_main, NULL, false},
     {"links", "", "the connections of this node", ctl_links_main, NULL, false},
+    {"doctor", "[--model DIR] [--verbose]", "examine this node and all others, and say what would help",
+     ctl_doctor_main, ctl_doctor_options, false},
     {"jobs", "[--all]", "jobs waiting, running and lately ended", ctl_jobs_main, ctl_jobs_options, false},
     {"job", "ID", "one job in full", ctl_job_main, NULL, false},
     {"log", "ID", "what a job has said", ctl_log_main, NULL, false},
