@@ -16,6 +16,7 @@
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
+#include "daemon/record.h"
 #include "daemon/store.h"
 #include "daemon/xalloc.h"
 #include "engine/num/num.h"
@@ -65,6 +66,12 @@ static void get_status(struct node *n, struct http_call *call)
     if (store_trouble(n->store))
         json_array_append_new(trouble,
                               json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+    if (records_forged(n->records))
+        json_array_append_new(
+            trouble,
+            json_sprintf("%llu records that were not signed by the member they speak of were dropped: a member of "
+                         "the ring is broken or hostile, and the log names who sent the first",
+                         (unsigned long long)records_forged(n->records)));
     api_reply(call, 200,
               json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node",
                         "id", id, "name", self->name, "threads", (int)self->threads, "core_type",

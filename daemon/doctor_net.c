@@ -384,8 +384,8 @@ static void look_subnets(struct judge *j)
         }
     }
     if (*helper && wanted)
-        doctor_say(j, DOCTOR_NOTE, "ringd-link", xstrdup("systemctl start ringd-link"),
-                   "cables have no subnets for other programs: %s; jobs do without", helper);
+        doctor_say(j, DOCTOR_NOTE, "ringd-link", xstrdup("systemctl start ringd-link"), "%s; jobs do without",
+                   helper);
     look_overlaps(j);
 }
 

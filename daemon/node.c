@@ -27,6 +27,7 @@
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
 #include "daemon/peers.h"
+#include "daemon/record.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
@@ -182,6 +183,7 @@ static void open_members(struct node *n)
     if (opts_str(n->opts, "ring"))
         snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
+    n->records = records_new(&n->id, n->members);
     members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
     node_refresh_self(n);
 }
@@ -332,6 +334,7 @@ void node_close(struct node *n)
     store_close(n->store);
     hub_free(n->hub);
     mailbox_free(n->mailbox);
+    records_free(n->records);
     members_free(n->members);
     if (n->ring_timer)
         event_free(n->ring_timer);

@@ -24,6 +24,7 @@ struct http;
 struct hub;
 struct mailbox;
 struct peers;
+struct records;
 struct store;
 struct worker;
 
@@ -38,6 +39,7 @@ struct node {
     struct cluster *cluster; /* which it is in, and who else */
     struct enrol *enrol;     /* getting in, and letting in */
     struct members *members;
+    struct records *records; /* as they travel */
     struct mailbox *mailbox;
     struct hub *hub;
     struct store *store;
