@@ -42,6 +42,7 @@ int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
 int ctl_join_main(struct ctl *ctl);
 int ctl_members_main(struct ctl *ctl);
+int ctl_ring_main(struct ctl *ctl);
 int ctl_remove_main(struct ctl *ctl);
 int ctl_promote_main(struct ctl *ctl);
 int ctl_status_main(struct ctl *ctl);

@@ -43,6 +43,8 @@ static const struct ctl_command commands[] = {
     {"promote", "NODE", "let a node invite and remove others, as this one does", ctl_promote_main, NULL,
      false},
     {"status", "", "this node, the ring, what runs and what is wrong", ctl_status_main, NULL, false},
+    {"ring", "", "the order of the nodes, its slowest hop, and what would close it", ctl_ring_main, NULL,
+     false},
     {"nodes", "", "the nodes of the ring and what each is doing", ctl_nodes_main, NULL, false},
     {"links", "[--hosts]", "the connections of this node", ctl_links_main, ctl_links_options, false},
     {"ports", "", "this node's ports, and whom it hears on each", ctl_ports_main, NULL, false},
