@@ -10,6 +10,7 @@
 #include "daemon/api_ring.h"
 #include "daemon/cables.h"
 #include "daemon/coord.h"
+#include "daemon/doctor_ask.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
@@ -118,6 +119,11 @@ static void get_ports(struct node *n, struct http_call *call)
     api_reply(call, 200,
               json_pack("{s:o s:o}", "ports", cables_encode(n->cables), "thunderbolt",
                         cables_thunderbolt_encode(n->cables)));
+}
+
+static void get_doctor(struct node *n, struct http_call *call)
+{
+    doctor_get(n->doctor, call);
 }
 
 static void get_health(struct node *n, struct http_call *call)
@@ -319,6 +325,7 @@ void api_handle(void *owner, struct http_call *call)
         {"GET", "/v1/nodes", false, get_nodes},
         {"GET", "/v1/links", false, get_links},
         {"GET", "/v1/ports", false, get_ports},
+        {"GET", "/v1/doctor", false, get_doctor},
         {"GET", "/v1/members", false, api_get_members},
         {"POST", "/v1/cluster/init", true, api_post_init},
         {"POST", "/v1/cluster/invite", true, api_post_invite},

@@ -51,6 +51,8 @@ static const struct ctl_command commands[] = {
     {"link", "(adopt | release) PORT [--dry-run]",
      "have networkd or NetworkManager leave a cable's addresses alone, or undo that; as root", ctl_link_main,
      ctl_link_options, false},
+    {"doctor", "[--model DIR] [--verbose]", "examine this node and all others, and say what would help",
+     ctl_doctor_main, ctl_doctor_options, false},
     {"jobs", "[--all]", "jobs waiting, running and lately ended", ctl_jobs_main, ctl_jobs_options, false},
     {"job", "ID", "one job in full", ctl_job_main, NULL, false},
     {"log", "ID", "what a job has said", ctl_log_main, NULL, false},
