@@ -4,6 +4,7 @@
 #include "daemon/coord.h"
 #include "daemon/enrol.h"
 #include "daemon/node.h"
+#include "daemon/relay.h"
 #include "daemon/worker.h"
 
 void messages_receive(struct node *node, const uint8_t from[16], const json_t *body)
@@ -13,5 +14,6 @@ void messages_receive(struct node *node, const uint8_t from[16], const json_t *b
         return;
     enrol_message(node->enrol, from, kind, body);
     coord_message(node->coord, from, kind, body);
+    relay_message(node->relay, from, kind, body);
     worker_message(node->worker, from, kind, body);
 }

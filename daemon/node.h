@@ -23,6 +23,7 @@ struct http;
 struct hub;
 struct mailbox;
 struct peers;
+struct relay;
 struct store;
 struct worker;
 
@@ -42,6 +43,7 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
+    struct relay *relay;   /* data connections of others, passing through */
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */
     struct http *http;
