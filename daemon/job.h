@@ -44,6 +44,7 @@ struct job {
     char names[RING_MAX_NODES][64];
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
+    char through[RING_MAX_NODES][256]; /* "" or the nodes that relay from this rank to the next */
     enum job_state outcome;                            /* what STOPPING leads to */
 };
 
