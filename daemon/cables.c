@@ -335,3 +335,48 @@ json_t *cables_encode(struct cables *c)
     free(seen);
     return list;
 }
+
+/* An address or route of this machine within the subnet that does not lead to this cable: it would win. */
+static void add_overlaps(struct cables *c, const struct neighbour_view *v, json_t *list)
+{
+    struct subnet_cable subnet;
+    size_t n;
+    bool is_partial;
+    const struct ports_prefix *at = ports_addresses(c->ports, &n, &is_partial);
+    if (cluster_state(c->node->cluster) != CLUSTER_MEMBER || !subnet_of(c, v, &subnet))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        struct prefix other = {.family = (uint8_t)at[i].family, .plen = at[i].plen};
+        char mine[PREFIX_TEXT], theirs[PREFIX_TEXT];
+        memcpy(other.at, at[i].at, sizeof other.at);
+        if (at[i].ifindex == v->cable.ifindex || other.plen < subnet.mine.plen ||
+            !prefix_overlaps(&other, &subnet.mine))
+            continue;
+        prefix_format(&subnet.mine, mine);
+        prefix_format(&other, theirs);
+        json_array_append_new(list, json_pack("{s:s s:s s:s s:s s:b}", "port", port_name(c, v->cable.ifindex),
+                                              "subnet", mine, "other", theirs, "other_port",
+                                              at[i].ifindex ? port_name(c, at[i].ifindex) : "nowhere",
+                                              "is_route", (int)at[i].is_route));
+    }
+}
+
+json_t *cables_health(struct cables *c)
+{
+    struct finder_stats st = {0};
+    if (!c || !c->finder)
+        return json_pack("{s:b}", "discover", 0);
+    struct neighbour_view *seen = xcalloc(MOST_SEEN, sizeof *seen);
+    size_t n = finder_neighbours(c->finder, seen, MOST_SEEN);
+    json_t *overlaps = json_array();
+    for (size_t i = 0; i < n && i < MOST_SEEN; i++)
+        add_overlaps(c, &seen[i], overlaps);
+    free(seen);
+    finder_stats(c->finder, &st);
+    const char *problem = linkctl_problem(c->link);
+    return json_pack("{s:b s:s s:o s:I s:I s:I s:I s:I s:I s:I}", "discover", 1, "helper",
+                     problem ? problem : "", "overlaps", overlaps, "sent", (json_int_t)st.beacons.sent,
+                     "taken", (json_int_t)st.beacons.taken, "garbage", (json_int_t)st.beacons.garbage,
+                     "foreign", (json_int_t)st.beacons.foreign, "limited", (json_int_t)st.beacons.limited,
+                     "routed", (json_int_t)st.dropped, "unsent", (json_int_t)st.failed);
+}

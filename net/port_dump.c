@@ -132,8 +132,10 @@ static int on_link(const struct nlmsghdr *msg, void *data)
     port->up = info->ifi_flags & IFF_UP;
     port->carrier = info->ifi_flags & IFF_LOWER_UP;
     port->enslaved = at[IFLA_MASTER] != NULL;
+    port->named = matches(&look->rules->allow, port->name);
     port->mtu = at[IFLA_MTU] ? mnl_attr_get_u32(at[IFLA_MTU]) : 0;
-    port_sysfs_read(port, info->ifi_type == ARPHRD_ETHER);
+    port->max_mtu = at[IFLA_MAX_MTU] ? mnl_attr_get_u32(at[IFLA_MAX_MTU]) : 0;
+    port_sysfs_read(port, look->rules->sysfs, info->ifi_type == ARPHRD_ETHER);
     return MNL_CB_OK;
 }
 

@@ -43,7 +43,8 @@ static void run(const char *command)
 /* A fresh namespace each time; commands of the test run in it. */
 static void open_world(struct world *w, const char *allow, const char *deny)
 {
-    struct ports_policy policy = {&allow, allow ? 1 : 0, &deny, deny ? 1 : 0};
+    struct ports_policy policy = {
+        .allow = &allow, .nallow = allow != NULL, .deny = &deny, .ndeny = deny != NULL};
 
     memset(w, 0, sizeof *w);
     w->base = event_base_new();
