@@ -49,6 +49,7 @@ size_t members_count(const struct members *m);                      /* known, re
 const struct member *members_at(const struct members *m, size_t i); /* 0 is ourselves */
 const struct member *members_find(const struct members *m, const uint8_t id[16]);
 bool members_reachable(const struct members *m, const uint8_t id[16]); /* over links both ends agree on */
+bool members_linked(const struct members *m, const uint8_t a[16], const uint8_t b[16]); /* both say so */
 /* Neighbour to hand a message for `id` to; NULL if there is no way. */
 const struct member *members_next_hop(const struct members *m, const uint8_t id[16]);
 

@@ -24,7 +24,7 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-enum { MAX_STRANGERS = 64 };
+enum { MAX_STRANGERS = 64, REFRESH_US = 900000 };
 
 /* --- who is at the other end --- */
 
@@ -102,12 +102,20 @@ static void send_json(struct link *link, uint8_t type, const json_t *json)
     free(text);
 }
 
-static void flood(struct peers *p, const json_t *record, const struct session *except)
+/* Once to each neighbour, however many cables lead to it. Of another node's record, not to those that node is connected with: they
+ * have it at first hand, and where everybody is everybody's neighbour (a switch) it would otherwise arrive from all of them. */
+static void flood(struct peers *p, const json_t *record, const struct member *origin,
+                  const struct session *except)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-    if (s != except && s->up)
+    {
+        const uint8_t *to = s->up ? link_peer(s->link)->node_id : NULL;
+        if (!to || s == except || peers_session_with(p, to, NULL) != s ||
+            (origin && members_linked(p->node->members, origin->id, to)))
+            continue;
         send_json(s->link, FRAME_RECORD, record);
+    }
 }
 
 void peers_flood_self(struct peers *p)
@@ -115,7 +123,7 @@ void peers_flood_self(struct peers *p)
     node_refresh_self(p->node);
     members_touch(p->node->members);
     json_t *record = member_encode(members_self(p->node->members));
-    flood(p, record, NULL);
+    flood(p, record, NULL, NULL);
     json_decref(record);
 }
 
@@ -179,9 +187,10 @@ static void receive_routed(struct peers *p, json_t *envelope)
 
 static void learn(struct peers *p, struct session *from, const json_t *record)
 {
+    uint8_t id[16];
     int r = members_learn(p->node->members, record, clock_now());
-    if (r == 1) {
-        flood(p, record, from);
+    if (r == 1 && !id_parse(id, json_string_value(json_object_get(record, "id")))) {
+        flood(p, record, members_find(p->node->members, id), from);
         node_changed(p->node);
     } else if (r == -EEXIST) {
         log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on "
@@ -290,6 +299,18 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
     json_decref(json);
 }
 
+/* All connections have a heartbeat each second, each in its own time: what is new is told with the first of them, and the rest carry the
+ * same record. A new one each would be sent round by everybody. */
+static void refresh_self(struct peers *p)
+{
+    struct instant now = clock_now();
+    if (p->refreshed.us && clock_since_us(now, p->refreshed) < REFRESH_US)
+        return;
+    p->refreshed = now;
+    node_refresh_self(p->node);
+    members_touch(p->node->members);
+}
+
 /* Heartbeats carry our record, and so our progress. */
 static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
 {
@@ -297,8 +318,7 @@ static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
     if (!s->up) /* a joiner is told nothing of us */
         return 0;
     (void)link;
-    node_refresh_self(s->p->node);
-    members_touch(s->p->node->members);
+    refresh_self(s->p);
     json_t *record = member_encode(members_self(s->p->node->members));
     char *text = record ? json_dumps(record, JSON_COMPACT) : NULL;
     json_decref(record);

@@ -13,6 +13,7 @@
 
 #include "daemon/peers.h"
 #include "net/auth.h"
+#include "net/clock.h"
 #include "net/ring.h"
 
 struct evconnlistener;
@@ -62,7 +63,8 @@ struct peers {
     struct evconnlistener *listener; /* owned */
     uint16_t port;
     uint64_t boot, numbers;
-    uint8_t psk[AUTH_PSK]; /* of the last link_setup given out */
+    struct instant refreshed; /* when our own record was last brought up to date for heartbeats */
+    uint8_t psk[AUTH_PSK];    /* of the last link_setup given out */
     LIST_HEAD(, dial) dials;
     LIST_HEAD(, session) sessions;
     LIST_HEAD(, words) words;

@@ -261,6 +261,29 @@ static void a_link_needs_both_ends(void **state)
     members_free(m);
 }
 
+/* The ring is computed once for each graph: another graph must give another. */
+static void the_ring_follows_every_change(void **state)
+{
+    struct members *m = alone(1);
+    (void)state;
+    link_to(members_self(m), 2);
+    for (uint64_t seq = 1; seq <= 6; seq++) {
+        struct member b = make(2, 1, seq);
+        if (seq % 2)
+            link_to(&b, 1);
+        learn(m, &b, seq);
+        for (int again = 0; again < 2; again++) {
+            struct members_ring ring;
+            members_ring(m, NULL, &ring);
+            assert_int_equal(ring.n, seq % 2 ? 2 : 1);
+            assert_int_equal(ring.shape, seq % 2 ? RING_CLOSED : RING_ALONE);
+        }
+        assert_int_equal(members_linked(m, members_self(m)->id, b.id), seq % 2);
+    }
+    assert_false(members_linked(m, members_self(m)->id, make(3, 1, 1).id));
+    members_free(m);
+}
+
 static void messages_take_the_short_way(void **state)
 {
     (void)state;
@@ -391,6 +414,7 @@ int main(void)
         cmocka_unit_test(nobody_reachable_is_forgotten),
         cmocka_unit_test(shapes_are_named),
         cmocka_unit_test(a_link_needs_both_ends),
+        cmocka_unit_test(the_ring_follows_every_change),
         cmocka_unit_test(messages_take_the_short_way),
         cmocka_unit_test(the_ring_turns_to_its_head),
         cmocka_unit_test(flooding_ends),
