@@ -520,8 +520,11 @@ void coord_changed(struct coord *c)
     job_ring_changed(c->ring);
     for (size_t r = 1; job && job->state != JOB_STOPPING && r < job->ranks; r++)
         if (!members_reachable(c->node->members, job->nodes[r])) {
-            const char *words = peers_last_words(c->node->peers, job->nodes[r]);
-            fail(c, job, "node %s is gone%s%s", job->names[r], *words ? ": " : "", words);
+            const struct member *first = members_cut_off(c->node->members);
+            const uint8_t *id = first && job_has_node(job, first->id) ? first->id : job->nodes[r];
+            const char *words = peers_last_words(c->node->peers, id);
+            fail(c, job, "node %s is gone%s%s", members_find(c->node->members, id)->name, *words ? ": " : "",
+                 words);
             break;
         }
     if (c->active && c->active->state == JOB_STOPPING)

@@ -48,6 +48,14 @@ void job_free(struct job *job)
     free(job);
 }
 
+bool job_has_node(const struct job *job, const uint8_t id[16])
+{
+    for (size_t r = 0; r < job->ranks; r++)
+        if (!memcmp(job->nodes[r], id, 16))
+            return true;
+    return false;
+}
+
 static json_t *moment(int64_t t)
 {
     return t ? json_integer(t) : json_null();

@@ -310,6 +310,17 @@ void members_ring(const struct members *m, const uint8_t *head, struct members_r
         ret->at[i] = &m->at[index[order.at[i]]];
 }
 
+const struct member *members_cut_off(const struct members *m)
+{
+    bool seen[RING_MAX_NODES];
+    mark_reachable(m, seen);
+    for (size_t i = 0; i < m->n; i++)
+        for (size_t k = 0; k < m->n && !seen[i]; k++)
+            if (seen[k] && lists(&m->at[i], &m->at[k]))
+                return &m->at[i];
+    return NULL;
+}
+
 void members_describe(const struct members *m, char *buf, size_t n)
 {
     struct members_ring r;
