@@ -15,6 +15,7 @@
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
+#include "daemon/record.h"
 #include "daemon/store.h"
 #include "daemon/xalloc.h"
 #include "engine/num/num.h"
@@ -64,6 +65,12 @@ static void get_status(struct node *n, struct http_call *call)
     if (store_trouble(n->store))
         json_array_append_new(trouble,
                               json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+    if (records_forged(n->records))
+        json_array_append_new(
+            trouble,
+            json_sprintf("%llu records that were not signed by the member they speak of were dropped: a member of "
+                         "the ring is broken or hostile, and the log names who sent the first",
+                         (unsigned long long)records_forged(n->records)));
     api_reply(call, 200,
               json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node",
                         "id", id, "name", self->name, "threads", (int)self->threads, "core_type",
@@ -118,7 +125,9 @@ static void get_links(struct node *n, struct http_call *call)
 
 static void get_ports(struct node *n, struct http_call *call)
 {
-    api_reply(call, 200, json_pack("{s:o}", "ports", cables_encode(n->cables)));
+    api_reply(call, 200,
+              json_pack("{s:o s:o}", "ports", cables_encode(n->cables), "thunderbolt",
+                        cables_thunderbolt_encode(n->cables)));
 }
 
 static void get_health(struct node *n, struct http_call *call)
