@@ -19,6 +19,7 @@
 #include "daemon/cluster.h"
 #include "daemon/conf.h"
 #include "daemon/coord.h"
+#include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
@@ -285,6 +286,7 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
+    n->doctor = doctor_new(n);
     r = open_http(n, err);
     return r ? r : cables_open(&n->cables, n, err);
 }
@@ -334,6 +336,7 @@ void node_close(struct node *n)
     worker_free(n->worker);
     relay_free(n->relay);
     coord_free(n->coord);
+    doctor_free(n->doctor);
     store_close(n->store);
     hub_free(n->hub);
     mailbox_free(n->mailbox);

@@ -17,6 +17,7 @@
 struct cables;
 struct cluster;
 struct coord;
+struct doctor;
 struct enrol;
 struct event_base;
 struct http;
@@ -48,6 +49,7 @@ struct node {
     struct relay *relay;   /* data connections of others, passing through */
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */
+    struct doctor *doctor; /* examines this node and the others */
     struct http *http;
     struct event *sigterm, *sigint, *ring_timer;
 };
