@@ -29,9 +29,12 @@ joined4() { # K A B, as joined_subnet; what it saw is in four_a and four_b
     [ "$(echo "$four_a" "$four_b" | wc -w)" = 2 ] && [ "$four_a" != "$four_b" ] && [ "$(net4 "$four_a")" = "$(net4 "$four_b")" ] &&
         reach "$2" "${four_b%/*}" && reach "$3" "${four_a%/*}"
 }
+why4() { # NODE K
+    on "$(name_of "$1")" --json ports | jq -r ".ports[] | select(.name == \"cable$2\") | .heard[].subnet4_trouble"
+}
 check4() { # K A B
     wait_for $((8 * slow)) joined4 "$@" ||
-        fail "cable$1: $(name_of "$2") has \"$(address4 "$2" "$1")\", $(name_of "$3") \"$(address4 "$3" "$1")\", or they do not reach each other"
+        fail "cable$1: $(name_of "$2") has \"$(address4 "$2" "$1")\" ($(why4 "$2" "$1")), $(name_of "$3") \"$(address4 "$3" "$1")\" ($(why4 "$3" "$1")), or they do not reach each other"
     ok "cable$1: $four_a at $(name_of "$2"), $four_b at $(name_of "$3"), both reached"
 }
 moved() { # K A B WAS: to another /31, together
