@@ -151,6 +151,8 @@ static void print_links(const json_t *answer)
     {
         const char *peer =
             field_text(l, "peer", ""); /* whom a dial finds is not known before it is answered */
+        if (*field_text(l, "warning", ""))
+            printf("WARNING  %s\n", field_text(l, "warning", ""));
         if (*field_text(l, "why", ""))
             printf("%s: %s\n", *peer ? peer : field_text(l, "address", "?"), field_text(l, "why", ""));
     }

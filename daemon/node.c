@@ -26,6 +26,7 @@
 #include "daemon/identity.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
+#include "daemon/measure.h"
 #include "daemon/peers.h"
 #include "daemon/record.h"
 #include "daemon/store.h"
@@ -276,6 +277,7 @@ static int open_rest(struct node *n, struct err *err)
     if (*note)
         log_warning("%s", note);
     open_enrol(n);
+    n->measure = measure_new(n);
     r = peers_open(&n->peers, n, err);
     if (r)
         return r;
@@ -327,6 +329,7 @@ void node_close(struct node *n)
     http_stop(n->http);
     cables_close(n->cables);
     peers_close(n->peers);
+    measure_free(n->measure);
     enrol_free(n->enrol);
     worker_free(n->worker);
     coord_free(n->coord);

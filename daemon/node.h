@@ -23,6 +23,7 @@ struct event_base;
 struct http;
 struct hub;
 struct mailbox;
+struct measure;
 struct peers;
 struct records;
 struct store;
@@ -45,9 +46,10 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
-    struct worker *worker; /* runs stages, for any head */
-    struct coord *coord;   /* runs the jobs submitted here */
-    struct doctor *doctor; /* examines this node and the others */
+    struct measure *measure; /* what the cables can do */
+    struct worker *worker;   /* runs stages, for any head */
+    struct coord *coord;     /* runs the jobs submitted here */
+    struct doctor *doctor;   /* examines this node and the others */
     struct http *http;
     struct event *sigterm, *sigint, *ring_timer;
 };
