@@ -27,8 +27,10 @@
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
 #include "daemon/measure.h"
+#include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/record.h"
+#include "daemon/relay.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
@@ -116,6 +118,8 @@ void node_changed(struct node *n)
         node_publish_status(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
+    if (n->relay)
+        relay_changed(n->relay);
     if (n->worker)
         worker_changed(n->worker);
     if (n->coord)
@@ -278,6 +282,7 @@ static int open_rest(struct node *n, struct err *err)
         log_warning("%s", note);
     open_enrol(n);
     n->measure = measure_new(n);
+    n->relay = paths_relay_new(n);
     r = peers_open(&n->peers, n, err);
     if (r)
         return r;
@@ -332,6 +337,7 @@ void node_close(struct node *n)
     measure_free(n->measure);
     enrol_free(n->enrol);
     worker_free(n->worker);
+    relay_free(n->relay);
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);

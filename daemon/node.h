@@ -26,6 +26,7 @@ struct mailbox;
 struct measure;
 struct peers;
 struct records;
+struct relay;
 struct store;
 struct worker;
 
@@ -47,6 +48,7 @@ struct node {
     struct cables *cables;
     struct peers *peers;
     struct measure *measure; /* what the cables can do */
+    struct relay *relay;     /* data connections of others, passing through */
     struct worker *worker;   /* runs stages, for any head */
     struct coord *coord;     /* runs the jobs submitted here */
     struct doctor *doctor;   /* examines this node and the others */

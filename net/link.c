@@ -258,6 +258,10 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
                           .beat_us = or_default(setup->beat_us, LINK_BEAT_US),
                           .suspect_us = or_default(setup->suspect_us, LINK_SUSPECT_US),
                           .dead_us = or_default(setup->dead_us, LINK_DEAD_US)};
+    if (dialed && setup->preamble) {
+        memcpy(link->preamble, setup->preamble, sizeof link->preamble);
+        link->has_preamble = true;
+    }
     auth_node_id(link->mine.node_id, setup->id->pub);
     link->mine.suites = setup->hello.suites ? setup->hello.suites & seal_suites() : seal_suites();
     link->timer = evtimer_new(link->base, on_timer, link);
@@ -461,6 +465,15 @@ int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal
     link->fd = -1;
     link_free(link);
     return 0;
+}
+
+int link_surrender(struct link *link)
+{
+    int fd = link->fd;
+
+    link->fd = -1;
+    link_free(link);
+    return fd;
 }
 
 void link_name_peer(struct link *link)

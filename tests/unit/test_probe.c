@@ -177,7 +177,7 @@ static void a_measurement_is_short(void **state)
 {
     struct world *w = *state;
     add_cable(w, 0, 1, 1000, 1000);
-    run(w, w->now + 2 * PROBE_FIRST_US + 1);
+    run(w, w->now + 2 * PROBE_FIRST_US + 1000000);
     assert_int_equal(w->end[0].measured, 1);
     assert_in_range(w->heavy * 8 / 1000, 1, 2 * 120000); /* µs on the wire, both ways */
 }
