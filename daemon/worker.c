@@ -13,6 +13,7 @@
 #include "daemon/lanes.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
+#include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/spawn.h"
 #include "daemon/xalloc.h"
@@ -194,14 +195,20 @@ static int start_stage(struct worker *w)
     return r;
 }
 
-static void say(struct worker *w, json_t *message, int fd)
+static void check_taken(struct worker *w, int r)
 {
-    if (w->stage && spawn_send(w->stage, message, fd) == -EAGAIN) {
+    if (r == -EAGAIN || r == -ENOMEM) {
         tell_failed(w, "the stage process does not take messages");
         end_stage(w);
-    } else if (!w->stage) {
-        json_decref(message);
     }
+}
+
+static void say(struct worker *w, json_t *message)
+{
+    if (w->stage)
+        check_taken(w, spawn_send(w->stage, message));
+    else
+        json_decref(message);
 }
 
 void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
@@ -213,7 +220,7 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
     w->rank = 0;
     w->state = WORKER_PLANNING;
     if (!start_stage(w))
-        say(w, message, -1);
+        say(w, message);
     else
         json_decref(message);
     peers_flood_self(w->node->peers);
@@ -269,9 +276,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     if (!planned_here && start_stage(w))
         return;
-    say(w,
-        json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads", w->node->threads),
-        -1);
+    say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
+                     w->node->threads));
     peers_flood_self(w->node->peers);
 }
 
@@ -300,24 +306,20 @@ static bool all_reached(const struct worker *w)
 
 static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64_t path)
 {
+    struct ipc_lane lane;
     int fd;
-    struct seal tx, rx;
-    char tx_hex[2 * sizeof tx + 1], rx_hex[2 * sizeof rx + 1];
-    if (link_detach(link, &fd, &tx, &rx)) {
+    memset(&lane, 0, sizeof lane); /* its padding leaves this process */
+    lane.path = path;
+    lane.rank = rank;
+    if (link_detach(link, &fd, &lane.tx, &lane.rx)) {
         link_free(link);
         return;
     }
-    for (size_t i = 0; i < sizeof tx; i++) {
-        snprintf(tx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&tx)[i]);
-        snprintf(rx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&rx)[i]);
-    }
-    say(w,
-        json_pack("{s:s s:I s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "path",
-                  (json_int_t)path, "tx", tx_hex, "rx", rx_hex),
-        fd);
+    if (w->stage)
+        check_taken(w, spawn_send_lane(w->stage, &lane, fd));
     close(fd);
-    seal_wipe(&tx);
-    seal_wipe(&rx);
+    seal_wipe(&lane.tx);
+    seal_wipe(&lane.rx);
     bool was = all_reached(w);
     w->alive[rank]++;
     if (all_reached(w)) {
@@ -345,7 +347,28 @@ static void on_lane_refused(void *owner, const char *text)
     event_add(w->patience, &wait);
 }
 
-static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused};
+/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there,
+ * and of a relayed one that a direct one has replaced; what they had not delivered goes over the others. */
+static void cut_lanes(struct worker *w)
+{
+    json_t *paths = json_array();
+    uint64_t all[PATHS_MAX];
+    size_t n = paths_all(w->node, all);
+    for (size_t i = 0; i < n; i++)
+        if (lanes_keeps(w->lanes, all[i]))
+            json_array_append_new(paths, json_integer((json_int_t)all[i]));
+    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
+}
+
+static void on_relayed(void *owner, const char *through)
+{
+    struct worker *w = owner;
+    tell(w, "job-relayed", json_pack("{s:s}", "through", through ? through : ""));
+    if (!through && w->state == WORKER_RUNNING)
+        cut_lanes(w);
+}
+
+static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused, on_relayed};
 
 static void dial_next(struct worker *w)
 {
@@ -387,10 +410,13 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
 
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
 {
-    if (w->state == WORKER_READY || w->state == WORKER_RUNNING)
-        hand_over(w, link, from_rank, peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]));
-    else
+    if (w->state != WORKER_READY && w->state != WORKER_RUNNING) {
         link_free(link);
+        return;
+    }
+    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]);
+    hand_over(w, link, from_rank,
+              path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
 }
 
 void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
@@ -414,22 +440,10 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
         connect_job(w);
     } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
         w->state = WORKER_RUNNING;
-        say(w, json_pack("{s:s}", "do", "run"), -1);
+        say(w, json_pack("{s:s}", "do", "run"));
+        if (w->ranks > 1)
+            cut_lanes(w);
     }
-}
-
-/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there. */
-static void cut_lanes(struct worker *w)
-{
-    json_t *paths = json_array();
-    size_t ends[2] = {next_rank(w), prev_rank(w)};
-    for (size_t e = 0; e < 2; e++) {
-        struct path path[PEERS_MAX_PATHS];
-        size_t n = peers_paths(w->node->peers, w->nodes[ends[e]], path);
-        for (size_t i = 0; i < n; i++)
-            json_array_append_new(paths, json_integer((json_int_t)path[i].id));
-    }
-    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths), -1);
 }
 
 void worker_changed(struct worker *w)
