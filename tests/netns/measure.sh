@@ -46,6 +46,7 @@ ok "six cables measured at both ends after $took ms"
 slow_rate=$(grep -hoE 'cable on cable1 to b: [0-9]+ Mb/s out' "$tmp/a.log" | grep -oE '[0-9]+ Mb' | tail -n 1)
 [ "${slow_rate%% *}" -ge 30 ] && [ "${slow_rate%% *}" -le 200 ] || fail "cable1 of 100 Mb/s was measured at $slow_rate/s"
 ok "100 Mb/s measured at $slow_rate/s; the others: $(grep -hoE 'cable[2-6] to .: [0-9]+ Mb/s out' "$tmp"/?.log | grep -oE '[0-9]+ Mb' | sort -n | sed -n '1p;$p' | tr '\n' ' ')"
+on a links | grep -Eq '[0-9]+ of 10000 Mb/s' || fail "ringctl links does not tell what was measured"
 on a links | grep -q 'the cable on cable1 to b carries .* were negotiated' || fail "ringctl links does not warn of cable1"
 
 # --- the ring leaves it out, on all nodes alike. On a machine with too much else to do every cable is slow: then there is nothing to choose
