@@ -19,16 +19,24 @@
 #include "daemon/cluster.h"
 #include "daemon/conf.h"
 #include "daemon/coord.h"
+#include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
+#include "daemon/paths.h"
 #include "daemon/peers.h"
+#include "daemon/record.h"
+#include "daemon/relay.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
+
+enum {
+    RECORD_LIVES = 3
+}; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
 
 /* --- our own record --------------------------------------------------------------------------- */
 
@@ -63,7 +71,7 @@ void node_refresh_self(struct node *n)
 
 void node_publish_status(struct node *n)
 {
-    char text[700], status[760];
+    char text[1500], status[1520];
     members_describe(n->members, text, sizeof text);
     snprintf(status, sizeof status, "STATUS=%s", text);
     sd_notify(0, status);
@@ -75,9 +83,33 @@ void node_publish_status(struct node *n)
     json_decref(event);
 }
 
+/* When nothing but the time has to pass: a better ring has been better for long enough, or a node silent for too long. */
+static void arm_ring_timer(struct node *n, struct instant settled)
+{
+    struct instant now = clock_now(), due = members_due(n->members);
+    if (settled.us < due.us)
+        due = settled;
+    if (due.us == UINT64_MAX) {
+        event_del(n->ring_timer);
+        return;
+    }
+    uint64_t us = due.us > now.us ? due.us - now.us : 0;
+    event_add(n->ring_timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+}
+
+static void on_ring_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    (void)fd;
+    (void)what;
+    members_expire(n->members, clock_now());
+    node_changed(n);
+}
+
 void node_changed(struct node *n)
 {
-    char text[700];
+    char text[1500];
+    arm_ring_timer(n, members_settle(n->members, clock_now()));
     members_describe(n->members, text, sizeof text);
     if (strcmp(text, n->ring_text)) {
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
@@ -85,6 +117,8 @@ void node_changed(struct node *n)
         node_publish_status(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
+    if (n->relay)
+        relay_changed(n->relay);
     if (n->worker)
         worker_changed(n->worker);
     if (n->coord)
@@ -150,7 +184,11 @@ static void open_members(struct node *n)
     n->threads = (int)opts_int(n->opts, "threads");
     self.cores = cores > 0 ? (unsigned)cores : 1;
     self.threads = n->threads ? (unsigned)n->threads : self.cores;
+    if (opts_str(n->opts, "ring"))
+        snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
+    n->records = records_new(&n->id, n->members);
+    members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
     node_refresh_self(n);
 }
 
@@ -242,11 +280,13 @@ static int open_rest(struct node *n, struct err *err)
     if (*note)
         log_warning("%s", note);
     open_enrol(n);
+    n->relay = paths_relay_new(n);
     r = peers_open(&n->peers, n, err);
     if (r)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
+    n->doctor = doctor_new(n);
     r = open_http(n, err);
     return r ? r : cables_open(&n->cables, n, err);
 }
@@ -259,6 +299,7 @@ int node_open(struct node **ret, struct opts *opts, struct err *err)
     if (!r && !(n->base = event_base_new()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
+        n->ring_timer = event_new(n->base, -1, 0, on_ring_timer, n);
         open_members(n);
         r = open_rest(n, err);
     }
@@ -293,11 +334,16 @@ void node_close(struct node *n)
     peers_close(n->peers);
     enrol_free(n->enrol);
     worker_free(n->worker);
+    relay_free(n->relay);
     coord_free(n->coord);
+    doctor_free(n->doctor);
     store_close(n->store);
     hub_free(n->hub);
     mailbox_free(n->mailbox);
+    records_free(n->records);
     members_free(n->members);
+    if (n->ring_timer)
+        event_free(n->ring_timer);
     if (n->sigterm)
         event_free(n->sigterm);
     if (n->sigint)

@@ -17,12 +17,15 @@
 struct cables;
 struct cluster;
 struct coord;
+struct doctor;
 struct enrol;
 struct event_base;
 struct http;
 struct hub;
 struct mailbox;
 struct peers;
+struct records;
+struct relay;
 struct store;
 struct worker;
 
@@ -33,19 +36,22 @@ struct node {
     char name[64], stage_binary[4096], state_dir[3072];
     int threads;
     uint64_t memory_limit;   /* 0 = what the machine has */
-    char ring_text[700];     /* what was last said of the ring */
+    char ring_text[1500];    /* what was last said of the ring */
     struct cluster *cluster; /* which it is in, and who else */
     struct enrol *enrol;     /* getting in, and letting in */
     struct members *members;
+    struct records *records; /* as they travel */
     struct mailbox *mailbox;
     struct hub *hub;
     struct store *store;
     struct cables *cables;
     struct peers *peers;
+    struct relay *relay;   /* data connections of others, passing through */
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */
+    struct doctor *doctor; /* examines this node and the others */
     struct http *http;
-    struct event *sigterm, *sigint;
+    struct event *sigterm, *sigint, *ring_timer;
 };
 
 int node_open(struct node **ret, struct opts *opts, struct err *err);

@@ -145,6 +145,7 @@ bool beacon_port_sent(const struct beacon_port *port, uint64_t seq, struct insta
 static bool says_the_same(const struct port *a, const struct port *b)
 {
     return a->kind == b->kind && a->speed_mbps == b->speed_mbps && a->mtu == b->mtu &&
+           a->max_mtu == b->max_mtu && strcmp(a->name, b->name) == 0 &&
            a->has_default_route == b->has_default_route &&
            memcmp(&a->link_local, &b->link_local, sizeof a->link_local) == 0;
 }
@@ -347,11 +348,14 @@ static int make(struct beacons *b, struct beacon_port *port, enum beacon_type ty
         .proto_min = b->self.proto_min,
         .proto_max = b->self.proto_max,
         .attempt = port->attempt,
+        .max_mtu = port->port.max_mtu,
+        .pool = b->self.pool,
     };
     int n;
 
     memcpy(beacon.node_id, b->self.node_id, sizeof beacon.node_id);
     strcpy(beacon.name, b->self.name);
+    strcpy(beacon.port_name, port->port.name);
     name_neighbours(&beacon, port);
     n = beacon_encode(&beacon, &b->keys[0], &port->port.link_local, nonce, out, cap);
     if (n < 0)

@@ -52,8 +52,10 @@ struct cable {
     struct in6_addr address; /* link-local: use with ifindex */
     uint16_t tcp_port;
     enum port_kind kind;
-    uint32_t speed_mbps, mtu; /* 0 = unknown */
-    uint8_t attempt;          /* see struct beacon */
+    uint32_t speed_mbps, mtu, max_mtu; /* 0 = unknown */
+    uint8_t attempt;                   /* this and the rest: see struct beacon */
+    struct prefix pool;
+    char port_name[BEACON_PORT_NAME];
     bool has_default_route;
 };
 /* From both (node id, port id) in any order. */
@@ -97,6 +99,7 @@ struct beacons_self {
     char name[BEACON_NAME];
     uint16_t tcp_port;
     uint8_t proto_min, proto_max;
+    struct prefix pool; /* `ipv4-pool`; family 0: none */
 };
 
 struct beacons;

@@ -330,6 +330,9 @@ static bool take_in(struct neighbour *n, const struct beacon *beacon, const stru
         beacon->kind >= PORT_TB && beacon->kind <= PORT_OTHER ? (enum port_kind)beacon->kind : PORT_OTHER;
     c->speed_mbps = beacon->speed_mbps;
     c->mtu = beacon->mtu;
+    c->max_mtu = beacon->max_mtu;
+    c->pool = beacon->pool;
+    strcpy(c->port_name, beacon->port_name);
     c->attempt = beacon->attempt;
     c->has_default_route = beacon->flags & BEACON_HAS_DEFAULT_ROUTE;
     n->proto_min = beacon->proto_min;
@@ -338,7 +341,9 @@ static bool take_in(struct neighbour *n, const struct beacon *beacon, const stru
     n->hold_us = beacon->hold_ms * UINT64_C(1000);
     return strcmp(c->name, was.name) != 0 || memcmp(&c->address, &was.address, sizeof was.address) != 0 ||
            c->tcp_port != was.tcp_port || c->kind != was.kind || c->speed_mbps != was.speed_mbps ||
-           c->mtu != was.mtu || c->attempt != was.attempt || c->has_default_route != was.has_default_route;
+           c->mtu != was.mtu || c->max_mtu != was.max_mtu || !prefix_equal(&c->pool, &was.pool) ||
+           strcmp(c->port_name, was.port_name) != 0 || c->attempt != was.attempt ||
+           c->has_default_route != was.has_default_route;
 }
 
 static void begin(struct beacons *b, struct beacon_port *port, struct neighbour *n,

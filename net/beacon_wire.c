@@ -19,6 +19,9 @@ enum {
 
     TLV_NAME = 1,
     TLV_ATTEMPT = 2,
+    TLV_MAX_MTU = 3,
+    TLV_PORT_NAME = 4,
+    TLV_POOL = 5,
     TLV_CRITICAL = 1 << 15, /* who does not know this one must not read on */
 };
 
@@ -44,9 +47,36 @@ static void make_ad(uint8_t ret[static AD], const uint8_t *head, const struct in
     memcpy(ret + BEACON_HEAD, from, 16);
 }
 
+static void encode_tlvs(struct buf_out *out, const struct beacon *b)
+{
+    size_t name = strnlen(b->name, sizeof b->name - 1), port = strnlen(b->port_name, sizeof b->port_name - 1);
+
+    buf_out_u16(out, TLV_NAME);
+    buf_out_u16(out, (uint16_t)name);
+    buf_out_bytes(out, b->name, name);
+    buf_out_u16(out, TLV_ATTEMPT);
+    buf_out_u16(out, 1);
+    buf_out_u8(out, b->attempt);
+    if (b->max_mtu > 0) {
+        buf_out_u16(out, TLV_MAX_MTU);
+        buf_out_u16(out, 4);
+        buf_out_u32(out, b->max_mtu);
+    }
+    if (port > 0) {
+        buf_out_u16(out, TLV_PORT_NAME);
+        buf_out_u16(out, (uint16_t)port);
+        buf_out_bytes(out, b->port_name, port);
+    }
+    if (b->pool.family == AF_INET) {
+        buf_out_u16(out, TLV_POOL);
+        buf_out_u16(out, 5);
+        buf_out_u8(out, b->pool.plen);
+        buf_out_bytes(out, b->pool.at, 4);
+    }
+}
+
 static void encode_plain(struct buf_out *out, const struct beacon *b)
 {
-    size_t name = strnlen(b->name, sizeof b->name - 1);
 
     buf_out_bytes(out, b->node_id, sizeof b->node_id);
     buf_out_u64(out, b->boot);
@@ -67,12 +97,7 @@ static void encode_plain(struct buf_out *out, const struct beacon *b)
         buf_out_u32(out, b->heard[i].port_id);
         buf_out_u64(out, b->heard[i].seq);
     }
-    buf_out_u16(out, TLV_NAME);
-    buf_out_u16(out, (uint16_t)name);
-    buf_out_bytes(out, b->name, name);
-    buf_out_u16(out, TLV_ATTEMPT);
-    buf_out_u16(out, 1);
-    buf_out_u8(out, b->attempt);
+    encode_tlvs(out, b);
 }
 
 int beacon_encode(const struct beacon *beacon, const struct beacon_key *key, const struct in6_addr *from,
@@ -97,14 +122,49 @@ int beacon_encode(const struct beacon *beacon, const struct beacon_key *key, con
 }
 
 /* Names are shown to people, on terminals too. */
-static int decode_name(char ret[static BEACON_NAME], const uint8_t *text, size_t n)
+static int decode_name(char *ret, size_t size, const uint8_t *text, size_t n)
 {
-    if (n >= BEACON_NAME || !wire_is_text(text, n))
+    if (n >= size || !wire_is_text(text, n))
         return -EBADMSG;
     if (n > 0)
         memcpy(ret, text, n);
     ret[n] = '\0';
     return 0;
+}
+
+static int decode_pool(struct prefix *ret, const uint8_t *value, size_t n)
+{
+    struct prefix p = {.family = AF_INET};
+
+    if (n != 5)
+        return -EBADMSG;
+    p.plen = *value;
+    memcpy(p.at, value + 1, 4);
+    if (!prefix_is_valid(&p) || p.plen > 31 || !prefix_is_private_network(&p))
+        return -EBADMSG;
+    *ret = p;
+    return 0;
+}
+
+static int decode_tlv(struct beacon *b, uint16_t type, const uint8_t *value, size_t n)
+{
+    struct buf_in in;
+
+    switch (type) {
+    case TLV_NAME: return decode_name(b->name, sizeof b->name, value, n);
+    case TLV_PORT_NAME: return decode_name(b->port_name, sizeof b->port_name, value, n);
+    case TLV_POOL: return decode_pool(&b->pool, value, n);
+    case TLV_ATTEMPT:
+        if (n != 1)
+            return -EBADMSG;
+        b->attempt = *value;
+        return 0;
+    case TLV_MAX_MTU:
+        buf_in_init(&in, value, n);
+        b->max_mtu = buf_in_u32(&in);
+        return buf_in_is_done(&in) ? 0 : -EBADMSG;
+    default: return type & TLV_CRITICAL ? -EBADMSG : 0;
+    }
 }
 
 static int decode_tlvs(struct beacon *b, struct buf_in *in)
@@ -115,16 +175,8 @@ static int decode_tlvs(struct beacon *b, struct buf_in *in)
 
         if (in->bad)
             break;
-        if (type == TLV_NAME) {
-            if (decode_name(b->name, value, n) < 0)
-                return -EBADMSG;
-        } else if (type == TLV_ATTEMPT) {
-            if (n != 1)
-                return -EBADMSG;
-            b->attempt = *value;
-        } else if (type & TLV_CRITICAL) {
+        if (decode_tlv(b, type, value, n) < 0)
             return -EBADMSG;
-        }
     }
     return buf_in_is_done(in) ? 0 : -EBADMSG;
 }

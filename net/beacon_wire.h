@@ -5,6 +5,8 @@
 #ifndef NET_BEACON_WIRE_H
 #define NET_BEACON_WIRE_H
 
+#include "prefix.h"
+
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +18,7 @@ enum beacon_sizes {
     BEACON_NONCE = 24,     /* random, never used twice under one key */
     BEACON_HEARD_MAX = 24, /* neighbours named in one beacon */
     BEACON_NAME = 64,
+    BEACON_PORT_NAME = 16,
     BEACON_VERSION = 1,
     BEACON_ASK_MAX = 64, /* body of the two clear kinds */
     BEACON_KEYS = 2,     /* generations accepted at a time */
@@ -60,7 +63,10 @@ struct beacon {
     size_t nheard;
     struct beacon_heard heard[BEACON_HEARD_MAX];
     char name[BEACON_NAME]; /* of the node; NUL-terminated UTF-8 */
-    uint8_t attempt;        /* how often this end has had to choose another IPv4 subnet for the cable */
+    uint8_t attempt;        /* which IPv4 subnet of the pool this end wants for the cable: net/subnet.h */
+    struct prefix pool;     /* of which IPv4 network it gives cables their subnets; family 0: of none */
+    uint32_t max_mtu;       /* what its driver takes, 0 = unknown */
+    char port_name[BEACON_PORT_NAME];
 };
 
 /* `from` is the sender's link-local address and is sealed in: a datagram repeated from another address does

@@ -150,6 +150,7 @@ int ports_open(struct ports **ret, struct event_base *base, const struct ports_p
         return r;
     ports->ops = ops;
     ports->owner = owner;
+    ports->rules.sysfs = policy->sysfs ? policy->sysfs : "/sys";
     r = copy_globs(&ports->rules.allow, policy->allow, policy->nallow);
     if (r == 0)
         r = copy_globs(&ports->rules.deny, policy->deny, policy->ndeny);
@@ -208,6 +209,11 @@ const struct port *ports_find(const struct ports *ports, unsigned ifindex)
         if (ports->view.ports[i].ifindex == ifindex)
             return &ports->view.ports[i];
     return NULL;
+}
+
+void ports_thunderbolt(const struct ports *ports, struct ports_thunderbolt *ret)
+{
+    port_sysfs_thunderbolt(ret, ports->rules.sysfs);
 }
 
 const struct ports_prefix *ports_addresses(const struct ports *ports, size_t *ret_n, bool *ret_is_partial)

@@ -20,6 +20,7 @@ struct port_globs {
 };
 struct port_rules {
     struct port_globs allow, deny;
+    const char *sysfs; /* borrowed */
 };
 
 /* What one look at the kernel found. */
@@ -35,7 +36,8 @@ int port_view_read(struct port_view *ret, const struct port_rules *rules);
 void port_view_done(struct port_view *view);
 bool port_view_equals(const struct port_view *a, const struct port_view *b);
 
-/* Fills in kind and speed, as far as the files tell. `ether`: the link layer is Ethernet. */
-void port_sysfs_read(struct port *port, bool ether);
+/* Fills in kind, speed, driver and Thunderbolt, as far as the files under `sysfs` tell. `ether`: the link layer is Ethernet. */
+void port_sysfs_read(struct port *port, const char *sysfs, bool ether);
+void port_sysfs_thunderbolt(struct ports_thunderbolt *ret, const char *sysfs);
 
 #endif

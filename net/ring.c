@@ -189,13 +189,26 @@ static int best_level(uint16_t *starts, struct ring_sorted *s, size_t all, bool 
     return low;
 }
 
+/* What needs no search: in a ring of three and more everybody has two neighbours, in a chain all but its ends. */
+static bool has_too_few_links(const struct ring_sorted *s, bool closed)
+{
+    size_t ends = 0;
+
+    for (size_t a = 0; a < s->n; a++) {
+        if (s->linked[a] == 0)
+            return true;
+        ends += (s->linked[a] & (s->linked[a] - 1)) == 0;
+    }
+    return s->n > 2 && ends > (closed ? 0 : 2);
+}
+
 /* `ranks` gets the best way of that kind; false: there is none. */
 static bool find_exact(size_t *ranks, struct work *w, struct ring_sorted *s, bool closed)
 {
     size_t all = ((size_t)1 << s->n) - 1, rest = closed ? all & ~(size_t)1 : all;
-    int level = best_level(w->starts, s, rest, closed);
+    int level;
 
-    if (level < 0)
+    if (has_too_few_links(s, closed) || (level = best_level(w->starts, s, rest, closed)) < 0)
         return false;
     allow_level(s, (size_t)level);
     find_costs(w->cost, s, rest, closed ? 0 : SIZE_MAX);

@@ -126,18 +126,24 @@ int subnet_cable4(struct subnet_cable *ret, const struct prefix *pool, const str
     return 0;
 }
 
-static const struct ports_prefix *find_obstacle(const struct subnet_taken *taken, const struct prefix *want)
+static bool is_itself(const struct subnet_taken *taken, const struct ports_prefix *p,
+                      const struct prefix *mine)
+{
+    size_t bits = mine->family == AF_INET ? 32 : 128;
+
+    return p->ifindex == taken->ifindex && p->plen >= mine->plen &&
+           (p->is_route || prefix_bits_equal(p->at, mine->at, bits));
+}
+
+const struct ports_prefix *subnet_obstacle(const struct subnet_taken *taken, const struct prefix *mine)
 {
     for (size_t i = 0; i < taken->n; i++) {
         const struct ports_prefix *p = &taken->at[i];
-        size_t bits = p->plen < want->plen ? p->plen : want->plen;
+        size_t bits = p->plen < mine->plen ? p->plen : mine->plen;
 
-        if (p->family != want->family || !prefix_bits_equal(p->at, want->at, bits))
-            continue;
-        if (taken->own && p->ifindex == taken->ifindex && p->plen >= taken->own->plen &&
-            p->family == taken->own->family && prefix_bits_equal(p->at, taken->own->at, taken->own->plen))
-            continue;
-        return p;
+        if (p->family == mine->family && !p->is_ours && prefix_bits_equal(p->at, mine->at, bits) &&
+            !is_itself(taken, p, mine))
+            return p;
     }
     return NULL;
 }
@@ -156,7 +162,7 @@ int subnet_choose4(struct subnet_cable *ret, uint8_t *ret_attempt, const struct 
         r = subnet_cable4(&c, pool, mine, theirs, (uint8_t)attempt);
         if (r < 0)
             break;
-        obstacle = find_obstacle(taken, &c.mine);
+        obstacle = subnet_obstacle(taken, &c.mine);
         if (!obstacle) {
             *ret = c;
             *ret_attempt = (uint8_t)attempt;

@@ -19,7 +19,8 @@
 
 enum {
     SUBNET_ID = 0x7262,
-    SUBNET_ATTEMPTS = 256, /* the beacon has a byte for it */
+    SUBNET_ATTEMPTS = 255, /* the beacon has a byte for it, */
+    SUBNET_NO_ROOM = 255,  /* and says so if none is free */
 };
 
 struct subnet_end {
@@ -42,14 +43,17 @@ int subnet_pool_parse(struct prefix *ret, const char *text, char *why, size_t wh
 int subnet_cable4(struct subnet_cable *ret, const struct prefix *pool, const struct subnet_end *mine,
                   const struct subnet_end *theirs, uint8_t attempt);
 
-/* What must not overlap: everything this machine has, but what it has on this cable because of us. Of two
- * cables of one node, the one chosen later must see the other's subnet in here. */
+/* What must not overlap: everything this machine has, but what ringd-link has set, in this run or in one before. Where
+ * the kernel does not tell that, the very address in question, with its route, counts as ours on the cable's own port. Of two cables of one node, the one chosen later
+ * must see the other's subnet in here. */
 struct subnet_taken {
     const struct ports_prefix *at; /* borrowed: ports_addresses */
     size_t n;
-    unsigned ifindex;         /* of this cable's port */
-    const struct prefix *own; /* borrowed: what we set on it, NULL = nothing */
+    unsigned ifindex; /* of this cable's port */
 };
+/* What is in the way of a cable's subnet, `mine` being our address with the subnet's length; NULL: nothing. */
+const struct ports_prefix *subnet_obstacle(const struct subnet_taken *taken, const struct prefix *mine);
+
 /* The first attempt from `at_least` (the larger of what both ends said) on with nothing in its way. −ENOSPC:
  * none is left, with a sentence. */
 int subnet_choose4(struct subnet_cable *ret, uint8_t *ret_attempt, const struct prefix *pool,

@@ -23,7 +23,7 @@ skip() {
 fail() {
     echo "FAILED: $*" >&2
     for log in "$tmp"/*.log; do
-        [ -s "$log" ] && { echo "--- $(basename "$log")" >&2; tail -n 30 "$log" >&2; }
+        [ -s "$log" ] && { echo "--- $(basename "$log")" >&2; tail -n ${FAIL_LINES:-12} "$log" >&2; }
     done
     exit 1
 }

@@ -83,6 +83,37 @@ static void datagram_says_what_it_said(void **state)
         assert_int_equal(beacon_encode(&b, &key, &from, nonce, data, (size_t)cap), -ENOBUFS);
 }
 
+/* What only some say: left out where there is nothing to tell. */
+static void what_a_port_adds(void **state)
+{
+    static const struct prefix pools[] = {
+        {AF_INET, 16, {10, 98}}, {AF_INET, 31, {192, 168, 7, 2}}, {AF_INET6, 16, {0xfd}}};
+    struct beacon b, back;
+    struct beacon_key key;
+    struct in6_addr from;
+    uint8_t nonce[24], data[BEACON_MAX];
+
+    (void)state;
+    example(&b, &key, &from, nonce);
+    b.max_mtu = 65522;
+    strcpy(b.port_name, "thunderbolt0123");
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
+        b.pool = pools[i];
+        int n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
+        assert_true(n > 0);
+        assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), 0);
+        assert_int_equal(back.max_mtu, 65522);
+        assert_string_equal(back.port_name, "thunderbolt0123");
+        assert_true(prefix_equal(&back.pool, pools[i].family == AF_INET ? &pools[i] : &(struct prefix){0}));
+    }
+    b.pool = (struct prefix){AF_INET, 16, {11, 98}}; /* of the world: nobody's to give */
+    int n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
+    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), -EBADMSG);
+    b.pool = (struct prefix){AF_INET, 16, {10, 98, 1}}; /* no network */
+    n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
+    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), -EBADMSG);
+}
+
 static void largest_datagram_fits(void **state)
 {
     struct beacon b, back;
@@ -96,6 +127,9 @@ static void largest_datagram_fits(void **state)
     b.nheard = BEACON_HEARD_MAX;
     memset(b.name, 'x', sizeof b.name - 1);
     b.name[sizeof b.name - 1] = '\0';
+    strcpy(b.port_name, "thunderbolt0123");
+    b.max_mtu = 65522;
+    b.pool = (struct prefix){AF_INET, 16, {10, 98}};
     n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
     assert_true(n > 0);
     assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), 0);
@@ -204,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(datagram_says_what_it_said),
+        cmocka_unit_test(what_a_port_adds),
         cmocka_unit_test(largest_datagram_fits),
         cmocka_unit_test(every_truncation_and_flip_is_refused),
         cmocka_unit_test(nonsense_inside_is_refused),

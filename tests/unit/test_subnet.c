@@ -236,7 +236,7 @@ static void random_node(struct node *node, const struct prefix *pool, uint32_t *
     for (size_t i = 0; i < node->n; i++) {
         struct ports_prefix *p = &node->taken[i];
 
-        *p = (struct ports_prefix){.family = AF_INET, .ifindex = 7};
+        *p = (struct ports_prefix){.family = AF_INET, .ifindex = 9};
         p->plen = (uint8_t)(pool->plen + next_random(seed) % (33u - pool->plen));
         if (p->plen < 26 && next_random(seed) % 4)
             p->plen = 30;
@@ -259,11 +259,10 @@ static bool overlaps(const struct node *node, const struct prefix *want)
     return false;
 }
 
-static int choose(struct node *node, const struct node *peer, const struct prefix *pool,
-                  const struct prefix *own)
+static int choose(struct node *node, const struct node *peer, const struct prefix *pool)
 {
     uint8_t at_least = node->attempt > peer->attempt ? node->attempt : peer->attempt;
-    struct subnet_taken taken = {node->taken, node->n, 7, own};
+    struct subnet_taken taken = {node->taken, node->n, 7};
     char why[256] = "";
     int r = subnet_choose4(&node->cable, &node->attempt, pool, &node->end, &peer->end, at_least, &taken, why,
                            sizeof why);
@@ -300,7 +299,7 @@ static void test_agreement(void **state)
             uint8_t before = side[turn % 2].attempt;
 
             assert_true(turn < 2 * SUBNET_ATTEMPTS + 4);
-            r = choose(&side[turn % 2], &side[1 - turn % 2], &pool, NULL);
+            r = choose(&side[turn % 2], &side[1 - turn % 2], &pool);
             if (turn >= 2 && side[0].attempt == side[1].attempt && before == side[turn % 2].attempt)
                 break;
         }
@@ -318,7 +317,8 @@ static void test_agreement(void **state)
     assert_true(agreed > 200 && full > 200 && raised > 100);
 }
 
-/* What we set ourselves on this port is no obstacle; the same on another port is. */
+/* The address in question and its route, on the cable's port, are no obstacle, as after a restart; the same on
+ * another port is, and so is the other end's address here. */
 static void test_own(void **state)
 {
     struct prefix pool = parsed("10.98.0.0/16");
@@ -327,7 +327,7 @@ static void test_own(void **state)
     struct subnet_cable first;
 
     (void)state;
-    assert_int_equal(choose(&a, &b, &pool, NULL), 0);
+    assert_int_equal(choose(&a, &b, &pool), 0);
     assert_int_equal(a.attempt, 0);
     first = a.cable;
     a.n = 2;
@@ -336,14 +336,25 @@ static void test_own(void **state)
     a.taken[1] = a.taken[0];
     a.taken[1].plen = 31;
     a.taken[1].is_route = true;
-    assert_int_equal(choose(&a, &b, &pool, &first.mine), 0);
+    assert_int_equal(choose(&a, &b, &pool), 0);
     assert_int_equal(a.attempt, 0);
     a.taken[1].ifindex = 8;
-    assert_int_equal(choose(&a, &b, &pool, &first.mine), 0);
+    assert_int_equal(choose(&a, &b, &pool), 0);
     assert_int_equal(a.attempt, 1);
     a.attempt = 0;
+    a.taken[1].ifindex = 7;
+    a.taken[1].plen = 24; /* a network of somebody else's making, on our own port */
+    assert_int_equal(choose(&a, &b, &pool), 0);
+    assert_int_equal(a.attempt, 1);
+    a.attempt = 0;
+    a.n = 1;
+    memcpy(a.taken[0].at, first.theirs.at, 16);
+    assert_int_equal(choose(&a, &b, &pool), 0);
+    assert_int_equal(a.attempt, 1);
+    a.n = 2;
+    a.attempt = 0;
     a.taken[1] = (struct ports_prefix){.family = AF_INET, .plen = 12, .at = {10, 96}, .ifindex = 7};
-    assert_int_equal(choose(&a, &b, &pool, &first.mine), -ENOSPC); /* a home network over the whole pool */
+    assert_int_equal(choose(&a, &b, &pool), -ENOSPC); /* a home network over the whole pool */
 }
 
 int main(void)

@@ -1,0 +1,98 @@
+#!/bin/sh
+# A ring that grows by a node and a cable at a time, nothing configured: no peers, no addresses. usage: grow.sh BUILD
+#
+#     a ═══ b        a ═══ b       a ═══ b ═══ c
+#                     ╲   ╱        ║           ║
+#                       c          ╚════ d ════╝        and so on to six, then sixteen; at last sixteen on one switch
+#
+# At each size all daemons are started together; the time is from the start of the last to the ring in the eyes of all. Then
+# each cable's subnet is looked at. At the end it is counted what an idle ring says. GROW="2 3" limits the sizes.
+# SPDX-License-Identifier: MIT
+set -u
+build=$(realpath "${1:-build}")
+cd "$(dirname "$0")/../.." || exit 2
+. tests/netns/lib.sh
+. tests/netns/nodes.sh
+sizes=${GROW:-2 3 4 5 6 16}
+
+grow_to() { # N: the closing cable, if any, is pulled out; nodes and cables are added one by one, and the last closes the ring
+    [ -z "${closing:-}" ] || cut "$closing"
+    while [ $nodes -lt "$1" ]; do
+        ns_up $((nodes + 1))
+        no_dad $nodes
+        begin_logs $nodes
+        start_link $nodes
+        start_ringd $nodes
+        await_line "$tmp/$(name_of $nodes).log" 'API on' 20
+        if [ $nodes -gt 1 ]; then
+            cable $((nodes - 1)) $nodes
+            echo "$cable $((nodes - 1)) $nodes" >>"$tmp/row"
+        fi
+        enrol $nodes
+    done
+    closing=
+    if [ "$1" -gt 2 ]; then
+        cable "$1" 1
+        closing=$cable
+    fi
+}
+check_subnets() { # N
+    {
+        cat "$tmp/row"
+        [ -z "$closing" ] || echo "$closing $1 1"
+    } >"$tmp/cables"
+    while read -r k a b; do
+        check_cable "$k" "$a" "$b" >"$tmp/said"
+        subnet "$a" "$k"
+    done <"$tmp/cables" >"$tmp/subnets"
+    [ "$(sort -u "$tmp/subnets" | wc -l)" = "$(wc -l <"$tmp/cables")" ] || fail "two cables have one subnet: $(sort "$tmp/subnets" | uniq -d)"
+    ok "as many subnets as cables, $(wc -l <"$tmp/cables"), each the same at both ends and reached from both"
+}
+# What the kernel of each node has counted so far, summed: bytes and packets sent, of these multicast
+sent() { # N
+    for _n in $(seq 1 "$1"); do
+        ns_exec "$_n" cat /proc/net/snmp6
+    done | awk '{sum[$1] += $2} END {print sum["Ip6OutOctets"], sum["Ip6OutRequests"], sum["Ip6OutMcastOctets"], sum["Ip6OutMcastPkts"]}'
+}
+loops_ns() {
+    _sum=0
+    for _name in $(names 1 "$1"); do
+        _sum=$((_sum + $(loop_ns "$_name")))
+    done
+    echo $_sum
+}
+count_traffic() { # N MOST: bytes a second and node
+    before=$(sent "$1") spent=$(loops_ns "$1") from=$(milliseconds)
+    sleep 10 # the time over which it is counted
+    after=$(sent "$1") spent=$(($(loops_ns "$1") - spent)) took=$(($(milliseconds) - from))
+    line=$(echo "$before $after $1 $took $spent" | awk '{f = $9 * $10 / 1000; printf "%d bytes/s in %.1f packets/s, of which beacons %d bytes/s in %.1f packets/s; %.2f ms/s of a processor",
+        ($5 - $1) / f, ($6 - $2) / f, ($7 - $3) / f, ($8 - $4) / f, $11 / 1e3 / f / 1000}')
+    ok "an idle node of $1 sends $line"
+    [ "${line%% *}" -le "$2" ] || fail "that is more than $2 bytes/s"
+}
+
+: >"$tmp/row"
+for size in $sizes; do
+    grow_to "$size"
+    ring_again "$size"
+    limit=2000
+    [ "$size" -le 6 ] || limit=5000
+    [ $took -le $((limit * slow)) ] || fail "from the last start to a ring of $size: $took ms, allowed are $limit"
+    ok "from the last start to a ring of $size: $took ms"
+    check_subnets "$size"
+done
+count_traffic "$size" 30000
+
+# --- the same nodes on a switch: everybody is everybody's neighbour
+{
+    cut -d ' ' -f1 "$tmp/row"
+    echo "$closing"
+} >"$tmp/cables"
+while read -r k; do
+    [ -z "$k" ] || cut "$k"
+done <"$tmp/cables"
+segment $(seq 1 "$size")
+ring_again "$size"
+[ $took -le $((5000 * slow)) ] || fail "from the last start to a ring of $size on a switch: $took ms, allowed are 5000"
+ok "from the last start to a ring of $size on a switch: $took ms"
+count_traffic "$size" 60000
