@@ -6,10 +6,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "text/pattern.h"
 
 /* A linear's module name without its layer, numbers as *: "mlp.experts.*.up_proj". */
 struct kind {
@@ -148,33 +149,14 @@ int tune_targets(struct tune *tune, const struct family *f, const struct config 
 
 /* --- regular expressions ---------------------------------------------------------------------- */
 
-/* Python's spelling in POSIX's: \d is a set, (?: a plain group. */
-static void to_posix(char *out, size_t size, const char *in)
-{
-    size_t n = (size_t)snprintf(out, size, "^(");
-    for (; *in && n + 10 < size; in++) {
-        if (in[0] == '\\' && in[1] == 'd') {
-            n += (size_t)snprintf(out + n, size - n, "[0-9]");
-            in++;
-        } else if (in[0] == '\\' && in[1]) {
-            out[n++] = *in++;
-            out[n++] = *in;
-        } else if (in[0] == '(' && in[1] == '?' && in[2] == ':') {
-            out[n++] = '(';
-            in += 2;
-        } else {
-            out[n++] = *in;
-        }
-    }
-    snprintf(out + n, size - n, ")$");
-}
-
 /* What of the model matches: how many linears of each kind there are and match, in the layers that match at
  * all. */
 struct match {
-    regex_t regex;
+    struct pattern *pattern;         /* owned; of whole names */
+    struct pattern_scratch *scratch; /* owned */
     struct kinds kinds;
-    size_t layer, here[TUNE_MAX_TARGETS], matched[TUNE_MAX_TARGETS];
+    size_t here[TUNE_MAX_TARGETS], matched[TUNE_MAX_TARGETS];
+    struct err *err;
 };
 
 static int match_one(void *arg, const struct tensor_def *def)
@@ -184,13 +166,16 @@ static int match_one(void *arg, const struct tensor_def *def)
     if (!def->linear)
         return 0;
     snprintf(module, sizeof module, "%.*s", (int)(strrchr(def->name, '.') - def->name), def->name);
+    struct pattern_walk walk = PATTERN_WALK;
+    struct pattern_hit hit;
+    const int r = pattern_next(m->pattern, m->scratch, module, strlen(module), &walk, &hit, m->err);
     const struct kind k = kind_of(def->name);
     for (size_t i = 0; i < m->kinds.n; i++)
         if (!strcmp(k.text, m->kinds.at[i].text)) {
             m->here[i]++;
-            m->matched[i] += regexec(&m->regex, module, 0, NULL, 0) == 0;
+            m->matched[i] += r > 0;
         }
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 /* Layer by layer: which kinds match, whole or not at all, and the same in every layer that matches. */
@@ -202,7 +187,9 @@ static int match_layers(struct tune *tune, struct match *m, const struct family 
     for (size_t l = 0; l < c->layers; l++) {
         memset(m->here, 0, sizeof m->here);
         memset(m->matched, 0, sizeof m->matched);
-        family_tensors(f, c, l + 1, match_one, m);
+        int r = family_tensors(f, c, l + 1, match_one, m);
+        if (r)
+            return r;
         size_t any = 0;
         for (size_t i = 0; i < m->kinds.n; i++)
             any += m->matched[i];
@@ -234,7 +221,7 @@ static int match_layers(struct tune *tune, struct match *m, const struct family 
                            "it takes %s in some layers and not in others, which is not done "
                            "here",
                            m->kinds.at[i].text);
-        int r = wanted[i] ? target_add(tune, m->kinds.at[i].text, err) : 0;
+        const int r = wanted[i] ? target_add(tune, m->kinds.at[i].text, err) : 0;
         if (r)
             return r;
     }
@@ -244,18 +231,22 @@ static int match_layers(struct tune *tune, struct match *m, const struct family 
 int tune_targets_regex(struct tune *tune, const struct family *f, const struct config *c, const char *regex,
                        struct err *err)
 {
-    char posix[1024];
-    if (strlen(regex) > sizeof posix / 2)
-        return err_set(err, -E2BIG, "a regular expression of more than %zu bytes", sizeof posix / 2);
-    to_posix(posix, sizeof posix, regex);
-    struct match m = {.kinds = kinds_of(f, c)};
-    if (regcomp(&m.regex, posix, REG_EXTENDED | REG_NOSUB))
-        return err_set(err, -EINVAL, "\"%s\" is not a regular expression that can be used here", regex);
+    struct match m = {.kinds = kinds_of(f, c), .err = err};
     struct tune read = *tune;
-    int r = match_layers(&read, &m, f, c, err);
-    regfree(&m.regex);
+    const size_t size = strlen(regex) + 16;
+    char *whole = malloc(size);
+    int r = whole ? pattern_scratch_new(&m.scratch, err) : err_set(err, -ENOMEM, "out of memory");
+    if (!r) {
+        snprintf(whole, size, "\\A(?:%s)\\z", regex);
+        r = pattern_new_regex(&m.pattern, whole, err);
+    }
+    if (!r)
+        r = match_layers(&read, &m, f, c, err);
     if (!r)
         *tune = read;
+    pattern_free(m.pattern);
+    pattern_scratch_free(m.scratch);
+    free(whole);
     return r;
 }
 
