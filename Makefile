@@ -58,10 +58,12 @@ kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
 ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
-ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c)
+ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
+# ringctl's alone, and yet what tests link
+ctl_tested  := $(addprefix daemon/,adopt.c hosts.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
-ringd_src   := $(filter-out $(ctl_src) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
+ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
 .PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
@@ -77,7 +79,7 @@ $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
 $(B)/ringd-link: $(call obj,$(helper_src) daemon/link_proto.c) $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
-$(B)/ringctl: $(call obj,$(ctl_src) $(ctl_shared)) $(B)/libringengine.a
+$(B)/ringctl: $(call obj,$(ctl_src) $(ctl_shared) $(ctl_tested)) $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ljansson -linih -lm
 
 $(B)/net/%.o: net/%.c
@@ -106,7 +108,7 @@ $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
 # daemon objects that tests may link: everything but the three mains
-daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(stage_src))
+daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_tested) $(stage_src))
 $(B)/libdaemon.a: $(call obj,$(daemon_testable))
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)

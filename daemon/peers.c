@@ -20,6 +20,7 @@
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
 #include "daemon/peers_socket.h"
+#include "daemon/record.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
@@ -101,29 +102,40 @@ static void send_json(struct link *link, uint8_t type, const json_t *json)
     free(text);
 }
 
+static void send_record(struct peers *p, struct link *link, const uint8_t id[16])
+{
+    uint8_t body[RECORD_MAX];
+    size_t n = records_write(p->node->records, id, clock_now(), body, sizeof body);
+    if (n)
+        link_send(link, FRAME_RECORD, body, n);
+}
+
 /* Once to each neighbour, however many cables lead to it. Of another node's record, not to those that node is connected with: they
  * have it at first hand, and where everybody is everybody's neighbour (a switch) it would otherwise arrive from all of them. */
-static void flood(struct peers *p, const json_t *record, const struct member *origin,
-                  const struct session *except)
+static void flood(struct peers *p, const uint8_t origin[16], const struct session *except)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
     {
         const uint8_t *to = s->up ? link_peer(s->link)->node_id : NULL;
         if (!to || s == except || peers_session_with(p, to, NULL) != s ||
-            (origin && members_linked(p->node->members, origin->id, to)))
+            (except && members_linked(p->node->members, origin, to)))
             continue;
-        send_json(s->link, FRAME_RECORD, record);
+        send_record(p, s->link, origin);
     }
+}
+
+static void sign_self(struct peers *p)
+{
+    node_refresh_self(p->node);
+    members_touch(p->node->members);
+    records_sign_self(p->node->records, clock_now());
 }
 
 void peers_flood_self(struct peers *p)
 {
-    node_refresh_self(p->node);
-    members_touch(p->node->members);
-    json_t *record = member_encode(members_self(p->node->members));
-    flood(p, record, NULL, NULL);
-    json_decref(record);
+    sign_self(p);
+    flood(p, members_self(p->node->members)->id, NULL);
 }
 
 struct local {
@@ -184,17 +196,32 @@ static void receive_routed(struct peers *p, json_t *envelope)
     }
 }
 
-static void learn(struct peers *p, struct session *from, const json_t *record)
+static void tell_forged(struct peers *p, const struct session *from, const uint8_t id[16])
+{
+    const struct roster *roster = cluster_roster(p->node->cluster);
+    const struct roster_entry *e = roster ? roster_find(roster, id) : NULL;
+    if (records_forged(p->node->records) == 1)
+        log_warning(
+            "%s sent a record of %s that is not signed by a member: it was dropped, as others will be",
+            link_peer(from->link)->name, e ? e->name : "a node not in the roster");
+}
+
+static void learn(struct peers *p, struct session *from, const uint8_t *body, size_t n)
 {
     uint8_t id[16];
-    int r = members_learn(p->node->members, record, clock_now());
-    if (r == 1 && !id_parse(id, json_string_value(json_object_get(record, "id")))) {
-        flood(p, record, members_find(p->node->members, id), from);
+    switch (records_take(p->node->records, cluster_roster(p->node->cluster), body, n, clock_now(), id)) {
+    case RECORD_NEWS:
+        flood(p, id, from);
         node_changed(p->node);
-    } else if (r == -EEXIST) {
+        break;
+    case RECORD_FORGED: tell_forged(p, from, id); break;
+    case RECORD_TWIN:
         log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on "
                     "one of them",
                     p->node->state_dir);
+        break;
+    case RECORD_KNOWN:
+    case RECORD_BROKEN: break;
     }
 }
 
@@ -262,9 +289,7 @@ static void on_up(void *owner, struct link *link)
     for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
         if (!memcmp(members_at(p->node->members, i)->id, link_peer(link)->node_id, 16))
             continue; /* it knows itself better */
-        json_t *record = member_encode(members_at(p->node->members, i));
-        send_json(link, FRAME_RECORD, record);
-        json_decref(record);
+        send_record(p, link, members_at(p->node->members, i)->id);
     }
     node_changed(p->node);
 }
@@ -278,10 +303,12 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
         peers_learn_roster(s->p, link, body, n);
         return;
     }
+    if (type == FRAME_RECORD) {
+        learn(s->p, s, body, n);
+        return;
+    }
     json_t *json = json_loadb((const char *)body, n, 0, NULL);
-    if (json && type == FRAME_RECORD)
-        learn(s->p, s, json);
-    else if (json && type == FRAME_ROUTED)
+    if (json && type == FRAME_ROUTED)
         receive_routed(s->p, json);
     json_decref(json);
 }
@@ -294,38 +321,30 @@ static void refresh_self(struct peers *p)
     if (p->refreshed.us && clock_since_us(now, p->refreshed) < REFRESH_US)
         return;
     p->refreshed = now;
-    node_refresh_self(p->node);
-    members_touch(p->node->members);
+    sign_self(p);
 }
 
-/* Heartbeats carry our record, and so our progress. */
+/* Heartbeats carry our record, and so our progress. One that has no room for it follows it. */
 static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
 {
     struct session *s = owner;
+    const uint8_t *self = members_self(s->p->node->members)->id;
     if (!s->up) /* a joiner is told nothing of us */
         return 0;
-    (void)link;
     refresh_self(s->p);
-    json_t *record = member_encode(members_self(s->p->node->members));
-    char *text = record ? json_dumps(record, JSON_COMPACT) : NULL;
-    json_decref(record);
-    size_t len = text ? strlen(text) : 0;
-    if (len > cap)
-        len = 0;
-    if (len)
-        memcpy(body, text, len);
-    free(text);
-    return len;
+    size_t n = records_write(s->p->node->records, self, clock_now(), body, cap);
+    if (n <= cap)
+        return n;
+    send_record(s->p, link, self);
+    return 0;
 }
 
 static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_t n)
 {
     struct session *s = owner;
     (void)link;
-    json_t *record = n && s->up ? json_loadb((const char *)body, n, 0, NULL) : NULL;
-    if (record)
-        learn(s->p, s, record);
-    json_decref(record);
+    if (n && s->up)
+        learn(s->p, s, body, n);
 }
 
 static void redial_later(struct dial *d)
