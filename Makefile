@@ -116,11 +116,15 @@ unit: $(test_bin)
 fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
 $(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/fuzz/replay.o $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+# What the tests in network namespaces send with.
+netns_bin := $(addprefix $(B)/tests/netns/,stripe)
+$(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
-netns: all
+netns: all $(netns_bin)
 	@tests/run netns $(B)
 
-test-programs: $(test_bin) $(fuzz_bin)
+test-programs: $(test_bin) $(fuzz_bin) $(netns_bin)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
