@@ -118,7 +118,9 @@ static void get_links(struct node *n, struct http_call *call)
 
 static void get_ports(struct node *n, struct http_call *call)
 {
-    api_reply(call, 200, json_pack("{s:o}", "ports", cables_encode(n->cables)));
+    api_reply(call, 200,
+              json_pack("{s:o s:o}", "ports", cables_encode(n->cables), "thunderbolt",
+                        cables_thunderbolt_encode(n->cables)));
 }
 
 static void get_health(struct node *n, struct http_call *call)

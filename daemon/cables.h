@@ -23,6 +23,8 @@ void cables_search(struct cables *c);
 
 /* For GET /v1/ports: every port with what is heard on it, and for each neighbour that is no cable, why. */
 json_t *cables_encode(struct cables *c);
+/* And Thunderbolt of the machine as a whole: where the driver is missing there are no ports to say it. */
+json_t *cables_thunderbolt_encode(struct cables *c);
 /* For the doctor: beacons counted by what became of them, why ringd-link is of no help, and addresses or routes of this machine within
  * a cable's subnet that lead elsewhere. */
 json_t *cables_health(struct cables *c);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/members.h"
 #include "daemon/xalloc.h"
 
 static const char default_file[] = "/etc/ringd/ringd.conf";
@@ -49,15 +50,24 @@ const struct opt_def conf_table[] = {
      .placeholder = "PATH",
      .def = "/run/ringd-link/sock",
      .help = "where ringd-link listens, which gives each cable its subnet"},
+    {.name = "ipv4-pool",
+     .type = OPT_STRING,
+     .placeholder = "PREFIX",
+     .help =
+         "private network of which each cable also gets an IPv4 /31, as 10.98.0.0/16; the same on all nodes"},
     {.name = "ports-allow",
      .type = OPT_LIST,
      .placeholder = "GLOB",
-     .help = "network interfaces to use, whatever they are; before --ports-deny"},
+     .help = "network interfaces to use and to set up, whatever they are; before --ports-deny"},
     {.name = "ports-deny",
      .type = OPT_LIST,
      .placeholder = "GLOB",
      .help = "network interfaces to leave alone"},
     {.name = "peer", .type = OPT_LIST, .placeholder = "HOST:PORT", .help = "a neighbour to connect to"},
+    {.name = "ring",
+     .type = OPT_STRING,
+     .placeholder = "NAME,NAME,...",
+     .help = "the order of the nodes, instead of the one computed; one node that has it is enough"},
     {.name = "http-listen",
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
@@ -104,6 +114,21 @@ static int read_file(struct opts *o, struct err *err)
     if (path)
         return opts_read_ini(o, path, err);
     return access(default_file, F_OK) == 0 ? opts_read_ini(o, default_file, err) : 0;
+}
+
+/* "a,b,c": whether such nodes are there, and are linked so, only the running ring can tell. */
+static int check_ring(const struct opts *o, struct err *err)
+{
+    const char *ring = opts_str(o, "ring");
+    size_t n = ring ? strlen(ring) : 0;
+    if (!ring)
+        return 0;
+    if (n >= MEMBER_RING_TEXT)
+        return err_set(err, -EINVAL, "--ring: at most %d bytes", MEMBER_RING_TEXT - 1);
+    if (!n || *ring == ',' || ring[n - 1] == ',' || strstr(ring, ",,") || strpbrk(ring, " \t"))
+        return err_set(err, -EINVAL,
+                       "--ring \"%s\": names of nodes with a comma between them are needed, as a,b,c", ring);
+    return 0;
 }
 
 /* "8G", "900M", "65536": checked here so that a slip is found at start and not at the first job. */
@@ -174,6 +199,8 @@ int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct e
         rc = read_file(o, err);
     if (!rc && !help)
         rc = conf_size(o, "memory-limit", err) == UINT64_MAX ? -EINVAL : 0;
+    if (!rc && !help)
+        rc = check_ring(o, err);
     if (!rc)
         rc = fill_in(o, err);
     free(positional);

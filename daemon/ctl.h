@@ -47,13 +47,17 @@ int ctl_promote_main(struct ctl *ctl);
 int ctl_status_main(struct ctl *ctl);
 int ctl_nodes_main(struct ctl *ctl);
 int ctl_links_main(struct ctl *ctl);
+int ctl_links_hosts(const struct ctl *ctl); /* links --hosts */
+int ctl_ports_main(struct ctl *ctl);
+int ctl_link_main(struct ctl *ctl);
 int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
-    ctl_score_options[], ctl_jobs_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[];
+    ctl_score_options[], ctl_jobs_options[], ctl_links_options[], ctl_link_options[], ctl_init_options[],
+    ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -16,6 +16,14 @@ const struct opt_def ctl_jobs_options[] = {
     {.name = NULL},
 };
 
+const struct opt_def ctl_links_options[] = {
+    {.name = "hosts",
+     .type = OPT_FLAG,
+     .help = "print the addresses of both ends of every cable as lines for /etc/hosts, each named "
+             "NODE-PORT.ring"},
+    {.name = NULL},
+};
+
 /* Asks; prints the answer as JSON if that is wanted, else with `print`. */
 static int show(const struct ctl *ctl, const char *path, void (*print)(const json_t *answer))
 {
@@ -151,6 +159,8 @@ static void print_links(const json_t *answer)
 int ctl_links_main(struct ctl *ctl)
 {
     int rc = no_args(ctl);
+    if (!rc && opts_flag(ctl->opts, "hosts"))
+        return ctl_links_hosts(ctl);
     return rc ? rc : show(ctl, "/v1/links", print_links);
 }
 

@@ -1,5 +1,7 @@
-/* SPDX-License-Identifier: MIT */
-#include "daemon/members.h"
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of nodes: records as JSON, which of them are news, which are too old. Called on the loop. */
+#include "daemon/members_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,30 +11,10 @@
 #include "daemon/identity.h"
 #include "daemon/xalloc.h"
 
-enum { FORMER = 4 }; /* lives of a node that are remembered beside the present one */
-
-struct life {
-    uint64_t boot, seq;
-};
-/* Every heartbeat of every node asks for the ring, and the best of sixteen nodes takes a processor some 25 ms: it is found once for
- * each graph. */
-struct answer {
-    bool known;
-    struct ring_graph graph;
-    struct ring_order order;
-};
-struct members {
-    struct answer *last;                        /* owned */
-    struct life former[RING_MAX_NODES][FORMER]; /* last words of each node's other lives, the latest first */
-    uint64_t twin_boot, twin_seq;               /* last word under our own id that was not ours */
-    size_t n;
-    struct member at[RING_MAX_NODES]; /* 0 = ourselves */
-};
-
 struct members *members_new(const struct member *self)
 {
     struct members *m = xcalloc(1, sizeof *m);
-    m->last = xcalloc(1, sizeof *m->last);
+    m->orders = xcalloc(1, sizeof *m->orders);
     m->n = 1;
     m->at[0] = *self;
     return m;
@@ -40,8 +22,9 @@ struct members *members_new(const struct member *self)
 
 void members_free(struct members *m)
 {
-    if (m)
-        free(m->last);
+    if (!m)
+        return;
+    free(m->orders);
     free(m);
 }
 
@@ -68,14 +51,16 @@ json_t *member_encode(const struct member *who)
 {
     json_t *links = json_array();
     for (size_t i = 0; i < who->nlinks; i++)
-        json_array_append_new(links, hex(who->links[i]));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:o s:i s:s s:f}", "id", hex(who->id),
+        json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", hex(who->links[i].id), "class_mbps",
+                                               (json_int_t)who->links[i].class_mbps, "shared",
+                                               (int)who->links[i].shared));
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:o s:i s:s s:f}", "id", hex(who->id),
                      "name", who->name, "version", who->version, "boot", (json_int_t)who->boot, "seq",
                      (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
                      (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
-                     "memory_available", (json_int_t)who->memory_available, "links", links, "job",
-                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", who->doing,
-                     "seconds", who->seconds);
+                     "memory_available", (json_int_t)who->memory_available, "links", links, "ring", who->ring,
+                     "job", (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing",
+                     who->doing, "seconds", who->seconds);
 }
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -83,24 +68,41 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from);
 }
 
-static int member_decode(struct member *ret, const json_t *record)
+static int decode_link(struct member_link *ret, const json_t *link)
+{
+    const char *id;
+    json_int_t class_mbps;
+    int shared;
+    if (json_unpack((json_t *)link, "{s:s s:I s:b}", "id", &id, "class_mbps", &class_mbps, "shared",
+                    &shared) ||
+        id_parse(ret->id, id) || class_mbps < 0 || class_mbps > UINT32_MAX)
+        return -EBADMSG;
+    ret->class_mbps = (uint32_t)class_mbps;
+    ret->shared = shared;
+    return 0;
+}
+
+int member_decode(struct member *ret, const json_t *record)
 {
     struct member m = {0};
-    const char *id, *name, *version, *head, *doing;
+    const char *id, *name, *version, *head, *doing, *ring;
     json_t *links;
     json_int_t boot, seq, cores, threads, total, available, job;
-    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:I s:s s:i s:s s:F}", "id",
-                    &id, "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores,
-                    "threads", &threads, "memory_total", &total, "memory_available", &available, "links",
-                    &links, "job", &job, "head", &head, "rank", &m.rank, "doing", &doing, "seconds",
-                    &m.seconds))
+    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:s s:i s:s s:F}",
+                    "id", &id, "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores",
+                    &cores, "threads", &threads, "memory_total", &total, "memory_available", &available,
+                    "links", &links, "ring", &ring, "job", &job, "head", &head, "rank", &m.rank, "doing",
+                    &doing, "seconds", &m.seconds))
         return -EBADMSG;
     if (id_parse(m.id, id) || id_parse(m.head, head) || !json_is_array(links) ||
         json_array_size(links) > RING_MAX_NODES)
         return -EBADMSG;
     for (; m.nlinks < json_array_size(links); m.nlinks++)
-        if (id_parse(m.links[m.nlinks], json_string_value(json_array_get(links, m.nlinks))))
+        if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
             return -EBADMSG;
+    if (strlen(ring) >= sizeof m.ring)
+        return -EBADMSG;
+    memcpy(m.ring, ring, strlen(ring));
     copy_text(m.name, sizeof m.name, name);
     copy_text(m.version, sizeof m.version, version);
     copy_text(m.doing, sizeof m.doing, doing);
@@ -174,7 +176,13 @@ static void keep_life(struct members *m, const struct member *known, const struc
     former[0] = (struct life){known->boot, known->seq};
 }
 
-int members_learn(struct members *m, const json_t *record, struct instant now)
+bool members_is_news(const struct members *m, const struct member *record)
+{
+    const struct member *known = lookup(m, record->id);
+    return !known || known == &m->at[0] || is_news(m, known, record);
+}
+
+int members_learn(struct members *m, const json_t *record, struct instant said)
 {
     struct member news;
     int r = member_decode(&news, record);
@@ -192,8 +200,9 @@ int members_learn(struct members *m, const json_t *record, struct instant now)
             return -ENOSPC;
         memset(m->former[known - m->at], 0, sizeof m->former[0]);
     }
-    news.heard = now;
+    news.heard = said;
     *known = news;
+    m->stale[known - m->at] = false;
     return 1;
 }
 
@@ -212,120 +221,29 @@ const struct member *members_find(const struct members *m, const uint8_t id[16])
     return lookup(m, id);
 }
 
-/* --- what follows from them ------------------------------------------------------------------- */
+/* --- age -------------------------------------------------------------------------------------- */
 
-static bool lists(const struct member *a, const struct member *b)
+void members_set_patience(struct members *m, uint64_t patience_us)
 {
-    for (size_t i = 0; i < a->nlinks; i++)
-        if (!memcmp(a->links[i], b->id, 16))
-            return true;
-    return false;
+    m->patience_us = patience_us;
 }
 
-static bool linked(const struct members *m, size_t a, size_t b)
+bool members_expire(struct members *m, struct instant now)
 {
-    return a != b && lists(&m->at[a], &m->at[b]) && lists(&m->at[b], &m->at[a]);
-}
-
-bool members_linked(const struct members *m, const uint8_t a[16], const uint8_t b[16])
-{
-    const struct member *from = lookup(m, a), *to = lookup(m, b);
-    return from && to && lists(from, to) && lists(to, from);
-}
-
-static void mark_reachable(const struct members *m, bool seen[RING_MAX_NODES])
-{
-    size_t queue[RING_MAX_NODES] = {0}, head = 0, tail = 1;
-    memset(seen, 0, RING_MAX_NODES);
-    seen[0] = true;
-    while (head < tail) {
-        size_t a = queue[head++];
-        for (size_t b = 0; b < m->n; b++)
-            if (!seen[b] && linked(m, a, b)) {
-                seen[b] = true;
-                queue[tail++] = b;
-            }
-    }
-}
-
-bool members_reachable(const struct members *m, const uint8_t id[16])
-{
-    bool seen[RING_MAX_NODES];
-    const struct member *who = lookup(m, id);
-    mark_reachable(m, seen);
-    return who && seen[who - m->at];
-}
-
-/* The graph of reachable nodes; index[] maps its places to ours. */
-static void make_graph(const struct members *m, struct ring_graph *g, size_t index[RING_MAX_NODES])
-{
-    bool seen[RING_MAX_NODES];
-    mark_reachable(m, seen);
-    memset(g, 0, sizeof *g);
-    for (size_t i = 0; i < m->n; i++)
-        if (seen[i]) {
-            index[g->n] = i;
-            memcpy(g->id[g->n++], m->at[i].id, 16);
+    bool any = false;
+    for (size_t i = 1; i < m->n && m->patience_us; i++)
+        if (!m->stale[i] && now.us >= m->at[i].heard.us + m->patience_us) {
+            any |= members_reachable(m, m->at[i].id);
+            m->stale[i] = true;
         }
-    for (size_t a = 0; a < g->n; a++)
-        for (size_t b = 0; b < g->n; b++)
-            g->edge[a][b].linked = linked(m, index[a], index[b]);
+    return any;
 }
 
-const struct member *members_next_hop(const struct members *m, const uint8_t id[16])
+struct instant members_due(const struct members *m)
 {
-    struct ring_graph g;
-    size_t index[RING_MAX_NODES];
-    make_graph(m, &g, index);
-    for (size_t i = 0; i < g.n; i++)
-        if (!memcmp(g.id[i], id, 16)) {
-            int hop = ring_next_hop(&g, 0, i);
-            return hop < 0 ? NULL : &m->at[index[hop]];
-        }
-    return NULL;
-}
-
-static void compute(const struct members *m, const struct ring_graph *g, struct ring_order *ret)
-{
-    struct answer *last = m->last;
-    if (!last->known || memcmp(&last->graph, g, sizeof *g)) {
-        last->known = !ring_compute(&last->order, g);
-        last->graph = *g;
-    }
-    *ret = last->order;
-}
-
-void members_ring(const struct members *m, const uint8_t *head, struct members_ring *ret)
-{
-    struct ring_graph g;
-    struct ring_order order, turned;
-    size_t index[RING_MAX_NODES];
-    make_graph(m, &g, index);
-    compute(m, &g, &order);
-    for (size_t i = 0; head && i < g.n; i++)
-        if (!memcmp(g.id[i], head, 16) && !ring_rotate(&turned, &order, i))
-            order = turned;
-    *ret = (struct members_ring){.shape = order.shape, .n = order.n};
-    for (size_t i = 0; i < order.n; i++)
-        ret->at[i] = &m->at[index[order.at[i]]];
-}
-
-void members_describe(const struct members *m, char *buf, size_t n)
-{
-    struct members_ring r;
-    char names[512] = "";
-    members_ring(m, NULL, &r);
-    for (size_t i = 0; i < r.n; i++) {
-        size_t len = strlen(names);
-        snprintf(names + len, sizeof names - len, "%s%s", i ? ", " : "", r.at[i]->name);
-    }
-    switch (r.shape) {
-    case RING_ALONE: snprintf(buf, n, "%s is alone", names); break;
-    case RING_CLOSED: snprintf(buf, n, "a ring of %zu: %s", r.n, names); break;
-    case RING_CHAIN:
-        snprintf(buf, n, "a chain of %zu: %s; a connection between %s and %s would close the ring", r.n,
-                 names, r.at[0]->name, r.at[r.n - 1]->name);
-        break;
-    case RING_BROKEN: snprintf(buf, n, "no path visits all nodes: every node needs two neighbours"); break;
-    }
+    struct instant due = {UINT64_MAX};
+    for (size_t i = 1; i < m->n && m->patience_us; i++)
+        if (!m->stale[i] && m->at[i].heard.us + m->patience_us < due.us)
+            due.us = m->at[i].heard.us + m->patience_us;
+    return due;
 }

@@ -30,6 +30,10 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
+enum {
+    RECORD_LIVES = 3
+}; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
+
 /* --- our own record --------------------------------------------------------------------------- */
 
 static uint64_t meminfo(const char *field)
@@ -63,7 +67,7 @@ void node_refresh_self(struct node *n)
 
 void node_publish_status(struct node *n)
 {
-    char text[700], status[760];
+    char text[1500], status[1520];
     members_describe(n->members, text, sizeof text);
     snprintf(status, sizeof status, "STATUS=%s", text);
     sd_notify(0, status);
@@ -75,9 +79,33 @@ void node_publish_status(struct node *n)
     json_decref(event);
 }
 
+/* When nothing but the time has to pass: a better ring has been better for long enough, or a node silent for too long. */
+static void arm_ring_timer(struct node *n, struct instant settled)
+{
+    struct instant now = clock_now(), due = members_due(n->members);
+    if (settled.us < due.us)
+        due = settled;
+    if (due.us == UINT64_MAX) {
+        event_del(n->ring_timer);
+        return;
+    }
+    uint64_t us = due.us > now.us ? due.us - now.us : 0;
+    event_add(n->ring_timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+}
+
+static void on_ring_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    (void)fd;
+    (void)what;
+    members_expire(n->members, clock_now());
+    node_changed(n);
+}
+
 void node_changed(struct node *n)
 {
-    char text[700];
+    char text[1500];
+    arm_ring_timer(n, members_settle(n->members, clock_now()));
     members_describe(n->members, text, sizeof text);
     if (strcmp(text, n->ring_text)) {
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
@@ -150,7 +178,10 @@ static void open_members(struct node *n)
     n->threads = (int)opts_int(n->opts, "threads");
     self.cores = cores > 0 ? (unsigned)cores : 1;
     self.threads = n->threads ? (unsigned)n->threads : self.cores;
+    if (opts_str(n->opts, "ring"))
+        snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
+    members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
     node_refresh_self(n);
 }
 
@@ -259,6 +290,7 @@ int node_open(struct node **ret, struct opts *opts, struct err *err)
     if (!r && !(n->base = event_base_new()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
+        n->ring_timer = event_new(n->base, -1, 0, on_ring_timer, n);
         open_members(n);
         r = open_rest(n, err);
     }
@@ -298,6 +330,8 @@ void node_close(struct node *n)
     hub_free(n->hub);
     mailbox_free(n->mailbox);
     members_free(n->members);
+    if (n->ring_timer)
+        event_free(n->ring_timer);
     if (n->sigterm)
         event_free(n->sigterm);
     if (n->sigint)

@@ -33,7 +33,7 @@ struct node {
     char name[64], stage_binary[4096], state_dir[3072];
     int threads;
     uint64_t memory_limit;   /* 0 = what the machine has */
-    char ring_text[700];     /* what was last said of the ring */
+    char ring_text[1500];    /* what was last said of the ring */
     struct cluster *cluster; /* which it is in, and who else */
     struct enrol *enrol;     /* getting in, and letting in */
     struct members *members;
@@ -45,7 +45,7 @@ struct node {
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */
     struct http *http;
-    struct event *sigterm, *sigint;
+    struct event *sigterm, *sigint, *ring_timer;
 };
 
 int node_open(struct node **ret, struct opts *opts, struct err *err);

@@ -84,10 +84,10 @@ static void list_links(struct peers *p)
     LIST_FOREACH(s, &p->sessions, next)
     {
         size_t i = 0;
-        while (s->up && i < self->nlinks && memcmp(self->links[i], link_peer(s->link)->node_id, 16))
+        while (s->up && i < self->nlinks && memcmp(self->links[i].id, link_peer(s->link)->node_id, 16))
             i++; /* two cables to one node are one neighbour */
         if (s->up && i == self->nlinks && i < RING_MAX_NODES)
-            memcpy(self->links[self->nlinks++], link_peer(s->link)->node_id, 16);
+            memcpy(self->links[self->nlinks++].id, link_peer(s->link)->node_id, 16);
     }
 }
 

@@ -101,6 +101,18 @@ static int collect_attr(const struct nlattr *a, void *data)
     return MNL_CB_OK;
 }
 
+/* A message of this type, with all of the fixed part that belongs to it. */
+static bool is_message(const struct nlmsghdr *msg, uint16_t type, size_t head)
+{
+    return msg->nlmsg_type == type && mnl_nlmsg_get_payload_len(msg) >= head;
+}
+
+/* 0 for an attribute that is not there or too short to be a number. */
+static uint32_t number_of(const struct nlattr *a)
+{
+    return a && mnl_attr_get_payload_len(a) >= sizeof(uint32_t) ? mnl_attr_get_u32(a) : 0;
+}
+
 static int on_link(const struct nlmsghdr *msg, void *data)
 {
     struct look *look = data;
@@ -108,7 +120,7 @@ static int on_link(const struct nlmsghdr *msg, void *data)
     const struct nlattr *at[IFLA_MAX + 1] = {NULL};
     struct port *port;
 
-    if (msg->nlmsg_type != RTM_NEWLINK || ++look->links > PORT_MAX_LINKS)
+    if (!is_message(msg, RTM_NEWLINK, sizeof *info) || ++look->links > PORT_MAX_LINKS)
         return MNL_CB_OK;
     mnl_attr_parse(msg, sizeof *info, collect_attr, at);
     if (!at[IFLA_IFNAME] || mnl_attr_validate(at[IFLA_IFNAME], MNL_TYPE_NUL_STRING) < 0 ||
@@ -133,8 +145,8 @@ static int on_link(const struct nlmsghdr *msg, void *data)
     port->carrier = info->ifi_flags & IFF_LOWER_UP;
     port->enslaved = at[IFLA_MASTER] != NULL;
     port->named = matches(&look->rules->allow, port->name);
-    port->mtu = at[IFLA_MTU] ? mnl_attr_get_u32(at[IFLA_MTU]) : 0;
-    port->max_mtu = at[IFLA_MAX_MTU] ? mnl_attr_get_u32(at[IFLA_MAX_MTU]) : 0;
+    port->mtu = number_of(at[IFLA_MTU]);
+    port->max_mtu = number_of(at[IFLA_MAX_MTU]);
     port_sysfs_read(port, look->rules->sysfs, info->ifi_type == ARPHRD_ETHER);
     return MNL_CB_OK;
 }
@@ -182,18 +194,21 @@ static int on_address(const struct nlmsghdr *msg, void *data)
     struct look *look = data;
     const struct ifaddrmsg *info = mnl_nlmsg_get_payload(msg);
     const struct nlattr *at[IFLA_MAX + 1] = {NULL}, *own;
-    uint32_t flags = info->ifa_flags;
-    struct port *port = find_port(&look->view, info->ifa_index);
+    uint32_t flags;
+    struct port *port;
 
-    if (msg->nlmsg_type != RTM_NEWADDR || (info->ifa_family != AF_INET && info->ifa_family != AF_INET6))
+    if (!is_message(msg, RTM_NEWADDR, sizeof *info) ||
+        (info->ifa_family != AF_INET && info->ifa_family != AF_INET6))
         return MNL_CB_OK;
     mnl_attr_parse(msg, sizeof *info, collect_attr, at);
     /* IFA_ADDRESS is the other end's where there is a peer, and then IFA_LOCAL is ours */
     own = at[IFA_LOCAL] ? at[IFA_LOCAL] : at[IFA_ADDRESS];
     if (!own)
         return MNL_CB_OK;
+    port = find_port(&look->view, info->ifa_index);
+    flags = info->ifa_flags;
     if (at[IFA_FLAGS])
-        flags = mnl_attr_get_u32(at[IFA_FLAGS]);
+        flags = number_of(at[IFA_FLAGS]);
     if (port && info->ifa_family == AF_INET6 && info->ifa_scope == RT_SCOPE_LINK &&
         !(flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) && !port->has_link_local &&
         mnl_attr_get_payload_len(own) == sizeof port->link_local) {
@@ -216,19 +231,20 @@ static int on_route(const struct nlmsghdr *msg, void *data)
     struct look *look = data;
     const struct rtmsg *info = mnl_nlmsg_get_payload(msg);
     const struct nlattr *at[IFLA_MAX + 1] = {NULL};
-    uint32_t table = info->rtm_table;
+    uint32_t table;
     unsigned ifindex = 0;
 
-    if (msg->nlmsg_type != RTM_NEWROUTE || info->rtm_flags & RTM_F_CLONED ||
+    if (!is_message(msg, RTM_NEWROUTE, sizeof *info) || info->rtm_flags & RTM_F_CLONED ||
         (info->rtm_family != AF_INET && info->rtm_family != AF_INET6))
         return MNL_CB_OK;
     mnl_attr_parse(msg, sizeof *info, collect_attr, at);
+    table = info->rtm_table;
     if (at[RTA_TABLE])
-        table = mnl_attr_get_u32(at[RTA_TABLE]);
+        table = number_of(at[RTA_TABLE]);
     if (table == RT_TABLE_LOCAL || info->rtm_type == RTN_MULTICAST)
         return MNL_CB_OK;
     if (at[RTA_OIF] && info->rtm_type == RTN_UNICAST)
-        ifindex = mnl_attr_get_u32(at[RTA_OIF]);
+        ifindex = number_of(at[RTA_OIF]);
     if (info->rtm_dst_len > 0)
         return add_prefix(look, info->rtm_family, at[RTA_DST], info->rtm_dst_len, ifindex, true);
     mark_default(&look->view, ifindex);
@@ -236,7 +252,8 @@ static int on_route(const struct nlmsghdr *msg, void *data)
         const struct rtnexthop *hop = mnl_attr_get_payload(at[RTA_MULTIPATH]);
         int left = mnl_attr_get_payload_len(at[RTA_MULTIPATH]);
 
-        for (; RTNH_OK(hop, left); left -= RTNH_ALIGN(hop->rtnh_len), hop = RTNH_NEXT(hop))
+        for (; left >= (int)sizeof *hop && RTNH_OK(hop, left);
+             left -= RTNH_ALIGN(hop->rtnh_len), hop = RTNH_NEXT(hop))
             mark_default(&look->view, (unsigned)hop->rtnh_ifindex);
     }
     return MNL_CB_OK;

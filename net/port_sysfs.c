@@ -8,8 +8,8 @@
  */
 #include "port_impl.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,23 +162,21 @@ void port_sysfs_read(struct port *port, const char *sysfs, bool ether)
 
 void port_sysfs_thunderbolt(struct ports_thunderbolt *ret, const char *sysfs)
 {
-    char folder[PATH_MAX], device[PATH_MAX], type[64];
-    const struct dirent *entry;
-    DIR *list;
+    char path[PATH_MAX], type[64];
+    glob_t list = {0};
 
     *ret = (struct ports_thunderbolt){0};
-    snprintf(folder, sizeof folder, "%s/bus/thunderbolt", sysfs);
-    ret->has_driver = has_file(folder, "drivers/thunderbolt-net");
-    snprintf(folder, sizeof folder, "%s/bus/thunderbolt/devices", sysfs);
-    list = opendir(folder);
-    while (list && (entry = readdir(list))) {
-        if (strncmp(entry->d_name, "domain", 6) == 0)
+    snprintf(path, sizeof path, "%s/bus/thunderbolt", sysfs);
+    ret->has_driver = has_file(path, "drivers/thunderbolt-net");
+    snprintf(path, sizeof path, "%s/bus/thunderbolt/devices/*", sysfs);
+    if (glob(path, GLOB_NOSORT, NULL, &list) != 0)
+        list.gl_pathc = 0;
+    for (size_t i = 0; i < list.gl_pathc; i++) {
+        if (strncmp(strrchr(list.gl_pathv[i], '/') + 1, "domain", 6) == 0)
             ret->domains++;
-        else if (snprintf(device, sizeof device, "%s/%s", folder, entry->d_name) < (int)sizeof device &&
-                 read_text(type, sizeof type, device, "uevent") &&
+        else if (read_text(type, sizeof type, list.gl_pathv[i], "uevent") &&
                  strcmp(type, "DEVTYPE=thunderbolt_xdomain") == 0)
             ret->peers++;
     }
-    if (list)
-        closedir(list);
+    globfree(&list);
 }

@@ -3,18 +3,9 @@
  * A stranger's bytes as each handshake message, without and with knowledge of the secret. First byte: which
  * message it is (mod 3); the rest is the message. Two parties who share the secret go before it, so that deep
  * states are reached. */
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "net/auth.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void exchange(struct auth *from, struct auth *to)
 {

@@ -3,25 +3,16 @@
  * Beacons from any bytes, three ways: as a datagram from outside; as what a member with a bug seals, decoded;
  * and as a series of such beacons that a node with two ports takes in while time passes, whose events must
  * make sense. First byte: which. */
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include <sodium.h>
 
 #include "net/beacon.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 enum { ROUND = 24, MAX_UP = 2 * BEACON_NEIGHBOURS };
 
 static const struct in6_addr from = {{{0xfe, 0x80, [15] = 1}}};
 static const uint8_t nonce[BEACON_NONCE] = {1};
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void outside(const uint8_t *data, size_t n, const struct beacon_key *key)
 {

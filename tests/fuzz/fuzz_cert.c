@@ -2,20 +2,11 @@
  *
  * Certificates: the bytes as they come, and the same behind a good signature, so that what lies after the
  * check is reached. What opens must sign to the same again. */
+#include "tests/fuzz/fuzz.h"
+
 #include <sodium.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "net/cert.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any text as a config.json: either refused with a sentence, or one whose sizes hold together. */
+#include "tests/fuzz/fuzz.h"
+
 #include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 #include "file/config.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 static void check(const struct config *c)
 {

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as a data set: either refused with a sentence, or rows that keep what data.h says about them. */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "train/data.h"
 
 enum { VOCAB = 300, SEQ_LEN = 9 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 static void check_row(struct data_row row)
 {
@@ -31,13 +24,10 @@ static void check_row(struct data_row row)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    char path[64];
+    char path[FUZZ_PATH];
     struct data *data = NULL;
     struct err err = {""};
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n)
-        abort();
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int fd = fuzz_file(bytes, n, path);
     struct data_request req = {.path = path, .split = "train", .seq_len = SEQ_LEN, .vocab = VOCAB, .eos = -1};
     if (data_open(&data, &req, &err) == 0) {
         for (size_t i = 0; i < data_rows(data); i++)

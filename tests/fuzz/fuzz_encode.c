@@ -2,19 +2,14 @@
  *
  * Any bytes as text and as ids, through tokenizers of both kinds. The byte-level one must give the text back
  * as it was (U+FFFD for what is not UTF-8), and what its stream gives out must begin the decoded whole. */
+#include "tests/fuzz/fuzz.h"
+
 #include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "text/bytelevel.h"
 #include "text/textbuf.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void add(struct textbuf *json, const char *text)
 {

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is inside records: frame heads and the bodies a link reads itself; and the record's own length. */
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "net/wire.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void body(const uint8_t *data, size_t n)
 {

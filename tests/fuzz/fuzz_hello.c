@@ -2,18 +2,9 @@
  *
  * Handshake payloads: the opening, and the hello of both kinds. What decodes must encode, and decode to the
  * same again. */
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "net/wire.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void hello(enum link_kind kind, const uint8_t *data, size_t n)
 {

@@ -2,19 +2,11 @@
  *
  * Any bytes as a request to ringd-link and as a reply to ringd: refused, or a packet that means itself again
  * and stays within what ringd-link may be asked for. */
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <sys/socket.h>
 
-#include "daemon/link_proto.c" /* fuzz targets are linked with the libraries, not with the daemon */
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
+#include "daemon/link_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

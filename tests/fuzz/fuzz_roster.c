@@ -2,20 +2,11 @@
  *
  * Rosters: the bytes as they come, and the same behind a good head and signature, so that the entries are
  * reached. What opens must sign to the same again, and stand changes. */
+#include "tests/fuzz/fuzz.h"
+
 #include <sodium.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "net/roster.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void expect(bool ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void change(struct roster *r, const uint8_t *pub)
 {

@@ -2,16 +2,9 @@
  *
  * Any bytes as a safetensors file: either refused with a sentence, or every byte of every tensor can be read.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "file/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 static unsigned touch(const struct st *st)
 {
@@ -32,13 +25,10 @@ static unsigned touch(const struct st *st)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    char path[64];
+    char path[FUZZ_PATH];
     struct st *st = NULL;
     struct err err = {""};
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n)
-        abort();
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int fd = fuzz_file(bytes, n, path);
     volatile unsigned sum = 0; /* the reads must not be optimised away */
     if (st_open_file(&st, path, &err) == 0)
         sum = touch(st);

@@ -2,15 +2,11 @@
  *
  * Any bytes as tokenizer.json: refused with a sentence, or a tokenizer that encodes and decodes a short text.
  */
+#include "tests/fuzz/fuzz.h"
+
 #include <assert.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "text/tokenizer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/members.h"
@@ -27,8 +28,8 @@ static struct member make(unsigned id, uint64_t boot, uint64_t seq)
 
 static void link_to(struct member *m, unsigned id)
 {
-    memset(m->links[m->nlinks], 0, 16);
-    m->links[m->nlinks++][0] = (uint8_t)(id + 1);
+    memset(&m->links[m->nlinks], 0, sizeof *m->links);
+    m->links[m->nlinks++].id[0] = (uint8_t)(id + 1);
 }
 
 static int learn(struct members *m, const struct member *news, uint64_t now)
@@ -59,6 +60,9 @@ static void every_field_travels(void **state)
     a.head[5] = 0xfe;
     link_to(&a, 0);
     link_to(&a, 9);
+    a.links[1].class_mbps = 40000;
+    a.links[1].shared = true;
+    snprintf(a.ring, sizeof a.ring, "n7,n0");
     snprintf(a.doing, sizeof a.doing, "waiting for \"rank 1\"");
     assert_int_equal(learn(m, &a, 77), 1);
     const struct member *b = members_find(m, a.id);
@@ -145,14 +149,16 @@ static void nonsense_is_refused(void **state)
         json_t *bad = json_deep_copy(good);
         json_object_set_new(bad, "id", json_string(ids[i]));
         assert_int_equal(members_learn(m, bad, (struct instant){1}), -EBADMSG);
-        json_array_append_new(json_object_get(good, "links"), json_string(ids[i]));
+        json_array_append_new(json_object_get(good, "links"),
+                              json_pack("{s:s s:i s:b}", "id", ids[i], "class_mbps", 0, "shared", 0));
         assert_int_equal(members_learn(m, good, (struct instant){1}), -EBADMSG);
         json_array_clear(json_object_get(good, "links"));
         json_decref(bad);
     }
     for (size_t i = 0; i <= RING_MAX_NODES; i++)
         json_array_append_new(json_object_get(good, "links"),
-                              json_string("00000000000000000000000000000000"));
+                              json_pack("{s:s s:i s:b}", "id", "00000000000000000000000000000000",
+                                        "class_mbps", 0, "shared", 0));
     assert_int_equal(members_learn(m, good, (struct instant){1}), -EBADMSG);
     json_t *list = json_array();
     assert_int_equal(members_learn(m, list, (struct instant){1}), -EBADMSG);
@@ -235,7 +241,8 @@ static void shapes_are_named(void **state)
     link_to(&n1, 9);
     n1.seq++;
     assert_int_equal(learn(m, &star, 1) + learn(m, &n1, 1), 2);
-    describes(m, "no path visits all nodes: every node needs two neighbours");
+    describes(
+        m, "no path visits all nodes; connections between n3 and n9 and between n9 and n0 would make a ring");
     self->nlinks = 0;
     describes(m, "n0 is alone");
     members_free(m);
@@ -322,6 +329,223 @@ static void the_ring_turns_to_its_head(void **state)
     members_free(m);
 }
 
+/* --- the ring that stands ----------------------------------------------------------------------------- */
+
+/* n nodes, all linked to all, every way of one class. */
+static struct members *mesh_of(unsigned n)
+{
+    struct members *m = alone(0);
+    for (unsigned i = 0; i < n; i++) {
+        struct member a = make(i, 1, 1), *who = i ? &a : members_self(m);
+        for (unsigned k = 0; k < n; k++)
+            if (k != i) {
+                link_to(who, k);
+                who->links[who->nlinks - 1].class_mbps = 1000;
+            }
+        if (i)
+            assert_int_equal(learn(m, &a, i), 1);
+    }
+    return m;
+}
+
+static struct member_link *way(struct member *from, unsigned to)
+{
+    for (size_t i = 0; i < from->nlinks; i++)
+        if (from->links[i].id[0] == to + 1)
+            return &from->links[i];
+    return NULL;
+}
+
+/* The way between 0 and `to` has become another, which both ends say. */
+static void set_way(struct members *m, unsigned to, uint32_t class_mbps, bool shared)
+{
+    struct member other = make(to, 0, 0), news = *members_find(m, other.id);
+    struct member_link *ends[2] = {way(members_self(m), to), way(&news, 0)};
+    for (size_t i = 0; i < 2; i++) {
+        ends[i]->class_mbps = class_mbps;
+        ends[i]->shared = shared;
+    }
+    news.seq++;
+    assert_int_equal(learn(m, &news, 1), 1);
+}
+
+static void ring_is(const struct members *m, const char *want)
+{
+    struct members_ring r;
+    char text[200] = "";
+    members_ring(m, NULL, &r);
+    for (size_t i = 0; i < r.n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", r.at[i]->name);
+    assert_string_equal(text, want);
+}
+
+enum { SECOND = 1000000 };
+
+static uint64_t settle(struct members *m, uint64_t us)
+{
+    return members_settle(m, (struct instant){us}).us;
+}
+
+static void faster_and_unshared_ways_are_preferred(void **state)
+{
+    (void)state;
+    struct members *m = mesh_of(4);
+    struct members_ring r;
+    ring_is(m, "n0 n1 n2 n3");
+    set_way(m, 1, 100, false);
+    ring_is(m, "n0 n2 n1 n3");
+    set_way(m, 1, 1000, true);
+    ring_is(m, "n0 n2 n1 n3");
+    members_ring(m, NULL, &r);
+    assert_int_equal(r.class_mbps, 1000);
+    assert_int_equal(r.shared, 0);
+    set_way(m, 2, 1000, true);
+    members_ring(m, NULL, &r);
+    assert_int_equal(r.shared, 1);
+    members_free(m);
+}
+
+static void a_better_ring_waits_for_quiet(void **state)
+{
+    (void)state;
+    struct members *m = mesh_of(4);
+    assert_true(settle(m, 0) == UINT64_MAX); /* a ring where none was stands at once */
+    set_way(m, 1, 100, false);
+    ring_is(m, "n0 n1 n2 n3");
+    assert_true(settle(m, 1 * SECOND) == 1 * SECOND + MEMBERS_SETTLE_US);
+    set_way(m, 1, 1000, false); /* a wobble */
+    assert_true(settle(m, 2 * SECOND) == UINT64_MAX);
+    set_way(m, 1, 100, false);
+    assert_true(settle(m, 3 * SECOND) == 3 * SECOND + MEMBERS_SETTLE_US);
+    set_way(m, 3, 100, false); /* another is better now: it waits anew */
+    assert_true(settle(m, 4 * SECOND) == 4 * SECOND + MEMBERS_SETTLE_US);
+    set_way(m, 3, 1000, false);
+    assert_true(settle(m, 5 * SECOND) == 5 * SECOND + MEMBERS_SETTLE_US);
+    ring_is(m, "n0 n1 n2 n3");
+    assert_true(settle(m, 5 * SECOND + MEMBERS_SETTLE_US) == UINT64_MAX);
+    ring_is(m, "n0 n2 n1 n3");
+    members_free(m);
+}
+
+static void nothing_is_reordered_under_a_job(void **state)
+{
+    (void)state;
+    struct members *m = mesh_of(4);
+    settle(m, 0);
+    struct member busy = *members_at(m, 2);
+    busy.job = 5;
+    busy.seq++;
+    assert_int_equal(learn(m, &busy, 1), 1);
+    set_way(m, 1, 100, false);
+    assert_true(settle(m, 1 * SECOND) == UINT64_MAX);
+    assert_true(settle(m, 100 * SECOND) == UINT64_MAX);
+    ring_is(m, "n0 n1 n2 n3");
+    busy.job = 0;
+    busy.seq++;
+    assert_int_equal(learn(m, &busy, 1), 1);
+    assert_true(settle(m, 101 * SECOND) == 101 * SECOND + MEMBERS_SETTLE_US);
+    settle(m, 103 * SECOND);
+    ring_is(m, "n0 n2 n1 n3");
+    members_free(m);
+}
+
+static void what_cannot_go_on_is_replaced_at_once(void **state)
+{
+    (void)state;
+    struct members *m = mesh_of(4);
+    settle(m, 0);
+    way(members_self(m), 1)->id[1] = 77; /* the connection is gone */
+    ring_is(m, "n0 n2 n1 n3");
+    assert_true(settle(m, SECOND) == UINT64_MAX);
+    members_self(m)->links[0].id[1] = 0; /* it comes back, and its ring waits */
+    assert_true(settle(m, 2 * SECOND) == 2 * SECOND + MEMBERS_SETTLE_US);
+    ring_is(m, "n0 n2 n1 n3");
+    members_free(m);
+}
+
+/* --- an order set by hand ------------------------------------------------------------------------------ */
+
+static void orders(struct members *m, unsigned who, const char *ring)
+{
+    struct member probe = make(who, 0, 0), news = *members_find(m, probe.id);
+    snprintf(news.ring, sizeof news.ring, "%s", ring);
+    news.seq++;
+    if (who == 0)
+        *members_self(m) = news;
+    else
+        assert_int_equal(learn(m, &news, 1), 1);
+}
+
+static void trouble_is(const struct members *m, const char *want)
+{
+    char ring[MEMBER_RING_TEXT], trouble[400];
+    members_override(m, ring, trouble, sizeof trouble);
+    assert_string_equal(trouble, want);
+}
+
+static void an_order_by_hand_is_followed(void **state)
+{
+    (void)state;
+    struct members *m = mesh_of(4);
+    struct members_ring r;
+    orders(m, 2, "n3,n1,n0,n2");
+    ring_is(m, "n3 n1 n0 n2");
+    trouble_is(m, "");
+    members_ring(m, NULL, &r);
+    assert_true(r.by_hand);
+    orders(m, 3, "n0,n2,n1,n3");
+    ring_is(m, "n3 n1 n0 n2");
+    trouble_is(m, "n2 and n3 have different --ring: that of n2 counts, for its id is smaller");
+    orders(m, 0, "n1,n0,n3,n2");
+    ring_is(m, "n1 n0 n3 n2");
+    members_free(m);
+}
+
+static void a_wrong_order_is_told_and_not_followed(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"n0,n1,n2,nix", "no node called nix can be reached"},
+                                           {"n0,n1,n2", "n3 is not in it"},
+                                           {"n0,n1,n0,n2", "n0 is in it twice"},
+                                           {"", NULL},
+                                           {"n0,n2,n1,n3", "there is no connection between n0 and n2"}};
+    char want[300];
+    struct members *m = row_of(4, true);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        orders(m, 1, cases[i][0]);
+        snprintf(want, sizeof want,
+                 "--ring of n1 cannot be followed: %s; the computed ring is used meanwhile", cases[i][1]);
+        trouble_is(m, cases[i][1] ? want : "");
+        ring_is(m, "n0 n1 n2 n3");
+    }
+    orders(m, 1, "n0,n1,n2,n3");
+    describes(m, "a ring of 4: n0, n1, n2, n3");
+    members_free(m);
+}
+
+/* --- age ---------------------------------------------------------------------------------------------- */
+
+static void silent_nodes_are_out_of_reach(void **state)
+{
+    (void)state;
+    struct members *m = row_of(3, true); /* n1 spoke at 1, n2 at 2 */
+    struct member n1 = *members_at(m, 1);
+    assert_true(members_due(m).us == UINT64_MAX);
+    assert_false(members_expire(m, (struct instant){1000 * (uint64_t)SECOND}));
+    members_set_patience(m, 30);
+    assert_true(members_due(m).us == 31);
+    assert_false(members_expire(m, (struct instant){30}));
+    assert_true(members_expire(m, (struct instant){31}));
+    assert_false(members_reachable(m, n1.id));
+    describes(m, "a ring of 2: n0, n2");
+    assert_true(members_due(m).us == 32);
+    assert_false(members_expire(m, (struct instant){31}));
+    n1.seq++;
+    assert_int_equal(learn(m, &n1, 31), 1);
+    assert_true(members_reachable(m, n1.id));
+    members_free(m);
+}
+
 /* --- flooding -------------------------------------------------------------------------------------- */
 
 enum { FLOOD_NODES = 4, MAX_FLIGHT = 4096 };
@@ -378,27 +602,30 @@ static void flooding_ends(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 300; seed++) {
-        struct world w = {.rng = rng_for(seed, "flood")};
+        struct world *w = calloc(1, sizeof *w);
+        assert_non_null(w);
+        w->rng = rng_for(seed, "flood");
         for (unsigned i = 0; i < FLOOD_NODES; i++) {
-            struct member old = make(30, 1 + rng_below(&w.rng, 3), 1 + rng_below(&w.rng, 5));
-            w.node[i] = alone(i);
-            assert_int_equal(learn(w.node[i], &old, 1), 1);
+            struct member old = make(30, 1 + rng_below(&w->rng, 3), 1 + rng_below(&w->rng, 5));
+            w->node[i] = alone(i);
+            assert_int_equal(learn(w->node[i], &old, 1), 1);
         }
         for (unsigned i = 0; i < FLOOD_NODES; i++)
-            flood(&w, i, i, members_at(w.node[i], 1));
-        until_quiet(&w, seed);
-        struct member back = make(30, rng_below(&w.rng, 5), 1);
+            flood(w, i, i, members_at(w->node[i], 1));
+        until_quiet(w, seed);
+        struct member back = make(30, rng_below(&w->rng, 5), 1);
         for (; back.seq < 9; back.seq++) {
-            send(&w, 30, (unsigned)rng_below(&w.rng, FLOOD_NODES), &back);
-            until_quiet(&w, seed);
+            send(w, 30, (unsigned)rng_below(&w->rng, FLOOD_NODES), &back);
+            until_quiet(w, seed);
         }
         for (unsigned i = 0; i < FLOOD_NODES; i++) {
-            const struct member *known = members_find(w.node[i], back.id);
+            const struct member *known = members_find(w->node[i], back.id);
             if (known->boot != back.boot || known->seq != 8)
                 fail_msg("seed %llu: node %u believes in boot %llu, %llu talks", (unsigned long long)seed, i,
                          (unsigned long long)known->boot, (unsigned long long)back.boot);
-            members_free(w.node[i]);
+            members_free(w->node[i]);
         }
+        free(w);
     }
 }
 
@@ -417,6 +644,13 @@ int main(void)
         cmocka_unit_test(the_ring_follows_every_change),
         cmocka_unit_test(messages_take_the_short_way),
         cmocka_unit_test(the_ring_turns_to_its_head),
+        cmocka_unit_test(faster_and_unshared_ways_are_preferred),
+        cmocka_unit_test(a_better_ring_waits_for_quiet),
+        cmocka_unit_test(nothing_is_reordered_under_a_job),
+        cmocka_unit_test(what_cannot_go_on_is_replaced_at_once),
+        cmocka_unit_test(an_order_by_hand_is_followed),
+        cmocka_unit_test(a_wrong_order_is_told_and_not_followed),
+        cmocka_unit_test(silent_nodes_are_out_of_reach),
         cmocka_unit_test(flooding_ends),
     };
     return cmocka_run_group_tests_name("members", tests, NULL, NULL);

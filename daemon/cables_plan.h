@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * PURE: what the ports and cables of this machine should have: a port of ours up, a Thunderbolt cable's largest MTU, and
+ * for each point-to-point cable its subnets (net/subnet.h), unless somebody else has them. Called by cables.c after every
+ * change, which has ringd-link set it and tells our choice in the beacons; by cables_show.c and tests. Loop thread.
+ *
+ * Two cables of one node may hash to the same IPv4 /31. They are served in the order of their ids, which all nodes
+ * see alike, so the same one yields everywhere, whichever was plugged in first. */
+#ifndef DAEMON_CABLES_PLAN_H
+#define DAEMON_CABLES_PLAN_H
+
+#include "daemon/linkctl.h"
+#include "net/beacon.h"
+#include "net/subnet.h"
+
+enum { CABLES_WHY = 240 };
+
+struct cables_facts { /* all borrowed */
+    const struct port *ports;
+    size_t nports;
+    const struct neighbour_view *seen;
+    size_t nseen;
+    const struct ports_prefix *taken; /* ports_addresses */
+    size_t ntaken;
+    bool is_member; /* else there are no subnets */
+    uint8_t node[16], cluster[16];
+    struct prefix pool; /* `ipv4-pool`; family 0: none */
+};
+
+struct cable_plan { /* of a two-way cable that nobody shares */
+    uint64_t id;
+    unsigned ifindex;
+    struct subnet_cable six, four; /* family 0: none */
+    bool is_six_free;              /* to be set; else why6 says who has it */
+    char why6[CABLES_WHY];         /* what is in its way; empty: nothing */
+    char why4[CABLES_WHY];         /* why there is none; empty: it is not wanted, or there is one */
+    uint8_t attempt;               /* the last that suited us */
+    uint8_t told;                  /* to be told to the other end */
+    uint32_t mtu;                  /* to be set, 0: none */
+};
+struct cables_plan {
+    struct cable_plan *at; /* owned; in the order of ids */
+    size_t n;
+};
+
+/* What was chosen before stays as long as nothing is in its way. */
+void cables_plan_update(struct cables_plan *plan, const struct cables_facts *facts);
+void cables_plan_done(struct cables_plan *plan);
+const struct cable_plan *cables_plan_find(const struct cables_plan *plan, uint64_t id);
+
+/* For linkctl_want; how many. `out` has room for the ports and three times the cables. */
+size_t cables_plan_want(const struct cables_plan *plan, const struct cables_facts *facts,
+                        struct linkctl_want *out);
+
+/* A sentence if both ends of a cable differ in their MTU, else an empty one. */
+void cables_mtu_trouble(char ret[static CABLES_WHY], const struct port *port, const struct cable *cable);
+
+#endif

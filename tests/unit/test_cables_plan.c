@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What ports and cables should have, decided from hand-made facts: two nodes that exchange their attempts as beacons do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cables_plan.h"
+
+enum { MOST = 16 };
+
+/* A node with up to 8 cables: port i + 1 is plugged into port i + 1 of the other. */
+struct node {
+    struct cables_facts facts;
+    struct cables_plan plan;
+    struct port ports[8];
+    struct neighbour_view seen[8];
+    struct ports_prefix taken[MOST];
+};
+struct pair {
+    struct node a, b;
+};
+
+static void make_end(struct node *n, uint8_t id, uint8_t other, size_t cables, const char *pool)
+{
+    char why[256];
+
+    *n = (struct node){.facts = {.ports = n->ports,
+                                 .nports = cables,
+                                 .seen = n->seen,
+                                 .nseen = cables,
+                                 .taken = n->taken,
+                                 .is_member = true,
+                                 .node = {id},
+                                 .cluster = {42}}};
+    if (pool)
+        assert_int_equal(subnet_pool_parse(&n->facts.pool, pool, why, sizeof why), 0);
+    for (unsigned i = 0; i < cables; i++) {
+        struct cable *c = &n->seen[i].cable;
+
+        n->ports[i] = (struct port){
+            .ifindex = i + 1, .kind = PORT_ETH, .mtu = 1500, .max_mtu = 9000, .port_id = 100u * id + i};
+        snprintf(n->ports[i].name, sizeof n->ports[i].name, "eth%u", i);
+        n->seen[i].state = NEIGHBOUR_TWO_WAY;
+        *c = (struct cable){.id = 1000 + i,
+                            .ifindex = i + 1,
+                            .port_id = 100u * id + i,
+                            .peer_port_id = 100u * other + i,
+                            .node_id = {other},
+                            .kind = PORT_ETH,
+                            .mtu = 1500,
+                            .max_mtu = 9000,
+                            .pool = n->facts.pool};
+        strcpy(c->name, "other");
+        strcpy(c->port_name, "eth7");
+    }
+}
+
+static struct pair *make_pair(size_t cables, const char *pool)
+{
+    struct pair *p = calloc(1, sizeof *p);
+
+    assert_non_null(p);
+    make_end(&p->a, 1, 2, cables, pool);
+    make_end(&p->b, 2, 1, cables, pool);
+    return p;
+}
+
+static void free_pair(struct pair *p)
+{
+    cables_plan_done(&p->a.plan);
+    cables_plan_done(&p->b.plan);
+    free(p);
+}
+
+static void take(struct node *n, unsigned ifindex, bool is_route, const struct prefix *what, uint8_t plen)
+{
+    struct ports_prefix *p = &n->taken[n->facts.ntaken++];
+
+    *p =
+        (struct ports_prefix){.family = what->family, .plen = plen, .is_route = is_route, .ifindex = ifindex};
+    memcpy(p->at, what->at, 16);
+}
+
+static void hear(struct node *n, const struct node *from)
+{
+    for (size_t i = 0; i < n->facts.nseen; i++) {
+        const struct cable_plan *c = cables_plan_find(&from->plan, n->seen[i].cable.id);
+
+        n->seen[i].cable.attempt = c ? c->told : 0;
+    }
+    cables_plan_update(&n->plan, &n->facts);
+}
+
+/* Until nobody has news. */
+static void settle(struct pair *p)
+{
+    for (int i = 0; i < 20; i++) {
+        hear(&p->a, &p->b);
+        hear(&p->b, &p->a);
+    }
+}
+
+static const struct cable_plan *of(const struct node *n, size_t i)
+{
+    const struct cable_plan *c = cables_plan_find(&n->plan, 1000 + i);
+
+    assert_non_null(c);
+    return c;
+}
+
+static void assert_agree(const struct pair *p, size_t i)
+{
+    const struct cable_plan *x = of(&p->a, i), *y = of(&p->b, i);
+
+    assert_int_equal(x->four.mine.family, AF_INET);
+    assert_true(prefix_equal(&x->four.mine, &y->four.theirs) && prefix_equal(&x->four.theirs, &y->four.mine));
+    assert_true(prefix_equal(&x->six.mine, &y->six.theirs) && prefix_equal(&x->six.theirs, &y->six.mine));
+    assert_string_equal(x->why4, "");
+}
+
+static void both_ends_agree_and_stay(void **state)
+{
+    struct pair *p = make_pair(3, "10.98.0.0/16");
+    struct prefix first;
+
+    (void)state;
+    settle(p);
+    for (size_t i = 0; i < 3; i++) {
+        assert_agree(p, i);
+        assert_int_equal(of(&p->a, i)->told, 0);
+    }
+    first = of(&p->a, 0)->four.mine;
+    /* what is set is then seen on the port, also by a ringd that has just started and has planned nothing yet */
+    take(&p->a, 1, false, &first, 31);
+    take(&p->a, 1, true, &first, 31);
+    take(&p->a, 1, false, &of(&p->a, 0)->six.mine, 127);
+    cables_plan_done(&p->a.plan);
+    settle(p);
+    assert_true(prefix_equal(&of(&p->a, 0)->four.mine, &first));
+    assert_true(of(&p->a, 0)->is_six_free);
+    free_pair(p);
+}
+
+static void what_is_in_the_way_is_gone_round(void **state)
+{
+    struct pair *p = make_pair(1, "10.98.0.0/16");
+    struct prefix first, second;
+
+    (void)state;
+    settle(p);
+    first = of(&p->a, 0)->four.mine;
+    take(&p->a, 9, true, &first, 24); /* a home network that comes later, seen by one end only */
+    settle(p);
+    assert_agree(p, 0);
+    second = of(&p->a, 0)->four.mine;
+    assert_false(prefix_bits_equal(first.at, second.at, 24));
+    take(&p->b, 1, false, &of(&p->b, 0)->four.mine, 25); /* on our own port, not as we would have set it */
+    settle(p);
+    assert_agree(p, 0);
+    assert_true(of(&p->a, 0)->told == 2 && of(&p->b, 0)->told == 2);
+    free_pair(p);
+}
+
+static void no_room_is_told_and_withdrawn(void **state)
+{
+    struct pair *p = make_pair(1, "10.98.0.0/16");
+
+    (void)state;
+    settle(p);
+    take(&p->a, 9, true, &p->a.facts.pool, 16); /* the home network is the pool */
+    settle(p);
+    assert_int_equal(of(&p->a, 0)->four.mine.family, 0);
+    assert_int_equal(of(&p->b, 0)->four.mine.family, 0);
+    assert_non_null(strstr(of(&p->a, 0)->why4, "10.98.0.0/16"));
+    assert_non_null(strstr(of(&p->b, 0)->why4, "other has no /31"));
+    assert_true(of(&p->a, 0)->is_six_free); /* of another family */
+    p->a.facts.ntaken = 0;
+    settle(p);
+    assert_agree(p, 0);
+    free_pair(p);
+}
+
+/* Eight cables for four places: the first in order of ids get one, and nothing swings. */
+static void a_small_pool(void **state)
+{
+    struct pair *p = make_pair(8, "10.98.0.0/29");
+    size_t n = 0;
+
+    (void)state;
+    settle(p);
+    for (size_t i = 0; i < 8; i++) {
+        const struct cable_plan *c = of(&p->a, i);
+
+        assert_int_equal(c->four.mine.family, of(&p->b, i)->four.mine.family);
+        n += c->four.mine.family != 0;
+        if (c->four.mine.family) {
+            assert_agree(p, i);
+            for (size_t k = 0; k < i; k++)
+                assert_false(prefix_overlaps(&of(&p->a, k)->four.mine, &c->four.mine) &&
+                             of(&p->a, k)->four.mine.family);
+        }
+    }
+    assert_true(n >= 1 && n <= 4);
+    struct prefix before = of(&p->a, 0)->four.mine;
+    assert_int_equal(before.family, AF_INET);
+    settle(p);
+    assert_true(prefix_equal(&before, &of(&p->a, 0)->four.mine));
+    free_pair(p);
+}
+
+static void pools_that_differ_are_named(void **state)
+{
+    struct pair *p = make_pair(1, "10.98.0.0/16");
+
+    (void)state;
+    p->a.seen[0].cable.pool = (struct prefix){AF_INET, 16, {10, 97}};
+    p->b.seen[0].cable.pool.family = 0;
+    settle(p);
+    assert_int_equal(of(&p->a, 0)->four.mine.family, 0);
+    assert_non_null(strstr(of(&p->a, 0)->why4, "10.97.0.0/16"));
+    assert_non_null(strstr(of(&p->b, 0)->why4, "has no ipv4-pool"));
+    p->a.facts.pool.family = 0;
+    settle(p);
+    assert_string_equal(of(&p->a, 0)->why4, ""); /* not wanted */
+    free_pair(p);
+}
+
+static void six_says_who_has_it(void **state)
+{
+    struct pair *p = make_pair(1, NULL);
+
+    (void)state;
+    settle(p);
+    take(&p->a, 9, true, &(struct prefix){AF_INET6, 8, {0xfd}}, 8);
+    settle(p);
+    assert_true(of(&p->a, 0)->is_six_free);
+    assert_non_null(strstr(of(&p->a, 0)->why6, "fd00::/8"));
+    p->a.facts.ntaken = 0;
+    take(&p->a, 9, true, &of(&p->a, 0)->six.theirs, 128);
+    settle(p);
+    assert_false(of(&p->a, 0)->is_six_free);
+    assert_non_null(strstr(of(&p->a, 0)->why6, "on interface 9"));
+    free_pair(p);
+}
+
+static void only_cables_of_two_have_any(void **state)
+{
+    struct pair *p = make_pair(2, "10.98.0.0/16");
+    struct linkctl_want want[MOST];
+
+    (void)state;
+    settle(p);
+    assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 4);
+    p->a.seen[0].cable.shared = true;
+    p->a.seen[1].state = NEIGHBOUR_ONE_WAY;
+    settle(p);
+    assert_int_equal(p->a.plan.n, 0);
+    assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 0);
+    p->a.seen[1].state = NEIGHBOUR_TWO_WAY;
+    p->a.facts.is_member = false;
+    settle(p);
+    assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 0);
+    free_pair(p);
+}
+
+static size_t count(const struct linkctl_want *want, size_t n, enum rlink_verb verb, uint32_t mtu)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        found += want[i].verb == verb && want[i].mtu == mtu;
+    return found;
+}
+
+static void thunderbolt_is_set_up_with_its_largest_mtu(void **state)
+{
+    struct pair *p = make_pair(3, NULL);
+    struct linkctl_want want[MOST];
+    size_t n;
+
+    (void)state;
+    p->a.ports[0].kind = p->a.seen[0].cable.kind = PORT_TB;
+    p->a.ports[0].max_mtu = 65522;
+    p->a.seen[0].cable.max_mtu = 65000;
+    p->a.ports[1].kind = PORT_TB; /* the other end is something else */
+    p->a.ports[2].named = true;
+    settle(p);
+    n = cables_plan_want(&p->a.plan, &p->a.facts, want);
+    assert_int_equal(count(want, n, RLINK_SET_UP, 0), 3);
+    assert_int_equal(count(want, n, RLINK_SET_MTU, 65000), 1);
+    assert_int_equal(n, 3 + 1 + 3);
+    p->a.ports[0].enslaved = true; /* a bridge's, now */
+    p->a.ports[2].named = false;
+    p->a.seen[0].cable.max_mtu = 0;
+    settle(p);
+    n = cables_plan_want(&p->a.plan, &p->a.facts, want);
+    assert_int_equal(count(want, n, RLINK_SET_UP, 0), 1);
+    assert_int_equal(n, 1 + 3);
+    free_pair(p);
+}
+
+static void unlike_mtus_are_named(void **state)
+{
+    struct pair *p = make_pair(1, NULL);
+    char why[CABLES_WHY];
+
+    (void)state;
+    cables_mtu_trouble(why, &p->a.ports[0], &p->a.seen[0].cable);
+    assert_string_equal(why, "");
+    p->a.ports[0].mtu = 9000;
+    cables_mtu_trouble(why, &p->a.ports[0], &p->a.seen[0].cable);
+    assert_non_null(strstr(why, "ip link set dev eth0 mtu 1500 on this node"));
+    p->a.seen[0].cable.mtu = 9500;
+    cables_mtu_trouble(why, &p->a.ports[0], &p->a.seen[0].cable);
+    assert_non_null(strstr(why, "ip link set dev eth7 mtu 9000 on other"));
+    free_pair(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_ends_agree_and_stay),
+        cmocka_unit_test(what_is_in_the_way_is_gone_round),
+        cmocka_unit_test(no_room_is_told_and_withdrawn),
+        cmocka_unit_test(a_small_pool),
+        cmocka_unit_test(pools_that_differ_are_named),
+        cmocka_unit_test(six_says_who_has_it),
+        cmocka_unit_test(only_cables_of_two_have_any),
+        cmocka_unit_test(thunderbolt_is_set_up_with_its_largest_mtu),
+        cmocka_unit_test(unlike_mtus_are_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
