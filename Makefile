@@ -129,7 +129,7 @@ fuzz:
 	@$(MAKE) --no-print-directory B=build-fuzz CC=$(FUZZ_CC) SAN=fuzzer-no-link,address,undefined fuzz-programs
 	@tests/fuzz/run build-fuzz "$(RUNS)" "$(ONLY)"
 # What the tests in network namespaces send with.
-netns_bin := $(addprefix $(B)/tests/netns/,stripe)
+netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
