@@ -7,14 +7,17 @@
 #include <string.h>
 
 #include "daemon/api_cluster.h"
+#include "daemon/api_ring.h"
 #include "daemon/cables.h"
 #include "daemon/coord.h"
+#include "daemon/doctor_ask.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
+#include "daemon/record.h"
 #include "daemon/store.h"
 #include "daemon/xalloc.h"
 #include "engine/num/num.h"
@@ -31,18 +34,6 @@ void api_reply(struct http_call *call, int status, json_t *json)
 }
 
 /* --- what there is ---------------------------------------------------------------------------- */
-
-static json_t *ring_encode(struct node *n)
-{
-    struct members_ring ring;
-    char text[700];
-    members_ring(n->members, NULL, &ring);
-    members_describe(n->members, text, sizeof text);
-    json_t *names = json_array();
-    for (size_t i = 0; i < ring.n; i++)
-        json_array_append_new(names, json_string(ring.at[i]->name));
-    return json_pack("{s:s s:o s:s}", "state", ring_shape_name(ring.shape), "nodes", names, "text", text);
-}
 
 static json_t *jobs_in_hand(struct node *n)
 {
@@ -64,13 +55,20 @@ static void get_status(struct node *n, struct http_call *call)
     if (store_trouble(n->store))
         json_array_append_new(trouble,
                               json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+    if (records_forged(n->records))
+        json_array_append_new(
+            trouble,
+            json_sprintf(
+                "%llu records that were not signed by the member they speak of were dropped: a member of "
+                "the ring is broken or hostile, and the log names who sent the first",
+                (unsigned long long)records_forged(n->records)));
     api_reply(call, 200,
               json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node",
                         "id", id, "name", self->name, "threads", (int)self->threads, "core_type",
                         num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
                         (json_int_t)self->memory_total, "memory_available",
-                        (json_int_t)self->memory_available, "ring", ring_encode(n), "jobs", jobs_in_hand(n),
-                        "trouble", trouble));
+                        (json_int_t)self->memory_available, "ring", api_ring_encode(n->members), "jobs",
+                        jobs_in_hand(n), "trouble", trouble));
 }
 
 /* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
@@ -121,6 +119,11 @@ static void get_ports(struct node *n, struct http_call *call)
     api_reply(call, 200,
               json_pack("{s:o s:o}", "ports", cables_encode(n->cables), "thunderbolt",
                         cables_thunderbolt_encode(n->cables)));
+}
+
+static void get_doctor(struct node *n, struct http_call *call)
+{
+    doctor_get(n->doctor, call);
 }
 
 static void get_health(struct node *n, struct http_call *call)
@@ -318,9 +321,11 @@ void api_handle(void *owner, struct http_call *call)
         void (*handle)(struct node *, struct http_call *);
     } routes[] = {
         {"GET", "/v1/status", false, get_status},
+        {"GET", "/v1/ring", false, api_get_ring},
         {"GET", "/v1/nodes", false, get_nodes},
         {"GET", "/v1/links", false, get_links},
         {"GET", "/v1/ports", false, get_ports},
+        {"GET", "/v1/doctor", false, get_doctor},
         {"GET", "/v1/members", false, api_get_members},
         {"POST", "/v1/cluster/init", true, api_post_init},
         {"POST", "/v1/cluster/invite", true, api_post_invite},

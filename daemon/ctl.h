@@ -42,6 +42,7 @@ int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
 int ctl_join_main(struct ctl *ctl);
 int ctl_members_main(struct ctl *ctl);
+int ctl_ring_main(struct ctl *ctl);
 int ctl_remove_main(struct ctl *ctl);
 int ctl_promote_main(struct ctl *ctl);
 int ctl_status_main(struct ctl *ctl);
@@ -50,14 +51,15 @@ int ctl_links_main(struct ctl *ctl);
 int ctl_links_hosts(const struct ctl *ctl); /* links --hosts */
 int ctl_ports_main(struct ctl *ctl);
 int ctl_link_main(struct ctl *ctl);
+int ctl_doctor_main(struct ctl *ctl);
 int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
-    ctl_score_options[], ctl_jobs_options[], ctl_links_options[], ctl_link_options[], ctl_init_options[],
-    ctl_invite_options[], ctl_join_options[];
+    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_links_options[], ctl_link_options[],
+    ctl_init_options[], ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -12,8 +12,7 @@
 #include "daemon/ctl_client.h"
 #include "daemon/xalloc.h"
 
-/* What exists is resolved; what will be made is put under the working directory. */
-static char *absolute_path(const char *path)
+char *ctl_absolute_path(const char *path)
 {
     char *resolved = realpath(path, NULL);
     if (resolved)
@@ -48,7 +47,7 @@ static json_t *value_json(const struct opts *o, const struct opt_def *def)
     case OPT_INT: return json_integer(opts_int(o, def->name));
     case OPT_FLOAT: return json_real(opts_float(o, def->name));
     case OPT_PATH: {
-        char *path = absolute_path(text);
+        char *path = ctl_absolute_path(text);
         json_t *value = json_string(path);
         free(path);
         return value;

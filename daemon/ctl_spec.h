@@ -16,4 +16,7 @@ json_t *ctl_spec_ids(const char *text);
 /* Posts the job; CTL_OK and its number, or the reason has been printed. Takes over spec. */
 int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id);
 
+/* What exists is resolved; what does not is put under the working directory. The caller frees. */
+char *ctl_absolute_path(const char *path);
+
 #endif

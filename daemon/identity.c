@@ -63,24 +63,22 @@ int private_write(const char *path, const uint8_t *data, size_t n, struct err *e
 int identity_load(struct auth_identity *ret, const char *state_dir, struct err *err)
 {
     char path[4096];
-    uint8_t bytes[2 * AUTH_KEY + 1];
+    uint8_t bytes[AUTH_SEED + AUTH_KEY + 1]; /* the key beside the seed shows that neither is damaged */
     snprintf(path, sizeof path, "%s/identity", state_dir);
     ssize_t n = private_read(path, bytes, sizeof bytes, err);
-    if (n == 2 * AUTH_KEY) {
-        memcpy(ret->secret, bytes, AUTH_KEY);
-        memcpy(ret->pub, bytes + AUTH_KEY, AUTH_KEY);
-        return 0;
+    int r = n < 0 && n != -ENOENT ? (int)n : 0;
+    if (n == -ENOENT) {
+        r = auth_identity_generate(ret);
+        memcpy(bytes, ret->sign_secret, AUTH_SEED);
+        memcpy(bytes + AUTH_SEED, ret->pub, AUTH_KEY);
+        r = r ? err_set(err, r, "a key pair cannot be made: %s", strerror(-r))
+              : private_write(path, bytes, AUTH_SEED + AUTH_KEY, err);
+    } else if (!r && (n != AUTH_SEED + AUTH_KEY || auth_identity_from_seed(ret, bytes) ||
+                      memcmp(ret->pub, bytes + AUTH_SEED, AUTH_KEY))) {
+        r = err_set(err, -EINVAL, "%s is damaged: remove it and the node gets a new identity", path);
     }
-    if (n != -ENOENT)
-        return n < 0
-                   ? (int)n
-                   : err_set(err, -EINVAL, "%s is damaged: remove it and the node gets a new identity", path);
-    int r = auth_identity_generate(ret);
-    if (r)
-        return err_set(err, r, "a key pair cannot be made: %s", strerror(-r));
-    memcpy(bytes, ret->secret, AUTH_KEY);
-    memcpy(bytes + AUTH_KEY, ret->pub, AUTH_KEY);
-    return private_write(path, bytes, 2 * AUTH_KEY, err);
+    sodium_memzero(bytes, sizeof bytes);
+    return r;
 }
 
 void id_hex(char buf[33], const uint8_t id[static 16])

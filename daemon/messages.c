@@ -2,6 +2,7 @@
 #include "daemon/messages.h"
 
 #include "daemon/coord.h"
+#include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
 #include "daemon/node.h"
 #include "daemon/worker.h"
@@ -12,6 +13,7 @@ void messages_receive(struct node *node, const uint8_t from[16], const json_t *b
     if (!kind)
         return;
     enrol_message(node->enrol, from, kind, body);
+    doctor_message(node->doctor, from, kind, body);
     coord_message(node->coord, from, kind, body);
     worker_message(node->worker, from, kind, body);
 }

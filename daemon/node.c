@@ -19,6 +19,7 @@
 #include "daemon/cluster.h"
 #include "daemon/conf.h"
 #include "daemon/coord.h"
+#include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
@@ -26,6 +27,7 @@
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
 #include "daemon/peers.h"
+#include "daemon/record.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
@@ -181,6 +183,7 @@ static void open_members(struct node *n)
     if (opts_str(n->opts, "ring"))
         snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
+    n->records = records_new(&n->id, n->members);
     members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
     node_refresh_self(n);
 }
@@ -278,6 +281,7 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
+    n->doctor = doctor_new(n);
     r = open_http(n, err);
     return r ? r : cables_open(&n->cables, n, err);
 }
@@ -326,9 +330,11 @@ void node_close(struct node *n)
     enrol_free(n->enrol);
     worker_free(n->worker);
     coord_free(n->coord);
+    doctor_free(n->doctor);
     store_close(n->store);
     hub_free(n->hub);
     mailbox_free(n->mailbox);
+    records_free(n->records);
     members_free(n->members);
     if (n->ring_timer)
         event_free(n->ring_timer);

@@ -17,12 +17,14 @@
 struct cables;
 struct cluster;
 struct coord;
+struct doctor;
 struct enrol;
 struct event_base;
 struct http;
 struct hub;
 struct mailbox;
 struct peers;
+struct records;
 struct store;
 struct worker;
 
@@ -37,6 +39,7 @@ struct node {
     struct cluster *cluster; /* which it is in, and who else */
     struct enrol *enrol;     /* getting in, and letting in */
     struct members *members;
+    struct records *records; /* as they travel */
     struct mailbox *mailbox;
     struct hub *hub;
     struct store *store;
@@ -44,6 +47,7 @@ struct node {
     struct peers *peers;
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */
+    struct doctor *doctor; /* examines this node and the others */
     struct http *http;
     struct event *sigterm, *sigint, *ring_timer;
 };

@@ -20,6 +20,7 @@
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
 #include "daemon/peers_socket.h"
+#include "daemon/record.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
@@ -36,7 +37,6 @@ struct session *peers_session_with(struct peers *p, const uint8_t id[16], const 
     return NULL;
 }
 
-/* Two nodes may dial each other at once: both keep the connection that the smaller id dialled. */
 struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64_t cable,
                                    const struct session *except)
 {
@@ -47,10 +47,27 @@ struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64
     return NULL;
 }
 
-static bool preferred(const struct peers *p, const struct link *link)
+/* What would be doubled by `news`: a connection that is up, or a dial of ours that has come as far as this one. */
+static const struct session *rival_of(struct peers *p, const struct session *news)
 {
-    bool i_am_smaller = memcmp(members_self(p->node->members)->id, link_peer(link)->node_id, 16) < 0;
-    return link_dialed(link) == i_am_smaller;
+    const uint8_t *id = link_peer(news->link)->node_id;
+    const struct session *s = peers_session_over(p, id, news->cable, news);
+    if (s || !news->dial)
+        return s;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s != news && s->dial && s->agreed && s->cable == news->cable &&
+        !memcmp(link_peer(s->link)->node_id, id, 16))
+        return s;
+    return NULL;
+}
+
+static enum session_choice choose(struct peers *p, const struct session *old, const struct session *news)
+{
+    bool smaller = memcmp(members_self(p->node->members)->id, link_peer(news->link)->node_id, 16) < 0;
+    struct session_view mine = {link_dialed(news->link), link_peer(news->link)->boot}, other;
+    if (old)
+        other = (struct session_view){link_dialed(old->link), link_peer(old->link)->boot};
+    return session_choose(smaller, old ? &other : NULL, &mine);
 }
 
 static void remember_words(struct peers *p, const uint8_t id[16], const char *text)
@@ -101,29 +118,40 @@ static void send_json(struct link *link, uint8_t type, const json_t *json)
     free(text);
 }
 
+static void send_record(struct peers *p, struct link *link, const uint8_t id[16])
+{
+    uint8_t body[RECORD_MAX];
+    size_t n = records_write(p->node->records, id, clock_now(), body, sizeof body);
+    if (n)
+        link_send(link, FRAME_RECORD, body, n);
+}
+
 /* Once to each neighbour, however many cables lead to it. Of another node's record, not to those that node is connected with: they
  * have it at first hand, and where everybody is everybody's neighbour (a switch) it would otherwise arrive from all of them. */
-static void flood(struct peers *p, const json_t *record, const struct member *origin,
-                  const struct session *except)
+static void flood(struct peers *p, const uint8_t origin[16], const struct session *except)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
     {
         const uint8_t *to = s->up ? link_peer(s->link)->node_id : NULL;
         if (!to || s == except || peers_session_with(p, to, NULL) != s ||
-            (origin && members_linked(p->node->members, origin->id, to)))
+            (except && members_linked(p->node->members, origin, to)))
             continue;
-        send_json(s->link, FRAME_RECORD, record);
+        send_record(p, s->link, origin);
     }
+}
+
+static void sign_self(struct peers *p)
+{
+    node_refresh_self(p->node);
+    members_touch(p->node->members);
+    records_sign_self(p->node->records, clock_now());
 }
 
 void peers_flood_self(struct peers *p)
 {
-    node_refresh_self(p->node);
-    members_touch(p->node->members);
-    json_t *record = member_encode(members_self(p->node->members));
-    flood(p, record, NULL, NULL);
-    json_decref(record);
+    sign_self(p);
+    flood(p, members_self(p->node->members)->id, NULL);
 }
 
 struct local {
@@ -184,17 +212,32 @@ static void receive_routed(struct peers *p, json_t *envelope)
     }
 }
 
-static void learn(struct peers *p, struct session *from, const json_t *record)
+static void tell_forged(struct peers *p, const struct session *from, const uint8_t id[16])
+{
+    const struct roster *roster = cluster_roster(p->node->cluster);
+    const struct roster_entry *e = roster ? roster_find(roster, id) : NULL;
+    if (records_forged(p->node->records) == 1)
+        log_warning(
+            "%s sent a record of %s that is not signed by a member: it was dropped, as others will be",
+            link_peer(from->link)->name, e ? e->name : "a node not in the roster");
+}
+
+static void learn(struct peers *p, struct session *from, const uint8_t *body, size_t n)
 {
     uint8_t id[16];
-    int r = members_learn(p->node->members, record, clock_now());
-    if (r == 1 && !id_parse(id, json_string_value(json_object_get(record, "id")))) {
-        flood(p, record, members_find(p->node->members, id), from);
+    switch (records_take(p->node->records, cluster_roster(p->node->cluster), body, n, clock_now(), id)) {
+    case RECORD_NEWS:
+        flood(p, id, from);
         node_changed(p->node);
-    } else if (r == -EEXIST) {
+        break;
+    case RECORD_FORGED: tell_forged(p, from, id); break;
+    case RECORD_TWIN:
         log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on "
                     "one of them",
                     p->node->state_dir);
+        break;
+    case RECORD_KNOWN:
+    case RECORD_BROKEN: break;
     }
 }
 
@@ -223,15 +266,31 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
     if (link_kind(link) == LINK_DATA)
         return worker_data_hello(p->node->worker, peer, why, size);
     s->cable = s->dial ? s->dial->cable : peers_cable_of(p, link, peer->node_id);
-    struct session *other = peers_session_over(p, peer->node_id, s->cable, s);
-    if (other && link_peer(other->link)->boot == peer->boot &&
-        (preferred(p, other->link) || !preferred(p, link))) {
+    if (s->dial) { /* the way has a name from now on, whatever becomes of this attempt */
+        s->dial->known = true;
+        memcpy(s->dial->id, peer->node_id, 16);
+        snprintf(s->dial->name, sizeof s->dial->name, "%s", peer->name);
+    }
+    if (choose(p, rival_of(p, s), s) == SESSION_REFUSE) {
         snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
         return -EEXIST;
     }
-    if (other)
-        link_close(other->link, LINK_END_LOCAL, "replaced by a newer connection");
+    s->agreed = true;
     return 0;
+}
+
+/* The other end may have dialled as well, with both hellos taken before either connection was up. */
+static bool is_one_too_many(struct session *s)
+{
+    struct session *other = peers_session_over(s->p, link_peer(s->link)->node_id, s->cable, s);
+    enum session_choice choice = choose(s->p, other, s);
+    if (choice == SESSION_REPLACE) {
+        other->up = false; /* while it says goodbye, nothing is sent over it any more */
+        link_close(other->link, LINK_END_LOCAL, "replaced by a newer connection");
+    } else if (choice == SESSION_REFUSE) {
+        link_close(s->link, LINK_END_LOCAL, "there is a connection already");
+    }
+    return choice == SESSION_REFUSE;
 }
 
 static void on_up(void *owner, struct link *link)
@@ -248,23 +307,18 @@ static void on_up(void *owner, struct link *link)
         enrol_serve(p->node->enrol, link);
         return;
     }
+    if (is_one_too_many(s))
+        return;
     s->up = true;
     peers_send_roster(p, link);
-    if (s->dial) {
-        memcpy(s->dial->id, link_peer(link)->node_id, 16);
-        s->dial->known = true;
-        s->dial->backoff_ms = BACKOFF_FIRST_MS;
-        *s->dial->why = 0;
-    }
+    peers_ways_joined(p, s);
     log_info("connected to %s (%s)", link_peer(link)->name, link_address(link));
     list_links(p);
     peers_flood_self(p);
     for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
         if (!memcmp(members_at(p->node->members, i)->id, link_peer(link)->node_id, 16))
             continue; /* it knows itself better */
-        json_t *record = member_encode(members_at(p->node->members, i));
-        send_json(link, FRAME_RECORD, record);
-        json_decref(record);
+        send_record(p, link, members_at(p->node->members, i)->id);
     }
     node_changed(p->node);
 }
@@ -278,10 +332,12 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
         peers_learn_roster(s->p, link, body, n);
         return;
     }
+    if (type == FRAME_RECORD) {
+        learn(s->p, s, body, n);
+        return;
+    }
     json_t *json = json_loadb((const char *)body, n, 0, NULL);
-    if (json && type == FRAME_RECORD)
-        learn(s->p, s, json);
-    else if (json && type == FRAME_ROUTED)
+    if (json && type == FRAME_ROUTED)
         receive_routed(s->p, json);
     json_decref(json);
 }
@@ -294,51 +350,37 @@ static void refresh_self(struct peers *p)
     if (p->refreshed.us && clock_since_us(now, p->refreshed) < REFRESH_US)
         return;
     p->refreshed = now;
-    node_refresh_self(p->node);
-    members_touch(p->node->members);
+    sign_self(p);
 }
 
-/* Heartbeats carry our record, and so our progress. */
+/* Heartbeats carry our record, and so our progress. One that has no room for it follows it. */
 static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
 {
     struct session *s = owner;
+    const uint8_t *self = members_self(s->p->node->members)->id;
     if (!s->up) /* a joiner is told nothing of us */
         return 0;
-    (void)link;
     refresh_self(s->p);
-    json_t *record = member_encode(members_self(s->p->node->members));
-    char *text = record ? json_dumps(record, JSON_COMPACT) : NULL;
-    json_decref(record);
-    size_t len = text ? strlen(text) : 0;
-    if (len > cap)
-        len = 0;
-    if (len)
-        memcpy(body, text, len);
-    free(text);
-    return len;
+    size_t n = records_write(s->p->node->records, self, clock_now(), body, cap);
+    if (n <= cap)
+        return n;
+    send_record(s->p, link, self);
+    return 0;
 }
 
 static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_t n)
 {
     struct session *s = owner;
     (void)link;
-    json_t *record = n && s->up ? json_loadb((const char *)body, n, 0, NULL) : NULL;
-    if (record)
-        learn(s->p, s, record);
-    json_decref(record);
+    if (n && s->up)
+        learn(s->p, s, body, n);
 }
 
-static void redial_later(struct dial *d)
-{
-    struct timeval in = {d->backoff_ms / 1000, (d->backoff_ms % 1000) * 1000};
-    event_add(d->timer, &in);
-    d->backoff_ms = d->backoff_ms * 2 < BACKOFF_MAX_MS ? d->backoff_ms * 2 : BACKOFF_MAX_MS;
-}
-
-void peers_end_session(struct session *s, const char *text)
+static void end_session(struct session *s, enum way_event failed, const char *text)
 {
     struct peers *p = s->p;
     struct link *link = s->link;
+    uint64_t number = s->number;
     bool was_up = s->up, joined = link_kind(link) == LINK_JOIN;
     s->up = false;
     enrol_left(p->node->enrol, link);
@@ -349,6 +391,7 @@ void peers_end_session(struct session *s, const char *text)
     LIST_REMOVE(s, next);
     link_free(link);
     free(s);
+    peers_ways_parted(p, number, was_up ? WAY_LOST : failed, text);
     if (joined) /* by now the newcomer takes connections */
         peers_redial(p);
     if (was_up) {
@@ -358,21 +401,21 @@ void peers_end_session(struct session *s, const char *text)
     }
 }
 
+void peers_end_session(struct session *s, const char *text)
+{
+    end_session(s, WAY_FAILED, text);
+}
+
 static void on_down(void *owner, struct link *link, enum link_end end, const char *text)
 {
     struct session *s = owner;
-    struct dial *d = s->dial;
+    const struct dial *d = s->dial;
+    char copy[256]; /* the link goes with its session */
     (void)link;
-    if (d) {
-        d->link = NULL;
-        if (!s->up && strcmp(d->why, text))
-            log_info("no connection to %s port %u: %s (%s)", d->host, d->port, text, link_end_name(end));
-        snprintf(d->why, sizeof d->why, "%s", text);
-        if (!s->up && end == LINK_END_HANDSHAKE)
-            d->key_age++;
-        redial_later(d);
-    }
-    peers_end_session(s, text);
+    snprintf(copy, sizeof copy, "%s", text);
+    if (d && !s->up && strcmp(d->way.words, copy))
+        log_info("no connection to %s port %u: %s (%s)", d->host, d->port, copy, link_end_name(end));
+    end_session(s, end == LINK_END_HANDSHAKE ? WAY_STRANGER : WAY_FAILED, copy);
 }
 
 static const struct link_ops link_ops = {
@@ -399,47 +442,14 @@ void peers_setup(struct peers *p, struct link_setup *ret)
     }
 }
 
-/* --- dialling and listening ------------------------------------------------------------------- */
+/* --- listening -------------------------------------------------------------------------------- */
 
-static struct session *session_new(struct peers *p, struct dial *d)
+struct session *peers_session_new(struct peers *p, struct dial *d)
 {
     struct session *s = xcalloc(1, sizeof *s);
     *s = (struct session){.p = p, .dial = d, .number = ++p->numbers};
     LIST_INSERT_HEAD(&p->sessions, s, next);
     return s;
-}
-
-void peers_dial_now(evutil_socket_t fd, short what, void *arg)
-{
-    struct dial *d = arg;
-    (void)fd;
-    (void)what;
-    if (cluster_state(d->p->node->cluster) !=
-        CLUSTER_MEMBER) { /* until enrolled; peers_membership_changed looks again */
-        snprintf(d->why, sizeof d->why,
-                 "this node is in no cluster yet: `ringctl join TOKEN`, or `ringctl init`");
-        return;
-    }
-    if (d->waits || d->link)
-        return;
-    if (d->known && (d->cable ? peers_session_over(d->p, d->id, d->cable, NULL)
-                              : peers_session_with(d->p, d->id, NULL))) { /* it called us meanwhile */
-        redial_later(d);
-        return;
-    }
-    struct link_setup setup;
-    peers_setup(d->p, &setup);
-    struct session *s = session_new(d->p, d);
-    setup.owner = s;
-    cluster_psk(d->p->node->cluster, d->key_age, d->p->psk);
-    int r = link_dial(&s->link, &setup, d->host, d->port);
-    d->link = r ? NULL : s->link;
-    if (r) {
-        LIST_REMOVE(s, next);
-        free(s);
-        snprintf(d->why, sizeof d->why, "%s", strerror(-r));
-        redial_later(d);
-    }
 }
 
 /* Strangers cannot make us hold more than so many connections. The oldest of them goes: a crowd that says
@@ -471,7 +481,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     limit_strangers(p);
     struct link_setup setup;
     peers_setup(p, &setup);
-    struct session *s = session_new(p, NULL);
+    struct session *s = peers_session_new(p, NULL);
     struct link_key keys[LINK_KEYS_MAX];
     setup.owner = s;
     setup.keys = keys;
@@ -484,17 +494,12 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     sodium_memzero(keys, sizeof keys);
 }
 
-static int add_dial(struct peers *p, const char *address, struct err *err)
+static int add_peer(struct peers *p, const char *address, struct err *err)
 {
-    struct dial *d = xcalloc(1, sizeof *d);
-    *d = (struct dial){.p = p, .backoff_ms = BACKOFF_FIRST_MS};
-    if (peers_split_address(address, d->host, sizeof d->host, &d->port) || !*d->host || !d->port) {
-        free(d);
+    struct dial *d = peers_way_new(p);
+    if (peers_split_address(address, d->host, sizeof d->host, &d->port) || !*d->host || !d->port)
         return err_set(err, -EINVAL, "--peer %s is not HOST:PORT", address);
-    }
-    d->timer = event_new(p->node->base, -1, 0, peers_dial_now, d);
-    LIST_INSERT_HEAD(&p->dials, d, next);
-    event_active(d->timer, EV_TIMEOUT, 0);
+    event_active(d->timer, EV_TIMEOUT, 0); /* it is called from the loop, once the rest of the node stands */
     return 0;
 }
 
@@ -519,7 +524,7 @@ int peers_open(struct peers **ret, struct node *node, struct err *err)
     const char *const *peer;
     size_t n = opts_list(node->opts, "peer", &peer);
     for (size_t i = 0; i < n; i++) {
-        int r = add_dial(p, peer[i], err);
+        int r = add_peer(p, peer[i], err);
         if (r)
             return r;
     }
@@ -537,11 +542,8 @@ void peers_close(struct peers *p)
         link_free(s->link);
         free(s);
     }
-    for (struct dial *d; (d = LIST_FIRST(&p->dials));) {
-        LIST_REMOVE(d, next);
-        event_free(d->timer);
-        free(d);
-    }
+    for (struct dial *d; (d = LIST_FIRST(&p->dials));)
+        peers_way_free(d);
     for (struct words *w; (w = LIST_FIRST(&p->words));) {
         LIST_REMOVE(w, next);
         free(w);

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Control connections over cables: one over each, made by the smaller node id, ended at once when the cable is out. */
+ * Control connections over cables: one over each, ended at once when the cable is out. Called by cables.c; loop thread. */
 #include <arpa/inet.h>
-#include <event2/event.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
-#include "daemon/xalloc.h"
+#include "daemon/peers_socket.h"
 #include "net/beacon.h"
 
 static struct dial *find_cable(struct peers *p, uint64_t cable)
@@ -22,19 +20,20 @@ static struct dial *find_cable(struct peers *p, uint64_t cable)
     return NULL;
 }
 
-/* The number behind the % of a link-local address; 0 = there is none. */
-static unsigned scope_of(const char *address)
+/* Whether the address of the connection is that of the other end of the cable, on the port the cable is on. */
+static bool is_from(struct link *link, const struct dial *d)
 {
-    const char *percent = strchr(address, '%');
-    return percent ? (unsigned)strtoul(percent + 1, NULL, 10) : 0;
+    char host[sizeof d->host];
+    uint16_t port;
+    return d->cable && !peers_split_address(link_address(link), host, sizeof host, &port) &&
+           !strcmp(host, d->host);
 }
 
 uint64_t peers_cable_of(struct peers *p, struct link *link, const uint8_t id[16])
 {
-    unsigned ifindex = scope_of(link_address(link));
     const struct dial *d;
     LIST_FOREACH(d, &p->dials, next)
-    if (ifindex && d->ifindex == ifindex && !memcmp(d->id, id, 16))
+    if (is_from(link, d) && !memcmp(d->id, id, 16))
         return d->cable;
     return 0;
 }
@@ -46,56 +45,77 @@ uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16])
 }
 
 /* The other end may have called before we had heard its beacon: then its connection is already here, without a cable. */
-static void adopt_session(struct peers *p, const struct cable *cable)
+static void adopt_session(struct peers *p, const struct dial *d)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-    if (!s->cable && s->up && scope_of(link_address(s->link)) == cable->ifindex &&
-        !memcmp(link_peer(s->link)->node_id, cable->node_id, 16))
-        s->cable = cable->id;
+    if (!s->cable && s->up && is_from(s->link, d) && !memcmp(link_peer(s->link)->node_id, d->id, 16))
+        s->cable = d->cable;
+}
+
+/* A connection over the cable with this life of the other end, if it has called already. */
+static const struct session *session_of(struct peers *p, const struct cable *cable)
+{
+    const struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s->up && s->cable == cable->id && link_peer(s->link)->boot == cable->boot)
+        return s;
+    return NULL;
+}
+
+/* Cables that are out are remembered, but not those that went between the same port and node, nor without end. */
+static void forget_others(struct peers *p, const struct dial *present)
+{
+    struct dial *d, *next;
+    size_t out = 0;
+    for (d = LIST_FIRST(&p->dials); d; d = next) { /* new ones are put in front */
+        next = LIST_NEXT(d, next);
+        if (d == present || d->way.state != WAY_OUT)
+            continue;
+        if (++out > PEERS_MAX_OUT || (!strcmp(d->on, present->on) && !memcmp(d->id, present->id, 16)))
+            peers_way_free(d);
+    }
+}
+
+static void describe(struct dial *d, const struct cable *cable)
+{
+    char address[INET6_ADDRSTRLEN];
+    inet_ntop(AF_INET6, &cable->address, address, sizeof address);
+    snprintf(d->host, sizeof d->host, "%s%%%u", address, cable->ifindex);
+    snprintf(d->name, sizeof d->name, "%s", cable->name);
+    memcpy(d->id, cable->node_id, 16);
+    d->port = cable->tcp_port;
+    d->ifindex = cable->ifindex;
+    d->known = true;
+    if (!if_indextoname(d->ifindex, d->on))
+        snprintf(d->on, sizeof d->on, "port %u", d->ifindex);
 }
 
 void peers_cable_up(struct peers *p, const struct cable *cable)
 {
     struct dial *d = find_cable(p, cable->id);
-    char address[INET6_ADDRSTRLEN];
-    if (!d) {
-        d = xcalloc(1, sizeof *d);
-        *d = (struct dial){.p = p, .backoff_ms = BACKOFF_FIRST_MS, .cable = cable->id, .known = true};
-        d->timer = event_new(p->node->base, -1, 0, peers_dial_now, d);
-        LIST_INSERT_HEAD(&p->dials, d, next);
-    }
-    memcpy(d->id, cable->node_id, 16);
-    d->ifindex = cable->ifindex;
-    inet_ntop(AF_INET6, &cable->address, address, sizeof address);
-    snprintf(d->host, sizeof d->host, "%s%%%u", address, cable->ifindex);
-    d->port = cable->tcp_port;
-    adopt_session(p, cable);
-    d->waits = memcmp(members_self(p->node->members)->id, cable->node_id, 16) > 0;
-    snprintf(d->why, sizeof d->why, "%s", d->waits ? "the other end makes the connection" : "not tried yet");
-    if (!d->waits && !d->link)
-        event_active(d->timer, EV_TIMEOUT, 0);
+    if (!d)
+        d = peers_way_new(p);
+    d->cable = cable->id;
+    describe(d, cable);
+    d->way.waits = memcmp(members_self(p->node->members)->id, cable->node_id, 16) > 0;
+    adopt_session(p, d);
+    const struct session *s = session_of(p, cable);
+    if (s && d->way.state != WAY_UP)
+        peers_way_step(d,
+                       &(struct way_news){.event = WAY_CONNECTED, .session = s->number, .boot = cable->boot});
+    peers_way_step(d, &(struct way_news){.event = WAY_PLUGGED, .boot = cable->boot});
+    forget_others(p, d);
 }
 
-/* What is still on its way over a cable that is out will not arrive: there is no use in a goodbye. */
+/* What is still on its way over a cable that is out will not arrive: there is no use in a goodbye. Of a node that was restarted, the
+ * old connections are reset by its kernel, and a new one may already stand. */
 void peers_cable_down(struct peers *p, uint64_t cable, const char *why, bool restarted)
 {
     struct dial *d = find_cable(p, cable);
-    struct session *s, *next;
-    char text[160], name[IF_NAMESIZE];
+    char text[160];
     if (!d)
         return;
-    snprintf(text, sizeof text, "the cable on %s is out: %s",
-             if_indextoname(d->ifindex, name) ? name : "a port that is gone", why);
-    for (s = LIST_FIRST(&p->sessions); s; s = next) {
-        next = LIST_NEXT(s, next);
-        if (s->dial != d && s->cable != cable)
-            continue;
-        s->dial = NULL;
-        if (!restarted) /* else its old connections are reset by its kernel, and a new one may already stand */
-            peers_end_session(s, text);
-    }
-    LIST_REMOVE(d, next);
-    event_free(d->timer);
-    free(d);
+    snprintf(text, sizeof text, "the cable on %s is out: %s", d->on, why);
+    peers_way_step(d, &(struct way_news){.event = restarted ? WAY_RESTARTED : WAY_UNPLUGGED, .text = text});
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside the control connections: shared by peers.c (life of connections, messages), peers_member.c (who is let in, rosters) and
- * peers_show.c (what is shown of them), and by nobody else. Loop thread. */
+ * Inside the control connections: shared by peers.c (life of connections, messages), peers_way.c (ways: carries out what peering.c
+ * decides), peers_cable.c (ways over cables), peers_member.c (who is let in, rosters) and peers_show.c (what is shown of them), and
+ * by nobody else. Loop thread. */
 #ifndef DAEMON_PEERS_IMPL_H
 #define DAEMON_PEERS_IMPL_H
 
@@ -10,7 +11,9 @@
 #include <sys/queue.h>
 
 #include <event2/util.h>
+#include <net/if.h>
 
+#include "daemon/peering.h"
 #include "daemon/peers.h"
 #include "net/auth.h"
 #include "net/clock.h"
@@ -25,24 +28,22 @@ enum {
     FRAME_ROSTER = LINK_FRAME_USER + 3,
     MAX_TTL = RING_MAX_NODES
 };
-enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 5000 };
+enum { PEERS_MAX_OUT = 64 }; /* cables that are out and remembered */
 
-/* A configured peer, or the other end of a cable: dialled until it answers. Of a cable only the smaller node id dials. */
+/* A way to another node: a configured peer, or the other end of a cable. */
 struct dial {
     LIST_ENTRY(dial) next;
     struct peers *p; /* borrowed: owner */
+    struct way way;
+    struct event *timer; /* owned: the way's */
     char host[128];
     uint16_t port;
-    uint64_t cable;      /* its id; 0 = configured */
-    unsigned ifindex;    /* of the cable, on our side */
-    bool waits;          /* the other end dials */
-    struct link *link;   /* borrowed: the session made by this dial, while it lives */
-    struct event *timer; /* owned */
-    unsigned backoff_ms;
-    unsigned key_age; /* generations back: the other end may have been away while keys changed */
-    uint8_t id[16];   /* whom we found there */
-    bool known;
-    char why[256]; /* why it is not a link yet */
+    uint64_t cable;       /* its id; 0 = configured */
+    unsigned ifindex;     /* of the cable, on our side */
+    char on[IF_NAMESIZE]; /* the name of that port, also when it is gone */
+    bool known;           /* whom we found there: */
+    uint8_t id[16];
+    char name[64];
 };
 struct session { /* one live connection */
     LIST_ENTRY(session) next;
@@ -51,7 +52,8 @@ struct session { /* one live connection */
     struct dial *dial; /* borrowed, or NULL where the peer dialled */
     uint64_t number;   /* names the path */
     uint64_t cable;    /* it runs over; 0 = none we know */
-    bool up;
+    bool agreed;       /* the hello of the other end was taken */
+    bool up;           /* and ours there */
 };
 struct words { /* last reason a node's link ended */
     LIST_ENTRY(words) next;
@@ -78,8 +80,16 @@ struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64
                                    const struct session *except);
 /* The end of a session, from wherever it comes: it leaves the list, the others are told, the link is freed. */
 void peers_end_session(struct session *s, const char *text);
-void peers_dial_now(evutil_socket_t fd, short what, void *dial);
+struct session *peers_session_new(struct peers *p, struct dial *d);
 
+/* peers_way.c */
+struct dial *peers_way_new(struct peers *p);
+void peers_way_free(struct dial *d);
+/* Something happened to the way: what follows is done. It may be gone afterwards only if it was OUT. */
+void peers_way_step(struct dial *d, const struct way_news *news);
+/* A connection is up: the ways it runs over are. It has ended, and is no longer listed: those ways take another, or are lost. */
+void peers_ways_joined(struct peers *p, const struct session *s);
+void peers_ways_parted(struct peers *p, uint64_t session, enum way_event event, const char *text);
 /* peers_cable.c */
 uint64_t peers_cable_of(struct peers *p, struct link *link, const uint8_t id[16]);
 

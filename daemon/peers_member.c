@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <event2/event.h>
-
 #include "daemon/cluster.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
@@ -26,11 +24,12 @@ void peers_learn_roster(struct peers *p, struct link *link, const uint8_t *body,
 
 void peers_redial(struct peers *p)
 {
-    struct dial *d;
-    LIST_FOREACH(d, &p->dials, next)
-    if (!d->link) {
-        d->backoff_ms = BACKOFF_FIRST_MS;
-        event_active(d->timer, EV_TIMEOUT, 0);
+    bool member = cluster_state(p->node->cluster) == CLUSTER_MEMBER;
+    struct way_news news = {.event = member ? WAY_OPENED : WAY_CLOSED};
+    struct dial *d, *next;
+    for (d = LIST_FIRST(&p->dials); d; d = next) {
+        next = LIST_NEXT(d, next);
+        peers_way_step(d, &news);
     }
 }
 

@@ -1,40 +1,80 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * What is shown of control connections: those that stand, and the ways that are none yet, with the reason. Called by the API; loop
+ * thread. */
 #include <stdio.h>
+#include <string.h>
 
+#include "daemon/node.h"
 #include "daemon/peers_impl.h"
 #include "net/seal.h"
 
-static json_t *session_encode(const struct session *s)
+/* The way a connection belongs to: that of its cable, or the one it was dialled over. */
+static const struct dial *way_of(struct peers *p, const struct session *s)
+{
+    const struct dial *d;
+    LIST_FOREACH(d, &p->dials, next)
+    if (s->dial == d || (s->cable && s->cable == d->cable))
+        return d;
+    return NULL;
+}
+
+static void add_way(json_t *to, const struct dial *d, struct instant now, double timer_seconds)
+{
+    char cable[17] = "";
+    if (d->cable)
+        snprintf(cable, sizeof cable, "%016llx", (unsigned long long)d->cable);
+    json_t *more =
+        json_pack("{s:s s:s s:f s:s s:f s:i s:s}", "port", d->on, "cable", cable, "since_seconds",
+                  (double)clock_since_us(now, d->way.since) / 1e6, "timer", way_timer_name(d->way.timer),
+                  "timer_seconds", timer_seconds, "flaps", (int)d->way.nflaps, "last_words", d->way.words);
+    json_object_update(to, more);
+    json_decref(more);
+}
+
+static json_t *session_encode(struct peers *p, const struct session *s, struct instant now)
 {
     struct link_stats st;
     link_stats(s->link, &st);
     const struct link_hello *peer = link_peer(s->link);
-    return json_pack("{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:b}", "peer", peer ? peer->name : "", "address",
-                     link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted",
-                     "state", link_state_name(link_state(s->link)), "cipher",
-                     s->up ? seal_suite_name(st.suite) : "", "rtt_ms", st.rtt_us / 1e3, "tx_bytes",
-                     (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
-                     (double)st.up_us / 1e6, "suspect", (int)st.suspect);
+    const struct dial *d = way_of(p, s);
+    json_t *one =
+        json_pack("{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:b}", "peer", peer->name, "address",
+                  link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted", "state",
+                  link_state_name(link_state(s->link)), "cipher", seal_suite_name(st.suite), "rtt_ms",
+                  st.rtt_us / 1e3, "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes,
+                  "up_seconds", (double)st.up_us / 1e6, "suspect", (int)st.suspect);
+    if (one && d)
+        add_way(one, d, now, (double)opts_int(p->node->opts, "dead-after") - (double)st.silent_us / 1e6);
+    return one;
 }
 
-static json_t *dial_encode(const struct dial *d)
+static json_t *way_encode(const struct dial *d, struct instant now)
 {
     char address[160];
-    snprintf(address, sizeof address, "%s:%u", d->host, d->port);
-    return json_pack("{s:s s:s s:s s:s s:s}", "peer", "", "address", address, "direction", "dialing", "state",
-                     "down", "why", *d->why ? d->why : "not tried yet");
+    bool brackets = strchr(d->host, ':') != NULL;
+    snprintf(address, sizeof address, "%s%s%s:%u", brackets ? "[" : "", d->host, brackets ? "]" : "",
+             d->port);
+    json_t *one = json_pack("{s:s s:s s:s s:s s:s}", "peer", d->known ? d->name : "", "address", address,
+                            "direction", d->way.waits ? "accepting" : "dialing", "state",
+                            way_state_name(d->way.state), "why", way_why(&d->way));
+    if (one)
+        add_way(one, d, now,
+                d->way.timer == WAY_TIMER_NONE ? 0.0 : (double)clock_since_us(d->way.due, now) / 1e6);
+    return one;
 }
 
 json_t *peers_encode(struct peers *p)
 {
     json_t *list = json_array();
+    struct instant now = clock_now();
     struct session *s;
     struct dial *d;
     LIST_FOREACH(s, &p->sessions, next)
     if (s->up)
-        json_array_append_new(list, session_encode(s));
+        json_array_append_new(list, session_encode(p, s, now));
     LIST_FOREACH(d, &p->dials, next)
-    if (!(d->known && peers_session_with(p, d->id, NULL)))
-        json_array_append_new(list, dial_encode(d));
+    if (d->way.state != WAY_UP) /* else shown as its connection */
+        json_array_append_new(list, way_encode(d, now));
     return list;
 }

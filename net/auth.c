@@ -26,14 +26,6 @@ struct auth {
     struct noise noise;
 };
 
-int auth_identity_generate(struct auth_identity *id)
-{
-    if (sodium_init() < 0)
-        return -EIO;
-    randombytes_buf(id->secret, sizeof id->secret);
-    return crypto_scalarmult_base(id->pub, id->secret) < 0 ? -EIO : 0;
-}
-
 void auth_node_id(uint8_t ret[static 16], const uint8_t pub[static AUTH_KEY])
 {
     crypto_generichash(ret, 16, pub, AUTH_KEY, NULL, 0);

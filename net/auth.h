@@ -17,16 +17,32 @@
 enum {
     AUTH_KEY = 32,
     AUTH_PSK = 32,
+    AUTH_SEED = 32,
+    AUTH_SIGNATURE = 64,
     AUTH_HASH = 64,
     AUTH_TAG = 16,
     AUTH_MAX_PAYLOAD = 4096,
     AUTH_MAX_MESSAGE = AUTH_MAX_PAYLOAD + 128,
 };
 
+/* One seed, two key pairs: Ed25519, and the X25519 pair that belongs to it by the curves' common map. The node's name in
+ * certificates and rosters is the X25519 key; whoever signs with the Ed25519 key shows it, and the map tells whose it is. */
 struct auth_identity {
-    uint8_t secret[AUTH_KEY], pub[AUTH_KEY]; /* X25519 */
+    uint8_t secret[AUTH_KEY], pub[AUTH_KEY]; /* X25519: handshakes */
+    uint8_t sign_secret[2 * AUTH_KEY],
+        sign_pub[AUTH_KEY]; /* Ed25519: statements; sign_secret begins with the seed */
 };
-int auth_identity_generate(struct auth_identity *id);
+int auth_identity_generate(struct auth_identity *id); /* −EIO: no libsodium */
+int auth_identity_from_seed(struct auth_identity *id, const uint8_t seed[static AUTH_SEED]);
+
+/* A statement (auth_sign.c): `purpose` keeps a signature from being taken for one of another kind. */
+int auth_sign(const struct auth_identity *id, const char *purpose, const void *text, size_t n,
+              uint8_t ret[static AUTH_SIGNATURE]);
+bool auth_verify(const uint8_t sign_pub[static AUTH_KEY], const char *purpose, const void *text, size_t n,
+                 const uint8_t signature[static AUTH_SIGNATURE]);
+/* Does this Ed25519 key belong to that X25519 key? (Two do, of opposite sign, and the owner has the secrets of both.) */
+bool auth_is_signer(const uint8_t sign_pub[static AUTH_KEY], const uint8_t pub[static AUTH_KEY]);
+
 /* 16-byte node id = BLAKE2b-128 of the public key. */
 void auth_node_id(uint8_t ret[static 16], const uint8_t pub[static AUTH_KEY]);
 

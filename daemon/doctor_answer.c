@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns the answers that wait: for a count of packets, for a model to be read. Called by doctor_ask.c. Loop thread. */
+#include "daemon/doctor_answer.h"
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#include "daemon/cables.h"
+#include "daemon/cluster.h"
+#include "daemon/doctor_host.h"
+#include "daemon/doctor_model.h"
+#include "daemon/node.h"
+#include "daemon/peers.h"
+#include "daemon/store.h"
+#include "daemon/xalloc.h"
+#include "engine/num/kernels.h"
+#include "engine/num/num.h"
+
+/* A beacon comes every 1.2 s at the latest. */
+enum { ANSWER_MS = 1300, MOST_ANSWERS = 8 };
+
+struct answer {
+    LIST_ENTRY(answer) next;
+    struct doctor_answers *a; /* borrowed: owner */
+    uint8_t to[16];
+    json_int_t round;
+    int64_t asked_us;
+    struct event *timer; /* owned */
+    json_t *received;    /* owned: packets by port when asked; NULL: not counted */
+    char *dir;           /* owned: the model's, NULL: not asked about */
+    json_t *model;       /* owned: what it is, once known */
+};
+
+struct doctor_answers {
+    struct node *node;           /* borrowed: owner */
+    struct doctor_model *reader; /* owned */
+    LIST_HEAD(, answer) waiting;
+    size_t n;
+};
+
+int64_t doctor_wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* --- facts ---------------------------------------------------------------------------------------- */
+
+static const char *port_name(const json_t *port)
+{
+    return json_string_value(json_object_get(port, "name"));
+}
+
+static json_t *ports(const struct node *n)
+{
+    json_t *list = cables_encode(n->cables), *port;
+    size_t i;
+    json_array_foreach(list, i, port)
+    {
+        doctor_host_port("", port_name(port), port);
+    }
+    return list;
+}
+
+static json_t *cluster(const struct node *n)
+{
+    const struct roster *roster = cluster_roster(n->cluster);
+    return json_pack("{s:s s:s s:I}", "state", cluster_state_name(cluster_state(n->cluster)), "name",
+                     roster ? roster->name : "", "roster_version",
+                     (json_int_t)(roster ? roster->version : 0));
+}
+
+static json_t *facts(const struct node *n)
+{
+    json_t *all = doctor_host_facts("", n->state_dir), *cpu = json_object_get(all, "cpu");
+    const char *core = num_openblas_coretype(), *trouble = store_trouble(n->store);
+    json_object_set_new(cpu, "isa", json_string(isa_pick()->isa));
+    json_object_set_new(cpu, "core_type", json_string(core ? core : ""));
+    json_object_set_new(all, "name", json_string(n->name));
+    json_object_set_new(all, "version", json_string(RINGD_VERSION));
+    json_object_set_new(all, "ports", ports(n));
+    json_object_set_new(all, "cables", cables_health(n->cables));
+    json_object_set_new(all, "links", peers_encode(n->peers));
+    json_object_set_new(all, "cluster", cluster(n));
+    json_object_set_new(all, "history_trouble", json_string(trouble ? trouble : ""));
+    return all;
+}
+
+/* --- counting ------------------------------------------------------------------------------------- */
+
+static bool has_cable(const json_t *port)
+{
+    size_t i;
+    json_t *heard;
+    json_array_foreach(json_object_get(port, "heard"), i, heard)
+    {
+        const char *state = json_string_value(json_object_get(heard, "state"));
+        if (state && !strcmp(state, "two-way"))
+            return true;
+    }
+    return false;
+}
+
+/* Packets so far on ports that have something plugged in and no cable; NULL if there are none such. */
+static json_t *count(const struct node *n)
+{
+    json_t *list = cables_encode(n->cables), *received = json_object(), *port;
+    size_t i;
+    json_array_foreach(list, i, port)
+    {
+        if (json_is_true(json_object_get(port, "usable")) && !has_cable(port))
+            json_object_set_new(received, port_name(port),
+                                json_real(doctor_host_received("", port_name(port))));
+    }
+    json_decref(list);
+    if (json_object_size(received))
+        return received;
+    json_decref(received);
+    return NULL;
+}
+
+static void add_arrived(const struct answer *w, json_t *all)
+{
+    json_t *port;
+    size_t i;
+    json_array_foreach(json_object_get(all, "ports"), i, port)
+    {
+        const json_t *before = json_object_get(w->received, port_name(port));
+        double now = doctor_host_received("", port_name(port));
+        if (before && now >= 0)
+            json_object_set_new(port, "arrived", json_real(now - json_number_value(before)));
+    }
+}
+
+/* --- answers -------------------------------------------------------------------------------------- */
+
+static void answer_free(struct answer *w)
+{
+    LIST_REMOVE(w, next);
+    w->a->n--;
+    event_free(w->timer);
+    json_decref(w->received);
+    json_decref(w->model);
+    free(w->dir);
+    free(w);
+}
+
+/* Sends what is known, and forgets it. */
+static void finish(struct answer *w)
+{
+    struct node *n = w->a->node;
+    json_t *all = facts(n);
+    add_arrived(w, all);
+    if (w->dir && !w->model)
+        w->model =
+            json_pack("{s:s s:s+}", "dir", w->dir, "error", w->dir,
+                      " could not be read in time: is it on a slow disk, or on a network share that hangs?");
+    if (w->model)
+        json_object_set(all, "model", w->model);
+    json_t *message =
+        json_pack("{s:s s:I s:I s:I s:o}", "kind", "doctor-facts", "round", w->round, "asked_us",
+                  (json_int_t)w->asked_us, "answered_us", (json_int_t)doctor_wall_us(), "facts", all);
+    if (message)
+        peers_send(n->peers, w->to, message);
+    answer_free(w);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    finish(arg);
+}
+
+static void on_model(void *owner, const json_t *model)
+{
+    struct doctor_answers *a = owner;
+    const char *dir = json_string_value(json_object_get(model, "dir"));
+    struct answer *w, *next;
+    for (w = LIST_FIRST(&a->waiting); w; w = next) {
+        next = LIST_NEXT(w, next);
+        if (!dir || !w->dir || w->model || strcmp(w->dir, dir))
+            continue;
+        w->model = json_deep_copy(model);
+        if (!w->received)
+            finish(w);
+    }
+}
+
+static void read_model(struct answer *w, const char *dir)
+{
+    w->dir = xstrdup(dir);
+    if (doctor_model_read(w->a->reader, dir))
+        w->model = json_pack("{s:s s:s}", "dir", dir, "error",
+                             "another model is being read for somebody else: ask again");
+}
+
+void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t *ask)
+{
+    static const struct timeval wait = {ANSWER_MS / 1000, ANSWER_MS % 1000 * 1000};
+    const char *dir = json_string_value(json_object_get(ask, "model"));
+    if (a->n == MOST_ANSWERS)
+        return;
+    struct answer *w = xcalloc(1, sizeof *w);
+    *w = (struct answer){.a = a,
+                         .round = json_integer_value(json_object_get(ask, "round")),
+                         .asked_us = doctor_wall_us(),
+                         .received = count(a->node)};
+    memcpy(w->to, to, sizeof w->to);
+    w->timer = evtimer_new(a->node->base, on_timer, w);
+    LIST_INSERT_HEAD(&a->waiting, w, next);
+    a->n++;
+    if (dir)
+        read_model(w, dir);
+    if (w->received || (w->dir && !w->model))
+        evtimer_add(w->timer, &wait);
+    else
+        finish(w);
+}
+
+struct doctor_answers *doctor_answers_new(struct node *node)
+{
+    struct doctor_answers *a = xcalloc(1, sizeof *a);
+    a->node = node;
+    a->reader = doctor_model_new(node->mailbox, on_model, a);
+    LIST_INIT(&a->waiting);
+    return a;
+}
+
+void doctor_answers_free(struct doctor_answers *a)
+{
+    if (!a)
+        return;
+    while (LIST_FIRST(&a->waiting))
+        answer_free(LIST_FIRST(&a->waiting));
+    doctor_model_free(a->reader);
+    free(a);
+}
