@@ -59,11 +59,12 @@ static bool goes_on(struct instant begin, const char *seconds)
 
 /* --- what passes by ------------------------------------------------------------------------------------- */
 
+/* Of all protocols: a switch takes what it forwards before those who wait for one. */
 static int raw_socket(const char *interface)
 {
-    const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IPV6));
+    const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL));
     struct sockaddr_ll at = {.sll_family = AF_PACKET,
-                             .sll_protocol = htons(ETH_P_IPV6),
+                             .sll_protocol = htons(ETH_P_ALL),
                              .sll_ifindex = (int)if_nametoindex(interface)};
 
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at))
