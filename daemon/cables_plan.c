@@ -72,27 +72,16 @@ static void choose_six(struct cable_plan *c, const struct cables_facts *f, const
              what);
 }
 
-/* What the machine has, without what the cables have by an earlier plan, but with what those before this one have by
- * the new one. Freed by the caller. */
-static struct ports_prefix *list_taken(const struct cables_plan *old, const struct cables_plan *now,
-                                       size_t done, const struct cables_facts *f, size_t *ret_n)
+/* What the machine has, and what the cables before this one have by the plan. Freed by the caller. */
+static struct ports_prefix *list_taken(const struct cables_plan *now, const struct cables_facts *f,
+                                       size_t *ret_n)
 {
-    struct ports_prefix *list = xcalloc(f->ntaken + done + 1, sizeof *list);
-    size_t n = 0;
+    struct ports_prefix *list = xcalloc(f->ntaken + now->n + 1, sizeof *list);
+    size_t n = f->ntaken;
 
-    for (size_t i = 0; i < f->ntaken; i++) {
-        bool ours = false;
-
-        for (size_t k = 0; k < old->n; k++) {
-            const struct prefix *four = &old->at[k].four.mine;
-
-            ours |= four->family == f->taken[i].family && old->at[k].ifindex == f->taken[i].ifindex &&
-                    f->taken[i].plen >= four->plen && prefix_bits_equal(f->taken[i].at, four->at, four->plen);
-        }
-        if (!ours)
-            list[n++] = f->taken[i];
-    }
-    for (size_t i = 0; i < done; i++) {
+    if (n > 0)
+        memcpy(list, f->taken, n * sizeof *list);
+    for (size_t i = 0; i < now->n; i++) {
         const struct prefix *four = &now->at[i].four.mine;
         struct ports_prefix p = {.family = four->family, .plen = four->plen, .is_route = true};
 
@@ -199,7 +188,7 @@ void cables_plan_update(struct cables_plan *plan, const struct cables_facts *f)
         memcpy(theirs.node, cable->node_id, 16);
         c->mtu = port ? choose_mtu(port, cable) : 0;
         if (f->is_member) {
-            struct ports_prefix *list = list_taken(plan, &now, i, f, &taken.n);
+            struct ports_prefix *list = list_taken(&now, f, &taken.n);
 
             taken.at = list;
             choose_six(c, f, &mine, &theirs);

@@ -147,7 +147,7 @@ static void add_overlaps(struct cables *c, const struct neighbour_view *v, json_
         struct prefix other = {.family = (uint8_t)at[i].family, .plen = at[i].plen};
         char mine[PREFIX_TEXT], theirs[PREFIX_TEXT];
         memcpy(other.at, at[i].at, sizeof other.at);
-        if (at[i].ifindex == v->cable.ifindex || other.plen < plan->six.mine.plen ||
+        if (at[i].is_ours || at[i].ifindex == v->cable.ifindex || other.plen < plan->six.mine.plen ||
             !prefix_overlaps(&other, &plan->six.mine))
             continue;
         prefix_format(&plan->six.mine, mine);

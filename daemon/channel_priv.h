@@ -15,7 +15,8 @@ enum {
         256 *
         1024, /* payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping */
     MAX_PEERS = 2, /* previous and next in the ring */
-    MAX_LANES = 4, /* connections to one of them, one per cable */
+    MAX_LANES =
+        6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
     MAX_POOL = 32, /* buffers kept for reuse */
     MAX_ACKS =
         256, /* waiting on a lane: far more than chunks of all credited messages on their way at once would leave unsent */

@@ -12,6 +12,7 @@
 #include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/job.h"
+#include "daemon/job_ring.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
@@ -36,6 +37,7 @@ struct coord {
     struct job *active;     /* the one between PLANNING and its end, or NULL */
     struct event *deadline; /* owned: of the active job's state */
     struct event *retry;    /* owned: a job that was refused because two heads collided waits */
+    struct job_ring *ring;  /* owned: what order a job would get */
     struct event *settle;   /* owned: the first queued job has waited long enough for a ring */
 };
 
@@ -226,22 +228,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-/* Why the ring cannot take a job now, or "". */
-static void obstacle(struct coord *c, const struct members_ring *ring, char *buf, size_t n)
-{
-    *buf = 0;
-    if (ring->shape != RING_CLOSED && ring->shape != RING_ALONE) {
-        members_describe(c->node->members, buf, n);
-        return;
-    }
-    for (size_t r = 0; r < ring->n; r++)
-        if (ring->at[r]->job) {
-            snprintf(buf, n, "node %s is busy with job %llu", ring->at[r]->name,
-                     (unsigned long long)ring->at[r]->job);
-            return;
-        }
-}
-
 static void start(struct coord *c, struct job *job, const struct members_ring *ring)
 {
     json_t *nodes = json_array();
@@ -265,6 +251,11 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
     worker_plan(c->node->worker, job->id, job->type, spec, nodes);
 }
 
+static void on_ring(void *owner)
+{
+    try_start(owner);
+}
+
 static struct job *first_queued(struct coord *c)
 {
     struct job *oldest = NULL;
@@ -282,17 +273,15 @@ static void try_start(struct coord *c)
     struct members_ring ring;
     char why[700];
     node_refresh_self(c->node);
-    members_ring(c->node->members, members_self(c->node->members)->id, &ring);
-    obstacle(c, &ring, why, sizeof why);
+    bool stands = job_ring_now(c->ring, &ring, why, sizeof why);
     if (!*why) {
         start(c, job, &ring);
         return;
     }
-    bool busy = ring.shape == RING_CLOSED || ring.shape == RING_ALONE;
-    if (!busy && !event_pending(c->settle, EV_TIMEOUT, NULL)) {
+    if (!stands && !event_pending(c->settle, EV_TIMEOUT, NULL)) {
         struct timeval in = {SETTLE_S, 0};
         event_add(c->settle, &in);
-    } else if (busy) {
+    } else if (stands) {
         event_del(c->settle);
     }
     if (strcmp(job->error, why)) {
@@ -452,6 +441,20 @@ static void on_event(struct coord *c, struct job *job, const json_t *body)
     publish(c, job, kind, event);
 }
 
+static void on_relayed(struct coord *c, struct job *job, size_t rank, const json_t *body)
+{
+    const char *through = json_string_value(json_object_get(body, "through"));
+    const char *from = job->names[rank], *to = job->names[(rank + 1) % job->ranks];
+    if (!through || !strcmp(through, job->through[rank]))
+        return;
+    snprintf(job->through[rank], sizeof job->through[rank], "%s", through);
+    if (*through)
+        note(c, job, "the way from %s to %s is relayed through %s", from, to, through);
+    else
+        note(c, job, "the way from %s to %s is direct again", from, to);
+    save(c, job);
+}
+
 static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
 {
     const char *cause = json_string_value(json_object_get(body, "cause"));
@@ -500,6 +503,8 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         }
     } else if (!strcmp(kind, "job-event")) {
         on_event(c, job, body);
+    } else if (!strcmp(kind, "job-relayed")) {
+        on_relayed(c, job, rank, body);
     } else if (!strcmp(kind, "job-failed")) {
         on_failed(c, job, rank, body);
     } else if (!strcmp(kind, "job-done")) {
@@ -512,10 +517,14 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
 void coord_changed(struct coord *c)
 {
     struct job *job = c->active;
+    job_ring_changed(c->ring);
     for (size_t r = 1; job && job->state != JOB_STOPPING && r < job->ranks; r++)
         if (!members_reachable(c->node->members, job->nodes[r])) {
-            const char *words = peers_last_words(c->node->peers, job->nodes[r]);
-            fail(c, job, "node %s is gone%s%s", job->names[r], *words ? ": " : "", words);
+            const struct member *first = members_cut_off(c->node->members);
+            const uint8_t *id = first && job_has_node(job, first->id) ? first->id : job->nodes[r];
+            const char *words = peers_last_words(c->node->peers, id);
+            fail(c, job, "node %s is gone%s%s", members_find(c->node->members, id)->name, *words ? ": " : "",
+                 words);
             break;
         }
     if (c->active && c->active->state == JOB_STOPPING)
@@ -569,6 +578,7 @@ struct coord *coord_new(struct node *node)
     c->node = node;
     c->retry = event_new(node->base, -1, 0, on_retry, c);
     c->deadline = event_new(node->base, -1, 0, on_deadline, c);
+    c->ring = job_ring_new(node, on_ring, c);
     c->settle = event_new(node->base, -1, 0, on_settle, c);
     close_unfinished(c);
     return c;
@@ -584,6 +594,7 @@ void coord_free(struct coord *c)
     }
     event_free(c->retry);
     event_free(c->deadline);
+    job_ring_free(c->ring);
     event_free(c->settle);
     free(c);
 }

@@ -251,6 +251,11 @@ static void print_job(const json_t *j)
     print_fields("asked for", json_object_get(j, "spec"));
     if (json_is_object(json_object_get(j, "plan")))
         print_plan(json_object_get(j, "plan"));
+    size_t i;
+    json_t *way;
+    json_array_foreach(json_object_get(j, "relayed"), i, way)
+        printf("the way from %s to %s is relayed through %s\n", field_text(way, "from", "?"),
+               field_text(way, "to", "?"), field_text(way, "through", "?"));
     print_fields("result", json_object_get(j, "result"));
 }
 

@@ -48,6 +48,14 @@ void job_free(struct job *job)
     free(job);
 }
 
+bool job_has_node(const struct job *job, const uint8_t id[16])
+{
+    for (size_t r = 0; r < job->ranks; r++)
+        if (!memcmp(job->nodes[r], id, 16))
+            return true;
+    return false;
+}
+
 static json_t *moment(int64_t t)
 {
     return t ? json_integer(t) : json_null();
@@ -79,11 +87,23 @@ static json_t *plan_encode(const struct job *job)
     return plan;
 }
 
+static json_t *relayed_encode(const struct job *job)
+{
+    json_t *list = json_array();
+    for (size_t r = 0; r < job->ranks; r++)
+        if (*job->through[r])
+            json_array_append_new(list,
+                                  json_pack("{s:s s:s s:s}", "from", job->names[r], "to",
+                                            job->names[(r + 1) % job->ranks], "through", job->through[r]));
+    return list;
+}
+
 json_t *job_encode(const struct job *job)
 {
     json_t *o = job_encode_short(job);
     json_object_set(o, "spec", job->spec);
     json_object_set_new(o, "plan", plan_encode(job));
+    json_object_set_new(o, "relayed", relayed_encode(job));
     json_object_set_new(o, "result", job->result ? json_incref(job->result) : json_null());
     return o;
 }

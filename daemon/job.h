@@ -44,11 +44,13 @@ struct job {
     char names[RING_MAX_NODES][64];
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
-    enum job_state outcome;                            /* what STOPPING leads to */
+    char through[RING_MAX_NODES][256]; /* "" or the nodes that relay from this rank to the next */
+    enum job_state outcome;            /* what STOPPING leads to */
 };
 
 struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
 void job_free(struct job *job);
+bool job_has_node(const struct job *job, const uint8_t id[16]);
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
 

@@ -5,18 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/log.h"
+#include "daemon/members.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
+#include "daemon/relay.h"
 #include "daemon/xalloc.h"
 
 enum { REDIAL_MS = 300 };
 
 struct lane_dial {
-    struct lanes *l;     /* borrowed: owner */
-    uint64_t path;       /* 0 = this place is free */
-    struct link *link;   /* owned while it is being made, then NULL */
-    bool up;             /* handed over */
-    struct event *again; /* owned: the next attempt */
+    struct lanes *l;       /* borrowed: owner */
+    uint64_t path;         /* 0 = this place is free */
+    struct link *link;     /* owned while it is being made, then NULL */
+    bool up;               /* handed over */
+    struct event *again;   /* owned: the next attempt */
+    bool is_via;           /* the one through other nodes, whose path is that to the first of them: */
+    bool retired;          /* up, but a direct one is too */
+    struct relay_ask *ask; /* owned while we wait for the answer */
 };
 struct lanes {
     struct node *node; /* borrowed, as the next two */
@@ -25,10 +31,13 @@ struct lanes {
     bool started;
     uint8_t to[16];
     struct link_hello hello; /* only what it says of the job */
-    struct lane_dial dials[PEERS_MAX_PATHS];
+    struct lane_dial dials[PEERS_MAX_PATHS], via;
+    char through[256]; /* names of the nodes that via goes through */
+    char why[256];     /* it was not to be had */
 };
 
 static void dial(struct lane_dial *d);
+static void update_via(struct lanes *l);
 
 static void dial_later(struct lane_dial *d)
 {
@@ -52,6 +61,10 @@ static void on_up(void *owner, struct link *link)
     d->link = NULL;
     d->up = true;
     d->l->ops->up(d->l->owner, link, d->path);
+    if (d->is_via)
+        d->l->ops->relayed(d->l->owner, d->l->through);
+    else
+        update_via(d->l);
 }
 
 static void on_down(void *owner, struct link *link, enum link_end end, const char *text)
@@ -78,29 +91,40 @@ static bool find_path(struct lanes *l, uint64_t id, struct path *ret)
     return false;
 }
 
-static void dial(struct lane_dial *d)
+static void make_link(struct lane_dial *d, const char *host, uint16_t port, const uint8_t *preamble)
 {
     struct lanes *l = d->l;
-    struct path path;
     struct link_setup setup;
-    if (!l->started || d->link || d->up)
-        return;
-    if (!find_path(l, d->path, &path)) { /* the path is gone: its place is free for another */
-        d->path = 0;
-        return;
-    }
     peers_setup(l->node->peers, &setup);
     setup.kind = LINK_DATA;
     setup.ops = &link_ops;
     setup.owner = d;
+    setup.preamble = preamble;
     setup.hello.job = l->hello.job;
     setup.hello.from_rank = l->hello.from_rank;
     setup.hello.to_rank = l->hello.to_rank;
     setup.hello.dim = l->hello.dim;
     memcpy(setup.hello.head_id, l->hello.head_id, sizeof l->hello.head_id);
     memcpy(setup.hello.fingerprint, l->hello.fingerprint, sizeof l->hello.fingerprint);
-    if (link_dial(&d->link, &setup, path.host, path.port))
+    if (link_dial(&d->link, &setup, host, port))
         dial_later(d);
+}
+
+static void dial(struct lane_dial *d)
+{
+    struct lanes *l = d->l;
+    struct path path;
+    if (!l->started || d->link || d->up)
+        return;
+    if (d->is_via) {
+        update_via(l);
+        return;
+    }
+    if (!find_path(l, d->path, &path)) { /* the path is gone: its place is free for another */
+        d->path = 0;
+        return;
+    }
+    make_link(d, path.host, path.port, NULL);
 }
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
@@ -108,6 +132,73 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     dial(arg);
+}
+
+/* --- the long way round --- */
+
+static void on_way_ready(void *owner, const struct relay_way *answer)
+{
+    struct lanes *l = owner;
+    struct relay_way way = *answer;
+    relay_ask_free(l->via.ask);
+    l->via.ask = NULL;
+    l->via.path = way.hop.path;
+    memcpy(l->through, way.through, sizeof l->through);
+    make_link(&l->via, way.hop.host, way.hop.port, way.relayed ? way.preamble : NULL);
+}
+
+static void on_way_refused(void *owner, const char *why)
+{
+    struct lanes *l = owner;
+    relay_ask_free(l->via.ask);
+    l->via.ask = NULL;
+    if (strcmp(l->why, why)) /* asked again and again, said once */
+        log_info("job %llu: the next rank cannot be reached through other nodes: %s",
+                 (unsigned long long)l->hello.job, why);
+    snprintf(l->why, sizeof l->why, "%s", why);
+    dial_later(&l->via);
+}
+
+static const struct relay_ask_ops ask_ops = {on_way_ready, on_way_refused};
+
+static void drop(struct lane_dial *d)
+{
+    relay_ask_free(d->ask);
+    link_free(d->link);
+    event_del(d->again);
+    d->ask = NULL;
+    d->link = NULL;
+    d->up = d->retired = false;
+    d->path = 0;
+}
+
+/* A direct connection is better than a relayed one, and a relayed one better than none. */
+static void update_via(struct lanes *l)
+{
+    struct lane_dial *v = &l->via;
+    struct path paths[PEERS_MAX_PATHS];
+    bool direct = false;
+    for (size_t k = 0; k < PEERS_MAX_PATHS; k++)
+        direct = direct || l->dials[k].up;
+    if (direct && v->up && !v->retired) {
+        v->retired = true;
+        l->ops->relayed(l->owner, NULL);
+    } else if (direct && !v->up) {
+        drop(v);
+    }
+    if (!l->started || direct || v->up || v->link || v->ask || event_pending(v->again, EV_TIMEOUT, NULL) ||
+        peers_paths(l->node->peers, l->to, paths))
+        return;
+    struct relay_want want = {.job = l->hello.job};
+    memcpy(want.from, members_self(l->node->members)->id, sizeof want.from);
+    memcpy(want.to, l->to, sizeof want.to);
+    memcpy(want.head, l->hello.head_id, sizeof want.head);
+    v->ask = relay_ask(l->node->relay, &want, &ask_ops, l);
+}
+
+bool lanes_keeps(const struct lanes *l, uint64_t path)
+{
+    return !l->via.retired || l->via.path != path;
 }
 
 void lanes_changed(struct lanes *l)
@@ -129,6 +220,7 @@ void lanes_changed(struct lanes *l)
             dial(place);
         }
     }
+    update_via(l);
 }
 
 void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello *hello)
@@ -143,13 +235,10 @@ void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello 
 void lanes_stop(struct lanes *l)
 {
     l->started = false;
-    for (size_t k = 0; k < PEERS_MAX_PATHS; k++) {
-        link_free(l->dials[k].link);
-        event_del(l->dials[k].again);
-        l->dials[k].link = NULL;
-        l->dials[k].up = false;
-        l->dials[k].path = 0;
-    }
+    for (size_t k = 0; k < PEERS_MAX_PATHS; k++)
+        drop(&l->dials[k]);
+    drop(&l->via);
+    *l->why = 0;
 }
 
 void lanes_lost(struct lanes *l, uint64_t path)
@@ -159,6 +248,8 @@ void lanes_lost(struct lanes *l, uint64_t path)
             l->dials[k].up = false;
             dial(&l->dials[k]);
         }
+    if (path && l->via.up && l->via.path == path)
+        drop(&l->via);
     lanes_changed(l);
 }
 
@@ -170,6 +261,8 @@ struct lanes *lanes_new(struct node *node, const struct lanes_ops *ops, void *ow
         l->dials[k].l = l;
         l->dials[k].again = event_new(node->base, -1, 0, on_again, &l->dials[k]);
     }
+    l->via =
+        (struct lane_dial){.l = l, .is_via = true, .again = event_new(node->base, -1, 0, on_again, &l->via)};
     return l;
 }
 
@@ -180,5 +273,6 @@ void lanes_free(struct lanes *l)
     lanes_stop(l);
     for (size_t k = 0; k < PEERS_MAX_PATHS; k++)
         event_free(l->dials[k].again);
+    event_free(l->via.again);
     free(l);
 }

@@ -55,16 +55,16 @@ static int parse_user(const char *text, uid_t *ret)
 {
     char *end;
     unsigned long number = strtoul(text, &end, 10);
-    const struct passwd *who;
+    struct passwd who, *found = NULL;
+    char room[4096];
 
     if (*text >= '0' && *text <= '9' && *end == '\0' && number < UINT32_MAX) {
         *ret = (uid_t)number;
         return 0;
     }
-    who = getpwnam(text);
-    if (!who)
+    if (getpwnam_r(text, &who, room, sizeof room, &found) != 0 || !found)
         return complain("--uid %s: there is no such user", text);
-    *ret = who->pw_uid;
+    *ret = found->pw_uid;
     return 0;
 }
 

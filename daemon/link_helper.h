@@ -12,13 +12,12 @@
 #include <sys/types.h>
 
 #include "daemon/link_proto.h"
+#include "net/port.h"
 
 struct event_base;
 
 /* --- kernel: rtnetlink, one question at a time, each answered or timed out
  * within a second --- */
-
-enum { KERNEL_OWNER = 0x72 }; /* IFA_PROTO of what we add: 'r' */
 
 struct kernel;
 int kernel_open(struct kernel **ret);

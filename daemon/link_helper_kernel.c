@@ -235,7 +235,7 @@ int kernel_addr_add(struct kernel *k, uint32_t ifindex, const struct prefix *add
     struct ifa_cacheinfo lease = {.ifa_prefered = lease_s, .ifa_valid = lease_s};
 
     mnl_attr_put(head, IFA_CACHEINFO, sizeof lease, &lease);
-    mnl_attr_put_u8(head, IFA_PROTO, KERNEL_OWNER);
+    mnl_attr_put_u8(head, IFA_PROTO, PORTS_OWNER);
     /* the hash leaves nothing to detect, and an address on a cable should work at
      * once */
     if (addr->family == AF_INET6)

@@ -103,7 +103,7 @@ static bool is_ours(struct serve *s, const struct kernel_addr *a)
 {
     if (a->left_s == UINT32_MAX || !prefix_contains(scope_of(s, a->addr.family), &a->addr))
         return false;
-    return a->is_tagged ? a->owner == KERNEL_OWNER : find_lease(s, a->ifindex, &a->addr) != NULL;
+    return a->is_tagged ? a->owner == PORTS_OWNER : find_lease(s, a->ifindex, &a->addr) != NULL;
 }
 
 struct search {

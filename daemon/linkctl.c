@@ -237,6 +237,26 @@ static void disconnect(struct linkctl *l, const char *why, struct instant now)
     }
 }
 
+/* An address of ours that is not asked for any more, of a run before this: it goes if it stands in the way of one that is. Else it
+ * may belong to a cable that is just not heard yet. */
+static void take_leftover(struct linkctl *l, const struct rlink_request *there)
+{
+    bool in_the_way = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const struct linkctl_want *w = &l->items[i].want;
+
+        in_the_way |= l->items[i].wanted && w->verb == RLINK_ADDR_ADD &&
+                      w->addr.family == there->addr.family &&
+                      (w->ifindex == there->ifindex || prefix_overlaps(&w->addr, &there->addr));
+    }
+    if (!in_the_way)
+        return;
+    l->items = xreallocarray(l->items, l->n + 1, sizeof *l->items);
+    l->items[l->n++] =
+        (struct item){.want = {.verb = RLINK_ADDR_ADD, .ifindex = there->ifindex, .addr = there->addr}};
+}
+
 static void on_listed(struct linkctl *l, const struct rlink_reply *a, struct instant now)
 {
     struct rlink_request there = a->to;
@@ -247,6 +267,8 @@ static void on_listed(struct linkctl *l, const struct rlink_reply *a, struct ins
         item = find_asked(l, &there);
         if (item)
             item->seen = true;
+        else
+            take_leftover(l, &there);
         return;
     }
     l->under_way.verb = 0;

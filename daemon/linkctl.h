@@ -39,7 +39,8 @@ struct linkctl_want {
     uint32_t mtu;       /* SET_MTU */
     struct prefix addr; /* ADDR_ADD: address with the subnet's length */
 };
-/* All that is wanted from now on; addresses that were and no longer are get removed. Copied. */
+/* All that is wanted from now on; addresses that were and no longer are get removed, and so are those of an earlier run
+ * that stand in the way of these. Copied. */
 void linkctl_want(struct linkctl *l, const struct linkctl_want *list, size_t n);
 /* Addresses or ports of the machine have changed (ports_ops.changed): looks whether ours are still there.
  * Cheap to call often. */

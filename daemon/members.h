@@ -73,6 +73,8 @@ const struct member *members_at(const struct members *m, size_t i); /* 0 is ours
 const struct member *members_find(const struct members *m, const uint8_t id[16]);
 bool members_reachable(const struct members *m, const uint8_t id[16]); /* over links both ends agree on */
 bool members_linked(const struct members *m, const uint8_t a[16], const uint8_t b[16]); /* both say so */
+/* Of the nodes out of reach one that had a connection, by its own last word, to one in reach: the others may only be behind it. */
+const struct member *members_cut_off(const struct members *m);
 /* Neighbour to hand a message for `id` to; NULL if there is no way. */
 const struct member *members_next_hop(const struct members *m, const uint8_t id[16]);
 

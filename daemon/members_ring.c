@@ -54,6 +54,17 @@ bool members_reachable(const struct members *m, const uint8_t id[16])
     return who && seen[who - m->at];
 }
 
+const struct member *members_cut_off(const struct members *m)
+{
+    bool seen[RING_MAX_NODES];
+    mark_reachable(m, seen);
+    for (size_t i = 0; i < m->n; i++)
+        for (size_t k = 0; k < m->n && !seen[i]; k++)
+            if (seen[k] && link_of(&m->at[i], &m->at[k]))
+                return &m->at[i];
+    return NULL;
+}
+
 struct view { /* the reachable nodes as a graph; index[] maps its places to ours */
     struct ring_graph graph;
     size_t index[RING_MAX_NODES];

@@ -26,8 +26,10 @@
 #include "daemon/identity.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
+#include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/record.h"
+#include "daemon/relay.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
@@ -115,6 +117,8 @@ void node_changed(struct node *n)
         node_publish_status(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
+    if (n->relay)
+        relay_changed(n->relay);
     if (n->worker)
         worker_changed(n->worker);
     if (n->coord)
@@ -276,6 +280,7 @@ static int open_rest(struct node *n, struct err *err)
     if (*note)
         log_warning("%s", note);
     open_enrol(n);
+    n->relay = paths_relay_new(n);
     r = peers_open(&n->peers, n, err);
     if (r)
         return r;
@@ -329,6 +334,7 @@ void node_close(struct node *n)
     peers_close(n->peers);
     enrol_free(n->enrol);
     worker_free(n->worker);
+    relay_free(n->relay);
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);

@@ -25,6 +25,7 @@ struct hub;
 struct mailbox;
 struct peers;
 struct records;
+struct relay;
 struct store;
 struct worker;
 
@@ -45,6 +46,7 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
+    struct relay *relay;   /* data connections of others, passing through */
     struct worker *worker; /* runs stages, for any head */
     struct coord *coord;   /* runs the jobs submitted here */
     struct doctor *doctor; /* examines this node and the others */

@@ -21,6 +21,7 @@
 #include "daemon/peers_impl.h"
 #include "daemon/peers_socket.h"
 #include "daemon/record.h"
+#include "daemon/relay.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
@@ -279,6 +280,18 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
     return 0;
 }
 
+/* It is no neighbour of ours that wants a session, but a connection to be passed on. */
+static void on_relayed(void *owner, struct link *link)
+{
+    struct session *s = owner;
+    struct relay *relay = s->p->node->relay;
+    char address[80];
+    snprintf(address, sizeof address, "%s", link_address(link));
+    LIST_REMOVE(s, next);
+    free(s);
+    relay_accept(relay, link_surrender(link), address);
+}
+
 /* The other end may have dialled as well, with both hellos taken before either connection was up. */
 static bool is_one_too_many(struct session *s)
 {
@@ -418,8 +431,13 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
     end_session(s, end == LINK_END_HANDSHAKE ? WAY_STRANGER : WAY_FAILED, copy);
 }
 
-static const struct link_ops link_ops = {
-    .hello = on_hello, .up = on_up, .frame = on_frame, .beat = on_beat, .beaten = on_beaten, .down = on_down};
+static const struct link_ops link_ops = {.hello = on_hello,
+                                         .relayed = on_relayed,
+                                         .up = on_up,
+                                         .frame = on_frame,
+                                         .beat = on_beat,
+                                         .beaten = on_beaten,
+                                         .down = on_down};
 
 void peers_setup(struct peers *p, struct link_setup *ret)
 {

@@ -140,11 +140,13 @@ static void on_lane_lost(void *owner, uint32_t rank, uint64_t path, const char *
 
 static void keep_paths(struct process *p, const json_t *list)
 {
-    uint64_t alive[16];
-    size_t n = 0;
-    for (; n < json_array_size(list) && n < sizeof alive / sizeof *alive; n++)
-        alive[n] = (uint64_t)json_integer_value(json_array_get(list, n));
-    exchange_keep(p->exchange, alive, n);
+    size_t n = json_array_size(list);
+    uint64_t *alive = calloc(n + 1, sizeof *alive);
+    for (size_t i = 0; alive && i < n; i++)
+        alive[i] = (uint64_t)json_integer_value(json_array_get(list, i));
+    if (alive)
+        exchange_keep(p->exchange, alive, n);
+    free(alive);
 }
 
 /* New lanes while the main thread computes. Ends when the job does: the main thread then shuts the reading side. */

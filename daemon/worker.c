@@ -13,6 +13,7 @@
 #include "daemon/lanes.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
+#include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/spawn.h"
 #include "daemon/xalloc.h"
@@ -345,7 +346,28 @@ static void on_lane_refused(void *owner, const char *text)
     event_add(w->patience, &wait);
 }
 
-static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused};
+/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there,
+ * and of a relayed one that a direct one has replaced; what they had not delivered goes over the others. */
+static void cut_lanes(struct worker *w)
+{
+    json_t *paths = json_array();
+    uint64_t all[PATHS_MAX];
+    size_t n = paths_all(w->node, all);
+    for (size_t i = 0; i < n; i++)
+        if (lanes_keeps(w->lanes, all[i]))
+            json_array_append_new(paths, json_integer((json_int_t)all[i]));
+    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths), -1);
+}
+
+static void on_relayed(void *owner, const char *through)
+{
+    struct worker *w = owner;
+    tell(w, "job-relayed", json_pack("{s:s}", "through", through ? through : ""));
+    if (!through && w->state == WORKER_RUNNING)
+        cut_lanes(w);
+}
+
+static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused, on_relayed};
 
 static void dial_next(struct worker *w)
 {
@@ -387,10 +409,13 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
 
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
 {
-    if (w->state == WORKER_READY || w->state == WORKER_RUNNING)
-        hand_over(w, link, from_rank, peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]));
-    else
+    if (w->state != WORKER_READY && w->state != WORKER_RUNNING) {
         link_free(link);
+        return;
+    }
+    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]);
+    hand_over(w, link, from_rank,
+              path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
 }
 
 void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
@@ -415,21 +440,9 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
     } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
         w->state = WORKER_RUNNING;
         say(w, json_pack("{s:s}", "do", "run"), -1);
+        if (w->ranks > 1)
+            cut_lanes(w);
     }
-}
-
-/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there. */
-static void cut_lanes(struct worker *w)
-{
-    json_t *paths = json_array();
-    size_t ends[2] = {next_rank(w), prev_rank(w)};
-    for (size_t e = 0; e < 2; e++) {
-        struct path path[PEERS_MAX_PATHS];
-        size_t n = peers_paths(w->node->peers, w->nodes[ends[e]], path);
-        for (size_t i = 0; i < n; i++)
-            json_array_append_new(paths, json_integer((json_int_t)path[i].id));
-    }
-    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths), -1);
 }
 
 void worker_changed(struct worker *w)

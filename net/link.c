@@ -137,11 +137,12 @@ static void on_broken(struct link *link)
             "another cluster, or the token was made too long ago; `ringctl invite` makes a new one",
             link->who);
     else if (link->state == LINK_HANDSHAKE && link->dialed)
-        link_fail(link, LINK_END_HANDSHAKE,
-                  "%s closed the connection during the handshake: most likely it belongs to another cluster "
-                  "(its secret is "
-                  "not this cluster's); if it should belong here, let it join with a token of `ringctl invite`",
-                  link->who);
+        link_fail(
+            link, LINK_END_HANDSHAKE,
+            "%s closed the connection during the handshake: most likely it belongs to another cluster "
+            "(its secret is "
+            "not this cluster's); if it should belong here, let it join with a token of `ringctl invite`",
+            link->who);
     else if (link->state == LINK_HANDSHAKE)
         link_fail(link, LINK_END_HANDSHAKE, "%s closed the connection during the handshake", link->who);
     else
@@ -249,6 +250,10 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
                           .beat_us = or_default(setup->beat_us, LINK_BEAT_US),
                           .suspect_us = or_default(setup->suspect_us, LINK_SUSPECT_US),
                           .dead_us = or_default(setup->dead_us, LINK_DEAD_US)};
+    if (dialed && setup->preamble) {
+        memcpy(link->preamble, setup->preamble, sizeof link->preamble);
+        link->has_preamble = true;
+    }
     auth_node_id(link->mine.node_id, setup->id->pub);
     link->mine.suites = setup->hello.suites ? setup->hello.suites & seal_suites() : seal_suites();
     link->timer = evtimer_new(link->base, on_timer, link);
@@ -452,6 +457,15 @@ int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal
     link->fd = -1;
     link_free(link);
     return 0;
+}
+
+int link_surrender(struct link *link)
+{
+    int fd = link->fd;
+
+    link->fd = -1;
+    link_free(link);
+    return fd;
 }
 
 void link_name_peer(struct link *link)

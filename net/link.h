@@ -79,6 +79,8 @@ struct link_ops {
     /* Body of the next heartbeat (≤ cap bytes; return its length), and the peer's. May be NULL. */
     size_t (*beat)(void *owner, struct link *link, uint8_t *body, size_t cap);
     void (*beaten)(void *owner, struct link *link, const uint8_t *body, size_t n);
+    /* Accepted links, may be NULL: the peer began with LINK_RELAY instead of a handshake. link_surrender gives the socket. */
+    void (*relayed)(void *owner, struct link *link);
     /* The end: text is a sentence. The owner must call link_free, now or later. */
     void (*down)(void *owner, struct link *link, enum link_end end, const char *text);
 };
@@ -96,6 +98,8 @@ struct link_setup {
     const struct link_key *keys; /* borrowed; for accepting: tried in order on message 1. NULL = psk alone */
     size_t n_keys;               /* ≤ LINK_KEYS_MAX; keys without any: nobody is let in */
     enum link_kind kind;
+    const uint8_t *
+        preamble; /* borrowed; dialing: LINK_PREAMBLE bytes for a relay, said before the handshake; NULL = none */
     struct link_hello hello; /* ours; node_id is filled in from id, suites 0 = what this CPU does well */
     const struct link_ops *ops;
     void *owner;
@@ -111,6 +115,11 @@ int link_dial(struct link **ret, const struct link_setup *setup, const char *hos
  * from `hello` on. */
 int link_accept(struct link **ret, const struct link_setup *setup, int fd);
 void link_free(struct link *link); /* NULL is fine; closes without calling `down`; sends BYE if it can */
+
+/* What is said to a relay (PROTOCOL.md §8) begins with two bytes that, read as the length of a handshake message, are none. */
+enum { LINK_RELAY = 0x4e52, LINK_PREAMBLE = 20 };
+/* Inside `relayed` only: frees the link and gives its socket (non-blocking), of which these two bytes have been read and no more. */
+int link_surrender(struct link *link);
 
 enum { LINK_FRAME_USER = 32, LINK_FRAME_MAX = 1 << 20 };
 /* Control and join links. Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records inside).

@@ -63,6 +63,8 @@ struct link {
     size_t n_psks;
     uint64_t tag;               /* of the one that fitted */
     uint8_t peer_key[AUTH_KEY]; /* with has_peer */
+    bool has_preamble;
+    uint8_t preamble[LINK_PREAMBLE]; /* dialed */
     struct wire_opening opening;
     struct link_hello mine, peer;
     bool has_peer, said_accept, heard_accept;

@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(LINK_RELAY > (int)AUTH_MAX_MESSAGE,
+               "what is said to a relay is no length of a handshake message");
+
 /* Writes the next handshake message with the payload. */
 static int say(struct link *link, const uint8_t *payload, int n)
 {
@@ -56,8 +59,11 @@ void link_shake_start(struct link *link)
     link_arm(link, link->handshake_us);
     link_want(link, WIRE_PREFIX);
     bufferevent_enable(link->bev, EV_READ | EV_WRITE);
-    if (link->dialed)
+    if (link->dialed) {
+        if (link->has_preamble)
+            bufferevent_write(link->bev, link->preamble, sizeof link->preamble);
         say_opening(link);
+    }
 }
 
 static int read_opening(struct link *link, const uint8_t *payload, size_t n)
@@ -194,6 +200,10 @@ static void take_prefix(struct link *link)
     evbuffer_remove(bufferevent_get_input(link->bev), prefix, sizeof prefix);
     buf_in_init(&in, prefix, sizeof prefix);
     n = buf_in_u16(&in);
+    if (n == LINK_RELAY && !link->dialed && link->kind == 0 && link->ops->relayed) {
+        link->ops->relayed(link->owner, link);
+        return;
+    }
     if (n < LINK_SHAKE_MIN || n > AUTH_MAX_MESSAGE) {
         link_fail(link, LINK_END_HANDSHAKE,
                   "%s does not speak ringd's handshake: another program, or a wrong port", link->who);

@@ -61,11 +61,14 @@ struct port {
 /* Beacons and links can run over it now. */
 bool port_is_usable(const struct port *port);
 
+enum { PORTS_OWNER = 0x72 }; /* IFA_PROTO of what ringd-link sets: 'r' */
+
 struct ports_prefix {
     sa_family_t family;
     uint8_t plen;
-    bool is_route;    /* else an address of this machine, `at` being that address itself */
-    uint8_t at[16];   /* network order; IPv4 in the first four bytes */
+    bool is_route;  /* else an address of this machine, `at` being that address itself */
+    bool is_ours;   /* set by ringd-link, or the route that came with such an address; Linux 5.18 and later */
+    uint8_t at[16]; /* network order; IPv4 in the first four bytes */
     unsigned ifindex; /* 0 = a route that leads nowhere (blackhole, unreachable) or through several ports */
 };
 

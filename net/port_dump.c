@@ -4,6 +4,8 @@
  * port.c on the loop. The kernel answers a dump at once, so waiting for it is not waiting. */
 #include "port_impl.h"
 
+#include "prefix.h"
+
 #include <errno.h>
 #include <fnmatch.h>
 #include <libmnl/libmnl.h>
@@ -215,7 +217,12 @@ static int on_address(const struct nlmsghdr *msg, void *data)
         memcpy(&port->link_local, mnl_attr_get_payload(own), sizeof port->link_local);
         port->has_link_local = true;
     }
-    return add_prefix(look, info->ifa_family, own, info->ifa_prefixlen, info->ifa_index, false);
+    if (add_prefix(look, info->ifa_family, own, info->ifa_prefixlen, info->ifa_index, false) != MNL_CB_OK)
+        return MNL_CB_ERROR;
+    if (at[IFA_PROTO] && mnl_attr_get_u8(at[IFA_PROTO]) == PORTS_OWNER && look->view.nprefixes > 0 &&
+        !look->view.is_partial)
+        look->view.prefixes[look->view.nprefixes - 1].is_ours = true;
+    return MNL_CB_OK;
 }
 
 static void mark_default(struct port_view *view, unsigned ifindex)
@@ -306,6 +313,22 @@ static void number_ports(struct port_view *view)
     }
 }
 
+/* The kernel makes a route for each address, and does not say so. */
+static void own_routes(struct port_view *view)
+{
+    for (size_t i = 0; i < view->nprefixes; i++) {
+        const struct ports_prefix *address = &view->prefixes[i];
+
+        for (size_t k = 0; address->is_ours && !address->is_route && k < view->nprefixes; k++) {
+            struct ports_prefix *route = &view->prefixes[k];
+
+            if (route->is_route && route->ifindex == address->ifindex && route->family == address->family &&
+                route->plen == address->plen && prefix_bits_equal(route->at, address->at, address->plen))
+                route->is_ours = true;
+        }
+    }
+}
+
 /* With a socket of its own: a dump that the kernel interrupts leaves its rest behind. */
 static int look_once(struct look *look)
 {
@@ -339,6 +362,7 @@ int port_view_read(struct port_view *ret, const struct port_rules *rules)
         if (r == 0) {
             if (look.view.nports > 0)
                 number_ports(&look.view);
+            own_routes(&look.view);
             *ret = look.view;
         } else {
             port_view_done(&look.view);

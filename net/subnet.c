@@ -141,7 +141,7 @@ const struct ports_prefix *subnet_obstacle(const struct subnet_taken *taken, con
         const struct ports_prefix *p = &taken->at[i];
         size_t bits = p->plen < mine->plen ? p->plen : mine->plen;
 
-        if (p->family == mine->family && prefix_bits_equal(p->at, mine->at, bits) &&
+        if (p->family == mine->family && !p->is_ours && prefix_bits_equal(p->at, mine->at, bits) &&
             !is_itself(taken, p, mine))
             return p;
     }

@@ -147,6 +147,25 @@ static void both_ends_agree_and_stay(void **state)
     free_pair(p);
 }
 
+/* What ringd-link set elsewhere is on its way out, wherever it is. */
+static void what_is_ours_is_not_in_the_way(void **state)
+{
+    struct pair *p = make_pair(1, "10.98.0.0/16");
+    struct prefix first;
+
+    (void)state;
+    settle(p);
+    first = of(&p->a, 0)->four.mine;
+    take(&p->a, 5, false, &first, 31);
+    p->a.taken[0].is_ours = true;
+    settle(p);
+    assert_true(prefix_equal(&of(&p->a, 0)->four.mine, &first));
+    p->a.taken[0].is_ours = false;
+    settle(p);
+    assert_false(prefix_equal(&of(&p->a, 0)->four.mine, &first));
+    free_pair(p);
+}
+
 static void what_is_in_the_way_is_gone_round(void **state)
 {
     struct pair *p = make_pair(1, "10.98.0.0/16");
@@ -326,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_agree_and_stay),
+        cmocka_unit_test(what_is_ours_is_not_in_the_way),
         cmocka_unit_test(what_is_in_the_way_is_gone_round),
         cmocka_unit_test(no_room_is_told_and_withdrawn),
         cmocka_unit_test(a_small_pool),

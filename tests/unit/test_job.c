@@ -48,7 +48,8 @@ static void a_new_job_has_not_begun(void **state)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 13);
+    assert_int_equal(json_object_size(all), 14);
+    assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
     assert_true(json_is_null(json_object_get(all, "plan")) && json_is_null(json_object_get(all, "result")));
     assert_true(json_equal(json_object_get(all, "spec"), job->spec));
     json_decref(all);

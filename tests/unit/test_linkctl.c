@@ -264,6 +264,36 @@ static void test_set_and_removed(void **state)
     close_world(&w);
 }
 
+static bool has_only_six(struct world *w)
+{
+    return w->n == 1 && prefix_equal(&w->has[0], &six.addr);
+}
+
+/* An address of an earlier run stays as long as it stands in nobody's way: its cable may be about to be heard. */
+static void test_leftover(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, true);
+    w.has[w.n++] = four.addr;
+    linkctl_want(w.l, (struct linkctl_want[]){six}, 1);
+    assert_true(run_until(&w, all_set, 2000));
+    linkctl_recheck(w.l);
+    run_until(&w, has_nothing, 200);
+    assert_int_equal(w.n, 2);
+    w.has[w.n] = six.addr; /* another place on the same port */
+    w.has[w.n++].at[14] = 9;
+    linkctl_recheck(w.l);
+    run_until(&w, has_only_six, 300);
+    assert_int_equal(w.n, 2);
+    w.has[0] = w.has[0].family == AF_INET ? w.has[1] : w.has[0];
+    w.n = 1;
+    assert_true(has_only_six(&w));
+    assert_true(all_set(&w));
+    close_world(&w);
+}
+
 static void test_flushed(void **state)
 {
     struct world w;
@@ -384,13 +414,10 @@ static void test_closed_from_callback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_and_removed),
-        cmocka_unit_test(test_flushed),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_not_there),
-        cmocka_unit_test(test_misbehaves),
-        cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_closed_from_callback),
+        cmocka_unit_test(test_set_and_removed), cmocka_unit_test(test_leftover),
+        cmocka_unit_test(test_flushed),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_not_there),       cmocka_unit_test(test_misbehaves),
+        cmocka_unit_test(test_silent),          cmocka_unit_test(test_closed_from_callback),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,23 @@ static void shapes_are_named(void **state)
     members_free(m);
 }
 
+/* Who is gone, and who is merely behind it. */
+static void the_one_that_was_cut_off_is_told(void **state)
+{
+    (void)state;
+    struct members *m = row_of(4, false);
+    assert_null(members_cut_off(m));
+    members_self(m)->nlinks = 0;
+    assert_ptr_equal(members_cut_off(m), members_find(m, members_at(m, 1)->id));
+    link_to(members_self(m), 1);
+    struct member n1 = *members_at(m, 1);
+    n1.nlinks = 1; /* n1 no longer has n2 */
+    n1.seq++;
+    assert_int_equal(learn(m, &n1, 1), 1);
+    assert_ptr_equal(members_cut_off(m), members_at(m, 2));
+    members_free(m);
+}
+
 static void a_link_needs_both_ends(void **state)
 {
     (void)state;
@@ -640,6 +657,7 @@ int main(void)
         cmocka_unit_test(a_full_table_forgets_who_is_gone_longest),
         cmocka_unit_test(nobody_reachable_is_forgotten),
         cmocka_unit_test(shapes_are_named),
+        cmocka_unit_test(the_one_that_was_cut_off_is_told),
         cmocka_unit_test(a_link_needs_both_ends),
         cmocka_unit_test(the_ring_follows_every_change),
         cmocka_unit_test(messages_take_the_short_way),

@@ -9,6 +9,9 @@
 
 #include <arpa/inet.h>
 #include <event2/event.h>
+#include <libmnl/libmnl.h>
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,6 +193,38 @@ static const struct ports_prefix *prefix(const struct world *w, const char *text
     return NULL;
 }
 
+/* As ringd-link does; iproute2 cannot before 6.3. */
+static void add_owned(unsigned ifindex, const char *address, uint8_t plen)
+{
+    _Alignas(struct nlmsghdr) char buf[256];
+    struct nlmsghdr *head = mnl_nlmsg_put_header(buf);
+    struct ifaddrmsg *info;
+    struct mnl_socket *nl = mnl_socket_open(NETLINK_ROUTE);
+    uint8_t at[4];
+
+    assert_non_null(nl);
+    assert_int_equal(mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID), 0);
+    assert_int_equal(inet_pton(AF_INET, address, at), 1);
+    head->nlmsg_type = RTM_NEWADDR;
+    head->nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK;
+    info = mnl_nlmsg_put_extra_header(head, sizeof *info);
+    info->ifa_family = AF_INET;
+    info->ifa_prefixlen = plen;
+    info->ifa_index = ifindex;
+    mnl_attr_put(head, IFA_LOCAL, 4, at);
+    mnl_attr_put(head, IFA_ADDRESS, 4, at);
+    mnl_attr_put_u8(head, IFA_PROTO, PORTS_OWNER);
+    assert_true(mnl_socket_sendto(nl, head, head->nlmsg_len) > 0);
+    ssize_t n = mnl_socket_recvfrom(nl, buf, sizeof buf);
+    assert_true(n > 0 && mnl_cb_run(buf, (size_t)n, 0, mnl_socket_get_portid(nl), NULL, NULL) >= 0);
+    mnl_socket_close(nl);
+}
+
+static bool has_ours(const struct world *w)
+{
+    return prefix(w, "10.98.0.2", 31, true) && prefix(w, "10.98.0.4", 31, true);
+}
+
 static void routes_and_addresses(void **state)
 {
     struct world w;
@@ -216,6 +251,13 @@ static void routes_and_addresses(void **state)
     assert_non_null(prefix(&w, "fd00:2::", 48, true));
     assert_null(prefix(&w, "0.0.0.0", 0, true));
     assert_false(port_is_usable(named(&w, "vb")));
+    run("ip addr add 10.98.0.4/31 dev va");
+    add_owned(named(&w, "va")->ifindex, "10.98.0.2", 31);
+    assert_true(await(&w, has_ours, 2000000) < 500000);
+    assert_true(prefix(&w, "10.98.0.2", 31, false)->is_ours);
+    assert_true(prefix(&w, "10.98.0.2", 31, true)->is_ours);
+    assert_false(prefix(&w, "10.98.0.4", 31, false)->is_ours);
+    assert_false(prefix(&w, "10.98.0.4", 31, true)->is_ours);
     run("ip link set va down"); /* its IPv4 routes go without a word */
     assert_true(await(&w, has_no_default, 2000000) < 500000);
     assert_null(prefix(&w, "192.168.7.0", 24, true));
