@@ -117,6 +117,22 @@ static bool has_thunderbolt_port(const json_t *node)
     return false;
 }
 
+/* Whoever is plugged in can read and write this machine's memory, if nothing stands between. */
+static void look_iommu(struct judge *j)
+{
+    size_t i;
+    json_t *port;
+    json_array_foreach(ports_of(j->me), i, port)
+    {
+        const json_t *tb = json_object_get(port, "thunderbolt");
+        if (fact_known(tb, "iommu") && !fact_flag(tb, "iommu"))
+            doctor_say(j, DOCTOR_NOTE, fact_text(port, "name"), NULL,
+                       "nothing keeps what is plugged in here from this machine's memory: switch the IOMMU "
+                       "on (in the firmware, and "
+                       "intel_iommu=on or amd_iommu=on on the kernel's command line)");
+    }
+}
+
 static void look_thunderbolt(struct judge *j)
 {
     const json_t *tb = json_object_get(j->me, "thunderbolt");
@@ -140,6 +156,7 @@ static void look_thunderbolt(struct judge *j)
                 "good",
                 name, fact_text(tb, "security"));
     }
+    look_iommu(j);
     if (has_thunderbolt_port(j->me) && drops_large_packets(fact_text(j->me, "kernel")))
         doctor_say(j, DOCTOR_WARNING, "kernel", xstrdup("apt-get install --only-upgrade linux-image-amd64"),
                    "kernel %s may lose large IPv6 packets over Thunderbolt: connections stand and nothing "
@@ -269,15 +286,25 @@ static void look_mtu(struct judge *j)
         json_array_foreach(json_object_get(port, "heard"), k, heard)
         {
             const json_t *node = NULL, *far = port_at(j, fact_text(heard, "address"), &node);
-            double mine = fact_number(port, "mtu"), theirs = fact_number(far, "mtu");
-            const char *name = fact_text(port, "name");
+            double mine = fact_number(port, "mtu"), theirs = fact_number(far, "mtu"),
+                   most = fact_number(port, "max_mtu");
             if (!far || mine <= 0 || mine >= theirs) /* said once, where it is too small */
                 continue;
-            doctor_say(j, DOCTOR_WARNING, name,
-                       xasprintf("ip link set %s mtu %.0f", doctor_word(name).text, theirs),
-                       "MTU %.0f here and %.0f at the other end, %s of %s: larger packets from there are "
-                       "lost without a word",
-                       mine, theirs, fact_text(far, "name"), fact_text(node, "name"));
+            const char *name = fact_text(port, "name"), *other = fact_text(far, "name"),
+                       *who = fact_text(node, "name");
+            if (most > 0 && most < theirs)
+                doctor_say(j, DOCTOR_WARNING, name,
+                           xasprintf("ip link set %s mtu %.0f", doctor_word(name).text, most),
+                           "MTU %.0f here and %.0f at the other end: larger packets from there are lost "
+                           "without a word, and this port takes "
+                           "%.0f at most: on %s, `ip link set %s mtu %.0f`",
+                           mine, theirs, most, who, doctor_word(other).text, most);
+            else
+                doctor_say(j, DOCTOR_WARNING, name,
+                           xasprintf("ip link set %s mtu %.0f", doctor_word(name).text, theirs),
+                           "MTU %.0f here and %.0f at the other end, %s of %s: larger packets from there are "
+                           "lost without a word",
+                           mine, theirs, other, who);
         }
     }
 }
@@ -314,7 +341,7 @@ static void look_rate(struct judge *j)
 /* --- subnets ------------------------------------------------------------------------------------ */
 
 /* Another cable of any node has the same subnet. An end has two addresses of one: what is the same is this end's. */
-static bool is_duplicate(const struct judge *j, const json_t *mine, const char *subnet)
+static bool is_duplicate(const struct judge *j, const json_t *mine, const char *key, const char *subnet)
 {
     size_t i, k, m;
     json_t *node, *port, *heard;
@@ -324,7 +351,7 @@ static bool is_duplicate(const struct judge *j, const json_t *mine, const char *
         {
             json_array_foreach(json_object_get(port, "heard"), m, heard)
             {
-                if (heard != mine && is(fact_text(heard, "subnet"), subnet))
+                if (heard != mine && is(fact_text(heard, key), subnet))
                     return true;
             }
         }
@@ -332,13 +359,15 @@ static bool is_duplicate(const struct judge *j, const json_t *mine, const char *
     return false;
 }
 
-static void look_subnet(struct judge *j, const json_t *port, const json_t *heard)
+/* suffix: "" is IPv6, "4" the address out of ipv4-pool. */
+static void look_subnet(struct judge *j, const json_t *port, const json_t *heard, const char *suffix)
 {
-    const char *name = fact_text(port, "name"), *subnet = fact_text(heard, "subnet");
-    const char *trouble = fact_text(heard, "subnet_trouble"), *manager = fact_text(port, "manager");
-    if (!*subnet)
-        return;
-    if (is_duplicate(j, heard, subnet))
+    char key[16], why[32];
+    snprintf(key, sizeof key, "subnet%s", suffix);
+    snprintf(why, sizeof why, "subnet%s_trouble", suffix);
+    const char *name = fact_text(port, "name"), *subnet = fact_text(heard, key);
+    const char *trouble = fact_text(heard, why), *manager = fact_text(port, "manager");
+    if (*subnet && is_duplicate(j, heard, key, subnet))
         doctor_say(j, DOCTOR_ERROR, name, NULL,
                    "the address %s belongs to another cable as well: two nodes have one identity, or one MAC "
                    "address; remove the file "
@@ -348,7 +377,7 @@ static void look_subnet(struct judge *j, const json_t *port, const json_t *heard
         doctor_say(j, DOCTOR_WARNING, name,
                    *manager ? xasprintf("ringctl link adopt %s", doctor_word(name).text)
                             : xstrdup("systemctl restart ringd-link"),
-                   "the address %s is not set: %s%s%s", subnet, trouble,
+                   "the address %s is not set: %s%s%s", *subnet ? subnet : "of this cable", trouble,
                    *manager ? "; the port belongs to " : "", manager);
 }
 
@@ -380,7 +409,8 @@ static void look_subnets(struct judge *j)
         json_array_foreach(json_object_get(port, "heard"), k, heard)
         {
             wanted |= *fact_text(heard, "subnet") != 0;
-            look_subnet(j, port, heard);
+            look_subnet(j, port, heard, "");
+            look_subnet(j, port, heard, "4");
         }
     }
     if (*helper && wanted)

@@ -142,6 +142,21 @@ static void no_thunderbolt_module(void **state)
               "echo 1 >/sys/bus/thunderbolt/devices/0-1/authorized");
 }
 
+static void no_iommu(void **state)
+{
+    (void)state;
+    for (int on = 0; on < 2; on++) {
+        json_t *w = healthy();
+        put(nth(w, 0), "thunderbolt",
+            json_pack("{s:b s:s s:[]}", "module", 1, "security", "none", "waiting"));
+        put(port(w, 0), "thunderbolt", json_pack("{s:b}", "iommu", on));
+        if (on)
+            is_content(w);
+        else
+            complains(w, "note", "a", "thunderbolt", "IOMMU", "");
+    }
+}
+
 static void kernels_that_lose_large_packets(void **state)
 {
     (void)state;
@@ -218,6 +233,10 @@ static void mtus_that_differ(void **state)
     put(port(w, 1), "mtu", json_integer(1500));
     complains(w, "warning", "b", "mtu", "MTU 1500 here and 9000 at the other end, eth1 of a",
               "ip link set eth1 mtu 9000");
+    w = healthy();
+    put(port(w, 1), "mtu", json_integer(1500));
+    put(port(w, 1), "max_mtu", json_integer(4000));
+    complains(w, "warning", "b", "mtu", "on a, `ip link set eth1 mtu 4000`", "ip link set eth1 mtu 4000");
 }
 
 static void cables_below_their_rate(void **state)
@@ -272,6 +291,16 @@ static void subnets(void **state)
     json_decref(findings);
     json_decref(all);
     json_decref(twin);
+}
+
+static void a_missing_ipv4_subnet(void **state)
+{
+    (void)state;
+    json_t *w = healthy();
+    put(heard(w, 1), "subnet4", json_string("10.0.0.1/31"));
+    put(heard(w, 1), "subnet4_trouble", json_string("not yet"));
+    complains(w, "warning", "b", "subnets", "10.0.0.1/31 is not set: not yet",
+              "systemctl restart ringd-link");
 }
 
 static void strange_beacons_and_lost_peers(void **state)
@@ -490,12 +519,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_healthy_nodes),
         cmocka_unit_test(no_thunderbolt_module),
+        cmocka_unit_test(no_iommu),
         cmocka_unit_test(kernels_that_lose_large_packets),
         cmocka_unit_test(ports_that_cannot_be_used),
         cmocka_unit_test(a_firewall_and_a_one_way_cable),
         cmocka_unit_test(mtus_that_differ),
         cmocka_unit_test(cables_below_their_rate),
         cmocka_unit_test(subnets),
+        cmocka_unit_test(a_missing_ipv4_subnet),
         cmocka_unit_test(strange_beacons_and_lost_peers),
         cmocka_unit_test(clusters_and_versions),
         cmocka_unit_test(clocks),
