@@ -134,16 +134,33 @@ int ctl_nodes_main(struct ctl *ctl)
     return rc ? rc : show(ctl, "/v1/nodes", print_nodes);
 }
 
+/* "940 of 1000 Mb/s": what was measured, the slower way, of what was negotiated. */
+static struct amount speed_of(const json_t *link)
+{
+    double tx = field_number(link, "tx_mbps"), rx = field_number(link, "rx_mbps"),
+           negotiated = field_number(link, "negotiated_mbps");
+    struct amount a = {"-"};
+    char measured[16] = "?";
+    if (tx > 0)
+        snprintf(measured, sizeof measured, "%.0f", tx < rx ? tx : rx);
+    if (negotiated > 0)
+        snprintf(a.text, sizeof a.text, "%s of %.0f Mb/s", measured, negotiated);
+    else if (tx > 0)
+        snprintf(a.text, sizeof a.text, "%s Mb/s", measured);
+    return a;
+}
+
 static void print_links(const json_t *answer)
 {
-    struct table *t = table_new("PEER\tADDRESS\tDIRECTION\tSTATE\tCIPHER\tRTT\tSENT\tRECEIVED\tUP");
+    struct table *t = table_new("PEER\tADDRESS\tDIRECTION\tSTATE\tCIPHER\tRTT\tSPEED\tSENT\tRECEIVED\tUP");
     size_t i;
     json_t *l;
     json_array_foreach(json_object_get(answer, "links"), i, l) table_add(
-        t, "%s\t%s\t%s\t%s\t%s\t%s ms\t%s\t%s\t%s", field_text(l, "peer", "?"), field_text(l, "address", "-"),
-        field_text(l, "direction", "-"), field_text(l, "state", "?"), field_text(l, "cipher", "-"),
-        print_number(json_object_get(l, "rtt_ms"), "-").text, print_bytes(field_number(l, "tx_bytes")).text,
-        print_bytes(field_number(l, "rx_bytes")).text, print_duration(field_number(l, "up_seconds")).text);
+        t, "%s\t%s\t%s\t%s\t%s\t%s ms\t%s\t%s\t%s\t%s", field_text(l, "peer", "?"),
+        field_text(l, "address", "-"), field_text(l, "direction", "-"), field_text(l, "state", "?"),
+        field_text(l, "cipher", "-"), print_number(json_object_get(l, "rtt_ms"), "-").text, speed_of(l).text,
+        print_bytes(field_number(l, "tx_bytes")).text, print_bytes(field_number(l, "rx_bytes")).text,
+        print_duration(field_number(l, "up_seconds")).text);
     if (!table_rows(t))
         table_add(t, "none: give ringd a neighbour with --peer HOST:PORT");
     table_print_free(t, stdout);
@@ -151,6 +168,8 @@ static void print_links(const json_t *answer)
     {
         const char *peer =
             field_text(l, "peer", ""); /* whom a dial finds is not known before it is answered */
+        if (*field_text(l, "warning", ""))
+            printf("WARNING  %s\n", field_text(l, "warning", ""));
         if (*field_text(l, "why", ""))
             printf("%s: %s\n", *peer ? peer : field_text(l, "address", "?"), field_text(l, "why", ""));
     }
