@@ -194,6 +194,23 @@ static void everybody_gets_a_turn(void **state)
     }
 }
 
+/* Whoever is being measured says no to the next. */
+static void one_at_a_time(void **state)
+{
+    struct world *w = *state;
+    uint8_t ask[9] = {1};
+    add_cable(w, 0, 2, 1000, 1000);
+    add_cable(w, 1, 2, 1000, 1000);
+    probe_frame(w->end[2].probe, 1, ask, sizeof ask, (struct instant){w->now});
+    probe_frame(w->end[2].probe, 2, ask, sizeof ask, (struct instant){w->now});
+    assert_int_equal(w->n, 2);
+    assert_int_equal(w->flight[0].body[0], 2); /* yes */
+    assert_int_equal(w->flight[1].body[0], 3); /* no */
+    probe_frame(w->end[0].probe, 1, ask, sizeof ask,
+                (struct instant){w->now}); /* nor to one who should not ask */
+    assert_int_equal(w->flight[2].body[0], 3);
+}
+
 static void nothing_is_measured_under_a_job(void **state)
 {
     struct world *w = *state;
@@ -258,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(both_ends_learn_both_rates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_measurement_is_short, set_up, tear_down),
         cmocka_unit_test_setup_teardown(everybody_gets_a_turn, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_measured_under_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cable_that_dies_ends_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nonsense_is_dropped, set_up, tear_down),
