@@ -27,8 +27,11 @@ struct spawn {
     pid_t pid;
     int pidfd, sock;
     struct event *on_exit, *on_read; /* owned */
-    struct evbuffer *in;             /* owned: bytes of unfinished events */
-    struct progress *progress;       /* owned mapping */
+    struct event *on_room;           /* owned: the socket takes bytes again */
+    struct ipc_frame **waiting;      /* owned: messages it has not taken yet, the first perhaps in part */
+    size_t n_waiting, bytes_waiting;
+    struct evbuffer *in;       /* owned: bytes of unfinished events */
+    struct progress *progress; /* owned mapping */
     const struct spawn_ops *ops;
     void *owner;
     bool reaped;
@@ -166,6 +169,56 @@ static void on_exit_event(evutil_socket_t fd, short what, void *arg)
     ops->ended(owner, text);
 }
 
+/* --- messages --------------------------------------------------------------------------------- */
+
+static void push(struct spawn *s)
+{
+    size_t sent = 0;
+    int r = 0;
+    while (sent < s->n_waiting && !(r = ipc_frame_push(s->waiting[sent], s->sock)))
+        ipc_frame_free(s->waiting[sent++]);
+    s->n_waiting -= sent;
+    memmove(s->waiting, s->waiting + sent, s->n_waiting * sizeof(struct ipc_frame *));
+    s->bytes_waiting = 0;
+    for (size_t i = 0; i < s->n_waiting; i++)
+        s->bytes_waiting += ipc_frame_left(s->waiting[i]);
+    if (r == -EAGAIN)
+        event_add(s->on_room, NULL); /* else the stage is gone, which is told elsewhere */
+}
+
+static void on_room(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    push(arg);
+}
+
+static int send_frame(struct spawn *s, struct ipc_frame *frame)
+{
+    if (s->bytes_waiting > IPC_MAX) {
+        ipc_frame_free(frame);
+        return -EAGAIN;
+    }
+    s->waiting = xreallocarray(s->waiting, s->n_waiting + 1, sizeof(struct ipc_frame *));
+    s->waiting[s->n_waiting++] = frame;
+    push(s);
+    return 0;
+}
+
+int spawn_send(struct spawn *s, json_t *message)
+{
+    struct ipc_frame *frame;
+    int r = ipc_frame_new(&frame, message, -1);
+    return r ? r : send_frame(s, frame);
+}
+
+int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd)
+{
+    struct ipc_frame *frame;
+    int r = ipc_frame_new_lane(&frame, lane, fd);
+    return r ? r : send_frame(s, frame);
+}
+
 /* --- start and end ---------------------------------------------------------------------------- */
 
 static int watch(struct spawn *s, struct event_base *base)
@@ -174,7 +227,8 @@ static int watch(struct spawn *s, struct event_base *base)
     s->in = evbuffer_new();
     s->on_exit = s->pidfd < 0 ? NULL : event_new(base, s->pidfd, EV_READ | EV_PERSIST, on_exit_event, s);
     s->on_read = event_new(base, s->sock, EV_READ | EV_PERSIST, on_read, s);
-    if (!s->in || !s->on_exit || !s->on_read)
+    s->on_room = event_new(base, s->sock, EV_WRITE, on_room, s);
+    if (!s->in || !s->on_exit || !s->on_read || !s->on_room)
         return -ENOMEM;
     event_add(s->on_exit, NULL);
     event_add(s->on_read, NULL);
@@ -224,11 +278,6 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
     return 0;
 }
 
-int spawn_send(struct spawn *s, json_t *message, int fd)
-{
-    return ipc_send(s->sock, message, fd);
-}
-
 void spawn_kill(struct spawn *s, int signal)
 {
     if (!s->reaped)
@@ -252,6 +301,11 @@ void spawn_free(struct spawn *s)
         event_free(s->on_exit);
     if (s->on_read)
         event_free(s->on_read);
+    if (s->on_room)
+        event_free(s->on_room);
+    for (size_t i = 0; i < s->n_waiting; i++)
+        ipc_frame_free(s->waiting[i]);
+    free(s->waiting);
     if (s->in)
         evbuffer_free(s->in);
     if (s->pidfd >= 0)

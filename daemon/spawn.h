@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
+#include "daemon/ipc.h"
 #include "daemon/progress.h"
 #include "engine/err.h"
 
@@ -23,7 +24,9 @@ struct spawn_ops {
 
 int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
                 const struct spawn_ops *ops, void *owner, struct err *err);
-int spawn_send(struct spawn *s, json_t *message, int fd); /* takes the reference; fd is borrowed, −1 = none */
+/* In the order of the calls; what the stage does not take at once waits here. −EAGAIN: it takes nothing any more, and too much waits. */
+int spawn_send(struct spawn *s, json_t *message);                          /* takes the reference */
+int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd); /* both are borrowed */
 void spawn_kill(struct spawn *s, int signal);
 const struct progress *spawn_progress(const struct spawn *s);
 /* What a stage of that many threads (0: as many as there are) is started with: environ, and behind

@@ -4,9 +4,9 @@
  * what it is told:
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
- *   {"do":"connect","rank","path","tx","rx"} + fd  a data connection; repeated
+ *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
- * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further "connect" messages bring one.
+ * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further ones come; {"do":"paths"} names those to keep.
  * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds two per
  * connection. */
 #include <errno.h>
@@ -102,32 +102,14 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     return r;
 }
 
-static bool from_hex(void *to, size_t n, const char *hex)
+static int do_connect(struct process *p, struct ipc_lane *lane, int fd, struct err *err)
 {
-    uint8_t *out = to;
-    if (!hex || strlen(hex) != 2 * n)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        unsigned byte;
-        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
-            return false;
-        out[i] = (uint8_t)byte;
-    }
-    return true;
-}
-
-static int do_connect(struct process *p, const json_t *msg, int fd, struct err *err)
-{
-    struct seal tx, rx;
-    uint32_t rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
-    if (fd < 0 || !p->exchange || !from_hex(&tx, sizeof tx, json_string_value(json_object_get(msg, "tx"))) ||
-        !from_hex(&rx, sizeof rx, json_string_value(json_object_get(msg, "rx"))))
-        return err_set(err, -EBADMSG,
-                       "the daemon sent a data connection this stage cannot use: same version of both?");
-    uint64_t path = (uint64_t)json_integer_value(json_object_get(msg, "path"));
-    int r = exchange_add(p->exchange, rank, path, fd, &tx, &rx, err);
-    seal_wipe(&tx);
-    seal_wipe(&rx);
+    int r = fd < 0 || !p->exchange
+                ? err_set(err, -EBADMSG,
+                          "the daemon sent a data connection this stage cannot use: same version of both?")
+                : exchange_add(p->exchange, lane->rank, lane->path, fd, &lane->tx, &lane->rx, err);
+    seal_wipe(&lane->tx);
+    seal_wipe(&lane->rx);
     return r;
 }
 
@@ -153,15 +135,19 @@ static void keep_paths(struct process *p, const json_t *list)
 static void *listen_main(void *arg)
 {
     struct process *p = arg;
+    struct ipc_lane lane;
     json_t *msg;
-    int fd;
-    while (!ipc_receive(IPC_FD, &msg, &fd)) {
-        const char *what = json_string_value(json_object_get(msg, "do"));
+    int fd, r;
+    while ((r = ipc_receive(IPC_FD, &msg, &lane, &fd)) >= 0) {
         struct err err;
+        if (r == 1) {
+            if (do_connect(p, &lane, fd, &err) && fd >= 0)
+                close(fd);
+            continue;
+        }
+        const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
-        else if (do_connect(p, msg, fd, &err) && fd >= 0)
-            close(fd);
         json_decref(msg);
     }
     return NULL;
@@ -198,7 +184,7 @@ static int do_run(struct process *p, struct err *err)
 }
 
 /* Returns 1 to go on, 0 when the job is done, negative on failure. */
-static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
+static int obey(struct process *p, const json_t *msg, struct err *err)
 {
     const char *what = json_string_value(json_object_get(msg, "do"));
     int r = -EINVAL;
@@ -206,8 +192,6 @@ static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
         r = do_plan(p, msg, err);
     else if (what && !strcmp(what, "open"))
         r = do_open(p, msg, err);
-    else if (what && !strcmp(what, "connect"))
-        return (r = do_connect(p, msg, fd, err)) ? r : 1;
     else if (what && !strcmp(what, "run") && p->runner)
         return do_run(p, err);
     else
@@ -240,15 +224,19 @@ int main(int argc, char **argv)
     struct err err = {""};
     int r = 1;
     while (r == 1) {
+        struct ipc_lane lane;
         json_t *msg;
         int fd;
-        r = ipc_receive(IPC_FD, &msg, &fd);
-        if (r) {
+        r = ipc_receive(IPC_FD, &msg, &lane, &fd);
+        if (r < 0) {
             err_set(&err, r, "the daemon is gone");
-            break;
+        } else if (r == 1) {
+            int added = do_connect(&p, &lane, fd, &err);
+            r = added ? added : 1;
+        } else {
+            r = obey(&p, msg, &err);
+            json_decref(msg);
         }
-        r = obey(&p, msg, fd, &err);
-        json_decref(msg);
     }
     if (r < 0)
         head_event(&p.head, "failed", json_pack("{s:s}", "error", err.text));

@@ -21,7 +21,7 @@ void head_event(struct head *h, const char *kind, json_t *fields)
 {
     json_object_set_new(fields, "ev", json_string(kind));
     pthread_mutex_lock(&h->sending);
-    ipc_send(h->sock, fields, -1);
+    ipc_send(h->sock, fields);
     pthread_mutex_unlock(&h->sending);
 }
 

@@ -195,14 +195,20 @@ static int start_stage(struct worker *w)
     return r;
 }
 
-static void say(struct worker *w, json_t *message, int fd)
+static void check_taken(struct worker *w, int r)
 {
-    if (w->stage && spawn_send(w->stage, message, fd) == -EAGAIN) {
+    if (r == -EAGAIN || r == -ENOMEM) {
         tell_failed(w, "the stage process does not take messages");
         end_stage(w);
-    } else if (!w->stage) {
-        json_decref(message);
     }
+}
+
+static void say(struct worker *w, json_t *message)
+{
+    if (w->stage)
+        check_taken(w, spawn_send(w->stage, message));
+    else
+        json_decref(message);
 }
 
 void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
@@ -214,7 +220,7 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
     w->rank = 0;
     w->state = WORKER_PLANNING;
     if (!start_stage(w))
-        say(w, message, -1);
+        say(w, message);
     else
         json_decref(message);
     peers_flood_self(w->node->peers);
@@ -270,9 +276,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     if (!planned_here && start_stage(w))
         return;
-    say(w,
-        json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads", w->node->threads),
-        -1);
+    say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
+                     w->node->threads));
     peers_flood_self(w->node->peers);
 }
 
@@ -301,24 +306,20 @@ static bool all_reached(const struct worker *w)
 
 static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64_t path)
 {
+    struct ipc_lane lane;
     int fd;
-    struct seal tx, rx;
-    char tx_hex[2 * sizeof tx + 1], rx_hex[2 * sizeof rx + 1];
-    if (link_detach(link, &fd, &tx, &rx)) {
+    memset(&lane, 0, sizeof lane); /* its padding leaves this process */
+    lane.path = path;
+    lane.rank = rank;
+    if (link_detach(link, &fd, &lane.tx, &lane.rx)) {
         link_free(link);
         return;
     }
-    for (size_t i = 0; i < sizeof tx; i++) {
-        snprintf(tx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&tx)[i]);
-        snprintf(rx_hex + 2 * i, 3, "%02x", ((const uint8_t *)&rx)[i]);
-    }
-    say(w,
-        json_pack("{s:s s:I s:I s:s s:s}", "do", "connect", "rank", (json_int_t)rank, "path",
-                  (json_int_t)path, "tx", tx_hex, "rx", rx_hex),
-        fd);
+    if (w->stage)
+        check_taken(w, spawn_send_lane(w->stage, &lane, fd));
     close(fd);
-    seal_wipe(&tx);
-    seal_wipe(&rx);
+    seal_wipe(&lane.tx);
+    seal_wipe(&lane.rx);
     bool was = all_reached(w);
     w->alive[rank]++;
     if (all_reached(w)) {
@@ -356,7 +357,7 @@ static void cut_lanes(struct worker *w)
     for (size_t i = 0; i < n; i++)
         if (lanes_keeps(w->lanes, all[i]))
             json_array_append_new(paths, json_integer((json_int_t)all[i]));
-    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths), -1);
+    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
 }
 
 static void on_relayed(void *owner, const char *through)
@@ -439,7 +440,7 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
         connect_job(w);
     } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
         w->state = WORKER_RUNNING;
-        say(w, json_pack("{s:s}", "do", "run"), -1);
+        say(w, json_pack("{s:s}", "do", "run"));
         if (w->ranks > 1)
             cut_lanes(w);
     }
