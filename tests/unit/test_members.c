@@ -263,6 +263,15 @@ static void the_one_that_was_cut_off_is_told(void **state)
     assert_int_equal(learn(m, &n1, 1), 1);
     assert_ptr_equal(members_cut_off(m), members_at(m, 2));
     members_free(m);
+    m = row_of(4, true);
+    n1 = *members_at(m, 1); /* nor n0: it is behind n2 and n3 now */
+    n1.nlinks = 0;
+    link_to(&n1, 2);
+    n1.seq++;
+    assert_int_equal(learn(m, &n1, 1), 1);
+    members_self(m)->nlinks = 0;
+    assert_ptr_equal(members_cut_off(m), members_at(m, 3));
+    members_free(m);
 }
 
 static void a_link_needs_both_ends(void **state)
