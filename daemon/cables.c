@@ -16,6 +16,7 @@
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
 #include "daemon/log.h"
+#include "daemon/measure.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
 #include "daemon/xalloc.h"
@@ -114,6 +115,7 @@ static void on_cable_up(void *owner, const struct cable *cable)
     log_info("cable on %s: %s%s", cables_port_name(c, cable->ifindex), cable->name,
              cable->shared ? ", over a shared segment" : "");
     peers_cable_up(c->node->peers, cable);
+    measure_cable(c->node->measure, cable);
     replan(c);
 }
 
@@ -121,6 +123,7 @@ static void on_cable_changed(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
     peers_cable_up(c->node->peers, cable);
+    measure_cable(c->node->measure, cable);
     replan(c);
 }
 
@@ -143,6 +146,7 @@ static void on_cable_down(void *owner, const struct cable *cable, enum cable_end
     struct cables *c = owner;
     log_warning("cable on %s to %s is out: %s", cables_port_name(c, cable->ifindex), cable->name,
                 end_sentence(end));
+    measure_cable_gone(c->node->measure, cable->id);
     peers_cable_down(c->node->peers, cable->id, end_sentence(end), end == CABLE_END_RESTARTED);
     replan(c);
 }
@@ -217,6 +221,7 @@ static void on_ports_changed(void *owner)
     struct cables *c = owner;
     if (c->finder)
         finder_update(c->finder);
+    measure_ports_changed(c->node->measure);
     replan(c);
     linkctl_recheck(c->link);
 }
@@ -288,6 +293,11 @@ int cables_open(struct cables **ret, struct node *node, struct err *err)
     return r ? err_set(err, r, "the network interfaces cannot be watched: %s; --discover off does without",
                        strerror(-r))
              : 0;
+}
+
+const struct port *cables_port(const struct cables *c, unsigned ifindex)
+{
+    return c && c->ports ? ports_find(c->ports, ifindex) : NULL;
 }
 
 void cables_close(struct cables *c)

@@ -21,6 +21,10 @@ void cables_keys_changed(struct cables *c);
 /* A join has begun that names no member: asks on every cable while enrol has a question. */
 void cables_search(struct cables *c);
 
+/* A port of this machine; NULL: none such, or nothing is looked for. */
+struct port;
+const struct port *cables_port(const struct cables *c, unsigned ifindex);
+
 /* For GET /v1/ports: every port with what is heard on it, and for each neighbour that is no cable, why. */
 json_t *cables_encode(struct cables *c);
 /* And Thunderbolt of the machine as a whole: where the driver is missing there are no ports to say it. */

@@ -26,6 +26,7 @@
 #include "daemon/identity.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
+#include "daemon/measure.h"
 #include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/record.h"
@@ -280,6 +281,7 @@ static int open_rest(struct node *n, struct err *err)
     if (*note)
         log_warning("%s", note);
     open_enrol(n);
+    n->measure = measure_new(n);
     n->relay = paths_relay_new(n);
     r = peers_open(&n->peers, n, err);
     if (r)
@@ -332,6 +334,7 @@ void node_close(struct node *n)
     http_stop(n->http);
     cables_close(n->cables);
     peers_close(n->peers);
+    measure_free(n->measure);
     enrol_free(n->enrol);
     worker_free(n->worker);
     relay_free(n->relay);

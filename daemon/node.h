@@ -23,6 +23,7 @@ struct event_base;
 struct http;
 struct hub;
 struct mailbox;
+struct measure;
 struct peers;
 struct records;
 struct relay;
@@ -46,10 +47,11 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
-    struct relay *relay;   /* data connections of others, passing through */
-    struct worker *worker; /* runs stages, for any head */
-    struct coord *coord;   /* runs the jobs submitted here */
-    struct doctor *doctor; /* examines this node and the others */
+    struct measure *measure; /* what the cables can do */
+    struct relay *relay;     /* data connections of others, passing through */
+    struct worker *worker;   /* runs stages, for any head */
+    struct coord *coord;     /* runs the jobs submitted here */
+    struct doctor *doctor;   /* examines this node and the others */
     struct http *http;
     struct event *sigterm, *sigint, *ring_timer;
 };

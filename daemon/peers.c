@@ -16,6 +16,7 @@
 #include "daemon/identity.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
+#include "daemon/measure.h"
 #include "daemon/messages.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
@@ -106,7 +107,11 @@ static void list_links(struct peers *p)
             i++; /* two cables to one node are one neighbour */
         if (s->up && i == self->nlinks && i < RING_MAX_NODES)
             memcpy(self->links[self->nlinks++].id, link_peer(s->link)->node_id, 16);
+        if (s->up && s->cable)
+            measure_link_up(p->node->measure, s->cable, s->number, link_peer(s->link)->node_id);
     }
+    for (size_t i = 0; i < self->nlinks; i++)
+        measure_describe(p->node->measure, &self->links[i]);
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -134,11 +139,11 @@ static void flood(struct peers *p, const uint8_t origin[16], const struct sessio
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
     {
-        const uint8_t *to = s->up ? link_peer(s->link)->node_id : NULL;
-        if (!to || s == except || peers_session_with(p, to, NULL) != s ||
-            (except && members_linked(p->node->members, origin, to)))
+        if (s == except || !s->up)
             continue;
-        send_record(p, s->link, origin);
+        const uint8_t *to = link_peer(s->link)->node_id;
+        if (peers_session_with(p, to, NULL) == s && !(except && members_linked(p->node->members, origin, to)))
+            send_record(p, s->link, origin);
     }
 }
 
@@ -153,6 +158,22 @@ void peers_flood_self(struct peers *p)
 {
     sign_self(p);
     flood(p, members_self(p->node->members)->id, NULL);
+}
+
+void peers_links_changed(struct peers *p)
+{
+    list_links(p);
+    peers_flood_self(p);
+    node_changed(p->node);
+}
+
+int peers_send_measure(struct peers *p, uint64_t path, const uint8_t *body, size_t n)
+{
+    struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s->up && s->number == path)
+        return link_send(s->link, FRAME_MEASURE, body, n);
+    return -ENOTCONN;
 }
 
 struct local {
@@ -345,6 +366,10 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
         peers_learn_roster(s->p, link, body, n);
         return;
     }
+    if (type == FRAME_MEASURE) {
+        measure_frame(s->p->node->measure, s->number, body, n);
+        return;
+    }
     if (type == FRAME_RECORD) {
         learn(s->p, s, body, n);
         return;
@@ -396,6 +421,7 @@ static void end_session(struct session *s, enum way_event failed, const char *te
     uint64_t number = s->number;
     bool was_up = s->up, joined = link_kind(link) == LINK_JOIN;
     s->up = false;
+    measure_link_down(p->node->measure, s->number);
     enrol_left(p->node->enrol, link);
     if (was_up) {
         log_warning("connection to %s ended: %s", link_peer(link)->name, text);
@@ -573,20 +599,4 @@ void peers_close(struct peers *p)
 uint16_t peers_port(const struct peers *p)
 {
     return p->port;
-}
-
-size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS])
-{
-    struct session *s;
-    size_t n = 0;
-    LIST_FOREACH(s, &p->sessions, next)
-    {
-        uint16_t ephemeral;
-        if (n == PEERS_MAX_PATHS || !s->up || memcmp(link_peer(s->link)->node_id, id, 16) ||
-            peers_split_address(link_address(s->link), ret[n].host, sizeof ret[n].host, &ephemeral))
-            continue;
-        ret[n].id = s->number;
-        ret[n++].port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
-    }
-    return n;
 }

@@ -28,6 +28,10 @@ int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
 void peers_broadcast(struct peers *p, json_t *body);
 /* The roster is another: neighbours are told, those not in it are let go, and those just in are called. */
 void peers_membership_changed(struct peers *p);
+/* A frame of measuring, on the connection of that path. −ENOTCONN, −ENOBUFS. */
+int peers_send_measure(struct peers *p, uint64_t path, const uint8_t *body, size_t n);
+/* What our links can do has changed. */
+void peers_links_changed(struct peers *p);
 /* Our record changed in a way the others should know at once. */
 void peers_flood_self(struct peers *p);
 

@@ -26,6 +26,7 @@ enum {
     FRAME_ROUTED = LINK_FRAME_USER + 1,
     FRAME_RECORD = LINK_FRAME_USER + 2,
     FRAME_ROSTER = LINK_FRAME_USER + 3,
+    FRAME_MEASURE = LINK_FRAME_USER + 4,
     MAX_TTL = RING_MAX_NODES
 };
 enum { PEERS_MAX_OUT = 64 }; /* cables that are out and remembered */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/measure.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
 #include "net/seal.h"
@@ -46,6 +47,9 @@ static json_t *session_encode(struct peers *p, const struct session *s, struct i
                   "up_seconds", (double)st.up_us / 1e6, "suspect", (int)st.suspect);
     if (one && d)
         add_way(one, d, now, (double)opts_int(p->node->opts, "dead-after") - (double)st.silent_us / 1e6);
+    json_t *speed = measure_encode(p->node->measure, s->cable);
+    json_object_update_missing(one, speed);
+    json_decref(speed);
     return one;
 }
 

@@ -46,7 +46,7 @@ static const struct ctl_command commands[] = {
     {"ring", "", "the order of the nodes, its slowest hop, and what would close it", ctl_ring_main, NULL,
      false},
     {"nodes", "", "the nodes of the ring and what each is doing", ctl_nodes_main, NULL, false},
-    {"links", "[--hosts]", "the connections of this node", ctl_links_main, ctl_links_options, false},
+    {"links", "[-v | --hosts]", "the connections of this node", ctl_links_main, ctl_links_options, false},
     {"ports", "", "this node's ports, and whom it hears on each", ctl_ports_main, NULL, false},
     {"link", "(adopt | release) PORT [--dry-run]",
      "have networkd or NetworkManager leave a cable's addresses alone, or undo that; as root", ctl_link_main,

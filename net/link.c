@@ -85,8 +85,8 @@ void link_want(struct link *link, size_t n)
 {
     link->need = n;
     /* libevent reads up to the high mark and no further: what follows a data link's last word belongs to
-     * another process */
-    bufferevent_setwatermark(link->bev, EV_READ, n, n);
+     * another process. Of a long record it tells the beginning, and link_session_pull fetches the rest. */
+    bufferevent_setwatermark(link->bev, EV_READ, link_session_pulls(link) ? 1 : n, n);
 }
 
 static bool is_reading(const struct link *link)
@@ -97,12 +97,20 @@ static bool is_reading(const struct link *link)
            (link->state == LINK_UP && link->kind != LINK_DATA);
 }
 
+static bool is_enough(struct link *link)
+{
+    if (link_session_pulls(link))
+        return link_session_pull(link);
+    return evbuffer_get_length(bufferevent_get_input(link->bev)) >= link->need;
+}
+
 static void on_read(struct bufferevent *bev, void *arg)
 {
     struct link *link = arg;
 
     link_enter(link);
-    while (is_reading(link) && evbuffer_get_length(bufferevent_get_input(bev)) >= link->need) {
+    (void)bev;
+    while (is_reading(link) && is_enough(link)) {
         if (link->state == LINK_HANDSHAKE)
             link_shake_step(link);
         else

@@ -24,6 +24,7 @@ enum link_limits {
     LINK_LATE_US = 500000,     /* our own lateness from which on we do not blame the peer for it */
     LINK_LINGER_US = 1000000,  /* for the last words to leave */
     LINK_QUEUE_MAX = 16 << 20, /* bytes waiting to be sent */
+    LINK_PULL_MIN = 8192,      /* records from here on are read straight from the socket */
     LINK_SHAKE_MIN = 48,       /* the shortest handshake message: a key and a tag */
 };
 
@@ -74,6 +75,7 @@ struct link {
     struct seal tx, rx;
     uint8_t head[SEAL_HEAD];
     uint8_t *record;         /* owned: SEAL_MAX + SEAL_TAG bytes */
+    size_t got;              /* bytes of it that have been pulled */
     struct wire_frame frame; /* being put together from fragments */
     bool in_frame;
     uint8_t *parts; /* owned: its bytes so far, grown by what has arrived, never by what was announced */
@@ -115,6 +117,9 @@ void link_shake_forget(struct link *link); /* wipes the secrets that were to be 
 
 /* link_session.c */
 void link_session_step(struct link *link);
+/* Long records are read straight into their place, for libevent would take 4 KiB at a time. Never more than is needed. True: it is all here. */
+bool link_session_pulls(const struct link *link);
+bool link_session_pull(struct link *link);
 void link_session_try_up(struct link *link);
 void link_session_tick(struct link *link);
 int link_session_send(struct link *link, uint8_t type, const void *body, size_t n);

@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static int send_fragment(struct link *link, const struct wire_frame *f, const uint8_t *body, size_t n)
 {
@@ -270,6 +271,27 @@ static void take_record(struct link *link, const uint8_t *plain, size_t n)
     free(parts);
 }
 
+bool link_session_pulls(const struct link *link)
+{
+    return link->keyed && link->in_body && link->need >= LINK_PULL_MIN;
+}
+
+bool link_session_pull(struct link *link)
+{
+    struct evbuffer *in = bufferevent_get_input(link->bev);
+
+    while (link->got < link->need) {
+        ssize_t n = evbuffer_remove(in, link->record + link->got, link->need - link->got);
+
+        if (n <= 0) /* an end or an error is seen by libevent as well, which tells it */
+            n = recv(link->fd, link->record + link->got, link->need - link->got, MSG_DONTWAIT);
+        if (n <= 0)
+            return false;
+        link->got += (size_t)n;
+    }
+    return true;
+}
+
 void link_session_step(struct link *link)
 {
     struct evbuffer *in = bufferevent_get_input(link->bev);
@@ -288,7 +310,8 @@ void link_session_step(struct link *link)
         return;
     }
     n = link->need - SEAL_TAG;
-    evbuffer_remove(in, record, link->need);
+    evbuffer_remove(in, record + link->got, link->need - link->got);
+    link->got = 0;
     link->in_body = false;
     link_want(link, SEAL_HEAD);
     if (seal_open(&link->rx, link->head, record, n, record + n) < 0) {

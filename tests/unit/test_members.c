@@ -263,6 +263,15 @@ static void the_one_that_was_cut_off_is_told(void **state)
     assert_int_equal(learn(m, &n1, 1), 1);
     assert_ptr_equal(members_cut_off(m), members_at(m, 2));
     members_free(m);
+    m = row_of(4, true);
+    n1 = *members_at(m, 1); /* nor n0: it is behind n2 and n3 now */
+    n1.nlinks = 0;
+    link_to(&n1, 2);
+    n1.seq++;
+    assert_int_equal(learn(m, &n1, 1), 1);
+    members_self(m)->nlinks = 0;
+    assert_ptr_equal(members_cut_off(m), members_at(m, 3));
+    members_free(m);
 }
 
 static void a_link_needs_both_ends(void **state)
@@ -518,6 +527,22 @@ static void an_order_by_hand_is_followed(void **state)
     members_free(m);
 }
 
+/* Wherever one stands: here the smaller id is the other. */
+static void the_smaller_id_orders(void **state)
+{
+    (void)state;
+    struct members *m = alone(2);
+    struct member other = make(0, 1, 1);
+    link_to(&other, 2);
+    link_to(members_self(m), 0);
+    snprintf(other.ring, sizeof other.ring, "n0,n2");
+    snprintf(members_self(m)->ring, sizeof other.ring, "n2,n0");
+    assert_int_equal(learn(m, &other, 1), 1);
+    ring_is(m, "n0 n2");
+    trouble_is(m, "n0 and n2 have different --ring: that of n0 counts, for its id is smaller");
+    members_free(m);
+}
+
 static void a_wrong_order_is_told_and_not_followed(void **state)
 {
     (void)state;
@@ -667,6 +692,7 @@ int main(void)
         cmocka_unit_test(nothing_is_reordered_under_a_job),
         cmocka_unit_test(what_cannot_go_on_is_replaced_at_once),
         cmocka_unit_test(an_order_by_hand_is_followed),
+        cmocka_unit_test(the_smaller_id_orders),
         cmocka_unit_test(a_wrong_order_is_told_and_not_followed),
         cmocka_unit_test(silent_nodes_are_out_of_reach),
         cmocka_unit_test(flooding_ends),

@@ -31,6 +31,7 @@ struct row {
     char refused[256];
     unsigned lines;
     unsigned carried; /* messages on their way */
+    char last[32];    /* the kind of the last that was sent */
 };
 struct post { /* a message between two of them */
     struct node_at *to;
@@ -63,6 +64,7 @@ static int node_send(void *owner, const uint8_t to[16], json_t *message)
     *post = (struct post){.to = &n->row->node[to[0] - 1], .body = message};
     id_of(post->from, n->at);
     n->row->carried++;
+    snprintf(n->row->last, sizeof n->row->last, "%s", json_string_value(json_object_get(message, "kind")));
     return event_base_once(n->row->w->base, -1, EV_TIMEOUT, deliver, post, &(struct timeval){0, 0});
 }
 
@@ -337,10 +339,10 @@ static void passes_everything(struct world *w, size_t between, const char *throu
     bring_up_through(&row);
     assert_int_equal(row.lines, between);
     flow_start(&there, w, &w->a, &w->b);
-    flow_start(&back, w, &w->b, &w->a);
-    run(w);
     run(w);
     flow_check(&there);
+    flow_start(&back, w, &w->b, &w->a); /* an end that has said all still listens */
+    run(w);
     flow_check(&back);
     await_count(&row, 0); /* both ends have closed */
     row_close(&row);
@@ -398,10 +400,14 @@ static void test_a_way_that_turns_round_is_none(void **state)
                              "01000000000000000000000000000000", "job", JOB, "hops", 4);
     relay_message(row.node[1].relay, asker, "relay-open", open);
     await_count(&row, 0);
+    assert_string_equal(row.last, "relay-refused");
+    *row.last = 0;
     json_object_set_new(open, "hops", json_integer(1)); /* used up */
     id_of(asker, 0);
     relay_message(row.node[1].relay, asker, "relay-open", open);
     await_count(&row, 0);
+    assert_string_equal(row.last, "relay-refused");
+    *row.last = 0;
     json_object_del(open, "to");
     relay_message(row.node[1].relay, asker, "relay-open", open);
     assert_int_equal(relay_count(row.node[1].relay), 0);
