@@ -51,7 +51,7 @@ static void add_subnet(json_t *to, const struct cables *c, const struct cable_pl
 static json_t *neighbour_encode(const struct cables *c, const struct port *port,
                                 const struct neighbour_view *v)
 {
-    char address[INET6_ADDRSTRLEN], mtu_trouble[CABLES_WHY] = "";
+    char address[INET6_ADDRSTRLEN], mtu_trouble[CABLES_WHY] = "", cable[17];
     const struct cable_plan *plan = cables_plan_find(&c->plan, v->cable.id);
     static const struct cable_plan none;
     inet_ntop(AF_INET6, &v->cable.address, address, sizeof address);
@@ -64,6 +64,8 @@ static json_t *neighbour_encode(const struct cables *c, const struct port *port,
                           "speed_mbps", (json_int_t)v->cable.speed_mbps, "mtu", (json_int_t)v->cable.mtu,
                           "max_mtu", (json_int_t)v->cable.max_mtu, "mtu_trouble",
                           mtu.reason ? mtu.reason : mtu_trouble, "heard_seconds", (double)v->heard_us / 1e6);
+    snprintf(cable, sizeof cable, "%016llx", (unsigned long long)v->cable.id);
+    json_object_set_new(n, "cable", json_string(cable));
     add_subnet(n, c, plan, "", plan ? &plan->six : &none.six, plan ? plan->why6 : "");
     add_subnet(n, c, plan, "4", plan ? &plan->four : &none.four, plan ? plan->why4 : "");
     return n;

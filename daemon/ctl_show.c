@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commands that ask once and print: status, nodes, links, jobs, job, log, cancel. */
+ * The commands that ask once and print: status, nodes, jobs, job, log, cancel. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,14 +13,6 @@
 
 const struct opt_def ctl_jobs_options[] = {
     {.name = "all", .type = OPT_FLAG, .help = "every job there ever was", .short_name = 'a'},
-    {.name = NULL},
-};
-
-const struct opt_def ctl_links_options[] = {
-    {.name = "hosts",
-     .type = OPT_FLAG,
-     .help = "print the addresses of both ends of every cable as lines for /etc/hosts, each named "
-             "NODE-PORT.ring"},
     {.name = NULL},
 };
 
@@ -105,7 +97,7 @@ int ctl_status_main(struct ctl *ctl)
     return rc ? rc : show(ctl, "/v1/status", print_status);
 }
 
-/* --- nodes and links --- */
+/* --- nodes --- */
 
 static void print_nodes(const json_t *answer)
 {
@@ -132,55 +124,6 @@ int ctl_nodes_main(struct ctl *ctl)
 {
     int rc = no_args(ctl);
     return rc ? rc : show(ctl, "/v1/nodes", print_nodes);
-}
-
-/* "940 of 1000 Mb/s": what was measured, the slower way, of what was negotiated. */
-static struct amount speed_of(const json_t *link)
-{
-    double tx = field_number(link, "tx_mbps"), rx = field_number(link, "rx_mbps"),
-           negotiated = field_number(link, "negotiated_mbps");
-    struct amount a = {"-"};
-    char measured[16] = "?";
-    if (tx > 0)
-        snprintf(measured, sizeof measured, "%.0f", tx < rx ? tx : rx);
-    if (negotiated > 0)
-        snprintf(a.text, sizeof a.text, "%s of %.0f Mb/s", measured, negotiated);
-    else if (tx > 0)
-        snprintf(a.text, sizeof a.text, "%s Mb/s", measured);
-    return a;
-}
-
-static void print_links(const json_t *answer)
-{
-    struct table *t = table_new("PEER\tADDRESS\tDIRECTION\tSTATE\tCIPHER\tRTT\tSPEED\tSENT\tRECEIVED\tUP");
-    size_t i;
-    json_t *l;
-    json_array_foreach(json_object_get(answer, "links"), i, l) table_add(
-        t, "%s\t%s\t%s\t%s\t%s\t%s ms\t%s\t%s\t%s\t%s", field_text(l, "peer", "?"),
-        field_text(l, "address", "-"), field_text(l, "direction", "-"), field_text(l, "state", "?"),
-        field_text(l, "cipher", "-"), print_number(json_object_get(l, "rtt_ms"), "-").text, speed_of(l).text,
-        print_bytes(field_number(l, "tx_bytes")).text, print_bytes(field_number(l, "rx_bytes")).text,
-        print_duration(field_number(l, "up_seconds")).text);
-    if (!table_rows(t))
-        table_add(t, "none: give ringd a neighbour with --peer HOST:PORT");
-    table_print_free(t, stdout);
-    json_array_foreach(json_object_get(answer, "links"), i, l)
-    {
-        const char *peer =
-            field_text(l, "peer", ""); /* whom a dial finds is not known before it is answered */
-        if (*field_text(l, "warning", ""))
-            printf("WARNING  %s\n", field_text(l, "warning", ""));
-        if (*field_text(l, "why", ""))
-            printf("%s: %s\n", *peer ? peer : field_text(l, "address", "?"), field_text(l, "why", ""));
-    }
-}
-
-int ctl_links_main(struct ctl *ctl)
-{
-    int rc = no_args(ctl);
-    if (!rc && opts_flag(ctl->opts, "hosts"))
-        return ctl_links_hosts(ctl);
-    return rc ? rc : show(ctl, "/v1/links", print_links);
 }
 
 /* --- jobs --- */

@@ -139,11 +139,11 @@ static void flood(struct peers *p, const uint8_t origin[16], const struct sessio
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
     {
-        const uint8_t *to = s->up ? link_peer(s->link)->node_id : NULL;
-        if (!to || s == except || peers_session_with(p, to, NULL) != s ||
-            (except && members_linked(p->node->members, origin, to)))
+        if (s == except || !s->up)
             continue;
-        send_record(p, s->link, origin);
+        const uint8_t *to = link_peer(s->link)->node_id;
+        if (peers_session_with(p, to, NULL) == s && !(except && members_linked(p->node->members, origin, to)))
+            send_record(p, s->link, origin);
     }
 }
 
@@ -599,20 +599,4 @@ void peers_close(struct peers *p)
 uint16_t peers_port(const struct peers *p)
 {
     return p->port;
-}
-
-size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS])
-{
-    struct session *s;
-    size_t n = 0;
-    LIST_FOREACH(s, &p->sessions, next)
-    {
-        uint16_t ephemeral;
-        if (n == PEERS_MAX_PATHS || !s->up || memcmp(link_peer(s->link)->node_id, id, 16) ||
-            peers_split_address(link_address(s->link), ret[n].host, sizeof ret[n].host, &ephemeral))
-            continue;
-        ret[n].id = s->number;
-        ret[n++].port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
-    }
-    return n;
 }
