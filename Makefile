@@ -68,12 +68,24 @@ ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),
 .PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
+# The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
+DYGRAPHS   ?= /usr/share/javascript/dygraphs
+web_files  := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
+web_assets := $(patsubst /index.html=%,/=%,$(foreach f,$(web_files),/$(notdir $(f))=$(f))) \
+              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f))
+web_obj    := $(B)/daemon/web_assets.o
+$(B)/daemon/web_assets.c: web/embed $(web_files) Makefile
+	@mkdir -p $(@D)
+	$(call say,EMBED,$@) web/embed $(web_assets) >$@.new && mv $@.new $@
+$(web_obj): $(B)/daemon/web_assets.c $(web_files)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
+
 $(B)/libringnet.a: $(call obj,$(net_src))
 $(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/%.a:
 	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
 
-$(B)/ringd: $(call obj,$(ringd_src)) $(B)/libringnet.a $(B)/libringengine.a
+$(B)/ringd: $(call obj,$(ringd_src)) $(web_obj) $(B)/libringnet.a $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
 $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
@@ -109,7 +121,7 @@ $(B)/tests/%.o: tests/%.c
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
 # daemon objects that tests may link: everything but the three mains
 daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_tested) $(stage_src))
-$(B)/libdaemon.a: $(call obj,$(daemon_testable))
+$(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 
@@ -146,7 +158,7 @@ bench: all $(bench_bin)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev jq
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq
 LINT_DEPS  := clang-format cppcheck
 deps:
 	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
