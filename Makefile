@@ -138,13 +138,18 @@ $(fuzz_bin): $(B)/%: $(B)/%.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(B)/lib
 	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 fuzz-programs: $(fuzz_bin)
 fuzz:
+	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs $(FUZZ_CC): apt-get install clang-14, or name another with FUZZ_CC=" >&2; exit 1; }
 	@$(MAKE) --no-print-directory B=build-fuzz CC=$(FUZZ_CC) SAN=fuzzer-no-link,address,undefined fuzz-programs
 	@tests/fuzz/run build-fuzz "$(RUNS)" "$(ONLY)"
+# What the tests in network namespaces send with.
+netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
+$(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
-netns: all
+netns: all $(netns_bin)
 	@tests/run netns $(B)
 
-test-programs: $(test_bin) $(fuzz_bin)
+test-programs: $(test_bin) $(fuzz_bin) $(netns_bin)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs

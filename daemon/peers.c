@@ -600,19 +600,3 @@ uint16_t peers_port(const struct peers *p)
 {
     return p->port;
 }
-
-size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS])
-{
-    struct session *s;
-    size_t n = 0;
-    LIST_FOREACH(s, &p->sessions, next)
-    {
-        uint16_t ephemeral;
-        if (n == PEERS_MAX_PATHS || !s->up || memcmp(link_peer(s->link)->node_id, id, 16) ||
-            peers_split_address(link_address(s->link), ret[n].host, sizeof ret[n].host, &ephemeral))
-            continue;
-        ret[n].id = s->number;
-        ret[n++].port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
-    }
-    return n;
-}

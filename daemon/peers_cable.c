@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Control connections over cables: one over each, ended at once when the cable is out. Called by cables.c; loop thread. */
+ * Control connections over cables: one over each, ended at once when the cable is out; and the paths they are for data
+ * connections. Called by cables.c, lanes and worker; loop thread. */
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -42,6 +43,22 @@ uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16])
 {
     const struct session *s = peers_session_over(p, id, peers_cable_of(p, link, id), NULL);
     return s ? s->number : 0;
+}
+
+size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS])
+{
+    struct session *s;
+    size_t n = 0;
+    LIST_FOREACH(s, &p->sessions, next)
+    {
+        uint16_t ephemeral;
+        if (n == PEERS_MAX_PATHS || !s->up || memcmp(link_peer(s->link)->node_id, id, 16) ||
+            peers_split_address(link_address(s->link), ret[n].host, sizeof ret[n].host, &ephemeral))
+            continue;
+        ret[n].id = s->number;
+        ret[n++].port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
+    }
+    return n;
 }
 
 /* The other end may have called before we had heard its beacon: then its connection is already here, without a cable. */

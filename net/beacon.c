@@ -239,6 +239,11 @@ static int meet_ourselves(struct beacons *b, struct beacon_port *port, const str
     return -ESTALE;
 }
 
+static bool is_behind(const struct beacons *b, const struct beacon *beacon, const uint8_t *data)
+{
+    return b->keys[0].id != (data[6] | data[7] << 8) && !(beacon->flags & BEACON_OLDER_KEY);
+}
+
 static int take(struct beacons *b, struct beacon_port *port, const struct in6_addr *from, const void *data,
                 size_t n, struct instant now)
 {
@@ -256,7 +261,7 @@ static int take(struct beacons *b, struct beacon_port *port, const struct in6_ad
         return r;
     if (beacon.boot == b->self.boot && memcmp(beacon.node_id, b->self.node_id, sizeof beacon.node_id) == 0)
         return meet_ourselves(b, port, &beacon, now);
-    return beacon_table_learn(b, port, &beacon, from, now);
+    return beacon_table_learn(b, port, &beacon, from, is_behind(b, &beacon, data), now);
 }
 
 int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *from, const void *data,
@@ -331,6 +336,16 @@ static void name_neighbours(struct beacon *ret, struct beacon_port *port)
     port->rotate = i % BEACON_NEIGHBOURS;
 }
 
+/* Whoever was away while the key changed can neither open our beacons nor come by the new key without them: as long as there is such a
+ * neighbour, every other beacon is sealed with the key before. All others open both. */
+static const struct beacon_key *choose_key(const struct beacons *b, const struct beacon_port *port)
+{
+    for (size_t i = 0; i < BEACON_NEIGHBOURS; i++)
+        if (b->nkeys > 1 && port->seq % 2 && port->neighbours[i].used && port->neighbours[i].is_behind)
+            return &b->keys[1];
+    return &b->keys[0];
+}
+
 static int make(struct beacons *b, struct beacon_port *port, enum beacon_type type, struct instant now,
                 const uint8_t *nonce, uint8_t *out, size_t cap)
 {
@@ -351,13 +366,16 @@ static int make(struct beacons *b, struct beacon_port *port, enum beacon_type ty
         .max_mtu = port->port.max_mtu,
         .pool = b->self.pool,
     };
+    const struct beacon_key *key = choose_key(b, port);
     int n;
 
+    if (key != &b->keys[0])
+        beacon.flags |= BEACON_OLDER_KEY;
     memcpy(beacon.node_id, b->self.node_id, sizeof beacon.node_id);
     strcpy(beacon.name, b->self.name);
     strcpy(beacon.port_name, port->port.name);
     name_neighbours(&beacon, port);
-    n = beacon_encode(&beacon, &b->keys[0], &port->port.link_local, nonce, out, cap);
+    n = beacon_encode(&beacon, key, &port->port.link_local, nonce, out, cap);
     if (n < 0)
         return n;
     port->sent[port->seq++ % BEACON_SENT] = now;
@@ -428,7 +446,8 @@ size_t beacons_neighbours(const struct beacons *b, struct instant now, struct ne
             if (!at->used)
                 continue;
             if (n < cap)
-                out[n] = (struct neighbour_view){at->cable, at->state, clock_since_us(now, at->heard)};
+                out[n] = (struct neighbour_view){at->cable, at->state, clock_since_us(now, at->heard),
+                                                 clock_since_us(now, at->first)};
             n++;
         }
     }

@@ -361,7 +361,7 @@ static void begin(struct beacons *b, struct beacon_port *port, struct neighbour 
 }
 
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
-                       const struct in6_addr *from, struct instant now)
+                       const struct in6_addr *from, bool behind, struct instant now)
 {
     struct neighbour *n = find(port, beacon);
     struct instant alive;
@@ -387,6 +387,7 @@ int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct
     }
     was_cable = n->state == NEIGHBOUR_TWO_WAY;
     n->heard = now;
+    n->is_behind = behind;
     news = take_in(n, beacon, from);
     if (names_us(b, port, beacon, now, &alive) && prove_boot(b, beacon->node_id, beacon->boot, alive, now)) {
         n->is_proved = true;

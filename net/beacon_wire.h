@@ -33,6 +33,7 @@ enum beacon_type {
 
 enum beacon_flags {
     BEACON_HAS_DEFAULT_ROUTE = 1, /* the port leads to the internet: nobody's private cable */
+    BEACON_OLDER_KEY = 2,         /* sealed so for the sake of others: the sender has a newer one */
 };
 
 struct beacon_key {

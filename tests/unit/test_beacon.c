@@ -252,6 +252,34 @@ static void keys_change_without_a_gap(void **state)
     world_free(w);
 }
 
+/* Node 1 slept while the key changed; node 0 must be heard by it, or it never learns of the change. When it has, all is as before. */
+static void who_missed_a_key_is_met_with_the_old_one(void **state)
+{
+    struct world *w = world_pair(12);
+    struct beacon_key keys[2] = {w->key, w->key};
+    struct beacons_stats before, after;
+
+    (void)state;
+    keys[0].id = 2;
+    keys[0].key[0] ^= 1;
+    beacons_set_keys(w->nodes[0].beacons, keys, 2, w->now);
+    world_run(w, 60 * S);
+    assert_int_equal(w->nodes[0].downs + w->nodes[1].downs, 0);
+    assert_int_equal(w->nodes[1].ncables, 1);
+    beacons_stats(w->nodes[1].beacons, &before);
+    assert_true(before.foreign > 20); /* the other half is sealed with the new key */
+    beacons_set_keys(w->nodes[1].beacons, keys, 2, w->now);
+    world_run(w, 10 * S);
+    beacons_set_keys(w->nodes[1].beacons, keys, 1, w->now); /* the old key is no longer needed */
+    beacons_stats(w->nodes[1].beacons, &before);
+    world_run(w, 60 * S);
+    beacons_stats(w->nodes[1].beacons, &after);
+    assert_int_equal(after.foreign, before.foreign);
+    assert_int_equal(w->nodes[0].downs + w->nodes[1].downs, 0);
+    assert_null(w->error);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +294,7 @@ int main(void)
         cmocka_unit_test(versions_without_overlap_never_come_up),
         cmocka_unit_test(news_are_told),
         cmocka_unit_test(keys_change_without_a_gap),
+        cmocka_unit_test(who_missed_a_key_is_met_with_the_old_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
