@@ -107,9 +107,9 @@ static json_t *member_show(struct node *n, const struct member *m)
     id_hex(id, m->id);
     show_address(n, m, address, sizeof address);
     bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:f}", "id", id, "name", m->name,
-                     "self", (int)self, "state", up ? "up" : "gone", "version", m->version, "address",
-                     address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:f}", "id", id, "name",
+                     m->name, "self", (int)self, "state", up ? "up" : "gone", "version", m->version,
+                     "address", address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
                      (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available,
                      "neighbours", neighbours_show(n, m), "job",
                      m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
