@@ -39,7 +39,7 @@ function thinned(rows, lone) {
 }
 
 /**
- * series: [{name, color, key | values(steps), width, points}]; the first one gives the curve that is thinned.
+ * series: [{name, color, words, width, points}], `words` being the colour of its figures, if not the curve's; the first one gives the curve that is thinned.
  * The element is made once and looks after itself; call `update(steps, …)` with what there is.
  */
 export class Chart {
@@ -76,21 +76,26 @@ export class Chart {
         });
     }
 
+    word(s, value) {
+        return h('span', { css: { color: `var(${s.words || s.color})` } }, ` ${this.series.length > 1 ? `${s.name} ` : ''}${number(value)}`);
+    }
+
     tell(x, points) {
         this.legend.replaceChildren(`step ${x}`, ...points.filter(p => Number.isFinite(p.yval)).map(p => {
             const s = this.series.find(one => one.name === p.name);
-            return h('span', { css: { color: `var(${s.color})` } }, ` ${this.series.length > 1 ? `${p.name} ` : ''}${number(p.yval)}`);
+            return this.word(s, p.yval);
         }));
     }
 
     tellLast() {
         const row = this.rows[this.rows.length - 1];
-        const text = this.series.map((s, i) => [s, row.slice(0), i + 1]).map(([s, , i]) => {
+        const text = this.series.map((s, column) => {
+            const i = column + 1;
             let k = this.rows.length - 1;
             while (k > 0 && !Number.isFinite(this.rows[k][i]))
                 k--;
             const v = this.rows[k][i];
-            return Number.isFinite(v) ? h('span', { css: { color: `var(${s.color})` } }, ` ${this.series.length > 1 ? `${s.name} ` : ''}${number(v)}`) : null;
+            return Number.isFinite(v) ? this.word(s, v) : null;
         });
         this.legend.replaceChildren(...text.filter(Boolean));
         this.canvas.setAttribute('aria-label', `${this.title}: ${this.rows.length} points, from step ${this.rows[0][0]} to ${row[0]}. Last: ${this.legend.textContent.trim()}`);

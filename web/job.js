@@ -31,7 +31,7 @@ function makeCharts() {
     };
     const one = (title, color, more) => new Chart(title, [{ name: title, color }], { onZoom, ...more });
     charts = {
-        loss: new Chart('Loss', [{ name: 'each step', color: '--curve-pale', width: 1 }, { name: 'smoothed', color: '--curve', width: 2 },
+        loss: new Chart('Loss', [{ name: 'each step', color: '--curve-pale', words: '--faint', width: 1 }, { name: 'smoothed', color: '--curve', width: 2 },
             { name: 'validation', color: '--curve-2', width: 1.6, points: true }], { onZoom, large: true }),
         lr: one('Learning rate', '--curve-3'), norm: one('Gradient norm', '--curve-4'), speed: one('Tokens per second', '--curve'),
     };

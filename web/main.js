@@ -91,12 +91,13 @@ function draw() {
         drawNew(by('new'));
     if (name === 'generate')
         drawGenerate(by('generate'));
-    if (page && page !== location.hash) {
+    const hash = location.hash || '#/';
+    if (page && page !== hash) {
         notice = '';
         scrollTo(0, 0);
         by('main').focus({ preventScroll: true });
     }
-    page = location.hash || '#/';
+    page = hash;
 }
 
 /* --- clicks --- */

@@ -85,7 +85,7 @@ function edgeLines(e) {
     const live = e.cables.filter(c => c.state === 'up'), down = e.cables.filter(c => c.state !== 'up');
     if (!e.up) {
         const longest = Math.max(...down.map(c => c.since_seconds).filter(Number.isFinite), -1);
-        return e.missing && !down.length ? ['a cable would', 'close the ring'] : ['down', longest >= 0 ? `since ${age(longest)}` : ''];
+        return e.missing && !down.length ? ['a cable would', 'close the ring'] : ['down', longest >= 0 ? `for ${age(longest)}` : ''];
     }
     if (!live.length)
         return [mbps(e.classMbps) || 'connected', e.shared ? 'shared' : ''];
@@ -108,7 +108,7 @@ function isFlowing(e, by) {
 
 function onEllipse(n, width) {
     const start = n === 2 ? Math.PI : n === 4 ? -0.75 * Math.PI : -Math.PI / 2, rx = (width - CARD.w) / 2 - MARGIN;
-    for (const ry of n <= 2 ? [0] : [118, 150, 190, 240, 300]) {
+    for (const ry of n <= 2 ? [0] : [156, 190, 240, 300]) {
         const at = [...Array(n).keys()].map(i => {
             const angle = start + 2 * Math.PI * i / n;
             return { x: n === 1 ? 0 : rx * Math.cos(angle), y: ry * Math.sin(angle) };
@@ -218,6 +218,12 @@ export function drawRing(width) {
 
 /* --- this node's cables, in words --- */
 
+/** What there is to say of a cable, across the table. */
+function cableNote(c) {
+    const text = c.state === 'up' ? c.warning : c.why;
+    return text && h('tr', { class: 'note', 'data-key': `note ${c.peer} ${c.port} ${c.cable} ${c.address}` }, h('td', { class: 'why', colspan: 7 }, text));
+}
+
 function cableRow(c) {
     const up = c.state === 'up', rates = state.rates.get(c.port), measured = Math.min(c.tx_mbps, c.rx_mbps);
     const what = up ? c.suspect ? 'silent' : 'up' : c.state === 'out' ? 'pulled out' : c.state.replace('-', ' ');
@@ -229,8 +235,7 @@ function cableRow(c) {
         h('td', { class: 'n' }, up ? `${c.rtt_ms.toFixed(c.rtt_ms < 1 ? 2 : 1)} ms` : '–'),
         h('td', { class: 'n' }, up && rates ? `${mbps(rates.tx) || '0'} ↑ ${mbps(rates.rx) || '0'} ↓` : '–'),
         h('td', null, h('span', { class: `pill ${up ? c.warning || c.suspect ? 'warn' : 'good' : 'bad'}` }, what),
-            ' ', up ? age(c.up_seconds) : Number.isFinite(c.since_seconds) ? `since ${age(c.since_seconds)}` : '',
-            (c.warning || (!up && c.why)) && h('div', { class: 'why' }, c.warning || c.why)));
+            ' ', up ? age(c.up_seconds) : Number.isFinite(c.since_seconds) ? `for ${age(c.since_seconds)}` : ''));
 }
 
 export function cableTable() {
@@ -243,5 +248,5 @@ export function cableTable() {
     return [title, h('div', { class: 'scroll', role: 'region', 'aria-labelledby': 'cables-title', tabindex: 0 }, h('table', null,
         h('thead', null, h('tr', null, ['To', 'Medium', 'Negotiated', 'Measured', 'Round trip', 'Flowing', 'State'].map((t, i) =>
             h('th', { scope: 'col', class: i > 1 && i < 6 ? 'n' : '' }, t)))),
-        h('tbody', null, state.links.map(cableRow))))];
+        h('tbody', null, state.links.map(c => [cableRow(c), cableNote(c)]))))];
 }
