@@ -59,11 +59,11 @@ kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-v
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
 
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
-ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
+# ringctl's alone, and yet what tests link
+ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c)
+ctl_src     := $(filter-out $(ctl_tested),$(sort $(wildcard daemon/ctl*.c))) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
 ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
-# ringctl's alone, and yet what tests link
-ctl_tested  := $(addprefix daemon/,adopt.c hosts.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
@@ -71,12 +71,24 @@ ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),
 .PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
+# The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
+DYGRAPHS   ?= /usr/share/javascript/dygraphs
+web_files  := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
+web_assets := $(patsubst /index.html=%,/=%,$(foreach f,$(web_files),/$(notdir $(f))=$(f))) \
+              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f))
+web_obj    := $(B)/daemon/web_assets.o
+$(B)/daemon/web_assets.c: web/embed $(web_files) Makefile
+	@mkdir -p $(@D)
+	$(call say,EMBED,$@) web/embed $(web_assets) >$@.new && mv $@.new $@
+$(web_obj): $(B)/daemon/web_assets.c $(web_files)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
+
 $(B)/libringnet.a: $(call obj,$(net_src))
 $(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/%.a:
 	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
 
-$(B)/ringd: $(call obj,$(ringd_src)) $(B)/libringnet.a $(B)/libringengine.a
+$(B)/ringd: $(call obj,$(ringd_src)) $(web_obj) $(B)/libringnet.a $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
 $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
@@ -112,7 +124,7 @@ $(B)/tests/%.o: tests/%.c
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
 # daemon objects that tests may link: everything but the three mains
 daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_tested) $(stage_src))
-$(B)/libdaemon.a: $(call obj,$(daemon_testable))
+$(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 
@@ -154,7 +166,7 @@ bench: all $(bench_bin)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev jq
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq
 LINT_DEPS  := clang-format cppcheck
 deps:
 	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
