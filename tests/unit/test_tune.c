@@ -153,6 +153,8 @@ static void experts_are_told_apart_by_their_names(void **state)
     assert_true(pairs(&t, 1) == 1 && pairs(&t, 2) == 0);
     must(tune_targets(&t, f, &mixed, "all-linear", &err), &err);
     assert_true(pairs(&t, 0) == 7 && pairs(&t, 4) == 4 + 3 * 5);
+    must(tune_targets(&t, f, &mixed, tune_default_targets(&mixed), &err), &err);
+    assert_true(pairs(&t, 0) == 2 && pairs(&t, 4) == 2);
     must_refuse(tune_targets(&t, f, &mixed, "gate", &err), -EINVAL, &err,
                 "kv_b_proj, o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj, mlp.experts.*.gate_proj");
 }
