@@ -59,11 +59,11 @@ kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-v
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
 
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
-ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
+# ringctl's alone, and yet what tests link
+ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c)
+ctl_src     := $(filter-out $(ctl_tested),$(sort $(wildcard daemon/ctl*.c))) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
 ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
-# ringctl's alone, and yet what tests link
-ctl_tested  := $(addprefix daemon/,adopt.c hosts.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
