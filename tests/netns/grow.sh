@@ -61,7 +61,21 @@ loops_ns() {
     done
     echo $_sum
 }
+# A ring that has just come up measures its cables first, once.
+until_idle() { # N MOST
+    _from=$(milliseconds)
+    until [ $(($(milliseconds) - _from)) -gt $((120000 * slow)) ]; do
+        before=$(sent "$1") from=$(milliseconds)
+        sleep 2 # the time over which it is counted
+        after=$(sent "$1") took=$(($(milliseconds) - from))
+        [ $(((${after%% *} - ${before%% *}) * 1000 / took / $1)) -gt "$2" ] || return 0
+    done
+    fail "$1 nodes are not idle after 120 s: each sends $(((${after%% *} - ${before%% *}) * 1000 / took / $1)) bytes/s"
+}
 count_traffic() { # N MOST: bytes a second and node
+    start=$(milliseconds)
+    until_idle "$1" "$2"
+    ok "cables are measured and all are idle after $(($(milliseconds) - start)) ms"
     before=$(sent "$1") spent=$(loops_ns "$1") from=$(milliseconds)
     sleep 10 # the time over which it is counted
     after=$(sent "$1") spent=$(($(loops_ns "$1") - spent)) took=$(($(milliseconds) - from))
