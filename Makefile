@@ -150,7 +150,7 @@ bench: all $(bench_bin)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev jq
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev jq iproute2
 LINT_DEPS  := clang-format cppcheck
 deps:
 	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
