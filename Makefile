@@ -126,6 +126,7 @@ $(fuzz_bin): $(B)/%: $(B)/%.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(B)/lib
 	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 fuzz-programs: $(fuzz_bin)
 fuzz:
+	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs $(FUZZ_CC): apt-get install clang-14, or name another with FUZZ_CC=" >&2; exit 1; }
 	@$(MAKE) --no-print-directory B=build-fuzz CC=$(FUZZ_CC) SAN=fuzzer-no-link,address,undefined fuzz-programs
 	@tests/fuzz/run build-fuzz "$(RUNS)" "$(ONLY)"
 # What the tests in network namespaces send with.

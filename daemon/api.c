@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/api_cluster.h"
+#include "daemon/api_jobs.h"
 #include "daemon/api_ring.h"
 #include "daemon/cables.h"
 #include "daemon/coord.h"
@@ -132,180 +133,6 @@ static void get_health(struct node *n, struct http_call *call)
     http_reply(call, 200, "text/plain", "ok\n", 3);
 }
 
-/* --- jobs ------------------------------------------------------------------------------------- */
-
-/* Rows as the short form has them, from whole records of the store. */
-static void send_all_jobs(void *arg, const char *text)
-{
-    static const char *const fields[] = {"id",    "type", "state", "created", "started",
-                                         "ended", "step", "steps", "loss",    "error"};
-    json_t *records = text ? json_loads(text, 0, NULL) : NULL, *record, *list = json_array();
-    size_t i;
-    json_array_foreach(records, i, record)
-    {
-        json_t *row = json_object();
-        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
-            json_object_set(row, fields[f], json_object_get(record, fields[f]));
-        json_array_append_new(list, row);
-    }
-    json_decref(records);
-    api_reply(arg, 200, json_pack("{s:o}", "jobs", list));
-}
-
-static void get_jobs(struct node *n, struct http_call *call)
-{
-    if (http_query(call, "all")) {
-        store_get_jobs(n->store, 0, send_all_jobs, call);
-        return;
-    }
-    json_t *list = json_array();
-    for (const struct job *job = coord_first(n->coord); job; job = job->next)
-        json_array_append_new(list, job_encode_short(job));
-    api_reply(call, 200, json_pack("{s:o}", "jobs", list));
-}
-
-static void post_job(struct node *n, struct http_call *call)
-{
-    size_t size;
-    const char *body = http_body(call, &size);
-    json_error_t je;
-    json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
-    const char *type = json_string_value(json_object_get(request, "type"));
-    json_t *spec = json_object_get(request, "spec");
-    uint64_t id;
-    struct err err;
-    if (!type || !json_is_object(spec))
-        http_fail(call, 400, "bad-request",
-                  "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
-    else if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
-        http_fail(call, 400, "bad-request", "%s", err.text);
-    else
-        api_reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
-    json_decref(request);
-}
-
-static void send_record(void *arg, const char *text)
-{
-    if (text)
-        http_reply(arg, 200, "application/json", text, strlen(text));
-    else
-        http_fail(arg, 404, "no-such-job",
-                  "there is no such job on this node; `ringctl jobs --all` lists what it has run");
-}
-
-static void get_job(struct node *n, struct http_call *call, uint64_t id)
-{
-    const struct job *job = coord_find(n->coord, id);
-    if (job)
-        api_reply(call, 200, job_encode(job));
-    else
-        store_get_job(n->store, id, send_record, call);
-}
-
-static void delete_job(struct node *n, struct http_call *call, uint64_t id)
-{
-    switch (coord_cancel(n->coord, id)) {
-    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -EALREADY:
-        http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id);
-        break;
-    default:
-        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
-                  (unsigned long long)id);
-    }
-}
-
-/* A job's history: asked for only once it is known that there is such a job. */
-struct history {
-    struct node *n;
-    struct http_call *call;
-    uint64_t id;
-    const char *kind, *name; /* as the store calls it; as the API does */
-};
-
-static void send_history(void *arg, const char *text)
-{
-    struct history *h = arg;
-    char *wrapped = xasprintf("{\"%s\":%s}", h->name, text ? text : "[]");
-    http_reply(h->call, 200, "application/json", wrapped, strlen(wrapped));
-    free(wrapped);
-    free(h);
-}
-
-static void find_history(void *arg, const char *record)
-{
-    struct history *h = arg;
-    if (record) {
-        store_get_events(h->n->store, h->id, h->kind, send_history, h);
-        return;
-    }
-    send_record(h->call, NULL);
-    free(h);
-}
-
-static void get_history(struct node *n, struct http_call *call, uint64_t id, const char *kind,
-                        const char *name)
-{
-    struct history *h = xmalloc(sizeof *h);
-    *h = (struct history){n, call, id, kind, name};
-    store_get_job(n->store, id, find_history, h);
-}
-
-/* A job that has ended may have left the ring of recent events: then its last word is made again from its
- * record. */
-static void get_job_events(struct node *n, struct http_call *call, uint64_t id)
-{
-    const struct job *job = coord_find(n->coord, id);
-    const char *text = http_query(call, "after");
-    uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
-    bool end;
-    if (!job) {
-        http_fail(call, 404, "no-such-job",
-                  "job %llu is not in this daemon's memory; `ringctl job %llu` shows its record",
-                  (unsigned long long)id, (unsigned long long)id);
-        return;
-    }
-    char *next = job_state_ended(job->state) ? hub_next(n->hub, id, after, &last, &end) : NULL;
-    if (next || !job_state_ended(job->state)) {
-        http_stream(call, id, after);
-    } else {
-        json_t *json = job_encode(job);
-        char *record = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-        char *event = xasprintf("event: end\ndata: %s\n\n", record ? record : "{}");
-        json_decref(json);
-        http_reply(call, 200, "text/event-stream", event, strlen(event));
-        free(event);
-        free(record);
-    }
-    free(next);
-}
-
-static void job_route(struct node *n, struct http_call *call, const char *rest)
-{
-    char *end;
-    uint64_t id = strtoull(rest, &end, 10);
-    const char *method = http_method(call);
-    bool get = !strcmp(method, "GET");
-    if (end == rest || (*end && *end != '/'))
-        http_fail(call, 404, "no-such-job", "a job is named by its number");
-    else if (!*end && get)
-        get_job(n, call, id);
-    else if (!*end && !strcmp(method, "DELETE"))
-        http_may_write(call)
-            ? delete_job(n, call, id)
-            : http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
-    else if (!strcmp(end, "/events") && get)
-        get_job_events(n, call, id);
-    else if (!strcmp(end, "/log") && get)
-        get_history(n, call, id, "log", "lines");
-    else if (!strcmp(end, "/steps") && get)
-        get_history(n, call, id, "step", "steps");
-    else if (!strcmp(end, "/evaluations") && get)
-        get_history(n, call, id, "valid", "evaluations");
-    else
-        http_fail(call, 404, "no-such-route", "%s %s is not a route of this API", method, http_path(call));
-}
-
 static void get_events(struct node *n, struct http_call *call)
 {
     (void)n;
@@ -313,36 +140,61 @@ static void get_events(struct node *n, struct http_call *call)
     http_stream(call, 0, after ? strtoull(after, NULL, 10) : 0);
 }
 
+/* --- the table -------------------------------------------------------------------------------- */
+
+static const struct api_route routes[] = {
+    {"GET", "/healthz", false, get_health},
+    {"GET", "/v1/status", false, get_status},
+    {"GET", "/v1/ring", false, api_get_ring},
+    {"GET", "/v1/nodes", false, get_nodes},
+    {"GET", "/v1/links", false, get_links},
+    {"GET", "/v1/ports", false, get_ports},
+    {"GET", "/v1/doctor", false, get_doctor},
+    {"GET", "/v1/members", false, api_get_members},
+    {"POST", "/v1/cluster/init", true, api_post_init},
+    {"POST", "/v1/cluster/invite", true, api_post_invite},
+    {"POST", "/v1/cluster/join", true, api_post_join},
+    {"POST", "/v1/cluster/remove", true, api_post_remove},
+    {"POST", "/v1/cluster/promote", true, api_post_promote},
+    {"GET", "/v1/jobs", false, api_get_jobs},
+    {"POST", "/v1/jobs", true, api_post_job},
+    {"GET", "/v1/jobs/{id}", false, api_get_job},
+    {"DELETE", "/v1/jobs/{id}", true, api_delete_job},
+    {"GET", "/v1/jobs/{id}/log", false, api_get_job_log},
+    {"GET", "/v1/jobs/{id}/steps", false, api_get_job_steps},
+    {"GET", "/v1/jobs/{id}/evaluations", false, api_get_job_evaluations},
+    {"GET", "/v1/jobs/{id}/timeline", false, api_get_job_timeline},
+    {"GET", "/v1/jobs/{id}/events", false, api_get_job_events},
+    {"GET", "/v1/events", false, get_events},
+};
+
+const struct api_route *api_routes(size_t *ret_n)
+{
+    *ret_n = sizeof routes / sizeof *routes;
+    return routes;
+}
+
+/* "{id}" stands for one word between slashes. */
+static bool matches(const char *pattern, const char *path)
+{
+    static const char id[] = "{id}";
+    const char *hole = strstr(pattern, id);
+    if (!hole)
+        return !strcmp(pattern, path);
+    size_t before = (size_t)(hole - pattern);
+    if (strncmp(pattern, path, before))
+        return false;
+    size_t word = strcspn(path + before, "/");
+    return word && !strcmp(hole + sizeof id - 1, path + before + word);
+}
+
 void api_handle(void *owner, struct http_call *call)
 {
-    static const struct route {
-        const char *method, *path;
-        bool writes;
-        void (*handle)(struct node *, struct http_call *);
-    } routes[] = {
-        {"GET", "/v1/status", false, get_status},
-        {"GET", "/v1/ring", false, api_get_ring},
-        {"GET", "/v1/nodes", false, get_nodes},
-        {"GET", "/v1/links", false, get_links},
-        {"GET", "/v1/ports", false, get_ports},
-        {"GET", "/v1/doctor", false, get_doctor},
-        {"GET", "/v1/members", false, api_get_members},
-        {"POST", "/v1/cluster/init", true, api_post_init},
-        {"POST", "/v1/cluster/invite", true, api_post_invite},
-        {"POST", "/v1/cluster/join", true, api_post_join},
-        {"POST", "/v1/cluster/remove", true, api_post_remove},
-        {"POST", "/v1/cluster/promote", true, api_post_promote},
-        {"GET", "/v1/jobs", false, get_jobs},
-        {"POST", "/v1/jobs", true, post_job},
-        {"GET", "/v1/events", false, get_events},
-        {"GET", "/healthz", false, get_health},
-    };
-    static const char jobs[] = "/v1/jobs/";
     struct node *n = owner;
     const char *method = http_method(call), *path = http_path(call);
     bool known = false;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        if (strcmp(routes[i].path, path))
+        if (!matches(routes[i].path, path))
             continue;
         known = true;
         if (strcmp(routes[i].method, method))
@@ -353,9 +205,7 @@ void api_handle(void *owner, struct http_call *call)
             routes[i].handle(n, call);
         return;
     }
-    if (!strncmp(path, jobs, sizeof jobs - 1))
-        job_route(n, call, path + sizeof jobs - 1);
-    else if (known)
+    if (known)
         http_fail(call, 405, "method", "%s does not take %s", path, method);
     else
         http_fail(call, 404, "no-such-route", "%s is not a route of this API", path);

@@ -5,8 +5,18 @@
 #define DAEMON_API_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 struct http_call;
+struct node;
+
+struct api_route {
+    const char *method, *path; /* "{id}" in a path stands for one word */
+    bool writes;
+    void (*handle)(struct node *, struct http_call *);
+};
+const struct api_route *api_routes(size_t *ret_n);
 
 /* http_setup.handle: owner is the struct node. */
 void api_handle(void *owner, struct http_call *call);

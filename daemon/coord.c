@@ -9,14 +9,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/job.h"
+#include "daemon/job_log.h"
 #include "daemon/job_ring.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
 #include "daemon/store.h"
+#include "daemon/timeline.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 #include "engine/pipe/split.h"
@@ -45,40 +46,6 @@ static void try_start(struct coord *c);
 
 /* --- telling the world ------------------------------------------------------------------------ */
 
-static void publish(struct coord *c, struct job *job, const char *type, json_t *json)
-{
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(json);
-    if (text)
-        hub_publish(c->node->hub, job->id, type, text);
-    if (text && strcmp(type, "job") && strcmp(type, "end") && strcmp(type, "token"))
-        store_put_event(c->node->store, job->id, type, text);
-    free(text);
-}
-
-static void save(struct coord *c, struct job *job)
-{
-    json_t *json = job_encode(job);
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(json);
-    if (text)
-        store_put_job(c->node->store, job->id, job_state_name(job->state), text);
-    free(text);
-}
-
-static void note(struct coord *c, struct job *job, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void note(struct coord *c, struct job *job, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    log_info("job %llu: %s", (unsigned long long)job->id, text);
-    publish(c, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
-}
-
 static void set_state(struct coord *c, struct job *job, enum job_state state, unsigned deadline_s)
 {
     job->state = state;
@@ -88,8 +55,8 @@ static void set_state(struct coord *c, struct job *job, enum job_state state, un
         struct timeval in = {deadline_s, 0};
         event_add(c->deadline, &in);
     }
-    save(c, job);
-    publish(c, job, "job", job_encode_short(job));
+    job_log_save(c->node, job);
+    job_log_publish(c->node, job, "job", job_encode_short(job));
 }
 
 /* --- ending ----------------------------------------------------------------------------------- */
@@ -144,7 +111,10 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     set_state(c, job, state, 0);
     log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "",
              job->error);
-    publish(c, job, "end", job_encode(job));
+    job_log_publish(c->node, job, "end", job_encode(job));
+    json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
+    if (timeline)
+        job_log_remember(c->node, job, "timeline", timeline);
     trim(c);
     try_start(c);
 }
@@ -286,7 +256,7 @@ static void try_start(struct coord *c)
     }
     if (strcmp(job->error, why)) {
         snprintf(job->error, sizeof job->error, "%s", why);
-        publish(c, job, "job", job_encode_short(job));
+        job_log_publish(c->node, job, "job", job_encode_short(job));
     }
 }
 
@@ -317,8 +287,8 @@ int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_
     job->next = c->jobs;
     c->jobs = job;
     *ret_id = job->id;
-    save(c, job);
-    publish(c, job, "job", job_encode_short(job));
+    job_log_save(c->node, job);
+    job_log_publish(c->node, job, "job", job_encode_short(job));
     try_start(c);
     return 0;
 }
@@ -365,7 +335,7 @@ static void note_plan(struct coord *c, struct job *job)
             snprintf(text + len, sizeof text - len, "%s%s no layer (%.1f MiB)", r ? ", " : "", job->names[r],
                      mib);
     }
-    note(c, job, "planned: %s", text);
+    job_log_note(c->node, job, "planned: %s", text);
 }
 
 static void on_planned(struct coord *c, struct job *job, const json_t *body)
@@ -373,6 +343,9 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
     job->plan = json_incref(json_object_get(body, "plan"));
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
+    const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
+    if (!strcmp(job->type, "train") && schedule && !job->timeline)
+        job->timeline = timeline_new(schedule, job->ranks);
     note_plan(c, job);
     set_state(c, job, JOB_OPENING, OPEN_S);
     for (size_t r = 0; r < job->ranks; r++) {
@@ -423,12 +396,29 @@ static void on_all_ready(struct coord *c, struct job *job)
     send_all(c, job, "job-connect");
 }
 
-static void on_event(struct coord *c, struct job *job, const json_t *body)
+/* A step's timeline is asked for, not listened to; the last one is kept with the job's history. */
+static void on_timeline(struct job *job, size_t rank, const json_t *event)
 {
+    if (job->timeline && timeline_add(job->timeline, rank, event) == -EBADMSG)
+        log_debug("job %llu: %s tells of a step in a way that cannot be read", (unsigned long long)job->id,
+                  job->names[rank]);
+}
+
+static const char *event_kind(const json_t *body)
+{
+    const char *kind = json_string_value(json_object_get(json_object_get(body, "event"), "ev"));
+    return kind ? kind : "";
+}
+
+static void on_event(struct coord *c, struct job *job, size_t rank, const json_t *body)
+{
+    if (!strcmp(event_kind(body), "timeline")) {
+        on_timeline(job, rank, json_object_get(body, "event"));
+        return;
+    }
     json_t *event = json_deep_copy(json_object_get(body, "event"));
     char kind[16];
-    const char *ev = json_string_value(json_object_get(event, "ev"));
-    snprintf(kind, sizeof kind, "%s", ev ? ev : "");
+    snprintf(kind, sizeof kind, "%s", event_kind(body));
     json_object_del(event, "ev");
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
@@ -438,7 +428,7 @@ static void on_event(struct coord *c, struct job *job, const json_t *body)
         job->loss = json_number_value(json_object_get(event, "loss"));
         job->has_loss = true;
     }
-    publish(c, job, kind, event);
+    job_log_publish(c->node, job, kind, event);
 }
 
 static void on_relayed(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -449,10 +439,10 @@ static void on_relayed(struct coord *c, struct job *job, size_t rank, const json
         return;
     snprintf(job->through[rank], sizeof job->through[rank], "%s", through);
     if (*through)
-        note(c, job, "the way from %s to %s is relayed through %s", from, to, through);
+        job_log_note(c->node, job, "the way from %s to %s is relayed through %s", from, to, through);
     else
-        note(c, job, "the way from %s to %s is direct again", from, to);
-    save(c, job);
+        job_log_note(c->node, job, "the way from %s to %s is direct again", from, to);
+    job_log_save(c->node, job);
 }
 
 static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -502,7 +492,7 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
             send_all(c, job, "job-run");
         }
     } else if (!strcmp(kind, "job-event")) {
-        on_event(c, job, body);
+        on_event(c, job, rank, body);
     } else if (!strcmp(kind, "job-relayed")) {
         on_relayed(c, job, rank, body);
     } else if (!strcmp(kind, "job-failed")) {
@@ -547,31 +537,6 @@ const struct job *coord_first(const struct coord *c)
     return c->jobs;
 }
 
-/* The daemon died with jobs unfinished: they are closed with that sentence, so that none seems to run for
- * ever. */
-static void close_unfinished(struct coord *c)
-{
-    char *text = store_unfinished(c->node->store);
-    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *job;
-    size_t i;
-    json_array_foreach(list, i, job)
-    {
-        json_object_set_new(job, "state", json_string("failed"));
-        json_object_set_new(job, "ended", json_integer(time(NULL)));
-        json_object_set_new(
-            job, "error",
-            json_string("the daemon ended while the job was unfinished; a training job that saved "
-                        "its state goes on with --resume"));
-        char *now = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
-        if (now)
-            store_put_job(c->node->store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed",
-                          now);
-        free(now);
-    }
-    json_decref(list);
-    free(text);
-}
-
 struct coord *coord_new(struct node *node)
 {
     struct coord *c = xcalloc(1, sizeof *c);
@@ -580,7 +545,7 @@ struct coord *coord_new(struct node *node)
     c->deadline = event_new(node->base, -1, 0, on_deadline, c);
     c->ring = job_ring_new(node, on_ring, c);
     c->settle = event_new(node->base, -1, 0, on_settle, c);
-    close_unfinished(c);
+    job_log_close_unfinished(node->store);
     return c;
 }
 

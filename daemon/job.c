@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/timeline.h"
 #include "daemon/xalloc.h"
 
 const char *job_state_name(enum job_state s)
@@ -30,6 +31,7 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec)
 
 void job_reset(struct job *job)
 {
+    timeline_free(job->timeline);
     json_decref(job->plan);
     json_decref(job->result);
     struct job fresh = {.next = job->next, .id = job->id, .spec = job->spec, .created = job->created};
@@ -42,6 +44,7 @@ void job_free(struct job *job)
 {
     if (!job)
         return;
+    timeline_free(job->timeline);
     json_decref(job->spec);
     json_decref(job->plan);
     json_decref(job->result);

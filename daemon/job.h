@@ -12,6 +12,8 @@
 
 #include "net/ring.h"
 
+struct timeline;
+
 enum job_state {
     JOB_QUEUED,
     JOB_PLANNING,
@@ -45,6 +47,7 @@ struct job {
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
     char through[RING_MAX_NODES][256]; /* "" or the nodes that relay from this rank to the next */
+    struct timeline *timeline;         /* owned: its last step; NULL until it is planned, or does not train */
     enum job_state outcome;            /* what STOPPING leads to */
 };
 

@@ -23,6 +23,7 @@ struct progress {
     _Atomic uint32_t mb, rank; /* microbatch; the rank waited for */
     _Atomic uint64_t since_us; /* CLOCK_BOOTTIME of the last change of state */
     _Atomic uint64_t step, tasks, tx_bytes, rx_bytes;
+    _Atomic uint64_t busy_us, wait_us; /* computing, and standing still between two tasks of a round */
 };
 
 /* A fresh page in a memfd for the stage to inherit; −errno. */

@@ -67,6 +67,12 @@ static int check_model(const struct job_plan *plan, struct err *err)
     return r;
 }
 
+static void on_traced(void *owner, json_t *event)
+{
+    struct process *p = owner;
+    head_event(&p->head, "timeline", event);
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
@@ -91,7 +97,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     r = stage_open(&p->stage, p->num, &spec, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan, p->rank, p->stage, p->exchange, p->progress};
+    struct runner_setup setup = {&p->plan, p->rank, p->stage, p->exchange, p->progress, on_traced, p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)

@@ -21,6 +21,7 @@ struct go {
     bool state;      /* SAVE, LOAD: moments too */
     bool logprobs;   /* FORWARD: log-probabilities come with the loss */
     bool want_token; /* DECODE */
+    bool trace;      /* TRAIN: every rank tells afterwards what it did when */
     uint64_t step;   /* TRAIN: optimizer step, from 1; DECODE: index of the new token */
     double dscale;   /* TRAIN: 1 / supervised tokens of the step */
     uint64_t at;     /* DECODE: first position */

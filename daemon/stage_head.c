@@ -224,23 +224,6 @@ static int plan_score(struct head *h, struct err *err)
 
 /* --- split and memory ------------------------------------------------------------------------- */
 
-/* Multiply-adds per token of a unit: what its share of the time is proportional to. The embedding only copies
- * a row. */
-static double unit_cost(const struct head *h, size_t unit)
-{
-    struct tensor_def defs[UNIT_MAX_TENSORS];
-    if (unit == 0)
-        return (double)h->config.dim;
-    if (unit > h->config.layers)
-        return (double)h->config.vocab * (double)h->config.dim;
-    size_t n = h->family->tensors(&h->config, unit, defs);
-    double cost = (double)h->plan.positions *
-                  (double)(h->config.heads * h->config.head); /* scores and values, causal half */
-    for (size_t i = 0; i < n; i++)
-        cost += (double)defs[i].rows * (double)defs[i].cols;
-    return cost;
-}
-
 /* Most slots any rank can need: all microbatches where the schedule keeps all, else one per rank. Exact once
  * the split is known. */
 static size_t slots_guess(const struct job_plan *p)
@@ -290,7 +273,7 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
     }
     int e = 0;
     for (size_t u = 0; u < units && !e; u++) {
-        in->cost[u] = unit_cost(h, u);
+        in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
         e = measure_unit(h, u, &in->bytes[u], err);
     }
     return e;

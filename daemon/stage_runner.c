@@ -150,7 +150,11 @@ static int op_run(void *owner, const struct task *task, struct err *err)
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
-    r->busy += (double)clock_since_us(clock_now(), start) / 1e6;
+    struct instant end = clock_now();
+    r->busy += (double)clock_since_us(end, start) / 1e6;
+    uint64_t waited = trace_task(&r->trace, task, start, end);
+    atomic_fetch_add_explicit(&r->progress->busy_us, clock_since_us(end, start), memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->progress->wait_us, waited, memory_order_relaxed);
     atomic_fetch_add_explicit(&r->progress->tasks, 1, memory_order_relaxed);
     return e;
 }
@@ -165,12 +169,22 @@ static int run_program(struct runner *r, struct err *err)
         if (e < 0 && e != -EAGAIN)
             return e;
         if (e == -EAGAIN) {
+            trace_wait(&r->trace, &r->exec, clock_now());
             progress_set(r->progress,
                          r->exec.wait == EXEC_NO_ROOM ? PROGRESS_WAITING_TO : PROGRESS_WAITING_FOR,
                          r->exec.wait_key.kind, r->exec.wait_key.mb, r->exec.wait_rank);
             exchange_wait(r->exchange);
         }
     }
+}
+
+/* With what the plan followed from beside the job's own, so that a reader can make the same plan. */
+static void report_trace(struct runner *r, const struct go *go)
+{
+    struct plan_request req = request_for(r, go, NULL);
+    r->traced(r->owner, json_pack("{s:I s:I s:b s:I s:o}", "step", (json_int_t)go->step, "microbatches",
+                                  (json_int_t)go->microbatches, "tied", (int)req.tied, "lowest",
+                                  (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace)));
 }
 
 static int run_round(struct runner *r, const struct go *go, struct err *err)
@@ -181,8 +195,12 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
         return -EINVAL;
     atomic_store_explicit(&r->progress->step, go->step, memory_order_relaxed);
     exec_start(&r->exec, plan, r->rank, go->round);
+    trace_begin(&r->trace, plan->rank[r->rank].n);
     int e = post_first(r);
-    return e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
+    e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
+    if (!e && go->trace && r->traced)
+        report_trace(r, go);
+    return e;
 }
 
 /* --- rounds ----------------------------------------------------------------------------------- */
@@ -215,6 +233,8 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .stage = setup->stage,
                          .exchange = setup->exchange,
                          .progress = setup->progress,
+                         .traced = setup->traced,
+                         .owner = setup->owner,
                          .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};
     int e = config_read(&r->config, p->model, err);
@@ -234,6 +254,7 @@ void runner_free(struct runner *r)
         return;
     for (size_t i = 0; i < RUNNER_PLANS; i++)
         plan_free(r->plans[i].plan);
+    trace_done(&r->trace);
     free(r->scratch);
     free(r);
 }

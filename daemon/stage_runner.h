@@ -7,6 +7,8 @@
 #ifndef DAEMON_STAGE_RUNNER_H
 #define DAEMON_STAGE_RUNNER_H
 
+#include <jansson.h>
+
 #include "daemon/channel.h"
 #include "daemon/progress.h"
 #include "daemon/stage_go.h"
@@ -44,6 +46,9 @@ struct runner_setup {
     struct stage *stage;
     struct exchange *exchange;
     struct progress *progress;
+    /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody wants it. */
+    void (*traced)(void *owner, json_t *event);
+    void *owner;
 };
 int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err);
 void runner_free(struct runner *r);

@@ -6,6 +6,7 @@
 #define DAEMON_STAGE_TASK_H
 
 #include "daemon/stage_runner.h"
+#include "daemon/stage_trace.h"
 
 enum { RUNNER_PLANS = 6 };
 
@@ -47,7 +48,10 @@ struct runner {
     struct runner_plan plans[RUNNER_PLANS];
     size_t next_plan;
     struct sample_scratch *scratch; /* owned, last rank of a generating job */
-    double busy;                    /* seconds computed since the last NORM */
+    struct trace trace;             /* owned: the present round, task by task */
+    void (*traced)(void *owner, json_t *event);
+    void *owner; /* borrowed */
+    double busy; /* seconds computed since the last NORM */
     uint32_t token;
 };
 

@@ -13,6 +13,8 @@
 
 #include "net/clock.h"
 
+enum { TRACE_EVERY_US = 1000000 };
+
 /* The rows of a round laid end to end, microbatch by microbatch. */
 struct batch {
     uint32_t *ids; /* all below owned */
@@ -87,6 +89,7 @@ struct run {
     size_t *rows; /* owned: [batch] */
     FILE *log;    /* owned, or NULL */
     double last_loss, last_valid;
+    struct instant traced; /* when a step was last recorded for people to look at */
 };
 
 static int log_line(struct run *run, const json_t *line, struct err *err)
@@ -133,7 +136,10 @@ static int train_step(struct run *run, uint64_t step, struct err *err)
                     .step = step,
                     .dscale = 1.0 / (double)run->batch.supervised,
                     .microbatches = run->batch.n,
+                    .trace = !run->traced.us || clock_since_us(start, run->traced) >= TRACE_EVERY_US,
                     .mb = run->batch.seqs};
+    if (go.trace)
+        run->traced = start;
     int e = runner_round(run->r, &go, &round, err);
     if (e)
         return e;

@@ -15,23 +15,61 @@
 
 enum { CONFIG_MAX_EOS = 8 };
 
-enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+
+/* Multi-head latent attention (DeepSeek-V2). */
+struct config_mla {
+    size_t kv_rank;           /* kv_lora_rank; 0: the model has ordinary attention */
+    size_t q_rank;            /* q_lora_rank; 0: one q_proj */
+    size_t nope, rope, value; /* of a head: q·k without position, with position, v */
+};
+
+/* Mixture of experts: layers from `first` on have experts instead of one MLP. */
+struct config_moe {
+    size_t experts, chosen;       /* 0 experts: none */
+    size_t groups, groups_chosen; /* experts are chosen within the best groups; 1 and 1: among all */
+    size_t ffn, shared_ffn;       /* of one routed expert; of all shared ones together */
+    size_t first;                 /* first_k_dense_replace */
+    bool sigmoid;                 /* scores; else softmax */
+    bool bias;                    /* e_score_correction_bias is added for the choice, and the best two of a
+                                     group count; else the best one */
+    bool norm;                    /* norm_topk_prob */
+    double scale;                 /* routed_scaling_factor */
+};
 
 struct config {
     char family[32]; /* model_type: "llama" */
-    size_t layers, dim, ffn, heads, kv_heads, head, vocab, max_positions;
+    size_t layers, dim, ffn, heads, kv_heads, vocab, max_positions;
+    size_t head; /* width of q·k */
     float norm_eps;
-    float init_std; /* initializer_range, 0.02 if absent */
-    bool tied;      /* tie_word_embeddings */
-    bool attn_bias, mlp_bias;
-    enum dtype dtype; /* torch_dtype / dtype: what a full fine-tune is written as */
+    float init_std;     /* initializer_range, 0.02 if absent */
+    bool tied;          /* tie_word_embeddings */
+    bool attn_bias;     /* of q_proj, k_proj, v_proj */
+    bool attn_out_bias; /* of o_proj */
+    bool qk_norm;       /* RMSNorm of each head's q and k */
+    bool mlp_bias;
+    bool fp8;            /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
+    enum dtype dtype;    /* torch_dtype / dtype: what a full fine-tune is written as */
+    size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction) */
+    struct config_mla mla;
+    struct config_moe moe;
     enum rope_kind rope;
-    double rope_theta, rope_factor, rope_low, rope_high; /* llama3: low_freq_factor, high_freq_factor */
+    bool rope_pairs;                                     /* rotates pairs (2i, 2i + 1), not (i, i + head/2) */
+    double rope_theta, rope_factor, rope_low, rope_high; /* llama3: low_freq_factor, high_freq_factor; yarn:
+                                                            beta_slow, beta_fast */
+    double rope_mscale, rope_mscale_all;                 /* yarn; 0: not given */
+    double rope_attention;                               /* yarn's attention_factor; 0: not given */
     size_t rope_original;                                /* original_max_position_embeddings */
     int32_t bos;                                         /* −1 = none */
     int32_t eos[CONFIG_MAX_EOS];
     size_t neos;
 };
+
+/* Is layer l one with experts? */
+static inline bool config_has_experts(const struct config *c, size_t layer)
+{
+    return c->moe.experts && layer >= c->moe.first;
+}
 
 /* Reads DIR/config.json and, for eos ids, DIR/generation_config.json if it is there (its list wins, as in
  * transformers). */
@@ -39,9 +77,15 @@ int config_read(struct config *ret, const char *dir, struct err *err);
 int config_parse(struct config *ret, const char *json, size_t n,
                  struct err *err); /* the same on text, for tests */
 
-/* inv_freq [head/2], scaled as the config says (linear; llama3: the piecewise rule of Llama 3.1's
- * rope_scaling, see transformers' modeling_rope_utils). */
+/* How much of a head is rotated: all of it, or qk_rope_head_dim. */
+size_t config_rope_width(const struct config *c);
+/* inv_freq [width/2], scaled as the config says (linear; llama3: the piecewise rule of Llama 3.1's
+ * rope_scaling; yarn: Peng et al. 2023; see transformers' modeling_rope_utils). */
 void config_inv_freq(const struct config *c, double *inv_freq);
+/* What the tables of cosines and sines are multiplied by, and the scale of attention's scores. DeepSeek puts
+ * yarn's correction into the second, others into the first. */
+double config_rope_scale(const struct config *c);
+double config_attn_scale(const struct config *c);
 
 /* Hash over config and the names, dtypes and shapes of all tensors (not their data): two nodes with the same
  * fingerprint hold the same model layout. BLAKE2b would need libsodium: this is 128-bit MurmurHash3 x64,

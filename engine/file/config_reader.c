@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the list of complaints about a config and the checks of single values. Called by config.c and
- * config_rope.c while one config is parsed; one thread. */
+ * Owns the list of complaints about a config and the checks of single values. Called by config*.c
+ * while one config is parsed; one thread. */
 #include "file/config_reader.h"
 
 #include <math.h>

@@ -17,10 +17,16 @@ static void print_config(FILE *f, const struct config *c)
 {
     fprintf(f, "%s %zu %zu %zu %zu %zu %zu %zu %zu\n", c->family, c->layers, c->dim, c->ffn, c->heads,
             c->kv_heads, c->head, c->vocab, c->max_positions);
-    fprintf(f, "%a %a %d %d %d %d\n", (double)c->norm_eps, (double)c->init_std, c->tied, c->attn_bias,
-            c->mlp_bias, (int)c->dtype);
-    fprintf(f, "%d %a %a %a %a %zu\n%" PRId32, (int)c->rope, c->rope_theta, c->rope_factor, c->rope_low,
-            c->rope_high, c->rope_original, c->bos);
+    fprintf(f, "%a %a %d %d %d %d %d %d %d %zu\n", (double)c->norm_eps, (double)c->init_std, c->tied,
+            c->attn_bias, c->attn_out_bias, c->qk_norm, c->mlp_bias, c->fp8, (int)c->dtype, c->extra_layers);
+    fprintf(f, "%zu %zu %zu %zu %zu\n", c->mla.kv_rank, c->mla.q_rank, c->mla.nope, c->mla.rope,
+            c->mla.value);
+    fprintf(f, "%zu %zu %zu %zu %zu %zu %zu %d %d %d %a\n", c->moe.experts, c->moe.chosen, c->moe.groups,
+            c->moe.groups_chosen, c->moe.ffn, c->moe.shared_ffn, c->moe.first, c->moe.sigmoid, c->moe.bias,
+            c->moe.norm, c->moe.scale);
+    fprintf(f, "%d %d %a %a %a %a %a %a %a %zu\n%" PRId32, (int)c->rope, c->rope_pairs, c->rope_theta,
+            c->rope_factor, c->rope_low, c->rope_high, c->rope_mscale, c->rope_mscale_all, c->rope_attention,
+            c->rope_original, c->bos);
     for (size_t i = 0; i < c->neos; i++)
         fprintf(f, " %" PRId32, c->eos[i]);
     fputc('\n', f);

@@ -26,24 +26,25 @@ struct span {
 };
 
 struct fwd_tiles {
-    size_t hp;      /* head width padded */
+    size_t hp, vp;  /* widths of q·k and of v padded */
     size_t queries; /* of a tile; its rows are queries · group */
     size_t keys;
-    float *q, *o, *s; /* [rows, head], [rows, hp], [rows, keys] */
-    float *kt, *v;    /* [head, keys], [keys, hp] */
+    float *q, *o, *s; /* [rows, head], [rows, vp], [rows, keys] */
+    float *kt, *v;    /* [head, keys], [keys, vp] */
     float *max, *sum; /* [rows] */
 };
 
 static size_t fwd_floats(const struct fwd_tiles *t, size_t group)
 {
     const size_t rows = t->queries * group;
-    return 2 * rows * t->hp + rows * t->keys + 2 * t->keys * t->hp + 2 * tile_pad(rows);
+    return (rows + t->keys) * (t->hp + t->vp) + rows * t->keys + 2 * tile_pad(rows);
 }
 
 static void fwd_sizes(struct fwd_tiles *t, size_t floats, struct attn_dims dims)
 {
     const size_t group = attn_group(dims);
     t->hp = tile_pad(dims.head);
+    t->vp = tile_pad(attn_value(dims));
     t->queries = group < ATTN_ROWS ? ATTN_ROWS / group : 1;
     t->keys = ATTN_KEYS;
     while (fwd_floats(t, group) > floats && t->queries > 1)
@@ -57,10 +58,10 @@ static void fwd_place(struct fwd_tiles *t, float *at, size_t group)
 {
     const size_t rows = t->queries * group;
     t->q = at, at += rows * t->hp;
-    t->o = at, at += rows * t->hp;
+    t->o = at, at += rows * t->vp;
     t->s = at, at += rows * t->keys;
     t->kt = at, at += t->keys * t->hp;
-    t->v = at, at += t->keys * t->hp;
+    t->v = at, at += t->keys * t->vp;
     t->max = at, at += tile_pad(rows);
     t->sum = at;
 }
@@ -73,7 +74,7 @@ static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_
     if (last < k0)
         return;
     const size_t limit = min_size(nk, last + 1 - k0);
-    float *s = t->s + r0 * t->keys, *o = t->o + r0 * t->hp;
+    float *s = t->s + r0 * t->keys, *o = t->o + r0 * t->vp;
     k->tile(&(struct tile){.c = s,
                            .ldc = t->keys,
                            .a = t->q + r0 * dims.head,
@@ -92,17 +93,17 @@ static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_
             continue;
         const float rescale = k->softmax_online(row, seen, &t->max[r], &t->sum[r]);
         if (rescale != 1)
-            k->scale(t->o + r * t->hp, rescale, t->hp);
+            k->scale(t->o + r * t->vp, rescale, t->vp);
     }
     k->tile(&(struct tile){.c = o,
-                           .ldc = t->hp,
+                           .ldc = t->vp,
                            .a = s,
                            .ai = t->keys,
                            .ak = 1,
                            .b = t->v,
-                           .ldb = t->hp,
+                           .ldb = t->vp,
                            .m = r1 - r0,
-                           .n = t->hp,
+                           .n = t->vp,
                            .k = limit,
                            .accumulate = true});
 }
@@ -110,11 +111,11 @@ static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_
 static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
                       struct attn_dims dims, size_t kv, size_t t0, size_t rows)
 {
-    const size_t group = attn_group(dims);
+    const size_t group = attn_group(dims), value = attn_value(dims);
     for (size_t r = 0; r < rows; r++) {
         const size_t slot = (t0 + r / group) * dims.heads + kv * group + r % group;
-        k->scale(t->o + r * t->hp, 1 / t->sum[r], dims.head);
-        memcpy(sp->o + slot * dims.head, t->o + r * t->hp, dims.head * sizeof *sp->o);
+        k->scale(t->o + r * t->vp, 1 / t->sum[r], value);
+        memcpy(sp->o + slot * value, t->o + r * t->vp, value * sizeof *sp->o);
         if (sp->lse)
             sp->lse[slot] = t->max[r] + logf(t->sum[r]);
     }
@@ -126,9 +127,11 @@ static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct 
 {
     const size_t group = attn_group(dims), queries = min_size(t->queries, sp->n - t0), rows = queries * group;
     const size_t stride = dims.kv_heads * dims.head, first = sp->len - sp->n + t0, end = first + queries;
-    attn_pack_group(t->q, dims.head, sp->q + (t0 * dims.heads + kv * group) * dims.head, queries, dims);
+    const size_t value = attn_value(dims), v_stride = attn_v_stride(dims);
+    attn_pack_group(t->q, dims.head, sp->q + (t0 * dims.heads + kv * group) * dims.head, queries, dims,
+                    dims.head);
     k->scale(t->q, dims.scale, rows * dims.head);
-    memset(t->o, 0, rows * t->hp * sizeof *t->o);
+    memset(t->o, 0, rows * t->vp * sizeof *t->o);
     for (size_t r = 0; r < rows; r++) {
         t->max[r] = -INFINITY;
         t->sum[r] = 0;
@@ -136,7 +139,7 @@ static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct 
     for (size_t k0 = 0; k0 < end; k0 += t->keys) {
         const size_t nk = min_size(t->keys, end - k0);
         attn_pack_t(k, t->kt, t->keys, sp->k + k0 * stride + kv * dims.head, stride, nk, dims.head);
-        attn_pack(t->v, t->hp, sp->v + k0 * stride + kv * dims.head, stride, nk, dims.head);
+        attn_pack(t->v, t->vp, sp->v + k0 * v_stride + kv * value, v_stride, nk, value);
         const size_t step = k0 + nk > first + 1 ? ATTN_PANEL : rows; /* on the diagonal, in panels */
         for (size_t r = 0; r < rows; r += step)
             fwd_panel(k, t, dims, r, min_size(rows, r + step), first, k0, nk);
@@ -148,7 +151,8 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
                   struct seqs seqs, struct attn_dims dims)
 {
     const struct kernels *kern = num_kernels(num);
-    const size_t q_row = dims.heads * dims.head, kv_row = dims.kv_heads * dims.head;
+    const size_t q_row = dims.heads * dims.head, k_row = dims.kv_heads * dims.head;
+    const size_t o_row = dims.heads * attn_value(dims), v_row = attn_v_stride(dims);
     struct fwd_tiles sizes;
     fwd_sizes(&sizes, num_lane(num, 0).floats, dims);
     size_t tiles = 0;
@@ -163,11 +167,11 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
         for (; tile >= (own = (seqs.start[s + 1] - seqs.start[s] + t.queries - 1) / t.queries); s++)
             tile -= own;
         const size_t at = seqs.start[s], len = seqs.start[s + 1] - at;
-        const struct span sp = {.o = o + at * q_row,
+        const struct span sp = {.o = o + at * o_row,
                                 .lse = lse + at * dims.heads,
                                 .q = q + at * q_row,
-                                .k = k + at * kv_row,
-                                .v = v + at * kv_row,
+                                .k = k + at * k_row,
+                                .v = v + at * v_row,
                                 .n = len,
                                 .len = len};
         fwd_tile(kern, &t, &sp, dims, i % dims.kv_heads, tile * t.queries);
@@ -177,31 +181,31 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
 /* One query with the heads of groups kv0 … kv1−1. K and V are read where they lie, a block of keys at a time
  * for all the groups, so that a thread walks forward through memory. */
 struct decode {
-    size_t kv0, kv1, hp;
-    float *q, *o, *max, *sum; /* [heads of those groups, head], [·, hp], [·], [·] */
-    float *s, *v;             /* [group, keys], [keys, hp] */
+    size_t kv0, kv1, vp;
+    float *q, *o, *max, *sum; /* [heads of those groups, head], [·, vp], [·], [·] */
+    float *s, *v;             /* [group, keys], [keys, vp] */
 };
 
 static size_t decode_floats(struct attn_dims dims)
 {
-    const size_t hp = tile_pad(dims.head);
-    return dims.heads * (2 * hp + 2) + attn_group(dims) * DECODE_KEYS + DECODE_KEYS * hp;
+    const size_t hp = tile_pad(dims.head), vp = tile_pad(attn_value(dims));
+    return dims.heads * (hp + vp + 2) + attn_group(dims) * DECODE_KEYS + DECODE_KEYS * vp;
 }
 
 static void decode_init(struct decode *d, float *at, const float *q, struct attn_dims dims,
                         const struct kernels *k)
 {
     const size_t group = attn_group(dims), heads = (d->kv1 - d->kv0) * group;
-    d->hp = tile_pad(dims.head);
-    d->q = at, at += heads * d->hp;
-    d->o = at, at += heads * d->hp;
+    d->vp = tile_pad(attn_value(dims));
+    d->q = at, at += heads * tile_pad(dims.head);
+    d->o = at, at += heads * d->vp;
     d->max = at, at += heads;
     d->sum = at, at += heads;
     d->s = at, at += group * DECODE_KEYS;
     d->v = at;
     attn_pack(d->q, dims.head, q + d->kv0 * group * dims.head, dims.head, heads, dims.head);
     k->scale(d->q, dims.scale, heads * dims.head);
-    memset(d->o, 0, heads * d->hp * sizeof *d->o);
+    memset(d->o, 0, heads * d->vp * sizeof *d->o);
     for (size_t h = 0; h < heads; h++) {
         d->max[h] = -INFINITY;
         d->sum[h] = 0;
@@ -213,27 +217,28 @@ static void decode_block(const struct kernels *k, struct decode *d, struct attn_
                          const float *keys, const float *values, size_t nk)
 {
     const size_t group = attn_group(dims), stride = dims.kv_heads * dims.head;
-    float *o = d->o + i * group * d->hp;
+    const size_t value = attn_value(dims), v_stride = attn_v_stride(dims);
+    float *o = d->o + i * group * d->vp;
     k->dots[DTYPE_F32](d->s, DECODE_KEYS, d->q + i * group * dims.head, dims.head, group, keys, stride, nk,
                        dims.head, false);
     for (size_t g = 0; g < group; g++) {
         const size_t h = i * group + g;
         const float rescale = k->softmax_online(d->s + g * DECODE_KEYS, nk, &d->max[h], &d->sum[h]);
         if (rescale != 1)
-            k->scale(d->o + h * d->hp, rescale, d->hp);
+            k->scale(d->o + h * d->vp, rescale, d->vp);
     }
-    const bool packed = d->hp != dims.head;
+    const bool packed = d->vp != value;
     if (packed)
-        attn_pack(d->v, d->hp, values, stride, nk, dims.head);
+        attn_pack(d->v, d->vp, values, v_stride, nk, value);
     k->tile(&(struct tile){.c = o,
-                           .ldc = d->hp,
+                           .ldc = d->vp,
                            .a = d->s,
                            .ai = DECODE_KEYS,
                            .ak = 1,
                            .b = packed ? d->v : values,
-                           .ldb = packed ? d->hp : stride,
+                           .ldb = packed ? d->vp : v_stride,
                            .m = group,
-                           .n = d->hp,
+                           .n = d->vp,
                            .k = nk,
                            .accumulate = true});
 }
@@ -242,19 +247,18 @@ static void decode_query(const struct kernels *k, float *lane, const struct span
                          size_t t0, size_t kv0, size_t kv1)
 {
     struct decode d = {.kv0 = kv0, .kv1 = kv1};
-    const size_t stride = dims.kv_heads * dims.head, end = sp->len - sp->n + t0 + 1,
-                 row = dims.heads * dims.head;
-    decode_init(&d, lane, sp->q + t0 * row, dims, k);
+    const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims), value = attn_value(dims),
+                 end = sp->len - sp->n + t0 + 1;
+    decode_init(&d, lane, sp->q + t0 * dims.heads * dims.head, dims, k);
     for (size_t k0 = 0; k0 < end; k0 += DECODE_KEYS)
-        for (size_t i = 0; i < kv1 - kv0; i++) {
-            const size_t at = k0 * stride + (kv0 + i) * dims.head;
-            decode_block(k, &d, dims, i, sp->k + at, sp->v + at, min_size(DECODE_KEYS, end - k0));
-        }
+        for (size_t i = 0; i < kv1 - kv0; i++)
+            decode_block(k, &d, dims, i, sp->k + k0 * stride + (kv0 + i) * dims.head,
+                         sp->v + k0 * v_stride + (kv0 + i) * value, min_size(DECODE_KEYS, end - k0));
     const size_t group = attn_group(dims);
-    float *o = sp->o + t0 * row + kv0 * group * dims.head;
+    float *o = sp->o + (t0 * dims.heads + kv0 * group) * value;
     for (size_t h = 0; h < (kv1 - kv0) * group; h++) {
-        k->scale(d.o + h * d.hp, 1 / d.sum[h], dims.head);
-        memcpy(o + h * dims.head, d.o + h * d.hp, dims.head * sizeof *o);
+        k->scale(d.o + h * d.vp, 1 / d.sum[h], value);
+        memcpy(o + h * value, d.o + h * d.vp, value * sizeof *o);
     }
 }
 

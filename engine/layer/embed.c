@@ -9,7 +9,7 @@ enum { COLUMNS = 256 }; /* of the gradient that one thread owns at a time */
 
 void embed_forward(struct num *num, float *y, const uint32_t *ids, struct mat w, size_t tokens)
 {
-    const size_t row_bytes = w.cols * (w.dtype == DTYPE_F32 ? 4 : 2);
+    const size_t row_bytes = w.cols * dtype_size(w.dtype);
     const struct kernels *k = num_kernels(num);
 #pragma omp parallel for schedule(static)                                                                    \
     num_threads(num_threads(num)) if (tokens > 64 && num_threads(num) > 1)

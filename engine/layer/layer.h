@@ -36,8 +36,9 @@ void embed_backward_w(struct num *num, float *dw, const float *dy, const uint32_
 struct rmsnorm_dims {
     size_t rows, dim;
     float eps;
+    size_t stride; /* from a row of x (and of dx) to the next where they lie in something wider; 0: dim */
 };
-/* w [dim] f32; saved rstd [rows]. */
+/* w [dim] f32; saved rstd [rows]. y may be x. */
 void rmsnorm_forward(struct num *num, float *y, float *rstd, const float *x, const float *w,
                      struct rmsnorm_dims dims);
 /* dx = rstd·(dy·w − x·rstd²·mean(dy·w·x)); dx may be dy. */
@@ -77,37 +78,43 @@ void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struc
 void linear_backward_w(struct num *num, float *dw, float *dbias, const float *dy, const float *x,
                        size_t tokens, size_t in, size_t out);
 
-/* --- rotary position embedding (Su et al. 2021); pairs (i, i + head/2) as in Llama and Qwen --- */
+/* --- rotary position embedding (Su et al. 2021) ----------------------------------------------- */
+/* Which two elements are rotated together: (i, i + width/2) as in Llama and Qwen, (2i, 2i + 1) in DeepSeek. */
+enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS };
 struct rope {
-    float *cos, *sin; /* [positions, head/2] tables, owned */
-    size_t positions, head;
+    float *cos, *sin;        /* [positions, width/2] tables, owned */
+    size_t positions, width; /* width: elements of a head that are rotated */
+    enum rope_pairs pairs;
 };
-/* inv_freq [head/2] already scaled (linear, llama3: see file/config.h); mscale multiplies both tables (1 for
- * Llama). */
-int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t head, double mscale,
-              struct err *err);
+/* inv_freq [width/2] already scaled (linear, llama3, yarn: see file/config.h); mscale multiplies both tables
+ * (1 for Llama). */
+int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t width,
+              enum rope_pairs pairs, double mscale, struct err *err);
 void rope_done(struct rope *rope);
-/* In place on x [T, heads, head]; token t has position pos[t] (< rope.positions). `inverse` rotates back:
- * since the rotation is orthogonal, that is the backward pass. */
+/* In place on the first `width` elements of each of x [T, heads, head]; token t has position pos[t] (<
+ * rope.positions). `inverse` rotates back: since the rotation is orthogonal but for mscale, that is the
+ * backward pass. */
 void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
-                size_t heads, bool inverse);
+                size_t heads, size_t head, bool inverse);
 
 /* --- causal grouped-query attention, in blocks with online softmax (Dao 2022): no T×T matrix --- */
 struct attn_dims {
     size_t heads, kv_heads; /* heads % kv_heads == 0 */
-    size_t head;            /* width of q·k and of v */
+    size_t head;            /* width of q·k */
     float scale;            /* of the scores, 1/√head for Llama */
+    size_t value;           /* width of v and of o; 0: head */
+    size_t v_stride; /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
 };
-/* Training: q [T, heads·head], k, v [T, kv_heads·head] of whole sequences → o [T, heads·head], saved lse [T,
- * heads] (log Σ exp of the scaled scores). */
+/* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o [T,
+ * heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */
 void attn_forward(struct num *num, float *o, float *lse, const float *q, const float *k, const float *v,
                   struct seqs seqs, struct attn_dims dims);
-/* dq, dk, dv from do; recomputes the probabilities from q, k and lse. Deterministic. */
+/* dq, dk, dv (dense) from do; recomputes the probabilities from q, k and lse. Deterministic. */
 void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o,
                      const float *lse, const float *q, const float *k, const float *v, struct seqs seqs,
                      struct attn_dims dims);
-/* Generation: q [n, heads·head] are the newest n of `len` positions whose k, v [len, kv_heads·head] lie in
- * the cache. */
+/* Generation: q [n, heads·head] are the newest n of `len` positions whose k [len, kv_heads·head] and v [len,
+ * kv_heads·value] lie in the cache. */
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims);
 

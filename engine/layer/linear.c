@@ -18,12 +18,12 @@ enum {
 
 static struct mat mat_a(const struct linear *lin)
 {
-    return (struct mat){lin->lora->a, DTYPE_F32, lin->lora->rank, lin->w.cols};
+    return (struct mat){lin->lora->a, DTYPE_F32, lin->lora->rank, lin->w.cols, NULL};
 }
 
 static struct mat mat_b(const struct linear *lin)
 {
-    return (struct mat){lin->lora->b, DTYPE_F32, lin->w.rows, lin->lora->rank};
+    return (struct mat){lin->lora->b, DTYPE_F32, lin->w.rows, lin->lora->rank, NULL};
 }
 
 /* How many rows of `width` floats the scratch block holds, at least one. */

@@ -12,13 +12,13 @@
 
 enum { SMALL = 1 << 14 };
 
-int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t head, double mscale,
-              struct err *err)
+int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t width,
+              enum rope_pairs pairs, double mscale, struct err *err)
 {
-    if (head == 0 || head % 2)
+    if (width == 0 || width % 2)
         return err_set(err, -EINVAL, "head width %zu: rotary embedding turns pairs, so it must be even",
-                       head);
-    const size_t half = head / 2;
+                       width);
+    const size_t half = width / 2;
     size_t bytes;
     if (__builtin_mul_overflow(positions, half * sizeof(float), &bytes))
         return err_set(err, -EOVERFLOW,
@@ -37,7 +37,8 @@ int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_
             cosines[p * half + i] = (float)(mscale * cos(angle));
             sines[p * half + i] = (float)(mscale * sin(angle));
         }
-    *rope = (struct rope){.cos = cosines, .sin = sines, .positions = positions, .head = head};
+    *rope =
+        (struct rope){.cos = cosines, .sin = sines, .positions = positions, .width = width, .pairs = pairs};
     return 0;
 }
 
@@ -51,15 +52,17 @@ void rope_done(struct rope *rope)
 }
 
 void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
-                size_t heads, bool inverse)
+                size_t heads, size_t head, bool inverse)
 {
     const struct kernels *k = num_kernels(num);
-    const size_t head = rope->head, half = head / 2;
+    const size_t width = rope->width, half = width / 2;
+    void (*const rotate)(float *, const float *, const float *, size_t, bool) =
+        rope->pairs == ROPE_HALVES ? k->rope : k->rope_neighbours;
 #pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (tokens * heads * head > SMALL && num_threads(num) > 1)
+    num_threads(num_threads(num)) if (tokens * heads * width > SMALL && num_threads(num) > 1)
     for (size_t t = 0; t < tokens; t++) {
         const float *c = rope->cos + pos[t] * half, *s = rope->sin + pos[t] * half;
         for (size_t h = 0; h < heads; h++)
-            k->rope(x + (t * heads + h) * head, c, s, half, inverse);
+            rotate(x + (t * heads + h) * head, c, s, half, inverse);
     }
 }

@@ -55,14 +55,21 @@ static int read_targets(struct tune *tune, const json_t *targets, const struct f
                         const struct config *c, const char *path, struct err *err)
 {
     char list[512] = "";
-    if (json_is_string(targets))
-        snprintf(list, sizeof list, "%s", json_string_value(targets));
     for (size_t i = 0; i < json_array_size(targets); i++) {
         const char *name = json_string_value(json_array_get(targets, i));
         size_t len = strlen(list);
         snprintf(list + len, sizeof list - len, "%s%s", len ? "," : "", name ? name : "?");
     }
     int r = tune_targets(tune, f, c, list, err);
+    return r ? err_prefix(err, r, "%s: target_modules", path) : 0;
+}
+
+/* A text is "all-linear", or a regular expression, which then says the layers too. */
+static int read_target_text(struct tune *tune, const char *text, const struct family *f,
+                            const struct config *c, const char *path, struct err *err)
+{
+    int r = strcmp(text, "all-linear") ? tune_targets_regex(tune, f, c, text, err)
+                                       : tune_targets(tune, f, c, text, err);
     return r ? err_prefix(err, r, "%s: target_modules", path) : 0;
 }
 
@@ -117,10 +124,13 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
     int r = refuse_unknown(o, path, err);
     if (!r)
         r = read_scale(&read, o, path, err);
-    if (!r)
-        r = read_targets(&read, json_object_get(o, "target_modules"), f, c, path, err);
+    const json_t *targets = json_object_get(o, "target_modules");
     if (!r)
         r = read_layers(&read, json_object_get(o, "layers_to_transform"), c, path, err);
+    if (!r && json_is_string(targets))
+        r = read_target_text(&read, json_string_value(targets), f, c, path, err);
+    else if (!r)
+        r = read_targets(&read, targets, f, c, path, err);
     if (!r)
         *tune = read;
     json_decref(o);
@@ -137,24 +147,24 @@ struct adapter_in {
     struct config config;
 };
 
-enum part { PART_W, PART_M, PART_V };
+enum value { VALUE_W, VALUE_M, VALUE_V };
 enum { MAX_STEP = 1 << 24 }; /* what an f32 counts to */
 
 static void tensor_name(char *buf, size_t size, const struct adapter_in *in, const struct param_def *def,
-                        enum part part)
+                        enum value value)
 {
     static const char *const suffix[] = {"w", "m", "v"};
     if (in->state)
-        snprintf(buf, size, "%s.%s", def->name, suffix[part]);
+        snprintf(buf, size, "%s.%s", def->name, suffix[value]);
     else
         snprintf(buf, size, "base_model.model.%s", def->name);
 }
 
-static int check_param(const struct adapter_in *in, const struct param_def *def, enum part part,
+static int check_param(const struct adapter_in *in, const struct param_def *def, enum value value,
                        const char *path, struct err *err)
 {
     char name[256];
-    tensor_name(name, sizeof name, in, def, part);
+    tensor_name(name, sizeof name, in, def, value);
     const struct st_tensor *t = st_find(in->st, name);
     if (!t)
         return err_set(err, -EINVAL, "%s lacks %s", path, name);
@@ -170,54 +180,62 @@ static int check_param(const struct adapter_in *in, const struct param_def *def,
     return 0;
 }
 
-/* Is this one of the tensors a parameter of the unit is stored as? */
-static bool is_wanted(const struct adapter_in *in, size_t unit, const char *name)
-{
-    struct param_def defs[UNIT_MAX_PARAMS];
-    size_t n = tune_params(&in->tune, in->family, &in->config, unit, defs);
-    for (size_t i = 0; i < n; i++)
-        for (int part = PART_W; part <= (in->state ? PART_V : PART_W); part++) {
-            char want[256];
-            tensor_name(want, sizeof want, in, &defs[i], (enum part)part);
-            if (!strcmp(want, name))
-                return true;
-        }
-    return false;
-}
+struct checking {
+    const struct adapter_in *in;
+    const char *path;
+    struct err *err;
+    const struct st_tensor **found; /* owned, [n] */
+    size_t n, cap;
+};
 
-static int refuse_extra(const struct adapter_in *in, const char *path, struct err *err)
+static int check_one(void *arg, const struct param_def *def)
 {
-    for (size_t i = 0; i < st_count(in->st); i++) {
-        const char *name = st_at(in->st, i)->name;
-        bool wanted = in->state && !strcmp(name, "step");
-        for (size_t u = 0; u < in->config.layers + 2 && !wanted; u++)
-            wanted = is_wanted(in, u, name);
-        if (!wanted)
-            return err_set(err, -EINVAL,
-                           "%s holds %s, which its configuration does not ask for: was it made for another "
-                           "model?",
-                           path, input_quote(name).text);
+    struct checking *k = arg;
+    for (int v = VALUE_W; v <= (k->in->state ? VALUE_V : VALUE_W); v++) {
+        int r = check_param(k->in, def, (enum value)v, k->path, k->err);
+        if (r)
+            return r;
+        char name[256];
+        tensor_name(name, sizeof name, k->in, def, (enum value)v);
+        if (k->n < k->cap)
+            k->found[k->n] = st_find(k->in->st, name);
+        k->n++;
     }
     return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const struct st_tensor *const *)a)->name, (*(const struct st_tensor *const *)b)->name);
+}
+
+/* All that were found are there, and there are more: the first that was not found is one too many. */
+static int refuse_extra(struct checking *k)
+{
+    size_t i = 0;
+    qsort(k->found, k->n, sizeof(const struct st_tensor *), by_name);
+    while (i < k->n && k->found[i] == st_at(k->in->st, i))
+        i++;
+    return err_set(k->err, -EINVAL,
+                   "%s holds %s, which its configuration does not ask for: was it made for another model?",
+                   k->path, input_quote(st_at(k->in->st, i)->name).text);
 }
 
 /* Every parameter there with its shape, and nothing beside them. */
 static int check_all(const struct adapter_in *in, const char *path, struct err *err)
 {
-    struct param_def defs[UNIT_MAX_PARAMS];
-    size_t want = in->state;
-    if (in->state && !st_find(in->st, "step"))
-        return err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
-    for (size_t u = 0; u < in->config.layers + 2; u++) {
-        size_t n = tune_params(&in->tune, in->family, &in->config, u, defs);
-        for (size_t i = 0; i < n; i++)
-            for (int part = PART_W; part <= (in->state ? PART_V : PART_W); part++, want++) {
-                int r = check_param(in, &defs[i], (enum part)part, path, err);
-                if (r)
-                    return r;
-            }
-    }
-    return st_count(in->st) == want ? 0 : refuse_extra(in, path, err);
+    struct checking k = {.in = in, .path = path, .err = err, .cap = st_count(in->st) + 1};
+    if (!(k.found = calloc(k.cap, sizeof(const struct st_tensor *))))
+        return err_set(err, -ENOMEM, "out of memory");
+    int r = 0;
+    if (in->state && !(k.found[k.n++] = st_find(in->st, "step")))
+        r = err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
+    for (size_t u = 0; u < in->config.layers + 2 && !r; u++)
+        r = tune_params(&in->tune, in->family, &in->config, u, check_one, &k);
+    if (!r && st_count(in->st) != k.n)
+        r = refuse_extra(&k);
+    free(k.found);
+    return r;
 }
 
 static int in_open(struct adapter_in **ret, const char *path, bool state, const struct tune *tune,
@@ -267,18 +285,30 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
     return 0;
 }
 
+struct copying {
+    const struct adapter_in *in;
+    enum value value;
+    float *out;
+};
+
+static int copy_one(void *arg, const struct param_def *def)
+{
+    struct copying *c = arg;
+    char name[256];
+    tensor_name(name, sizeof name, c->in, def, c->value);
+    const struct st_tensor *t = st_find(c->in->st, name);
+    dtype_to_f32(c->out, t->data, t->dtype, t->elements);
+    c->out += t->elements;
+    return 0;
+}
+
 void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out)
 {
-    struct param_def defs[UNIT_MAX_PARAMS];
-    size_t n = tune_params(&in->tune, in->family, &in->config, unit, defs);
-    for (int part = PART_W; part <= (in->state ? PART_V : PART_W); part++)
-        for (size_t i = 0; i < n; i++) {
-            char name[256];
-            tensor_name(name, sizeof name, in, &defs[i], (enum part)part);
-            const struct st_tensor *t = st_find(in->st, name);
-            dtype_to_f32(out, t->data, t->dtype, t->elements);
-            out += t->elements;
-        }
+    struct copying c = {.in = in, .out = out};
+    for (int v = VALUE_W; v <= (in->state ? VALUE_V : VALUE_W); v++) {
+        c.value = (enum value)v;
+        tune_params(&in->tune, in->family, &in->config, unit, copy_one, &c);
+    }
 }
 
 bool adapter_in_has_state(const struct adapter_in *in)

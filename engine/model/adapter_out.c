@@ -51,31 +51,40 @@ static int list_add(struct list *l, const char *prefix, const char *name, const 
     return 0;
 }
 
+struct listing {
+    struct list *list;
+    bool full, state;
+    enum dtype dtype;
+};
+
+static int list_one(void *arg, const struct param_def *d)
+{
+    static const char *const suffix[] = {".w", ".m", ".v"};
+    const struct listing *l = arg;
+    if (!l->state)
+        return list_add(l->list, l->full ? "" : "base_model.model.", d->name, "",
+                        d->fixed ? DTYPE_F32 : l->dtype, d->rows, d->cols);
+    int r = 0;
+    for (int part = 0; part < 3 && !r; part++)
+        r = list_add(l->list, "", d->name, suffix[part], DTYPE_F32, d->rows, d->cols);
+    return r;
+}
+
 static int list_build(struct list *l, const struct adapter_out *o, bool state)
 {
-    struct param_def defs[UNIT_MAX_PARAMS];
+    const struct family *f = o->req.family;
     bool full = o->tune.kind == TUNE_FULL;
-    enum dtype dtype = full && !state ? o->config.dtype : DTYPE_F32;
-    l->cap = (o->config.layers + 2) * UNIT_MAX_PARAMS * 3 + 1;
+    struct listing listing = {l, full, state, full ? o->config.dtype : DTYPE_F32};
+    l->cap = 1;
+    for (size_t u = 0; u < o->config.layers + 2; u++)
+        l->cap += (state ? 3 : 1) * tune_param_count(&o->tune, f, &o->config, u);
     l->at = calloc(l->cap, sizeof *l->at);
     l->names = calloc(l->cap, sizeof *l->names);
     if (!l->at || !l->names)
         return -ENOMEM;
     int r = state ? list_add(l, "", "step", "", DTYPE_F32, 1, 0) : 0;
-    for (size_t u = 0; u < o->config.layers + 2; u++) {
-        size_t n = tune_params(&o->tune, o->req.family, &o->config, u, defs);
-        for (size_t i = 0; i < n && !r; i++) {
-            const struct param_def *d = &defs[i];
-            if (!state)
-                r = list_add(l, full ? "" : "base_model.model.", d->name, "", dtype, d->rows, d->cols);
-            for (int part = 0; state && part < 3 && !r; part++)
-                r = list_add(l, "", d->name,
-                             part == 0   ? ".w"
-                             : part == 1 ? ".m"
-                                         : ".v",
-                             dtype, d->rows, d->cols);
-        }
-    }
+    for (size_t u = 0; u < o->config.layers + 2 && !r; u++)
+        r = tune_params(&o->tune, f, &o->config, u, list_one, &listing);
     return r;
 }
 
@@ -153,10 +162,12 @@ static void small_abort(struct adapter_out *o)
 
 static json_t *peft_config(const struct adapter_out *o)
 {
-    json_t *targets = json_array(), *layers = json_null();
-    for (size_t i = 0; i < o->tune.ntargets; i++)
+    char regex[TUNE_REGEX];
+    bool is_regex = tune_regex(&o->tune, &o->config, regex, sizeof regex); /* which says the layers too */
+    json_t *targets = is_regex ? json_string(regex) : json_array(), *layers = json_null();
+    for (size_t i = 0; i < o->tune.ntargets && !is_regex; i++)
         json_array_append_new(targets, json_string(o->tune.targets[i]));
-    if (o->tune.first_layer || o->tune.end_layer != o->config.layers) {
+    if (!is_regex && (o->tune.first_layer || o->tune.end_layer != o->config.layers)) {
         layers = json_array();
         for (size_t i = o->tune.first_layer; i < o->tune.end_layer; i++)
             json_array_append_new(layers, json_integer((json_int_t)i));
@@ -249,29 +260,39 @@ int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request 
     return r;
 }
 
-int adapter_out_unit(struct adapter_out *o, size_t unit, const float *in, struct err *err)
+struct putting {
+    struct adapter_out *out;
+    int part;
+    const float *in;
+    struct err *err;
+};
+
+static int put_one(void *arg, const struct param_def *d)
 {
     static const char *const suffix[] = {".w", ".m", ".v"};
-    struct param_def defs[UNIT_MAX_PARAMS];
-    size_t n = tune_params(&o->tune, o->req.family, &o->config, unit, defs);
-    for (int part = 0; part < 3; part++)
-        for (size_t i = 0; i < n; i++) {
-            char name[192];
-            size_t elements = param_elements(&defs[i]);
-            if (part == 0) {
-                snprintf(name, sizeof name, "%s%s", o->tune.kind == TUNE_FULL ? "" : "base_model.model.",
-                         defs[i].name);
-                int r = st_writer_put(o->model, name, in, elements, err);
-                if (r)
-                    return r;
-            }
-            snprintf(name, sizeof name, "%s%s", defs[i].name, suffix[part]);
-            int r = st_writer_put(o->state, name, in, elements, err);
-            if (r)
-                return r;
-            in += elements;
-        }
-    return 0;
+    struct putting *p = arg;
+    struct adapter_out *o = p->out;
+    char name[192];
+    size_t elements = param_elements(d);
+    int r = 0;
+    if (p->part == 0) {
+        snprintf(name, sizeof name, "%s%s", o->tune.kind == TUNE_FULL ? "" : "base_model.model.", d->name);
+        r = st_writer_put(o->model, name, p->in, elements, p->err);
+    }
+    snprintf(name, sizeof name, "%s%s", d->name, suffix[p->part]);
+    if (!r)
+        r = st_writer_put(o->state, name, p->in, elements, p->err);
+    p->in += elements;
+    return r;
+}
+
+int adapter_out_unit(struct adapter_out *o, size_t unit, const float *in, struct err *err)
+{
+    struct putting p = {.out = o, .in = in, .err = err};
+    int r = 0;
+    for (p.part = 0; p.part < 3 && !r; p.part++)
+        r = tune_params(&o->tune, o->req.family, &o->config, unit, put_one, &p);
+    return r;
 }
 
 /* The largest file first: what may still fail should fail before anything older is replaced. */

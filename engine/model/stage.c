@@ -33,7 +33,7 @@ static void carve_params(struct stage *s, struct slab *slab)
 
 static struct block_layout layout_of(const struct stage *s, size_t layer)
 {
-    return (struct block_layout){&s->spec.config, &s->layer0[layer].weights, s->spec.tokens,
+    return (struct block_layout){&s->spec.config, &s->layer0[layer].block, s->spec.tokens,
                                  s->spec.kv ? s->spec.positions : 0};
 }
 
@@ -51,10 +51,15 @@ static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
     made.dy = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dy) : NULL;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
-        float *x = slab_floats(slab, t, d);
-        struct block_saved *saved = spec->kv ? NULL : s->family->saved_carve(slab, &layout);
-        struct block_dys *dys = spec->split_backward ? s->family->dys_carve(slab, &layout) : NULL;
-        float *dy = spec->split_backward ? slab_floats(slab, t, d) : NULL;
+        struct block_saved saved = {0};
+        struct block_dys dys = {0};
+        float *x = slab_floats(slab, t, d), *dy = NULL;
+        if (!spec->kv)
+            block_saved_carve(&saved, slab, &layout);
+        if (spec->split_backward) {
+            block_dys_carve(&dys, slab, &layout);
+            dy = slab_floats(slab, t, d);
+        }
         if (!slab->base)
             continue;
         made.x[l] = x;
@@ -79,21 +84,35 @@ static void carve_slots(struct stage *s, struct slab *slab)
         carve_slot(s, s->slot ? &s->slot[i] : NULL, slab);
 }
 
-/* The layer whose needs cover those of all others: one that has LoRA, where any has. */
-static size_t widest_layer(const struct stage *s)
+/* What one layer needs while it works; all layers get the same place. */
+static void carve_shared(struct stage *s, struct slab *slab)
 {
-    return s->lowest < s->layers ? s->lowest : 0;
+    struct block_work *work = slab_take(slab, s->layers, 1, sizeof *work);
+    struct block_dys *dys = slab_take(slab, s->layers, 1, sizeof *dys);
+    const struct slab start = *slab;
+    for (size_t l = 0; l < s->layers; l++) {
+        struct block_layout layout = layout_of(s, l);
+        struct slab own = start;
+        struct block_work w = {0};
+        struct block_dys d = {0};
+        block_work_carve(&w, &own, &layout);
+        if (s->spec.training)
+            block_dys_carve(&d, &own, &layout);
+        if (slab->base) {
+            work[l] = w;
+            dys[l] = d;
+        }
+        slab_join(slab, &own);
+    }
+    s->block_work = work;
+    s->shared_dys = dys;
 }
 
 static void carve_work(struct stage *s, struct slab *slab)
 {
     const struct stage_spec *spec = &s->spec;
     size_t t = spec->tokens, d = spec->config.dim;
-    if (s->layers) {
-        struct block_layout layout = layout_of(s, widest_layer(s));
-        s->block_work = s->family->work_carve(slab, &layout);
-        s->shared_dys = spec->training ? s->family->dys_carve(slab, &layout) : NULL;
-    }
+    carve_shared(s, slab);
     for (int i = 0; i < 2; i++)
         s->ping[i] = slab_floats(slab, t, d);
     s->hn = s->head ? slab_floats(slab, t, d) : NULL;
@@ -106,10 +125,11 @@ static void carve_kv(struct stage *s, struct slab *slab)
 {
     if (!s->spec.kv)
         return;
-    struct block_kv **kv = slab_take(slab, s->layers, 1, sizeof *kv);
+    union part_kv *kv = slab_take(slab, s->layers, 1, sizeof *kv);
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
-        struct block_kv *at = s->family->kv_carve(slab, &layout);
+        union part_kv at;
+        block_kv_carve(&at, slab, &layout);
         if (slab->base)
             kv[l] = at;
     }
@@ -117,6 +137,21 @@ static void carve_kv(struct stage *s, struct slab *slab)
 }
 
 /* --- units ------------------------------------------------------------------------------------ */
+
+static int add_unit(struct stage *s, struct unit **ret, size_t index, struct err *err)
+{
+    struct unit *u = &s->units[s->nunits++];
+    if (ret)
+        *ret = u;
+    return unit_init(u, s->family, &s->spec.config, &s->spec.tune, index, err);
+}
+
+static void free_units(struct stage *s)
+{
+    for (size_t i = 0; i < s->nunits; i++)
+        unit_done(&s->units[i]);
+    free(s->units);
+}
 
 static int make_units(struct stage *s, struct err *err)
 {
@@ -138,43 +173,20 @@ static int make_units(struct stage *s, struct err *err)
     s->units = calloc(s->layers + 2, sizeof *s->units);
     if (!s->units)
         return err_set(err, -ENOMEM, "out of memory");
-    if (spec->embed)
-        unit_init(s->embed = &s->units[s->nunits++], s->family, c, &spec->tune, 0);
+    int r = spec->embed ? add_unit(s, &s->embed, 0, err) : 0;
     s->layer0 = &s->units[s->nunits];
-    for (size_t l = spec->first_layer; l < spec->end_layer; l++)
-        unit_init(&s->units[s->nunits++], s->family, c, &spec->tune, l + 1);
-    if (spec->head)
-        unit_init(s->head = &s->units[s->nunits++], s->family, c, &spec->tune, c->layers + 1);
-    return 0;
-}
-
-/* A tied head on a stage without the embedding still reads the embedding's tensor. */
-static bool head_borrows(const struct stage *s)
-{
-    return s->head && s->spec.config.tied && !s->embed;
-}
-
-static bool wants_tensor(void *arg, const char *name)
-{
-    const struct stage *s = arg;
-    for (size_t i = 0; i < s->nunits; i++)
-        for (size_t t = 0; t < s->units[i].ntensors; t++)
-            if (!strcmp(s->units[i].defs[t].name, name))
-                return true;
-    struct tensor_def embed[UNIT_MAX_TENSORS];
-    s->family->tensors(&s->spec.config, 0, embed);
-    return head_borrows(s) && !strcmp(embed[0].name, name);
+    for (size_t l = spec->first_layer; l < spec->end_layer && !r; l++)
+        r = add_unit(s, NULL, l + 1, err);
+    return !r && spec->head ? add_unit(s, &s->head, c->layers + 1, err) : r;
 }
 
 static size_t mapped_bytes(const struct stage *s)
 {
     const struct config *c = &s->spec.config;
-    size_t bytes = 0, size = dtype_size(c->dtype);
+    size_t bytes = stage_head_borrows(s) ? c->vocab * c->dim * dtype_size(c->dtype) : 0;
     for (size_t i = 0; i < s->nunits; i++)
-        for (size_t t = 0; t < s->units[i].ntensors; t++)
-            bytes +=
-                s->units[i].defs[t].cols ? s->units[i].defs[t].rows * s->units[i].defs[t].cols * size : 0;
-    return bytes + (head_borrows(s) ? c->vocab * c->dim * size : 0);
+        bytes += unit_mapped(&s->units[i], c);
+    return bytes;
 }
 
 static void stage_free(struct stage *s)
@@ -186,7 +198,7 @@ static void stage_free(struct stage *s)
     st_close(s->st);
     rope_done(&s->rope);
     free(s->slot);
-    free(s->units);
+    free_units(s);
 }
 
 int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err)
@@ -207,7 +219,7 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
             trains_all(spec) ? 0 : mapped_bytes(&s), s.params.used, s.slots.used, s.work.used, s.kvs.used, 0};
         ret->total = ret->mapped + ret->params + ret->slots + ret->work + ret->kv;
     }
-    free(s.units);
+    free_units(&s);
     return r;
 }
 
@@ -230,98 +242,16 @@ static int carve_all(struct stage *s, struct err *err)
     return 0;
 }
 
-/* The head multiplies by its own matrix, by the embedding's, or by its copy of a trained embedding that lies
- * elsewhere. */
-static int bind_head(struct stage *s, struct err *err)
-{
-    const struct config *c = &s->spec.config;
-    if (!s->head)
-        return 0;
-    if (!c->tied) {
-        s->head_w = s->head->weights.lin[1].w;
-        return 0;
-    }
-    if (s->embed) {
-        s->head_w = s->embed->weights.lin[0].w;
-        return 0;
-    }
-    struct tensor_def def[UNIT_MAX_TENSORS];
-    s->family->tensors(c, 0, def);
-    const struct st_tensor *t = s->st ? st_find(s->st, def[0].name) : NULL;
-    if (s->st &&
-        (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim || t->dtype == DTYPE_COUNT))
-        return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", def[0].name);
-    if (t && !s->tied_weight) {
-        s->head_w = (struct mat){t->data, t->dtype, c->vocab, c->dim};
-        return 0;
-    }
-    if (t) {
-        dtype_to_f32(s->tied_weight, t->data, t->dtype, t->elements);
-    } else {
-        struct param_def p[UNIT_MAX_PARAMS];
-        tune_params(&s->spec.tune, s->family, c, 0, p);
-        param_init(s->tied_weight, &p[0], &s->spec.tune, c);
-    }
-    s->head_w = (struct mat){s->tied_weight, DTYPE_F32, c->vocab, c->dim};
-    return 0;
-}
-
-/* Old checkpoints carry tables that are computed here, and some a copy of the tied head. */
-static bool is_redundant(const struct stage *s, const char *name)
-{
-    const char *dot = strstr(name, ".rotary_emb.inv_freq");
-    return (dot && !dot[strlen(".rotary_emb.inv_freq")]) ||
-           (s->spec.config.tied && !strcmp(name, "lm_head.weight"));
-}
-
-static bool is_known(const struct stage *s, const char *name)
-{
-    const struct config *c = &s->spec.config;
-    size_t layer;
-    if (sscanf(name, "model.layers.%zu.", &layer) == 1)
-        return layer < c->layers && family_tensor_index(s->family, c, layer + 1, name) >= 0;
-    return family_tensor_index(s->family, c, 0, name) >= 0 ||
-           family_tensor_index(s->family, c, c->layers + 1, name) >= 0;
-}
-
-/* A tensor that the recipe has no place for means another recipe: leaving it out would give another model, silently. */
-static int check_names(const struct stage *s, struct err *err)
-{
-    const char *const *names;
-    size_t n = s->st ? st_names(s->st, &names) : 0, unknown = 0;
-    char list[400] = "";
-    for (size_t i = 0; i < n; i++) {
-        if (is_known(s, names[i]) || is_redundant(s, names[i]))
-            continue;
-        size_t len = strlen(list);
-        snprintf(list + len, sizeof list - len, "%s%s", unknown++ ? ", " : "", names[i]);
-    }
-    return unknown ? err_set(err, -ENOTSUP, "%s holds %zu tensor%s that a %s model has no place for: %s",
-                             s->spec.model_dir, unknown, unknown == 1 ? "" : "s", s->spec.config.family, list)
-                   : 0;
-}
-
-static int bind_units(struct stage *s, struct err *err)
-{
-    char complaints[400] = "";
-    size_t bad = 0;
-    for (size_t i = 0; i < s->nunits; i++)
-        bad += unit_bind(&s->units[i], s->st, &s->spec.tune, &s->spec.config, complaints, sizeof complaints);
-    if (bad)
-        return err_set(err, -EINVAL, "%s: %zu tensor%s not what config.json says: %s", s->spec.model_dir, bad,
-                       bad == 1 ? " is" : "s are", complaints);
-    int r = check_names(s, err);
-    return r ? r : bind_head(s, err);
-}
-
 static int open_rope(struct stage *s, struct err *err)
 {
     const struct config *c = &s->spec.config;
-    double *inv = calloc(c->head / 2 + 1, sizeof *inv);
+    const size_t width = config_rope_width(c);
+    double *inv = calloc(width / 2 + 1, sizeof *inv);
     if (!inv)
         return err_set(err, -ENOMEM, "out of memory");
     config_inv_freq(c, inv);
-    int r = rope_init(&s->rope, inv, s->spec.positions, c->head, 1.0, err);
+    int r = rope_init(&s->rope, inv, s->spec.positions, width, c->rope_pairs ? ROPE_NEIGHBOURS : ROPE_HALVES,
+                      config_rope_scale(c), err);
     free(inv);
     return r;
 }
@@ -335,13 +265,13 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
     s->spec = *spec;
     int r = make_units(s, err);
     if (!r && !spec->tune.random_init)
-        r = st_open_dir(&s->st, spec->model_dir, wants_tensor, s, err);
+        r = stage_open_files(s, err);
     if (!r && !(s->slot = calloc(spec->slots + 1, sizeof *s->slot)))
         r = err_set(err, -ENOMEM, "out of memory");
     if (!r)
         r = carve_all(s, err);
     if (!r)
-        r = bind_units(s, err);
+        r = stage_bind(s, err);
     if (!r)
         r = open_rope(s, err);
     if (r) {

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "layer/layer.h"
 #include "model/family.h"
 #include "model/tune.h"
 #include "num/num.h"

@@ -13,8 +13,8 @@ struct slot {
     uint64_t drop;
     uint32_t *start, *pos, *ids; /* [seqs + 1], [tokens], [tokens] */
     float **x;                   /* [layers + 1] inputs of each layer, last = output (head's stage only) */
-    struct block_saved **saved;  /* [layers] */
-    struct block_dys **dys;      /* [layers]; split backward only */
+    struct block_saved *saved;   /* [layers] */
+    struct block_dys *dys;       /* [layers]; split backward only */
     float **dy;                  /* [layers] output gradients; split backward only */
     float *dtop;                 /* head's stage: gradient of the last layer's output */
     float *dbottom;              /* embedding's stage, full: gradient of the embedding's output */
@@ -34,17 +34,23 @@ struct stage {
     struct unit *layer0;       /* first layer's unit */
     struct slab params, slots, work, kvs;
 
-    struct slot *slot; /* [spec.slots] */
-    struct block_work *block_work;
-    struct block_dys *shared_dys; /* fused backward */
-    float *ping[2];               /* [tokens, dim] */
-    float *hn, *dh, *rstd;        /* head: [tokens, dim] twice, [tokens] */
-    float *tied_grad;             /* head's part of a tied, trained embedding */
-    float *tied_weight;           /* head's own copy where the embedding lies elsewhere and is trained */
+    struct slot *slot;             /* [spec.slots] */
+    struct block_work *block_work; /* [layers]: they lie on each other, for layers work one at a time */
+    struct block_dys *shared_dys;  /* [layers], likewise; fused backward */
+    float *ping[2];                /* [tokens, dim] */
+    float *hn, *dh, *rstd;         /* head: [tokens, dim] twice, [tokens] */
+    float *tied_grad;              /* head's part of a tied, trained embedding */
+    float *tied_weight;            /* head's own copy where the embedding lies elsewhere and is trained */
     struct mat head_w;
-    float *logits;        /* [vocab] */
-    size_t decoded;       /* rows in ping[0] of the last stage_decode */
-    struct block_kv **kv; /* [layers] */
+    float *logits;     /* [vocab] */
+    size_t decoded;    /* rows in ping[0] of the last stage_decode */
+    union part_kv *kv; /* [layers] */
 };
+
+/* stage_bind.c: maps the shards that hold a tensor of this stage; binds every tensor of its units. */
+int stage_open_files(struct stage *s, struct err *err);
+int stage_bind(struct stage *s, struct err *err);
+/* A tied head on a stage without the embedding still reads the embedding's tensor. */
+bool stage_head_borrows(const struct stage *s);
 
 #endif

@@ -59,7 +59,7 @@ int stage_input_ids(struct stage *s, size_t at, const uint32_t *ids, struct err 
     if (r)
         return r;
     memcpy(slot->ids, ids, slot->tokens * sizeof *ids);
-    embed_forward(s->num, slot->x[0], slot->ids, s->embed->weights.lin[0].w, slot->tokens);
+    embed_forward(s->num, slot->x[0], slot->ids, s->embed->block.weights.lin[0].w, slot->tokens);
     return 0;
 }
 
@@ -75,7 +75,7 @@ static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
     if (s->spec.tune.dropout <= 0)
         return;
     for (size_t t = 0; t < u->ntensors; t++) {
-        if (!u->weights.lin[t].lora)
+        if (!u->block.weights.lin[t].lora)
             continue;
         u->lora[t].dropout = drop ? s->spec.tune.dropout : 0;
         if (!drop)
@@ -93,7 +93,7 @@ void stage_forward(struct stage *s, size_t at, float *y)
     for (size_t l = 0; l < s->layers; l++) {
         set_dropout(s, &s->layer0[l], slot->drop);
         float *out = l + 1 == s->layers && y ? y : slot->x[l + 1];
-        s->family->forward(&ctx, out, slot->saved[l], slot->x[l], &s->layer0[l].weights, s->block_work);
+        block_forward(&ctx, out, &slot->saved[l], slot->x[l], &s->layer0[l].block, &s->block_work[l]);
     }
     if (!s->layers && y)
         memcpy(y, slot->x[0], slot_floats(s, slot) * sizeof *y);
@@ -101,22 +101,22 @@ void stage_forward(struct stage *s, size_t at, float *y)
 
 static struct rmsnorm_dims head_dims(const struct stage *s, size_t tokens)
 {
-    return (struct rmsnorm_dims){tokens, s->spec.config.dim, s->spec.config.norm_eps};
+    return (struct rmsnorm_dims){tokens, s->spec.config.dim, s->spec.config.norm_eps, 0};
 }
 
 double stage_loss(struct stage *s, size_t at, const struct xent *xent)
 {
     struct slot *slot = &s->slot[at];
-    const float *x = slot->x[s->layers], *norm = s->head->weights.vec[0];
+    const float *x = slot->x[s->layers], *norm = s->head->block.weights.vec[0];
     struct rmsnorm_dims dims = head_dims(s, slot->tokens);
     bool train = xent->dscale != 0;
-    float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->grads.full[1];
+    float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->block.grads.full[1];
     rmsnorm_forward(s->num, s->hn, s->rstd, x, norm, dims);
     double loss = xent_forward(s->num, train ? s->dh : NULL, dw, s->hn, s->head_w, xent, slot->tokens);
     if (!train)
         return loss;
-    if (s->head->grads.full[0])
-        rmsnorm_backward_w(s->num, s->head->grads.full[0], s->dh, s->rstd, x, dims);
+    if (s->head->block.grads.full[0])
+        rmsnorm_backward_w(s->num, s->head->block.grads.full[0], s->dh, s->rstd, x, dims);
     rmsnorm_backward_x(s->num, slot->dtop, s->dh, s->rstd, x, norm, dims);
     return loss;
 }
@@ -141,8 +141,9 @@ static float *bottom_gradient(const struct stage *s, const struct slot *slot, si
 
 static void embed_backward(struct stage *s, struct slot *slot, const float *d)
 {
-    if (s->embed && s->embed->grads.full[0])
-        embed_backward_w(s->num, s->embed->grads.full[0], d, slot->ids, slot->tokens, s->spec.config.dim);
+    if (s->embed && s->embed->block.grads.full[0])
+        embed_backward_w(s->num, s->embed->block.grads.full[0], d, slot->ids, slot->tokens,
+                         s->spec.config.dim);
 }
 
 /* A stage without layers only hands the gradient on. */
@@ -168,10 +169,10 @@ void stage_backward(struct stage *s, size_t at, const float *dy, float *dx)
             struct unit *u = &s->layer0[l];
             float *to = bottom_gradient(s, slot, l, dx, s->ping[l & 1]);
             set_dropout(s, u, slot->drop);
-            s->family->backward_x(&ctx, to, s->shared_dys, d, slot->saved[l], slot->x[l], &u->weights,
-                                  s->block_work);
-            s->family->backward_w(&ctx, &u->grads, s->shared_dys, d, slot->saved[l], slot->x[l], &u->weights,
-                                  s->block_work);
+            block_backward_x(&ctx, to, &s->shared_dys[l], d, &slot->saved[l], slot->x[l], &u->block,
+                             &s->block_work[l]);
+            block_backward_w(&ctx, &s->shared_dys[l], d, &slot->saved[l], slot->x[l], &u->block,
+                             &s->block_work[l]);
             d = to;
         }
     }
@@ -189,8 +190,8 @@ void stage_backward_x(struct stage *s, size_t at, const float *dy, float *dx)
         struct unit *u = &s->layer0[l];
         float *to = bottom_gradient(s, slot, l, dx, l ? slot->dy[l - 1] : NULL);
         set_dropout(s, u, slot->drop);
-        s->family->backward_x(&ctx, to, slot->dys[l], slot->dy[l], slot->saved[l], slot->x[l], &u->weights,
-                              s->block_work);
+        block_backward_x(&ctx, to, &slot->dys[l], slot->dy[l], &slot->saved[l], slot->x[l], &u->block,
+                         &s->block_work[l]);
     }
 }
 
@@ -201,8 +202,8 @@ void stage_backward_w(struct stage *s, size_t at)
     for (size_t l = s->layers; l-- > s->lowest;) {
         struct unit *u = &s->layer0[l];
         set_dropout(s, u, slot->drop);
-        s->family->backward_w(&ctx, &u->grads, slot->dys[l], slot->dy[l], slot->saved[l], slot->x[l],
-                              &u->weights, s->block_work);
+        block_backward_w(&ctx, &slot->dys[l], slot->dy[l], &slot->saved[l], slot->x[l], &u->block,
+                         &s->block_work[l]);
     }
     embed_backward(s, slot, slot->dbottom);
 }
@@ -221,7 +222,8 @@ size_t stage_tied_elements(const struct stage *s)
 
 void stage_add_tied_grad(struct stage *s, const float *grad)
 {
-    vec_add(s->num, s->embed->grads.full[0], s->embed->grads.full[0], grad, stage_tied_elements(s));
+    vec_add(s->num, s->embed->block.grads.full[0], s->embed->block.grads.full[0], grad,
+            stage_tied_elements(s));
 }
 
 int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err)
@@ -243,6 +245,8 @@ void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64
     for (size_t i = 0; i < s->nunits; i++)
         for (size_t p = 0; p < s->units[i].nparams; p++) {
             struct param *param = &s->units[i].params[p];
+            if (param->def.fixed)
+                continue;
             adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale, opt, step);
             memset(param->g, 0, param->n * sizeof *param->g);
         }
@@ -252,7 +256,7 @@ void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64
 
 const float *stage_tied_weight(const struct stage *s)
 {
-    return s->embed->weights.lin[0].w.data;
+    return s->embed->block.weights.lin[0].w.data;
 }
 
 void stage_set_tied_weight(struct stage *s, const float *w)
@@ -302,12 +306,12 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
     struct block_ctx ctx = context(s, &geometry);
     float *cur = s->ping[0], *next = s->ping[1];
     if (ids)
-        embed_forward(s->num, cur, ids, s->embed->weights.lin[0].w, n);
+        embed_forward(s->num, cur, ids, s->embed->block.weights.lin[0].w, n);
     else
         memcpy(cur, x, n * s->spec.config.dim * sizeof *x);
     for (size_t l = 0; l < s->layers; l++) {
         set_dropout(s, &s->layer0[l], 0);
-        s->family->forward_cached(&ctx, next, s->kv[l], at, cur, &s->layer0[l].weights, s->block_work);
+        block_forward_cached(&ctx, next, &s->kv[l], at, cur, &s->layer0[l].block, &s->block_work[l]);
         float *t = cur;
         cur = next;
         next = t;
@@ -323,7 +327,7 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
 const float *stage_logits(struct stage *s)
 {
     const float *last = s->ping[0] + (s->decoded - 1) * s->spec.config.dim;
-    rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->weights.vec[0], head_dims(s, 1));
+    rmsnorm_forward(s->num, s->hn, s->rstd, last, s->head->block.weights.vec[0], head_dims(s, 1));
     gemm_xwt(s->num, s->logits, s->hn, s->head_w, 1, false);
     return s->logits;
 }

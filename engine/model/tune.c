@@ -1,123 +1,65 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The parameters of a unit, from what is trained and the config alone. Called by units, adapters and the head;
+ * pure. */
 #include "model/tune.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "model/target.h"
 #include "num/rng.h"
 
-/* "model.layers.0.self_attn.q_proj.weight" → "q_proj"; ret of at least 32 bytes. */
-static void linear_suffix(char ret[32], const char *name)
-{
-    char copy[TENSOR_NAME];
-    snprintf(copy, sizeof copy, "%s", name);
-    char *dot = strrchr(copy, '.');
-    if (dot)
-        *dot = 0;
-    dot = strrchr(copy, '.');
-    snprintf(ret, 32, "%.31s", dot ? dot + 1 : copy);
-}
+/* --- parameters ------------------------------------------------------------------------------- */
 
-static bool targeted(const struct tune *tune, const char *suffix)
-{
-    for (size_t i = 0; i < tune->ntargets; i++)
-        if (!strcmp(tune->targets[i], suffix))
-            return true;
-    return false;
-}
+struct walk {
+    const struct tune *tune;
+    bool lora; /* LoRA may be on this unit at all */
+    size_t tensor;
+    int (*visit)(void *arg, const struct param_def *def);
+    void *arg;
+};
 
-static int target_add(struct tune *tune, const char *suffix, struct err *err)
-{
-    if (targeted(tune, suffix))
-        return 0;
-    if (tune->ntargets == TUNE_MAX_TARGETS)
-        return err_set(err, -E2BIG, "more than %d target modules", TUNE_MAX_TARGETS);
-    snprintf(tune->targets[tune->ntargets++], 32, "%s", suffix);
-    return 0;
-}
-
-static int target_unknown(const char *name, const struct tensor_def *defs, size_t n, struct err *err)
-{
-    char known[256] = "", suffix[32];
-    for (size_t i = 0; i < n; i++) {
-        if (!defs[i].linear)
-            continue;
-        linear_suffix(suffix, defs[i].name);
-        size_t len = strlen(known);
-        snprintf(known + len, sizeof known - len, "%s%s", len ? ", " : "", suffix);
-    }
-    return err_set(err, -EINVAL,
-                   "no linear layer of this model is called \"%s\"; there are %s, or all-linear", name,
-                   known);
-}
-
-int tune_targets(struct tune *tune, const struct family *f, const struct config *c, const char *list,
-                 struct err *err)
-{
-    struct tensor_def defs[UNIT_MAX_TENSORS];
-    size_t n = f->tensors(c, 1, defs);
-    bool all = !strcmp(list, "all-linear");
-    tune->ntargets = 0;
-    for (const char *at = list; all || *at;) {
-        char want[32], suffix[32];
-        size_t len = strcspn(at, ",");
-        snprintf(want, sizeof want, "%.*s", (int)(len < 31 ? len : 31), at);
-        bool found = false;
-        for (size_t i = 0; i < n; i++) {
-            if (!defs[i].linear)
-                continue;
-            linear_suffix(suffix, defs[i].name);
-            if (!all && strcmp(suffix, want))
-                continue;
-            found = true;
-            int r = target_add(tune, suffix, err);
-            if (r)
-                return r;
-        }
-        if (!found)
-            return target_unknown(want, defs, n, err);
-        if (all || !at[len])
-            break;
-        at += len + 1;
-    }
-    return tune->ntargets ? 0 : err_set(err, -EINVAL, "no target modules given");
-}
-
-static void lora_pair(struct param_def *ret, const struct tensor_def *def, size_t tensor, size_t rank)
+static int visit_lora(const struct walk *w, const struct tensor_def *def)
 {
     const char *cut = strrchr(def->name, '.'); /* ".weight" */
-    int stem = (int)(cut - def->name);
-    ret[0] = (struct param_def){.role = PARAM_A, .tensor = tensor, .rows = rank, .cols = def->cols};
-    ret[1] = (struct param_def){.role = PARAM_B, .tensor = tensor, .rows = def->rows, .cols = rank};
-    snprintf(ret[0].name, sizeof ret[0].name, "%.*s.lora_A.weight", stem, def->name);
-    snprintf(ret[1].name, sizeof ret[1].name, "%.*s.lora_B.weight", stem, def->name);
+    const int stem = (int)(cut - def->name);
+    const size_t rank = w->tune->rank;
+    struct param_def a = {.role = PARAM_A, .tensor = w->tensor, .rows = rank, .cols = def->cols};
+    struct param_def b = {.role = PARAM_B, .tensor = w->tensor, .rows = def->rows, .cols = rank};
+    snprintf(a.name, sizeof a.name, "%.*s.lora_A.weight", stem, def->name);
+    snprintf(b.name, sizeof b.name, "%.*s.lora_B.weight", stem, def->name);
+    const int r = w->visit(w->arg, &a);
+    return r ? r : w->visit(w->arg, &b);
 }
 
-size_t tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,
-                   struct param_def *ret)
+static int walk_one(void *arg, const struct tensor_def *def)
 {
-    struct tensor_def defs[UNIT_MAX_TENSORS];
-    struct param_def params[UNIT_MAX_PARAMS];
-    size_t tensors = f->tensors(c, unit, defs), n = 0;
-    bool layer = unit >= 1 && unit <= c->layers;
-    for (size_t i = 0; i < tensors; i++) {
-        char suffix[32];
-        linear_suffix(suffix, defs[i].name);
-        if (tune->kind == TUNE_FULL) {
-            params[n] = (struct param_def){
-                .role = PARAM_FULL, .tensor = i, .rows = defs[i].rows, .cols = defs[i].cols};
-            memcpy(params[n++].name, defs[i].name, sizeof defs[i].name);
-        } else if (tune->kind == TUNE_LORA && layer && defs[i].linear && unit - 1 >= tune->first_layer &&
-                   unit - 1 < tune->end_layer && targeted(tune, suffix)) {
-            lora_pair(params + n, &defs[i], i, tune->rank);
-            n += 2;
-        }
+    struct walk *w = arg;
+    int r = 0;
+    if (w->tune->kind == TUNE_FULL) {
+        struct param_def p = {.role = PARAM_FULL,
+                              .fixed = def->fixed,
+                              .tensor = w->tensor,
+                              .rows = def->rows,
+                              .cols = def->cols};
+        memcpy(p.name, def->name, sizeof def->name);
+        r = w->visit(w->arg, &p);
+    } else if (w->lora && def->linear && target_any(w->tune, def->name)) {
+        r = visit_lora(w, def);
     }
-    if (ret)
-        memcpy(ret, params, n * sizeof *params);
-    return n;
+    w->tensor++;
+    return r;
+}
+
+int tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,
+                int (*visit)(void *arg, const struct param_def *def), void *arg)
+{
+    const bool layer = unit >= 1 && unit <= c->layers;
+    struct walk w = {.tune = tune, .visit = visit, .arg = arg};
+    w.lora = tune->kind == TUNE_LORA && layer && unit - 1 >= tune->first_layer && unit - 1 < tune->end_layer;
+    return tune->kind == TUNE_FULL || w.lora ? family_tensors(f, c, unit, walk_one, &w) : 0;
 }
 
 size_t param_elements(const struct param_def *def)
@@ -125,13 +67,31 @@ size_t param_elements(const struct param_def *def)
     return def->rows * (def->cols ? def->cols : 1);
 }
 
+static int count_one(void *arg, const struct param_def *def)
+{
+    (void)def;
+    ++*(size_t *)arg;
+    return 0;
+}
+
+size_t tune_param_count(const struct tune *tune, const struct family *f, const struct config *c, size_t unit)
+{
+    size_t n = 0;
+    tune_params(tune, f, c, unit, count_one, &n);
+    return n;
+}
+
+static int add_elements(void *arg, const struct param_def *def)
+{
+    *(size_t *)arg += param_elements(def);
+    return 0;
+}
+
 size_t tune_unit_elements(const struct tune *tune, const struct family *f, const struct config *c,
                           size_t unit)
 {
-    struct param_def params[UNIT_MAX_PARAMS];
-    size_t n = tune_params(tune, f, c, unit, params), total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += param_elements(&params[i]);
+    size_t total = 0;
+    tune_params(tune, f, c, unit, add_elements, &total);
     return total;
 }
 
@@ -142,7 +102,7 @@ void param_init(float *w, const struct param_def *def, const struct tune *tune, 
     struct rng rng = rng_for(tune->seed, purpose);
     size_t n = param_elements(def);
     float bound = def->cols ? 1.0f / sqrtf((float)def->cols) : 0;
-    bool bias = strstr(def->name, ".bias") != NULL;
+    bool bias = strstr(def->name, "bias") != NULL;
     if (def->role == PARAM_A)
         rng_fill_uniform(&rng, w, n, -bound, bound);
     else if (def->role == PARAM_B || bias)

@@ -13,7 +13,7 @@
 #include "err.h"
 #include "model/family.h"
 
-enum { TUNE_MAX_TARGETS = 16, UNIT_MAX_PARAMS = 2 * UNIT_MAX_TENSORS };
+enum { TUNE_MAX_TARGETS = 16, TUNE_TARGET = 40 };
 
 enum tune_kind { TUNE_NONE, TUNE_LORA, TUNE_FULL };
 
@@ -22,27 +22,38 @@ struct tune {
     size_t rank;
     float alpha, dropout;
     size_t ntargets;
-    char targets[TUNE_MAX_TARGETS][32]; /* suffixes: "q_proj" */
-    size_t first_layer, end_layer;      /* layers that have LoRA: [first, end) */
+    char targets[TUNE_MAX_TARGETS][TUNE_TARGET]; /* "q_proj", "experts.*.up_proj": see tune_targets */
+    size_t first_layer, end_layer;               /* layers that have LoRA: [first, end) */
     uint64_t seed;
     bool random_init; /* full: weights drawn from `seed` instead of read */
 };
 
-/* Targets as the user wrote them: "q_proj,v_proj" or "all-linear" (every linear of a layer, not the head).
- * Refuses a name no linear of the model ends in, listing those there are. */
+/* Targets as the user wrote them: the last words of a linear's name, as in PEFT, with * for any number:
+ * "q_proj,v_proj", "shared_experts.up_proj", "experts.*.down_proj"; or "all-linear" (every linear of a layer,
+ * not the head). Refuses what no linear of the model ends in, listing those there are. */
 int tune_targets(struct tune *tune, const struct family *f, const struct config *c, const char *list,
                  struct err *err);
+/* The same from a regular expression that matches whole module names ("model.layers.3.mlp.up_proj"), PEFT's
+ * other way to name them. Also sets first_layer and end_layer. Refuses one that tells experts apart. */
+int tune_targets_regex(struct tune *tune, const struct family *f, const struct config *c, const char *regex,
+                       struct err *err);
+/* The regular expression that says targets and layers to PEFT where a list of names cannot: numbers of experts.
+ * False where none is needed. */
+enum { TUNE_REGEX = 32768 };
+bool tune_regex(const struct tune *tune, const struct config *c, char *ret, size_t size);
 
 enum param_role { PARAM_FULL, PARAM_A, PARAM_B };
 struct param_def {
     char name[TENSOR_NAME + 32]; /* "model.layers.0.self_attn.q_proj.lora_A.weight", or the tensor's own */
     enum param_role role;
+    bool fixed;        /* travels and is written with the others, but is never updated */
     size_t tensor;     /* index of the tensor_def it belongs to */
     size_t rows, cols; /* cols = 0: vector */
 };
-/* In canonical order; ret (UNIT_MAX_PARAMS entries) may be NULL. Returns how many. */
-size_t tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,
-                   struct param_def *ret);
+/* Shows the parameters of a unit to `visit` in canonical order; stops as family_tensors does. */
+int tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,
+                int (*visit)(void *arg, const struct param_def *def), void *arg);
+size_t tune_param_count(const struct tune *tune, const struct family *f, const struct config *c, size_t unit);
 size_t param_elements(const struct param_def *def);
 /* Σ elements over a unit's parameters. */
 size_t tune_unit_elements(const struct tune *tune, const struct family *f, const struct config *c,

@@ -1,27 +1,85 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * A unit's lists, memory and binding. Called by the stage, on the computing thread. */
 #include "model/unit.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tune,
-               size_t index)
+/* --- lists ------------------------------------------------------------------------------------ */
+
+/* Fills the lists as tensors and parameters are shown. */
+struct filling {
+    struct unit *unit;
+    const struct tune *tune;
+    size_t tensors, params;
+};
+
+static int fill_tensor(void *arg, const struct tensor_def *def)
 {
-    struct param_def defs[UNIT_MAX_PARAMS];
-    *u = (struct unit){.index = index};
-    u->ntensors = f->tensors(c, index, u->defs);
-    u->nparams = tune_params(tune, f, c, index, defs);
-    for (size_t i = 0; i < u->nparams; i++) {
-        struct param *p = &u->params[i];
-        *p = (struct param){.def = defs[i], .n = param_elements(&defs[i])};
-        if (defs[i].role == PARAM_A) {
-            size_t t = defs[i].tensor;
-            u->lora[t] = (struct lora){
-                .rank = tune->rank, .scale = tune->alpha / (float)tune->rank, .dropout = tune->dropout};
-            u->weights.lin[t].lora = &u->lora[t];
-        }
-    }
+    struct filling *f = arg;
+    f->unit->defs[f->tensors++] = *def;
+    for (size_t p = (size_t)def->part + 1; p <= LAYER_PARTS; p++)
+        f->unit->block.first[p] = f->tensors;
+    return 0;
 }
+
+static int fill_param(void *arg, const struct param_def *def)
+{
+    struct filling *f = arg;
+    struct unit *u = f->unit;
+    u->params[f->params++] = (struct param){.def = *def, .n = param_elements(def)};
+    if (def->role == PARAM_A) {
+        u->lora[def->tensor] = (struct lora){.rank = f->tune->rank,
+                                             .scale = f->tune->alpha / (float)f->tune->rank,
+                                             .dropout = f->tune->dropout};
+        u->block.weights.lin[def->tensor].lora = &u->lora[def->tensor];
+    }
+    return 0;
+}
+
+static void carve_lists(struct unit *u)
+{
+    const size_t n = u->ntensors;
+    struct slab *s = &u->lists;
+    u->defs = slab_take(s, n, 1, sizeof *u->defs);
+    u->params = slab_take(s, u->nparams, 1, sizeof *u->params);
+    u->lora = slab_take(s, n, 1, sizeof *u->lora);
+    u->vec = slab_take(s, n, 1, sizeof *u->vec);
+    u->scale = slab_take(s, n, 1, sizeof *u->scale);
+    u->block.weights.lin = slab_take(s, n, 1, sizeof *u->block.weights.lin);
+    u->block.weights.vec = slab_take(s, n, 1, sizeof *u->block.weights.vec);
+    u->block.grads.full = slab_take(s, n, 1, sizeof *u->block.grads.full);
+    u->block.grads.a = slab_take(s, n, 1, sizeof *u->block.grads.a);
+    u->block.grads.b = slab_take(s, n, 1, sizeof *u->block.grads.b);
+    u->block.grads.bias = slab_take(s, n, 1, sizeof *u->block.grads.bias);
+}
+
+int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tune,
+              size_t index, struct err *err)
+{
+    *u = (struct unit){.index = index,
+                       .ntensors = family_tensor_count(f, c, index),
+                       .nparams = tune_param_count(tune, f, c, index)};
+    carve_lists(u);
+    int r = slab_alloc(&u->lists, "the list of a layer's tensors", err);
+    if (r)
+        return r;
+    carve_lists(u);
+    struct filling fill = {.unit = u, .tune = tune};
+    family_tensors(f, c, index, fill_tensor, &fill);
+    tune_params(tune, f, c, index, fill_param, &fill);
+    u->block.attention = f->attention;
+    u->block.mlp = block_mlp(c, index - 1);
+    return 0;
+}
+
+void unit_done(struct unit *u)
+{
+    slab_free(&u->lists);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
 
 /* The parameter that trains the whole tensor, or NULL where it is frozen. */
 static const struct param *param_of(const struct unit *u, size_t tensor)
@@ -43,16 +101,16 @@ static void param_attach(struct unit *u, struct param *p)
     switch (p->def.role) {
     case PARAM_A:
         u->lora[t].a = p->w;
-        u->grads.a[t] = p->g;
+        u->block.grads.a[t] = p->g;
         break;
     case PARAM_B:
         u->lora[t].b = p->w;
-        u->grads.b[t] = p->g;
+        u->block.grads.b[t] = p->g;
         break;
     case PARAM_FULL:
-        u->grads.full[t] = p->g;
-        u->weights.vec[t] = p->w;
-        u->weights.lin[t].w = (struct mat){p->w, DTYPE_F32, p->def.rows, p->def.cols};
+        u->block.grads.full[t] = p->def.fixed ? NULL : p->g;
+        u->block.weights.vec[t] = p->w;
+        u->block.weights.lin[t].w = (struct mat){p->w, DTYPE_F32, p->def.rows, p->def.cols, NULL};
         break;
     }
 }
@@ -69,7 +127,7 @@ void unit_carve(struct unit *u, struct slab *slab, bool training)
     }
     for (size_t t = 0; t < u->ntensors; t++)
         if (!u->defs[t].cols && !is_trained(u, t))
-            u->weights.vec[t] = u->vec[t] = slab_floats(slab, u->defs[t].rows, 1);
+            u->block.weights.vec[t] = u->vec[t] = slab_floats(slab, u->defs[t].rows, 1);
 }
 
 static void complain(char *complaints, size_t size, const char *text)
@@ -111,8 +169,10 @@ static void bind_biases(struct unit *u)
         if (!dot || strcmp(dot, ".bias"))
             continue;
         for (size_t t = 0; t < u->ntensors; t++)
-            if (t != b && !strncmp(u->defs[t].name, u->defs[b].name, (size_t)(dot - u->defs[b].name) + 1))
-                u->weights.lin[t].bias = u->weights.vec[b];
+            if (t != b && !strncmp(u->defs[t].name, u->defs[b].name, (size_t)(dot - u->defs[b].name) + 1)) {
+                u->block.weights.lin[t].bias = u->block.weights.vec[b];
+                u->block.grads.bias[t] = u->block.grads.full[b];
+            }
     }
 }
 
@@ -140,13 +200,22 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
         } else if (is_trained(u, i)) {
             dtype_to_f32(param_of(u, i)->w, t->data, t->dtype, t->elements);
         } else {
-            u->weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols};
-            st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
+            u->block.weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols, NULL};
+            if (!def->cold)
+                st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
         }
     }
     bind_biases(u);
     params_start(u, tune, c);
     return bad;
+}
+
+size_t unit_mapped(const struct unit *u, const struct config *c)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < u->ntensors; i++)
+        bytes += u->defs[i].rows * u->defs[i].cols * dtype_size(c->dtype);
+    return bytes;
 }
 
 void unit_pack(const struct unit *u, float *out, bool state)

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "file/safetensors.h"
+#include "model/block.h"
 #include "model/family.h"
 #include "model/tune.h"
 #include "num/slab.h"
@@ -21,20 +22,21 @@ struct param {
 };
 
 struct unit {
-    size_t index;
-    size_t ntensors;
-    struct tensor_def defs[UNIT_MAX_TENSORS];
-    struct unit_weights weights;
-    struct unit_grads grads;
-    struct lora lora[UNIT_MAX_TENSORS];
-    size_t nparams;
-    struct param params[UNIT_MAX_PARAMS];
-    float *vec[UNIT_MAX_TENSORS]; /* f32 copies of frozen vectors: norms are small and always wanted in f32 */
+    size_t index, ntensors, nparams;
+    struct slab lists;       /* owned: all lists below, and those of the block */
+    struct tensor_def *defs; /* [ntensors] */
+    struct block block;      /* weights and gradients, also of units that are no layer */
+    struct lora *lora;       /* [ntensors] */
+    float **vec;             /* [ntensors] f32 copies of frozen vectors: norms are small and always wanted in
+                                f32 */
+    float **scale;           /* [ntensors] the same of the scales of FP8 linears */
+    struct param *params;    /* [nparams] */
 };
 
-/* Names, shapes and LoRA ranks; no memory yet. */
-void unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tune,
-               size_t index);
+/* Names, shapes and LoRA ranks; no memory for values yet. */
+int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tune,
+              size_t index, struct err *err);
+void unit_done(struct unit *u);
 
 /* Carves what the unit needs beside the mapping. `training`: gradients and AdamW moments too. */
 void unit_carve(struct unit *u, struct slab *slab, bool training);
@@ -44,6 +46,9 @@ void unit_carve(struct unit *u, struct slab *slab, bool training);
  * f32, vectors too. */
 size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, const struct config *c,
                  char *complaints, size_t size);
+
+/* Bytes of the mapping that are the unit's matrices. */
+size_t unit_mapped(const struct unit *u, const struct config *c);
 
 /* All parameters of the unit as one run of floats (w of each, then with `state` all m, then all v). */
 void unit_pack(const struct unit *u, float *out, bool state);

@@ -39,7 +39,12 @@ static void clear(float *y, size_t n)
 
 static const char *element(struct mat w, size_t row, size_t col)
 {
-    return (const char *)w.data + (row * w.cols + col) * (w.dtype == DTYPE_F32 ? 4 : 2);
+    return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
+}
+
+void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows)
+{
+    num_kernels(num)->to_f32[w.dtype](dst, element(w, row, 0), rows * w.cols);
 }
 
 static const float *convert_panel(struct num *num, struct mat w, struct panel p)

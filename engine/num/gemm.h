@@ -16,7 +16,14 @@ struct mat {
     const void *data;
     enum dtype dtype;
     size_t rows, cols;
+    const float
+        *scale; /* F8_E4M3 only: factor of each block of MAT_BLOCK × MAT_BLOCK, row after row, also of the
+                           partial blocks at the edges */
 };
+enum { MAT_BLOCK = 128 };
+
+/* Rows row … row+rows−1 of W in f32 into dst [rows, W.cols], by the calling thread alone. */
+void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows);
 
 /* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. */
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);

@@ -412,6 +412,16 @@ static void rope(float *x, const float *cos, const float *sin, size_t half, bool
     }
 }
 
+static void rope_neighbours(float *x, const float *cos, const float *sin, size_t half, bool inverse)
+{
+    const float sign = inverse ? -1.0f : 1.0f;
+    for (size_t i = 0; i < half; i++) {
+        const float a = x[2 * i], b = x[2 * i + 1], s = sin[i] * sign;
+        x[2 * i] = a * cos[i] - b * s;
+        x[2 * i + 1] = b * cos[i] + a * s;
+    }
+}
+
 INLINE vf sigmoid(vf x)
 {
     return 1.0f / (1.0f + vexp(-x));
@@ -520,6 +530,7 @@ const struct kernels KERNELS = {
     .rmsnorm_back = rmsnorm_back,
     .rmsnorm_dw = rmsnorm_dw,
     .rope = rope,
+    .rope_neighbours = rope_neighbours,
     .swiglu = swiglu,
     .swiglu_back = swiglu_back,
     .adamw = adamw,

@@ -76,7 +76,9 @@ struct kernels {
     float (*rmsnorm)(float *y, const float *x, const float *w, size_t n, float eps); /* returns rstd */
     void (*rmsnorm_back)(float *dx, const float *dy, const float *x, const float *w, size_t n, float rstd);
     void (*rmsnorm_dw)(float *dw, const float *dy, const float *x, size_t n, float rstd);
-    void (*rope)(float *x, const float *cos, const float *sin, size_t half, bool inverse);
+    void (*rope)(float *x, const float *cos, const float *sin, size_t half, bool inverse); /* (i, i + half) */
+    void (*rope_neighbours)(float *x, const float *cos, const float *sin, size_t half,
+                            bool inverse); /* (2i, 2i + 1) */
     void (*swiglu)(float *y, const float *g, const float *u, size_t n);
     void (*swiglu_back)(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n);
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw_consts *c);

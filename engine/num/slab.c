@@ -21,6 +21,12 @@ void *slab_take(struct slab *slab, size_t n, size_t m, size_t size)
     return at;
 }
 
+void slab_join(struct slab *slab, const struct slab *other)
+{
+    slab->used = other->used > slab->used ? other->used : slab->used;
+    slab->overflow = slab->overflow || other->overflow;
+}
+
 int slab_alloc(struct slab *slab, const char *what, struct err *err)
 {
     if (slab->overflow)

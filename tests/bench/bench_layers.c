@@ -90,7 +90,8 @@ static void run_cached(struct bench *b)
 
 static void run_norm(struct bench *b)
 {
-    rmsnorm_forward(b->num, b->y, b->qkvo[4], b->x, b->w.data, (struct rmsnorm_dims){b->n, b->cols, 1e-5f});
+    rmsnorm_forward(b->num, b->y, b->qkvo[4], b->x, b->w.data,
+                    (struct rmsnorm_dims){b->n, b->cols, 1e-5f, 0});
 }
 
 static void run_swiglu(struct bench *b)
@@ -101,7 +102,7 @@ static void run_swiglu(struct bench *b)
 static void run_dropout(struct bench *b)
 {
     const struct lora lora = {b->w.data, b->w.data, 8, 1, 0.1f, {{1, 2}, 0}};
-    const struct linear lin = {{b->w.data, DTYPE_F32, 1, b->cols}, NULL, &lora};
+    const struct linear lin = {{b->w.data, DTYPE_F32, 1, b->cols, NULL}, NULL, &lora};
     linear_forward(b->num, b->y, b->qkvo[0], b->x, &lin, b->n);
 }
 
@@ -128,10 +129,10 @@ static void products(struct num *num, size_t n, size_t rows, size_t cols)
     b.y = numbers(n * rows, "y");
     const double flop = 2e-9 * (double)n * (double)rows * (double)cols,
                  bytes = 1e-9 * (double)rows * (double)cols;
-    b.w = (struct mat){w, DTYPE_F32, rows, cols};
+    b.w = (struct mat){w, DTYPE_F32, rows, cols, NULL};
     const double bare = flop / median_of(run_bare, &b), f32 = flop / median_of(run_xwt, &b);
     const double xw32 = flop / median_of(run_xw, &b);
-    b.w = (struct mat){half, DTYPE_BF16, rows, cols};
+    b.w = (struct mat){half, DTYPE_BF16, rows, cols, NULL};
     const double bf16 = flop / median_of(run_xwt, &b), xw16 = flop / median_of(run_xw, &b);
     printf("%4zu x %5zu x %5zu  sgemm %6.1f  xwt f32 %6.1f (%3.0f %%)  bf16 %6.1f (%3.0f %%)  xw f32 %6.1f  "
            "bf16 %6.1f GFLOP/s",
@@ -168,7 +169,7 @@ static void elementwise(struct num *num)
     b.x = numbers(b.n * b.cols, "x");
     b.y = numbers(b.n * b.cols, "y");
     float *w = numbers(8 * b.cols, "w");
-    b.w = (struct mat){w, DTYPE_F32, 1, b.cols};
+    b.w = (struct mat){w, DTYPE_F32, 1, b.cols, NULL};
     b.qkvo[0] = numbers(b.n * 8, "xa");
     b.qkvo[4] = numbers(b.n, "rstd");
     const double n = 1e-9 * (double)(b.n * b.cols);
@@ -194,9 +195,9 @@ int main(int argc, char **argv)
         {4, 2048, 2048}, {1, 8192, 2048},  {1, 768, 768}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         products(num, shapes[i][0], shapes[i][1], shapes[i][2]);
-    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f});
-    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f});
-    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f});
+    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0});
+    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0});
+    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0});
     elementwise(num);
     num_free(num);
     return 0;

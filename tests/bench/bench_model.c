@@ -13,7 +13,7 @@
 #include "num/rng.h"
 #include "tests/bench/bench.h"
 
-enum { LAYERS_MAX = 16, SEED = 20251121 };
+enum { SEED = 20251121 };
 
 struct shape {
     const char *name;
@@ -46,18 +46,37 @@ static void write_config(const char *dir, const struct shape *s, bool bf16)
     }
 }
 
-static size_t list_tensors(struct st_out_tensor *list, struct tensor_def *defs, const struct config *c)
+struct listing {
+    struct st_out_tensor *at;
+    struct tensor_def *defs; /* at[].name points into it */
+    size_t n;
+    enum dtype dtype;
+};
+
+static int list_one(void *arg, const struct tensor_def *def)
+{
+    struct listing *l = arg;
+    l->defs[l->n] = *def;
+    l->at[l->n] = (struct st_out_tensor){.name = l->defs[l->n].name,
+                                         .dtype = l->dtype,
+                                         .ndim = def->cols ? 2 : 1,
+                                         .shape = {def->rows, def->cols}};
+    l->n++;
+    return 0;
+}
+
+static struct listing list_tensors(const struct config *c)
 {
     const struct family *f = family_find(c->family);
+    struct listing l = {.dtype = c->dtype};
     size_t n = 0;
     for (size_t u = 0; u < c->layers + 2; u++)
-        n += f->tensors(c, u, defs + n);
-    for (size_t i = 0; i < n; i++)
-        list[i] = (struct st_out_tensor){.name = defs[i].name,
-                                         .dtype = c->dtype,
-                                         .ndim = defs[i].cols ? 2 : 1,
-                                         .shape = {defs[i].rows, defs[i].cols}};
-    return n;
+        n += family_tensor_count(f, c, u);
+    l.at = bench_alloc(n * sizeof *l.at);
+    l.defs = bench_alloc(n * sizeof *l.defs);
+    for (size_t u = 0; u < c->layers + 2; u++)
+        family_tensors(f, c, u, list_one, &l);
+    return l;
 }
 
 /* Uniform, with the variance that keeps activations at one. */
@@ -101,18 +120,18 @@ int main(int argc, char **argv)
     }
     struct err err;
     struct config c;
-    struct tensor_def defs[(LAYERS_MAX + 2) * UNIT_MAX_TENSORS];
-    struct st_out_tensor list[(LAYERS_MAX + 2) * UNIT_MAX_TENSORS];
     char path[512];
     struct st_writer *w;
     mkdir(argv[1], 0755);
     write_config(argv[1], s, !strcmp(argv[3], "bf16"));
     bench_must(config_read(&c, argv[1], &err), &err);
-    const size_t n = list_tensors(list, defs, &c);
+    const struct listing list = list_tensors(&c);
     snprintf(path, sizeof path, "%s/model.safetensors", argv[1]);
-    bench_must(st_writer_open(&w, path, list, n, &err), &err);
-    for (size_t i = 0; i < n; i++)
-        write_tensor(w, &defs[i]);
+    bench_must(st_writer_open(&w, path, list.at, list.n, &err), &err);
+    for (size_t i = 0; i < list.n; i++)
+        write_tensor(w, &list.defs[i]);
     bench_must(st_writer_finish(w, &err), &err);
+    free(list.at);
+    free(list.defs);
     return 0;
 }

@@ -149,11 +149,9 @@ static void ends_close(struct ends *e)
     close(e->progress_fd);
 }
 
-static void broken(struct ends *e, int r)
+static void broken(int r)
 {
-    const char *why = exchange_trouble(e->rx);
-    why = why ? why : exchange_trouble(e->tx);
-    fprintf(stderr, "bench_wire: %s\n", why ? why : strerror(-r));
+    fprintf(stderr, "bench_wire: %s\n", strerror(-r));
     exit(1);
 }
 
@@ -169,7 +167,7 @@ static void advance(struct ends *e, uint32_t until, size_t size)
                    : -ENOMEM;
     }
     if (r)
-        broken(e, r);
+        broken(r);
 }
 
 static double exchange_copy(struct ends *e, size_t size, size_t messages)
@@ -184,7 +182,7 @@ static double exchange_copy(struct ends *e, size_t size, size_t messages)
         while (!(r = exchange_ready(e->rx, 0, &key)))
             exchange_wait(e->rx);
         if (r < 0)
-            broken(e, r);
+            broken(r);
         exchange_release(e->rx, exchange_take(e->rx, 0, &key, &got));
         e->taken++;
     }

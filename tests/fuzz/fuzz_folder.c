@@ -31,10 +31,9 @@ static void adapter(const struct config *c)
     }
     expect(tune.kind == TUNE_LORA && tune.rank >= 1 && tune.ntargets <= TUNE_MAX_TARGETS &&
            tune.first_layer <= tune.end_layer && tune.end_layer <= c->layers);
-    for (size_t unit = 0; unit < c->layers + 2; unit++) {
-        struct param_def params[UNIT_MAX_PARAMS];
-        expect(tune_params(&tune, family_find(c->family), c, unit, params) <= UNIT_MAX_PARAMS);
-    }
+    for (size_t unit = 0; unit < c->layers + 2; unit++)
+        expect(tune_param_count(&tune, family_find(c->family), c, unit) <=
+               2 * family_tensor_count(family_find(c->family), c, unit));
 }
 
 static void index_of_shards(void)

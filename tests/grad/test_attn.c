@@ -12,14 +12,21 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {{1, 1, 8, 0.35f}, 1, {0, 1}},
-    {{2, 2, 24, 0.2f}, 2, {0, 7, 8}},
-    {{8, 2, 64, 0.125f}, 1, {0, 65}},
-    {{4, 4, 8, 0.35f}, 3, {0, 65, 66, 130}},
-    {{4, 1, 24, 0.2f}, 2, {0, 7, 137}},
-    {{3, 3, 64, 0.125f}, 2, {0, 130, 200}},
-    {{6, 2, 9, 0.3f}, 4, {0, 0, 33, 33, 99}},
+    {{1, 1, 8, 0.35f, 0, 0}, 1, {0, 1}},
+    {{2, 2, 24, 0.2f, 0, 0}, 2, {0, 7, 8}},
+    {{8, 2, 64, 0.125f, 0, 0}, 1, {0, 65}},
+    {{4, 4, 8, 0.35f, 0, 0}, 3, {0, 65, 66, 130}},
+    {{4, 1, 24, 0.2f, 0, 0}, 2, {0, 7, 137}},
+    {{3, 3, 64, 0.125f, 0, 0}, 2, {0, 130, 200}},
+    {{6, 2, 9, 0.3f, 0, 0}, 4, {0, 0, 33, 33, 99}},
+    {{4, 4, 24, 0.2f, 12, 0}, 2, {0, 70, 131}}, /* values narrower than keys */
+    {{4, 2, 9, 0.3f, 33, 0}, 2, {0, 5, 140}},   /* and wider */
 };
+
+static size_t value_of(struct attn_dims a)
+{
+    return a.value ? a.value : a.head;
+}
 
 struct ctx {
     const struct shape *s;
@@ -33,17 +40,18 @@ static void naive_query(const struct ctx *x, size_t first, size_t t, size_t h, d
     const struct attn_dims a = x->s->dims;
     const size_t kv = h / (a.heads / a.kv_heads);
     const double *q = x->q.d + (t * a.heads + h) * a.head;
-    double *o = x->o + (t * a.heads + h) * a.head, top = -INFINITY, sum = 0;
+    const size_t value = value_of(a);
+    double *o = x->o + (t * a.heads + h) * value, top = -INFINITY, sum = 0;
     for (size_t s = first; s <= t; s++) {
         score[s] = (double)a.scale * inner(q, x->k.d + (s * a.kv_heads + kv) * a.head, a.head);
         top = fmax(top, score[s]);
     }
     for (size_t s = first; s <= t; s++)
         sum += exp(score[s] - top);
-    memset(o, 0, a.head * sizeof *o);
+    memset(o, 0, value * sizeof *o);
     for (size_t s = first; s <= t; s++)
-        for (size_t i = 0; i < a.head; i++)
-            o[i] += exp(score[s] - top) / sum * x->v.d[(s * a.kv_heads + kv) * a.head + i];
+        for (size_t i = 0; i < value; i++)
+            o[i] += exp(score[s] - top) / sum * x->v.d[(s * a.kv_heads + kv) * value + i];
     x->lse[t * a.heads + h] = top + log(sum);
 }
 
@@ -64,13 +72,14 @@ static double naive(const void *ctx)
 static struct ctx setup(struct pool *pool, const struct shape *s)
 {
     const size_t tokens = s->start[s->seqs], nq = tokens * s->dims.heads * s->dims.head;
-    const size_t nk = tokens * s->dims.kv_heads * s->dims.head;
+    const size_t nk = tokens * s->dims.kv_heads * s->dims.head, value = value_of(s->dims);
+    const size_t nv = tokens * s->dims.kv_heads * value, no = tokens * s->dims.heads * value;
     return (struct ctx){.s = s,
                         .q = twin_random(pool, "q", nq, 0, 1),
                         .k = twin_random(pool, "k", nk, 0, 1),
-                        .v = twin_random(pool, "v", nk, 0, 1),
-                        .c = twin_random(pool, "c", nq, 0, 1),
-                        .o = pool_get(pool, nq * sizeof(double)),
+                        .v = twin_random(pool, "v", nv, 0, 1),
+                        .c = twin_random(pool, "c", no, 0, 1),
+                        .o = pool_get(pool, no * sizeof(double)),
                         .lse = pool_get(pool, tokens * s->dims.heads * sizeof(double))};
 }
 
@@ -83,11 +92,11 @@ static void test_twin(void **state)
         struct pool pool = {0};
         struct ctx x = setup(&pool, s);
         const struct seqs seqs = {s->seqs, s->start};
-        float *o = floats(&pool, x.q.n), *lse = floats(&pool, s->start[s->seqs] * s->dims.heads);
+        float *o = floats(&pool, x.c.n), *lse = floats(&pool, s->start[s->seqs] * s->dims.heads);
         attn_forward(num, o, lse, x.q.f, x.k.f, x.v.f, seqs, s->dims);
         naive(&x);
         /* Outputs average unit normals with f32 weights that are off by an exponent's rounding, 1e-6. */
-        check_close("o", o, x.o, x.q.n, 5e-6);
+        check_close("o", o, x.o, x.c.n, 5e-6);
         check_close("lse", lse, x.lse, s->start[s->seqs] * s->dims.heads, 2e-6);
         float *dq = floats(&pool, x.q.n), *dk = floats(&pool, x.k.n), *dv = floats(&pool, x.v.n);
         attn_backward_x(num, dq, dk, dv, x.c.f, o, lse, x.q.f, x.k.f, x.v.f, seqs, s->dims);
@@ -104,19 +113,23 @@ static void test_twin(void **state)
 static void test_cached(void **state)
 {
     (void)state;
-    static const struct shape whole[] = {{{8, 2, 64, 0.125f}, 1, {0, 300}}, {{3, 3, 24, 0.2f}, 1, {0, 300}}};
+    static const struct shape whole[] = {{{8, 2, 64, 0.125f, 0, 0}, 1, {0, 300}},
+                                         {{3, 3, 24, 0.2f, 0, 0}, 1, {0, 300}},
+                                         {{4, 2, 24, 0.2f, 12, 0}, 1, {0, 300}}};
     static const size_t newest[] = {1, 2, 4, 5, 63, 97, 300};
     struct num *num = unit(2);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
         struct pool pool = {0};
         struct ctx x = setup(&pool, &whole[i]);
-        const size_t len = 300, row = whole[i].dims.heads * whole[i].dims.head;
-        float *o = floats(&pool, x.q.n);
+        const struct attn_dims dims = whole[i].dims;
+        const size_t len = 300;
+        float *o = floats(&pool, x.c.n);
         naive(&x);
         for (size_t j = 0; j < sizeof newest / sizeof *newest; j++) {
-            const size_t at = (len - newest[j]) * row;
-            attn_cached(num, o, x.q.f + at, x.k.f, x.v.f, newest[j], len, whole[i].dims);
-            check_close("cached o", o, x.o + at, newest[j] * row, 5e-6);
+            const size_t at = (len - newest[j]) * dims.heads;
+            attn_cached(num, o, x.q.f + at * dims.head, x.k.f, x.v.f, newest[j], len, dims);
+            check_close("cached o", o, x.o + at * value_of(dims), newest[j] * dims.heads * value_of(dims),
+                        5e-6);
         }
         pool_done(&pool);
     }
@@ -129,7 +142,7 @@ static void test_large_scores(void **state)
     (void)state;
     struct num *num = unit(1);
     struct pool pool = {0};
-    static const struct shape s = {{2, 1, 8, 1.0f}, 1, {0, 150}};
+    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0}, 1, {0, 150}};
     struct ctx x = setup(&pool, &s);
     for (size_t t = 0; t < 150; t++)
         for (size_t i = 0; i < 8; i++) {

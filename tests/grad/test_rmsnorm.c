@@ -37,7 +37,7 @@ static void test_twin(void **state)
                         twin_random(&pool, "w", dim, 1, 0.5f),
                         twin_random(&pool, "c", n, 0, 1),
                         pool_get(&pool, n * sizeof(double))};
-        const struct rmsnorm_dims dims = {rows, dim, (float)eps};
+        const struct rmsnorm_dims dims = {rows, dim, (float)eps, 0};
         float *y = floats(&pool, n), *rstd = floats(&pool, rows), *dx = floats(&pool, n),
               *dw = floats(&pool, dim);
         rmsnorm_forward(num, y, rstd, x.x.f, x.w.f, dims);

@@ -52,14 +52,14 @@ static void test_twin(void **state)
                         pool_get(&pool, n * sizeof(double))};
         struct rope rope;
         struct err err;
-        assert_int_equal(rope_init(&rope, inv_freq, 500, head, 1.25, &err), 0);
+        assert_int_equal(rope_init(&rope, inv_freq, 500, head, ROPE_HALVES, 1.25, &err), 0);
         float *y = floats(&pool, n), *dx = floats(&pool, n);
         memcpy(y, x.x.f, n * sizeof *y);
-        rope_apply(num, y, pos, &rope, tokens, heads, false);
+        rope_apply(num, y, pos, &rope, tokens, heads, head, false);
         naive(&x);
         check_close("y", y, x.y, n, 1e-6);
         memcpy(dx, x.c.f, n * sizeof *dx);
-        rope_apply(num, dx, pos, &rope, tokens, heads, true);
+        rope_apply(num, dx, pos, &rope, tokens, heads, head, true);
         check_grad("x", naive, &x, x.x, dx);
         rope_done(&rope);
         pool_done(&pool);
@@ -73,9 +73,9 @@ static void test_refuses_odd_head(void **state)
     struct rope rope;
     struct err err;
     const double inv_freq[2] = {1, 0.5};
-    assert_true(rope_init(&rope, inv_freq, 8, 3, 1, &err) < 0);
+    assert_true(rope_init(&rope, inv_freq, 8, 3, ROPE_HALVES, 1, &err) < 0);
     assert_non_null(strstr(err.text, "head width 3"));
-    assert_true(rope_init(&rope, inv_freq, SIZE_MAX / 4, 4, 1, &err) < 0);
+    assert_true(rope_init(&rope, inv_freq, SIZE_MAX / 4, 4, ROPE_HALVES, 1, &err) < 0);
     assert_non_null(strstr(err.text, "lower the context"));
 }
 

@@ -64,6 +64,28 @@ const float *golden_floats(const struct golden *g, size_t elements, const char *
     return t->data;
 }
 
+void golden_longs(const struct golden *g, int64_t *ret, size_t elements, const char *fmt, ...)
+{
+    char name[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    const struct st_tensor *t = st_find(g->tensors, name);
+    if (!t || t->elements != elements || (t->bytes != 4 * elements && t->bytes != 8 * elements))
+        fail_msg("%s: %s is not a tensor of %zu whole numbers in expected.safetensors", g->name, name,
+                 elements);
+    for (size_t i = 0; i < elements; i++) {
+        int32_t narrow;
+        if (t->bytes == 8 * elements) {
+            memcpy(&ret[i], (const char *)t->data + 8 * i, 8);
+        } else {
+            memcpy(&narrow, (const char *)t->data + 4 * i, 4);
+            ret[i] = narrow;
+        }
+    }
+}
+
 const json_t *golden_json(const struct golden *g, const char *key, ...)
 {
     const json_t *at = g->expected;

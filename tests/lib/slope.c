@@ -73,16 +73,26 @@ static void check_param(struct chain *c, const struct microbatch *mb, struct par
     free(direction);
 }
 
+struct checking {
+    struct chain *chain;
+    const struct microbatch *mb;
+};
+
+static int check_one(void *arg, const struct param_def *def)
+{
+    const struct checking *k = arg;
+    if (!def->fixed)
+        check_param(k->chain, k->mb, chain_param(k->chain, def->name));
+    return 0;
+}
+
 void check_slopes(struct chain *c, const struct microbatch *mb)
 {
-    struct param_def defs[UNIT_MAX_PARAMS];
+    struct checking k = {c, mb};
     chain_clear_grads(c);
     chain_forward(c, 0, mb, 1, NULL);
     chain_backward(c, 0);
     chain_tie(c);
-    for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
-        size_t n = tune_params(&c->spec.tune, c->family, &c->spec.config, u, defs);
-        for (size_t i = 0; i < n; i++)
-            check_param(c, mb, chain_param(c, defs[i].name));
-    }
+    for (size_t u = 0; u < c->spec.config.layers + 2; u++)
+        tune_params(&c->spec.tune, c->family, &c->spec.config, u, check_one, &k);
 }

@@ -16,7 +16,7 @@
 #include "num/rng.h"
 #include "tests/lib/near.h"
 
-enum { SEED = 20250607, MOST_LAYERS = 8 };
+enum { SEED = 20250607 };
 
 struct temp_dir temp_dir_new(void)
 {
@@ -77,45 +77,71 @@ static void write_config(const char *dir, const struct tiny_spec *spec)
     write_file(dir, "config.json", text);
 }
 
-static size_t list_tensors(struct st_out_tensor *list, struct tensor_def *defs, const struct config *c)
+/* The tensors of a whole model. */
+struct listing {
+    struct st_out_tensor *at; /* owned */
+    struct tensor_def *defs;  /* owned; at[].name points into it */
+    size_t n;
+    enum dtype dtype;
+};
+
+static int list_one(void *arg, const struct tensor_def *def)
 {
+    struct listing *l = arg;
+    l->defs[l->n] = *def;
+    l->at[l->n] = (struct st_out_tensor){.name = l->defs[l->n].name,
+                                         .dtype = def->fixed ? DTYPE_F32 : l->dtype,
+                                         .ndim = def->cols ? 2 : 1,
+                                         .shape = {def->rows, def->cols}};
+    l->n++;
+    return 0;
+}
+
+static void put_tensor(struct st_writer *w, const struct tensor_def *def)
+{
+    struct err err;
+    size_t elements = def->rows * (def->cols ? def->cols : 1);
+    float *x = calloc(elements, sizeof *x);
+    assert_non_null(x);
+    struct rng rng = rng_for(SEED, def->name);
+    bool norm = !def->cols && !strstr(def->name, "bias");
+    rng_fill_normal(&rng, x, elements, norm ? 1 : 0, 0.25f);
+    must(st_writer_put(w, def->name, x, elements, &err), &err);
+    free(x);
+}
+
+void model_write(const char *dir, const struct config *c)
+{
+    struct err err;
+    struct st_writer *w;
+    char path[128];
     const struct family *f = family_find(c->family);
+    struct listing l = {.dtype = c->dtype};
     size_t n = 0;
     for (size_t u = 0; u < c->layers + 2; u++)
-        n += f->tensors(c, u, defs + n);
+        n += family_tensor_count(f, c, u);
+    l.at = calloc(n, sizeof *l.at);
+    l.defs = calloc(n, sizeof *l.defs);
+    assert_non_null(l.at);
+    assert_non_null(l.defs);
+    for (size_t u = 0; u < c->layers + 2; u++)
+        family_tensors(f, c, u, list_one, &l);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    must(st_writer_open(&w, path, l.at, n, &err), &err);
     for (size_t i = 0; i < n; i++)
-        list[i] = (struct st_out_tensor){.name = defs[i].name,
-                                         .dtype = c->dtype,
-                                         .ndim = defs[i].cols ? 2 : 1,
-                                         .shape = {defs[i].rows, defs[i].cols}};
-    return n;
+        put_tensor(w, &l.defs[i]);
+    must(st_writer_finish(w, &err), &err);
+    free(l.at);
+    free(l.defs);
 }
 
 struct config tiny_write(const char *dir, const struct tiny_spec *spec)
 {
     struct err err;
     struct config c;
-    struct tensor_def defs[(MOST_LAYERS + 2) * UNIT_MAX_TENSORS];
-    struct st_out_tensor list[(MOST_LAYERS + 2) * UNIT_MAX_TENSORS];
-    char path[128];
-    struct st_writer *w;
-    assert_in_range(spec->layers, 1, MOST_LAYERS);
     write_config(dir, spec);
     must(config_read(&c, dir, &err), &err);
-    size_t n = list_tensors(list, defs, &c);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    must(st_writer_open(&w, path, list, n, &err), &err);
-    for (size_t i = 0; i < n; i++) {
-        size_t elements = defs[i].rows * (defs[i].cols ? defs[i].cols : 1);
-        float *x = calloc(elements, sizeof *x);
-        assert_non_null(x);
-        struct rng rng = rng_for(SEED, defs[i].name);
-        bool norm = !defs[i].cols && !strstr(defs[i].name, ".bias");
-        rng_fill_normal(&rng, x, elements, norm ? 1 : 0, 0.25f);
-        must(st_writer_put(w, defs[i].name, x, elements, &err), &err);
-        free(x);
-    }
-    must(st_writer_finish(w, &err), &err);
+    model_write(dir, &c);
     return c;
 }
 

@@ -32,6 +32,9 @@ struct tiny_spec {
 /* A model directory; the config is read back from it. */
 struct config tiny_write(const char *dir, const struct tiny_spec *spec);
 
+/* DIR/model.safetensors: random weights for any config. */
+void model_write(const char *dir, const struct config *c);
+
 /* A microbatch of three sequences, partly supervised. */
 enum { TINY_TOKENS = 19, TINY_SEQS = 3 };
 struct tiny_batch {

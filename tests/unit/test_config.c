@@ -98,7 +98,10 @@ static void test_refusals(void **state)
         {"\"num_key_value_heads\":0", "num_key_value_heads is 0"},
         {"\"head_dim\":7", "head_dim 7 is odd"},
         {"\"head_dim\":\"8\"", "head_dim must be a whole number"},
-        {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}", "rope type \"yarn\""},
+        {"\"rope_scaling\":{\"rope_type\":\"yarn\"}", "factor is missing"},
+        {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}",
+         "beta_fast 1 must be above beta_slow 2"},
+        {"\"rope_scaling\":{\"rope_type\":\"longrope\"}", "rope type \"longrope\""},
         {"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", "rope type \"dynamic\""},
         {"\"rope_scaling\":{\"type\":\"linear\"}", "factor is missing"},
         {"\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", "factor is 0"},
@@ -130,7 +133,8 @@ static void test_refusals(void **state)
         snprintf(json, sizeof json, "{" SMALL ",%s}", cases[i][0]);
         refuse(json, -ENOTSUP, cases[i][1]);
     }
-    refuse("{\"model_type\":\"qwen3\"}", -ENOTSUP, "family \"qwen3\" is not computed here (known: llama)");
+    refuse("{\"model_type\":\"gpt2\"}", -ENOTSUP,
+           "family \"gpt2\" is not computed here (known: llama, mistral");
     refuse("{}", -ENOTSUP, "model_type is missing");
     refuse("[]", -EBADMSG, "no JSON object");
     refuse("{\"a\":1,\"a\":2}", -EBADMSG, "duplicate");
@@ -219,7 +223,8 @@ static int read_file(struct config *c, const char *path, struct err *err)
 static void test_both_spellings(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama_gqa_rope3", "llama_tied_bf16"};
+    static const char *const names[] = {"llama_gqa_rope3", "llama_tied_bf16", "qwen3_tied",
+                                        "deepseek_v2_lite", "deepseek_v3"};
     for (size_t i = 0; i < 2; i++) {
         char path[512];
         struct config before, after;
@@ -237,22 +242,66 @@ static void test_both_spellings(void **state)
     }
 }
 
-static void test_other_families(void **state)
+#define TINY(family, more)                                                                                   \
+    "{\"model_type\":\"" family "\",\"hidden_size\":48,\"intermediate_size\":128,\"num_hidden_layers\":3,"   \
+    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"vocab_size\":256" more "}"
+#define MLA                                                                                                  \
+    ",\"kv_lora_rank\":8,\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":4,\"v_head_dim\":5,\"n_routed_"         \
+    "experts\":8,"                                                                                           \
+    "\"num_experts_per_tok\":2,\"moe_intermediate_size\":12"
+
+static struct config must_parse(const char *json)
+{
+    struct config c;
+    struct err err = {""};
+    if (parse(&c, json, &err) < 0)
+        fail_msg("%s: %s", json, err.text);
+    return c;
+}
+
+static void test_families(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {{"qwen3_tied", "\"qwen3\""},
-                                           {"deepseek_v2_lite", "\"deepseek_v2\""},
-                                           {"deepseek_v3", "\"deepseek_v3\""}};
-    static const char *const files[] = {"config.json", "config.v5.json"};
-    for (size_t i = 0; i < 6; i++) {
-        char path[512], name[128];
-        struct config c;
-        struct err err = {""};
-        snprintf(name, sizeof name, "cases/%s/model/%s", cases[i / 2][0], files[i % 2]);
-        need_shared(path, sizeof path, name);
-        assert_int_equal(read_file(&c, path, &err), -ENOTSUP);
-        assert_non_null(strstr(err.text, cases[i / 2][1]));
-    }
+    struct config c = must_parse(TINY("qwen2", ",\"sliding_window\":100,\"use_sliding_window\":false"));
+    assert_true(c.attn_bias && !c.attn_out_bias && !c.qk_norm && c.bos == -1 && c.neos == 0);
+    c = must_parse(TINY("mistral", ",\"sliding_window\":null"));
+    assert_true(!c.attn_bias && c.head == 8 && c.kv_heads == 2);
+    c = must_parse(TINY("qwen3", ""));
+    assert_true(c.qk_norm && c.head == 128);
+    c = must_parse(TINY("qwen3_moe",
+                        ",\"num_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":20,"
+                        "\"norm_topk_prob\":true"));
+    assert_true(c.moe.experts == 8 && c.moe.chosen == 3 && c.moe.norm && !c.moe.sigmoid && !c.moe.shared_ffn);
+    c = must_parse(
+        TINY("deepseek_v2", MLA ",\"n_shared_experts\":2,\"first_k_dense_replace\":1,\"q_lora_rank\":null"));
+    assert_true(c.mla.kv_rank == 8 && c.mla.q_rank == 0 && c.head == 10 && c.rope_pairs);
+    assert_true(c.moe.shared_ffn == 24 && c.moe.first == 1 && c.moe.groups == 1 && !c.moe.bias);
+    c = must_parse(TINY("deepseek_v3", MLA ",\"n_group\":4,\"topk_group\":2,\"q_lora_rank\":16,"
+                                           "\"num_nextn_predict_layers\":1,\"quantization_config\":{"
+                                           "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}"));
+    assert_true(c.moe.sigmoid && c.moe.bias && c.moe.groups == 4 && c.moe.groups_chosen == 2 && c.fp8);
+    assert_int_equal(c.extra_layers, 1);
+}
+
+static void test_family_refusals(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {TINY("mistral", ""), "sliding_window 4096 is not computed here"},
+        {TINY("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":64"), "sliding_window 64"},
+        {TINY("qwen3_moe", ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":20"),
+         "num_experts_per_tok 9 is more than the 8 experts"},
+        {TINY("deepseek_v2", MLA ",\"norm_topk_prob\":true"), "norm_topk_prob is not computed here"},
+        {TINY("deepseek_v2", MLA ",\"topk_method\":\"noaux_tc\""), "topk_method \"noaux_tc\""},
+        {TINY("deepseek_v3", MLA ",\"n_group\":3"), "8 experts cannot form 3 groups"},
+        {TINY("deepseek_v3", MLA ",\"n_group\":4,\"topk_group\":5"), "topk_group 5 of 4 groups"},
+        {TINY("deepseek_v3", MLA ",\"moe_layer_freq\":2"), "moe_layer_freq"},
+        {TINY("deepseek_v3", MLA ",\"attention_bias\":true"), "attention_bias"},
+        {TINY("deepseek_v3", ""), "kv_lora_rank is missing"},
+        {TINY("llama", ",\"quantization_config\":{\"quant_method\":\"fp8\"}"), "only fp8"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refuse(cases[i][0], -ENOTSUP, cases[i][1]);
 }
 
 static void test_directory(void **state)
@@ -350,11 +399,11 @@ static void test_fingerprint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_values),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_inv_freq),       cmocka_unit_test(test_both_spellings),
-        cmocka_unit_test(test_other_families), cmocka_unit_test(test_directory),
-        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_values),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_inv_freq),  cmocka_unit_test(test_both_spellings),
+        cmocka_unit_test(test_families),  cmocka_unit_test(test_family_refusals),
+        cmocka_unit_test(test_directory), cmocka_unit_test(test_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

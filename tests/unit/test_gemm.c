@@ -57,7 +57,7 @@ static struct mat stored_weight(enum dtype t, size_t rows, size_t cols, char **r
     }
     *ret_raw = raw;
     *ret_f = f;
-    return (struct mat){raw + 1, t, rows, cols};
+    return (struct mat){raw + 1, t, rows, cols, NULL};
 }
 
 /* c[i, j] (+)= Σ_p a[i·ai + p·ap] · b[p·bp + j·bj]; the tolerance is √k·2 roundings of Σ |a·b|. */
@@ -129,7 +129,7 @@ static void test_few_rows_same_bits(void **state)
     struct num *num = NULL;
     assert_int_equal(num_new(&num, 2, NULL), 0);
     float *x = random_floats(12 * COLS, "x"), *w = random_floats(ROWS * COLS, "w"), all[12 * ROWS], one[ROWS];
-    const struct mat mat = {w, DTYPE_F32, ROWS, COLS};
+    const struct mat mat = {w, DTYPE_F32, ROWS, COLS, NULL};
     for (size_t n = 1; n <= 12; n++) {
         gemm_xwt(num, all, x, mat, n, false);
         for (size_t i = 0; i < n; i++) {

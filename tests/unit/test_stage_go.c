@@ -38,18 +38,19 @@ static struct go example(void)
 static void all_of_it_comes_back(void **state)
 {
     (void)state;
-    for (int flags = 0; flags < 8; flags++) {
+    for (int flags = 0; flags < 16; flags++) {
         struct go go = example(), back;
         uint8_t bytes[ROOM];
         go.state = flags & 1;
         go.logprobs = flags & 2;
         go.want_token = flags & 4;
+        go.trace = flags & 8;
         size_t n = go_encode(bytes, &go);
         assert_int_equal(go_max_size(MICROBATCHES, SEQS), ROOM);
         assert_int_equal(n, 4 * (14 + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
-                    back.logprobs == go.logprobs && back.want_token == go.want_token &&
+                    back.logprobs == go.logprobs && back.want_token == go.want_token && back.trace == go.trace &&
                     back.step == go.step && back.dscale == go.dscale && back.at == go.at &&
                     back.temperature == go.temperature && back.top_p == go.top_p && back.seed == go.seed);
         assert_int_equal(back.microbatches, MICROBATCHES);

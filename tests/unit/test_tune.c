@@ -34,6 +34,28 @@ static const struct family *llama(void)
     return f;
 }
 
+/* What a unit's parameters are. */
+struct shown {
+    struct param_def at[32];
+    size_t n;
+};
+
+static int show_param(void *arg, const struct param_def *def)
+{
+    struct shown *s = arg;
+    assert_in_range(s->n, 0, 31);
+    s->at[s->n++] = *def;
+    return 0;
+}
+
+static struct shown params(const struct tune *t, size_t unit)
+{
+    struct shown s = {.n = 0};
+    assert_int_equal(tune_params(t, llama(), &tall, unit, show_param, &s), 0);
+    assert_int_equal(tune_param_count(t, llama(), &tall, unit), s.n);
+    return s;
+}
+
 static struct tune lora(const char *targets)
 {
     struct err err;
@@ -68,11 +90,10 @@ static void targets_are_read_as_users_write_them(void **state)
 
 static void unknown_targets_are_named(void **state)
 {
-    static const char *const bad[] = {"qproj",           "q_proj,lm_head",   "q_proj, v_proj", ",q_proj",
-                                      "input_layernorm", "self_attn.q_proj", "embed_tokens"};
-    static const char *const says[] = {
-        "\"qproj\"",           "\"lm_head\"",          "\" v_proj\"",     "\"\"",
-        "\"input_layernorm\"", "\"self_attn.q_proj\"", "\"embed_tokens\""};
+    static const char *const bad[] = {"qproj",           "q_proj,lm_head", "q_proj, v_proj", ",q_proj",
+                                      "input_layernorm", "attn.q_proj",    "embed_tokens"};
+    static const char *const says[] = {"\"qproj\"",           "\"lm_head\"",     "\" v_proj\"",     "\"\"",
+                                       "\"input_layernorm\"", "\"attn.q_proj\"", "\"embed_tokens\""};
     struct err err;
     struct tune t = {0};
     (void)state;
@@ -92,13 +113,13 @@ static void unknown_targets_are_named(void **state)
 static void lora_parameters_have_peft_names(void **state)
 {
     (void)state;
-    struct param_def defs[UNIT_MAX_PARAMS];
-    struct tune t = lora("k_proj,down_proj");
+    struct tune t = lora("k_proj,mlp.down_proj");
     t.first_layer = 1;
     t.end_layer = 2;
     for (size_t unit = 0; unit < tall.layers + 2; unit++)
-        assert_int_equal(tune_params(&t, llama(), &tall, unit, NULL), unit == 2 ? 4 : 0);
-    tune_params(&t, llama(), &tall, 2, defs);
+        assert_int_equal(params(&t, unit).n, unit == 2 ? 4 : 0);
+    const struct shown shown = params(&t, 2);
+    const struct param_def *defs = shown.at;
     assert_string_equal(defs[0].name, "model.layers.1.self_attn.k_proj.lora_A.weight");
     assert_int_equal(defs[0].role, PARAM_A);
     assert_int_equal(defs[0].rows, 4);
@@ -117,17 +138,13 @@ static void full_training_has_every_tensor(void **state)
 {
     (void)state;
     struct tune t = {.kind = TUNE_FULL}, none = {.kind = TUNE_NONE};
-    struct tensor_def tensors[UNIT_MAX_TENSORS];
-    struct param_def params[UNIT_MAX_PARAMS];
     for (size_t unit = 0; unit < tall.layers + 2; unit++) {
-        size_t n = llama()->tensors(&tall, unit, tensors);
-        assert_int_equal(tune_params(&t, llama(), &tall, unit, params), n);
-        assert_int_equal(tune_params(&none, llama(), &tall, unit, NULL), 0);
-        for (size_t i = 0; i < n; i++) {
-            assert_string_equal(params[i].name, tensors[i].name);
-            assert_int_equal(params[i].rows, tensors[i].rows);
-            assert_int_equal(params[i].cols, tensors[i].cols);
-            assert_int_equal(params[i].tensor, i);
+        const struct shown shown = params(&t, unit);
+        assert_int_equal(shown.n, family_tensor_count(llama(), &tall, unit));
+        assert_int_equal(params(&none, unit).n, 0);
+        for (size_t i = 0; i < shown.n; i++) {
+            assert_int_equal(family_tensor_index(llama(), &tall, unit, shown.at[i].name), i);
+            assert_int_equal(shown.at[i].tensor, i);
         }
     }
     assert_int_equal(tune_unit_elements(&t, llama(), &tall, 4), 32 + 50 * 32);
@@ -138,11 +155,11 @@ static void full_training_has_every_tensor(void **state)
 static void fresh_values_follow_seed_and_name(void **state)
 {
     (void)state;
-    struct param_def defs[UNIT_MAX_PARAMS];
     struct tune t = lora("q_proj"), other = t;
+    const struct shown first = params(&t, 1), second = params(&t, 2);
+    const struct param_def *defs = first.at;
     float a[128], again[128], b[96];
     other.seed = 2;
-    tune_params(&t, llama(), &tall, 1, defs);
     param_init(a, &defs[0], &t, &tall);
     param_init(again, &defs[0], &t, &tall);
     assert_same_bits(again, a, 128, "values drawn twice");
@@ -150,8 +167,7 @@ static void fresh_values_follow_seed_and_name(void **state)
     assert_true(near_max(a, 128) <= bound && near_max(a, 128) > 0.9 * bound);
     param_init(again, &defs[0], &other, &tall);
     assert_true(near_difference(again, a, 128) > 0.01);
-    tune_params(&t, llama(), &tall, 2, defs);
-    param_init(again, &defs[0], &t, &tall);
+    param_init(again, &second.at[0], &t, &tall);
     assert_true(near_difference(again, a, 128) > 0.01);
     memset(b, 0x7f, sizeof b);
     param_init(b, &defs[1], &t, &tall);

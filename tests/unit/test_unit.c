@@ -35,6 +35,7 @@ static void place_open(struct place *p, enum dtype dtype)
 
 static void place_close(struct place *p)
 {
+    unit_done(&p->unit);
     slab_free(&p->slab);
     st_close(p->st);
     temp_dir_free(&p->dir);
@@ -43,7 +44,8 @@ static void place_close(struct place *p)
 static void make(struct place *p, const struct tune *tune, size_t index, bool training)
 {
     struct err err;
-    unit_init(&p->unit, family_find("llama"), &p->config, tune, index);
+    unit_done(&p->unit);
+    must(unit_init(&p->unit, family_find("llama"), &p->config, tune, index, &err), &err);
     unit_carve(&p->unit, &p->slab, training);
     must(slab_alloc(&p->slab, "a unit", &err), &err);
     unit_carve(&p->unit, &p->slab, training);
@@ -70,17 +72,17 @@ static void frozen_matrices_are_views(void **state)
     const struct st_tensor *up = st_find(p.st, "model.layers.1.mlp.up_proj.weight"),
                            *norm = st_find(p.st, "model.layers.1.input_layernorm.weight"),
                            *bias = st_find(p.st, "model.layers.1.mlp.up_proj.bias");
-    struct linear *lin = &p.unit.weights.lin[find(&p, up->name)];
+    struct linear *lin = &p.unit.block.weights.lin[find(&p, up->name)];
     assert_ptr_equal(lin->w.data, up->data);
     assert_int_equal(lin->w.rows, 28);
     assert_int_equal(lin->w.cols, 20);
     assert_null(lin->lora);
     float want[28];
     dtype_to_f32(want, norm->data, norm->dtype, 20);
-    assert_same_bits(p.unit.weights.vec[find(&p, norm->name)], want, 20, "a norm in f32");
+    assert_same_bits(p.unit.block.weights.vec[find(&p, norm->name)], want, 20, "a norm in f32");
     dtype_to_f32(want, bias->data, bias->dtype, 28);
     assert_same_bits(lin->bias, want, 28, "the bias of up_proj");
-    assert_null(p.unit.grads.full[find(&p, up->name)]);
+    assert_null(p.unit.block.grads.full[find(&p, up->name)]);
     place_close(&p);
 }
 
@@ -95,12 +97,12 @@ static void trained_matrices_are_copies(void **state)
     assert_int_equal(unit_bind(&p.unit, p.st, &full, &p.config, complaints, sizeof complaints), 0);
     const struct st_tensor *q = st_find(p.st, "model.layers.0.self_attn.q_proj.weight");
     int at = find(&p, q->name);
-    const struct linear *lin = &p.unit.weights.lin[at];
+    const struct linear *lin = &p.unit.block.weights.lin[at];
     assert_ptr_not_equal(lin->w.data, q->data);
     assert_same_bits(lin->w.data, q->data, q->elements, "q_proj");
-    assert_non_null(p.unit.grads.full[at]);
+    assert_non_null(p.unit.block.grads.full[at]);
     int bias = find(&p, "model.layers.0.self_attn.q_proj.bias");
-    assert_ptr_equal(lin->bias, p.unit.weights.vec[bias]);
+    assert_ptr_equal(lin->bias, p.unit.block.weights.vec[bias]);
     assert_ptr_equal(lin->bias, p.unit.params[bias].w);
     place_close(&p);
 }
@@ -116,14 +118,14 @@ static void lora_goes_beside_the_view(void **state)
     make(&p, &tune, 1, true);
     assert_int_equal(unit_bind(&p.unit, p.st, &tune, &p.config, complaints, sizeof complaints), 0);
     int o = find(&p, "model.layers.0.self_attn.o_proj.weight");
-    const struct lora *l = p.unit.weights.lin[o].lora;
+    const struct lora *l = p.unit.block.weights.lin[o].lora;
     assert_non_null(l);
     assert_int_equal(l->rank, 5);
     assert_true(l->scale == 2);
     assert_ptr_equal(l->a, p.unit.params[0].w);
     assert_ptr_equal(l->b, p.unit.params[1].w);
-    assert_ptr_equal(p.unit.grads.a[o], p.unit.params[0].g);
-    assert_ptr_equal(p.unit.grads.b[o], p.unit.params[1].g);
+    assert_ptr_equal(p.unit.block.grads.a[o], p.unit.params[0].g);
+    assert_ptr_equal(p.unit.block.grads.b[o], p.unit.params[1].g);
     assert_true(near_max(l->a, 5 * 24) > 0);
     assert_true(near_max(l->b, 20 * 5) == 0);
     assert_int_equal(p.unit.params[0].n + p.unit.params[1].n, 5 * 24 + 20 * 5);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/job_log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/hub.h"
+#include "daemon/job.h"
+#include "daemon/log.h"
+#include "daemon/node.h"
+#include "daemon/store.h"
+
+static char *text_of(json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    return text;
+}
+
+void job_log_publish(struct node *node, const struct job *job, const char *type, json_t *json)
+{
+    char *text = text_of(json);
+    if (text)
+        hub_publish(node->hub, job->id, type, text);
+    if (text && strcmp(type, "job") && strcmp(type, "end") && strcmp(type, "token"))
+        store_put_event(node->store, job->id, type, text);
+    free(text);
+}
+
+void job_log_remember(struct node *node, const struct job *job, const char *kind, json_t *json)
+{
+    char *text = text_of(json);
+    if (text)
+        store_put_event(node->store, job->id, kind, text);
+    free(text);
+}
+
+void job_log_save(struct node *node, const struct job *job)
+{
+    char *text = text_of(job_encode(job));
+    if (text)
+        store_put_job(node->store, job->id, job_state_name(job->state), text);
+    free(text);
+}
+
+void job_log_note(struct node *node, const struct job *job, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_info("job %llu: %s", (unsigned long long)job->id, text);
+    job_log_publish(node, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
+}
+
+void job_log_close_unfinished(struct store *store)
+{
+    char *text = store_unfinished(store);
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *job;
+    size_t i;
+    json_array_foreach(list, i, job)
+    {
+        json_object_set_new(job, "state", json_string("failed"));
+        json_object_set_new(job, "ended", json_integer(time(NULL)));
+        json_object_set_new(
+            job, "error",
+            json_string("the daemon ended while the job was unfinished; a training job that saved "
+                        "its state goes on with --resume"));
+        char *now = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        if (now)
+            store_put_job(store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed", now);
+        free(now);
+    }
+    json_decref(list);
+    free(text);
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The plan is compiled again from what the ranks say it followed from; it names which task's end each task had to await. From that
+ * come the planned times and, as no message arrives before it was sent, the bounds between which the clocks must lie. */
+#include "daemon/timeline.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/xalloc.h"
+#include "engine/pipe/plan.h"
+#include "net/ring.h"
+
+enum {
+    CELLS_MAX =
+        4096 /* ranks · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
+};
+
+struct row {
+    int64_t start, end; /* µs of the rank's clock */
+    int64_t waited;
+    int kind, mb, message, from;
+    double planned_start, planned_end; /* seconds */
+};
+
+/* What a task had to await: for each need, who made the message. */
+struct cause {
+    size_t rank, task;
+};
+
+struct step {
+    uint64_t number; /* 0 = none */
+    size_t microbatches;
+    bool tied;
+    uint32_t lowest;
+    struct row *rows[RING_MAX_NODES]; /* owned */
+    size_t n[RING_MAX_NODES];
+    bool have[RING_MAX_NODES];
+};
+
+struct timeline {
+    char schedule[32];
+    size_t ranks;
+    struct step next, last;
+};
+
+/* --- collecting ------------------------------------------------------------------------------- */
+
+struct timeline *timeline_new(const char *schedule, size_t ranks)
+{
+    struct timeline *t = xcalloc(1, sizeof *t);
+    t->ranks = ranks < RING_MAX_NODES ? ranks : RING_MAX_NODES;
+    for (size_t i = 0; schedule[i] && i + 1 < sizeof t->schedule; i++)
+        t->schedule[i] = schedule[i];
+    return t;
+}
+
+static void step_done(struct step *s)
+{
+    for (size_t r = 0; r < RING_MAX_NODES; r++)
+        free(s->rows[r]);
+    *s = (struct step){0};
+}
+
+void timeline_free(struct timeline *t)
+{
+    if (!t)
+        return;
+    step_done(&t->next);
+    step_done(&t->last);
+    free(t);
+}
+
+static bool row_read(struct row *ret, const json_t *json)
+{
+    int64_t v[7];
+    if (json_array_size(json) != 7)
+        return false;
+    for (size_t i = 0; i < 7; i++) {
+        const json_t *number = json_array_get(json, i);
+        v[i] = json_integer_value(number);
+        if (!json_is_integer(number) || v[i] < -1 || v[i] > INT64_MAX / 4)
+            return false;
+    }
+    if (v[0] < 0 || v[0] >= TASK_COUNT || v[5] < 0 || v[5] >= MSG_COUNT || v[6] > RING_MAX_NODES ||
+        v[2] > v[3])
+        return false;
+    *ret = (struct row){.start = v[2],
+                        .end = v[3],
+                        .waited = v[4],
+                        .kind = (int)v[0],
+                        .mb = v[1] > INT32_MAX ? -1 : (int)v[1],
+                        .message = (int)v[5],
+                        .from = (int)v[6]};
+    return true;
+}
+
+static int read_rows(struct step *s, size_t rank, const json_t *tasks)
+{
+    size_t n = json_array_size(tasks);
+    if (!n)
+        return -EBADMSG;
+    struct row *rows = xcalloc(n, sizeof *rows);
+    for (size_t i = 0; i < n; i++)
+        if (!row_read(&rows[i], json_array_get(tasks, i))) {
+            free(rows);
+            return -EBADMSG;
+        }
+    free(s->rows[rank]);
+    s->rows[rank] = rows;
+    s->n[rank] = n;
+    s->have[rank] = true;
+    return 0;
+}
+
+int timeline_add(struct timeline *t, size_t rank, const json_t *event)
+{
+    json_int_t number = json_integer_value(json_object_get(event, "step")),
+               microbatches = json_integer_value(json_object_get(event, "microbatches")),
+               lowest = json_integer_value(json_object_get(event, "lowest"));
+    if (rank >= t->ranks || number <= 0 || microbatches <= 0 || microbatches > CELLS_MAX || lowest < 0 ||
+        lowest > RING_MAX_NODES)
+        return -EBADMSG;
+    if ((uint64_t)number < t->next.number || (uint64_t)number <= t->last.number)
+        return -ESTALE;
+    if ((uint64_t)number > t->next.number) {
+        step_done(&t->next);
+        t->next.number = (uint64_t)number;
+        t->next.microbatches = (size_t)microbatches;
+        t->next.tied = json_is_true(json_object_get(event, "tied"));
+        t->next.lowest = (uint32_t)lowest;
+    }
+    int r = read_rows(&t->next, rank, json_object_get(event, "tasks"));
+    for (size_t i = 0; !r && i < t->ranks; i++)
+        if (!t->next.have[i])
+            return 0;
+    if (r)
+        return r;
+    step_done(&t->last);
+    t->last = t->next;
+    t->next = (struct step){0};
+    return 1;
+}
+
+/* --- the plan again --------------------------------------------------------------------------- */
+
+/* NULL where it cannot be had, or is not what the ranks did. */
+static struct plan *plan_of(const struct timeline *t)
+{
+    const struct step *s = &t->last;
+    struct sched *sched = NULL;
+    struct plan *plan = NULL;
+    struct err err;
+    if (s->microbatches * t->ranks > CELLS_MAX ||
+        sched_make(&sched, t->schedule, t->ranks, s->microbatches, &err))
+        return NULL;
+    struct plan_request req = {.program = PROGRAM_TRAIN,
+                               .sched = sched,
+                               .ranks = t->ranks,
+                               .tied = s->tied,
+                               .lowest_trained = s->lowest};
+    bool same = !plan_compile(&plan, &req, &err);
+    sched_free(sched);
+    for (size_t r = 0; same && r < t->ranks; r++) {
+        same = plan->rank[r].n == s->n[r];
+        for (size_t i = 0; same && i < s->n[r]; i++)
+            same = plan->rank[r].tasks[i].kind == (enum task_kind)s->rows[r][i].kind;
+    }
+    if (same)
+        return plan;
+    plan_free(plan);
+    return NULL;
+}
+
+static bool emits(const struct task *task, const struct msg_key *key, uint32_t to)
+{
+    for (uint32_t i = 0; i < task->nemits; i++)
+        if (task->emits[i].to == to && !memcmp(&task->emits[i].key, key, sizeof *key))
+            return true;
+    return false;
+}
+
+/* Which task of its sender makes the message. Those of a pair of ranks come about in order, so the search goes on from the last one
+ * found. SIZE_MAX: none. */
+static size_t maker_of(const struct plan_rank *sender, const struct msg_key *key, uint32_t to, size_t *from)
+{
+    for (size_t k = 0; k < sender->n; k++) {
+        size_t i = (*from + k) % sender->n;
+        if (emits(&sender->tasks[i], key, to)) {
+            *from = i;
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* For each rank and task TASK_MAX_NEEDS causes; a task of SIZE_MAX is none. */
+static struct cause **causes_of(const struct plan *plan)
+{
+    struct cause **causes = xcalloc(plan->ranks, sizeof *causes);
+    for (size_t r = 0; r < plan->ranks; r++) {
+        const struct plan_rank *mine = &plan->rank[r];
+        size_t at[RING_MAX_NODES] = {0};
+        causes[r] = xcalloc(mine->n * TASK_MAX_NEEDS, sizeof *causes[r]);
+        for (size_t i = 0; i < mine->n; i++)
+            for (uint32_t k = 0; k < TASK_MAX_NEEDS; k++) {
+                const struct task_need *need = &mine->tasks[i].needs[k];
+                struct cause none = {0, SIZE_MAX};
+                causes[r][i * TASK_MAX_NEEDS + k] =
+                    k < mine->tasks[i].nneeds
+                        ? (struct cause){need->from, maker_of(&plan->rank[need->from], &need->key,
+                                                              (uint32_t)r, &at[need->from])}
+                        : none;
+            }
+    }
+    return causes;
+}
+
+static void causes_free(struct cause **causes, size_t ranks)
+{
+    for (size_t r = 0; r < ranks; r++)
+        free(causes[r]);
+    free(causes);
+}
+
+/* --- what was planned ------------------------------------------------------------------------- */
+
+/* Seconds that kind of task takes on that rank, on average. */
+static double mean_seconds(const struct step *s, size_t rank, int kind)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < s->n[rank]; i++)
+        if (s->rows[rank][i].kind == kind) {
+            sum += (double)(s->rows[rank][i].end - s->rows[rank][i].start) / 1e6;
+            n++;
+        }
+    return n ? sum / (double)n : 0;
+}
+
+/* When the task could begin at the earliest, NAN while that is not known. */
+static double earliest(const struct step *s, const struct cause *cause, const size_t *done)
+{
+    double at = 0;
+    for (size_t k = 0; k < TASK_MAX_NEEDS; k++) {
+        if (cause[k].task == SIZE_MAX)
+            continue;
+        if (cause[k].task >= done[cause[k].rank])
+            return NAN;
+        double end = s->rows[cause[k].rank][cause[k].task].planned_end;
+        at = end > at ? end : at;
+    }
+    return at;
+}
+
+/* Each rank does its tasks in their order, each as soon as its messages are there. Returns the length of the whole. */
+static double lay_out(const struct timeline *t, struct cause **causes)
+{
+    const struct step *s = &t->last;
+    size_t done[RING_MAX_NODES] = {0};
+    double free_at[RING_MAX_NODES] = {0}, length = 0, mean[RING_MAX_NODES][TASK_COUNT];
+    for (size_t r = 0; r < t->ranks; r++)
+        for (int kind = 0; kind < TASK_COUNT; kind++)
+            mean[r][kind] = mean_seconds(s, r, kind);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t r = 0; r < t->ranks; r++)
+            for (; done[r] < s->n[r]; done[r]++) {
+                struct row *row = &s->rows[r][done[r]];
+                double at = earliest(s, &causes[r][done[r] * TASK_MAX_NEEDS], done);
+                if (isnan(at))
+                    break;
+                row->planned_start = at > free_at[r] ? at : free_at[r];
+                free_at[r] = row->planned_end = row->planned_start + mean[r][row->kind];
+                length = free_at[r] > length ? free_at[r] : length;
+                moved = true;
+            }
+    }
+    return length;
+}
+
+/* --- the clocks ------------------------------------------------------------------------------- */
+
+struct clocks {
+    bool known[RING_MAX_NODES];
+    double offset[RING_MAX_NODES], error[RING_MAX_NODES]; /* µs ahead of rank 0 */
+};
+
+/* ahead[q][p]: most that p's clock can be ahead of q's, INFINITY if nothing is known. */
+static void bound(const struct timeline *t, struct cause **causes, double ahead[][RING_MAX_NODES])
+{
+    const struct step *s = &t->last;
+    for (size_t q = 0; q < t->ranks; q++)
+        for (size_t p = 0; p < t->ranks; p++)
+            ahead[q][p] = q == p ? 0 : INFINITY;
+    for (size_t p = 0; p < t->ranks; p++)
+        for (size_t i = 0; i < s->n[p] * TASK_MAX_NEEDS; i++) {
+            const struct cause *c = &causes[p][i];
+            if (c->task == SIZE_MAX)
+                continue;
+            double most = (double)(s->rows[p][i / TASK_MAX_NEEDS].start - s->rows[c->rank][c->task].end);
+            if (most < ahead[c->rank][p])
+                ahead[c->rank][p] = most;
+        }
+    for (size_t via = 0; via < t->ranks; via++)
+        for (size_t q = 0; q < t->ranks; q++)
+            for (size_t p = 0; p < t->ranks; p++)
+                if (ahead[q][via] + ahead[via][p] < ahead[q][p])
+                    ahead[q][p] = ahead[q][via] + ahead[via][p];
+}
+
+static void set_clocks(const struct timeline *t, struct cause **causes, struct clocks *ret)
+{
+    double ahead[RING_MAX_NODES][RING_MAX_NODES];
+    *ret = (struct clocks){.known = {true}};
+    if (!causes)
+        return;
+    bound(t, causes, ahead);
+    for (size_t r = 1; r < t->ranks; r++) {
+        ret->known[r] = isfinite(ahead[0][r]) && isfinite(ahead[r][0]);
+        if (!ret->known[r])
+            continue;
+        ret->offset[r] = (ahead[0][r] - ahead[r][0]) / 2;
+        ret->error[r] = fabs(ahead[0][r] + ahead[r][0]) / 2;
+    }
+}
+
+/* --- showing ---------------------------------------------------------------------------------- */
+
+struct frame {
+    double origin, seconds, busy; /* origin in µs of rank 0's clock */
+};
+
+/* A rank whose clock is not known is laid with its first task at the step's begin. */
+static double shift_of(const struct timeline *t, const struct clocks *clocks, size_t rank)
+{
+    const struct step *s = &t->last;
+    return clocks->known[rank] ? clocks->offset[rank]
+                               : (double)(s->rows[rank][0].start - s->rows[0][0].start);
+}
+
+static struct frame measure(const struct timeline *t, const struct clocks *clocks)
+{
+    const struct step *s = &t->last;
+    struct frame f = {INFINITY, 0, 0};
+    double end = -INFINITY;
+    for (size_t r = 0; r < t->ranks; r++) {
+        double shift = shift_of(t, clocks, r);
+        f.origin = fmin(f.origin, (double)s->rows[r][0].start - shift);
+        end = fmax(end, (double)s->rows[r][s->n[r] - 1].end - shift);
+        for (size_t i = 0; i < s->n[r]; i++)
+            f.busy += (double)(s->rows[r][i].end - s->rows[r][i].start) / 1e6;
+    }
+    f.seconds = (end - f.origin) / 1e6;
+    return f;
+}
+
+static int microbatch(const struct row *row)
+{
+    return row->kind == TASK_NORM || row->kind == TASK_UPDATE ? -1 : row->mb;
+}
+
+static json_t *rank_encode(const struct timeline *t, size_t rank, double zero, bool planned)
+{
+    const struct step *s = &t->last;
+    json_t *tasks = json_array(), *plan = json_array();
+    double busy = 0, waited = 0;
+    for (size_t i = 0; i < s->n[rank]; i++) {
+        const struct row *row = &s->rows[rank][i];
+        const char *kind = task_kind_name((enum task_kind)row->kind);
+        bool stood = row->waited > 0;
+        busy += (double)(row->end - row->start) / 1e6;
+        waited += stood ? (double)row->waited / 1e6 : 0;
+        json_array_append_new(
+            tasks,
+            json_pack("[s,i,f,f,f,s,i]", kind, microbatch(row), ((double)row->start - zero) / 1e6,
+                      ((double)row->end - zero) / 1e6, stood ? (double)row->waited / 1e6 : 0.0,
+                      stood ? msg_kind_name((enum msg_kind)row->message) : "", stood ? row->from : -1));
+        if (planned)
+            json_array_append_new(
+                plan, json_pack("[s,i,f,f]", kind, microbatch(row), row->planned_start, row->planned_end));
+    }
+    return json_pack("{s:f s:f s:o s:o}", "busy_seconds", busy, "wait_seconds", waited, "tasks", tasks,
+                     "planned", plan);
+}
+
+static double bubble_of(double busy, size_t ranks, double seconds)
+{
+    double share = seconds > 0 ? 1 - busy / ((double)ranks * seconds) : 0;
+    return share > 0 ? share : 0;
+}
+
+json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*names)[64])
+{
+    const struct step *s = &t->last;
+    if (!s->number)
+        return NULL;
+    struct plan *plan = plan_of(t);
+    struct cause **causes = plan ? causes_of(plan) : NULL;
+    struct clocks clocks;
+    set_clocks(t, causes, &clocks);
+    double planned = plan ? lay_out(t, causes) : 0;
+    struct frame f = measure(t, &clocks);
+    json_t *ranks = json_array();
+    for (size_t r = 0; r < t->ranks; r++) {
+        json_t *one = rank_encode(t, r, f.origin + shift_of(t, &clocks, r), plan != NULL);
+        json_object_set_new(one, "rank", json_integer((json_int_t)r));
+        json_object_set_new(one, "node", json_string(names[r]));
+        json_object_set_new(one, "offset_us",
+                            clocks.known[r] ? json_integer(llround(clocks.offset[r])) : json_null());
+        json_object_set_new(one, "offset_error_us",
+                            clocks.known[r] ? json_integer(llround(clocks.error[r])) : json_null());
+        json_array_append_new(ranks, one);
+    }
+    if (plan)
+        causes_free(causes, t->ranks);
+    plan_free(plan);
+    return json_pack("{s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
+                     (json_int_t)s->number, "schedule", t->schedule, "microbatches",
+                     (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
+                     bubble_of(f.busy, t->ranks, f.seconds), "planned_seconds",
+                     plan ? json_real(planned) : json_null(), "planned_bubble",
+                     plan ? json_real(bubble_of(f.busy, t->ranks, planned)) : json_null(), "ranks", ranks);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are linear in one latent c
+ * [T, rank] (kv_b_proj), beside a rotated key that all heads share. Training expands them and attends as usual;
+ * generation keeps c and the shared key alone and moves kv_b_proj to the other side of the products, so that
+ * the latent is key and value of every head. Conventions as in layer.h. */
+#ifndef LAYER_MLA_H
+#define LAYER_MLA_H
+
+#include "layer/layer.h"
+
+struct mla_dims {
+    size_t heads, nope, rope, value; /* of a head: key without position, with position, value */
+    size_t rank;
+};
+
+/* k [T, heads, nope + rope] and v [T, heads, value] from kv [T, heads, nope + value] (kv_b_proj's output) and
+ * the shared key: the last `rope` of each row of kva [T, rank + rope]. */
+void mla_expand_forward(struct num *num, float *k, float *v, const float *kv, const float *kva,
+                        struct mla_dims dims, size_t tokens);
+/* dkv, and in dkva the shared key's gradient, which is the sum over heads. */
+void mla_expand_backward_x(struct num *num, float *dkv, float *dkva, const float *dk, const float *dv,
+                           struct mla_dims dims, size_t tokens);
+
+/* latent_q [T, heads, rank + rope] from q [T, heads, nope + rope]: what the latent has to be multiplied by to
+ * give q·k. kv_b with its LoRA, without dropout. */
+void mla_absorb_q(struct num *num, float *latent_q, const float *q, const struct linear *kv_b,
+                  struct mla_dims dims, size_t tokens);
+/* o [T, heads, value] from the latents each head has gathered, latent_o [T, heads, rank]. */
+void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct linear *kv_b,
+                  struct mla_dims dims, size_t tokens);
+
+#endif

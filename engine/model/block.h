@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The block of every family: x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)), where attention is the
+ * family's and the MLP is dense or made of experts, by layer. Owns no memory: the stage's slabs are carved. */
+#ifndef MODEL_BLOCK_H
+#define MODEL_BLOCK_H
+
+#include "model/part.h"
+
+/* A layer's weights and gradients, and where its parts' begin. */
+struct block {
+    const struct part *attention, *mlp;
+    struct unit_weights weights;
+    struct unit_grads grads;
+    size_t first[LAYER_PARTS + 1]; /* index of each part's first tensor */
+};
+const struct part *block_mlp(const struct config *c, size_t layer);
+
+struct block_layout {
+    const struct config *config;
+    const struct block *block;
+    size_t tokens;    /* most tokens of a microbatch */
+    size_t positions; /* of the cache; 0: training or scoring */
+};
+
+struct block_saved {      /* from forward to backward_x and backward_w, per layer and slot */
+    float *rstd1, *rstd2; /* [T] */
+    float *x2;            /* [T, dim] after attention */
+    union part_saved attention, mlp;
+};
+struct block_dys {    /* from backward_x to backward_w */
+    float *dx2;       /* [T, dim] gradient of x2, which is also that of attention's output */
+    float *dh1, *dh2; /* [T, dim] of the norms' outputs */
+    union part_dys attention, mlp;
+};
+struct block_work {  /* within a call; the parts' overlap */
+    float *h, *rstd; /* [T, dim], [T] */
+    float *x2;       /* [T, dim] generation only, and so is: */
+    union part_saved mlp_saved;
+    union part_work attention, mlp;
+};
+
+void block_saved_carve(struct block_saved *ret, struct slab *slab, const struct block_layout *l);
+void block_dys_carve(struct block_dys *ret, struct slab *slab, const struct block_layout *l);
+void block_work_carve(struct block_work *ret, struct slab *slab, const struct block_layout *l);
+void block_kv_carve(union part_kv *ret, struct slab *slab, const struct block_layout *l);
+
+/* y [T, dim] from x [T, dim]; x stays valid until backward_w. */
+void block_forward(const struct block_ctx *ctx, float *y, struct block_saved *saved, const float *x,
+                   const struct block *b, struct block_work *work);
+/* dx [T, dim] (NULL: not wanted) and dys from dy; dy stays valid until backward_w. */
+void block_backward_x(const struct block_ctx *ctx, float *dx, struct block_dys *dys, const float *dy,
+                      const struct block_saved *saved, const float *x, const struct block *b,
+                      struct block_work *work);
+void block_backward_w(const struct block_ctx *ctx, const struct block_dys *dys, const float *dy,
+                      const struct block_saved *saved, const float *x, const struct block *b,
+                      struct block_work *work);
+/* Generation: the next ctx->tokens positions, first at position `at`. */
+void block_forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at, const float *x,
+                          const struct block *b, struct block_work *work);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Multi-head latent attention as a part of a block: DeepSeek-V2 and V3, queries with and without a latent of
+ * their own. Keys and values are expanded in the forward pass and again in the backward pass: what is kept is
+ * the latent, a fiftieth of them. Called by block.c, on the computing thread. */
+#include "model/part.h"
+
+#include <string.h>
+
+/* Linears in the order in which their LoRA is kept; QA only with a latent of the queries. */
+enum { QB, KVA, KVB, O, QA, LINEARS };
+
+/* Epsilon of the latents' norms, whatever rms_norm_eps says. */
+static const float latent_eps = 1e-6f;
+
+/* Where the tensors lie in the part's list. */
+struct places {
+    size_t lin[LINEARS], kv_norm, q_norm;
+};
+
+static struct places places(const struct config *c)
+{
+    if (c->mla.q_rank)
+        return (struct places){{1, 2, 3, 4, 0}, 5, 6};
+    return (struct places){{0, 1, 2, 3, 0}, 4, 0};
+}
+
+static size_t linears(const struct config *c)
+{
+    return c->mla.q_rank ? LINEARS : QA;
+}
+
+static struct mla_dims mla_dims(const struct config *c)
+{
+    return (struct mla_dims){c->heads, c->mla.nope, c->mla.rope, c->mla.value, c->mla.kv_rank};
+}
+
+static void mla_tensors(struct tensor_list *list, const struct config *c)
+{
+    const struct config_mla *m = &c->mla;
+    const size_t q = c->heads * c->head, kv = c->heads * (m->nope + m->value);
+    if (m->q_rank) {
+        tensor_linear(list, "self_attn.q_a_proj.weight", m->q_rank, c->dim);
+        tensor_linear(list, "self_attn.q_b_proj.weight", q, m->q_rank);
+    } else {
+        tensor_linear(list, "self_attn.q_proj.weight", q, c->dim);
+    }
+    tensor_linear(list, "self_attn.kv_a_proj_with_mqa.weight", m->kv_rank + m->rope, c->dim);
+    tensor_linear(list, "self_attn.kv_b_proj.weight", kv, m->kv_rank);
+    tensor_linear(list, "self_attn.o_proj.weight", c->dim, c->heads * m->value);
+    tensor_vector(list, "self_attn.kv_a_layernorm.weight", m->kv_rank);
+    if (m->q_rank)
+        tensor_vector(list, "self_attn.q_a_layernorm.weight", m->q_rank);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static void saved_carve(union part_saved *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct config *c = l->config;
+    const struct places at = places(c);
+    const size_t t = l->tokens, latent = c->mla.q_rank ? t : 0;
+    ret->mla.qa = slab_floats(slab, latent, c->mla.q_rank);
+    ret->mla.rstd_qa = slab_floats(slab, latent, 1);
+    ret->mla.q = slab_floats(slab, t, c->heads * c->head);
+    ret->mla.kva = slab_floats(slab, t, c->mla.kv_rank + c->mla.rope);
+    ret->mla.rstd_kva = slab_floats(slab, t, 1);
+    ret->mla.o = slab_floats(slab, t, c->heads * c->mla.value);
+    ret->mla.lse = slab_floats(slab, t, c->heads);
+    for (size_t i = 0; i < LINEARS; i++)
+        ret->mla.xa[i] = slab_floats(slab, t, i < linears(c) ? part_rank(l, at.lin[i]) : 0);
+}
+
+static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct config *c = l->config;
+    const struct places at = places(c);
+    const size_t t = l->tokens, latent = c->mla.q_rank ? t : 0;
+    ret->mla.qan = slab_floats(slab, latent, c->mla.q_rank);
+    ret->mla.qa = slab_floats(slab, latent, c->mla.q_rank);
+    ret->mla.q = slab_floats(slab, t, c->heads * c->head);
+    ret->mla.kv = slab_floats(slab, t, c->heads * (c->mla.nope + c->mla.value));
+    ret->mla.c = slab_floats(slab, t, c->mla.kv_rank);
+    ret->mla.kva = slab_floats(slab, t, c->mla.kv_rank + c->mla.rope);
+    for (size_t i = 0; i < LINEARS; i++)
+        ret->mla.dyb[i] = slab_floats(slab, t, i < linears(c) ? part_rank(l, at.lin[i]) : 0);
+}
+
+static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct config *c = l->config;
+    const struct config_mla *m = &c->mla;
+    const size_t t = l->tokens, caching = l->positions ? t : 0, expanding = t - caching;
+    ret->mla.q = slab_floats(slab, caching, c->heads * c->head);
+    ret->mla.k = slab_floats(slab, expanding, c->heads * c->head);
+    ret->mla.v = slab_floats(slab, expanding, c->heads * m->value);
+    ret->mla.kv = slab_floats(slab, expanding, c->heads * (m->nope + m->value));
+    ret->mla.dk = slab_floats(slab, expanding, c->heads * c->head);
+    ret->mla.dv = slab_floats(slab, expanding, c->heads * m->value);
+    ret->mla.o = slab_floats(slab, t, c->heads * m->value);
+    ret->mla.qa = slab_floats(slab, m->q_rank ? t : 0, m->q_rank);
+    ret->mla.c = slab_floats(slab, t, m->kv_rank);
+    ret->mla.kva = slab_floats(slab, caching, m->kv_rank + m->rope);
+    ret->mla.latent_q = slab_floats(slab, caching, c->heads * (m->kv_rank + m->rope));
+    ret->mla.latent_o = slab_floats(slab, caching, c->heads * m->kv_rank);
+    ret->mla.rstd = slab_floats(slab, t, 1);
+    ret->mla.xa = slab_floats(slab, t, part_max_rank(l, 0, linears(c)));
+}
+
+static void kv_carve(union part_kv *ret, struct slab *slab, const struct part_layout *l)
+{
+    ret->mla.latent = slab_floats(slab, l->positions, l->config->mla.kv_rank + l->config->mla.rope);
+}
+
+/* --- the recipe ------------------------------------------------------------------------------- */
+
+static struct attn_dims attn_dims(const struct config *c)
+{
+    return (struct attn_dims){.heads = c->heads,
+                              .kv_heads = c->heads,
+                              .head = c->head,
+                              .scale = (float)config_attn_scale(c),
+                              .value = c->mla.value};
+}
+
+/* All heads read one key, whose first part is also their value. */
+static struct attn_dims absorbed_dims(const struct config *c)
+{
+    return (struct attn_dims){.heads = c->heads,
+                              .kv_heads = 1,
+                              .head = c->mla.kv_rank + c->mla.rope,
+                              .scale = (float)config_attn_scale(c),
+                              .value = c->mla.kv_rank,
+                              .v_stride = c->mla.kv_rank + c->mla.rope};
+}
+
+static struct rmsnorm_dims q_norm_dims(const struct block_ctx *ctx)
+{
+    return (struct rmsnorm_dims){ctx->tokens, ctx->config->mla.q_rank, latent_eps, 0};
+}
+
+/* The latent lies before the shared key in rows of kva. */
+static struct rmsnorm_dims kv_norm_dims(const struct block_ctx *ctx)
+{
+    const struct config_mla *m = &ctx->config->mla;
+    return (struct rmsnorm_dims){ctx->tokens, m->kv_rank, latent_eps, m->kv_rank + m->rope};
+}
+
+static void rotate_q(const struct block_ctx *ctx, float *q, bool inverse)
+{
+    const struct config *c = ctx->config;
+    rope_apply(ctx->num, q + c->mla.nope, ctx->pos, ctx->rope, ctx->tokens, c->heads, c->head, inverse);
+}
+
+static void rotate_kva(const struct block_ctx *ctx, float *kva, bool inverse)
+{
+    const struct config_mla *m = &ctx->config->mla;
+    rope_apply(ctx->num, kva + m->kv_rank, ctx->pos, ctx->rope, ctx->tokens, 1, m->kv_rank + m->rope,
+               inverse);
+}
+
+/* q rotated; qa, rstd_qa: where the queries have a latent, it before the norm. normed [T, q_rank] is scratch. */
+static void queries(const struct block_ctx *ctx, float *q, float *qa, float *rstd_qa, float *const *xa,
+                    float *normed, const float *h, const struct unit_weights *w)
+{
+    const struct places at = places(ctx->config);
+    const float *in = h;
+    if (ctx->config->mla.q_rank) {
+        linear_forward(ctx->num, qa, xa[QA], h, &w->lin[at.lin[QA]], ctx->tokens);
+        rmsnorm_forward(ctx->num, normed, rstd_qa, qa, w->vec[at.q_norm], q_norm_dims(ctx));
+        in = normed;
+    }
+    linear_forward(ctx->num, q, xa[QB], in, &w->lin[at.lin[QB]], ctx->tokens);
+    rotate_q(ctx, q, false);
+}
+
+/* Keys and values of all heads into work, from the latents; xa and rstd are written again with the same. */
+static void expand(const struct block_ctx *ctx, float *rstd, float *xa, const float *kva,
+                   const struct unit_weights *w, union part_work *work)
+{
+    const struct places at = places(ctx->config);
+    rmsnorm_forward(ctx->num, work->mla.c, rstd, kva, w->vec[at.kv_norm], kv_norm_dims(ctx));
+    linear_forward(ctx->num, work->mla.kv, xa, work->mla.c, &w->lin[at.lin[KVB]], ctx->tokens);
+    mla_expand_forward(ctx->num, work->mla.k, work->mla.v, work->mla.kv, kva, mla_dims(ctx->config),
+                       ctx->tokens);
+}
+
+static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, const float *h,
+                    const struct unit_weights *w, union part_work *work)
+{
+    const struct places at = places(ctx->config);
+    const size_t t = ctx->tokens;
+    queries(ctx, s->mla.q, s->mla.qa, s->mla.rstd_qa, s->mla.xa, work->mla.qa, h, w);
+    linear_forward(ctx->num, s->mla.kva, s->mla.xa[KVA], h, &w->lin[at.lin[KVA]], t);
+    rotate_kva(ctx, s->mla.kva, false);
+    expand(ctx, s->mla.rstd_kva, s->mla.xa[KVB], s->mla.kva, w, work);
+    attn_forward(ctx->num, s->mla.o, s->mla.lse, s->mla.q, work->mla.k, work->mla.v, ctx->seqs,
+                 attn_dims(ctx->config));
+    linear_forward(ctx->num, y, s->mla.xa[O], s->mla.o, &w->lin[at.lin[O]], t);
+}
+
+static void queries_back(const struct block_ctx *ctx, float *dh, union part_dys *d, const union part_saved *s,
+                         const struct unit_weights *w)
+{
+    const struct places at = places(ctx->config);
+    const size_t t = ctx->tokens;
+    const struct linear *qb = &w->lin[at.lin[QB]];
+    rotate_q(ctx, d->mla.q, true);
+    if (!ctx->config->mla.q_rank) {
+        part_linear_back(ctx->num, dh, d->mla.dyb[QB], d->mla.q, qb, t, true);
+        return;
+    }
+    linear_backward_x(ctx->num, d->mla.qan, d->mla.dyb[QB], d->mla.q, qb, t, false);
+    rmsnorm_backward_x(ctx->num, d->mla.qa, d->mla.qan, s->mla.rstd_qa, s->mla.qa, w->vec[at.q_norm],
+                       q_norm_dims(ctx));
+    part_linear_back(ctx->num, dh, d->mla.dyb[QA], d->mla.qa, &w->lin[at.lin[QA]], t, true);
+}
+
+static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d, const float *dy,
+                       const union part_saved *s, const struct unit_weights *w, union part_work *work)
+{
+    const struct places at = places(ctx->config);
+    const size_t t = ctx->tokens;
+    linear_backward_x(ctx->num, work->mla.o, d->mla.dyb[O], dy, &w->lin[at.lin[O]], t, false);
+    expand(ctx, work->mla.rstd, work->mla.xa, s->mla.kva, w, work);
+    attn_backward_x(ctx->num, d->mla.q, work->mla.dk, work->mla.dv, work->mla.o, s->mla.o, s->mla.lse,
+                    s->mla.q, work->mla.k, work->mla.v, ctx->seqs, attn_dims(ctx->config));
+    mla_expand_backward_x(ctx->num, d->mla.kv, d->mla.kva, work->mla.dk, work->mla.dv, mla_dims(ctx->config),
+                          t);
+    rotate_kva(ctx, d->mla.kva, true);
+    linear_backward_x(ctx->num, d->mla.c, d->mla.dyb[KVB], d->mla.kv, &w->lin[at.lin[KVB]], t, false);
+    rmsnorm_backward_x(ctx->num, d->mla.kva, d->mla.c, s->mla.rstd_kva, s->mla.kva, w->vec[at.kv_norm],
+                       kv_norm_dims(ctx));
+    part_linear_back(ctx->num, dh, d->mla.dyb[KVA], d->mla.kva, &w->lin[at.lin[KVA]], t, false);
+    queries_back(ctx, dh, d, s, w);
+}
+
+static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, const union part_dys *d,
+                       const float *dy, const union part_saved *s, const float *h,
+                       const struct unit_weights *w, union part_work *work)
+{
+    const struct places at = places(ctx->config);
+    const bool latent = ctx->config->mla.q_rank != 0;
+    /* the normalised latents were not kept */
+    if (latent)
+        rmsnorm_forward(ctx->num, work->mla.qa, work->mla.rstd, s->mla.qa, w->vec[at.q_norm],
+                        q_norm_dims(ctx));
+    rmsnorm_forward(ctx->num, work->mla.c, work->mla.rstd, s->mla.kva, w->vec[at.kv_norm], kv_norm_dims(ctx));
+    const float *const in[LINEARS] = {latent ? work->mla.qa : h, h, work->mla.c, s->mla.o, h};
+    const float *const dys[LINEARS] = {d->mla.q, d->mla.kva, d->mla.kv, dy, d->mla.qa};
+    for (size_t i = 0; i < linears(ctx->config); i++)
+        part_linear_grads(ctx->num, g, at.lin[i], dys[i], d->mla.dyb[i], s->mla.xa[i], in[i], w, ctx->tokens);
+    if (g->full[at.kv_norm])
+        rmsnorm_backward_w(ctx->num, g->full[at.kv_norm], d->mla.c, s->mla.rstd_kva, s->mla.kva,
+                           kv_norm_dims(ctx));
+    if (latent && g->full[at.q_norm])
+        rmsnorm_backward_w(ctx->num, g->full[at.q_norm], d->mla.qan, s->mla.rstd_qa, s->mla.qa,
+                           q_norm_dims(ctx));
+}
+
+/* A row of the cache is the normalised latent and the rotated shared key. */
+static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
+                           const float *h, const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct places place = places(c);
+    const size_t t = ctx->tokens, width = c->mla.kv_rank + c->mla.rope;
+    float *const xa[LINEARS] = {work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa};
+    queries(ctx, work->mla.q, work->mla.qa, work->mla.rstd, xa, work->mla.qa, h, w);
+    linear_forward(ctx->num, work->mla.kva, work->mla.xa, h, &w->lin[place.lin[KVA]], t);
+    rotate_kva(ctx, work->mla.kva, false);
+    rmsnorm_forward(ctx->num, work->mla.c, work->mla.rstd, work->mla.kva, w->vec[place.kv_norm],
+                    kv_norm_dims(ctx));
+    for (size_t i = 0; i < t; i++) {
+        float *row = kv->mla.latent + (at + i) * width;
+        memcpy(row, work->mla.c + i * c->mla.kv_rank, c->mla.kv_rank * sizeof *row);
+        memcpy(row + c->mla.kv_rank, work->mla.kva + i * width + c->mla.kv_rank, c->mla.rope * sizeof *row);
+    }
+    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, &w->lin[place.lin[KVB]], mla_dims(c), t);
+    attn_cached(ctx->num, work->mla.latent_o, work->mla.latent_q, kv->mla.latent, kv->mla.latent, t, at + t,
+                absorbed_dims(c));
+    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, &w->lin[place.lin[KVB]], mla_dims(c), t);
+    linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t);
+}
+
+const struct part part_mla = {
+    .tensors = mla_tensors,
+    .saved_carve = saved_carve,
+    .dys_carve = dys_carve,
+    .work_carve = work_carve,
+    .kv_carve = kv_carve,
+    .forward = forward,
+    .backward_x = backward_x,
+    .backward_w = backward_w,
+    .forward_cached = forward_cached,
+};

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A mixture of experts as a part of a block: y = Σ weight·expert(h) over the chosen experts, and the shared
+ * experts' output where there are any. The tokens of each expert are computed together, expert after expert,
+ * so an expert nobody chose is not even read. Called by block.c, on the computing thread. */
+#include "model/part.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The part's tensors: the router, its bias where there is one, three linears of each routed expert, then those
+ * of the shared experts. */
+enum { ROUTER };
+
+static size_t router_bias(const struct config *c)
+{
+    return c->moe.bias ? ROUTER + 1 : 0;
+}
+
+static size_t expert_at(const struct config *c, size_t expert)
+{
+    return ROUTER + 1 + c->moe.bias + expert * MLP_LINEARS;
+}
+
+static size_t shared_at(const struct config *c)
+{
+    return expert_at(c, c->moe.experts);
+}
+
+static struct moe_route route_of(const struct config *c)
+{
+    const struct config_moe *m = &c->moe;
+    return (struct moe_route){m->experts, m->chosen, m->groups,      m->groups_chosen,
+                              m->sigmoid, m->norm,   (float)m->scale};
+}
+
+/* Passes an expert's tensors on, marked as cold. */
+static int visit_cold(void *arg, const struct tensor_def *def)
+{
+    struct tensor_list *list = arg;
+    struct tensor_def cold = *def;
+    cold.cold = true;
+    return list->visit(list->arg, &cold);
+}
+
+static void moe_tensors(struct tensor_list *list, const struct config *c)
+{
+    struct tensor_list experts = *list;
+    experts.visit = visit_cold;
+    experts.arg = list;
+    tensor_add(list, "mlp.gate.weight", (struct tensor_def){.rows = c->moe.experts, .cols = c->dim});
+    if (c->moe.bias)
+        tensor_add(list, "mlp.gate.e_score_correction_bias",
+                   (struct tensor_def){.rows = c->moe.experts, .fixed = true});
+    for (size_t e = 0; e < c->moe.experts; e++) {
+        char stem[40];
+        snprintf(stem, sizeof stem, "mlp.experts.%zu", e);
+        if (!list->answer)
+            mlp_tensors(&experts, stem, c->moe.ffn, c->dim, false);
+        list->answer = list->answer ? list->answer : experts.answer;
+    }
+    if (c->moe.shared_ffn)
+        mlp_tensors(list, "mlp.shared_experts", c->moe.shared_ffn, c->dim, false);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static void saved_carve(union part_saved *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct config *c = l->config;
+    const struct config_moe *m = &c->moe;
+    const size_t t = l->tokens, rows = t * m->chosen;
+    ret->moe.score = slab_floats(slab, t, m->experts);
+    ret->moe.weight = slab_floats(slab, rows, 1);
+    ret->moe.chosen = slab_take(slab, rows, 1, sizeof *ret->moe.chosen);
+    ret->moe.groups.start = slab_take(slab, m->experts + 1, 1, sizeof *ret->moe.groups.start);
+    ret->moe.groups.pick = slab_take(slab, rows, 1, sizeof *ret->moe.groups.pick);
+    ret->moe.gate = slab_floats(slab, rows, m->ffn);
+    ret->moe.up = slab_floats(slab, rows, m->ffn);
+    for (size_t i = 0; i < MLP_LINEARS; i++)
+        ret->moe.xa[i] = slab_floats(slab, rows, part_rank(l, expert_at(c, 0) + i));
+    if (m->shared_ffn)
+        mlp_saved_carve(&ret->moe.shared, slab, l, shared_at(c), t, m->shared_ffn);
+}
+
+static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct config *c = l->config;
+    const struct config_moe *m = &c->moe;
+    const size_t t = l->tokens, rows = t * m->chosen;
+    ret->moe.logits = slab_floats(slab, t, m->experts);
+    ret->moe.gate = slab_floats(slab, rows, m->ffn);
+    ret->moe.up = slab_floats(slab, rows, m->ffn);
+    for (size_t i = 0; i < MLP_LINEARS; i++)
+        ret->moe.dyb[i] = slab_floats(slab, rows, part_rank(l, expert_at(c, 0) + i));
+    if (m->shared_ffn)
+        mlp_dys_carve(&ret->moe.shared, slab, l, shared_at(c), t, m->shared_ffn);
+}
+
+static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct config_moe *m = &l->config->moe;
+    const size_t t = l->tokens;
+    ret->moe.x = slab_floats(slab, t, l->config->dim);
+    ret->moe.y = slab_floats(slab, t, l->config->dim);
+    ret->moe.wide = slab_floats(slab, t, m->ffn > m->shared_ffn ? m->ffn : m->shared_ffn);
+    ret->moe.act = slab_floats(slab, t, m->ffn);
+    ret->moe.dweight = slab_floats(slab, t, m->chosen);
+}
+
+/* --- one expert's rows ------------------------------------------------------------------------ */
+
+struct expert {
+    struct moe_rows rows;
+    size_t first; /* of its tensors */
+    struct mlp_saved saved;
+    struct mlp_dys dys;
+};
+
+static size_t lora_rank(const struct linear *lin)
+{
+    return lin->lora ? lin->lora->rank : 0;
+}
+
+/* dys: NULL in the forward pass. */
+static struct expert expert_of(const struct config *c, const union part_saved *s, const union part_dys *d,
+                               const struct unit_weights *w, size_t e)
+{
+    const size_t from = s->moe.groups.start[e], ffn = c->moe.ffn;
+    struct expert x = {.rows = {s->moe.groups.pick + from, s->moe.groups.start[e + 1] - from, c->moe.chosen},
+                       .first = expert_at(c, e),
+                       .saved = {.gate = s->moe.gate + from * ffn, .up = s->moe.up + from * ffn}};
+    if (d) {
+        x.dys.gate = d->moe.gate + from * ffn;
+        x.dys.up = d->moe.up + from * ffn;
+    }
+    for (size_t i = 0; i < MLP_LINEARS; i++) {
+        const size_t rank = lora_rank(&w->lin[x.first + i]);
+        x.saved.xa[i] = s->moe.xa[i] + from * rank;
+        x.dys.dyb[i] = d ? d->moe.dyb[i] + from * rank : NULL;
+    }
+    return x;
+}
+
+/* --- the recipe ------------------------------------------------------------------------------- */
+
+static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, const float *h,
+                    const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct moe_route route = route_of(c);
+    const size_t t = ctx->tokens;
+    gemm_xwt(ctx->num, s->moe.score, h, w->lin[ROUTER].w, t, false);
+    moe_route_forward(ctx->num, s->moe.chosen, s->moe.weight, s->moe.score,
+                      c->moe.bias ? w->vec[router_bias(c)] : NULL, route, t);
+    moe_group(&s->moe.groups, s->moe.chosen, route, t);
+    if (c->moe.shared_ffn)
+        mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], t, work->moe.wide);
+    else
+        memset(y, 0, t * c->dim * sizeof *y);
+    for (size_t e = 0; e < route.experts; e++) {
+        const struct expert x = expert_of(c, s, NULL, w, e);
+        if (!x.rows.n)
+            continue;
+        moe_gather(ctx->num, work->moe.x, h, NULL, x.rows, c->dim);
+        mlp_forward(ctx->num, work->moe.y, &x.saved, work->moe.x, &w->lin[x.first], x.rows.n, work->moe.wide);
+        moe_scatter_add(ctx->num, y, work->moe.y, s->moe.weight, x.rows, c->dim);
+    }
+}
+
+/* In the forward pass: y += weight·down(act). The weight's gradient is dy·down(act) = (dy·down)·act, so the
+ * outputs of the experts need not be kept; what goes further down is then multiplied by the weight. */
+static void expert_back(const struct block_ctx *ctx, float *dh, const struct expert *x, const float *dy,
+                        const union part_saved *s, const struct unit_weights *w, union part_work *work)
+{
+    struct num *num = ctx->num;
+    const struct linear *lin = &w->lin[x->first];
+    const size_t n = x->rows.n, dim = ctx->config->dim, ffn = ctx->config->moe.ffn;
+    moe_gather(num, work->moe.y, dy, NULL, x->rows, dim);
+    linear_backward_x(num, work->moe.wide, x->dys.dyb[MLP_DOWN], work->moe.y, &lin[MLP_DOWN], n, false);
+    swiglu_forward(num, work->moe.act, x->saved.gate, x->saved.up, n * ffn);
+    moe_weight_back(num, work->moe.dweight, work->moe.wide, work->moe.act, x->rows, ffn);
+    moe_scale(num, work->moe.wide, s->moe.weight, x->rows, ffn);
+    moe_scale(num, x->dys.dyb[MLP_DOWN], s->moe.weight, x->rows, lora_rank(&lin[MLP_DOWN]));
+    swiglu_backward_x(num, x->dys.gate, x->dys.up, work->moe.wide, x->saved.gate, x->saved.up, n * ffn);
+    linear_backward_x(num, work->moe.x, x->dys.dyb[MLP_GATE], x->dys.gate, &lin[MLP_GATE], n, false);
+    linear_backward_x(num, work->moe.x, x->dys.dyb[MLP_UP], x->dys.up, &lin[MLP_UP], n, true);
+    moe_scatter_add(num, dh, work->moe.x, NULL, x->rows, dim);
+}
+
+/* dh is always there: below an MLP lies its attention. */
+static void backward_x(const struct block_ctx *ctx, float *dh, union part_dys *d, const float *dy,
+                       const union part_saved *s, const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct moe_route route = route_of(c);
+    const size_t t = ctx->tokens;
+    if (c->moe.shared_ffn)
+        mlp_backward_x(ctx->num, dh, &d->moe.shared, dy, &s->moe.shared, &w->lin[shared_at(c)], t,
+                       work->moe.wide, false);
+    else
+        memset(dh, 0, t * c->dim * sizeof *dh);
+    for (size_t e = 0; e < route.experts; e++) {
+        const struct expert x = expert_of(c, s, d, w, e);
+        if (x.rows.n)
+            expert_back(ctx, dh, &x, dy, s, w, work);
+    }
+    moe_route_backward_x(ctx->num, d->moe.logits, work->moe.dweight, s->moe.chosen, s->moe.score, route, t);
+    gemm_xw(ctx->num, dh, d->moe.logits, w->lin[ROUTER].w, t, true);
+}
+
+static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, const union part_dys *d,
+                       const float *dy, const union part_saved *s, const float *h,
+                       const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    if (g->full[ROUTER])
+        linear_backward_w(ctx->num, g->full[ROUTER], NULL, d->moe.logits, h, ctx->tokens, c->dim,
+                          c->moe.experts);
+    if (c->moe.shared_ffn)
+        mlp_backward_w(ctx->num, g, shared_at(c), &d->moe.shared, dy, &s->moe.shared, h, w, ctx->tokens,
+                       work->moe.wide);
+    for (size_t e = 0; e < c->moe.experts; e++) {
+        const struct expert x = expert_of(c, s, d, w, e);
+        if (!x.rows.n || !part_wants(g, x.first, MLP_LINEARS))
+            continue;
+        moe_gather(ctx->num, work->moe.x, h, NULL, x.rows, c->dim);
+        moe_gather(ctx->num, work->moe.y, dy, s->moe.weight, x.rows, c->dim);
+        mlp_backward_w(ctx->num, g, x.first, &x.dys, work->moe.y, &x.saved, work->moe.x, w, x.rows.n,
+                       work->moe.wide);
+    }
+}
+
+const struct part part_moe = {
+    .tensors = moe_tensors,
+    .saved_carve = saved_carve,
+    .dys_carve = dys_carve,
+    .work_carve = work_carve,
+    .forward = forward,
+    .backward_x = backward_x,
+    .backward_w = backward_w,
+};

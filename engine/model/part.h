@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The parts of a block: an attention (gqa.c, mla.c) and an MLP (mlp.c, moe.c), each a function from h [T, dim]
+ * to y [T, dim] with its tensors, its memory, and its way back. block.c puts norms and residual sums around
+ * them. A part finds its weights by their place in its own list of tensors. */
+#ifndef MODEL_PART_H
+#define MODEL_PART_H
+
+#include "layer/layer.h"
+#include "layer/mla.h"
+#include "layer/moe.h"
+#include "model/family.h"
+#include "num/slab.h"
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* Where a part lists its tensors. */
+struct tensor_list {
+    int (*visit)(void *arg, const struct tensor_def *def); /* once it answers other than 0, no more */
+    void *arg;
+    int answer;
+    char prefix[40]; /* "model.layers.3." */
+    enum layer_part part;
+};
+void tensor_linear(struct tensor_list *list, const char *name, size_t rows, size_t cols);
+void tensor_vector(struct tensor_list *list, const char *name, size_t rows);
+void tensor_add(struct tensor_list *list, const char *name, struct tensor_def def); /* anything else */
+
+/* --- weights ---------------------------------------------------------------------------------- */
+
+/* Entry i belongs to tensor i: of the unit, or of the part where a part is called. */
+struct unit_weights {
+    struct linear *lin; /* matrices, with bias and LoRA where there is one */
+    const float **vec;  /* vectors, f32 */
+};
+
+/* Where the gradients of the weights are added, NULL where there is none to add. */
+struct unit_grads {
+    float **full, **a, **b;
+    float **bias; /* of a linear's bias, at the linear's place */
+};
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+struct part_layout {
+    const struct config *config;
+    const struct linear *lin; /* which linears have LoRA, and of what rank */
+    size_t tokens;            /* most tokens of a microbatch */
+    size_t positions;         /* of the cache; 0: training or scoring */
+};
+
+struct mlp_saved {
+    float *gate, *up; /* [T, ffn] */
+    float *xa[3];     /* [T, rank] */
+};
+/* Rows of routed experts, R = T·chosen, lie expert after expert. */
+union part_saved {
+    struct {
+        float *q0, *k0, *rstd_q, *rstd_k; /* with norms only: before them; [T·heads], [T·kv_heads] */
+        float *q, *k, *v;                 /* [T, heads·head], [T, kv_heads·head]; q and k rotated */
+        float *o, *lse;                   /* [T, heads·head], [T, heads] */
+        float *xa[4];                     /* [T, rank] */
+    } gqa;
+    struct {
+        float *qa, *rstd_qa;   /* with q_rank only: [T, q_rank], [T] */
+        float *q;              /* [T, heads·head], rotated */
+        float *kva, *rstd_kva; /* [T, kv_rank + rope], the latter rotated; [T] */
+        float *o, *lse;        /* [T, heads·value], [T, heads] */
+        float *xa[5];          /* [T, rank] */
+    } mla;
+    struct mlp_saved mlp;
+    struct {
+        float *score, *weight;    /* [T, experts], [T, chosen] */
+        uint32_t *chosen;         /* [T, chosen] */
+        struct moe_groups groups; /* which rows are whose */
+        float *gate, *up, *xa[3]; /* [R, ffn], [R, rank] */
+        struct mlp_saved shared;
+    } moe;
+};
+
+struct mlp_dys {
+    float *gate, *up; /* [T, ffn] gradients of their outputs; that of `down` is dy */
+    float *dyb[3];    /* [T, rank] */
+};
+union part_dys {
+    struct {
+        float *q, *k, *v; /* of their outputs; that of `o` is dy */
+        float *qn, *kn;   /* with norms only: of the norms' outputs */
+        float *dyb[4];    /* [T, rank] */
+    } gqa;
+    struct {
+        float *qan, *qa; /* with q_rank only: of the norm's output, of q_a_proj's */
+        float *q, *kv;   /* of q_proj's or q_b_proj's output, of kv_b_proj's */
+        float *c, *kva;  /* of the norm's output, of kv_a_proj's */
+        float *dyb[5];   /* [T, rank] */
+    } mla;
+    struct mlp_dys mlp;
+    struct {
+        float *logits;             /* [T, experts] */
+        float *gate, *up, *dyb[3]; /* [R, ffn], [R, rank] */
+        struct mlp_dys shared;
+    } moe;
+};
+
+union part_work {
+    struct {
+        float *q, *o, *rstd, *xa; /* [T, heads·head] twice, [T·heads], [T, rank] */
+    } gqa;
+    struct {
+        float *k, *v, *dk, *dv;     /* [T, heads·head], [T, heads·value], and their gradients */
+        float *kv, *o;              /* [T, heads·(nope + value)], [T, heads·value] */
+        float *qa, *c;              /* [T, q_rank], [T, kv_rank] normalised latents */
+        float *q, *kva;             /* generation only: as saved by training */
+        float *latent_q, *latent_o; /* generation only: [T, heads·(kv_rank + rope)], [T, heads·kv_rank] */
+        float *rstd, *xa;           /* [T], [T, rank] */
+    } mla;
+    struct {
+        float *wide; /* [T, ffn] */
+    } mlp;
+    struct {
+        float *x, *y;      /* [T, dim] rows of one expert */
+        float *wide, *act; /* [T, widest ffn] */
+        float *dweight;    /* [T, chosen] */
+    } moe;
+};
+
+union part_kv {
+    struct {
+        float *k, *v; /* [positions, kv_heads·head] */
+    } gqa;
+    struct {
+        float *latent; /* [positions, kv_rank + rope] */
+    } mla;
+};
+
+size_t part_rank(const struct part_layout *l, size_t linear);                    /* 0: no LoRA */
+size_t part_max_rank(const struct part_layout *l, size_t first, size_t linears); /* of a run of them */
+
+/* --- computing -------------------------------------------------------------------------------- */
+
+/* The same for every layer of a microbatch. */
+struct block_ctx {
+    struct num *num;             /* borrowed */
+    const struct config *config; /* borrowed */
+    const struct rope *rope;     /* borrowed */
+    struct seqs seqs;            /* training and scoring: whole sequences */
+    const uint32_t *pos;         /* [tokens] position of each token in its sequence */
+    size_t tokens;
+};
+
+struct part {
+    void (*tensors)(struct tensor_list *list, const struct config *c);
+    void (*saved_carve)(union part_saved *ret, struct slab *slab, const struct part_layout *l);
+    void (*dys_carve)(union part_dys *ret, struct slab *slab, const struct part_layout *l);
+    void (*work_carve)(union part_work *ret, struct slab *slab, const struct part_layout *l);
+    void (*kv_carve)(union part_kv *ret, struct slab *slab, const struct part_layout *l); /* attention only */
+
+    void (*forward)(const struct block_ctx *ctx, float *y, union part_saved *saved, const float *h,
+                    const struct unit_weights *w, union part_work *work);
+    /* dh NULL: not wanted, only what backward_w needs. */
+    void (*backward_x)(const struct block_ctx *ctx, float *dh, union part_dys *dys, const float *dy,
+                       const union part_saved *saved, const struct unit_weights *w, union part_work *work);
+    void (*backward_w)(const struct block_ctx *ctx, const struct unit_grads *g, const union part_dys *dys,
+                       const float *dy, const union part_saved *saved, const float *h,
+                       const struct unit_weights *w, union part_work *work);
+    /* Attention only. The next ctx->tokens positions, first at position `at`. */
+    void (*forward_cached)(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
+                           const float *h, const struct unit_weights *w, union part_work *work);
+};
+
+extern const struct part part_gqa, part_mla, part_mlp, part_moe;
+
+/* One linear's weight gradients, LoRA's or its own and its bias's; `in` is its input. */
+void part_linear_grads(struct num *num, const struct unit_grads *g, size_t linear, const float *dy,
+                       const float *dyb, const float *xa, const float *in, const struct unit_weights *w,
+                       size_t tokens);
+/* dx (added to when `accumulate`) and dyb; only dyb where dx is NULL. */
+void part_linear_back(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
+                      size_t tokens, bool accumulate);
+bool part_wants(const struct unit_grads *g, size_t first, size_t linears);
+
+/* --- mlp.c: three linears around SwiGLU, also those of experts ----------------------------------- */
+enum { MLP_GATE, MLP_UP, MLP_DOWN, MLP_LINEARS };
+void mlp_tensors(struct tensor_list *list, const char *stem, size_t ffn, size_t dim, bool bias);
+void mlp_saved_carve(struct mlp_saved *ret, struct slab *slab, const struct part_layout *l, size_t first,
+                     size_t tokens, size_t ffn);
+void mlp_dys_carve(struct mlp_dys *ret, struct slab *slab, const struct part_layout *l, size_t first,
+                   size_t tokens, size_t ffn);
+/* lin [3]; wide [T, ffn] */
+void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const float *h,
+                 const struct linear *lin, size_t tokens, float *wide);
+void mlp_backward_x(struct num *num, float *dh, const struct mlp_dys *dys, const float *dy,
+                    const struct mlp_saved *saved, const struct linear *lin, size_t tokens, float *wide,
+                    bool accumulate);
+/* `first`: index of the gate among the part's tensors. */
+void mlp_backward_w(struct num *num, const struct unit_grads *g, size_t first, const struct mlp_dys *dys,
+                    const float *dy, const struct mlp_saved *saved, const float *h,
+                    const struct unit_weights *w, size_t tokens, float *wide);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stage and the model's files: which shards to map, which tensor is whose, and what to say of tensors that
+ * are missing, misshapen, or unknown. Called once while a stage opens. */
+#include "model/stage_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EMBEDDING "model.embed_tokens.weight"
+#define SCALE_SUFFIX "_scale_inv"
+
+/* --- lists of names --------------------------------------------------------------------------- */
+
+/* Tensors by name, sorted: a model of experts has tens of thousands. */
+struct names {
+    char (*at)[TENSOR_NAME]; /* owned */
+    size_t n, cap;
+};
+
+static int name_add(void *arg, const struct tensor_def *def)
+{
+    struct names *list = arg;
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 64;
+        char(*more)[TENSOR_NAME] = realloc(list->at, cap * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        list->at = more;
+        list->cap = cap;
+    }
+    memcpy(list->at[list->n++], def->name, TENSOR_NAME);
+    return 0;
+}
+
+static int name_order(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static int names_make(struct names *list, const struct stage *s, size_t unit)
+{
+    int r = family_tensors(s->family, &s->spec.config, unit, name_add, list);
+    if (!r && list->n)
+        qsort(list->at, list->n, sizeof *list->at, name_order);
+    return r;
+}
+
+/* The name itself; or of an FP8 model, the name of which it is the scale. */
+static bool names_have(const struct names *list, const char *name, bool scales)
+{
+    char base[TENSOR_NAME];
+    const size_t n = strlen(name), end = strlen(SCALE_SUFFIX);
+    if (n >= sizeof base)
+        return false;
+    const bool scale = scales && n > end && !strcmp(name + n - end, SCALE_SUFFIX);
+    snprintf(base, sizeof base, "%.*s", (int)(scale ? n - end : n), name);
+    return list->n && bsearch(base, list->at, list->n, sizeof *list->at, name_order);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+bool stage_head_borrows(const struct stage *s)
+{
+    return s->head && s->spec.config.tied && !s->embed;
+}
+
+struct wanted {
+    struct names names;
+    bool scales;
+};
+
+static bool is_wanted(void *arg, const char *name)
+{
+    const struct wanted *w = arg;
+    return names_have(&w->names, name, w->scales);
+}
+
+int stage_open_files(struct stage *s, struct err *err)
+{
+    struct wanted w = {.scales = s->spec.config.fp8};
+    int r = 0;
+    for (size_t i = 0; i < s->nunits && !r; i++)
+        r = names_make(&w.names, s, s->units[i].index);
+    if (!r && stage_head_borrows(s))
+        r = names_make(&w.names, s, 0);
+    r = r ? err_set(err, r, "out of memory") : st_open_dir(&s->st, s->spec.model_dir, is_wanted, &w, err);
+    free(w.names.at);
+    return r;
+}
+
+/* --- what is extra ---------------------------------------------------------------------------- */
+
+/* Old checkpoints carry tables that are computed here, and some a copy of the tied head. Layers for predicting
+ * more than one token stand behind the last. */
+static bool is_redundant(const struct stage *s, const char *name)
+{
+    const struct config *c = &s->spec.config;
+    const char *dot = strstr(name, ".rotary_emb.inv_freq");
+    size_t layer;
+    if (sscanf(name, "model.layers.%zu.", &layer) == 1 && layer >= c->layers &&
+        layer < c->layers + c->extra_layers)
+        return true;
+    return (dot && !dot[strlen(".rotary_emb.inv_freq")]) || (c->tied && !strcmp(name, "lm_head.weight"));
+}
+
+/* Names come sorted, so those of a layer follow each other and its list is made once. */
+struct knowing {
+    struct names layer, ends; /* of one layer; of embedding and head */
+    size_t index;             /* unit that `layer` is of; 0: none */
+};
+
+static bool is_known(const struct stage *s, struct knowing *k, const char *name)
+{
+    const struct config *c = &s->spec.config;
+    size_t layer;
+    if (sscanf(name, "model.layers.%zu.", &layer) != 1)
+        return names_have(&k->ends, name, c->fp8);
+    if (layer >= c->layers)
+        return false;
+    if (k->index != layer + 1) {
+        k->index = layer + 1;
+        k->layer.n = 0;
+        names_make(&k->layer, s, layer + 1);
+    }
+    return names_have(&k->layer, name, c->fp8);
+}
+
+/* A tensor that the recipe has no place for means another recipe: leaving it out would give another model, silently. */
+static int check_names(const struct stage *s, struct err *err)
+{
+    struct knowing k = {.index = 0};
+    const char *const *names;
+    size_t n = s->st ? st_names(s->st, &names) : 0, unknown = 0;
+    char list[400] = "";
+    names_make(&k.ends, s, 0);
+    names_make(&k.ends, s, s->spec.config.layers + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (is_known(s, &k, names[i]) || is_redundant(s, names[i]))
+            continue;
+        size_t len = strlen(list);
+        snprintf(list + len, sizeof list - len, "%s%s", unknown++ ? ", " : "", names[i]);
+    }
+    free(k.layer.at);
+    free(k.ends.at);
+    return unknown ? err_set(err, -ENOTSUP, "%s holds %zu tensor%s that a %s model has no place for: %s",
+                             s->spec.model_dir, unknown, unknown == 1 ? "" : "s", s->spec.config.family, list)
+                   : 0;
+}
+
+/* --- binding ---------------------------------------------------------------------------------- */
+
+static int init_tied(void *arg, const struct param_def *def)
+{
+    const struct stage *s = arg;
+    param_init(s->tied_weight, def, &s->spec.tune, &s->spec.config);
+    return 0;
+}
+
+/* The head multiplies by its own matrix, by the embedding's, or by its copy of a trained embedding that lies
+ * elsewhere. */
+static int bind_head(struct stage *s, struct err *err)
+{
+    const struct config *c = &s->spec.config;
+    if (!s->head)
+        return 0;
+    if (!c->tied) {
+        s->head_w = s->head->block.weights.lin[1].w;
+        return 0;
+    }
+    if (s->embed) {
+        s->head_w = s->embed->block.weights.lin[0].w;
+        return 0;
+    }
+    const struct st_tensor *t = s->st ? st_find(s->st, EMBEDDING) : NULL;
+    if (s->st &&
+        (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim || t->dtype == DTYPE_COUNT))
+        return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
+    if (t && !s->tied_weight) {
+        s->head_w = (struct mat){t->data, t->dtype, c->vocab, c->dim, NULL};
+        return 0;
+    }
+    if (t)
+        dtype_to_f32(s->tied_weight, t->data, t->dtype, t->elements);
+    else
+        tune_params(&s->spec.tune, s->family, c, 0, init_tied, s);
+    s->head_w = (struct mat){s->tied_weight, DTYPE_F32, c->vocab, c->dim, NULL};
+    return 0;
+}
+
+int stage_bind(struct stage *s, struct err *err)
+{
+    char complaints[400] = "";
+    size_t bad = 0;
+    for (size_t i = 0; i < s->nunits; i++)
+        bad += unit_bind(&s->units[i], s->st, &s->spec.tune, &s->spec.config, complaints, sizeof complaints);
+    if (bad)
+        return err_set(err, -EINVAL, "%s: %zu tensor%s not what config.json says: %s", s->spec.model_dir, bad,
+                       bad == 1 ? " is" : "s are", complaints);
+    int r = check_names(s, err);
+    return r ? r : bind_head(s, err);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which linears a target names: the inside of tune.c and target.c. */
+#ifndef MODEL_TARGET_H
+#define MODEL_TARGET_H
+
+#include "model/tune.h"
+
+/* Does one of the targets name the linear whose weight is called `tensor`? */
+bool target_any(const struct tune *tune, const char *tensor);
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A step as its ranks tell of it: clocks that are hours apart are found from the messages, what was planned is what the schedule
+ * gives, and what cannot be is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/timeline.h"
+#include "engine/pipe/plan.h"
+
+enum { RANKS = 3, MICROBATCHES = 4, TASK_US = 1000, TRANSIT_US = 50 };
+
+static const char names[RANKS][64] = {"a", "b", "c"};
+static const int64_t ahead[RANKS] = {0, 7200000000, -90000000}; /* two hours fast, 90 s slow */
+
+struct end {
+    struct msg_key key;
+    uint32_t to;
+    int64_t at;
+};
+
+/* Runs the plan with tasks of one length and messages of one transit; each rank's times are those of its own clock. */
+static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin)
+{
+    struct end sent[1024];
+    size_t n_sent = 0, next[RANKS] = {0};
+    int64_t free_at[RANKS] = {begin, begin, begin};
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const struct task *t = next[r] < plan->rank[r].n ? &plan->rank[r].tasks[next[r]] : NULL;
+            int64_t start = free_at[r], from = -1, message = 0;
+            uint32_t found = 0;
+            for (uint32_t k = 0; t && k < t->nneeds; k++)
+                for (size_t i = 0; i < n_sent; i++)
+                    if (sent[i].to == r && !memcmp(&sent[i].key, &t->needs[k].key, sizeof sent[i].key)) {
+                        found++;
+                        if (sent[i].at + TRANSIT_US > start) {
+                            start = sent[i].at + TRANSIT_US;
+                            from = t->needs[k].from;
+                            message = t->needs[k].key.kind;
+                        }
+                    }
+            if (!t || found < t->nneeds)
+                continue;
+            json_array_append_new(
+                tasks[r], json_pack("[i,i,I,I,I,I,I]", (int)t->kind, (int)t->mb,
+                                    (json_int_t)(start + ahead[r]), (json_int_t)(start + TASK_US + ahead[r]),
+                                    (json_int_t)(start - free_at[r]), (json_int_t)message, (json_int_t)from));
+            free_at[r] = start + TASK_US;
+            for (uint32_t k = 0; k < t->nemits; k++)
+                sent[n_sent++] = (struct end){t->emits[k].key, t->emits[k].to, free_at[r]};
+            next[r]++;
+            moved = true;
+        }
+    }
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(next[r], plan->rank[r].n);
+}
+
+static json_t *event_of(uint64_t step, json_t *tasks)
+{
+    return json_pack("{s:I s:i s:b s:i s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES, "tied",
+                     0, "lowest", 0, "tasks", tasks);
+}
+
+/* All ranks tell of that step; what the last one's telling returns. */
+static int tell(struct timeline *t, uint64_t step, int64_t begin)
+{
+    struct sched *sched;
+    struct plan *plan;
+    struct err err;
+    json_t *tasks[RANKS] = {json_array(), json_array(), json_array()};
+    int r = -1;
+    assert_int_equal(sched_make(&sched, "1f1b", RANKS, MICROBATCHES, &err), 0);
+    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS};
+    assert_int_equal(plan_compile(&plan, &req, &err), 0);
+    perform(plan, tasks, begin);
+    for (size_t i = 0; i < RANKS; i++) {
+        json_t *event = event_of(step, tasks[i]);
+        r = timeline_add(t, i, event);
+        assert_int_equal(r, i + 1 == RANKS);
+        json_decref(event);
+    }
+    plan_free(plan);
+    sched_free(sched);
+    return r;
+}
+
+static double number(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+static void clocks_apart_are_laid_together(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new("1f1b", RANKS);
+    assert_null(timeline_encode(t, 1, names));
+    tell(t, 12, 1000000000000);
+    json_t *json = timeline_encode(t, 7, names), *ranks = json_object_get(json, "ranks");
+    assert_int_equal(number(json, "id"), 7);
+    assert_int_equal(number(json, "step"), 12);
+    for (size_t r = 0; r < RANKS; r++) {
+        json_t *one = json_array_get(ranks, r);
+        double error = number(one, "offset_error_us");
+        if (error > (double)(r * TRANSIT_US + 1))
+            fail_msg("rank %zu: off by up to %g us", r, error);
+        assert_true(number(one, "offset_us") - (double)ahead[r] <= error &&
+                    (double)ahead[r] - number(one, "offset_us") <= error);
+        assert_string_equal(json_string_value(json_object_get(one, "node")), names[r]);
+        assert_int_equal(json_array_size(json_object_get(one, "tasks")),
+                         json_array_size(json_object_get(one, "planned")));
+    }
+    /* Nothing before the beginning, the first forward at it, and the second rank's after the first's. */
+    const json_t *first = json_array_get(json_object_get(json_array_get(ranks, 0), "tasks"), 0);
+    const json_t *second = json_array_get(json_object_get(json_array_get(ranks, 1), "tasks"), 0);
+    assert_string_equal(json_string_value(json_array_get(first, 0)), "F");
+    assert_true(json_real_value(json_array_get(first, 2)) == 0);
+    double begins = json_real_value(json_array_get(second, 2));
+    assert_true(begins >= 0.0009 && begins <= 0.0012);
+    assert_true(json_real_value(json_array_get(second, 4)) > 0.0009);
+    assert_int_equal(json_integer_value(json_array_get(second, 6)), 0);
+    json_decref(json);
+    timeline_free(t);
+}
+
+/* With no transit to pay for, the plan is as fast as the messages allow: shorter than what was, and as busy. */
+static void the_plan_is_what_the_schedule_gives(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new("1f1b", RANKS);
+    tell(t, 1, 1000000000000);
+    json_t *json = timeline_encode(t, 1, names), *ranks = json_object_get(json, "ranks");
+    double planned = number(json, "planned_seconds"), seconds = number(json, "seconds");
+    assert_true(planned < seconds && planned > 0.5 * seconds);
+    assert_true(number(json, "planned_bubble") < number(json, "bubble"));
+    double end = 0;
+    for (size_t r = 0; r < RANKS; r++) {
+        const json_t *rows = json_object_get(json_array_get(ranks, r), "planned");
+        double free_at = 0;
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i);
+            assert_true(json_real_value(json_array_get(row, 2)) >= free_at - 1e-12);
+            free_at = json_real_value(json_array_get(row, 3));
+        }
+        end = free_at > end ? free_at : end;
+    }
+    assert_true(end == planned);
+    json_decref(json);
+    timeline_free(t);
+}
+
+static void only_what_all_have_told_of_is_shown(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new("1f1b", RANKS);
+    json_t *part = event_of(9, json_pack("[[i,i,i,i,i,i,i]]", 0, 0, 1, 2, 0, 0, -1));
+    tell(t, 3, 1000000000000);
+    assert_int_equal(timeline_add(t, 0, part), 0); /* the others stay silent */
+    json_t *json = timeline_encode(t, 1, names);
+    assert_int_equal(number(json, "step"), 3);
+    json_decref(json);
+    tell(t, 10, 2000000000000);
+    assert_int_equal(timeline_add(t, 1, part), -ESTALE);
+    json_decref(part);
+    timeline_free(t);
+}
+
+static void nonsense_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "{}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[]}",
+        "{\"step\":0,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1]]}",
+        "{\"step\":1,\"microbatches\":0,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":99,\"tasks\":[[0,0,1,2,0,0,-1]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,2,1,0,0,-1]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[99,0,1,2,0,0,-1]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,99,-1]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,99]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,\"1\",2,0,0,-1]]}",
+    };
+    struct timeline *t = timeline_new("1f1b", RANKS);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *event = json_loads(bad[i], 0, NULL);
+        assert_non_null(event);
+        if (timeline_add(t, 0, event) != -EBADMSG)
+            fail_msg("taken: %s", bad[i]);
+        json_decref(event);
+    }
+    assert_null(timeline_encode(t, 1, names));
+    timeline_free(t);
+}
+
+/* A rank that did other tasks than the plan has: what it did is shown, and nothing is made up beside it. */
+static void another_plan_is_not_made_up(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new("1f1b", 1);
+    json_t *event = event_of(1, json_pack("[[i,i,i,i,i,i,i]]", 2, 0, 10, 30, 0, 0, -1));
+    assert_int_equal(timeline_add(t, 0, event), 1);
+    json_decref(event);
+    json_t *json = timeline_encode(t, 1, names), *one = json_array_get(json_object_get(json, "ranks"), 0);
+    assert_true(json_is_null(json_object_get(json, "planned_seconds")));
+    assert_int_equal(json_array_size(json_object_get(one, "tasks")), 1);
+    assert_int_equal(json_array_size(json_object_get(one, "planned")), 0);
+    json_decref(json);
+    timeline_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clocks_apart_are_laid_together),
+        cmocka_unit_test(the_plan_is_what_the_schedule_gives),
+        cmocka_unit_test(only_what_all_have_told_of_is_shown),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(another_plan_is_not_made_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
