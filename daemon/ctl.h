@@ -76,5 +76,9 @@ extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_genera
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Wrong usage: the sentence and where help is; CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The number of a job, its only argument. */
+int ctl_job_arg(const struct ctl *ctl, uint64_t *ret);
+/* CTL_OK, or that there are arguments where none are taken. */
+int ctl_no_args(const struct ctl *ctl);
 
 #endif

@@ -9,6 +9,11 @@ const struct opt_def ctl_global_options[] = {
      .placeholder = "PATH",
      .help = "the daemon's socket (default $RINGD_SOCKET, else /run/ringd/ringd.sock)"},
     {.name = "json", .type = OPT_FLAG, .help = "print one JSON object and nothing else"},
+    {.name = "color",
+     .type = OPT_CHOICE,
+     .placeholder = "auto|always|never",
+     .def = "auto",
+     .help = "colours: auto is on a terminal, and not if $NO_COLOR is set"},
     {.name = "version", .type = OPT_FLAG, .help = "print the version"},
     {.name = NULL},
 };

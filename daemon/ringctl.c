@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_term.h"
 #include "daemon/xalloc.h"
 
 static const char default_socket[] = "/run/ringd/ringd.sock";
@@ -33,6 +34,11 @@ int ctl_usage(const struct ctl *ctl, const char *fmt, ...)
     fprintf(stderr, "\nTry: ringctl %s --help\n", ctl->command->name);
     va_end(ap);
     return CTL_USAGE;
+}
+
+int ctl_no_args(const struct ctl *ctl)
+{
+    return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
 }
 
 static void print_help(void)
@@ -122,6 +128,7 @@ static int run(struct ctl *ctl)
     ctl->socket = opts_str(ctl->opts, "socket");
     if (!ctl->socket)
         ctl->socket = from_env && *from_env ? from_env : default_socket;
+    term_set_colors(opts_str(ctl->opts, "color"));
     ctl->json = opts_flag(ctl->opts, "json");
     curl_global_init(CURL_GLOBAL_DEFAULT);
     int status = ctl->command->main(ctl);
