@@ -68,7 +68,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns deb system format lint install clean headers unit
+.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
@@ -154,6 +154,9 @@ $(B)/tests/system/lib/pty: %: %.o
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
+# The dashboard in a real browser: needs root, chromium and node.
+web: all
+	@tests/run web $(B)
 
 test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(B)/tests/system/lib/pty
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
@@ -169,7 +172,7 @@ bench: all $(bench_bin)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq iproute2
 LINT_DEPS  := clang-format cppcheck
 deps:
 	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
