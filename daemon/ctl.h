@@ -6,6 +6,8 @@
 #define DAEMON_CTL_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "daemon/optable.h"
 
@@ -21,18 +23,30 @@ struct ctl {
     struct opts *opts;                 /* borrowed: the command's options and the global ones */
     char **args;                       /* borrowed: positional arguments */
     int n_args;
+    /* Where the client puts its sentences instead of on standard error, NULL = there: for a screen of its own. */
+    char *complaint; /* borrowed */
+    size_t complaint_size;
     char **rest; /* borrowed: what `local` runs, not looked at */
     int n_rest;
 };
 
+/* What an argument of a command names: completion asks the daemon for those there are. */
+enum ctl_names { CTL_NAMES_NOTHING, CTL_NAMES_JOBS, CTL_NAMES_MEMBERS, CTL_NAMES_PORTS };
+
 struct ctl_command {
-    const char *name;
+    const char *name; /* NULL ends the table */
     const char *args; /* as in its usage line */
     const char *help; /* one line */
     int (*main)(struct ctl *ctl);
     const struct opt_def *options; /* its own, NULL = none */
     bool has_rest;                 /* stops reading options at its second argument */
+    const char *group;             /* the heading it is the first below, NULL = as before */
+    const char *words;             /* what its first argument may be, separated by spaces; NULL = see names */
+    enum ctl_names names;          /* of its argument, the second where there are words */
 };
+
+extern const struct ctl_command ctl_commands[]; /* all of them, in the order of --help */
+extern const struct opt_def ctl_global_options[];
 
 int ctl_local_main(struct ctl *ctl);
 int ctl_train_main(struct ctl *ctl);
@@ -42,6 +56,7 @@ int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
 int ctl_join_main(struct ctl *ctl);
 int ctl_members_main(struct ctl *ctl);
+int ctl_top_main(struct ctl *ctl);
 int ctl_ring_main(struct ctl *ctl);
 int ctl_remove_main(struct ctl *ctl);
 int ctl_promote_main(struct ctl *ctl);
@@ -54,16 +69,26 @@ int ctl_link_main(struct ctl *ctl);
 int ctl_doctor_main(struct ctl *ctl);
 int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
+int ctl_attach_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
+int ctl_reload_main(struct ctl *ctl);
+int ctl_completion_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
-    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_links_options[], ctl_link_options[],
-    ctl_init_options[], ctl_invite_options[], ctl_join_options[];
+    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[],
+    ctl_link_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same about a request: to ctl->complaint if there is one. */
+int ctl_complain(const struct ctl *ctl, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Wrong usage: the sentence and where help is; CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The number of a job, its only argument. */
+int ctl_job_arg(const struct ctl *ctl, uint64_t *ret);
+/* CTL_OK, or that there are arguments where none are taken. */
+int ctl_no_args(const struct ctl *ctl);
 
 #endif

@@ -63,6 +63,7 @@ struct http_call {
     size_t n_body, body_room;
     bool too_large, may_write;
     uint64_t last_event_id;        /* 0 = not given */
+    char *if_none_match;           /* owned; NULL = not given */
     struct MHD_Response *response; /* owned; set once, before resuming */
     unsigned status;
 

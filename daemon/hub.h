@@ -17,6 +17,7 @@ void hub_free(struct hub *hub);
 /* `type`: "job", "step", "valid", "token", "log", "node", "end"; json: one line, copied. job 0 = not of a
  * job. Returns the id. */
 uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char *json);
+uint64_t hub_newest(struct hub *hub); /* its id, 0 = none yet */
 /* The first event after id `after` (of `job`, or of any when 0): a fresh string in server-sent-events form
  * "id: …\nevent: …\ndata: …\n\n", NULL if there is none yet. ret_id = its id, or with NULL the newest id
  * passed over: where to go on from. ret_last = it was an "end" event. What was lost is told once as an event

@@ -97,6 +97,10 @@ size_t ports_count(const struct ports *ports);
 const struct port *ports_at(const struct ports *ports, size_t i);
 const struct port *ports_find(const struct ports *ports, unsigned ifindex); /* NULL: none such */
 
+/* What has passed through a port since it is there, whoever sent it. Reads files; for showing. False: they do not tell. */
+bool ports_counters(const struct ports *ports, const struct port *port, uint64_t *ret_tx_bytes,
+                    uint64_t *ret_rx_bytes);
+
 /* Thunderbolt on this machine, whether or not there is a port. Reads files; for showing. */
 struct ports_thunderbolt {
     unsigned domains; /* controllers */
