@@ -14,6 +14,7 @@
 #include "daemon/job_log.h"
 #include "daemon/job_ring.h"
 #include "daemon/log.h"
+#include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
 #include "daemon/store.h"
@@ -109,6 +110,7 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     }
     job->ended = time(NULL);
     set_state(c, job, state, 0);
+    metrics_job_ended(c->node->metrics, job_state_name(state));
     log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "",
              job->error);
     job_log_publish(c->node, job, "end", job_encode(job));
@@ -422,6 +424,8 @@ static void on_event(struct coord *c, struct job *job, size_t rank, const json_t
     json_object_del(event, "ev");
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
+    metrics_event(c->node->metrics, kind, event);
+    job_progress(job, clock_now());
     if (!strcmp(kind, "step")) {
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
@@ -489,6 +493,7 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         job->connected[rank] = true;
         if (all(job->connected, job->ranks)) {
             set_state(c, job, JOB_RUNNING, 0);
+            job->progressed = clock_now();
             send_all(c, job, "job-run");
         }
     } else if (!strcmp(kind, "job-event")) {

@@ -55,11 +55,13 @@ int ctl_doctor_main(struct ctl *ctl);
 int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
+int ctl_reload_main(struct ctl *ctl);
+int ctl_token_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
 
-extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
-    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_links_options[], ctl_link_options[],
-    ctl_init_options[], ctl_invite_options[], ctl_join_options[];
+extern const struct opt_def ctl_token_options[], ctl_local_options[], ctl_train_options[],
+    ctl_generate_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[],
+    ctl_links_options[], ctl_link_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -109,6 +109,14 @@ out:
     return text;
 }
 
+uint64_t hub_newest(struct hub *hub)
+{
+    pthread_mutex_lock(&hub->lock);
+    uint64_t id = hub->newest;
+    pthread_mutex_unlock(&hub->lock);
+    return id;
+}
+
 void hub_on_publish(struct hub *hub, void (*fn)(void *owner), void *owner)
 {
     pthread_mutex_lock(&hub->lock);

@@ -22,6 +22,7 @@ uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char
  * passed over: where to go on from. ret_last = it was an "end" event. What was lost is told once as an event
  * "resync" {"lost_after":…,"next":…}; after = 0 asks for whatever is kept and has lost nothing. */
 char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last);
+uint64_t hub_newest(struct hub *hub); /* the last id given, 0 = none */
 /* Called (under no lock) after every publish, on the publisher's thread. */
 void hub_on_publish(struct hub *hub, void (*fn)(void *owner), void *owner);
 

@@ -57,6 +57,8 @@ static const struct ctl_command commands[] = {
     {"job", "ID", "one job in full", ctl_job_main, NULL, false},
     {"log", "ID", "what a job has said", ctl_log_main, NULL, false},
     {"cancel", "ID", "end a job", ctl_cancel_main, NULL, false},
+    {"reload", "", "have the daemon read its configuration again", ctl_reload_main, NULL, false},
+    {"token", "[--new]", "the token that allows changes over TCP", ctl_token_main, ctl_token_options, false},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -38,14 +38,16 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage;            /* owned */
-    struct lanes *lanes;            /* owned: data connections to the next rank */
-    unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
-    struct event *patience;         /* owned: how long a broken connection may stay broken */
-    char why_lost[400];             /* the sentence if it runs out */
-    struct event *kill_timer;       /* owned: from asking the stage to end to making it */
-    struct event *reap;             /* owned: frees the stage outside its own callback */
-    bool reported;                  /* the stage said how it ended: "done" or "failed" */
+    struct spawn *stage;               /* owned */
+    struct lanes *lanes;               /* owned: data connections to the next rank */
+    unsigned alive[RING_MAX_NODES];    /* data connections the stage has, by rank */
+    struct event *patience;            /* owned: how long a broken connection may stay broken */
+    char why_lost[400];                /* the sentence if it runs out */
+    struct event *kill_timer;          /* owned: from asking the stage to end to making it */
+    struct event *reap;                /* owned: frees the stage outside its own callback */
+    double busy_seconds, wait_seconds; /* of stages that are gone */
+    uint64_t planned_bytes;            /* of memory, for the stage here */
+    bool reported;                     /* the stage said how it ended: "done" or "failed" */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -100,12 +102,32 @@ static void end_stage(struct worker *w)
     }
 }
 
+static void add_times(const struct spawn *stage, double *busy, double *wait)
+{
+    if (!stage)
+        return;
+    const struct progress *p = spawn_progress(stage);
+    *busy += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
+    *wait += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
+}
+
+void worker_totals(const struct worker *w, struct worker_totals *ret)
+{
+    *ret = (struct worker_totals){.running = w->stage != NULL,
+                                  .busy_seconds = w->busy_seconds,
+                                  .wait_seconds = w->wait_seconds,
+                                  .memory_bytes = w->stage ? spawn_memory(w->stage) : 0,
+                                  .planned_bytes = w->stage ? w->planned_bytes : 0};
+    add_times(w->stage, &ret->busy_seconds, &ret->wait_seconds);
+}
+
 /* After the process is gone: the lease is free again. */
 static void on_reap(evutil_socket_t fd, short what, void *arg)
 {
     struct worker *w = arg;
     (void)fd;
     (void)what;
+    add_times(w->stage, &w->busy_seconds, &w->wait_seconds);
     spawn_free(w->stage);
     w->stage = NULL;
     event_del(w->kill_timer);
@@ -268,6 +290,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
     snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
+    w->planned_bytes =
+        (uint64_t)json_integer_value(json_array_get(json_object_get(plan, "bytes"), (size_t)rank));
     w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
     if (!read_nodes(w, json_object_get(body, "nodes"))) {
         tell_failed(w, "the head's message cannot be read: same version on all nodes?");

@@ -50,9 +50,10 @@ static void all_of_it_comes_back(void **state)
         assert_int_equal(n, 4 * (14 + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
-                    back.logprobs == go.logprobs && back.want_token == go.want_token && back.trace == go.trace &&
-                    back.step == go.step && back.dscale == go.dscale && back.at == go.at &&
-                    back.temperature == go.temperature && back.top_p == go.top_p && back.seed == go.seed);
+                    back.logprobs == go.logprobs && back.want_token == go.want_token &&
+                    back.trace == go.trace && back.step == go.step && back.dscale == go.dscale &&
+                    back.at == go.at && back.temperature == go.temperature && back.top_p == go.top_p &&
+                    back.seed == go.seed);
         assert_int_equal(back.microbatches, MICROBATCHES);
         for (size_t m = 0; m < MICROBATCHES; m++) {
             assert_int_equal(back.mb[m].n, mbs[m].n);
