@@ -17,6 +17,9 @@ B       := build$(variant)
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
+# What belongs to the machine and not to the prefix; a package of Debian 12 keeps its units in /lib.
+SYSCONFDIR ?= $(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
 
 # Debian's alternatives may hand the pthread build of OpenBLAS to a plain -lopenblas, so the OpenMP build is
 # linked from its own folder, with an rpath.
@@ -26,7 +29,7 @@ BLASINC  := /usr/include/$(shell uname -m)-linux-gnu/openblas-openmp
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
 BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -DPREFIX='"$(PREFIX)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
-            -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CFLAGS) $(sanflags)
+            -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CPPFLAGS) $(CFLAGS) $(sanflags)
 LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
 
 # The fences (DESIGN: net and engine cannot see each other).
@@ -56,24 +59,36 @@ kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-v
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
 
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
-ctl_src     := $(sort $(wildcard daemon/ctl*.c)) daemon/ringctl.c
+# ringctl's alone, and yet what tests link
+ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c)
+ctl_src     := $(filter-out $(ctl_tested),$(sort $(wildcard daemon/ctl*.c))) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
 ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
-# ringctl's alone, and yet what tests link
-ctl_tested  := $(addprefix daemon/,adopt.c hosts.c)
 both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns format lint install clean headers unit
+.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
+
+# The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
+DYGRAPHS   ?= /usr/share/javascript/dygraphs
+web_files  := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
+web_assets := $(patsubst /index.html=%,/=%,$(foreach f,$(web_files),/$(notdir $(f))=$(f))) \
+              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f))
+web_obj    := $(B)/daemon/web_assets.o
+$(B)/daemon/web_assets.c: web/embed $(web_files) Makefile
+	@mkdir -p $(@D)
+	$(call say,EMBED,$@) web/embed $(web_assets) >$@.new && mv $@.new $@
+$(web_obj): $(B)/daemon/web_assets.c $(web_files)
+	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
 
 $(B)/libringnet.a: $(call obj,$(net_src))
 $(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/%.a:
 	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
 
-$(B)/ringd: $(call obj,$(ringd_src)) $(B)/libringnet.a $(B)/libringengine.a
+$(B)/ringd: $(call obj,$(ringd_src)) $(web_obj) $(B)/libringnet.a $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
 $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
@@ -109,7 +124,7 @@ $(B)/tests/%.o: tests/%.c
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
 # daemon objects that tests may link: everything but the three mains
 daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_tested) $(stage_src))
-$(B)/libdaemon.a: $(call obj,$(daemon_testable))
+$(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 
@@ -151,7 +166,7 @@ bench: all $(bench_bin)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev jq
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq
 LINT_DEPS  := clang-format cppcheck
 deps:
 	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
@@ -184,16 +199,38 @@ $(B)/headers/daemon/%.ok: daemon/%.h
 lint: headers
 	@tests/lint
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/ringd \
-	    $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5
-	install $(B)/ringd $(DESTDIR)$(PREFIX)/sbin/
-	install $(B)/ringctl $(DESTDIR)$(PREFIX)/bin/
-	install $(B)/ringd-stage $(DESTDIR)$(PREFIX)/libexec/ringd/
-	install $(B)/ringd-link $(DESTDIR)$(PREFIX)/sbin/
-	install -m 644 docs/ringd.8 $(DESTDIR)$(PREFIX)/share/man/man8/
-	install -m 644 docs/ringctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -m 644 docs/ringd.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+# Into a folder of its own below the build's: what comes from the option tables, and the units with the paths of PREFIX.
+$(B)/ringd.conf: systemd/make-conf docs/options.awk $(B)/ringd
+	$(call say,MAKE,$@) systemd/make-conf $(B) >$@.new && mv $@.new $@
+$(B)/units/%: systemd/%.in
+	@mkdir -p $(@D)
+	$(call say,MAKE,$@) sed 's|@SBINDIR@|$(PREFIX)/sbin|; s|@BINDIR@|$(PREFIX)/bin|' $< >$@
+
+units := $(B)/units/ringd.service $(B)/units/ringd-link.service systemd/ringd.socket
+to    := $(DESTDIR)$(PREFIX)
+install: all $(B)/ringd.conf
+	@rm -rf $(B)/units && $(MAKE) --no-print-directory $(filter $(B)/%,$(units))
+	install -d $(to)/sbin $(to)/bin $(to)/libexec/ringd $(to)/share/man/man1 $(to)/share/man/man5 $(to)/share/man/man8 \
+	    $(to)/share/ringd/tiny-llama $(to)/lib/sysusers.d $(to)/lib/tmpfiles.d $(to)/lib/modules-load.d \
+	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
+	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
+	install $(B)/ringctl $(to)/bin/
+	install $(B)/ringd-stage $(to)/libexec/ringd/
+	install -m 644 docs/ringctl.1 $(to)/share/man/man1/
+	install -m 644 docs/ringd.conf.5 $(to)/share/man/man5/
+	install -m 644 docs/ringd.8 docs/ringd-link.8 $(to)/share/man/man8/
+	install -m 644 $(filter-out %recipe %.py,$(wildcard share/tiny-llama/*)) $(to)/share/ringd/tiny-llama/
+	install -m 644 $(units) $(DESTDIR)$(UNITDIR)/
+	install -m 644 systemd/ringd.sysusers $(to)/lib/sysusers.d/ringd.conf
+	install -m 644 systemd/ringd.tmpfiles $(to)/lib/tmpfiles.d/ringd.conf
+	install -m 644 systemd/ringd.modules-load $(to)/lib/modules-load.d/ringd.conf
+	[ -e $(DESTDIR)$(SYSCONFDIR)/ringd/ringd.conf ] || install -m 644 $(B)/ringd.conf $(DESTDIR)$(SYSCONFDIR)/ringd/
+
+# The Debian package, and three booted containers that live through what a user does with it (as root).
+deb:
+	@systemd/make-deb $(VERSION)
+system: deb
+	@tests/run boot $(B)
 clean:
 	rm -rf build build-*
 

@@ -21,6 +21,7 @@
 #include "daemon/peers.h"
 #include "daemon/record.h"
 #include "daemon/store.h"
+#include "daemon/web.h"
 #include "daemon/xalloc.h"
 #include "engine/num/num.h"
 
@@ -91,16 +92,32 @@ static void show_address(struct node *n, const struct member *m, char *buf, size
         snprintf(buf, size, "%s%s", hop ? "via " : "-", hop ? hop->name : "");
 }
 
+/* Whom it says it is connected to; only where both say so is there a way. */
+static json_t *neighbours_show(struct node *n, const struct member *m)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < m->nlinks; i++) {
+        const struct member *to = members_find(n->members, m->links[i].id);
+        if (to)
+            json_array_append_new(list, json_pack("{s:s s:I s:b s:b}", "name", to->name, "class_mbps",
+                                                  (json_int_t)m->links[i].class_mbps, "shared",
+                                                  (int)m->links[i].shared, "mutual",
+                                                  (int)members_linked(n->members, m->id, to->id)));
+    }
+    return list;
+}
+
 static json_t *member_show(struct node *n, const struct member *m)
 {
     char id[33], address[128];
     id_hex(id, m->id);
     show_address(n, m, address, sizeof address);
     bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:s s:f}", "id", id, "name", m->name,
-                     "self", (int)self, "state", up ? "up" : "gone", "version", m->version, "address",
-                     address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
-                     (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available, "job",
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:f}", "id", id, "name",
+                     m->name, "self", (int)self, "state", up ? "up" : "gone", "version", m->version,
+                     "address", address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
+                     (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available,
+                     "neighbours", neighbours_show(n, m), "job",
                      m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
                      m->job && up ? json_integer(m->rank) : json_null(), "doing",
                      up ? m->doing : peers_last_words(n->peers, m->id), "seconds",
@@ -136,8 +153,17 @@ static void get_doctor(struct node *n, struct http_call *call)
 static void get_events(struct node *n, struct http_call *call)
 {
     const char *after = http_query(call, "after");
-    bool now = after && !strcmp(after, "now");
-    http_stream(call, 0, now ? hub_newest(n->hub) : after ? strtoull(after, NULL, 10) : 0);
+    bool from_now = after && !strcmp(after, "now");
+    http_stream(call, 0, from_now ? hub_newest(n->hub) : after ? strtoull(after, NULL, 10) : 0);
+}
+
+/* The dashboard. Any other path is left to the caller. */
+static bool send_page(struct http_call *call)
+{
+    const struct web_asset *a = strcmp(http_method(call), "GET") ? NULL : web_find(http_path(call));
+    if (a)
+        http_reply_file(call, a->type, a->tag, a->begin, (size_t)(a->end - a->begin));
+    return a;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -213,6 +239,8 @@ void api_handle(void *owner, struct http_call *call)
             routes[i].handle(n, call);
         return;
     }
+    if (!known && send_page(call))
+        return;
     if (known)
         http_fail(call, 405, "method", "%s does not take %s", path, method);
     else

@@ -59,12 +59,22 @@ static void replan(struct cables *c)
     struct neighbour_view *seen = xcalloc(CABLES_SEEN, sizeof *seen);
     struct cables_facts facts;
     collect_facts(c, &facts, seen);
-    cables_plan_update(&c->plan, &facts);
+    uint64_t again_us = cables_plan_update(&c->plan, &facts);
+    struct timeval again = {(time_t)(again_us / 1000000), (suseconds_t)(again_us % 1000000)};
+    if (again_us)
+        event_add(c->settling, &again);
     tell_attempts(c);
     struct linkctl_want *want = xcalloc(facts.nports + 3 * c->plan.n + 1, sizeof *want);
     linkctl_want(c->link, want, cables_plan_want(&c->plan, &facts, want));
     free(want);
     free(seen);
+}
+
+static void on_settled(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    replan(arg);
 }
 
 static void on_link_news(void *owner)
@@ -258,6 +268,7 @@ int cables_open(struct cables **ret, struct node *node, struct err *err)
     struct cables *c = xcalloc(1, sizeof *c);
     c->node = node;
     c->asking = event_new(node->base, -1, 0, on_asking, c);
+    c->settling = event_new(node->base, -1, 0, on_settled, c);
     *ret = c;
     const char *pool = opts_str(node->opts, "ipv4-pool");
     char why[256];
@@ -294,6 +305,7 @@ void cables_close(struct cables *c)
     if (!c)
         return;
     event_free(c->asking);
+    event_free(c->settling);
     finder_close(c->finder);
     ports_close(c->ports);
     linkctl_close(c->link);

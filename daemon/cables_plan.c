@@ -156,23 +156,34 @@ static int compare_seen(const void *a, const void *b)
 }
 
 /* Only two ports on one cable: what is shared has no subnet. */
-static size_t list_cables(const struct cables_facts *f, const struct neighbour_view **ret)
+static size_t list_cables(const struct cables_plan *plan, const struct cables_facts *f,
+                          const struct neighbour_view **ret, uint64_t *ret_again_us)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < f->nseen; i++)
-        if (f->seen[i].state == NEIGHBOUR_TWO_WAY && !f->seen[i].cable.shared)
-            ret[n++] = &f->seen[i];
+    *ret_again_us = 0;
+    for (size_t i = 0; i < f->nseen; i++) {
+        const struct neighbour_view *v = &f->seen[i];
+        uint64_t left = v->known_us < CABLES_SETTLE_US ? CABLES_SETTLE_US - v->known_us : 0;
+
+        if (v->state != NEIGHBOUR_TWO_WAY || v->cable.shared)
+            continue;
+        if (left == 0 || cables_plan_find(plan, v->cable.id))
+            ret[n++] = v;
+        else if (*ret_again_us == 0 || left < *ret_again_us)
+            *ret_again_us = left;
+    }
     if (n > 1)
         qsort(ret, n, sizeof *ret, compare_seen);
     return n;
 }
 
-void cables_plan_update(struct cables_plan *plan, const struct cables_facts *f)
+uint64_t cables_plan_update(struct cables_plan *plan, const struct cables_facts *f)
 {
     const struct neighbour_view **cables = xcalloc(f->nseen + 1, sizeof *cables);
     struct cables_plan now = {xcalloc(f->nseen + 1, sizeof *now.at), 0};
-    size_t n = list_cables(f, cables);
+    uint64_t again_us;
+    size_t n = list_cables(plan, f, cables, &again_us);
 
     for (size_t i = 0; i < n; i++) {
         const struct cable *cable = &cables[i]->cable;
@@ -200,6 +211,7 @@ void cables_plan_update(struct cables_plan *plan, const struct cables_facts *f)
     free(cables);
     cables_plan_done(plan);
     *plan = now;
+    return again_us;
 }
 
 size_t cables_plan_want(const struct cables_plan *plan, const struct cables_facts *f,

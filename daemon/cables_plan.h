@@ -13,7 +13,10 @@
 #include "net/beacon.h"
 #include "net/subnet.h"
 
-enum { CABLES_WHY = 240 };
+enum {
+    CABLES_WHY = 240,
+    CABLES_SETTLE_US = 1000000, /* a switch looks like a cable until a second node is heard on it */
+};
 
 struct cables_facts { /* all borrowed */
     const struct port *ports;
@@ -43,8 +46,9 @@ struct cables_plan {
     size_t n;
 };
 
-/* What was chosen before stays as long as nothing is in its way. */
-void cables_plan_update(struct cables_plan *plan, const struct cables_facts *facts);
+/* What was chosen before stays as long as nothing is in its way. Returns in how many µs to look again, because a cable is too new for
+ * subnets; 0: not before something changes. */
+uint64_t cables_plan_update(struct cables_plan *plan, const struct cables_facts *facts);
 void cables_plan_done(struct cables_plan *plan);
 const struct cable_plan *cables_plan_find(const struct cables_plan *plan, uint64_t id);
 

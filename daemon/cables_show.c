@@ -104,6 +104,11 @@ static json_t *port_encode(const struct cables *c, const struct port *p, const s
         (int)(port_is_usable(p) && !finder_port_error(c->finder, p->ifindex)), "speed_mbps",
         (json_int_t)p->speed_mbps, "mtu", (json_int_t)p->mtu, "max_mtu", (json_int_t)p->max_mtu,
         "default_route", (int)p->has_default_route, "why", why_unusable(c, p), "heard", heard);
+    uint64_t tx, rx;
+    if (ports_counters(c->ports, p, &tx, &rx)) {
+        json_object_set_new(port, "tx_bytes", json_integer((json_int_t)tx));
+        json_object_set_new(port, "rx_bytes", json_integer((json_int_t)rx));
+    }
     if (p->kind == PORT_TB)
         json_object_set_new(port, "thunderbolt", thunderbolt_encode(&p->tb));
     return port;

@@ -25,14 +25,23 @@ struct ctl {
     int n_rest;
 };
 
+/* What an argument of a command names: completion asks the daemon for those there are. */
+enum ctl_names { CTL_NAMES_NOTHING, CTL_NAMES_JOBS, CTL_NAMES_MEMBERS, CTL_NAMES_PORTS };
+
 struct ctl_command {
-    const char *name;
+    const char *name; /* NULL ends the table */
     const char *args; /* as in its usage line */
     const char *help; /* one line */
     int (*main)(struct ctl *ctl);
     const struct opt_def *options; /* its own, NULL = none */
     bool has_rest;                 /* stops reading options at its second argument */
+    const char *group;             /* the heading it is the first below, NULL = as before */
+    const char *words;             /* what its first argument may be, separated by spaces; NULL = see names */
+    enum ctl_names names;          /* of its argument, the second where there are words */
 };
+
+extern const struct ctl_command ctl_commands[]; /* all of them, in the order of --help */
+extern const struct opt_def ctl_global_options[];
 
 int ctl_local_main(struct ctl *ctl);
 int ctl_train_main(struct ctl *ctl);
@@ -58,6 +67,7 @@ int ctl_log_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
 int ctl_token_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
+int ctl_completion_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_token_options[], ctl_local_options[], ctl_train_options[],
     ctl_generate_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[],
@@ -67,5 +77,9 @@ extern const struct opt_def ctl_token_options[], ctl_local_options[], ctl_train_
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Wrong usage: the sentence and where help is; CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The number of a job, its only argument. */
+int ctl_job_arg(const struct ctl *ctl, uint64_t *ret);
+/* CTL_OK, or that there are arguments where none are taken. */
+int ctl_no_args(const struct ctl *ctl);
 
 #endif

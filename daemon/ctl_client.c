@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/ctl_print.h"
 #include "daemon/xalloc.h"
 
 enum {
@@ -129,6 +130,22 @@ int ctl_request(const struct ctl *ctl, const char *method, const char *path, con
     free(text);
     free(reply.data);
     return rc;
+}
+
+int ctl_request_print(const struct ctl *ctl, const char *method, const char *path, json_t *body,
+                      void (*print)(const json_t *answer))
+{
+    json_t *answer = NULL;
+    int rc = ctl_request(ctl, method, path, body, &answer);
+    json_decref(body);
+    if (rc)
+        return rc;
+    if (ctl->json)
+        print_json(answer);
+    else
+        print(answer);
+    json_decref(answer);
+    return CTL_OK;
 }
 
 /* --- event streams --- */

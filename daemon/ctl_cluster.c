@@ -8,6 +8,7 @@
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_table.h"
 
 const struct opt_def ctl_init_options[] = {
     {.name = "name",
@@ -32,27 +33,6 @@ const struct opt_def ctl_join_options[] = {
     {.name = NULL},
 };
 
-/* Posts and prints: the answer as JSON if that is wanted, else with `print`. Takes over body. */
-static int post(const struct ctl *ctl, const char *path, json_t *body, void (*print)(const json_t *answer))
-{
-    json_t *answer = NULL;
-    int rc = ctl_request(ctl, "POST", path, body, &answer);
-    json_decref(body);
-    if (rc)
-        return rc;
-    if (ctl->json)
-        print_json(answer);
-    else
-        print(answer);
-    json_decref(answer);
-    return CTL_OK;
-}
-
-static int no_args(const struct ctl *ctl)
-{
-    return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
-}
-
 /* --- init, invite, join --- */
 
 static void print_init(const json_t *answer)
@@ -64,10 +44,10 @@ static void print_init(const json_t *answer)
 int ctl_init_main(struct ctl *ctl)
 {
     const char *name = opts_str(ctl->opts, "name");
-    int rc = no_args(ctl);
+    int rc = ctl_no_args(ctl);
     return rc ? rc
-              : post(ctl, "/v1/cluster/init", name ? json_pack("{s:s}", "name", name) : json_object(),
-                     print_init);
+              : ctl_request_print(ctl, "POST", "/v1/cluster/init",
+                                  name ? json_pack("{s:s}", "name", name) : json_object(), print_init);
 }
 
 /* "1h" → 3600; 0 if it is anything else. */
@@ -91,11 +71,13 @@ static void print_token(const json_t *answer)
 int ctl_invite_main(struct ctl *ctl)
 {
     long ttl = parse_ttl(opts_str(ctl->opts, "ttl"));
-    int rc = no_args(ctl);
+    int rc = ctl_no_args(ctl);
     if (!rc && !ttl)
         rc = ctl_usage(ctl, "--ttl \"%s\": a time is needed, as 90s, 30m, 1h or 7d",
                        opts_str(ctl->opts, "ttl"));
-    return rc ? rc : post(ctl, "/v1/cluster/invite", json_pack("{s:I}", "ttl", (json_int_t)ttl), print_token);
+    return rc ? rc
+              : ctl_request_print(ctl, "POST", "/v1/cluster/invite",
+                                  json_pack("{s:I}", "ttl", (json_int_t)ttl), print_token);
 }
 
 static void print_join(const json_t *answer)
@@ -112,7 +94,7 @@ int ctl_join_main(struct ctl *ctl)
     json_t *body = json_pack("{s:s}", "token", ctl->args[0]);
     if (peer)
         json_object_set_new(body, "peer", json_string(peer));
-    return post(ctl, "/v1/cluster/join", body, print_join);
+    return ctl_request_print(ctl, "POST", "/v1/cluster/join", body, print_join);
 }
 
 /* --- members --- */
@@ -152,17 +134,8 @@ static void print_members(const json_t *answer)
 
 int ctl_members_main(struct ctl *ctl)
 {
-    json_t *answer = NULL;
-    int rc = no_args(ctl);
-    rc = rc ? rc : ctl_request(ctl, "GET", "/v1/members", NULL, &answer);
-    if (rc)
-        return rc;
-    if (ctl->json)
-        print_json(answer);
-    else
-        print_members(answer);
-    json_decref(answer);
-    return CTL_OK;
+    int rc = ctl_no_args(ctl);
+    return rc ? rc : ctl_request_print(ctl, "GET", "/v1/members", NULL, print_members);
 }
 
 /* --- remove, promote --- */
@@ -190,7 +163,7 @@ static int name_one(struct ctl *ctl, const char *path, void (*print)(const json_
 {
     if (ctl->n_args != 1)
         return ctl_usage(ctl, "one node is needed, by name or id, as `ringctl members` shows them");
-    return post(ctl, path, json_pack("{s:s}", "node", ctl->args[0]), print);
+    return ctl_request_print(ctl, "POST", path, json_pack("{s:s}", "node", ctl->args[0]), print);
 }
 
 int ctl_remove_main(struct ctl *ctl)

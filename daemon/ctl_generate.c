@@ -8,6 +8,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_table.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/ctl_watch.h"
 

@@ -11,6 +11,7 @@
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_table.h"
 #include "daemon/hosts.h"
 
 const struct opt_def ctl_link_options[] = {

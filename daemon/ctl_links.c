@@ -8,6 +8,7 @@
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_table.h"
 
 const struct opt_def ctl_links_options[] = {
     {.name = "hosts",

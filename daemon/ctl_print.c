@@ -1,85 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns tables while they are put together. Called by every command that prints. */
+ * Owns nothing. Called by every command that prints. */
 #include "daemon/ctl_print.h"
 
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "daemon/xalloc.h"
-
-enum { COLUMNS_MAX = 16, COLUMN_GAP = 2 };
-
-struct table {
-    char **rows; /* owned: cells separated by tabs; the first is the heads */
-    size_t n;
-};
-
-struct table *table_new(const char *heads)
-{
-    struct table *t = xcalloc(1, sizeof *t);
-    table_add(t, "%s", heads);
-    return t;
-}
-
-void table_add(struct table *t, const char *fmt, ...)
-{
-    char *row = NULL;
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vasprintf(&row, fmt, ap);
-    va_end(ap);
-    if (n < 0)
-        row = xstrdup("");
-    t->rows = xreallocarray(t->rows, t->n + 1, sizeof *t->rows);
-    t->rows[t->n++] = row;
-}
-
-size_t table_rows(const struct table *t)
-{
-    return t->n - 1;
-}
-
-/* Characters, not bytes: every byte but the continuations of UTF-8. */
-static size_t columns_of(const char *cell, size_t bytes)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++)
-        n += ((unsigned char)cell[i] & 0xc0) != 0x80;
-    return n;
-}
-
-void table_print_free(struct table *t, FILE *to)
-{
-    size_t widths[COLUMNS_MAX] = {0};
-    for (size_t r = 0; r < t->n; r++) {
-        const char *cell = t->rows[r];
-        for (size_t c = 0; c < COLUMNS_MAX; c++) {
-            size_t bytes = strcspn(cell, "\t"), width = columns_of(cell, bytes);
-            widths[c] = width > widths[c] ? width : widths[c];
-            if (!cell[bytes])
-                break;
-            cell += bytes + 1;
-        }
-    }
-    for (size_t r = 0; r < t->n; r++) {
-        const char *cell = t->rows[r];
-        for (size_t c = 0; c < COLUMNS_MAX; c++) {
-            size_t bytes = strcspn(cell, "\t");
-            fprintf(to, "%.*s", (int)bytes, cell);
-            if (!cell[bytes])
-                break;
-            fprintf(to, "%*s", (int)(widths[c] - columns_of(cell, bytes) + COLUMN_GAP), "");
-            cell += bytes + 1;
-        }
-        fputc('\n', to);
-        free(t->rows[r]);
-    }
-    free(t->rows);
-    free(t);
-}
+#include "daemon/ctl_term.h"
 
 struct amount print_bytes(double bytes)
 {
@@ -148,4 +75,22 @@ void print_json(const json_t *json)
 {
     json_dumpf(json, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     putchar('\n');
+}
+
+static void print_painted(FILE *to, enum paint paint, const char *text)
+{
+    if (!term_has_colors(to))
+        paint = PAINT_NONE;
+    fprintf(to, "%s%s%s", paint_on(paint), text, paint_off(paint));
+}
+
+void print_state(FILE *to, const char *word)
+{
+    print_painted(to, paint_of_state(word, strlen(word)), word);
+}
+
+void print_trouble(FILE *to, const char *head, const char *sentence)
+{
+    print_painted(to, PAINT_BAD, head);
+    fprintf(to, "  %s\n", sentence);
 }

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * How ringctl writes things down: aligned tables, amounts for people, JSON for programs. */
+ * How ringctl writes things down: amounts for people, JSON for programs. Tables are in ctl_table.h. */
 #ifndef DAEMON_CTL_PRINT_H
 #define DAEMON_CTL_PRINT_H
 
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
-
-struct table;
-struct table *table_new(const char *heads); /* column heads separated by tabs */
-/* Cells separated by tabs. */
-void table_add(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-size_t table_rows(const struct table *t);
-void table_print_free(struct table *t, FILE *to);
 
 struct amount {
     char text[24];
@@ -27,6 +20,9 @@ struct amount print_number(const json_t *number,
 /* Fields of an answer, with something to print where one is missing. */
 const char *field_text(const json_t *object, const char *key, const char *otherwise);
 double field_number(const json_t *object, const char *key);
+
+void print_state(FILE *to, const char *word); /* in its colour, where there are any */
+void print_trouble(FILE *to, const char *head, const char *sentence);
 
 void print_json(const json_t *json); /* one line, full precision, on standard output */
 

@@ -27,7 +27,9 @@ static void print_ring(const json_t *ring)
     double class_mbps = field_number(ring, "class_mbps");
     size_t i;
     json_t *pair;
-    printf("shape         %s\n", field_text(ring, "state", "?"));
+    fputs("shape         ", stdout);
+    print_state(stdout, field_text(ring, "state", "?"));
+    putchar('\n');
     print_order(ring);
     if (json_array_size(json_object_get(ring, "nodes")) > 1) {
         if (class_mbps > 0)
@@ -42,21 +44,11 @@ static void print_ring(const json_t *ring)
         printf("%s %s and %s\n", i ? "             " : "needs a cable",
                json_string_value(json_array_get(pair, 0)), json_string_value(json_array_get(pair, 1)));
     if (*field_text(ring, "trouble", ""))
-        printf("TROUBLE  %s\n", field_text(ring, "trouble", ""));
+        print_trouble(stdout, "TROUBLE", field_text(ring, "trouble", ""));
 }
 
 int ctl_ring_main(struct ctl *ctl)
 {
-    json_t *answer = NULL;
-    if (ctl->n_args)
-        return ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]);
-    int rc = ctl_request(ctl, "GET", "/v1/ring", NULL, &answer);
-    if (rc)
-        return rc;
-    if (ctl->json)
-        print_json(answer);
-    else
-        print_ring(answer);
-    json_decref(answer);
-    return CTL_OK;
+    int rc = ctl_no_args(ctl);
+    return rc ? rc : ctl_request_print(ctl, "GET", "/v1/ring", NULL, print_ring);
 }

@@ -1,64 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commands that ask once and print: status, nodes, jobs, job, log, cancel. */
-#include <errno.h>
-#include <inttypes.h>
+ * The commands about this node and the others that ask once and print: status, nodes. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
-
-const struct opt_def ctl_jobs_options[] = {
-    {.name = "all", .type = OPT_FLAG, .help = "every job there ever was", .short_name = 'a'},
-    {.name = NULL},
-};
-
-/* Asks; prints the answer as JSON if that is wanted, else with `print`. */
-static int show(const struct ctl *ctl, const char *path, void (*print)(const json_t *answer))
-{
-    json_t *answer = NULL;
-    int rc = ctl_request(ctl, "GET", path, NULL, &answer);
-    if (rc)
-        return rc;
-    if (ctl->json)
-        print_json(answer);
-    else
-        print(answer);
-    json_decref(answer);
-    return CTL_OK;
-}
-
-static int no_args(const struct ctl *ctl)
-{
-    return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
-}
-
-static int job_arg(const struct ctl *ctl, uint64_t *ret)
-{
-    if (ctl->n_args != 1)
-        return ctl_usage(ctl, "one job number is needed, as `ringctl jobs` shows them");
-    char *end;
-    errno = 0;
-    unsigned long long id = strtoull(ctl->args[0], &end, 10);
-    if (*end || errno || !id || ctl->args[0][0] == '-')
-        return ctl_usage(ctl, "\"%s\" is not a job number: `ringctl jobs` shows them", ctl->args[0]);
-    *ret = id;
-    return CTL_OK;
-}
-
-static int show_job(const struct ctl *ctl, const char *suffix, void (*print)(const json_t *answer))
-{
-    char path[80];
-    uint64_t id;
-    int rc = job_arg(ctl, &id);
-    if (rc)
-        return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "%s", id, suffix);
-    return show(ctl, path, print);
-}
+#include "daemon/ctl_table.h"
 
 /* --- status --- */
 
@@ -88,13 +36,13 @@ static void print_status(const json_t *s)
     print_job_numbers("jobs   running ", json_object_get(jobs, "running"));
     print_job_numbers(", waiting ", json_object_get(jobs, "queued"));
     putchar('\n');
-    json_array_foreach(trouble, i, sentence) printf("TROUBLE  %s\n", json_string_value(sentence));
+    json_array_foreach(trouble, i, sentence) print_trouble(stdout, "TROUBLE", json_string_value(sentence));
 }
 
 int ctl_status_main(struct ctl *ctl)
 {
-    int rc = no_args(ctl);
-    return rc ? rc : show(ctl, "/v1/status", print_status);
+    int rc = ctl_no_args(ctl);
+    return rc ? rc : ctl_request_print(ctl, "GET", "/v1/status", NULL, print_status);
 }
 
 /* --- nodes --- */
@@ -122,139 +70,6 @@ static void print_nodes(const json_t *answer)
 
 int ctl_nodes_main(struct ctl *ctl)
 {
-    int rc = no_args(ctl);
-    return rc ? rc : show(ctl, "/v1/nodes", print_nodes);
-}
-
-/* --- jobs --- */
-
-static void print_jobs(const json_t *answer)
-{
-    struct table *t = table_new("JOB\tTYPE\tSTATE\tCREATED\tSTEP\tLOSS\tERROR");
-    size_t i;
-    json_t *j;
-    json_array_foreach(json_object_get(answer, "jobs"), i, j)
-    {
-        char step[64] = "-";
-        if (field_number(j, "steps") > 0)
-            snprintf(step, sizeof step, "%.0f/%.0f", field_number(j, "step"), field_number(j, "steps"));
-        table_add(t, "%.0f\t%s\t%s\t%s\t%s\t%s\t%s", field_number(j, "id"), field_text(j, "type", "?"),
-                  field_text(j, "state", "?"), print_time(field_number(j, "created")).text, step,
-                  print_number(json_object_get(j, "loss"), "-").text, field_text(j, "error", ""));
-    }
-    table_print_free(t, stdout);
-}
-
-int ctl_jobs_main(struct ctl *ctl)
-{
-    int rc = no_args(ctl);
-    return rc ? rc : show(ctl, opts_flag(ctl->opts, "all") ? "/v1/jobs?all=1" : "/v1/jobs", print_jobs);
-}
-
-static void print_field(const char *name, const json_t *value)
-{
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    printf("  %-20s %s\n", name, json_is_string(value) ? json_string_value(value) : text ? text : "?");
-    free(text);
-}
-
-/* A result's long lists (one entry per token) are for --json. */
-static void print_fields(const char *head, json_t *object)
-{
-    enum { LIST_MAX = 64 };
-    const char *key;
-    json_t *value;
-    if (!json_object_size(object))
-        return;
-    printf("%s\n", head);
-    json_object_foreach(object, key, value)
-    {
-        if (json_array_size(value) > LIST_MAX)
-            printf("  %-20s %zu entries (ringctl --json prints them)\n", key, json_array_size(value));
-        else
-            print_field(key, value);
-    }
-}
-
-/* Who holds what; the rest of the plan is for --json. */
-static void print_plan(const json_t *plan)
-{
-    struct table *t = table_new("  RANK\tNODE\tLAYERS\tMEMORY\tSLOTS");
-    const json_t *split = json_object_get(plan, "split");
-    for (size_t r = 0; r < json_array_size(split); r++) {
-        const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
-        double from = json_number_value(json_array_get(json_array_get(split, r), 0));
-        double to = json_number_value(json_array_get(json_array_get(split, r), 1));
-        char layers[48] = "none";
-        if (to > from)
-            snprintf(layers, sizeof layers, "%.0f-%.0f", from, to - 1);
-        table_add(t, "  %zu\t%s\t%s\t%s\t%.0f", r, name ? name : "?", layers,
-                  print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
-                  json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
-    }
-    if (table_rows(t))
-        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
-               field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
-               field_number(plan, "tokens"));
-    table_print_free(t, stdout);
-}
-
-static void print_job(const json_t *j)
-{
-    printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
-           field_text(j, "state", "?"));
-    if (*field_text(j, "error", ""))
-        printf("%s\n", field_text(j, "error", ""));
-    printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
-           print_time(field_number(j, "started")).text, print_time(field_number(j, "ended")).text);
-    if (field_number(j, "steps") > 0)
-        printf("step %.0f of %.0f, loss %s\n", field_number(j, "step"), field_number(j, "steps"),
-               print_number(json_object_get(j, "loss"), "-").text);
-    print_fields("asked for", json_object_get(j, "spec"));
-    if (json_is_object(json_object_get(j, "plan")))
-        print_plan(json_object_get(j, "plan"));
-    size_t i;
-    json_t *way;
-    json_array_foreach(json_object_get(j, "relayed"), i, way)
-        printf("the way from %s to %s is relayed through %s\n", field_text(way, "from", "?"),
-               field_text(way, "to", "?"), field_text(way, "through", "?"));
-    print_fields("result", json_object_get(j, "result"));
-}
-
-int ctl_job_main(struct ctl *ctl)
-{
-    return show_job(ctl, "", print_job);
-}
-
-static void print_log(const json_t *answer)
-{
-    size_t i;
-    json_t *line;
-    json_array_foreach(json_object_get(answer, "lines"), i, line)
-        printf("%s  %s\n", print_time(field_number(line, "time")).text, field_text(line, "text", ""));
-}
-
-int ctl_log_main(struct ctl *ctl)
-{
-    return show_job(ctl, "/log", print_log);
-}
-
-int ctl_cancel_main(struct ctl *ctl)
-{
-    char path[64];
-    uint64_t id;
-    json_t *answer = NULL;
-    int rc = job_arg(ctl, &id);
-    if (rc)
-        return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
-    rc = ctl_request(ctl, "DELETE", path, NULL, &answer);
-    if (rc)
-        return rc;
-    if (ctl->json)
-        print_json(answer);
-    else
-        printf("job %" PRIu64 " is being cancelled\n", id);
-    json_decref(answer);
-    return CTL_OK;
+    int rc = ctl_no_args(ctl);
+    return rc ? rc : ctl_request_print(ctl, "GET", "/v1/nodes", NULL, print_nodes);
 }

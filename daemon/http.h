@@ -55,6 +55,9 @@ void http_set_route(struct http_call *call, const char *route);
 
 /* Loop thread. body is copied. Frees call. */
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
+/* A file that stays in memory for ever, of the version `tag` (an ETag, quoted): a client that has it already gets 304. */
+void http_reply_file(struct http_call *call, const char *content_type, const char *tag, const char *body,
+                     size_t n);
 /* Errors as {"error":{"code":…,"message":…}}. */
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

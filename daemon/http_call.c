@@ -38,7 +38,7 @@ struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const
                            const char *path)
 {
     struct http_call *call = xcalloc(1, sizeof *call);
-    const char *id = call_header(mhd, "Last-Event-ID");
+    const char *id = call_header(mhd, "Last-Event-ID"), *has = call_header(mhd, "If-None-Match");
     call->http = l->http;
     call->mhd = mhd;
     call->connection = connection_of(mhd);
@@ -46,6 +46,7 @@ struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const
     call->method = xstrdup(method);
     call->path = xstrdup(path);
     call->last_event_id = id ? strtoull(id, NULL, 10) : 0;
+    call->if_none_match = has ? xstrdup(has) : NULL;
     MHD_get_connection_values(mhd, MHD_GET_ARGUMENT_KIND, take_pair, call);
     pthread_mutex_lock(&l->http->lock);
     call->next = l->http->calls;
@@ -67,6 +68,7 @@ void call_free(struct http_call *call)
     free(call->method);
     free(call->path);
     free(call->body);
+    free(call->if_none_match);
     free(call->text);
     if (call->response)
         MHD_destroy_response(call->response);
@@ -157,6 +159,22 @@ void call_answer(struct http_call *call, unsigned status, struct MHD_Response *r
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n)
 {
     call_answer(call, (unsigned)status, plain_response(content_type, body, n), false);
+}
+
+void http_reply_file(struct http_call *call, const char *content_type, const char *tag, const char *body,
+                     size_t n)
+{
+    bool is_known = call->if_none_match && strstr(call->if_none_match, tag);
+    struct MHD_Response *r = response_dress(
+        MHD_create_response_from_buffer(is_known ? 0 : n, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT),
+        content_type);
+    if (r) {
+        /* Kept, but asked for each time: after an upgrade nobody runs yesterday's page. */
+        MHD_del_response_header(r, "Cache-Control", "no-store");
+        MHD_add_response_header(r, "Cache-Control", "no-cache");
+        MHD_add_response_header(r, "ETag", tag);
+    }
+    call_answer(call, is_known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, false);
 }
 
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)

@@ -64,6 +64,7 @@ struct http_call {
     bool too_large, may_write, may_read, is_local;
     const char *route;             /* borrowed, loop thread */
     uint64_t last_event_id;        /* 0 = not given */
+    char *if_none_match;           /* owned; NULL = not given */
     struct MHD_Response *response; /* owned; set once, before resuming */
     unsigned status;
 

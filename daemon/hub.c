@@ -68,6 +68,14 @@ uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char
     return id;
 }
 
+uint64_t hub_newest(struct hub *hub)
+{
+    pthread_mutex_lock(&hub->lock);
+    uint64_t id = hub->newest;
+    pthread_mutex_unlock(&hub->lock);
+    return id;
+}
+
 static char *sse_text(uint64_t id, const char *type, const char *json)
 {
     return xasprintf("id: %" PRIu64 "\nevent: %s\ndata: %s\n\n", id, type, json);
@@ -107,14 +115,6 @@ char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, 
 out:
     pthread_mutex_unlock(&hub->lock);
     return text;
-}
-
-uint64_t hub_newest(struct hub *hub)
-{
-    pthread_mutex_lock(&hub->lock);
-    uint64_t id = hub->newest;
-    pthread_mutex_unlock(&hub->lock);
-    return id;
 }
 
 void hub_on_publish(struct hub *hub, void (*fn)(void *owner), void *owner)

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define BOOT_AHEAD_US (UINT64_C(50) * 365 * 86400 * 1000000) /* no clock was ever set back by so much */
+
 /* Reads up to cap bytes; −ENOENT as is, everything else as a sentence. Keys that others can read are no keys. */
 ssize_t private_read(const char *path, uint8_t *to, size_t cap, struct err *err)
 {
@@ -79,6 +81,24 @@ int identity_load(struct auth_identity *ret, const char *state_dir, struct err *
     }
     sodium_memzero(bytes, sizeof bytes);
     return r;
+}
+
+int identity_boot(uint64_t *ret, const char *state_dir, uint64_t wall_us, struct err *err)
+{
+    char path[4096];
+    uint8_t bytes[8];
+    uint64_t last = 0;
+    struct err ignored; /* what cannot be read is written anew */
+    snprintf(path, sizeof path, "%s/boot", state_dir);
+    if (private_read(path, bytes, sizeof bytes, &ignored) == sizeof bytes)
+        for (int i = 0; i < 8; i++)
+            last |= (uint64_t)bytes[i] << 8 * i;
+    /* A number from the far future (a damaged file, a clock gone mad) would count up from there for ever. */
+    bool sane = last < wall_us + BOOT_AHEAD_US;
+    *ret = sane && last >= wall_us ? last + 1 : wall_us;
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(*ret >> 8 * i);
+    return private_write(path, bytes, sizeof bytes, err);
 }
 
 void id_hex(char buf[33], const uint8_t id[static 16])

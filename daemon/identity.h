@@ -11,6 +11,10 @@
 
 /* STATE/identity: made on first start, 0600. */
 int identity_load(struct auth_identity *ret, const char *state_dir, struct err *err);
+/* STATE/boot: a number for this life of the daemon, larger than that of every life before, also when the clock was set back
+ * meanwhile: the wall clock in µs, or one more than the last. −errno with a sentence: it is not on disk, and *ret good for
+ * as long as clocks go forward. */
+int identity_boot(uint64_t *ret, const char *state_dir, uint64_t wall_us, struct err *err);
 /* Up to cap bytes of a file; −ENOENT as is, everything else as a sentence. One that others can read is refused. */
 ssize_t private_read(const char *path, uint8_t *to, size_t cap, struct err *err);
 /* 0600; the old contents or the new are there at any time, power cuts included. */

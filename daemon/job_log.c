@@ -22,6 +22,8 @@ static char *text_of(json_t *json)
 
 void job_log_publish(struct node *node, const struct job *job, const char *type, json_t *json)
 {
+    if (strcmp(type, "job") && strcmp(type, "end")) /* those have it as their id */
+        json_object_set_new(json, "job", json_integer((json_int_t)job->id));
     char *text = text_of(json);
     if (text)
         hub_publish(node->hub, job->id, type, text);

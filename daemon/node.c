@@ -181,13 +181,16 @@ static void open_members(struct node *n)
     struct member self = {.rank = 0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct timespec now;
+    struct err err;
     clock_gettime(CLOCK_REALTIME, &now);
     auth_node_id(self.id, n->id.pub);
     choose_name(n);
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
     snprintf(self.doing, sizeof self.doing, "idle");
-    self.boot = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000; /* later boots are larger */
+    if (identity_boot(&self.boot, n->state_dir, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000,
+                      &err))
+        log_warning("%s", err.text);
     self.seq = 1;
     n->threads = (int)opts_int(n->opts, "threads");
     self.cores = cores > 0 ? (unsigned)cores : 1;

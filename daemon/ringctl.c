@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl: the table of commands, the global options, and what is printed about their use. Each command lives
- * in a ctl_ file. */
+ * ringctl: finds the command and its options, and prints how they are used. The commands are listed in
+ * ctl_commands.c, and each lives in a ctl_ file. */
 #include <curl/curl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,58 +9,10 @@
 #include <string.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_term.h"
 #include "daemon/xalloc.h"
 
 static const char default_socket[] = "/run/ringd/ringd.sock";
-
-static const struct opt_def global_options[] = {
-    {.name = "socket",
-     .type = OPT_PATH,
-     .placeholder = "PATH",
-     .help = "the daemon's socket (default $RINGD_SOCKET, else /run/ringd/ringd.sock)"},
-    {.name = "json", .type = OPT_FLAG, .help = "print one JSON object and nothing else"},
-    {.name = "version", .type = OPT_FLAG, .help = "print the version"},
-    {.name = NULL},
-};
-
-static const struct ctl_command commands[] = {
-    {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",
-     ctl_local_main, ctl_local_options, true},
-    {"train", "--model DIR --data FILE --adapter-out DIR [OPTIONS]", "fine-tune a model on the ring",
-     ctl_train_main, ctl_train_options, false},
-    {"generate", "--model DIR [OPTIONS] (PROMPT | --ids 1,2,3)", "continue a text", ctl_generate_main,
-     ctl_generate_options, false},
-    {"score", "--model DIR [OPTIONS] (--text S | --ids 1,2,3 | --data FILE)",
-     "log-probability of each token of a text", ctl_score_main, ctl_score_options, false},
-    {"init", "[--name NAME]", "make a cluster, with this node as its first member", ctl_init_main,
-     ctl_init_options, false},
-    {"invite", "[--ttl TIME]", "print a token that lets one node into the cluster", ctl_invite_main,
-     ctl_invite_options, false},
-    {"join", "TOKEN [--peer HOST:PORT]", "enter the cluster the token was made in", ctl_join_main,
-     ctl_join_options, false},
-    {"members", "", "who belongs to the cluster", ctl_members_main, NULL, false},
-    {"remove", "NODE", "throw a node out of the cluster", ctl_remove_main, NULL, false},
-    {"promote", "NODE", "let a node invite and remove others, as this one does", ctl_promote_main, NULL,
-     false},
-    {"status", "", "this node, the ring, what runs and what is wrong", ctl_status_main, NULL, false},
-    {"ring", "", "the order of the nodes, its slowest hop, and what would close it", ctl_ring_main, NULL,
-     false},
-    {"nodes", "", "the nodes of the ring and what each is doing", ctl_nodes_main, NULL, false},
-    {"links", "[-v | --hosts]", "the connections of this node", ctl_links_main, ctl_links_options, false},
-    {"ports", "", "this node's ports, and whom it hears on each", ctl_ports_main, NULL, false},
-    {"link", "(adopt | release) PORT [--dry-run]",
-     "have networkd or NetworkManager leave a cable's addresses alone, or undo that; as root", ctl_link_main,
-     ctl_link_options, false},
-    {"doctor", "[--model DIR] [--verbose]", "examine this node and all others, and say what would help",
-     ctl_doctor_main, ctl_doctor_options, false},
-    {"jobs", "[--all]", "jobs waiting, running and lately ended", ctl_jobs_main, ctl_jobs_options, false},
-    {"job", "ID", "one job in full", ctl_job_main, NULL, false},
-    {"log", "ID", "what a job has said", ctl_log_main, NULL, false},
-    {"cancel", "ID", "end a job", ctl_cancel_main, NULL, false},
-    {"reload", "", "have the daemon read its configuration again", ctl_reload_main, NULL, false},
-    {"token", "[--new]", "the token that allows changes over TCP", ctl_token_main, ctl_token_options, false},
-};
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 int ctl_fail(int status, const char *fmt, ...)
 {
@@ -84,13 +36,21 @@ int ctl_usage(const struct ctl *ctl, const char *fmt, ...)
     return CTL_USAGE;
 }
 
+int ctl_no_args(const struct ctl *ctl)
+{
+    return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
+}
+
 static void print_help(void)
 {
     puts("usage: ringctl [OPTIONS] COMMAND …\n\nCommands:");
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+        if (c->group)
+            printf(" %s\n", c->group);
+        printf("  %-11s %s\n", c->name, c->help);
+    }
     puts("\nOptions, before or after the command:");
-    opts_help(global_options, stdout);
+    opts_help(ctl_global_options, stdout);
     puts("\nringctl COMMAND --help says more about one. Exit status: 0 done, 1 the job failed or was "
          "refused, 2 wrong\n"
          "usage, 3 no daemon answers, 130 interrupted.");
@@ -147,11 +107,11 @@ static size_t count_options(const struct opt_def *defs)
 /* The command's own options, then the global ones; the caller frees. */
 static struct opt_def *join_options(const struct opt_def *own)
 {
-    size_t n = count_options(own), n_global = count_options(global_options);
+    size_t n = count_options(own), n_global = count_options(ctl_global_options);
     struct opt_def *all = xcalloc(n + n_global + 1, sizeof *all);
     if (n)
         memcpy(all, own, n * sizeof *all);
-    memcpy(all + n, global_options, n_global * sizeof *all);
+    memcpy(all + n, ctl_global_options, n_global * sizeof *all);
     return all;
 }
 
@@ -168,6 +128,7 @@ static int run(struct ctl *ctl)
     ctl->socket = opts_str(ctl->opts, "socket");
     if (!ctl->socket)
         ctl->socket = from_env && *from_env ? from_env : default_socket;
+    term_set_colors(opts_str(ctl->opts, "color"));
     ctl->json = opts_flag(ctl->opts, "json");
     curl_global_init(CURL_GLOBAL_DEFAULT);
     int status = ctl->command->main(ctl);
@@ -212,7 +173,7 @@ static int run_command(const struct ctl_command *command, int argc, char **argv,
 /* No command: the only things to say are help and the version. */
 static int run_bare(int argc, char **argv)
 {
-    struct opts *o = opts_new(global_options);
+    struct opts *o = opts_new(ctl_global_options);
     struct err err;
     char **positional = NULL;
     int n, status = CTL_OK;
@@ -232,12 +193,12 @@ static int run_bare(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int word = find_word(global_options, argc, argv, 1, 0);
+    int word = find_word(ctl_global_options, argc, argv, 1, 0);
     if (word == argc)
         return run_bare(argc, argv);
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (!strcmp(commands[i].name, argv[word]))
-            return run_command(&commands[i], argc, argv, word);
+    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+        if (!strcmp(c->name, argv[word]))
+            return run_command(c, argc, argv, word);
     }
     return ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl --help lists them", argv[word]);
 }

@@ -446,7 +446,8 @@ size_t beacons_neighbours(const struct beacons *b, struct instant now, struct ne
             if (!at->used)
                 continue;
             if (n < cap)
-                out[n] = (struct neighbour_view){at->cable, at->state, clock_since_us(now, at->heard)};
+                out[n] = (struct neighbour_view){at->cable, at->state, clock_since_us(now, at->heard),
+                                                 clock_since_us(now, at->first)};
             n++;
         }
     }

@@ -139,6 +139,7 @@ struct neighbour_view {
     struct cable cable; /* its id is that of the cable it is or would be */
     enum neighbour_state state;
     uint64_t heard_us; /* since its last beacon */
+    uint64_t known_us; /* and since its first */
 };
 /* All neighbours on all ports, cables or not; up to cap are written, how many there are is returned. */
 size_t beacons_neighbours(const struct beacons *b, struct instant now, struct neighbour_view *out,

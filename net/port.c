@@ -211,6 +211,12 @@ const struct port *ports_find(const struct ports *ports, unsigned ifindex)
     return NULL;
 }
 
+bool ports_counters(const struct ports *ports, const struct port *port, uint64_t *ret_tx_bytes,
+                    uint64_t *ret_rx_bytes)
+{
+    return port_sysfs_counters(port, ports->rules.sysfs, ret_tx_bytes, ret_rx_bytes);
+}
+
 void ports_thunderbolt(const struct ports *ports, struct ports_thunderbolt *ret)
 {
     port_sysfs_thunderbolt(ret, ports->rules.sysfs);

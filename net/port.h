@@ -66,9 +66,10 @@ enum { PORTS_OWNER = 0x72 }; /* IFA_PROTO of what ringd-link sets: 'r' */
 struct ports_prefix {
     sa_family_t family;
     uint8_t plen;
-    bool is_route;  /* else an address of this machine, `at` being that address itself */
-    bool is_ours;   /* set by ringd-link, or the route that came with such an address; Linux 5.18 and later */
-    uint8_t at[16]; /* network order; IPv4 in the first four bytes */
+    bool is_route;    /* else an address of this machine, `at` being that address itself */
+    bool is_ours;     /* an address that ringd-link has set; told by Linux 5.18 and later */
+    bool is_made;     /* an IPv4 route that the kernel made for an address, and takes away with it */
+    uint8_t at[16];   /* network order; IPv4 in the first four bytes */
     unsigned ifindex; /* 0 = a route that leads nowhere (blackhole, unreachable) or through several ports */
 };
 
@@ -95,6 +96,10 @@ void ports_close(struct ports *ports);
 size_t ports_count(const struct ports *ports);
 const struct port *ports_at(const struct ports *ports, size_t i);
 const struct port *ports_find(const struct ports *ports, unsigned ifindex); /* NULL: none such */
+
+/* What has passed through a port since it is there, whoever sent it. Reads files; for showing. False: they do not tell. */
+bool ports_counters(const struct ports *ports, const struct port *port, uint64_t *ret_tx_bytes,
+                    uint64_t *ret_rx_bytes);
 
 /* Thunderbolt on this machine, whether or not there is a port. Reads files; for showing. */
 struct ports_thunderbolt {

@@ -4,8 +4,6 @@
  * port.c on the loop. The kernel answers a dump at once, so waiting for it is not waiting. */
 #include "port_impl.h"
 
-#include "prefix.h"
-
 #include <errno.h>
 #include <fnmatch.h>
 #include <libmnl/libmnl.h>
@@ -191,6 +189,17 @@ static int add_prefix(struct look *look, sa_family_t family, const struct nlattr
     return MNL_CB_OK;
 }
 
+static void mark_last(struct look *look, bool is_ours)
+{
+    struct ports_prefix *last =
+        look->view.nprefixes > 0 ? &look->view.prefixes[look->view.nprefixes - 1] : NULL;
+
+    if (last && !look->view.is_partial) {
+        last->is_ours = is_ours;
+        last->is_made = !is_ours;
+    }
+}
+
 static int on_address(const struct nlmsghdr *msg, void *data)
 {
     struct look *look = data;
@@ -219,10 +228,13 @@ static int on_address(const struct nlmsghdr *msg, void *data)
     }
     if (add_prefix(look, info->ifa_family, own, info->ifa_prefixlen, info->ifa_index, false) != MNL_CB_OK)
         return MNL_CB_ERROR;
-    if (at[IFA_PROTO] && mnl_attr_get_u8(at[IFA_PROTO]) == PORTS_OWNER && look->view.nprefixes > 0 &&
-        !look->view.is_partial)
-        look->view.prefixes[look->view.nprefixes - 1].is_ours = true;
-    return MNL_CB_OK;
+    if (at[IFA_PROTO] && mnl_attr_get_u8(at[IFA_PROTO]) == PORTS_OWNER)
+        mark_last(look, true);
+    if (!at[IFA_ADDRESS] || mnl_attr_get_payload_len(at[IFA_ADDRESS]) != mnl_attr_get_payload_len(own) ||
+        memcmp(mnl_attr_get_payload(at[IFA_ADDRESS]), mnl_attr_get_payload(own),
+               mnl_attr_get_payload_len(own)) == 0)
+        return MNL_CB_OK;
+    return add_prefix(look, info->ifa_family, at[IFA_ADDRESS], info->ifa_prefixlen, info->ifa_index, true);
 }
 
 static void mark_default(struct port_view *view, unsigned ifindex)
@@ -252,8 +264,13 @@ static int on_route(const struct nlmsghdr *msg, void *data)
         return MNL_CB_OK;
     if (at[RTA_OIF] && info->rtm_type == RTN_UNICAST)
         ifindex = number_of(at[RTA_OIF]);
-    if (info->rtm_dst_len > 0)
-        return add_prefix(look, info->rtm_family, at[RTA_DST], info->rtm_dst_len, ifindex, true);
+    if (info->rtm_dst_len > 0) {
+        if (add_prefix(look, info->rtm_family, at[RTA_DST], info->rtm_dst_len, ifindex, true) != MNL_CB_OK)
+            return MNL_CB_ERROR;
+        if (info->rtm_family == AF_INET && info->rtm_protocol == RTPROT_KERNEL)
+            mark_last(look, false);
+        return MNL_CB_OK;
+    }
     mark_default(&look->view, ifindex);
     if (at[RTA_MULTIPATH]) {
         const struct rtnexthop *hop = mnl_attr_get_payload(at[RTA_MULTIPATH]);
@@ -313,22 +330,6 @@ static void number_ports(struct port_view *view)
     }
 }
 
-/* The kernel makes a route for each address, and does not say so. */
-static void own_routes(struct port_view *view)
-{
-    for (size_t i = 0; i < view->nprefixes; i++) {
-        const struct ports_prefix *address = &view->prefixes[i];
-
-        for (size_t k = 0; address->is_ours && !address->is_route && k < view->nprefixes; k++) {
-            struct ports_prefix *route = &view->prefixes[k];
-
-            if (route->is_route && route->ifindex == address->ifindex && route->family == address->family &&
-                route->plen == address->plen && prefix_bits_equal(route->at, address->at, address->plen))
-                route->is_ours = true;
-        }
-    }
-}
-
 /* With a socket of its own: a dump that the kernel interrupts leaves its rest behind. */
 static int look_once(struct look *look)
 {
@@ -362,7 +363,6 @@ int port_view_read(struct port_view *ret, const struct port_rules *rules)
         if (r == 0) {
             if (look.view.nports > 0)
                 number_ports(&look.view);
-            own_routes(&look.view);
             *ret = look.view;
         } else {
             port_view_done(&look.view);

@@ -38,6 +38,8 @@ bool port_view_equals(const struct port_view *a, const struct port_view *b);
 
 /* Fills in kind, speed, driver and Thunderbolt, as far as the files under `sysfs` tell. `ether`: the link layer is Ethernet. */
 void port_sysfs_read(struct port *port, const char *sysfs, bool ether);
+bool port_sysfs_counters(const struct port *port, const char *sysfs, uint64_t *ret_tx_bytes,
+                         uint64_t *ret_rx_bytes);
 void port_sysfs_thunderbolt(struct ports_thunderbolt *ret, const char *sysfs);
 
 #endif

@@ -160,6 +160,24 @@ void port_sysfs_read(struct port *port, const char *sysfs, bool ether)
         port->speed_mbps = (uint32_t)mbps;
 }
 
+bool port_sysfs_counters(const struct port *port, const char *sysfs, uint64_t *ret_tx_bytes,
+                         uint64_t *ret_rx_bytes)
+{
+    char folder[PATH_MAX];
+    long tx, rx;
+
+    snprintf(folder, sizeof folder, "%s/class/net/%s", sysfs, port->name);
+    if (read_number(folder, "ifindex") != (long)port->ifindex)
+        return false;
+    tx = read_number(folder, "statistics/tx_bytes");
+    rx = read_number(folder, "statistics/rx_bytes");
+    if (tx < 0 || rx < 0)
+        return false;
+    *ret_tx_bytes = (uint64_t)tx;
+    *ret_rx_bytes = (uint64_t)rx;
+    return true;
+}
+
 void port_sysfs_thunderbolt(struct ports_thunderbolt *ret, const char *sysfs)
 {
     char path[PATH_MAX], type[64];

@@ -141,8 +141,8 @@ const struct ports_prefix *subnet_obstacle(const struct subnet_taken *taken, con
         const struct ports_prefix *p = &taken->at[i];
         size_t bits = p->plen < mine->plen ? p->plen : mine->plen;
 
-        if (p->family == mine->family && !p->is_ours && prefix_bits_equal(p->at, mine->at, bits) &&
-            !is_itself(taken, p, mine))
+        if (p->family == mine->family && !p->is_ours && !p->is_made &&
+            prefix_bits_equal(p->at, mine->at, bits) && !is_itself(taken, p, mine))
             return p;
     }
     return NULL;

@@ -43,7 +43,8 @@ int subnet_pool_parse(struct prefix *ret, const char *text, char *why, size_t wh
 int subnet_cable4(struct subnet_cable *ret, const struct prefix *pool, const struct subnet_end *mine,
                   const struct subnet_end *theirs, uint8_t attempt);
 
-/* What must not overlap: everything this machine has, but what ringd-link has set, in this run or in one before. Where
+/* What must not overlap: everything this machine has, but routes that go with an address (addresses and routes are not listed in
+ * one moment, and the address says the same), and but what ringd-link has set, in this run or in one before. Where
  * the kernel does not tell that, the very address in question, with its route, counts as ours on the cable's own port. Of two cables of one node, the one chosen later
  * must see the other's subnet in here. */
 struct subnet_taken {

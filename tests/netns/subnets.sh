@@ -29,9 +29,12 @@ joined4() { # K A B, as joined_subnet; what it saw is in four_a and four_b
     [ "$(echo "$four_a" "$four_b" | wc -w)" = 2 ] && [ "$four_a" != "$four_b" ] && [ "$(net4 "$four_a")" = "$(net4 "$four_b")" ] &&
         reach "$2" "${four_b%/*}" && reach "$3" "${four_a%/*}"
 }
+why4() { # NODE K
+    on "$(name_of "$1")" --json ports | jq -r ".ports[] | select(.name == \"cable$2\") | .heard[].subnet4_trouble"
+}
 check4() { # K A B
     wait_for $((8 * slow)) joined4 "$@" ||
-        fail "cable$1: $(name_of "$2") has \"$(address4 "$2" "$1")\", $(name_of "$3") \"$(address4 "$3" "$1")\", or they do not reach each other"
+        fail "cable$1: $(name_of "$2") has \"$(address4 "$2" "$1")\" ($(why4 "$2" "$1")), $(name_of "$3") \"$(address4 "$3" "$1")\" ($(why4 "$3" "$1")), or they do not reach each other"
     ok "cable$1: $four_a at $(name_of "$2"), $four_b at $(name_of "$3"), both reached"
 }
 moved() { # K A B WAS: to another /31, together
@@ -184,13 +187,13 @@ ns_exec 1 ip link set cable2 down
 check_cable 2 1 2
 ok "cable2 was down and is set up again"
 
-# --- two places for two cables: whatever their hashes are, each gets one
+# --- two places for two cables: whatever their hashes are, each gets one. The switch is left out: it might be taken for a third at first.
 stop_all
 new_pool
 cut 3
 mark a b
-start_all --ipv4-pool 10.99.0.0/30
-await_all 'a ring of 3' 15 a b
+start_all --ipv4-pool 10.99.0.0/30 --ports-deny 'lan*'
+await_all 'a ring of 2' 15 a b
 check4 1 1 2
 one=$(net4 "$four_a")
 check4 2 1 2
@@ -202,8 +205,8 @@ ok "two cables, two places: $one and $two"
 stop_all
 new_pool
 mark a b
-start_all --ipv4-pool 10.99.8.0/31
-await_all 'a ring of 3' 15 a b
+start_all --ipv4-pool 10.99.8.0/31 --ports-deny 'lan*'
+await_all 'a ring of 2' 15 a b
 one_of_two() {
     { joined4 1 1 2 && none4 2 1 2; } || { joined4 2 1 2 && none4 1 1 2; }
 }

@@ -47,6 +47,7 @@ static void make_end(struct node *n, uint8_t id, uint8_t other, size_t cables, c
             .ifindex = i + 1, .kind = PORT_ETH, .mtu = 1500, .max_mtu = 9000, .port_id = 100u * id + i};
         snprintf(n->ports[i].name, sizeof n->ports[i].name, "eth%u", i);
         n->seen[i].state = NEIGHBOUR_TWO_WAY;
+        n->seen[i].known_us = CABLES_SETTLE_US;
         *c = (struct cable){.id = 1000 + i,
                             .ifindex = i + 1,
                             .port_id = 100u * id + i,
@@ -233,6 +234,41 @@ static void a_small_pool(void **state)
     free_pair(p);
 }
 
+/* Two cables for two places, heard in any order and at either end first: in the end both have one. */
+static void any_order_of_hearing(void **state)
+{
+    uint32_t seed = 20261121;
+
+    (void)state;
+    for (int world = 0; world < 500; world++) {
+        struct pair *p = make_pair(2, "10.98.0.0/30");
+        struct node *ends[] = {&p->a, &p->b};
+
+        for (unsigned i = 0; i < 2; i++) {
+            uint32_t id = seed = seed * 1664525u + 1013904223u;
+
+            for (size_t k = 0; k < 2; k++) {
+                ends[k]->seen[i].cable.id = 1000 + i;
+                ends[k]->seen[i].state = NEIGHBOUR_HEARD;
+            }
+            p->a.seen[i].cable.port_id = p->b.seen[i].cable.peer_port_id = id;
+        }
+        for (int step = 0; step < 12; step++) {
+            seed = seed * 1664525u + 1013904223u;
+            struct node *n = ends[seed >> 31];
+            n->seen[seed >> 30 & 1].state = NEIGHBOUR_TWO_WAY;
+            hear(n, ends[1 - (seed >> 31)]);
+        }
+        for (size_t i = 0; i < 2; i++)
+            p->a.seen[i].state = p->b.seen[i].state = NEIGHBOUR_TWO_WAY;
+        settle(p);
+        assert_agree(p, 0);
+        assert_agree(p, 1);
+        assert_false(prefix_overlaps(&of(&p->a, 0)->four.mine, &of(&p->a, 1)->four.mine));
+        free_pair(p);
+    }
+}
+
 static void pools_that_differ_are_named(void **state)
 {
     struct pair *p = make_pair(1, "10.98.0.0/16");
@@ -285,6 +321,24 @@ static void only_cables_of_two_have_any(void **state)
     p->a.facts.is_member = false;
     settle(p);
     assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 0);
+    free_pair(p);
+}
+
+static void a_new_cable_settles_first(void **state)
+{
+    struct pair *p = make_pair(2, NULL);
+
+    (void)state;
+    p->a.seen[0].known_us = 300000;
+    p->a.seen[1].known_us = 400000;
+    assert_int_equal(cables_plan_update(&p->a.plan, &p->a.facts), 600000);
+    assert_int_equal(p->a.plan.n, 0);
+    p->a.seen[1].known_us = CABLES_SETTLE_US;
+    assert_int_equal(cables_plan_update(&p->a.plan, &p->a.facts), 700000);
+    assert_int_equal(p->a.plan.n, 1);
+    p->a.seen[0].cable.shared = true; /* a switch after all */
+    assert_int_equal(cables_plan_update(&p->a.plan, &p->a.facts), 0);
+    assert_int_equal(p->a.plan.n, 1);
     free_pair(p);
 }
 
@@ -349,8 +403,10 @@ int main(void)
         cmocka_unit_test(what_is_in_the_way_is_gone_round),
         cmocka_unit_test(no_room_is_told_and_withdrawn),
         cmocka_unit_test(a_small_pool),
+        cmocka_unit_test(any_order_of_hearing),
         cmocka_unit_test(pools_that_differ_are_named),
         cmocka_unit_test(six_says_who_has_it),
+        cmocka_unit_test(a_new_cable_settles_first),
         cmocka_unit_test(only_cables_of_two_have_any),
         cmocka_unit_test(thunderbolt_is_set_up_with_its_largest_mtu),
         cmocka_unit_test(unlike_mtus_are_named),

@@ -225,6 +225,11 @@ static bool has_ours(const struct world *w)
     return prefix(w, "10.98.0.2", 31, true) && prefix(w, "10.98.0.4", 31, true);
 }
 
+static bool has_peer(const struct world *w)
+{
+    return prefix(w, "10.77.0.1", 24, false) && prefix(w, "10.66.0.1", 24, true);
+}
+
 static void routes_and_addresses(void **state)
 {
     struct world w;
@@ -255,9 +260,12 @@ static void routes_and_addresses(void **state)
     add_owned(named(&w, "va")->ifindex, "10.98.0.2", 31);
     assert_true(await(&w, has_ours, 2000000) < 500000);
     assert_true(prefix(&w, "10.98.0.2", 31, false)->is_ours);
-    assert_true(prefix(&w, "10.98.0.2", 31, true)->is_ours);
+    assert_true(prefix(&w, "10.98.0.2", 31, true)->is_made);
+    assert_false(prefix(&w, "10.8.0.0", 24, true)->is_made || prefix(&w, "10.9.0.0", 16, true)->is_made);
     assert_false(prefix(&w, "10.98.0.4", 31, false)->is_ours);
-    assert_false(prefix(&w, "10.98.0.4", 31, true)->is_ours);
+    assert_true(prefix(&w, "10.98.0.4", 31, true)->is_made);
+    run("ip addr add 10.77.0.1 peer 10.66.0.1/24 dev va");
+    assert_true(await(&w, has_peer, 2000000) < 500000);
     run("ip link set va down"); /* its IPv4 routes go without a word */
     assert_true(await(&w, has_no_default, 2000000) < 500000);
     assert_null(prefix(&w, "192.168.7.0", 24, true));

@@ -196,6 +196,24 @@ static void other_kinds(void **state)
     assert_string_equal(p.driver, "cdc_ncm");
 }
 
+static void counters(void **state)
+{
+    const char *root = *state;
+    struct port p = {.ifindex = 7, .name = "eth9"};
+    uint64_t tx = 1, rx = 2;
+
+    assert_false(port_sysfs_counters(&p, root, &tx, &rx));
+    put(root, "class/net/eth9", "ifindex", "7");
+    put(root, "class/net/eth9/statistics", "tx_bytes", "123456789012\n");
+    assert_false(port_sysfs_counters(&p, root, &tx, &rx));
+    assert_true(tx == 1 && rx == 2); /* untouched */
+    put(root, "class/net/eth9/statistics", "rx_bytes", "0\n");
+    assert_true(port_sysfs_counters(&p, root, &tx, &rx));
+    assert_true(tx == 123456789012 && rx == 0);
+    p.ifindex = 8; /* a port of that name in another namespace */
+    assert_false(port_sysfs_counters(&p, root, &tx, &rx));
+}
+
 static void the_machine(void **state)
 {
     const char *root = *state;
@@ -221,6 +239,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(behind_a_dock, make_root, remove_root),
         cmocka_unit_test_setup_teardown(nonsense_does_no_harm, make_root, remove_root),
         cmocka_unit_test_setup_teardown(other_kinds, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(counters, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_machine, make_root, remove_root),
     };
 

@@ -1,0 +1,69 @@
+#!/bin/sh
+# The units are what systemd understands, expose the machine no more than promised, and say of each protection they leave
+# out why. The default ringd.conf names every option and is accepted. usage: units.sh BUILD
+# SPDX-License-Identifier: MIT
+set -u
+build=$1
+cd "$(dirname "$0")/../.." || exit 2
+case $build in /*) ;; *) build=$PWD/$build ;; esac
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+wrong() {
+    echo "$*"
+    failed=1
+}
+
+systemd/make-conf "$build" >"$work/ringd.conf" || wrong "systemd/make-conf failed"
+keys=$(sed -n 's/^#\([a-z0-9-]*\) = .*/\1/p' "$work/ringd.conf" | sort)
+options=$("$build/ringd" --help | sed -nE 's/^  (    |-., )--([a-z0-9-]+).*/\2/p' | grep -vx config | sort)
+[ "$keys" = "$options" ] || wrong "the default ringd.conf has other keys than ringd has options"
+grep -qv '^#\|^$' "$work/ringd.conf" && wrong "the default ringd.conf sets something"
+awk 'length > 199 { exit 1 }' "$work/ringd.conf" || wrong "the default ringd.conf has a line that ringd refuses for its length"
+# Every default, said outright, is one that ringd takes: it gets as far as the folder that is not there.
+sed -n 's/^#\([a-z0-9-]* = [^A-Z]*\)$/\1/p' "$work/ringd.conf" | sed '/^\(socket\|state-dir\|listen\|http-listen\|link-socket\) /d' >"$work/outright"
+[ "$(wc -l <"$work/outright")" -gt 3 ] || wrong "the default ringd.conf shows no defaults"
+"$build/ringd" --config "$work/outright" --state-dir "$work/none/none" >"$work/said" 2>&1
+[ $? != 2 ] || wrong "ringd refuses its own defaults: $(tail -n 1 "$work/said")"
+
+if ! command -v systemd-analyze >/dev/null; then
+    [ $failed = 0 ] || exit 1
+    echo "systemd-analyze is not here (package systemd); the units were not examined"
+    exit 77
+fi
+for unit in ringd ringd-link; do
+    # What systemd-analyze looks up has to be there; the paths themselves are the installer's.
+    sed "s|@SBINDIR@|$build|; s|@BINDIR@|$build|" systemd/$unit.service.in >"$work/$unit.service"
+done
+cp systemd/ringd.socket "$work"
+systemd-analyze verify --man=no "$work/ringd.service" "$work/ringd-link.service" "$work/ringd.socket" >"$work/said" 2>&1
+grep -F "$work" "$work/said" | grep -v 'is not executable' >"$work/complaints" # a build folder others may not enter
+[ ! -s "$work/complaints" ] || wrong "$(cat "$work/complaints")"
+
+exposure() { # UNIT MOST
+    systemd-analyze security --offline=yes --no-pager "$work/$1.service" >"$work/$1.said" 2>&1 ||
+        wrong "$1.service: systemd-analyze: $(tail -n 1 "$work/$1.said")"
+    is=$(sed -n 's/.*exposure level for .*: \([0-9.]*\) .*/\1/p' "$work/$1.said")
+    echo "$1.service: exposure ${is:-unknown}, at most $2 allowed"
+    awk "BEGIN { exit !(\"$is\" != \"\" && \"$is\" + 0 <= $2) }" || wrong "$1.service is exposed more than promised:
+$(grep -v '✓' "$work/$1.said")"
+}
+exposure ringd 2.0
+exposure ringd-link 1.6
+
+# What is left out is explained in the unit, or is what the unit is for.
+explained() { # UNIT SETTING...
+    unit=$1
+    shift
+    for setting; do
+        grep -q "^$setting=.*\(yes\|strict\|=pid\|any\)$" "$work/$unit.service" || grep -q "^# .*$setting=" "$work/$unit.service" ||
+            wrong "$unit.service neither sets $setting= nor says why not"
+    done
+}
+for unit in ringd ringd-link; do
+    explained $unit NoNewPrivileges ProtectSystem PrivateTmp PrivateDevices ProtectClock ProtectControlGroups ProtectHostname \
+        ProtectKernelLogs ProtectKernelModules ProtectKernelTunables PrivateUsers PrivateNetwork RestrictNamespaces \
+        RestrictRealtime RestrictSUIDSGID LockPersonality MemoryDenyWriteExecute RemoveIPC RootDirectory IPAddressDeny
+    grep -q "^# .*ProcSubset\|^ProcSubset=pid" "$work/$unit.service" || wrong "$unit.service says nothing of ProcSubset="
+done
+exit $failed

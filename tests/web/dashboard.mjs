@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// What a person would do with the dashboard, step by step. Called by dashboard.sh, which says in the environment where everything is.
+import { createRequire } from 'node:module';
+import { execSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+
+const { MODEL, ROWS, VALID, OUT, TOKEN, CHROMIUM, SHOTS, CUT, VICTIM, MODULES } = process.env;
+const slow = Number(process.env.SLOW || 1), base = process.env.URL || 'http://127.0.0.1:8473/';
+const require = createRequire(`${MODULES}/`);
+const { chromium } = require(`${MODULES}/playwright-core`);
+const axe = readFileSync(`${MODULES}/axe-core/axe.min.js`, 'utf8');
+
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'] });
+const complaints = [], foreign = [], streams = [];
+
+function ok(what) {
+    console.log(`ok: ${what}`);
+}
+
+function listenTo(page) {
+    page.on('console', m => ['error', 'warning'].includes(m.type()) && complaints.push(`${m.text()} (${m.location().url})`));
+    page.on('pageerror', e => complaints.push(`${e.stack}`));
+    page.on('request', r => {
+        if (!r.url().startsWith(base))
+            foreign.push(r.url());
+        if (r.url().includes('/v1/events'))
+            streams.push(r.url());
+    });
+}
+
+async function newPage(options = {}) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, colorScheme: 'light', reducedMotion: 'reduce', ...options });
+    context.setDefaultTimeout(30000 * slow);
+    const page = await context.newPage();
+    listenTo(page);
+    return page;
+}
+
+async function shoot(page, name) {
+    if (SHOTS)
+        await page.screenshot({ path: `${SHOTS}/${name}.png` });
+}
+
+/** Everything axe-core knows to be a barrier, on the page as it stands now. */
+async function checkAxe(page, where) {
+    // Evaluated from here, not by a script element: the page's policy holds.
+    const found = await page.evaluate(`(() => { ${axe}; return axe.run(document, { resultTypes: ['violations'] })
+        .then(r => r.violations.map(v => v.id + ': ' + v.help + ' at ' + v.nodes.slice(0, 3).map(n => n.html.slice(0, 120) + ' ' + (n.any[0]?.message || '')).join(' | '))); })()`);
+    if (found.length)
+        throw new Error(`${where}: axe-core found ${found.join('\n  ')}`);
+    ok(`${where}: nothing for axe-core to say`);
+}
+
+async function goTo(page, hash) {
+    await page.evaluate(h => { location.hash = h; }, hash);
+}
+
+/* --- an idle ring --- */
+
+const page = await newPage();
+await page.goto(base);
+await page.waitForSelector('svg.ring g.node >> nth=2');
+await page.waitForSelector('#live:has-text("live")');
+const title = await page.textContent('#home h1');
+if (!/^A ring of 3/.test(title))
+    throw new Error(`the page says "${title}"`);
+await page.waitForSelector('text=Nothing has run here yet');
+await page.waitForSelector('tbody tr >> nth=2');
+ok('three nodes, this node\'s three cables, no jobs');
+await checkAxe(page, 'idle ring');
+await shoot(page, 'idle');
+
+// By keyboard alone: the first stop leads to the content, and pages are links.
+await page.keyboard.press('Tab');
+if (await page.evaluate(() => document.activeElement.className) !== 'skip')
+    throw new Error('the first stop of the keyboard is not the way to the content');
+
+/* --- a job, from the form to its end --- */
+
+await page.click('nav >> text=Train');
+await page.fill('#train-model', MODEL);
+await page.fill('#train-data', ROWS);
+await page.fill('#train-adapter_out', OUT);
+await page.fill('#train-iters', '40');
+await page.fill('#train-batch_size', '8');
+await page.fill('#train-seq_len', '128');
+await page.fill('#train-lr', '0.01');
+await page.click('summary >> text=More');
+await page.fill('#train-valid', VALID);
+await page.fill('#train-eval_every', '10');
+await page.selectOption('#train-lr_schedule', 'cosine');
+await page.fill('#train-warmup', '5');
+await page.fill('#train-target_modules', 'all-linear');
+await page.fill('#train-max_grad_norm', '1');
+await checkAxe(page, 'form');
+await shoot(page, 'form');
+await page.click('button >> text=Start');
+await page.waitForSelector('#ask[open]');
+await checkAxe(page, 'token asked for');
+await page.fill('#ask-token', TOKEN);
+await page.click('#ask >> text=Go on');
+await page.waitForURL(/#\/job\/1$/);
+await page.waitForSelector('.pill:has-text("running")');
+await page.waitForSelector('.chart canvas');
+await page.waitForSelector('svg.gantt .task');
+ok('submitted with the token, watched while it runs: curves and timeline are there');
+await page.waitForFunction(() => Number(document.querySelector('#job [role=progressbar]')?.getAttribute('aria-valuenow')) >= 40);
+await checkAxe(page, 'running job');
+await shoot(page, 'running');
+await page.click('#log');
+await page.fill('#smooth', '0.9');
+await goTo(page, '#/');
+await page.waitForSelector('.now .spark');
+await page.waitForSelector('svg.ring g.node.busy');
+await shoot(page, 'running-ring');
+await checkAxe(page, 'ring at work');
+await goTo(page, '#/job/1');
+await page.waitForSelector('.head .pill:has-text("done")', { timeout: 120000 * slow });
+await page.waitForSelector('text=result: loss');
+const loss = await page.textContent('.head .figure:has-text("Validation") dd');
+ok(`the job is done, validation ${loss}`);
+await checkAxe(page, 'finished job');
+await shoot(page, 'finished');
+
+/* --- text, as it comes --- */
+
+await page.click('nav >> text=Generate');
+await page.fill('#generate-model', MODEL);
+await page.fill('#generate-max_tokens', '24');
+await page.fill('#prompt', 'The terms of');
+await page.click('#generate-form button.main');
+await page.waitForFunction(() => document.querySelector('#talk .coming')?.textContent.length > 0 || document.querySelector('#talk .asked + span:not(.coming)')?.textContent.length > 0);
+await page.waitForFunction(() => document.querySelector('#talk .asked') && !document.querySelector('#talk .coming'));
+ok('text streams into the box');
+await checkAxe(page, 'generate');
+await shoot(page, 'generate');
+
+/* --- on a phone, in the dark --- */
+
+const phone = await newPage({ viewport: { width: 390, height: 844 }, colorScheme: 'dark', isMobile: true });
+await phone.goto(base);
+await phone.waitForSelector('svg.ring g.node >> nth=2');
+await phone.waitForSelector('.jobs li');
+if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
+    throw new Error('the page is wider than a phone');
+await checkAxe(phone, 'phone, dark');
+await shoot(phone, 'phone');
+await goTo(phone, '#/job/1');
+await phone.waitForSelector('.chart canvas');
+await phone.waitForSelector('svg.gantt .task');
+if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
+    throw new Error('a job\'s page is wider than a phone');
+await checkAxe(phone, 'job on a phone');
+await shoot(phone, 'phone-job');
+await phone.context().close();
+
+/* --- a cable pulled, a node killed --- */
+
+await goTo(page, '#/');
+await page.waitForSelector('svg.ring');
+execSync(CUT);
+await page.waitForSelector('tr.off:has-text("pulled out")', { timeout: 15000 * slow });
+ok('a cable that is pulled is shown as such');
+const killed = Date.now();
+process.kill(Number(VICTIM), 'SIGKILL');
+await page.waitForSelector('svg.ring g.node.gone', { timeout: 15000 * slow });
+await page.waitForSelector('text=No word from node c');
+const took = (Date.now() - killed) / 1000;
+if (took > 10 * slow)
+    throw new Error(`a killed node was shown after ${took} s`);
+ok(`a killed node is shown after ${took.toFixed(1)} s`);
+await page.waitForFunction(() => /for ([3-9]|1\d) s/.test(document.querySelector('.notice.bad')?.textContent));
+await checkAxe(page, 'dead node');
+await shoot(page, 'dead');
+
+/* --- the node itself silent --- */
+
+await page.context().setOffline(true);
+await page.waitForSelector('body.stale', { timeout: 20000 * slow });
+await page.waitForSelector('#trouble >> text=what you see is from then');
+await checkAxe(page, 'out of date');
+await shoot(page, 'stale');
+complaints.splice(0, complaints.length, ...complaints.filter(c => !/ERR_INTERNET_DISCONNECTED/.test(c)));
+await page.context().setOffline(false);
+await page.waitForSelector('#live:has-text("live")', { timeout: 20000 * slow });
+ok('silence of the node itself is told, and its return');
+
+await browser.close();
+if (complaints.length)
+    throw new Error(`the console has ${complaints.join('\n  ')}`);
+if (foreign.length)
+    throw new Error(`asked for ${foreign.join(' ')}`);
+ok(`no word on the console, no other host; ${streams.length} event streams for two pages`);

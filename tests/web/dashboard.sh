@@ -1,0 +1,55 @@
+#!/bin/sh
+# The dashboard in a real browser: a ring of three daemons in network namespaces, a job from its form to its end, text as it comes, a
+# cable pulled and plugged, a node killed. What the browser does is in dashboard.mjs; it runs on node a, beside the daemon.
+#   usage: tests/web/dashboard.sh BUILD [FOLDER]      FOLDER: screenshots are kept there
+# Needs root, chromium (CHROMIUM names it), node, and playwright-core and axe-core where NODE_PATH says; with CI=true they are
+# fetched with npm.
+# SPDX-License-Identifier: MIT
+cd "$(dirname "$0")/../.." || exit 2
+root=$PWD
+build=$(cd "${1:-build}" && pwd)
+shots=${2:+$(mkdir -p "$2" && cd "$2" && pwd)}
+. tests/netns/lib.sh
+. tests/netns/nodes.sh
+
+browser=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || true)}
+[ -n "$browser" ] || skip "chromium is not installed: CHROMIUM can name another browser of its kind"
+command -v node >/dev/null || skip "node is not installed"
+modules=${NODE_PATH:-$HOME/.cache/ringd-web/node_modules}
+if [ ! -d "$modules/playwright-core" ] || [ ! -d "$modules/axe-core" ]; then
+    [ "${CI:-}" = true ] || skip "playwright-core and axe-core are not in $modules: NODE_PATH names their folder, or CI=true fetches them"
+    npm install --silent --prefix "$(dirname "$modules")" playwright-core axe-core >/dev/null 2>&1 ||
+        skip "npm could not fetch playwright-core and axe-core"
+fi
+
+# Rows enough for a few dozen steps, in letters JSON takes as they are.
+cat /usr/share/common-licenses/* 2>/dev/null | tr -cd '\n\040-\176' | tr '\\"' "/'" | grep -E '.{40}' |
+    awk '{ row = row " " $0 } NR % 5 == 0 { printf "{\"text\": \"%s\"}\n", row; row = "" }' >"$tmp/rows.jsonl"
+[ "$(wc -l <"$tmp/rows.jsonl")" -ge 100 ] || skip "there are no licences in /usr/share/common-licenses to learn from"
+head -n 8 "$tmp/rows.jsonl" >"$tmp/valid.jsonl"
+token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+(umask 077 && echo "$token" >"$tmp/token")
+
+ns_up 3
+no_dad 1 2 3
+cable 1 2
+cable 2 3
+cable 3 1
+cable 1 2
+second=$cable
+begin_logs 1 2 3
+start_ringd 1 --http-listen 127.0.0.1:8473 --http-token-file "$tmp/token" --dead-after 6
+start_ringd 2 --dead-after 6
+start_ringd 3 --dead-after 6
+await_all "is alone|a ring of" 20 a b c
+for n in 1 2 3; do
+    enrol $n
+done
+await_all "a ring of 3:" 30 a b c
+ok "a ring of three, two cables between a and b"
+
+cut_command="ip -n $(ns_name 1) link del cable$second"
+MODEL=$root/share/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
+    SHOTS=$shots CUT=$cut_command VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
+    ns_exec 1 timeout $((240 * slow)) node tests/web/dashboard.mjs || fail "the page is not as it should be"
+alive a b

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Requests to this node. What changes something carries the token, which lives in this tab's sessionStorage and is asked for when
+// the node says it is needed.
+
+const KEY = 'ringd-token';
+
+export class Refused extends Error {
+    constructor(status, code, message) {
+        super(message);
+        this.status = status;
+        this.code = code;
+    }
+}
+
+async function request(method, path, body) {
+    const headers = {};
+    const token = sessionStorage.getItem(KEY);
+    if (method !== 'GET' && token)
+        headers.Authorization = `Bearer ${token}`;
+    if (body !== undefined)
+        headers['Content-Type'] = 'application/json';
+    let answer;
+    try {
+        answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+            signal: AbortSignal.timeout(10000), cache: 'no-store' });
+    } catch {
+        throw new Refused(0, 'silent', 'This node does not answer. Is ringd running there, and the way to it open?');
+    }
+    const json = await answer.json().catch(() => null);
+    if (!answer.ok)
+        throw new Refused(answer.status, json?.error?.code || 'unknown', json?.error?.message || `The node answered with ${answer.status}.`);
+    return json;
+}
+
+export function get(path) {
+    return request('GET', path);
+}
+
+/** False: the reader would rather not. */
+function askForToken(why) {
+    const dialog = document.getElementById('ask'), field = document.getElementById('ask-token');
+    document.getElementById('ask-why').textContent = why;
+    field.value = '';
+    dialog.returnValue = '';
+    dialog.showModal();
+    return new Promise(done => dialog.addEventListener('close', () => {
+        const ok = dialog.returnValue === 'ok' && field.value.trim() !== '';
+        if (ok)
+            sessionStorage.setItem(KEY, field.value.trim());
+        field.value = '';
+        done(ok);
+    }, { once: true }));
+}
+
+/** Changes something; asks for the token first where there is none yet, and again when it was the wrong one. */
+export async function change(method, path, body) {
+    let asked = false;
+    if (!sessionStorage.getItem(KEY)) {
+        if (!await askForToken('Changing something from a browser needs it; looking does not.'))
+            return null;
+        asked = true;
+    }
+    for (;;) {
+        try {
+            return await request(method, path, body);
+        } catch (e) {
+            if (e.code !== 'forbidden')
+                throw e;
+            sessionStorage.removeItem(KEY);
+            if (!await askForToken(asked ? 'The node did not take that one. It may also have been started without --http-token-file: then TCP only shows, and ringctl changes.' :
+                'The node no longer takes the one this tab had.'))
+                return null;
+            asked = true;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// Submitting: the form of a training job, and the box that generates. What was typed is kept in this browser for the next time.
+
+import { change } from './api.js';
+import { h, show } from './dom.js';
+import { changed, detail, say, state } from './live.js';
+import { isOver } from './jobs.js';
+
+const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
+
+/* --- training --- */
+
+// name, label, kind, default, hint
+const first = [
+    ['model', 'Model', 'path', '', 'a Hugging Face directory on this node'],
+    ['data', 'Data', 'path', '', 'JSON lines with "text", or a directory with train.jsonl'],
+    ['adapter_out', 'Result', 'path', '', 'where the adapter goes'],
+    ['iters', 'Steps', 'number', 200, ''],
+    ['batch_size', 'Rows per step', 'number', 4, ''],
+    ['seq_len', 'Tokens per row', 'number', 512, ''],
+    ['lr', 'Learning rate', 'number', 0.0002, ''],
+];
+const more = [
+    ['valid', 'Validation rows', 'path', '', ''],
+    ['eval_every', 'Steps between validations', 'number', 0, ''],
+    ['fine_tune_type', 'What is trained', ['lora', 'full'], 'lora', ''],
+    ['rank', 'Rank', 'number', 8, ''],
+    ['alpha', 'Alpha', 'number', 16, ''],
+    ['dropout', 'Dropout', 'number', 0, ''],
+    ['target_modules', 'Layers with an adapter', 'text', 'q_proj,v_proj', ''],
+    ['micro_batch_size', 'Rows at once', 'number', 1, ''],
+    ['schedule', 'Schedule', ['1f1b', 'gpipe', 'naive'], '1f1b', ''],
+    ['lr_schedule', 'Rate falls', ['constant', 'linear', 'cosine'], 'constant', ''],
+    ['warmup', 'Warm-up steps', 'number', 0, ''],
+    ['max_grad_norm', 'Largest gradient norm', 'number', 0, '0: not clipped'],
+    ['weight_decay', 'Weight decay', 'number', 0, ''],
+    ['save_every', 'Steps between saves', 'number', 0, ''],
+    ['seed', 'Seed', 'number', 0, ''],
+];
+
+function field([name, label, kind, def, hint], kept, prefix) {
+    const id = `${prefix}-${name}`, value = kept[name] ?? def, needed = ['model', 'data', 'adapter_out'].includes(name);
+    const input = Array.isArray(kind) ? h('select', { id, name }, kind.map(k => h('option', { value: k, selected: k === value }, k))) :
+        h('input', { id, name, type: kind === 'number' ? 'number' : 'text', value, step: kind === 'number' ? 'any' : null, min: kind === 'number' ? 0 : null,
+            required: needed, pattern: kind === 'path' ? '/.*' : null, placeholder: kind === 'path' ? '/…' : null, spellcheck: 'false', autocapitalize: 'off',
+            'aria-describedby': hint ? `${id}-hint` : null, title: kind === 'path' ? 'an absolute path' : null });
+    return h('div', { class: `field ${kind === 'path' ? 'path' : ''}` }, h('label', { for: id }, label), input, hint && h('p', { class: 'hint', id: `${id}-hint` }, hint));
+}
+
+function specOf(form, table) {
+    const spec = {};
+    for (const [name, , kind, def] of table) {
+        const text = form.elements[name]?.value.trim();
+        const value = kind === 'number' ? Number(text) : text;
+        if (text !== '' && text !== undefined && (value !== def || name === 'iters'))
+            spec[name] = value;
+    }
+    return spec;
+}
+
+export function drawNew(section) {
+    if (section.firstChild)
+        return;
+    const kept = remembered('ringd-train');
+    show(section, h('form', { class: 'panel narrow', id: 'train-form', 'data-kept': '' }, h('h1', null, 'Train'),
+        h('p', { class: 'hint' }, 'The layers are shared out over the ring by themselves; paths are those of this node.'),
+        h('div', { class: 'fields' }, first.map(f => field(f, kept, 'train'))),
+        h('details', null, h('summary', null, 'More'), h('div', { class: 'fields' }, more.map(f => field(f, kept, 'train')))),
+        h('p', { class: 'notice bad', id: 'train-error', role: 'alert', hidden: true }),
+        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('span', { id: 'train-note', class: 'hint' }))));
+    section.querySelector('form').addEventListener('submit', async event => {
+        event.preventDefault();
+        const form = event.target, spec = specOf(form, [...first, ...more]), error = document.getElementById('train-error');
+        localStorage.setItem('ringd-train', JSON.stringify(spec));
+        error.hidden = true;
+        try {
+            const made = await change('POST', 'v1/jobs', { type: 'train', spec });
+            if (made)
+                location.hash = `#/job/${made.id}`;
+        } catch (e) {
+            error.textContent = e.message;
+            error.hidden = false;
+        }
+    });
+}
+
+/* --- generating --- */
+
+const generating = [
+    ['model', 'Model', 'path', '', ''],
+    ['adapter', 'Adapter', 'path', '', 'perhaps'],
+    ['max_tokens', 'Tokens at most', 'number', 64, ''],
+    ['temperature', 'Temperature', 'number', 0, '0: the likeliest each time'],
+    ['top_p', 'Top p', 'number', 1, ''],
+    ['seed', 'Seed', 'number', 0, ''],
+];
+const talk = []; // {id, prompt}
+
+function answer({ id, prompt }) {
+    const d = detail(id), job = d.job, over = job && isOver(job), text = job?.result?.text ?? d.text;
+    return h('li', { 'data-key': `t${id}` }, h('p', { class: 'prose' }, h('span', { class: 'asked' }, prompt), h('span', { class: over ? '' : 'coming' }, text)),
+        h('p', { class: 'hint' }, h('a', { href: `#/job/${id}` }, `job ${id}`), ' ', over ? '' : job?.state === 'queued' ? job.error || 'waits for its turn' : job?.state === 'planned' ? 'opens the model on the ring…' : 'writes…',
+            job?.error && over ? job.error : '', !over && h('button', { type: 'button', class: 'quiet', 'data-do': 'cancel', 'data-id': id }, 'Stop')));
+}
+
+export function drawGenerate(section) {
+    if (!section.firstChild) {
+        const kept = remembered('ringd-generate');
+        show(section, h('div', { class: 'panel narrow' }, h('h1', null, 'Generate'), h('ol', { id: 'talk', class: 'talk', 'data-kept': '', 'aria-live': 'polite', 'aria-label': 'What was written' }),
+            h('form', { id: 'generate-form', 'data-kept': '' },
+                h('label', { for: 'prompt' }, 'Prompt'), h('textarea', { id: 'prompt', name: 'prompt', rows: 3, required: true, placeholder: 'Once upon a time' }),
+                h('p', { class: 'row' }, h('button', { class: 'main' }, 'Generate'), h('span', { class: 'hint' }, 'Ctrl+Enter')),
+                h('details', { open: !kept.model }, h('summary', null, 'Model and choices'), h('div', { class: 'fields' }, generating.map(f => field(f, kept, 'generate')))),
+                h('p', { class: 'notice bad', id: 'generate-error', role: 'alert', hidden: true }))));
+        const form = section.querySelector('form');
+        form.addEventListener('submit', event => {
+            event.preventDefault();
+            submit(form);
+        });
+        form.addEventListener('keydown', event => {
+            if (event.key === 'Enter' && event.ctrlKey)
+                form.requestSubmit();
+        });
+    }
+    const list = document.getElementById('talk');
+    show(list, talk.length ? talk.map(answer) : h('li', { class: 'empty' }, state.status?.ring?.nodes?.length > 1 ? `What the ring of ${state.status.ring.nodes.length} writes appears here, token by token.` : 'What the model writes appears here, token by token.'));
+}
+
+async function submit(form) {
+    const spec = specOf(form, generating), prompt = form.elements.prompt.value, error = document.getElementById('generate-error');
+    localStorage.setItem('ringd-generate', JSON.stringify(spec));
+    error.hidden = true;
+    try {
+        const made = await change('POST', 'v1/jobs', { type: 'generate', spec: { ...spec, prompt } });
+        if (!made)
+            return;
+        detail(made.id);
+        talk.push({ id: made.id, prompt });
+        say('Submitted.');
+    } catch (e) {
+        error.textContent = e.message;
+        error.hidden = false;
+    }
+    changed();
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+// The page of one job.
+
+import { Chart, smoothed } from './charts.js';
+import { h, show } from './dom.js';
+import { gantt } from './gantt.js';
+import { eta, isOver, pace, progress, stateMark } from './jobs.js';
+import { detail, state, watch } from './live.js';
+import { layersText } from './ring.js';
+import { age, bytes, clock, moment, number, percent, span } from './words.js';
+
+let shown = 0, charts = null, drawnSteps = -1, drawnAt = 0;
+const view = { smooth: 0.6, log: false };
+
+function figure(name, value, more) {
+    return h('div', { class: 'figure' }, h('dt', null, name), h('dd', null, value, more && h('small', null, ` ${more}`)));
+}
+
+/* --- charts --- */
+
+function makeCharts() {
+    let busy = false;
+    const onZoom = (from, range) => {
+        if (busy)
+            return;
+        busy = true;
+        for (const c of Object.values(charts))
+            if (c !== from)
+                c.zoom(range);
+        busy = false;
+    };
+    const one = (title, color, more) => new Chart(title, [{ name: title, color }], { onZoom, ...more });
+    charts = {
+        loss: new Chart('Loss', [{ name: 'each step', color: '--curve-pale', words: '--faint', width: 1 }, { name: 'smoothed', color: '--curve', width: 2 },
+            { name: 'validation', color: '--curve-2', width: 1.6, points: true }], { onZoom, large: true }),
+        lr: one('Learning rate', '--curve-3'), norm: one('Gradient norm', '--curve-4'), speed: one('Tokens per second', '--curve'),
+    };
+}
+
+function freeCharts() {
+    for (const c of Object.values(charts || {}))
+        c.free();
+    charts = null;
+    drawnSteps = -1;
+}
+
+function updateCharts(d, force) {
+    const total = d.steps.length + d.valid.length;
+    if (!charts || (!force && (total === drawnSteps || performance.now() - drawnAt < 500)))
+        return;
+    drawnSteps = total;
+    drawnAt = performance.now();
+    const column = key => d.steps.map(s => s[key]), steps = column('step'), loss = column('loss');
+    const valid = new Map(d.valid.map(v => [v.step, v.valid_loss]));
+    // A measurement before the first step, or at one that is not kept, has a row of its own.
+    const lone = [...valid.keys()].filter(step => !steps.includes(step));
+    const rows = [...steps.map((step, i) => ({ step, i })), ...lone.map(step => ({ step, i: -1 }))].sort((a, b) => a.step - b.step);
+    const smooth = smoothed(loss, view.smooth);
+    charts.loss.update(rows.map(r => r.step), [rows.map(r => loss[r.i]), rows.map(r => smooth[r.i]), rows.map(r => valid.get(r.step))], view.log);
+    charts.lr.update(steps, [column('lr')]);
+    charts.norm.update(steps, [column('grad_norm')]);
+    charts.speed.update(steps, [column('tokens_per_second')]);
+}
+
+export function setView(change) {
+    Object.assign(view, change);
+    if (shown)
+        updateCharts(detail(shown), true);
+}
+
+export function resetZoom() {
+    for (const c of Object.values(charts || {}))
+        c.zoom(null);
+}
+
+export function recolor() {
+    for (const c of Object.values(charts || {}))
+        c.recolor();
+}
+
+/* --- parts --- */
+
+function head(job, d) {
+    const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid[d.valid.length - 1];
+    const ran = job.started ? (job.ended || Date.now() / 1000) - job.started : NaN;
+    return h('div', { class: 'panel head' },
+        h('div', { class: 'row spread' }, h('h1', null, `Job ${job.id} `, h('span', { class: 'faint' }, job.type), ' ', stateMark(job)),
+            !isOver(job) && h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.id }, 'Cancel this job')),
+        job.error && h('p', { class: `notice ${job.state === 'failed' ? 'bad' : ''}`, role: job.state === 'failed' ? 'alert' : null }, job.error),
+        progress(job),
+        h('dl', { class: 'figures' },
+            figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
+            isOver(job) ? figure('Took', span(Math.max(ran, 0.5)), `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
+            Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
+            valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
+            last?.tokens_per_second && figure('Tokens/s', number(last.tokens_per_second, 3)),
+            each !== null && figure('Step time', span(each)),
+            Number.isFinite(last?.bubble) && figure('Bubble', percent(last.bubble))));
+}
+
+function curves(d) {
+    return h('div', { class: 'panel', 'data-key': 'curves' },
+        h('div', { class: 'row spread' }, h('h2', null, 'Curves'), h('div', { class: 'row controls', 'data-kept': '' },
+            h('label', null, 'Smoothing ', h('input', { id: 'smooth', type: 'range', min: 0, max: 0.99, step: 0.01, value: view.smooth })),
+            h('label', null, h('input', { id: 'log', type: 'checkbox', checked: view.log }), ' Log scale'),
+            h('button', { type: 'button', 'data-do': 'unzoom', class: 'quiet' }, 'Whole run'))),
+        d.steps.length ? null : h('p', { class: 'empty' }, 'The first step has not ended yet.'),
+        h('div', { class: `charts ${d.steps.length ? '' : 'none'}` }, charts && Object.values(charts).map(c => c.element)),
+        h('p', { class: 'hint' }, 'Drag across a chart to zoom into those steps; double click shows the whole run again.'));
+}
+
+function lastStep(d, width) {
+    return h('div', { class: 'panel', 'data-key': 'gantt' }, h('h2', null, 'The last step'),
+        d.timeline ? gantt(d.timeline, width) : h('p', { class: 'empty' }, d.steps.length ? 'No timeline of a step has been told yet.' : 'After the first step it is drawn here: planned over actual.'));
+}
+
+function memory(job) {
+    const plan = job.plan;
+    if (!plan?.bytes?.length)
+        return null;
+    return h('div', { class: 'panel', 'data-key': 'memory' }, h('h2', null, 'Stages'),
+        h('ul', { class: 'stages' }, plan.nodes.map((name, rank) => {
+            const node = state.nodes.find(n => n.name === name), total = node?.memory_total || Math.max(...plan.bytes), used = node ? total - node.memory_available : NaN;
+            const wanted = plan.bytes[rank] / total;
+            return h('li', { 'data-key': name }, h('div', { class: 'row spread' }, h('span', null, h('i', { class: `key s${rank % 8}` }), h('b', null, name), ' ',
+                h('span', { class: 'faint' }, `rank ${rank}${layersText(plan.split?.[rank]) && `, ${layersText(plan.split[rank])}`}`)),
+            h('span', { class: 'n' }, `${bytes(plan.bytes[rank])} planned`)),
+            h('div', { class: 'memory', role: 'img', 'aria-label': `${name}: ${bytes(plan.bytes[rank])} planned of ${bytes(total)}${Number.isFinite(used) ? `, ${bytes(used)} of the machine in use` : ''}` },
+                Number.isFinite(used) && h('i', { class: 'used', css: { width: `${(100 * used / total).toFixed(2)}%` } }),
+                h('i', { class: `want s${rank % 8}`, css: { width: `${Math.max(100 * wanted, 0.6).toFixed(2)}%` } })),
+            h('div', { class: 'hint' }, node ? `${bytes(used)} of ${bytes(total)} in use on the machine` : 'this node is not known now'));
+        })));
+}
+
+function samples(job, d) {
+    const text = job.result?.text ?? d.text;
+    if (job.type !== 'generate' || (!text && !job.spec?.prompt))
+        return null;
+    return h('div', { class: 'panel', 'data-key': 'text' }, h('h2', null, 'Text'), h('p', { class: 'prose' }, h('span', { class: 'faint' }, job.spec?.prompt || ''), text));
+}
+
+function log(d) {
+    return h('div', { class: 'panel', 'data-key': 'log' }, h('h2', { id: 'log-title' }, 'Log'),
+        d.lines.length ? h('ol', { class: 'log', id: 'lines', tabindex: 0, 'aria-labelledby': 'log-title' }, d.lines.slice(-200).map(l =>
+            h('li', null, h('time', null, clock(l.time)), h('span', null, l.text)))) : h('p', { class: 'empty' }, 'Nothing was said yet.'));
+}
+
+const unsaid = new Set(['prompt']);
+
+function spec(job) {
+    const rows = [...Object.entries(job.spec || {}), ...Object.entries(job.result || {}).map(([k, v]) => [`result: ${k}`, v])]
+        .filter(([k, v]) => !unsaid.has(k) && (typeof v !== 'object' || v === null) && String(v).length < 300);
+    return h('div', { class: 'panel', 'data-key': 'spec' }, h('h2', null, 'What was asked for'),
+        h('dl', { class: 'spec' }, rows.flatMap(([k, v]) => [h('dt', null, k.replaceAll('_', ' ')), h('dd', null, String(v))])),
+        job.relayed?.length > 0 && h('p', { class: 'hint' }, job.relayed.map(r => `${r.from} → ${r.to} goes through ${r.through}. `)));
+}
+
+/* --- the page --- */
+
+export function drawJob(section, id) {
+    const d = detail(id), job = d.job;
+    watch(id);
+    if (shown !== id) {
+        freeCharts();
+        show(section);
+        shown = id;
+    }
+    if (!job) {
+        show(section, h('div', { class: 'panel' }, h('h1', null, `Job ${id}`), h('p', { class: 'empty' }, d.error || 'Reading what is known of it…'),
+            d.error && h('p', null, h('a', { href: '#/', class: 'button' }, 'All jobs'))));
+        return;
+    }
+    const trains = job.type === 'train' || d.steps.length > 1;
+    if (trains && !charts)
+        makeCharts();
+    const lines = section.querySelector('#lines'), follows = !lines || lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
+    const width = Math.max(300, section.clientWidth - 36), ganttWidth = section.clientWidth > 1060 ? Math.floor(width * 0.66) - 20 : width;
+    show(section, head(job, d), samples(job, d),
+        h('div', { class: 'columns' },
+            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth)),
+            h('div', { class: 'side' }, memory(job), log(d), spec(job))));
+    if (trains)
+        updateCharts(d, false);
+    const tail = section.querySelector('#lines');
+    if (tail && follows)
+        tail.scrollTop = tail.scrollHeight;
+}
+
+export function leaveJob(section) {
+    if (!shown)
+        return;
+    freeCharts();
+    show(section);
+    shown = 0;
+    watch(0);
+}

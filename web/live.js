@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+// What is known of the ring and its jobs, and how it stays true: one stream of events for the whole page, and every two seconds,
+// while the page is seen, the figures that make no event (memory, bytes, round trips).
+
+import { get } from './api.js';
+
+const REFRESH_MS = 2000, STEPS_KEPT = 20000, LINES_KEPT = 500;
+
+export const state = {
+    status: null, nodes: [], links: [], ports: [], jobs: null,
+    stream: false,   // the stream of events stands
+    heard: 0,        // when the node last answered anything, in ms
+    trouble: '',     // why it does not
+    rates: new Map() // port → {tx, rx} in Mb/s
+};
+
+/** id → {job, steps, valid, lines, timeline, text, error}; made when first asked for. */
+const details = new Map();
+const watchers = new Set();
+let source = null, watched = 0, drawing = false, soon = 0;
+let timelineAt = 0, timelineBusy = false;
+const counted = new Map(); // port → {at, tx, rx}
+
+export function onChange(fn) {
+    watchers.add(fn);
+}
+
+export function changed() {
+    if (drawing)
+        return;
+    drawing = true;
+    const run = () => {
+        drawing = false;
+        for (const fn of watchers)
+            fn();
+    };
+    if (document.hidden)
+        setTimeout(run, 1000);
+    else
+        requestAnimationFrame(run);
+}
+
+export function say(text) {
+    document.getElementById('said').textContent = text;
+}
+
+function heard() {
+    state.heard = Date.now();
+    state.trouble = '';
+}
+
+/* --- figures --- */
+
+function countPorts() {
+    const now = performance.now();
+    for (const port of state.ports) {
+        const before = counted.get(port.name), seconds = before ? (now - before.at) / 1000 : 0;
+        if (!Number.isFinite(port.tx_bytes) || (before && seconds < 0.5))
+            continue;
+        if (before && port.tx_bytes >= before.tx && port.rx_bytes >= before.rx)
+            state.rates.set(port.name, { tx: (port.tx_bytes - before.tx) * 8e-6 / seconds, rx: (port.rx_bytes - before.rx) * 8e-6 / seconds });
+        counted.set(port.name, { at: now, tx: port.tx_bytes, rx: port.rx_bytes });
+    }
+}
+
+async function refresh() {
+    try {
+        const [status, nodes, links, ports] = await Promise.all(['v1/status', 'v1/nodes', 'v1/links', 'v1/ports'].map(get));
+        tellChanges(nodes.nodes);
+        Object.assign(state, { status, nodes: nodes.nodes, links: links.links, ports: ports.ports });
+        countPorts();
+        heard();
+    } catch (e) {
+        state.trouble = e.message;
+    }
+    changed();
+}
+
+function tellChanges(nodes) {
+    for (const node of nodes) {
+        const before = state.nodes.find(n => n.id === node.id);
+        if (before && before.state !== node.state)
+            say(node.state === 'up' ? `Node ${node.name} is back.` : `No word from node ${node.name}.`);
+    }
+}
+
+async function refreshJobs() {
+    try {
+        const { jobs } = await get('v1/jobs?all');
+        state.jobs = new Map(jobs.map(job => [job.id, job]));
+        heard();
+    } catch (e) {
+        state.trouble = e.message;
+    }
+    changed();
+}
+
+/** Several events at once make one question. */
+function refreshSoon() {
+    clearTimeout(soon);
+    soon = setTimeout(refresh, 100);
+}
+
+/* --- jobs in full --- */
+
+export function detail(id) {
+    if (!details.has(id)) {
+        details.set(id, { job: null, steps: [], valid: [], lines: [], timeline: null, text: '', error: '', loaded: false });
+        load(id);
+    }
+    return details.get(id);
+}
+
+function addStep(d, step) {
+    const last = d.steps[d.steps.length - 1];
+    if (last && step.step <= last.step && step.step > d.steps[0].step)
+        return;
+    if (last && step.step <= last.step)
+        d.steps.length = 0; // begun again
+    d.steps.push(step);
+    if (d.steps.length > STEPS_KEPT)
+        d.steps.splice(0, STEPS_KEPT / 4);
+}
+
+async function load(id) {
+    const d = details.get(id);
+    try {
+        d.job = await get(`v1/jobs/${id}`);
+        const [steps, valid, log] = await Promise.all([`v1/jobs/${id}/steps`, `v1/jobs/${id}/evaluations`, `v1/jobs/${id}/log`].map(get));
+        const newest = d.steps;
+        d.steps = steps.steps;
+        for (const step of newest)
+            addStep(d, step);
+        d.valid = valid.evaluations;
+        d.lines = log.lines.slice(-LINES_KEPT);
+        d.error = '';
+    } catch (e) {
+        d.error = e.message;
+    }
+    d.loaded = true;
+    changed();
+    loadTimeline(id);
+}
+
+async function loadTimeline(id) {
+    const d = details.get(id);
+    if (!d || timelineBusy || d.job?.type !== 'train' || !d.steps.length || Date.now() - timelineAt < 1500)
+        return;
+    timelineBusy = true;
+    timelineAt = Date.now();
+    try {
+        d.timeline = await get(`v1/jobs/${id}/timeline`);
+    } catch {
+        // not told yet: the page says so
+    }
+    timelineBusy = false;
+    changed();
+}
+
+/** The job whose page is open: only its timeline is asked for. */
+export function watch(id) {
+    if (watched !== id) {
+        watched = id;
+        timelineAt = 0;
+        if (id && details.get(id)?.loaded)
+            loadTimeline(id);
+    }
+}
+
+/* --- events --- */
+
+/** What a job says names it; an older daemon leaves it out, and then it is the one that runs. */
+function speaker(data) {
+    return data.job ?? state.status?.jobs?.running?.[0];
+}
+
+const handlers = {
+    node: refreshSoon,
+    job(job) {
+        const before = state.jobs?.get(job.id);
+        state.jobs?.set(job.id, job);
+        if (before?.state !== job.state) {
+            say(`Job ${job.id} is ${job.state}.`);
+            refreshSoon();
+            if (details.has(job.id))
+                load(job.id); // its plan is there, or what came of it
+        } else if (details.get(job.id)?.job) {
+            Object.assign(details.get(job.id).job, job);
+        }
+    },
+    end(job) {
+        const { spec, plan, relayed, result, ...short } = job;
+        state.jobs?.set(job.id, short);
+        if (details.has(job.id))
+            load(job.id);
+        refreshSoon();
+    },
+    step(data) {
+        const id = speaker(data), job = state.jobs?.get(id), d = details.get(id);
+        if (job)
+            Object.assign(job, { step: data.step, steps: data.steps, loss: data.loss, last: data });
+        if (!d)
+            return;
+        if (d.job)
+            Object.assign(d.job, { step: data.step, steps: data.steps, loss: data.loss });
+        addStep(d, data);
+        if (id === watched)
+            loadTimeline(id);
+    },
+    valid(data) {
+        details.get(speaker(data))?.valid.push(data);
+    },
+    log(data) {
+        const d = details.get(speaker(data));
+        d?.lines.push(data);
+        if (d?.lines.length > LINES_KEPT)
+            d.lines.splice(0, LINES_KEPT / 5);
+    },
+    token(data) {
+        const d = details.get(speaker(data));
+        if (d)
+            d.text += data.text;
+    },
+    resync() {
+        refresh();
+        refreshJobs();
+        for (const id of details.keys())
+            load(id);
+    },
+};
+
+function listen() {
+    source = new EventSource('v1/events?after=now');
+    source.onopen = () => {
+        state.stream = true;
+        heard();
+        handlers.resync();
+    };
+    source.onerror = () => {
+        state.stream = false;
+        changed();
+        if (source.readyState === EventSource.CLOSED) // refused: the browser does not try again by itself
+            setTimeout(listen, 3000);
+    };
+    for (const [name, handle] of Object.entries(handlers)) {
+        source.addEventListener(name, event => {
+            heard();
+            handle(JSON.parse(event.data));
+            changed();
+        });
+    }
+}
+
+export function start() {
+    listen();
+    setInterval(() => {
+        if (!document.hidden)
+            refresh();
+    }, REFRESH_MS);
+    setInterval(changed, 1000); // what counts up
+    document.addEventListener('visibilitychange', () => {
+        if (!document.hidden)
+            refresh();
+    });
+}
