@@ -39,7 +39,7 @@ inc_daemon := -iquote . -iquote engine
 inc_tests  := -iquote . -iquote engine -iquote $(B)
 
 BLAS_LIBS   := -L$(BLASDIR) -Wl,-rpath,$(BLASDIR) -lopenblas
-NET_LIBS    := -levent_core -lsodium -lmnl
+NET_LIBS    := -levent_core -lsodium -lcrypto -lmnl
 ENGINE_LIBS := $(BLAS_LIBS) -ljansson -lpcre2-8 -lutf8proc -lm
 DAEMON_LIBS := -lmicrohttpd -lsqlite3 -lsystemd -linih -ljansson
 
@@ -165,7 +165,7 @@ bench: all $(bench_bin)
 	@tests/bench/run $(B)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
-BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
+BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
               libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq
 LINT_DEPS  := clang-format cppcheck
 deps:

@@ -69,8 +69,10 @@ const struct opt_def ctl_train_options[] = {
     {.name = "target-modules",
      .type = OPT_STRING,
      .placeholder = "LIST",
-     .def = "q_proj,v_proj",
-     .help = "layers that get an adapter, separated by commas, or all-linear"},
+     .help =
+         "linear layers that get an adapter: last words of their names, separated by commas, with * for an "
+         "expert's number (q_proj,mlp.up_proj,experts.*.up_proj), or all-linear; otherwise queries and "
+         "values of the attention"},
     {.name = "batch-size",
      .type = OPT_INT,
      .placeholder = "N",

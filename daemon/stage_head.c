@@ -132,7 +132,8 @@ static int plan_tune(struct head *h, struct err *err)
     else if (!s->full && s->resume)
         r = adapter_read_config(t, s->adapter_out, h->family, &h->config, err);
     else if (!s->full)
-        r = tune_targets(t, h->family, &h->config, s->targets, err);
+        r = tune_targets(t, h->family, &h->config, s->targets ? s->targets : tune_default_targets(&h->config),
+                         err);
     if (!r && s->init_adapter)
         r = adapter_in_open(&h->in, s->init_adapter, t, h->family, &h->config, err);
     if (!r && s->resume)

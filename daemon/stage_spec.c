@@ -62,7 +62,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
-    s->targets = text(r, "target_modules", "q_proj,v_proj");
+    s->targets = text(r, "target_modules", NULL);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);
     demand(r, type && (!strcmp(type, "lora") || !strcmp(type, "full")), "\"fine_tune_type\" is lora or full");
     demand(r, !init || !strcmp(init, "random"), "\"init\" can only be random");

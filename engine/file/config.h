@@ -87,10 +87,10 @@ void config_inv_freq(const struct config *c, double *inv_freq);
 double config_rope_scale(const struct config *c);
 double config_attn_scale(const struct config *c);
 
-/* Hash over config and the names, dtypes and shapes of all tensors (not their data): two nodes with the same
- * fingerprint hold the same model layout. BLAKE2b would need libsodium: this is 128-bit MurmurHash3 x64,
- * written as 32 hex digits; it guards against mistakes, not against an enemy. With a sharded directory reads
- * every shard's header. */
+/* Hash over config, the names of all tensors and the bytes they take together (not their data; shapes follow from
+ * the config): two nodes with the same fingerprint hold the same model layout. BLAKE2b would need libsodium: this is 128-bit MurmurHash3 x64,
+ * written as 32 hex digits; it guards against mistakes, not against an enemy. Shards that
+ * are not there do not matter as long as the index says total_size. */
 int config_fingerprint(char ret[33], const char *dir, struct err *err);
 
 #endif

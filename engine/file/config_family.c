@@ -29,7 +29,7 @@ static void read_dtype(struct config_reader *r, struct config *c)
     const char *name =
         config_string(r, r->root, "dtype", config_string(r, r->root, "torch_dtype", "float32"));
     c->dtype = DTYPE_F32;
-    if (name && dtype_from_name(name, &c->dtype) < 0)
+    if (name && (dtype_from_name(name, &c->dtype) < 0 || c->dtype == DTYPE_F8_E4M3))
         config_complain(r, "dtype \"%s\" is not one of float32, float16 and bfloat16",
                         input_quote(name).text);
 }

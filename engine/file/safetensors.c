@@ -100,7 +100,7 @@ static bool is_shard_name(const char *name)
     return name && *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-static int read_index(json_t **ret, const char *path, struct err *err)
+static int read_index(json_t **ret, size_t *ret_bytes, const char *path, struct err *err)
 {
     char *text;
     size_t n;
@@ -128,8 +128,12 @@ static int read_index(json_t **ret, const char *path, struct err *err)
                     input_quote(name).text);
         break;
     }
-    if (r == 0)
+    const json_int_t total =
+        json_integer_value(json_object_get(json_object_get(root, "metadata"), "total_size"));
+    if (r == 0) {
         *ret = json_incref(map);
+        *ret_bytes = total > 0 ? (size_t)total : 0;
+    }
     json_decref(root);
     return r;
 }
@@ -217,8 +221,8 @@ static int open_indexed(struct st *st, const char *dir, bool (*want)(void *arg, 
 {
     json_t *weight_map = NULL, *files = NULL;
     char *index = input_path(dir, INDEX_NAME);
-    int r =
-        index ? read_index(&weight_map, index, err) : err_set(err, -ENOMEM, "%s: no memory to open it", dir);
+    int r = index ? read_index(&weight_map, &st->listed_bytes, index, err)
+                  : err_set(err, -ENOMEM, "%s: no memory to open it", dir);
     if (r == -ENOENT)
         err_set(err, r,
                 "%s has neither %s nor %s; put the model's safetensors files there (PyTorch .bin files are "

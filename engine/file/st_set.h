@@ -28,6 +28,8 @@ struct st {
     size_t count;
     char **names; /* owned, and each of them; sorted, no two alike */
     size_t nnames;
+    size_t
+        listed_bytes; /* of all tensors, as an index says (metadata.total_size); 0: it does not, or there is none */
 };
 
 /* Adds the file at `path` to the set: opens it, checks its header, adds its tensors and, if `map`, maps it.

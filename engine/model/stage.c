@@ -167,6 +167,10 @@ static int make_units(struct stage *s, struct err *err)
         return err_set(
             err, -EINVAL,
             "random weights are for training all of a model: name a model to read, or train it fully");
+    if (spec->tune.kind == TUNE_FULL && c->fp8)
+        return err_set(err, -ENOTSUP,
+                       "weights stored as FP8 are not trained here: train LoRA on them, or take the model in "
+                       "bfloat16");
     s->layers = stage_layers(spec);
     size_t lowest = tune_lowest_layer(&spec->tune, c);
     s->lowest = lowest > spec->first_layer ? lowest - spec->first_layer : 0;

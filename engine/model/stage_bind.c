@@ -175,8 +175,8 @@ static int bind_head(struct stage *s, struct err *err)
         return 0;
     }
     const struct st_tensor *t = s->st ? st_find(s->st, EMBEDDING) : NULL;
-    if (s->st &&
-        (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim || t->dtype == DTYPE_COUNT))
+    if (s->st && (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim ||
+                  t->dtype == DTYPE_COUNT || t->dtype == DTYPE_F8_E4M3))
         return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
     if (t && !s->tied_weight) {
         s->head_w = (struct mat){t->data, t->dtype, c->vocab, c->dim, NULL};

@@ -147,6 +147,14 @@ int tune_targets(struct tune *tune, const struct family *f, const struct config 
     return tune->ntargets ? 0 : err_set(err, -EINVAL, "no target modules given");
 }
 
+/* In latent attention the values come out of kv_b_proj. */
+const char *tune_default_targets(const struct config *c)
+{
+    if (!c->mla.kv_rank)
+        return "q_proj,v_proj";
+    return c->mla.q_rank ? "q_b_proj,kv_b_proj" : "q_proj,kv_b_proj";
+}
+
 /* --- regular expressions ---------------------------------------------------------------------- */
 
 /* What of the model matches: how many linears of each kind there are and match, in the layers that match at

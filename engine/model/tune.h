@@ -33,7 +33,9 @@ struct tune {
  * not the head). Refuses what no linear of the model ends in, listing those there are. */
 int tune_targets(struct tune *tune, const struct family *f, const struct config *c, const char *list,
                  struct err *err);
-/* The same from a regular expression that matches whole module names ("model.layers.3.mlp.up_proj"), PEFT's
+/* What is trained where the user does not say: queries and values. */
+const char *tune_default_targets(const struct config *c);
+/* Targets from a regular expression that matches whole module names ("model.layers.3.mlp.up_proj"), PEFT's
  * other way to name them. Also sets first_layer and end_layer. Refuses one that tells experts apart. */
 int tune_targets_regex(struct tune *tune, const struct family *f, const struct config *c, const char *regex,
                        struct err *err);

@@ -59,6 +59,7 @@ int unit_init(struct unit *u, const struct family *f, const struct config *c, co
               size_t index, struct err *err)
 {
     *u = (struct unit){.index = index,
+                       .fp8 = c->fp8,
                        .ntensors = family_tensor_count(f, c, index),
                        .nparams = tune_param_count(tune, f, c, index)};
     carve_lists(u);
@@ -115,6 +116,11 @@ static void param_attach(struct unit *u, struct param *p)
     }
 }
 
+static size_t blocks(size_t n)
+{
+    return (n + MAT_BLOCK - 1) / MAT_BLOCK;
+}
+
 void unit_carve(struct unit *u, struct slab *slab, bool training)
 {
     for (size_t i = 0; i < u->nparams; i++) {
@@ -125,9 +131,13 @@ void unit_carve(struct unit *u, struct slab *slab, bool training)
         p->v = training ? slab_floats(slab, p->n, 1) : NULL;
         param_attach(u, p);
     }
-    for (size_t t = 0; t < u->ntensors; t++)
-        if (!u->defs[t].cols && !is_trained(u, t))
-            u->block.weights.vec[t] = u->vec[t] = slab_floats(slab, u->defs[t].rows, 1);
+    for (size_t t = 0; t < u->ntensors; t++) {
+        const struct tensor_def *def = &u->defs[t];
+        if (!def->cols && !is_trained(u, t))
+            u->block.weights.vec[t] = u->vec[t] = slab_floats(slab, def->rows, 1);
+        if (u->fp8 && def->linear)
+            u->scale[t] = slab_floats(slab, blocks(def->rows), blocks(def->cols));
+    }
 }
 
 static void complain(char *complaints, size_t size, const char *text)
@@ -146,7 +156,8 @@ static void shape_text(char ret[64], size_t ndim, size_t rows, size_t cols)
 }
 
 /* A sentence part if the file's tensor is not what the family wants, else "". */
-static void check_tensor(char *ret, size_t size, const struct tensor_def *def, const struct st_tensor *t)
+static void check_tensor(char *ret, size_t size, const struct tensor_def *def, const struct st_tensor *t,
+                         bool fp8)
 {
     *ret = 0;
     size_t dims = def->cols ? 2 : 1;
@@ -157,8 +168,21 @@ static void check_tensor(char *ret, size_t size, const struct tensor_def *def, c
         shape_text(is, t->ndim, t->ndim ? t->shape[0] : 0, t->ndim > 1 ? t->shape[1] : 0);
         shape_text(wanted, dims, def->rows, def->cols);
         snprintf(ret, size, "%s is %s, config.json says %s", def->name, is, wanted);
-    } else if (t->dtype == DTYPE_COUNT)
-        snprintf(ret, size, "%s is stored as %s, which is not computed with", def->name, t->dtype_name);
+    } else if (t->dtype == DTYPE_COUNT || (t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear)))
+        snprintf(ret, size, "%s is stored as %s, which is not computed with here", def->name, t->dtype_name);
+}
+
+/* The scales of an FP8 matrix lie beside it. */
+static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
+{
+    char name[TENSOR_NAME];
+    snprintf(name, sizeof name, "%s_scale_inv", u->defs[i].name);
+    struct tensor_def def = {.rows = blocks(u->defs[i].rows), .cols = blocks(u->defs[i].cols)};
+    memcpy(def.name, name, sizeof def.name);
+    const struct st_tensor *t = st_find(st, name);
+    check_tensor(why, size, &def, t, false);
+    if (!*why)
+        dtype_to_f32(u->scale[i], t->data, t->dtype, t->elements);
 }
 
 /* A linear's bias is the vector whose name differs only in its last word. */
@@ -191,7 +215,9 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
         const struct tensor_def *def = &u->defs[i];
         const struct st_tensor *t = st_find(st, def->name);
         char why[256];
-        check_tensor(why, sizeof why, def, t);
+        check_tensor(why, sizeof why, def, t, u->fp8);
+        if (!*why && t->dtype == DTYPE_F8_E4M3)
+            bind_scales(u, i, st, why, sizeof why);
         if (*why) {
             complain(complaints, size, why);
             bad++;
@@ -200,7 +226,7 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
         } else if (is_trained(u, i)) {
             dtype_to_f32(param_of(u, i)->w, t->data, t->dtype, t->elements);
         } else {
-            u->block.weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols, NULL};
+            u->block.weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols, u->scale[i]};
             if (!def->cold)
                 st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
         }
@@ -214,7 +240,8 @@ size_t unit_mapped(const struct unit *u, const struct config *c)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < u->ntensors; i++)
-        bytes += u->defs[i].rows * u->defs[i].cols * dtype_size(c->dtype);
+        bytes += u->defs[i].rows * u->defs[i].cols *
+                 dtype_size(c->fp8 && u->defs[i].linear ? DTYPE_F8_E4M3 : c->dtype);
     return bytes;
 }
 

@@ -23,6 +23,7 @@ struct param {
 
 struct unit {
     size_t index, ntensors, nparams;
+    bool fp8;                /* linears may be stored as F8_E4M3 */
     struct slab lists;       /* owned: all lists below, and those of the block */
     struct tensor_def *defs; /* [ntensors] */
     struct block block;      /* weights and gradients, also of units that are no layer */

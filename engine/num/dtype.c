@@ -22,6 +22,7 @@ static const struct {
     [DTYPE_F32] = {"F32", "float32", 4},
     [DTYPE_F16] = {"F16", "float16", 2},
     [DTYPE_BF16] = {"BF16", "bfloat16", 2},
+    [DTYPE_F8_E4M3] = {"F8_E4M3", "float8_e4m3fn", 1},
 };
 
 size_t dtype_size(enum dtype type)
@@ -130,6 +131,17 @@ static void load_bf16(float *dst, const uint8_t *src, size_t n)
     }
 }
 
+/* Exponent and fraction move up 20 bits; multiplying by 2^120 mends the bias, exactly, subnormals included. */
+static void load_f8(float *dst, const uint8_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t mag = src[i] & 0x7fu;
+        uint32_t bits = bits_of(float_of(mag << 20) * 0x1p120f);
+        bits = pick(mag == 0x7fu, 0x7fc00000u, bits);
+        dst[i] = float_of(bits | (uint32_t)(src[i] & 0x80u) << 24);
+    }
+}
+
 static void store_f16(uint8_t *dst, const float *src, size_t n)
 {
     float in[BLOCK];
@@ -167,6 +179,7 @@ void dtype_to_f32(float *dst, const void *src, enum dtype type, size_t n)
         break;
     case DTYPE_F16: load_f16(dst, src, n); break;
     case DTYPE_BF16: load_bf16(dst, src, n); break;
+    case DTYPE_F8_E4M3: load_f8(dst, src, n); break;
     case DTYPE_COUNT: break;
     }
 }
@@ -180,6 +193,7 @@ void dtype_from_f32(void *dst, const float *src, enum dtype type, size_t n)
         break;
     case DTYPE_F16: store_f16(dst, src, n); break;
     case DTYPE_BF16: store_bf16(dst, src, n); break;
+    case DTYPE_F8_E4M3:
     case DTYPE_COUNT: break;
     }
 }

@@ -7,6 +7,7 @@
 #include "num/gemm.h"
 
 #include <cblas.h>
+#include <omp.h>
 
 #include "num/kernels.h"
 
@@ -42,19 +43,34 @@ static const char *element(struct mat w, size_t row, size_t col)
     return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
 }
 
+/* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. */
+static void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
+{
+    k->to_f32[w.dtype](dst, element(w, row, col), n);
+    if (w.dtype != DTYPE_F8_E4M3)
+        return;
+    const float *scale = w.scale + row / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
+    for (size_t i = 0, now; i < n; i += now) {
+        const size_t left = MAT_BLOCK - (col + i) % MAT_BLOCK;
+        now = n - i < left ? n - i : left;
+        k->scale(dst + i, scale[(col + i) / MAT_BLOCK], now);
+    }
+}
+
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows)
 {
-    num_kernels(num)->to_f32[w.dtype](dst, element(w, row, 0), rows * w.cols);
+    for (size_t r = 0; r < rows; r++)
+        convert_row(num_kernels(num), dst + r * w.cols, w, row + r, 0, w.cols);
 }
 
 static const float *convert_panel(struct num *num, struct mat w, struct panel p)
 {
     float *dst = num_panel(num).data;
-    void (*to_f32)(float *, const void *, size_t) = num_kernels(num)->to_f32[w.dtype];
+    const struct kernels *k = num_kernels(num);
 #pragma omp parallel for schedule(static)                                                                    \
     num_threads(num_threads(num)) if (p.rows * p.cols > SMALL && num_threads(num) > 1)
     for (size_t r = 0; r < p.rows; r++)
-        to_f32(dst + r * p.cols, element(w, p.row + r, p.col), p.cols);
+        convert_row(k, dst + r * p.cols, w, p.row + r, p.col, p.cols);
     return dst;
 }
 
@@ -79,15 +95,32 @@ static bool next_panel(const struct num *num, struct mat w, struct panel *p)
     return true;
 }
 
-static void few_rows(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+/* Rows r … of W with x: as stored, or with scales, converted a few rows at a time in this thread's lane. */
+static void few_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
+                     size_t rows, bool accumulate)
 {
     const struct kernels *k = num_kernels(num);
+    if (w.dtype != DTYPE_F8_E4M3) {
+        k->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols, accumulate);
+        return;
+    }
+    const struct scratch lane = num_lane(num, omp_get_thread_num());
+    const size_t fit = lane.floats / w.cols;
+    for (size_t i = 0, now; i < rows; i += now) {
+        now = rows - i < fit ? rows - i : fit;
+        gemm_rows(num, lane.data, w, r + i, now);
+        k->dots[DTYPE_F32](y + r + i, w.rows, x, w.cols, n, lane.data, w.cols, now, w.cols, accumulate);
+    }
+}
+
+static void few_rows(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
     const size_t chunks = (w.rows + FEW_CHUNK - 1) / FEW_CHUNK;
 #pragma omp parallel for schedule(static)                                                                    \
     num_threads(num_threads(num)) if (w.rows * w.cols > SMALL && num_threads(num) > 1)
     for (size_t c = 0; c < chunks; c++) {
         const size_t r = c * FEW_CHUNK, rows = w.rows - r < FEW_CHUNK ? w.rows - r : FEW_CHUNK;
-        k->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols, accumulate);
+        few_dots(num, y, x, w, n, r, rows, accumulate);
     }
 }
 
@@ -100,7 +133,7 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
             clear(y, n * w.rows);
         return;
     }
-    if (n <= FEW_ROWS) {
+    if (n <= FEW_ROWS && w.cols <= num_lane(num, 0).floats) {
         few_rows(num, y, x, w, n, accumulate);
         return;
     }

@@ -50,6 +50,22 @@ INLINE vf widen_f16(vh h)
 #endif
 }
 
+/* As dtype.c does it. p: VL bytes. */
+INLINE vf widen_f8(const uint8_t *p)
+{
+    vu u;
+#if defined __AVX512F__
+    u = (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+#elif defined __AVX2__
+    u = (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+#else
+    for (int i = 0; i < VL; i++)
+        u[i] = p[i];
+#endif
+    vu mag = u & 0x7fu, sign = (u & 0x80u) << 24, nan = (vu)(mag == 0x7fu) & 0x7fc00000u;
+    return (vf)((vu)((vf)(mag << 20) * 0x1p120f) | nan | sign);
+}
+
 /* Elements i … i+m−1 of stored type t; w need not be aligned. */
 INLINE vf load_as(const void *w, size_t i, size_t m, enum dtype t)
 {
@@ -78,6 +94,19 @@ static void f16_to_f32(float *dst, const void *src, size_t n)
 {
     EACH(i, m, n)
     store_m(dst + i, load_as(src, i, m, DTYPE_F16), m);
+}
+
+static void f8_to_f32(float *dst, const void *src, size_t n)
+{
+    const uint8_t *p = src;
+    uint8_t last[VL] = {0};
+    size_t i = 0;
+    for (; i + VL <= n; i += VL)
+        store(dst + i, widen_f8(p + i));
+    if (i == n)
+        return;
+    memcpy(last, p + i, n - i);
+    store_m(dst + i, widen_f8(last), n - i);
 }
 
 /* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into --- */
@@ -512,7 +541,10 @@ const struct kernels KERNELS = {
     .isa = VL == 16  ? "avx512"
            : VL == 8 ? "avx2"
                      : "base",
-    .to_f32 = {[DTYPE_F32] = f32_to_f32, [DTYPE_F16] = f16_to_f32, [DTYPE_BF16] = bf16_to_f32},
+    .to_f32 = {[DTYPE_F32] = f32_to_f32,
+               [DTYPE_F16] = f16_to_f32,
+               [DTYPE_BF16] = bf16_to_f32,
+               [DTYPE_F8_E4M3] = f8_to_f32},
     .dots = {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16},
     .tile = tile,
     .transpose = transpose,

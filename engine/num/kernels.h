@@ -53,9 +53,9 @@ struct dropout_consts {
 struct kernels {
     const char *isa;
     void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
-    /* y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
-    void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
-                              size_t ldw, size_t rows, size_t cols, bool accumulate);
+    /* For types without scales. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
+    void (*dots[DTYPE_F8_E4M3])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
+                                size_t ldw, size_t rows, size_t cols, bool accumulate);
     void (*tile)(const struct tile *t);
     void (*transpose)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols);
 

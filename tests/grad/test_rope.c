@@ -4,7 +4,8 @@
 #include "layer/layer.h"
 
 struct ctx {
-    size_t tokens, heads, head;
+    size_t tokens, heads, head, width; /* of a head, `width` elements are rotated */
+    enum rope_pairs pairs;
     const uint32_t *pos;
     const double *inv_freq;
     double mscale;
@@ -15,14 +16,17 @@ struct ctx {
 static double naive(const void *ctx)
 {
     const struct ctx *r = ctx;
-    const size_t half = r->head / 2;
-    for (size_t t = 0; t < r->tokens * r->heads; t++)
+    const size_t half = r->width / 2;
+    for (size_t t = 0; t < r->tokens * r->heads; t++) {
+        memcpy(r->y + t * r->head, r->x.d + t * r->head, r->head * sizeof *r->y);
         for (size_t i = 0; i < half; i++) {
+            const size_t one = t * r->head + (r->pairs == ROPE_HALVES ? i : 2 * i);
+            const size_t two = t * r->head + (r->pairs == ROPE_HALVES ? i + half : 2 * i + 1);
             const double angle = r->pos[t / r->heads] * r->inv_freq[i];
-            const double a = r->x.d[t * r->head + i], b = r->x.d[t * r->head + half + i];
-            r->y[t * r->head + i] = r->mscale * (a * cos(angle) - b * sin(angle));
-            r->y[t * r->head + half + i] = r->mscale * (b * cos(angle) + a * sin(angle));
+            r->y[one] = r->mscale * (r->x.d[one] * cos(angle) - r->x.d[two] * sin(angle));
+            r->y[two] = r->mscale * (r->x.d[two] * cos(angle) + r->x.d[one] * sin(angle));
         }
+    }
     return inner(r->y, r->c.d, r->c.n);
 }
 
@@ -30,20 +34,24 @@ static void test_twin(void **state)
 {
     (void)state;
     static const size_t shapes[][3] = {{1, 1, 2}, {7, 3, 8}, {65, 2, 24}, {130, 4, 64}, {5, 1, 128}};
+    static const size_t beside[] = {0, 3, 0, 8, 1}; /* elements of a head that are left alone */
     struct num *num = unit(2);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const size_t tokens = shapes[i][0], heads = shapes[i][1], head = shapes[i][2],
-                     n = tokens * heads * head;
+        const size_t tokens = shapes[i][0], heads = shapes[i][1], width = shapes[i][2],
+                     head = width + beside[i], n = tokens * heads * head;
+        const enum rope_pairs pairs = i % 2 ? ROPE_NEIGHBOURS : ROPE_HALVES;
         struct pool pool = {0};
         double inv_freq[64];
-        for (size_t j = 0; j < head / 2; j++)
-            inv_freq[j] = pow(10000, -(double)j / (double)(head / 2));
+        for (size_t j = 0; j < width / 2; j++)
+            inv_freq[j] = pow(10000, -(double)j / (double)(width / 2));
         uint32_t *pos = pool_get(&pool, tokens * sizeof *pos);
         for (size_t t = 0; t < tokens; t++)
             pos[t] = (uint32_t)(t * 37 % 500);
         struct ctx x = {tokens,
                         heads,
                         head,
+                        width,
+                        pairs,
                         pos,
                         inv_freq,
                         1.25,
@@ -52,7 +60,7 @@ static void test_twin(void **state)
                         pool_get(&pool, n * sizeof(double))};
         struct rope rope;
         struct err err;
-        assert_int_equal(rope_init(&rope, inv_freq, 500, head, ROPE_HALVES, 1.25, &err), 0);
+        assert_int_equal(rope_init(&rope, inv_freq, 500, width, pairs, 1.25, &err), 0);
         float *y = floats(&pool, n), *dx = floats(&pool, n);
         memcpy(y, x.x.f, n * sizeof *y);
         rope_apply(num, y, pos, &rope, tokens, heads, head, false);

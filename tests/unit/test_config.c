@@ -381,13 +381,23 @@ static void test_fingerprint(void **state)
     put_shard(dir, "a", "{\"y\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}  ", 4, 3);
     fingerprint(two, dir);
     assert_string_equal(one, two);
-    put_shard(dir, "a", "{\"y\":{\"dtype\":\"F16\",\"shape\":[2,1],\"data_offsets\":[0,4]}}  ", 4, 3);
+    put_shard(dir, "a", "{\"y\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}}  ", 8, 3);
     fingerprint(three, dir);
     assert_string_not_equal(one, three);
     put_shard(dir, "a", "{\"y\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}  ", 4, 3);
     put_text(dir, "config.json", "{" SMALL ",\"torch_dtype\":\"float16\",\"rms_norm_eps\":1e-5}");
     fingerprint(three, dir);
     assert_string_not_equal(one, three);
+    /* An index that says how much there is makes the shards unnecessary. */
+    snprintf(path, sizeof path, "%s/a", dir);
+    unlink(path);
+    put_text(dir, "config.json", "{" SMALL ",\"torch_dtype\":\"float16\"}");
+    assert_int_equal(config_fingerprint(three, dir, NULL), -ENOENT);
+    put_text(dir, "model.safetensors.index.json",
+             "{\"metadata\":{\"total_size\":8},\"weight_map\":{\"y\":\"a\",\"x\":\"b\"}}");
+    fingerprint(three, dir);
+    assert_string_equal(one, three);
+    put_shard(dir, "a", "", 0, 0);
     static const char *const names[] = {"config.json", "model.safetensors.index.json", "a", "b"};
     for (size_t i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);

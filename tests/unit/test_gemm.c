@@ -34,9 +34,41 @@ static float half_to_float(uint16_t h)
     return (float)(h & 0x8000 ? -mag : mag);
 }
 
+/* By the definition of E4M3: four bits of exponent with bias 7, three of fraction, one NaN of either sign. */
+static float f8_to_float(uint8_t b)
+{
+    const int exponent = b >> 3 & 15, fraction = b & 7;
+    const double mag = exponent == 0 ? ldexp(fraction, -9) : ldexp(8 + fraction, exponent - 10);
+    return (float)((b & 0x7f) == 0x7f ? NAN : b & 0x80 ? -mag : mag);
+}
+
+/* An FP8 weight with a scale for each block, that of the partial blocks at the edges too. */
+static struct mat stored_f8(size_t rows, size_t cols, char **ret_raw, float **ret_f)
+{
+    const size_t n = rows * cols, across = (cols + 127) / 128, blocks = (rows + 127) / 128 * across;
+    const size_t room = (n + 1 + 3) / 4 * 4; /* the scales lie behind the weight */
+    float *f = random_floats(n, "w"), *scale = random_floats(blocks, "scale");
+    char *raw = malloc(room + blocks * sizeof *scale);
+    assert_non_null(raw);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &f[i], sizeof bits);
+        const uint8_t byte = (uint8_t)(bits >> 16 & 0xbf); /* no NaN */
+        raw[1 + i] = (char)byte;
+        f[i] = f8_to_float(byte) * scale[i / cols / 128 * across + i % cols / 128];
+    }
+    memcpy(raw + room, scale, blocks * sizeof *scale);
+    free(scale);
+    *ret_raw = raw;
+    *ret_f = f;
+    return (struct mat){raw + 1, DTYPE_F8_E4M3, rows, cols, (const float *)(const void *)(raw + room)};
+}
+
 /* A weight as a file holds it, one byte past alignment, and the values it stands for. */
 static struct mat stored_weight(enum dtype t, size_t rows, size_t cols, char **ret_raw, float **ret_f)
 {
+    if (t == DTYPE_F8_E4M3)
+        return stored_f8(rows, cols, ret_raw, ret_f);
     const size_t n = rows * cols, size = t == DTYPE_F32 ? 4 : 2;
     float *f = random_floats(n, "w");
     char *raw = malloc(n * size + 1);
@@ -106,9 +138,9 @@ static void test_shapes(void **state)
     (void)state;
     static const size_t shapes[][3] = {
         /* n, rows, cols: empty, single, few rows, many; one wider than a panel */
-        {0, 3, 5},    {3, 0, 5},   {3, 5, 0},        {1, 1, 1},    {1, 37, 129},
-        {2, 5, 16},   {3, 131, 7}, {4, 66, 64},      {5, 33, 100}, {7, 64, 31},
-        {8, 130, 65}, {9, 3, 3},   {13, 1100, 1001}, {33, 65, 17}, {13, 18, 66001},
+        {0, 3, 5},        {3, 0, 5},    {3, 5, 0},       {1, 1, 1},     {1, 37, 129},   {2, 5, 16},
+        {3, 131, 7},      {4, 66, 64},  {5, 33, 100},    {7, 64, 31},   {8, 130, 65},   {9, 3, 3},
+        {13, 1100, 1001}, {33, 65, 17}, {13, 18, 66001}, {2, 300, 257}, {14, 257, 300},
     };
     struct num *num[2] = {NULL, NULL};
     assert_int_equal(num_new(&num[0], 1, NULL), 0);

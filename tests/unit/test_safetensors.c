@@ -291,7 +291,7 @@ static void test_unusual(void **state)
     struct place *p = *state;
     struct st *st = NULL;
     write_file(p->path,
-               "{\"q\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+               "{\"q\":{\"dtype\":\"F8_E5M2\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
                "\"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},"
                "\"r\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[4,12],\"note\":1},\"__metadata__\":{"
                "\"a\":\"b\"}}   ",
@@ -300,7 +300,7 @@ static void test_unusual(void **state)
     assert_int_equal(st_count(st), 3);
     const struct st_tensor *q = st_find(st, "q");
     assert_int_equal(q->dtype, DTYPE_COUNT);
-    assert_string_equal(q->dtype_name, "F8_E4M3");
+    assert_string_equal(q->dtype_name, "F8_E5M2");
     assert_int_equal(((const unsigned char *)st_find(st, "r")->data)[0], 4);
     st_close(st);
     write_file(p->path, "{}", 0);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,104 @@ static void unknown_targets_are_named(void **state)
     assert_int_equal(tune_targets(&t, llama(), &tall, endless, &err), -EINVAL);
 }
 
+/* Two layers with an MLP, three with experts beside a shared one. */
+static const struct config mixed = {.family = "deepseek_v3",
+                                    .layers = 5,
+                                    .dim = 8,
+                                    .ffn = 12,
+                                    .heads = 2,
+                                    .kv_heads = 2,
+                                    .head = 6,
+                                    .vocab = 9,
+                                    .mla = {.kv_rank = 4, .nope = 4, .rope = 2, .value = 3},
+                                    .moe = {.experts = 4,
+                                            .chosen = 2,
+                                            .groups = 1,
+                                            .groups_chosen = 1,
+                                            .ffn = 5,
+                                            .shared_ffn = 5,
+                                            .first = 2,
+                                            .sigmoid = true,
+                                            .bias = true,
+                                            .scale = 1}};
+
+static size_t pairs(const struct tune *t, size_t layer)
+{
+    return tune_param_count(t, family_find("deepseek_v3"), &mixed, layer + 1) / 2;
+}
+
+static void experts_are_told_apart_by_their_names(void **state)
+{
+    (void)state;
+    const struct family *f = family_find("deepseek_v3");
+    struct err err;
+    struct tune t = {.kind = TUNE_LORA, .rank = 2, .alpha = 2, .end_layer = 5};
+    must(tune_targets(&t, f, &mixed, "up_proj", &err), &err);
+    assert_true(pairs(&t, 1) == 1 && pairs(&t, 2) == 5);
+    must(tune_targets(&t, f, &mixed, "experts.*.up_proj,o_proj", &err), &err);
+    assert_true(pairs(&t, 1) == 1 && pairs(&t, 2) == 5);
+    must(tune_targets(&t, f, &mixed, "shared_experts.up_proj", &err), &err);
+    assert_true(pairs(&t, 1) == 0 && pairs(&t, 2) == 1);
+    must(tune_targets(&t, f, &mixed, "mlp.up_proj", &err), &err);
+    assert_true(pairs(&t, 1) == 1 && pairs(&t, 2) == 0);
+    must(tune_targets(&t, f, &mixed, "all-linear", &err), &err);
+    assert_true(pairs(&t, 0) == 7 && pairs(&t, 4) == 4 + 3 * 5);
+    must(tune_targets(&t, f, &mixed, tune_default_targets(&mixed), &err), &err);
+    assert_true(pairs(&t, 0) == 2 && pairs(&t, 4) == 2);
+    must_refuse(tune_targets(&t, f, &mixed, "gate", &err), -EINVAL, &err,
+                "kv_b_proj, o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj, mlp.experts.*.gate_proj");
+}
+
+/* What PEFT says by a regular expression comes back as targets, and goes out as one where it has to. */
+static void regular_expressions_are_understood(void **state)
+{
+    (void)state;
+    const struct family *f = family_find("deepseek_v3");
+    struct err err;
+    char regex[TUNE_REGEX];
+    struct tune t = {.kind = TUNE_LORA, .rank = 2, .alpha = 2, .end_layer = 5}, again = t;
+    must(tune_targets_regex(&t, f, &mixed, ".*\\.(o_proj|mlp\\.experts\\.\\d+\\.up_proj)", &err), &err);
+    assert_true(t.first_layer == 0 && t.end_layer == 5 && t.ntargets == 2);
+    assert_true(pairs(&t, 0) == 1 && pairs(&t, 3) == 5);
+    t.first_layer = 3;
+    t.end_layer = 5;
+    assert_true(tune_regex(&t, &mixed, regex, sizeof regex));
+    must(tune_targets_regex(&again, f, &mixed, regex, &err), &err);
+    assert_true(again.first_layer == 3 && again.end_layer == 5 && pairs(&again, 3) == 5 &&
+                pairs(&again, 2) == 0);
+    must(tune_targets_regex(&again, f, &mixed, "model\\.layers\\.(1|2)\\.self_attn\\.q_proj", &err), &err);
+    assert_true(again.first_layer == 1 && again.end_layer == 3 && again.ntargets == 1);
+    assert_false(tune_regex(&again, &mixed, regex, sizeof regex)); /* a list of names will do */
+    static const char *const bad[][2] = {
+        {"q_proj", "matches no linear layer"}, /* whole names */
+        {".*layers\\.[024]\\.self_attn\\.q_proj", "leaves out layer 1"},
+        {".*experts\\.[01]\\.up_proj", "takes some of mlp.experts.*.up_proj in layer 2"},
+        {".*(o_proj|layers\\.3\\..*q_proj)", "in some layers and not in others"},
+        {".*(", "cannot be used"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const int r = tune_targets_regex(&again, f, &mixed, bad[i][0], &err);
+        must_refuse(r, r == -ENOTSUP ? -ENOTSUP : -EINVAL, &err, bad[i][1]);
+    }
+}
+
+/* What balances a router is written with the model and never updated. */
+static int find_fixed(void *arg, const struct param_def *def)
+{
+    if (def->fixed)
+        snprintf(arg, sizeof def->name, "%s", def->name);
+    return 0;
+}
+
+static void the_routers_bias_is_fixed(void **state)
+{
+    (void)state;
+    char name[TENSOR_NAME + 32] = "";
+    const struct tune full = {.kind = TUNE_FULL, .end_layer = 5};
+    tune_params(&full, family_find("deepseek_v3"), &mixed, 3, find_fixed, name);
+    assert_string_equal(name, "model.layers.2.mlp.gate.e_score_correction_bias");
+}
+
 static void lora_parameters_have_peft_names(void **state)
 {
     (void)state;
@@ -180,6 +279,9 @@ int main(void)
         cmocka_unit_test(families_are_found_by_name),
         cmocka_unit_test(targets_are_read_as_users_write_them),
         cmocka_unit_test(unknown_targets_are_named),
+        cmocka_unit_test(experts_are_told_apart_by_their_names),
+        cmocka_unit_test(regular_expressions_are_understood),
+        cmocka_unit_test(the_routers_bias_is_fixed),
         cmocka_unit_test(lora_parameters_have_peft_names),
         cmocka_unit_test(full_training_has_every_tensor),
         cmocka_unit_test(fresh_values_follow_seed_and_name),

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Latent attention: expanding and its slopes, the absorbed form against the expanded one in f64, with and without
+ * LoRA, and the same bits with any number of threads. */
+#include "grad.h"
+
+#include "layer/mla.h"
+
+struct shape {
+    struct mla_dims dims;
+    size_t tokens, lora;
+};
+static const struct shape shapes[] = {
+    {{1, 1, 2, 1, 3}, 1, 0},
+    {{4, 16, 8, 12, 32}, 33, 4},
+    {{3, 5, 4, 7, 65}, 9, 3},
+    {{16, 24, 16, 33, 130}, 70, 0},
+};
+
+struct ctx {
+    struct shape s;
+    struct twin kv, kva, ck, cv; /* the loss is ck·k + cv·v */
+};
+
+static double naive(const void *ctx)
+{
+    const struct ctx *x = ctx;
+    const struct mla_dims d = x->s.dims;
+    const size_t head = d.nope + d.rope, wide = d.nope + d.value;
+    double loss = 0;
+    for (size_t at = 0; at < x->s.tokens * d.heads; at++) {
+        const double *kv = x->kv.d + at * wide;
+        loss += inner(kv, x->ck.d + at * head, d.nope);
+        loss +=
+            inner(x->kva.d + at / d.heads * (d.rank + d.rope) + d.rank, x->ck.d + at * head + d.nope, d.rope);
+        loss += inner(kv + d.nope, x->cv.d + at * d.value, d.value);
+    }
+    return loss;
+}
+
+static void test_expand(void **state)
+{
+    (void)state;
+    struct num *num = unit(2);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const struct mla_dims d = shapes[i].dims;
+        const size_t t = shapes[i].tokens, rows = t * d.heads;
+        struct pool pool = {0};
+        struct ctx x = {shapes[i], twin_random(&pool, "kv", rows * (d.nope + d.value), 0, 1),
+                        twin_random(&pool, "kva", t * (d.rank + d.rope), 0, 1),
+                        twin_random(&pool, "ck", rows * (d.nope + d.rope), 0, 1),
+                        twin_random(&pool, "cv", rows * d.value, 0, 1)};
+        float *k = floats(&pool, x.ck.n), *v = floats(&pool, x.cv.n);
+        float *dkv = floats(&pool, x.kv.n), *dkva = floats(&pool, x.kva.n);
+        mla_expand_forward(num, k, v, x.kv.f, x.kva.f, d, t);
+        double loss = 0;
+        for (size_t j = 0; j < x.ck.n; j++)
+            loss += (double)k[j] * x.ck.d[j];
+        for (size_t j = 0; j < x.cv.n; j++)
+            loss += (double)v[j] * x.cv.d[j];
+        assert_true(fabs(loss - naive(&x)) < 1e-9 * (1 + fabs(loss)) * (double)rows);
+        mla_expand_backward_x(num, dkv, dkva, x.ck.f, x.cv.f, d, t);
+        check_grad("kv", naive, &x, x.kv, dkv);
+        check_grad("kva", naive, &x, x.kva, dkva); /* its latent part: no slope, zero gradient */
+        pool_done(&pool);
+    }
+    num_free(num);
+}
+
+struct absorbed {
+    struct shape s;
+    struct twin q, c, latent_o, w, a, b;
+    struct lora lora;
+    struct linear lin;
+};
+
+static struct absorbed setup(struct pool *pool, struct shape s)
+{
+    const struct mla_dims d = s.dims;
+    const size_t out = d.heads * (d.nope + d.value), rows = s.tokens * d.heads;
+    return (struct absorbed){.s = s,
+                             .q = twin_random(pool, "q", rows * (d.nope + d.rope), 0, 1),
+                             .c = twin_random(pool, "c", s.tokens * (d.rank + d.rope), 0, 1),
+                             .latent_o = twin_random(pool, "latent", rows * d.rank, 0, 1),
+                             .w = twin_random(pool, "w", out * d.rank, 0, 0.2f),
+                             .a = twin_random(pool, "a", s.lora * d.rank, 0, 0.2f),
+                             .b = twin_random(pool, "b", out * s.lora, 0, 0.2f)};
+}
+
+static void bind(struct absorbed *x)
+{
+    const struct mla_dims d = x->s.dims;
+    x->lora = (struct lora){.a = x->a.f, .b = x->b.f, .rank = x->s.lora, .scale = 1.5f};
+    x->lin = (struct linear){
+        {x->w.f, DTYPE_F32, d.heads * (d.nope + d.value), d.rank, NULL}, NULL, x->s.lora ? &x->lora : NULL};
+}
+
+/* Row `row` of kv_b_proj with its LoRA, times x [rank]. */
+static double naive_row(const struct absorbed *x, size_t row, const double *in)
+{
+    const size_t rank = x->s.dims.rank;
+    double sum = inner(x->w.d + row * rank, in, rank);
+    for (size_t r = 0; r < x->s.lora; r++)
+        sum += 1.5 * x->b.d[row * x->s.lora + r] * inner(x->a.d + r * rank, in, rank);
+    return sum;
+}
+
+/* latent_q·(c; key) is what the expanded query and key give. */
+static void check_q(const struct absorbed *x, const float *latent_q)
+{
+    const struct mla_dims d = x->s.dims;
+    const size_t wide = d.rank + d.rope, head = d.nope + d.rope;
+    for (size_t at = 0; at < x->s.tokens * d.heads; at++) {
+        const size_t h = at % d.heads;
+        const double *c = x->c.d + at / d.heads * wide, *q = x->q.d + at * head;
+        double want = inner(q + d.nope, c + d.rank, d.rope), got = 0, size = 0;
+        for (size_t i = 0; i < d.nope; i++)
+            want += q[i] * naive_row(x, h * (d.nope + d.value) + i, c);
+        for (size_t i = 0; i < wide; i++) {
+            got += (double)latent_q[at * wide + i] * c[i];
+            size += fabs((double)latent_q[at * wide + i] * c[i]);
+        }
+        if (!(fabs(got - want) <= 2e-6 * (1 + size)))
+            fail_msg("score of head %zu: %.9g, expected %.9g", h, got, want);
+    }
+}
+
+static void test_absorbed(void **state)
+{
+    (void)state;
+    struct num *num = unit(2);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const struct mla_dims d = shapes[i].dims;
+        struct pool pool = {0};
+        struct absorbed x = setup(&pool, shapes[i]);
+        bind(&x);
+        const size_t t = shapes[i].tokens, rows = t * d.heads;
+        float *latent_q = floats(&pool, rows * (d.rank + d.rope)), *o = floats(&pool, rows * d.value);
+        double *want = pool_get(&pool, rows * d.value * sizeof *want);
+        mla_absorb_q(num, latent_q, x.q.f, &x.lin, d, t);
+        check_q(&x, latent_q);
+        mla_absorb_o(num, o, x.latent_o.f, &x.lin, d, t);
+        for (size_t at = 0; at < rows; at++)
+            for (size_t j = 0; j < d.value; j++)
+                want[at * d.value + j] =
+                    naive_row(&x, at % d.heads * (d.nope + d.value) + d.nope + j, x.latent_o.d + at * d.rank);
+        check_close("o", o, want, rows * d.value, 5e-6);
+        pool_done(&pool);
+    }
+    num_free(num);
+}
+
+static void test_threads_same_bits(void **state)
+{
+    (void)state;
+    const struct mla_dims d = shapes[1].dims;
+    struct pool pool = {0};
+    struct absorbed x = setup(&pool, shapes[1]);
+    bind(&x);
+    const size_t rows = shapes[1].tokens * d.heads;
+    float *q[2], *o[2];
+    for (int i = 0; i < 2; i++) {
+        struct num *num = unit(i ? 3 : 1);
+        q[i] = floats(&pool, rows * (d.rank + d.rope));
+        o[i] = floats(&pool, rows * d.value);
+        mla_absorb_q(num, q[i], x.q.f, &x.lin, d, shapes[1].tokens);
+        mla_absorb_o(num, o[i], x.latent_o.f, &x.lin, d, shapes[1].tokens);
+        num_free(num);
+    }
+    assert_memory_equal(q[0], q[1], rows * (d.rank + d.rope) * sizeof(float));
+    assert_memory_equal(o[0], o[1], rows * d.value * sizeof(float));
+    pool_done(&pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_expand),
+        cmocka_unit_test(test_absorbed),
+        cmocka_unit_test(test_threads_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
