@@ -63,6 +63,7 @@ int ctl_link_main(struct ctl *ctl);
 int ctl_doctor_main(struct ctl *ctl);
 int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
+int ctl_attach_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
 int ctl_token_main(struct ctl *ctl);

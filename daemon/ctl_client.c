@@ -222,9 +222,10 @@ static int64_t monotonic_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void look_at_fds(struct reader *r, const struct curl_waitfd *waits)
+/* n: how many were waited for; a callback may change how many there are. */
+static void look_at_fds(struct reader *r, const struct curl_waitfd *waits, int n)
 {
-    for (int i = 0; i < r->stream->n_fds && !r->stopped; i++) {
+    for (int i = 0; i < n && i < r->stream->n_fds && !r->stopped; i++) {
         if (waits[i].revents)
             r->stopped = !r->stream->readable(r->stream->owner, i);
     }
@@ -245,10 +246,11 @@ static CURLcode pump(CURLM *multi, struct reader *r)
             s->is_late = true;
             return CURLE_OK;
         }
-        for (int i = 0; i < s->n_fds; i++)
+        int n_fds = s->n_fds;
+        for (int i = 0; i < n_fds; i++)
             waits[i] = (struct curl_waitfd){.fd = s->fds[i], .events = CURL_WAIT_POLLIN};
-        curl_multi_poll(multi, waits, (unsigned)s->n_fds, left > 60000 ? 60000 : (int)left, NULL);
-        look_at_fds(r, waits);
+        curl_multi_poll(multi, waits, (unsigned)n_fds, left > 60000 ? 60000 : (int)left, NULL);
+        look_at_fds(r, waits, n_fds);
     }
     const CURLMsg *message = curl_multi_info_read(multi, &queued);
     return message && !r->stopped ? message->data.result : CURLE_OK;

@@ -31,6 +31,8 @@ const struct ctl_command ctl_commands[] = {
     {"jobs", "[--all]", "jobs waiting, running and lately ended", ctl_jobs_main, .options = ctl_jobs_options,
      .group = "Jobs"},
     {"job", "ID", "one job in full", ctl_job_main, .names = CTL_NAMES_JOBS},
+    {"attach", "ID", "follow a job to its end, from what it has done so far", ctl_attach_main,
+     .names = CTL_NAMES_JOBS},
     {"log", "ID", "what a job has said", ctl_log_main, .names = CTL_NAMES_JOBS},
     {"cancel", "ID", "end a job", ctl_cancel_main, .names = CTL_NAMES_JOBS},
 

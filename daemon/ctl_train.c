@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl train: submits a training job and shows how it goes, on one line of a terminal or a line for each
- * tenth of the way. */
+ * ringctl train: its options, and from them the job; ctl_follow.c shows how it goes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/ctl.h"
-#include "daemon/ctl_print.h"
 #include "daemon/ctl_spec.h"
-#include "daemon/ctl_watch.h"
+#include "daemon/ctl_follow.h"
 
 const struct opt_def ctl_train_options[] = {
     {.name = "model",
@@ -164,75 +161,6 @@ const struct opt_def ctl_train_options[] = {
     {.name = NULL},
 };
 
-enum { BAR_WIDTH = 24, TENTHS = 10 };
-
-struct progress_view {
-    bool is_terminal;
-    bool line_open;       /* the terminal's line is half written */
-    int64_t tenths_shown; /* elsewhere */
-    double first_loss, last_loss, step_seconds;
-    bool has_loss;
-};
-
-static void close_line(struct progress_view *v)
-{
-    if (v->line_open)
-        fputs("\r\033[K", stderr);
-    v->line_open = false;
-}
-
-static void print_bar(int64_t step, int64_t steps)
-{
-    int full = steps > 0 ? (int)(BAR_WIDTH * step / steps) : 0;
-    fputc('[', stderr);
-    for (int i = 0; i < BAR_WIDTH; i++)
-        fputc(i < full ? '#' : '.', stderr);
-    fputs("] ", stderr);
-}
-
-static void show_step(struct progress_view *v, const json_t *e)
-{
-    int64_t step = (int64_t)field_number(e, "step"), steps = (int64_t)field_number(e, "steps");
-    double loss = field_number(e, "loss"), seconds = field_number(e, "step_seconds");
-    /* The mean of the latest steps rather than of all: the first one also loads the model. */
-    v->step_seconds = v->step_seconds > 0 ? 0.8 * v->step_seconds + 0.2 * seconds : seconds;
-    if (!v->has_loss)
-        v->first_loss = loss;
-    v->has_loss = true;
-    v->last_loss = loss;
-    int64_t tenth = steps > 0 ? TENTHS * step / steps : step;
-    if (!v->is_terminal && tenth <= v->tenths_shown && step > 1)
-        return;
-    v->tenths_shown = tenth;
-    if (v->is_terminal) {
-        close_line(v);
-        print_bar(step, steps);
-    }
-    fprintf(stderr, "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  bubble %.0f %%", step, steps,
-            loss, field_number(e, "tokens_per_second"), 100 * field_number(e, "bubble"));
-    if (steps > step)
-        fprintf(stderr, "  %s left", print_duration((double)(steps - step) * v->step_seconds).text);
-    v->line_open = v->is_terminal;
-    if (!v->is_terminal)
-        fputc('\n', stderr);
-    fflush(stderr);
-}
-
-static void on_event(void *owner, const char *type, const json_t *data)
-{
-    struct progress_view *v = owner;
-    if (!strcmp(type, "step")) {
-        show_step(v, data);
-    } else if (!strcmp(type, "valid")) {
-        close_line(v);
-        fprintf(stderr, "step %.0f  valid loss %.4f over %.0f tokens\n", field_number(data, "step"),
-                field_number(data, "valid_loss"), field_number(data, "valid_tokens"));
-    } else if (!strcmp(type, "log")) {
-        close_line(v);
-        fprintf(stderr, "%s\n", field_text(data, "text", ""));
-    }
-}
-
 static int check(const struct ctl *ctl)
 {
     if (ctl->n_args)
@@ -261,20 +189,6 @@ static json_t *make_spec(const struct ctl *ctl)
     return spec;
 }
 
-static void print_end(const struct ctl *ctl, const struct progress_view *v, const json_t *end)
-{
-    if (ctl->json) {
-        print_json(end);
-        return;
-    }
-    printf("job %.0f done", field_number(end, "id"));
-    if (v->has_loss)
-        printf(": loss %.4f to %.4f", v->first_loss, v->last_loss);
-    printf(", %s, result in %s\n",
-           print_duration(field_number(end, "ended") - field_number(end, "started")).text,
-           field_text(json_object_get(end, "spec"), "adapter_out", opts_str(ctl->opts, "adapter-out")));
-}
-
 int ctl_train_main(struct ctl *ctl)
 {
     uint64_t id;
@@ -287,17 +201,5 @@ int ctl_train_main(struct ctl *ctl)
         printf(ctl->json ? "{\"id\":%" PRIu64 "}\n" : "%" PRIu64 "\n", id);
         return CTL_OK;
     }
-    struct progress_view view = {.is_terminal = isatty(STDERR_FILENO)};
-    struct watch watch = {.event = on_event, .owner = &view};
-    json_t *end = NULL;
-    rc = ctl_watch(ctl, id, &watch, &end);
-    if (view.line_open)
-        fputc('\n', stderr);
-    if (rc)
-        return rc;
-    rc = ctl_watch_verdict(end);
-    if (!rc || ctl->json)
-        print_end(ctl, &view, end);
-    json_decref(end);
-    return rc;
+    return ctl_follow_training(ctl, id);
 }

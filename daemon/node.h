@@ -59,7 +59,8 @@ struct node {
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */
-    struct event *sigterm, *sigint, *sighup, *ring_timer;
+    struct event *sigterm, *sigint, *sighup, *ring_timer, *soon;
+    uint64_t change_us; /* how long node_changed took last */
 };
 
 /* argc, argv: what opts were read from, to be read again. */
@@ -71,6 +72,8 @@ void node_close(struct node *n);
 void node_refresh_self(struct node *n);
 /* The set of nodes or links changed: ring, jobs and listeners are told. */
 void node_changed(struct node *n);
+/* The same for news of others, which come in crowds: once for all that come within a few times what it took last. */
+void node_changed_soon(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
 void node_publish_status(struct node *n);

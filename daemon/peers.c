@@ -250,7 +250,7 @@ static void learn(struct peers *p, struct session *from, const uint8_t *body, si
     switch (records_take(p->node->records, cluster_roster(p->node->cluster), body, n, clock_now(), id)) {
     case RECORD_NEWS:
         flood(p, id, from);
-        node_changed(p->node);
+        node_changed_soon(p->node);
         break;
     case RECORD_FORGED: tell_forged(p, from, id); break;
     case RECORD_TWIN:

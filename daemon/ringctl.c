@@ -51,9 +51,8 @@ static void print_help(void)
     }
     puts("\nOptions, before or after the command:");
     opts_help(ctl_global_options, stdout);
-    puts("\nringctl COMMAND --help says more about one. Exit status: 0 done, 1 the job failed or was "
-         "refused, 2 wrong\n"
-         "usage, 3 no daemon answers, 130 interrupted.");
+    puts("\nringctl COMMAND --help says more about one. Exit status: 0 done, 1 the job failed or was refused,\n"
+         "2 wrong usage, 3 no daemon answers, 130 interrupted or detached.");
 }
 
 /* defs: its own options and the global ones. */
