@@ -68,7 +68,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns deb system format lint install clean headers unit
+.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
@@ -154,6 +154,9 @@ $(B)/tests/system/lib/pty: %: %.o
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
+# The dashboard in a real browser: needs root, chromium and node.
+web: all
+	@tests/run web $(B)
 
 test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(B)/tests/system/lib/pty
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.

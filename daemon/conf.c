@@ -72,7 +72,7 @@ const struct opt_def conf_table[] = {
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
      .def = "127.0.0.1:8473",
-     .help = "the HTTP API on TCP, \"none\" to leave it out; reached from elsewhere it "
+     .help = "the dashboard and the HTTP API on TCP, \"none\" to leave it out; reached from elsewhere it "
              "shows nothing without the token"},
     {.name = "http-token-file",
      .type = OPT_PATH,

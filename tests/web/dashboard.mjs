@@ -36,9 +36,9 @@ async function newPage(options = {}) {
     return page;
 }
 
-async function shoot(page, name) {
+async function shoot(page, name, options) {
     if (SHOTS)
-        await page.screenshot({ path: `${SHOTS}/${name}.png` });
+        await page.screenshot({ path: `${SHOTS}/${name}.png`, ...options });
 }
 
 /** Everything axe-core knows to be a barrier, on the page as it stands now. */
@@ -106,7 +106,7 @@ await page.waitForSelector('svg.gantt .task');
 ok('submitted with the token, watched while it runs: curves and timeline are there');
 await page.waitForFunction(() => Number(document.querySelector('#job [role=progressbar]')?.getAttribute('aria-valuenow')) >= 40);
 await checkAxe(page, 'running job');
-await shoot(page, 'running');
+await shoot(page, 'running', { fullPage: true });
 await page.click('#log');
 await page.fill('#smooth', '0.9');
 await goTo(page, '#/');
@@ -120,7 +120,9 @@ await page.waitForSelector('text=result: loss');
 const loss = await page.textContent('.head .figure:has-text("Validation") dd');
 ok(`the job is done, validation ${loss}`);
 await checkAxe(page, 'finished job');
-await shoot(page, 'finished');
+await page.emulateMedia({ colorScheme: 'dark' });
+await checkAxe(page, 'finished job, dark');
+await shoot(page, 'finished', { fullPage: true });
 
 /* --- text, as it comes --- */
 
@@ -159,7 +161,7 @@ await phone.context().close();
 await goTo(page, '#/');
 await page.waitForSelector('svg.ring');
 execSync(CUT);
-await page.waitForSelector('tr.off:has-text("pulled out")', { timeout: 15000 * slow });
+await page.waitForSelector('tr.off .pill:text-is("out")', { timeout: 15000 * slow });
 ok('a cable that is pulled is shown as such');
 const killed = Date.now();
 process.kill(Number(VICTIM), 'SIGKILL');
@@ -172,6 +174,7 @@ ok(`a killed node is shown after ${took.toFixed(1)} s`);
 await page.waitForFunction(() => /for ([3-9]|1\d) s/.test(document.querySelector('.notice.bad')?.textContent));
 await checkAxe(page, 'dead node');
 await shoot(page, 'dead');
+
 
 /* --- the node itself silent --- */
 
