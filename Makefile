@@ -214,9 +214,12 @@ $(B)/units/%: systemd/%.in
 
 units := $(B)/units/ringd.service $(B)/units/ringd-link.service systemd/ringd.socket
 to    := $(DESTDIR)$(PREFIX)
-install: all $(B)/ringd.conf
+$(B)/ringctl.%: $(B)/ringctl
+	$(call say,MAKE,$@) $< completion $* >$@.new && mv $@.new $@
+install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
 	@rm -rf $(B)/units && $(MAKE) --no-print-directory $(filter $(B)/%,$(units))
 	install -d $(to)/sbin $(to)/bin $(to)/libexec/ringd $(to)/share/man/man1 $(to)/share/man/man5 $(to)/share/man/man8 \
+	    $(to)/share/bash-completion/completions $(to)/share/zsh/vendor-completions \
 	    $(to)/share/ringd/tiny-llama $(to)/lib/sysusers.d $(to)/lib/tmpfiles.d $(to)/lib/modules-load.d \
 	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
 	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
@@ -225,7 +228,9 @@ install: all $(B)/ringd.conf
 	install -m 644 docs/ringctl.1 $(to)/share/man/man1/
 	install -m 644 docs/ringd.conf.5 $(to)/share/man/man5/
 	install -m 644 docs/ringd.8 docs/ringd-link.8 $(to)/share/man/man8/
-	install -m 644 $(filter-out %recipe %.py,$(wildcard share/tiny-llama/*)) $(to)/share/ringd/tiny-llama/
+	install -m 644 $(B)/ringctl.bash $(to)/share/bash-completion/completions/ringctl
+	install -m 644 $(B)/ringctl.zsh $(to)/share/zsh/vendor-completions/_ringctl
+	install -m 644 $(filter-out %recipe %.py %README.md,$(wildcard share/tiny-llama/*)) $(to)/share/ringd/tiny-llama/
 	install -m 644 $(units) $(DESTDIR)$(UNITDIR)/
 	install -m 644 systemd/ringd.sysusers $(to)/lib/sysusers.d/ringd.conf
 	install -m 644 systemd/ringd.tmpfiles $(to)/lib/tmpfiles.d/ringd.conf

@@ -38,6 +38,7 @@ const struct ctl_command ctl_commands[] = {
 
     {"status", "", "this node, the ring, what runs and what is wrong", ctl_status_main, .options = NULL,
      .group = "The ring"},
+    {"top", "[--interval SECONDS]", "the ring and its jobs, live", ctl_top_main, .options = ctl_top_options},
     {"ring", "", "the order of the nodes, its slowest hop, and what would close it", ctl_ring_main,
      .options = NULL},
     {"nodes", "", "the nodes of the ring and what each is doing", ctl_nodes_main, .options = NULL},

@@ -5,6 +5,7 @@
 #include "daemon/ctl.h"
 #include "daemon/ctl_follow.h"
 #include "daemon/ctl_spec.h"
+#include "daemon/spec_limits.h"
 
 const struct opt_def ctl_generate_options[] = {
     {.name = "model",
@@ -18,23 +19,29 @@ const struct opt_def ctl_generate_options[] = {
      .placeholder = "N",
      .def = "64",
      .min = 1,
-     .max = 1e7,
+     .max = SPEC_TOKENS_MAX,
      .help = "new tokens at most"},
     {.name = "temperature",
      .type = OPT_FLOAT,
      .placeholder = "X",
      .def = "0",
      .min = 0,
-     .max = 100,
+     .max = SPEC_TEMPERATURE_MAX,
      .help = "0 for the likeliest token each time"},
     {.name = "top-p",
      .type = OPT_FLOAT,
      .placeholder = "P",
      .def = "1",
-     .min = 1e-9,
+     .min = SPEC_TOP_P_MIN,
      .max = 1,
      .help = "choose among the likeliest tokens that make up this share"},
-    {.name = "seed", .type = OPT_INT, .placeholder = "N", .def = "0", .help = "of the choice"},
+    {.name = "seed",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "0",
+     .min = 0,
+     .max = SPEC_SEED_MAX,
+     .help = "of the choice"},
     {.name = "stop", .type = OPT_LIST, .placeholder = "TEXT", .help = "end where this text appears"},
     {.name = "ids",
      .type = OPT_STRING,

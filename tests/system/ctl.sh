@@ -75,6 +75,13 @@ holds "attach to a job that is done" attached.out 'job 4 done'
 "$ringctl" attach 1 2>attached.err && fail "attach to a cancelled job says all is well"
 holds "attach to a cancelled job" attached.err 'job 1 was cancelled'
 
+# The live screen: drawn at once, drawn again for another size, left by q with the terminal as it was.
+at 100x30 'await:a ring of 3' 'await:q leaves' 'size:60x12' 'await:q leaves' 'send:q' -- "$ringctl" top --interval 60
+equal "status of top" $? 0
+[ "$(tail -c 8 screen)" = "$escape[?1049l" ] || fail "top leaves its screen behind: $(tail -c 60 screen | cat -v)"
+"$ringctl" top | grep -q '^4 *train *done *.##' || fail "top in a pipe: $("$ringctl" top)"
+"$ringctl" top --json | jq -e '(.nodes | length == 3) and (.jobs | length == 4)' >/dev/null || fail "top --json"
+
 # Completion, as far as the shells are here.
 "$ringctl" completion bash >completion.bash || fail "completion bash"
 "$ringctl" completion fish 2>/dev/null && fail "completion for a shell that is not known"
@@ -96,4 +103,10 @@ fi
 if command -v zsh >/dev/null; then
     "$ringctl" completion zsh >_ringctl && zsh -n _ringctl || fail "completion zsh"
 fi
+# Without a daemon: said before the screen is taken.
+stop_node 1
+at 100x30 -- "$ringctl" top && fail "top without a daemon"
+holds "top without a daemon" screen 'no ringd answers'
+grep -q "$escape\[?1049h" screen && fail "top takes the screen to say that nobody answers"
+
 say "a terminal is well treated"
