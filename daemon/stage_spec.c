@@ -29,9 +29,11 @@ static double number(struct reader *r, const char *key, double def, double min, 
     if (!v || json_is_null(v))
         return def;
     double x = json_number_value(v);
-    if ((!json_is_number(v) || !(x >= min && x <= max)) && !r->failed)
+    if (json_is_number(v) && x >= min && x <= max)
+        return x;
+    if (!r->failed)
         r->failed = err_set(r->err, -EINVAL, "\"%s\" must be a number from %g to %g", key, min, max);
-    return x;
+    return def; /* in range, as what is made of it must be */
 }
 
 static size_t count(struct reader *r, const char *key, size_t def, size_t min, size_t max)

@@ -64,8 +64,9 @@ equal "the job after the terminal went away" "$(state_of 2)" running
 "$ringctl" cancel 2 >/dev/null
 
 # The progress line stays on its line, however narrow the window becomes.
-train 'await:[#' 'size:40x30' 'await:step 6/' 'await:step 7/' 'send:^C' 'await:keep watching?' 'send:c'
-tr '\r' '\n' <screen | sed "s/$escape\[K//g" | grep '^step [5-6]/' >lines
+# A line that begins with "step" has lost its bar, and has been written for the narrow window.
+train 'await:[#' 'size:40x30' "await:$escape[Kstep " "await:$escape[Kstep " 'send:^C' 'await:keep watching?' 'send:c'
+tr '\r' '\n' <screen | sed "s/$escape\[K//g" | grep -E '^step [0-9]+/' | head -n 1 >lines
 awk 'length($0) > 39 || !/loss [0-9.]+$/ { bad = 1 } END { exit bad || !NR }' lines || fail "progress in a narrow window: $(tail -c 600 screen | cat -v)"
 
 # A job that has ended can still be attached to.

@@ -75,19 +75,19 @@ await page.keyboard.press('Tab');
 if (await page.evaluate(() => document.activeElement.className) !== 'skip')
     throw new Error('the first stop of the keyboard is not the way to the content');
 
-/* --- a job, from the form to its end --- */
+/* --- a job so long that it is still at work when everything has been looked at; then cancelled --- */
 
 await page.click('nav >> text=Train');
 await page.fill('#train-model', MODEL);
 await page.fill('#train-data', ROWS);
 await page.fill('#train-adapter_out', OUT);
-await page.fill('#train-iters', '40');
+await page.fill('#train-iters', '600');
 await page.fill('#train-batch_size', '8');
 await page.fill('#train-seq_len', '128');
 await page.fill('#train-lr', '0.01');
 await page.click('summary >> text=More');
 await page.fill('#train-valid', VALID);
-await page.fill('#train-eval_every', '10');
+await page.fill('#train-eval_every', '20');
 await page.selectOption('#train-lr_schedule', 'cosine');
 await page.fill('#train-warmup', '5');
 await page.fill('#train-target_modules', 'all-linear');
@@ -104,7 +104,7 @@ await page.waitForSelector('.pill:has-text("running")');
 await page.waitForSelector('.chart canvas');
 await page.waitForSelector('svg.gantt .task');
 ok('submitted with the token, watched while it runs: curves and timeline are there');
-await page.waitForFunction(() => Number(document.querySelector('#job [role=progressbar]')?.getAttribute('aria-valuenow')) >= 40);
+await page.waitForFunction(() => parseInt(document.querySelector('#job .figure dd')?.textContent, 10) >= 60, null, { timeout: 90000 * slow });
 await checkAxe(page, 'running job');
 await shoot(page, 'running', { fullPage: true });
 await page.click('#log');
@@ -115,6 +115,17 @@ await page.waitForSelector('svg.ring g.node.busy');
 await shoot(page, 'running-ring');
 await checkAxe(page, 'ring at work');
 await goTo(page, '#/job/1');
+await page.click('text=Cancel this job');
+await page.waitForSelector('.head .pill:has-text("cancelled")');
+ok('cancelled from its page');
+
+/* --- a short one, to its end --- */
+
+await page.click('nav >> text=Train');
+await page.fill('#train-iters', '40');
+await page.fill('#train-eval_every', '10');
+await page.click('button >> text=Start');
+await page.waitForURL(/#\/job\/2$/);
 await page.waitForSelector('.head .pill:has-text("done")', { timeout: 120000 * slow });
 await page.waitForSelector('text=result: loss');
 const loss = await page.textContent('.head .figure:has-text("Validation") dd');
@@ -147,7 +158,7 @@ if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth
     throw new Error('the page is wider than a phone');
 await checkAxe(phone, 'phone, dark');
 await shoot(phone, 'phone');
-await goTo(phone, '#/job/1');
+await goTo(phone, '#/job/2');
 await phone.waitForSelector('.chart canvas');
 await phone.waitForSelector('svg.gantt .task');
 if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
