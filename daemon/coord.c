@@ -111,8 +111,7 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     job->ended = time(NULL);
     set_state(c, job, state, 0);
     metrics_job_ended(c->node->metrics, job_state_name(state));
-    log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "",
-             job->error);
+    log_job(LOG_LEVEL_INFO, job->id, "%s%s%s", job_state_name(state), *job->error ? ": " : "", job->error);
     job_log_publish(c->node, job, "end", job_encode(job));
     json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
     if (timeline)
@@ -318,7 +317,7 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
     for (size_t r = 0; r < job->ranks; r++)
         if (peers_send(c->node->peers, job->nodes[r],
                        json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
-            log_debug("job %llu: %s cannot be told %s", (unsigned long long)job->id, job->names[r], kind);
+            log_job(LOG_LEVEL_DEBUG, job->id, "%s cannot be told %s", job->names[r], kind);
 }
 
 static void note_plan(struct coord *c, struct job *job)
@@ -402,8 +401,8 @@ static void on_all_ready(struct coord *c, struct job *job)
 static void on_timeline(struct job *job, size_t rank, const json_t *event)
 {
     if (job->timeline && timeline_add(job->timeline, rank, event) == -EBADMSG)
-        log_debug("job %llu: %s tells of a step in a way that cannot be read", (unsigned long long)job->id,
-                  job->names[rank]);
+        log_job(LOG_LEVEL_DEBUG, job->id, "%s tells of a step in a way that cannot be read",
+                job->names[rank]);
 }
 
 static const char *event_kind(const json_t *body)

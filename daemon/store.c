@@ -24,6 +24,7 @@ enum {
     EVENTS_KEPT = 200000,   /* history of all jobs together, about 40 MB */
     EVENTS_PER_TRIM = 1000, /* lines written between two trims */
     BATCH_MAX = 512,        /* requests per transaction, so that an answer does not wait for a long queue */
+    SHRINKS_MAX = 40,       /* a tenth each: what is left then cannot be given back */
     RETRY_SECONDS = 10,     /* between attempts while the disk refuses */
 };
 
@@ -217,7 +218,9 @@ static int trim(struct store *s)
         rc = step_once(stmt);
     }
     uint64_t limit = atomic_load(&s->limit);
-    if (rc == SQLITE_OK && limit && store_db_used(s->db) > limit)
+    bool over = limit && store_db_used(s->db) > limit;
+    for (int i = 0; over && rc == SQLITE_OK && i < SHRINKS_MAX && store_db_used(s->db) > limit - limit / 10;
+         i++)
         rc = store_db_shrink(s->db);
     s->events_since_trim = 0;
     return rc;

@@ -58,7 +58,7 @@ static void tell(struct worker *w, const char *kind, json_t *fields)
     json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
     json_object_set_new(fields, "rank", json_integer(w->rank));
     if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
-        log_debug("job %llu: the head cannot be told \"%s\"", (unsigned long long)w->job, kind);
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the head cannot be told \"%s\"", kind);
 }
 
 static void tell_failed(struct worker *w, const char *cause)
@@ -145,8 +145,8 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
     if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
     w->alive[rank]--;
-    log_info("job %llu: a data connection to rank %u broke, %u left: %s", (unsigned long long)w->job, rank,
-             w->alive[rank], why);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %u broke, %u left: %s", rank,
+              w->alive[rank], why);
     if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
         snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
                  (long long)wait.tv_sec, why);
@@ -478,8 +478,8 @@ void worker_changed(struct worker *w)
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
         return;
     const struct member *head = members_find(w->node->members, w->head);
-    log_warning("job %llu: its head %s is gone (%s); stopping the stage here", (unsigned long long)w->job,
-                head ? head->name : "?", peers_last_words(w->node->peers, w->head));
+    log_stage(LOG_LEVEL_WARNING, w->job, w->rank, "its head %s is gone (%s); stopping the stage here",
+              head ? head->name : "?", peers_last_words(w->node->peers, w->head));
     w->reported = true;
     end_stage(w);
 }
