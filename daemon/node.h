@@ -76,7 +76,6 @@ void node_changed(struct node *n);
 void node_changed_soon(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
-void node_publish_status(struct node *n);
 
 /* --dead-after is another. */
 void node_apply_patience(struct node *n);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
 #include "daemon/identity.h"
@@ -411,6 +412,8 @@ static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_
 {
     struct session *s = owner;
     (void)link;
+    if (s->up && s->cable)
+        cables_heard(s->p->node->cables, s->cable);
     if (n && s->up)
         learn(s->p, s, body, n);
 }
