@@ -72,7 +72,8 @@ const struct opt_def conf_table[] = {
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
      .def = "127.0.0.1:8473",
-     .help = "the HTTP API on TCP, \"none\" to leave it out; not on a loopback address it needs "
+     .help = "the dashboard and the HTTP API on TCP, \"none\" to leave it out; not on a loopback address it "
+             "needs "
              "--http-token-file"},
     {.name = "http-token-file",
      .type = OPT_PATH,

@@ -35,6 +35,8 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
+/* Finding the ring of many nodes with many cables takes a while: of each second this much at most, and nobody waits longer. */
+enum { PATIENCE = 4, SOON_MOST_US = 200000 };
 enum {
     RECORD_LIVES = 3
 }; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
@@ -70,7 +72,7 @@ void node_refresh_self(struct node *n)
         worker_describe(n->worker, self);
 }
 
-void node_publish_status(struct node *n)
+static void publish_status(struct node *n)
 {
     char text[1500], status[1520];
     members_describe(n->members, text, sizeof text);
@@ -107,15 +109,30 @@ static void on_ring_timer(evutil_socket_t fd, short what, void *arg)
     node_changed(n);
 }
 
+static void on_soon(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    node_changed(arg);
+}
+
+void node_changed_soon(struct node *n)
+{
+    uint64_t us = n->change_us * PATIENCE < SOON_MOST_US ? n->change_us * PATIENCE : SOON_MOST_US;
+    if (!event_pending(n->soon, EV_TIMEOUT, NULL))
+        event_add(n->soon, &(struct timeval){0, (suseconds_t)us});
+}
+
 void node_changed(struct node *n)
 {
     char text[1500];
+    const struct instant begin = clock_now();
     arm_ring_timer(n, members_settle(n->members, clock_now()));
     members_describe(n->members, text, sizeof text);
     if (strcmp(text, n->ring_text)) {
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
         log_info("%s", text);
-        node_publish_status(n);
+        publish_status(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
     if (n->relay)
@@ -124,6 +141,7 @@ void node_changed(struct node *n)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+    n->change_us = clock_since_us(clock_now(), begin);
 }
 
 /* A member is called what its certificate says: that is what the others check. */
@@ -305,6 +323,7 @@ int node_open(struct node **ret, struct opts *opts, struct err *err)
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
         n->ring_timer = event_new(n->base, -1, 0, on_ring_timer, n);
+        n->soon = event_new(n->base, -1, 0, on_soon, n);
         open_members(n);
         r = open_rest(n, err);
     }
@@ -350,6 +369,8 @@ void node_close(struct node *n)
     members_free(n->members);
     if (n->ring_timer)
         event_free(n->ring_timer);
+    if (n->soon)
+        event_free(n->soon);
     if (n->sigterm)
         event_free(n->sigterm);
     if (n->sigint)

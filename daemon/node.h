@@ -53,7 +53,8 @@ struct node {
     struct coord *coord;     /* runs the jobs submitted here */
     struct doctor *doctor;   /* examines this node and the others */
     struct http *http;
-    struct event *sigterm, *sigint, *ring_timer;
+    struct event *sigterm, *sigint, *ring_timer, *soon;
+    uint64_t change_us; /* how long node_changed took last */
 };
 
 int node_open(struct node **ret, struct opts *opts, struct err *err);
@@ -64,8 +65,9 @@ void node_close(struct node *n);
 void node_refresh_self(struct node *n);
 /* The set of nodes or links changed: ring, jobs and listeners are told. */
 void node_changed(struct node *n);
+/* The same for news of others, which come in crowds: once for all that come within a few times what it took last. */
+void node_changed_soon(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
-void node_publish_status(struct node *n);
 
 #endif

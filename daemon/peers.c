@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
 #include "daemon/identity.h"
@@ -250,7 +251,7 @@ static void learn(struct peers *p, struct session *from, const uint8_t *body, si
     switch (records_take(p->node->records, cluster_roster(p->node->cluster), body, n, clock_now(), id)) {
     case RECORD_NEWS:
         flood(p, id, from);
-        node_changed(p->node);
+        node_changed_soon(p->node);
         break;
     case RECORD_FORGED: tell_forged(p, from, id); break;
     case RECORD_TWIN:
@@ -410,6 +411,8 @@ static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_
 {
     struct session *s = owner;
     (void)link;
+    if (s->up && s->cable)
+        cables_heard(s->p->node->cables, s->cable);
     if (n && s->up)
         learn(s->p, s, body, n);
 }

@@ -32,10 +32,13 @@ void seal_wipe(struct seal *s);
 /* Seals n ≤ SEAL_MAX bytes: out gets SEAL_HEAD + n + SEAL_TAG bytes; plain may be at out + SEAL_HEAD (in
  * place). Keys are ratcheted on both sides every 64 GiB, by counting. */
 int seal_seal(struct seal *s, uint8_t *out, const uint8_t *plain, size_t n);
+/* Takes the turn of the next record, of n plaintext bytes: `ret` seals or opens that one, on any thread and at any time, while `s`
+ * goes on with the one after it. To be wiped once used; whoever finds a forgery then sees to it that no more turns are taken. */
+int seal_turn(struct seal *s, size_t n, struct seal *ret);
 /* The length in a record's head; −EMSGSIZE if it is more than SEAL_MAX. */
 int seal_length(const uint8_t head[static SEAL_HEAD], size_t *ret);
 /* Opens in place: `data` holds n ciphertext bytes, `tag` 16. −EBADMSG when forged; the connection is then
- * dead (the state is wiped, and a wiped state refuses everything). */
+ * dead (the state is wiped, and a wiped state refuses everything) and the bytes are gone. */
 int seal_open(struct seal *s, const uint8_t head[static SEAL_HEAD], uint8_t *data, size_t n,
               const uint8_t *tag);
 

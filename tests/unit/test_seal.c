@@ -215,6 +215,41 @@ static void test_ratchet(void **state)
     }
 }
 
+/* Turns may be used in any order and by whoever has them, also across a new key: the records are the same ones. */
+static void test_turns(void **state)
+{
+    enum { TURNS = 4 };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        uint8_t one[TURNS][OVERHEAD + 4], other[TURNS][OVERHEAD + 4];
+        struct seal in_order, tx, rx, turn[TURNS];
+
+        if (!has(suites[i]))
+            continue;
+        init_both(&tx, &rx, suites[i]);
+        tx.bytes = rx.bytes = SEAL_REKEY_BYTES - 2 * (OVERHEAD + 4); /* the key changes after the second */
+        in_order = tx;
+        for (int k = 0; k < TURNS; k++) {
+            assert_int_equal(seal_seal(&in_order, one[k], (const uint8_t *)"ring", 4), 0);
+            assert_int_equal(seal_turn(&tx, 4, &turn[k]), 0);
+        }
+        assert_memory_equal(&tx, &in_order, sizeof tx);
+        for (int k = TURNS - 1; k >= 0; k--)
+            assert_int_equal(seal_seal(&turn[k], other[k], (const uint8_t *)"ring", 4), 0);
+        assert_memory_equal(one, other, sizeof one);
+        for (int k = 0; k < TURNS; k++)
+            assert_int_equal(seal_turn(&rx, 4, &turn[k]), 0);
+        for (int k = TURNS - 1; k >= 0; k--) {
+            assert_int_equal(open_record(&turn[k], other[k]), 0);
+            assert_memory_equal(other[k] + SEAL_HEAD, "ring", 4);
+        }
+        assert_int_equal(seal_turn(&rx, SEAL_MAX + 1, &turn[0]), -EMSGSIZE);
+        seal_wipe(&rx);
+        assert_int_equal(seal_turn(&rx, 4, &turn[0]), -EBADMSG);
+    }
+}
+
 static void test_end_of_counter(void **state)
 {
     uint8_t record[OVERHEAD + 4];
@@ -237,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_sizes_in_place), cmocka_unit_test(test_length),
         cmocka_unit_test(test_every_bit_flip), cmocka_unit_test(test_order),
         cmocka_unit_test(test_ratchet),        cmocka_unit_test(test_end_of_counter),
+        cmocka_unit_test(test_turns),
     };
 
     return sodium_init() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
