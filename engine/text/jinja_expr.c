@@ -359,7 +359,7 @@ static struct jinja_node *comparison(struct jinja_parser *p)
     return node ? node : first;
 }
 
-static struct jinja_node * not(struct jinja_parser * p)
+static struct jinja_node *negation(struct jinja_parser *p)
 {
     if (!jinja_parse_enter(p))
         return &p->nothing;
@@ -369,7 +369,7 @@ static struct jinja_node * not(struct jinja_parser * p)
     return node;
 }
 
-static struct jinja_node * and (struct jinja_parser * p)
+static struct jinja_node *conjunction(struct jinja_parser *p)
 {
     struct jinja_node *left = negation(p);
     while (!p->code && jinja_take_name(p, "and"))
