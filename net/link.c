@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -517,6 +519,14 @@ const char *link_address(const struct link *link)
     return link->address;
 }
 
+static uint64_t retransmits(const struct link *link)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return link->fd >= 0 && !getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) ? info.tcpi_total_retrans
+                                                                                    : 0;
+}
+
 void link_stats(const struct link *link, struct link_stats *ret)
 {
     struct instant now = clock_now();
@@ -525,6 +535,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
     *ret = (struct link_stats){.tx_bytes = link->tx_bytes,
                                .rx_bytes = link->rx_bytes,
                                .tx_frames = link->tx_frames,
+                               .retransmits = retransmits(link),
                                .rx_frames = link->rx_frames,
                                .rtt_us = link->rtt_us,
                                .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,
