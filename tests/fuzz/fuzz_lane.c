@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a rank may be sent by a neighbour whose records are good: frames of a data connection, any of them, in
- * any order, with payloads of any length. The lane's receiving end is called without its threads, on records
+ * any order, with payloads of any length. A lane's receiver is called without its threads, on records
  * that were sealed beforehand. Input: u8 number of frames ‖ frames ‖ u16 length of a payload, again and again;
  * 0xffff stands for the length the last frame's chunk should have. */
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/channel_lane.c" /* its receiving end is not for others */
+#include "daemon/channel_receive.c" /* what is in them is not for others */
+#include "daemon/channel_send.c"
 
 enum { RECORDS = 64, SMALL = 100, OPEN_ENDED = 5000, TWO_CHUNKS = CHUNK + 7, RIGHT_LENGTH = 0xffff };
 
@@ -85,7 +86,7 @@ static void take_all(struct exchange *x)
 static void send_nothing(struct lane *l)
 {
     struct work w;
-    while (take_work(l, &w))
+    for (; take_work(l, &w) > 0; l->sent++)
         if (w.out) {
             w.out->readers--;
             exchange_finish_message(l->peer, w.out);
@@ -104,15 +105,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     expect(fd >= 0 && exchange_new(&x, &progress, &err) == 0);
     struct peer *p = &x->peers[x->n++];
     *p = (struct peer){.x = x, .rank = 1, .out_tail = &p->out};
-    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->placed, NULL);
+    pthread_cond_init(&p->sync[0].work, NULL);
     struct lane *l = &p->lanes[0]; /* never `used`: it has no threads to be joined */
-    *l = (struct lane){.peer = p, .fd = fd};
+    *l = (struct lane){.sync = &p->sync[0], .peer = p, .fd = fd};
     seal_init(&tx, key, SEAL_CHACHA20_POLY1305);
-    l->rx = tx;
+    l->rx = l->tx = tx;
     put_all(fd, &tx, (struct bytes){data, n});
     post_all(x);
-    while (receive_record(l, scratch) == 0)
-        send_nothing(l);
+    for (int r = 0; r == 0; send_nothing(l)) {
+        struct arrival a = {.to = NULL};
+        r = read_record(l, scratch, &a);
+        if (a.to)
+            r = settle(l, &a, r);
+    }
     take_all(x);
     close(fd);
     exchange_free(x);
