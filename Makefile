@@ -68,7 +68,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns deb system format lint install clean headers unit
+.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
@@ -148,11 +148,17 @@ fuzz:
 netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
+# A terminal for tests of what people see.
+$(B)/tests/system/lib/pty: %: %.o
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
+# The dashboard in a real browser: needs root, chromium and node.
+web: all
+	@tests/run web $(B)
 
-test-programs: $(test_bin) $(fuzz_bin) $(netns_bin)
+test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(B)/tests/system/lib/pty
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
@@ -166,11 +172,15 @@ bench: all $(bench_bin)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq
+              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq iproute2
 LINT_DEPS  := clang-format cppcheck
-deps:
-	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
-	    awk '$$4 == "installed" {have[$$1]} END {n = split("$(BUILD_DEPS)", want, " "); \
+# for `make deb` and `make system`
+SYSTEM_DEPS := dpkg-dev debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
+deps: WANT = $(BUILD_DEPS)
+deps-system: WANT = $(BUILD_DEPS) $(SYSTEM_DEPS)
+deps deps-system:
+	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(WANT) 2>/dev/null | \
+	    awk '$$4 == "installed" {have[$$1]} END {n = split("$(WANT)", want, " "); \
 	         for (i = 1; i <= n; i++) if (!(want[i] in have)) printf "%s ", want[i]}'); \
 	if [ -n "$$missing" ]; then \
 	    echo "installing: $$missing"; \
@@ -208,9 +218,12 @@ $(B)/units/%: systemd/%.in
 
 units := $(B)/units/ringd.service $(B)/units/ringd-link.service systemd/ringd.socket
 to    := $(DESTDIR)$(PREFIX)
-install: all $(B)/ringd.conf
+$(B)/ringctl.%: $(B)/ringctl
+	$(call say,MAKE,$@) $< completion $* >$@.new && mv $@.new $@
+install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
 	@rm -rf $(B)/units && $(MAKE) --no-print-directory $(filter $(B)/%,$(units))
 	install -d $(to)/sbin $(to)/bin $(to)/libexec/ringd $(to)/share/man/man1 $(to)/share/man/man5 $(to)/share/man/man8 \
+	    $(to)/share/bash-completion/completions $(to)/share/zsh/vendor-completions \
 	    $(to)/share/ringd/tiny-llama $(to)/lib/sysusers.d $(to)/lib/tmpfiles.d $(to)/lib/modules-load.d \
 	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
 	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
@@ -219,7 +232,9 @@ install: all $(B)/ringd.conf
 	install -m 644 docs/ringctl.1 $(to)/share/man/man1/
 	install -m 644 docs/ringd.conf.5 $(to)/share/man/man5/
 	install -m 644 docs/ringd.8 docs/ringd-link.8 $(to)/share/man/man8/
-	install -m 644 $(filter-out %recipe %.py,$(wildcard share/tiny-llama/*)) $(to)/share/ringd/tiny-llama/
+	install -m 644 $(B)/ringctl.bash $(to)/share/bash-completion/completions/ringctl
+	install -m 644 $(B)/ringctl.zsh $(to)/share/zsh/vendor-completions/_ringctl
+	install -m 644 $(filter-out %recipe %.py %README.md,$(wildcard share/tiny-llama/*)) $(to)/share/ringd/tiny-llama/
 	install -m 644 $(units) $(DESTDIR)$(UNITDIR)/
 	install -m 644 systemd/ringd.sysusers $(to)/lib/sysusers.d/ringd.conf
 	install -m 644 systemd/ringd.tmpfiles $(to)/lib/tmpfiles.d/ringd.conf
@@ -229,7 +244,8 @@ install: all $(B)/ringd.conf
 # The Debian package, and three booted containers that live through what a user does with it (as root).
 deb:
 	@systemd/make-deb $(VERSION)
-system: deb
+system: deps-system
+	@$(MAKE) --no-print-directory deb
 	@tests/run boot $(B)
 clean:
 	rm -rf build build-*

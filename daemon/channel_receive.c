@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "daemon/channel_priv.h"
 #include "daemon/progress.h"
@@ -47,7 +46,8 @@ static int receive_start(int fd, uint8_t *to, size_t n, size_t *ret)
 {
     size_t have = 0;
     while (have < SEAL_HEAD) {
-        ssize_t got = read(fd, to + have, n - have);
+        const struct iovec iov = {to + have, n - have};
+        ssize_t got = readv(fd, &iov, 1);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)

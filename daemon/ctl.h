@@ -6,6 +6,8 @@
 #define DAEMON_CTL_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "daemon/optable.h"
 
@@ -21,6 +23,9 @@ struct ctl {
     struct opts *opts;                 /* borrowed: the command's options and the global ones */
     char **args;                       /* borrowed: positional arguments */
     int n_args;
+    /* Where the client puts its sentences instead of on standard error, NULL = there: for a screen of its own. */
+    char *complaint; /* borrowed */
+    size_t complaint_size;
     char **rest; /* borrowed: what `local` runs, not looked at */
     int n_rest;
 };
@@ -51,6 +56,7 @@ int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
 int ctl_join_main(struct ctl *ctl);
 int ctl_members_main(struct ctl *ctl);
+int ctl_top_main(struct ctl *ctl);
 int ctl_ring_main(struct ctl *ctl);
 int ctl_remove_main(struct ctl *ctl);
 int ctl_promote_main(struct ctl *ctl);
@@ -63,17 +69,23 @@ int ctl_link_main(struct ctl *ctl);
 int ctl_doctor_main(struct ctl *ctl);
 int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
+int ctl_attach_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
-int ctl_cancel_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
+int ctl_token_main(struct ctl *ctl);
+int ctl_cancel_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
 
+extern const struct opt_def ctl_token_options[];
 extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
-    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_links_options[], ctl_link_options[],
-    ctl_init_options[], ctl_invite_options[], ctl_join_options[];
+    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[],
+    ctl_link_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same about a request: to ctl->complaint if there is one. */
+int ctl_complain(const struct ctl *ctl, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Wrong usage: the sentence and where help is; CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The number of a job, its only argument. */

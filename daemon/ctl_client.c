@@ -53,8 +53,8 @@ static CURL *new_handle(const struct ctl *ctl, const char *path)
 
 static int no_daemon(const struct ctl *ctl, const char *why)
 {
-    return ctl_fail(
-        CTL_NO_DAEMON,
+    return ctl_complain(
+        ctl, CTL_NO_DAEMON,
         "no ringd answers on %s: %s; start ringd, or name its socket with --socket or $RINGD_SOCKET "
         "(`ringctl local 1 status` needs none)",
         ctl->socket, why);
@@ -71,12 +71,13 @@ static const char *connect_reason(CURL *curl)
 }
 
 /* A reply that is not 2xx, in its own words. */
-static int refused(long status, const char *body)
+static int refused(const struct ctl *ctl, long status, const char *body)
 {
     json_t *json = body ? json_loads(body, 0, NULL) : NULL;
     const char *message = json_string_value(json_object_get(json_object_get(json, "error"), "message"));
-    int rc = message ? ctl_fail(CTL_FAILED, "%s", message)
-                     : ctl_fail(CTL_FAILED, "the daemon answered with HTTP status %ld and no reason", status);
+    int rc = message ? ctl_complain(ctl, CTL_FAILED, "%s", message)
+                     : ctl_complain(ctl, CTL_FAILED, "the daemon answered with HTTP status %ld and no reason",
+                                    status);
     json_decref(json);
     return rc;
 }
@@ -94,17 +95,19 @@ static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct
     if (code == CURLE_COULDNT_CONNECT)
         return no_daemon(ctl, connect_reason(curl));
     if (code == CURLE_OPERATION_TIMEDOUT)
-        return ctl_fail(CTL_NO_DAEMON, "ringd on %s does not answer: see what it logged", ctl->socket);
+        return ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s does not answer: see what it logged",
+                            ctl->socket);
     if (code != CURLE_OK)
-        return ctl_fail(CTL_NO_DAEMON, "ringd on %s went away without an answer: %s", ctl->socket,
-                        curl_easy_strerror(code));
+        return ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s went away without an answer: %s", ctl->socket,
+                            curl_easy_strerror(code));
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     if (status < 200 || status > 299)
-        return refused(status, reply->data);
+        return refused(ctl, status, reply->data);
     json_t *json = json_loads(reply->n ? reply->data : "{}", 0, &where);
     if (!json)
-        return ctl_fail(CTL_FAILED, "the daemon's answer is not JSON (%s): is it a ringd of another version?",
-                        where.text);
+        return ctl_complain(ctl, CTL_FAILED,
+                            "the daemon's answer is not JSON (%s): is it a ringd of another version?",
+                            where.text);
     *ret = json;
     return CTL_OK;
 }
@@ -113,7 +116,7 @@ int ctl_request(const struct ctl *ctl, const char *method, const char *path, con
 {
     CURL *curl = new_handle(ctl, path);
     if (!curl)
-        return ctl_fail(CTL_FAILED, "no memory for a request");
+        return ctl_complain(ctl, CTL_FAILED, "no memory for a request");
     struct text reply = {0};
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
@@ -222,9 +225,10 @@ static int64_t monotonic_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void look_at_fds(struct reader *r, const struct curl_waitfd *waits)
+/* n: how many were waited for; a callback may change how many there are. */
+static void look_at_fds(struct reader *r, const struct curl_waitfd *waits, int n)
 {
-    for (int i = 0; i < r->stream->n_fds && !r->stopped; i++) {
+    for (int i = 0; i < n && i < r->stream->n_fds && !r->stopped; i++) {
         if (waits[i].revents)
             r->stopped = !r->stream->readable(r->stream->owner, i);
     }
@@ -245,10 +249,11 @@ static CURLcode pump(CURLM *multi, struct reader *r)
             s->is_late = true;
             return CURLE_OK;
         }
-        for (int i = 0; i < s->n_fds; i++)
+        int n_fds = s->n_fds;
+        for (int i = 0; i < n_fds; i++)
             waits[i] = (struct curl_waitfd){.fd = s->fds[i], .events = CURL_WAIT_POLLIN};
-        curl_multi_poll(multi, waits, (unsigned)s->n_fds, left > 60000 ? 60000 : (int)left, NULL);
-        look_at_fds(r, waits);
+        curl_multi_poll(multi, waits, (unsigned)n_fds, left > 60000 ? 60000 : (int)left, NULL);
+        look_at_fds(r, waits, n_fds);
     }
     const CURLMsg *message = curl_multi_info_read(multi, &queued);
     return message && !r->stopped ? message->data.result : CURLE_OK;
@@ -261,7 +266,7 @@ static int judge(const struct ctl *ctl, struct reader *r, CURLcode code, bool qu
     if (r->stopped || r->stream->is_late)
         return CTL_OK;
     if (code == CURLE_OK && status != 200)
-        return refused(status, r->refusal.data);
+        return refused(ctl, status, r->refusal.data);
     if (code == CURLE_OK)
         return CTL_OK;
     if (quiet)

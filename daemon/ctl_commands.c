@@ -31,11 +31,14 @@ const struct ctl_command ctl_commands[] = {
     {"jobs", "[--all]", "jobs waiting, running and lately ended", ctl_jobs_main, .options = ctl_jobs_options,
      .group = "Jobs"},
     {"job", "ID", "one job in full", ctl_job_main, .names = CTL_NAMES_JOBS},
+    {"attach", "ID", "follow a job to its end, from what it has done so far", ctl_attach_main,
+     .names = CTL_NAMES_JOBS},
     {"log", "ID", "what a job has said", ctl_log_main, .names = CTL_NAMES_JOBS},
     {"cancel", "ID", "end a job", ctl_cancel_main, .names = CTL_NAMES_JOBS},
 
     {"status", "", "this node, the ring, what runs and what is wrong", ctl_status_main, .options = NULL,
      .group = "The ring"},
+    {"top", "[--interval SECONDS]", "the ring and its jobs, live", ctl_top_main, .options = ctl_top_options},
     {"ring", "", "the order of the nodes, its slowest hop, and what would close it", ctl_ring_main,
      .options = NULL},
     {"nodes", "", "the nodes of the ring and what each is doing", ctl_nodes_main, .options = NULL},
@@ -60,6 +63,8 @@ const struct ctl_command ctl_commands[] = {
 
     {"reload", "", "have the daemon read its configuration again", ctl_reload_main, .options = NULL,
      .group = "This program and the daemon"},
+    {"token", "[--new]", "the token that allows changes over TCP", ctl_token_main,
+     .options = ctl_token_options},
     {"completion", "(bash | zsh)", "print what makes a shell complete ringctl's commands and options",
      ctl_completion_main, .words = "bash zsh"},
     {.name = NULL},

@@ -43,7 +43,7 @@ static int show_job(const struct ctl *ctl, const char *suffix, void (*print)(con
 
 /* --- jobs --- */
 
-static void print_jobs(const json_t *answer)
+static void print_job_table(const json_t *answer, const char *none)
 {
     struct table *t = table_new("JOB\tTYPE\tSTATE\tCREATED\tSTEP\tLOSS\tERROR");
     size_t i;
@@ -58,16 +58,28 @@ static void print_jobs(const json_t *answer)
                   print_number(json_object_get(j, "loss"), "-").text, field_text(j, "error", ""));
     }
     if (!table_rows(t))
-        table_add(t, "none: `ringctl train --help` tells how to submit one");
+        table_add(t, "%s", none);
     table_print_free(t, stdout);
+}
+
+static void print_jobs(const json_t *answer)
+{
+    print_job_table(answer, "none since ringd was started: `ringctl train --help` tells how to submit one, "
+                            "`ringctl jobs --all` lists earlier ones");
+}
+
+static void print_all_jobs(const json_t *answer)
+{
+    print_job_table(answer, "none: `ringctl train --help` tells how to submit one");
 }
 
 int ctl_jobs_main(struct ctl *ctl)
 {
+    bool all = opts_flag(ctl->opts, "all");
     int rc = ctl_no_args(ctl);
     return rc ? rc
-              : ctl_request_print(ctl, "GET", opts_flag(ctl->opts, "all") ? "/v1/jobs?all=1" : "/v1/jobs",
-                                  NULL, print_jobs);
+              : ctl_request_print(ctl, "GET", all ? "/v1/jobs?all=1" : "/v1/jobs", NULL,
+                                  all ? print_all_jobs : print_jobs);
 }
 
 static void print_field(const char *name, const json_t *value)

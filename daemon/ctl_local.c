@@ -46,6 +46,7 @@ static _Noreturn void become_command(const struct ctl *ctl, const struct local_r
     for (int i = is_exec; i < ctl->n_rest; i++)
         argv[n++] = ctl->rest[i];
     setenv("RINGD_SOCKET", ring->socket, 1);
+    setenv("RINGCTL_LOCAL", "1", 1); /* what is submitted ends with the ring: ctl_watch.c */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (is_exec)

@@ -11,7 +11,7 @@
 #include "daemon/ctl_term.h"
 #include "daemon/xalloc.h"
 
-enum { COLUMNS_MAX = 16, COLUMN_GAP = 2, NARROWEST = 6 };
+enum { COLUMNS_MAX = 16, COLUMN_GAP = 2, NARROWEST = 6, NARROWEST_CUT = 4 };
 
 struct cell {
     const char *text; /* borrowed: the row */
@@ -96,20 +96,21 @@ static bool names_states(const struct cell *head)
     return false;
 }
 
-/* Takes columns away from the widest until all fit, or nothing more can be taken: none gets narrower than its head. */
-static void shrink(struct layout *l, const struct cell *heads, size_t width)
+/* Takes columns away from the widest until all fit; true if they do. None gets narrower than its head, unless heads may be
+ * cut, too. */
+static bool shrink(struct layout *l, const struct cell *heads, size_t width, bool cut_heads)
 {
     for (;;) {
         size_t sum = (l->n - 1) * COLUMN_GAP, widest = SIZE_MAX;
         for (size_t c = 0; c < l->n; c++) {
-            size_t least = text_columns(heads[c].text, heads[c].bytes);
+            size_t head = text_columns(heads[c].text, heads[c].bytes);
+            size_t least = cut_heads ? NARROWEST_CUT : head > NARROWEST ? head : NARROWEST;
             sum += l->widths[c];
-            if (l->widths[c] > (least > NARROWEST ? least : NARROWEST) &&
-                (widest == SIZE_MAX || l->widths[c] > l->widths[widest]))
+            if (l->widths[c] > least && (widest == SIZE_MAX || l->widths[c] > l->widths[widest]))
                 widest = c;
         }
         if (sum <= width || widest == SIZE_MAX)
-            return;
+            return sum <= width;
         l->widths[widest]--;
     }
 }
@@ -130,8 +131,8 @@ static struct layout lay_out(const struct table *t, size_t width, bool colors)
     }
     for (size_t c = 0; c < l.n; c++)
         l.has_state[c] = names_states(&heads[c]);
-    if (width)
-        shrink(&l, heads, width);
+    if (width && !shrink(&l, heads, width, false))
+        shrink(&l, heads, width, true);
     return l;
 }
 
@@ -174,7 +175,7 @@ static void print_cell(const struct layout *l, size_t c, const struct cell *cell
                        : l->has_state[c] ? paint_of_state(cell->text, cell->bytes)
                                          : PAINT_NONE;
     fputs(paint_on(paint), to);
-    if (is_last && columns > l->widths[c]) {
+    if (is_last && !is_head && columns > l->widths[c]) {
         print_wrapped(cell, l->widths[c], indent, to);
     } else if (columns > l->widths[c]) {
         size_t n = text_bytes(cell->text, cell->bytes, l->widths[c] - 1);

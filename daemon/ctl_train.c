@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl train: submits a training job and shows how it goes, on one line of a terminal or a line for each
- * tenth of the way. */
+ * ringctl train: its options, and from them the job; ctl_follow.c shows how it goes. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/ctl.h"
-#include "daemon/ctl_print.h"
 #include "daemon/ctl_spec.h"
-#include "daemon/ctl_watch.h"
+#include "daemon/spec_limits.h"
+#include "daemon/ctl_follow.h"
 
 const struct opt_def ctl_train_options[] = {
     {.name = "model",
@@ -50,21 +47,21 @@ const struct opt_def ctl_train_options[] = {
      .placeholder = "N",
      .def = "8",
      .min = 1,
-     .max = 4096,
+     .max = SPEC_RANK_MAX,
      .help = "rank of the adapter"},
     {.name = "alpha",
      .type = OPT_FLOAT,
      .placeholder = "X",
      .def = "16",
-     .min = 0,
-     .max = INFINITY,
+     .min = SPEC_ALPHA_MIN,
+     .max = SPEC_ALPHA_MAX,
      .help = "scale of the adapter, divided by its rank"},
     {.name = "dropout",
      .type = OPT_FLOAT,
      .placeholder = "P",
      .def = "0",
      .min = 0,
-     .max = 0.99,
+     .max = SPEC_DROPOUT_MAX,
      .help = "share of the adapter's inputs dropped"},
     {.name = "target-modules",
      .type = OPT_STRING,
@@ -78,37 +75,43 @@ const struct opt_def ctl_train_options[] = {
      .placeholder = "N",
      .def = "4",
      .min = 1,
-     .max = 1e6,
+     .max = SPEC_BATCH_MAX,
      .help = "rows per step"},
     {.name = "micro-batch-size",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "1",
      .min = 1,
-     .max = 1e6,
+     .max = SPEC_MICRO_BATCH_MAX,
      .help = "rows that go through the ring together"},
     {.name = "seq-len",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "512",
      .min = 2,
-     .max = 1e7,
+     .max = SPEC_SEQ_LEN_MAX,
      .help = "tokens per row at most"},
-    {.name = "iters", .type = OPT_INT, .placeholder = "N", .min = 1, .max = 1e12, .help = "steps"},
+    {.name = "iters", .type = OPT_INT, .placeholder = "N", .min = 1, .max = SPEC_STEPS_MAX, .help = "steps"},
     {.name = "epochs",
      .type = OPT_INT,
      .placeholder = "N",
      .min = 1,
-     .max = 1e9,
+     .max = SPEC_EPOCHS_MAX,
      .help = "or times through the data (1 if neither is given)"},
     {.name = "no-shuffle", .type = OPT_FLAG, .help = "take the rows in their order"},
-    {.name = "seed", .type = OPT_INT, .placeholder = "N", .def = "0", .help = "of everything random"},
+    {.name = "seed",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "0",
+     .min = 0,
+     .max = SPEC_SEED_MAX,
+     .help = "of everything random"},
     {.name = "lr",
      .type = OPT_FLOAT,
      .placeholder = "X",
      .def = "2e-4",
      .min = 0,
-     .max = INFINITY,
+     .max = SPEC_LR_MAX,
      .help = "learning rate"},
     {.name = "lr-schedule",
      .type = OPT_CHOICE,
@@ -120,21 +123,21 @@ const struct opt_def ctl_train_options[] = {
      .placeholder = "N",
      .def = "0",
      .min = 0,
-     .max = 1e12,
+     .max = SPEC_STEPS_MAX,
      .help = "steps in which the rate rises"},
     {.name = "weight-decay",
      .type = OPT_FLOAT,
      .placeholder = "X",
      .def = "0",
      .min = 0,
-     .max = INFINITY,
+     .max = SPEC_WEIGHT_DECAY_MAX,
      .help = "of AdamW"},
     {.name = "max-grad-norm",
      .type = OPT_FLOAT,
      .placeholder = "X",
      .def = "0",
      .min = 0,
-     .max = INFINITY,
+     .max = SPEC_GRAD_NORM_MAX,
      .help = "clip gradients to this norm, 0 for not"},
     {.name = "schedule",
      .type = OPT_CHOICE,
@@ -147,14 +150,14 @@ const struct opt_def ctl_train_options[] = {
      .placeholder = "N",
      .def = "0",
      .min = 0,
-     .max = 1e12,
+     .max = SPEC_STEPS_MAX,
      .help = "steps between two measurements, 0 for one before and one after all steps"},
     {.name = "save-every",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "0",
      .min = 0,
-     .max = 1e12,
+     .max = SPEC_STEPS_MAX,
      .help = "steps between two saves, 0 for one at the end"},
     {.name = "log",
      .type = OPT_PATH,
@@ -163,75 +166,6 @@ const struct opt_def ctl_train_options[] = {
     {.name = "detach", .type = OPT_FLAG, .help = "print the job's number and return"},
     {.name = NULL},
 };
-
-enum { BAR_WIDTH = 24, TENTHS = 10 };
-
-struct progress_view {
-    bool is_terminal;
-    bool line_open;       /* the terminal's line is half written */
-    int64_t tenths_shown; /* elsewhere */
-    double first_loss, last_loss, step_seconds;
-    bool has_loss;
-};
-
-static void close_line(struct progress_view *v)
-{
-    if (v->line_open)
-        fputs("\r\033[K", stderr);
-    v->line_open = false;
-}
-
-static void print_bar(int64_t step, int64_t steps)
-{
-    int full = steps > 0 ? (int)(BAR_WIDTH * step / steps) : 0;
-    fputc('[', stderr);
-    for (int i = 0; i < BAR_WIDTH; i++)
-        fputc(i < full ? '#' : '.', stderr);
-    fputs("] ", stderr);
-}
-
-static void show_step(struct progress_view *v, const json_t *e)
-{
-    int64_t step = (int64_t)field_number(e, "step"), steps = (int64_t)field_number(e, "steps");
-    double loss = field_number(e, "loss"), seconds = field_number(e, "step_seconds");
-    /* The mean of the latest steps rather than of all: the first one also loads the model. */
-    v->step_seconds = v->step_seconds > 0 ? 0.8 * v->step_seconds + 0.2 * seconds : seconds;
-    if (!v->has_loss)
-        v->first_loss = loss;
-    v->has_loss = true;
-    v->last_loss = loss;
-    int64_t tenth = steps > 0 ? TENTHS * step / steps : step;
-    if (!v->is_terminal && tenth <= v->tenths_shown && step > 1)
-        return;
-    v->tenths_shown = tenth;
-    if (v->is_terminal) {
-        close_line(v);
-        print_bar(step, steps);
-    }
-    fprintf(stderr, "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  bubble %.0f %%", step, steps,
-            loss, field_number(e, "tokens_per_second"), 100 * field_number(e, "bubble"));
-    if (steps > step)
-        fprintf(stderr, "  %s left", print_duration((double)(steps - step) * v->step_seconds).text);
-    v->line_open = v->is_terminal;
-    if (!v->is_terminal)
-        fputc('\n', stderr);
-    fflush(stderr);
-}
-
-static void on_event(void *owner, const char *type, const json_t *data)
-{
-    struct progress_view *v = owner;
-    if (!strcmp(type, "step")) {
-        show_step(v, data);
-    } else if (!strcmp(type, "valid")) {
-        close_line(v);
-        fprintf(stderr, "step %.0f  valid loss %.4f over %.0f tokens\n", field_number(data, "step"),
-                field_number(data, "valid_loss"), field_number(data, "valid_tokens"));
-    } else if (!strcmp(type, "log")) {
-        close_line(v);
-        fprintf(stderr, "%s\n", field_text(data, "text", ""));
-    }
-}
 
 static int check(const struct ctl *ctl)
 {
@@ -261,20 +195,6 @@ static json_t *make_spec(const struct ctl *ctl)
     return spec;
 }
 
-static void print_end(const struct ctl *ctl, const struct progress_view *v, const json_t *end)
-{
-    if (ctl->json) {
-        print_json(end);
-        return;
-    }
-    printf("job %.0f done", field_number(end, "id"));
-    if (v->has_loss)
-        printf(": loss %.4f to %.4f", v->first_loss, v->last_loss);
-    printf(", %s, result in %s\n",
-           print_duration(field_number(end, "ended") - field_number(end, "started")).text,
-           field_text(json_object_get(end, "spec"), "adapter_out", opts_str(ctl->opts, "adapter-out")));
-}
-
 int ctl_train_main(struct ctl *ctl)
 {
     uint64_t id;
@@ -287,17 +207,5 @@ int ctl_train_main(struct ctl *ctl)
         printf(ctl->json ? "{\"id\":%" PRIu64 "}\n" : "%" PRIu64 "\n", id);
         return CTL_OK;
     }
-    struct progress_view view = {.is_terminal = isatty(STDERR_FILENO)};
-    struct watch watch = {.event = on_event, .owner = &view};
-    json_t *end = NULL;
-    rc = ctl_watch(ctl, id, &watch, &end);
-    if (view.line_open)
-        fputc('\n', stderr);
-    if (rc)
-        return rc;
-    rc = ctl_watch_verdict(end);
-    if (!rc || ctl->json)
-        print_end(ctl, &view, end);
-    json_decref(end);
-    return rc;
+    return ctl_follow_training(ctl, id);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the signals while a job is followed: they come as readable bytes, beside the stream. Called by train,
- * generate, score. */
+ * Owns the signals while a job is followed: they come as readable bytes, beside the stream, and so does the answer to
+ * what ^C asks. Called by train, generate, score, attach. */
 #include "daemon/ctl_watch.h"
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/ctl_ask.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
 #include "daemon/xalloc.h"
@@ -17,13 +19,20 @@
 /* Streams that end at once, one after the other, before it is given up. */
 enum { EMPTY_STREAMS_MAX = 3 };
 
+/* In the order of the fds that the stream waits for. */
+enum source { SOURCE_SIGNAL, SOURCE_KEY, N_SOURCES };
+
+enum leaving { LEAVING_NOT, LEAVING_CANCELLED, LEAVING_DETACHED };
+
 struct watching {
     const struct ctl *ctl;
     const struct watch *watch;
     uint64_t job;
     json_t *end; /* owned */
-    int signal_fd;
-    int signals;
+    int fds[N_SOURCES];
+    struct ctl_stream stream;
+    struct ask ask;
+    enum leaving leaving;
     bool heard; /* something came in this stream */
 };
 
@@ -35,15 +44,19 @@ static bool on_event(void *owner, const char *type, const json_t *data)
         w->end = json_deep_copy(data);
         return false;
     }
-    w->watch->event(w->watch->owner, type, data);
+    if (!w->ask.is_open || !w->watch->is_chatty)
+        w->watch->event(w->watch->owner, type, data);
     return true;
 }
+
+/* --- ^C ------------------------------------------------------------------------------------------- */
 
 static void cancel(struct watching *w)
 {
     char path[64];
     json_t *reply = NULL;
     snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, w->job);
+    w->leaving = LEAVING_CANCELLED;
     fprintf(stderr,
             "\nringctl: cancelling job %" PRIu64 " and waiting for its end; ^C again leaves at once\n",
             w->job);
@@ -51,17 +64,87 @@ static void cancel(struct watching *w)
         json_decref(reply);
 }
 
-static bool on_signal(void *owner, int index)
+static bool detach(struct watching *w)
 {
-    (void)index;
-    struct watching *w = owner;
-    struct signalfd_siginfo info;
-    if (read(w->signal_fd, &info, sizeof info) != sizeof info)
-        return true;
-    if (++w->signals == 1)
-        cancel(w);
-    return w->signals < 2;
+    w->leaving = LEAVING_DETACHED;
+    fprintf(stderr,
+            "\nringctl: job %" PRIu64 " goes on without you: `ringctl attach %" PRIu64
+            "` follows it again, `ringctl cancel %" PRIu64 "` ends it\n",
+            w->job, w->job, w->job);
+    return false;
 }
+
+/* A job of ringctl local ends with its ring, and a short one is its answer: neither goes on alone. */
+static bool can_detach(const struct watching *w)
+{
+    return w->watch->can_detach && !getenv("RINGCTL_LOCAL");
+}
+
+static bool ask_what_to_do(struct watching *w)
+{
+    char question[160];
+    snprintf(question, sizeof question,
+             "\nringctl: detach from job %" PRIu64
+             ", cancel it, or keep watching? [d/c/k; ^C again detaches] ",
+             w->job);
+    if (!ask_open(&w->ask, question))
+        return detach(w);
+    w->stream.n_fds = N_SOURCES;
+    return true;
+}
+
+static void close_question(struct watching *w)
+{
+    ask_close(&w->ask);
+    w->stream.n_fds = SOURCE_KEY;
+}
+
+static bool on_key(struct watching *w)
+{
+    int key = ask_key(&w->ask);
+    switch (key) {
+    case 'd':
+    case 'D':
+    case 0: /* the terminal is gone */ close_question(w); return detach(w);
+    case 'c':
+    case 'C':
+        close_question(w);
+        cancel(w);
+        return true;
+    case 'k':
+    case 'K':
+    case '\n':
+        close_question(w);
+        fputc('\n', stderr);
+        return true;
+    default: return true;
+    }
+}
+
+static bool on_signal(struct watching *w)
+{
+    struct signalfd_siginfo info;
+    if (read(w->fds[SOURCE_SIGNAL], &info, sizeof info) != sizeof info)
+        return true;
+    if (w->leaving == LEAVING_CANCELLED)
+        return can_detach(w) ? detach(w) : (w->leaving = LEAVING_DETACHED, false);
+    if (w->ask.is_open) {
+        close_question(w);
+        return detach(w);
+    }
+    if (!can_detach(w)) {
+        cancel(w);
+        return true;
+    }
+    return info.ssi_signo == SIGINT && ask_can() ? ask_what_to_do(w) : detach(w);
+}
+
+static bool on_readable(void *owner, int index)
+{
+    return index == SOURCE_KEY ? on_key(owner) : on_signal(owner);
+}
+
+/* --- to the end ------------------------------------------------------------------------------------- */
 
 static bool has_ended(const json_t *job)
 {
@@ -87,21 +170,33 @@ static int look_again(struct watching *w)
 static int follow_to_the_end(struct watching *w)
 {
     char path[80];
-    struct ctl_stream s = {
-        .event = on_event, .readable = on_signal, .owner = w, .fds = &w->signal_fd, .n_fds = 1};
     int rc = CTL_OK, empty = 0;
     snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/events", w->job);
-    while (!rc && !w->end && w->signals < 2) {
+    while (!rc && !w->end && w->leaving != LEAVING_DETACHED) {
         w->heard = false;
-        rc = ctl_follow(w->ctl, path, &s, true);
+        rc = ctl_follow(w->ctl, path, &w->stream, true);
         empty = w->heard ? 0 : empty + 1;
-        if ((rc == CTL_OK || rc == CTL_NO_DAEMON) && !w->end && w->signals < 2)
+        if ((rc == CTL_OK || rc == CTL_NO_DAEMON) && !w->end && w->leaving != LEAVING_DETACHED)
             rc = look_again(w);
         if (!rc && !w->end && empty == EMPTY_STREAMS_MAX)
             rc = ctl_fail(CTL_FAILED,
                           "job %" PRIu64 " runs, but its events do not come: see `ringctl job %" PRIu64 "`",
                           w->job, w->job);
     }
+    return rc;
+}
+
+/* What follow_to_the_end came to, as an exit status. */
+static int settle(struct watching *w, int rc)
+{
+    if (w->leaving == LEAVING_DETACHED ||
+        (w->leaving && rc == CTL_OK && strcmp(field_text(w->end, "state", ""), "done") != 0))
+        return CTL_INTERRUPTED;
+    if (rc == CTL_NO_DAEMON)
+        ctl_fail(rc,
+                 "job %" PRIu64 " was lost sight of: once ringd is back, `ringctl attach %" PRIu64
+                 "` tells what became of it",
+                 w->job, w->job);
     return rc;
 }
 
@@ -113,18 +208,20 @@ int ctl_watch(const struct ctl *ctl, uint64_t job, const struct watch *watch, js
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, &before);
-    w.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    int rc = w.signal_fd < 0 ? ctl_fail(CTL_FAILED, "signals cannot be awaited: %m") : follow_to_the_end(&w);
-    if (w.signal_fd >= 0)
-        close(w.signal_fd);
+    w.fds[SOURCE_SIGNAL] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    w.fds[SOURCE_KEY] = STDIN_FILENO;
+    w.stream = (struct ctl_stream){
+        .event = on_event, .readable = on_readable, .owner = &w, .fds = w.fds, .n_fds = SOURCE_KEY};
+    int rc = w.fds[SOURCE_SIGNAL] < 0 ? ctl_fail(CTL_FAILED, "signals cannot be awaited: %m")
+                                      : follow_to_the_end(&w);
+    if (w.ask.is_open) {
+        close_question(&w);
+        fputc('\n', stderr);
+    }
+    if (w.fds[SOURCE_SIGNAL] >= 0)
+        close(w.fds[SOURCE_SIGNAL]);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (w.signals >= 2 || (w.signals && rc == CTL_OK && strcmp(field_text(w.end, "state", ""), "done") != 0))
-        rc = CTL_INTERRUPTED;
-    if (rc == CTL_NO_DAEMON)
-        ctl_fail(rc,
-                 "job %" PRIu64 " was lost sight of: once ringd is back, `ringctl job %" PRIu64
-                 "` tells what became of it",
-                 job, job);
+    rc = settle(&w, rc);
     if (rc)
         json_decref(w.end);
     else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Following one job to its end: events to the command that shows them, a first ^C to the daemon as a cancel,
- * a second one out. */
+ * Following one job to its end: events to the command that shows them. ^C asks whether to leave the job alone or to
+ * cancel it, and a second one leaves; where nobody can be asked, the job is left alone. What cannot be left (a short
+ * job, or one of ringctl local, which ends with its ring) is cancelled instead. */
 #ifndef DAEMON_CTL_WATCH_H
 #define DAEMON_CTL_WATCH_H
 
@@ -13,6 +14,8 @@
 struct watch {
     void (*event)(void *owner, const char *type, const json_t *data); /* all but "end" */
     void *owner;
+    bool can_detach; /* the job is worth something without this command */
+    bool is_chatty;  /* its events may be dropped while a question stands: more come */
 };
 /* CTL_OK: ret_end is the job as it ended, owned by the caller; whether that is well is ctl_watch_verdict's to
  * say. Otherwise the reason has been printed. */

@@ -14,13 +14,30 @@
 
 static const char default_socket[] = "/run/ringd/ringd.sock";
 
+static void fail(const char *fmt, va_list ap)
+{
+    fputs("ringctl: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+}
+
 int ctl_fail(int status, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    fputs("ringctl: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    fail(fmt, ap);
+    va_end(ap);
+    return status;
+}
+
+int ctl_complain(const struct ctl *ctl, int status, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (ctl->complaint)
+        vsnprintf(ctl->complaint, ctl->complaint_size, fmt, ap);
+    else
+        fail(fmt, ap);
     va_end(ap);
     return status;
 }
@@ -52,8 +69,8 @@ static void print_help(void)
     puts("\nOptions, before or after the command:");
     opts_help(ctl_global_options, stdout);
     puts("\nringctl COMMAND --help says more about one. Exit status: 0 done, 1 the job failed or was "
-         "refused, 2 wrong\n"
-         "usage, 3 no daemon answers, 130 interrupted.");
+         "refused,\n"
+         "2 wrong usage, 3 no daemon answers, 130 interrupted or detached.");
 }
 
 /* defs: its own options and the global ones. */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/spec_limits.h"
+
 /* A reader that remembers the first complaint, so that twenty fields are read without twenty ifs. */
 struct reader {
     const json_t *o;
@@ -27,9 +29,11 @@ static double number(struct reader *r, const char *key, double def, double min, 
     if (!v || json_is_null(v))
         return def;
     double x = json_number_value(v);
-    if ((!json_is_number(v) || !(x >= min && x <= max)) && !r->failed)
+    if (json_is_number(v) && x >= min && x <= max)
+        return x;
+    if (!r->failed)
         r->failed = err_set(r->err, -EINVAL, "\"%s\" must be a number from %g to %g", key, min, max);
-    return x;
+    return def; /* in range, as what is made of it must be */
 }
 
 static size_t count(struct reader *r, const char *key, size_t def, size_t min, size_t max)
@@ -70,20 +74,20 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->random_init = init != NULL;
     s->resume = flag(r, "resume");
     s->shuffle = !flag(r, "no_shuffle");
-    s->rank = count(r, "rank", 8, 1, 4096);
-    s->alpha = number(r, "alpha", 16, 1e-6, 1e6);
-    s->dropout = number(r, "dropout", 0, 0, 0.99);
-    s->batch = count(r, "batch_size", 4, 1, 65535);
-    s->micro_batch = count(r, "micro_batch_size", 1, 1, 4096);
-    s->seq_len = count(r, "seq_len", 512, 2, 1 << 20);
-    s->iters = count(r, "iters", 0, 0, 1 << 24);
-    s->epochs = count(r, "epochs", 0, 0, 1 << 20);
-    s->eval_every = count(r, "eval_every", 0, 0, 1 << 24);
-    s->save_every = count(r, "save_every", 0, 0, 1 << 24);
-    s->warmup = count(r, "warmup", 0, 0, 1 << 24);
-    s->lr = number(r, "lr", 2e-4, 0, 100);
-    s->weight_decay = number(r, "weight_decay", 0, 0, 100);
-    s->max_grad_norm = number(r, "max_grad_norm", 0, 0, 1e9);
+    s->rank = count(r, "rank", 8, 1, SPEC_RANK_MAX);
+    s->alpha = number(r, "alpha", 16, SPEC_ALPHA_MIN, SPEC_ALPHA_MAX);
+    s->dropout = number(r, "dropout", 0, 0, SPEC_DROPOUT_MAX);
+    s->batch = count(r, "batch_size", 4, 1, SPEC_BATCH_MAX);
+    s->micro_batch = count(r, "micro_batch_size", 1, 1, SPEC_MICRO_BATCH_MAX);
+    s->seq_len = count(r, "seq_len", 512, 2, SPEC_SEQ_LEN_MAX);
+    s->iters = count(r, "iters", 0, 0, SPEC_STEPS_MAX);
+    s->epochs = count(r, "epochs", 0, 0, SPEC_EPOCHS_MAX);
+    s->eval_every = count(r, "eval_every", 0, 0, SPEC_STEPS_MAX);
+    s->save_every = count(r, "save_every", 0, 0, SPEC_STEPS_MAX);
+    s->warmup = count(r, "warmup", 0, 0, SPEC_STEPS_MAX);
+    s->lr = number(r, "lr", 2e-4, 0, SPEC_LR_MAX);
+    s->weight_decay = number(r, "weight_decay", 0, 0, SPEC_WEIGHT_DECAY_MAX);
+    s->max_grad_norm = number(r, "max_grad_norm", 0, 0, SPEC_GRAD_NORM_MAX);
     const char *kind = text(r, "lr_schedule", "constant");
     demand(r, kind && !lr_kind_from_name(kind, &s->lr_kind), "\"lr_schedule\" is constant, linear or cosine");
     demand(r, s->data, "--data FILE|DIR is needed: what to train on");
@@ -102,7 +106,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     struct job_spec s = {.type = type, .json = json};
     s.model = text(&r, "model", NULL);
     s.adapter = text(&r, "adapter", NULL);
-    s.seed = (uint64_t)number(&r, "seed", 0, 0, 9e15);
+    s.seed = (uint64_t)number(&r, "seed", 0, 0, SPEC_SEED_MAX);
     s.ids = json_object_get(json, "ids");
     demand(&r, s.model, "--model DIR is needed");
     demand(&r, !s.ids || json_is_array(s.ids), "\"ids\" must be a list of token ids");
@@ -111,15 +115,15 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     if (type == JOB_GENERATE) {
         s.prompt = text(&r, "prompt", NULL);
         s.stop = json_object_get(json, "stop");
-        s.max_tokens = count(&r, "max_tokens", 64, 1, 1 << 20);
-        s.temperature = number(&r, "temperature", 0, 0, 100);
-        s.top_p = number(&r, "top_p", 1, 1e-6, 1);
+        s.max_tokens = count(&r, "max_tokens", 64, 1, SPEC_TOKENS_MAX);
+        s.temperature = number(&r, "temperature", 0, 0, SPEC_TEMPERATURE_MAX);
+        s.top_p = number(&r, "top_p", 1, SPEC_TOP_P_MIN, 1);
         demand(&r, s.prompt || s.ids, "a PROMPT, or --ids, is needed");
     }
     if (type == JOB_SCORE) {
         s.text = text(&r, "text", NULL);
         s.data = text(&r, "data", NULL);
-        s.seq_len = count(&r, "seq_len", 2048, 2, 1 << 20);
+        s.seq_len = count(&r, "seq_len", 2048, 2, SPEC_SEQ_LEN_MAX);
         demand(&r, !!s.text + !!s.ids + !!s.data == 1, "give one of --text, --ids and --data");
     }
     if (!r.failed)

@@ -49,7 +49,7 @@ function axis(seconds, scale, height) {
     const about = seconds / 6, power = 10 ** Math.floor(Math.log10(about)), step = [1, 2, 5, 10].find(k => k * power >= about) * power, lines = [];
     for (let t = 0; t <= seconds * 1.0001; t += step)
         lines.push(svg('path', { d: `M${LEFT + t * scale} ${TOP - 4}V${height - 18}`, class: 'grid' }),
-            svg('text', { x: LEFT + t * scale, y: height - 4, 'text-anchor': 'middle', class: 'small faint' }, span(t).replace('0 ms', '0')));
+            svg('text', { x: LEFT + t * scale, y: height - 4, 'text-anchor': 'middle', class: 'small faint' }, t ? span(t) : '0'));
     return lines;
 }
 

@@ -90,7 +90,7 @@ function head(job, d) {
         progress(job),
         h('dl', { class: 'figures' },
             figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
-            isOver(job) ? figure('Took', span(Math.max(ran, 0.5)), `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
+            isOver(job) ? figure('Took', ran >= 1 ? span(ran) : 'under 1 s', `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
             Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
             valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
             last?.tokens_per_second && figure('Tokens/s', number(last.tokens_per_second, 3)),

@@ -74,7 +74,7 @@ export function current() {
 function when(job) {
     if (!isOver(job))
         return job.started ? `for ${age(Date.now() / 1000 - job.started)}` : `since ${moment(job.created)}`;
-    return `${moment(job.ended)}${job.started ? `, took ${span(Math.max(job.ended - job.started, 0) || 0.5)}` : ''}`;
+    return `${moment(job.ended)}${job.started ? `, took ${job.ended > job.started ? span(job.ended - job.started) : 'under 1 s'}` : ''}`;
 }
 
 function row(job) {
@@ -91,10 +91,11 @@ export function jobList() {
     if (!state.jobs)
         return [title, h('p', { class: 'empty' }, state.trouble ? 'The list comes when the node answers again.' : 'Reading the list…')];
     const all = [...state.jobs.values()].sort((a, b) => b.id - a.id);
+    const rest = all.filter(job => job.id !== state.status?.jobs?.running?.[0]); // that one is shown in large
     if (!all.length)
         return [title, h('div', { class: 'empty' }, h('p', null, 'Nothing has run here yet.'),
             h('p', null, h('a', { class: 'button main', href: '#/new' }, 'Train something'), ' ', h('a', { class: 'button', href: '#/generate' }, 'Generate text')),
             h('p', { class: 'hint' }, 'In a terminal: ', h('code', null, 'ringctl train --help')))];
-    return [title, current(), h('ul', { class: 'jobs' }, all.slice(0, SHOWN).map(row)),
-        all.length > SHOWN && h('p', { class: 'hint' }, `${all.length - SHOWN} older ones: `, h('code', null, 'ringctl jobs --all'))];
+    return [title, current(), h('ul', { class: 'jobs' }, rest.slice(0, SHOWN).map(row)),
+        rest.length > SHOWN && h('p', { class: 'hint' }, `${rest.length - SHOWN} older ones: `, h('code', null, 'ringctl jobs --all'))];
 }

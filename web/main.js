@@ -45,7 +45,7 @@ function runningShare() {
 
 function lost() {
     return state.nodes.filter(n => n.state !== 'up').map(n => h('p', { class: 'notice bad', 'data-key': `lost${n.id}` },
-        h('b', null, `No word from node ${n.name} for ${age(n.seconds)}. `), n.doing || '', ' ',
+        h('b', null, `No word from node ${n.name} for ${age(n.seconds)}. `), n.doing ? `${n.doing[0].toUpperCase()}${n.doing.slice(1)}. ` : '',
         'It joins again by itself once it runs and a cable leads to it.'));
 }
 

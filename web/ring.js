@@ -7,7 +7,8 @@ import { detail, state } from './live.js';
 import { age, bytes, mbps, plural } from './words.js';
 
 const CARD = { w: 206, h: 112 }, MARGIN = 6, FAST_S = 2;
-let places = []; // names, in the order they stand around the ring
+let places = [];        // names, in the order they stand around the ring, this node first
+const hops = new Map(); // pairs that were next to each other, for when one of them is gone
 
 const mediums = { ethernet: 'Ethernet', thunderbolt: 'Thunderbolt', usb: 'USB', wifi: 'Wi-Fi', other: 'cable' };
 
@@ -18,8 +19,13 @@ function isTurned(order, kept) {
     return order.every((name, i) => kept[(at + i) % kept.length] === name);
 }
 
+function fromSelf(order) {
+    const at = Math.max(order.indexOf(state.nodes.find(n => n.self)?.name), 0);
+    return [...order.slice(at), ...order.slice(0, at)];
+}
+
 function arrange() {
-    const order = state.status?.ring?.nodes || [], known = state.nodes.map(n => n.name);
+    const order = fromSelf(state.status?.ring?.nodes || []), known = state.nodes.map(n => n.name);
     const standing = places.filter(name => order.includes(name));
     if (standing.length !== order.length || (order.length && !isTurned(order, standing)))
         places = [...order];
@@ -73,7 +79,17 @@ function edges() {
         const i = ring.indexOf(e.a), j = ring.indexOf(e.b), gap = Math.abs(i - j);
         e.hop = i >= 0 && j >= 0 && (gap === 1 || (closed && gap === ring.length - 1));
     }
-    return [...map.values()].filter(e => e.up || e.missing || e.cables.length);
+    const gone = name => state.nodes.some(n => n.name === name && n.state !== 'up');
+    for (const [key, e] of map)
+        if (e.hop && e.up)
+            hops.set(key, [e.a, e.b]);
+    for (const [key, [a, b]] of hops) {
+        if (gone(a) || gone(b))
+            between(a, b).lost = true;
+        else if (!map.get(key)?.hop)
+            hops.delete(key);
+    }
+    return [...map.values()].filter(e => e.up || e.lost || e.missing || e.cables.length);
 }
 
 export function cableMedium(link) {
@@ -83,12 +99,14 @@ export function cableMedium(link) {
 
 function edgeLines(e) {
     const live = e.cables.filter(c => c.state === 'up'), down = e.cables.filter(c => c.state !== 'up');
+    if (!e.up && !e.cables.length && e.lost)
+        return [];
     if (!e.up) {
         const longest = Math.max(...down.map(c => c.since_seconds).filter(Number.isFinite), -1);
-        return e.missing && !down.length ? ['a cable would', 'close the ring'] : ['down', longest >= 0 ? `for ${age(longest)}` : ''];
+        return e.missing && !down.length ? ['a cable would', 'close the ring'] : ['down', longest >= 0 ? `for ${age(longest)}` : ''].filter(Boolean);
     }
     if (!live.length)
-        return [mbps(e.classMbps) || 'connected', e.shared ? 'shared' : ''];
+        return [mbps(e.classMbps) || 'connected', e.shared && 'shared'].filter(Boolean);
     const rate = live.reduce((sum, c) => sum + (Math.min(c.tx_mbps, c.rx_mbps) || c.negotiated_mbps || 0), 0);
     const flow = live.reduce((sum, c) => sum + (state.rates.get(c.port)?.tx || 0) + (state.rates.get(c.port)?.rx || 0), 0);
     const rtt = Math.min(...live.map(c => c.rtt_ms));
@@ -124,8 +142,8 @@ function onEllipse(n, width) {
 }
 
 function inColumn(n, width) {
-    const step = CARD.h + 52;
-    return { at: [...Array(n).keys()].map(i => ({ x: width / 2 + (n > 2 ? 14 : 0), y: CARD.h / 2 + MARGIN + i * step })),
+    const step = CARD.h + 52, x = n > 2 ? Math.min(width / 2 + 66, width - CARD.w / 2 - MARGIN) : width / 2; // the closing cable is at the left
+    return { at: [...Array(n).keys()].map(i => ({ x, y: CARD.h / 2 + MARGIN + i * step })),
         height: n * step - 52 + 2 * MARGIN, column: true };
 }
 
@@ -143,29 +161,31 @@ function cut(text, pixels, perLetter = 6.3) {
     return text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text;
 }
 
-function pathOf(e, p, q, layout, width) {
+function pathOf(p, q, layout, aside) {
     const far = layout.column && Math.abs(p.y - q.y) > CARD.h + 60;
     if (!far) {
         const a = edgeOfCard(p, q), b = edgeOfCard(q, p);
-        return { d: `M${a.x} ${a.y}L${b.x} ${b.y}`, label: { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 } };
+        const long = Math.hypot(q.x - p.x, q.y - p.y) || 1, dx = -(q.y - p.y) / long * aside, dy = (q.x - p.x) / long * aside;
+        return { d: `M${a.x + dx} ${a.y + dy}L${b.x + dx} ${b.y + dy}`, label: { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 } };
     }
-    const left = p.x - CARD.w / 2, x = Math.max(8, left - 26);
-    return { d: `M${left} ${p.y}C${x - 16} ${p.y} ${x - 16} ${q.y} ${left} ${q.y}`, label: { x: Math.max(width * 0.18, 48), y: (p.y + q.y) / 2 } };
+    const left = p.x - CARD.w / 2, x = left - 68; // a curve whose middle is 51 left of the cards
+    return { d: `M${left} ${p.y}C${x} ${p.y} ${x} ${q.y} ${left} ${q.y}`, label: { x: left - 51, y: (p.y + q.y) / 2, most: left - 8 } };
 }
 
-function drawEdge(e, at, layout, width, by) {
+function drawEdge(e, at, layout, by) {
     const p = at.get(e.a), q = at.get(e.b);
     if (!p || !q)
         return null;
-    const { d, label } = pathOf(e, p, q, layout, width), lines = edgeLines(e);
+    const many = Math.max(1, e.cables.filter(c => c.state === 'up').length), lines = edgeLines(e), flows = isFlowing(e, by);
+    const paths = [...Array(many).keys()].map(i => pathOf(p, q, layout, (i - (many - 1) / 2) * 7)), { label } = paths[0];
     const warns = e.up && e.cables.some(c => c.warning || c.suspect || c.state !== 'up');
-    const kind = !e.up ? (e.missing && !e.cables.length ? 'missing' : 'down') : warns ? 'warn' : e.hop ? 'hop' : 'spare';
-    const wide = Math.max(...lines.map(l => l.length)) * 6.1 + 14, tall = lines.length * 14 + 6;
+    const kind = `${!e.up ? (e.missing && !e.cables.length ? 'missing' : 'down') : e.hop ? 'hop' : 'spare'} ${warns ? 'warn' : ''}`;
+    const wide = Math.max(0, ...lines.map(l => l.length)) * 6.3 + 12, tall = lines.length * 14 + 6;
+    const x = Math.min(label.x, (label.most ?? Infinity) - wide / 2);
     return svg('g', { class: `cable ${kind}`, 'data-key': `${e.a} ${e.b}` },
-        svg('path', { d, class: 'wire' }),
-        isFlowing(e, by) && svg('path', { d, class: 'flow' }),
-        svg('rect', { x: label.x - wide / 2, y: label.y - tall / 2, width: wide, height: tall, rx: 7, class: 'tag' }),
-        lines.map((line, i) => svg('text', { x: label.x, y: label.y - tall / 2 + 14 + i * 14, class: i ? 'small' : 'small strong',
+        paths.map(({ d }) => [svg('path', { d, class: 'wire' }), flows && svg('path', { d, class: 'flow' })]),
+        lines.length > 0 && svg('rect', { x: x - wide / 2, y: label.y - tall / 2, width: wide, height: tall, rx: 7, class: 'tag' }),
+        lines.map((line, i) => svg('text', { x, y: label.y - tall / 2 + 14 + i * 14, class: i ? 'small' : 'small strong',
             'text-anchor': 'middle' }, line)));
 }
 
@@ -206,13 +226,14 @@ export function drawRing(width) {
     const names = arrange(), n = names.length, by = stages();
     if (!n)
         return null;
+    CARD.w = n <= 4 && width >= 640 ? 240 : 206; // room for what a node says
     const layout = (width >= CARD.w * 2 + 40 || n === 1 ? onEllipse(n, width) : null) || inColumn(n, width);
     const at = new Map(names.map((name, i) => [name, layout.at[i]]));
     const lines = edges(), order = e => (e.hop ? 1 : 0) + (e.up ? 0 : 2);
     lines.sort((a, b) => order(a) - order(b));
     return svg('svg', { width, height: layout.height, viewBox: `0 0 ${width} ${layout.height}`, role: 'group', class: 'ring',
         'aria-label': `Drawing: ${state.status?.ring?.text || 'the ring'}` },
-        lines.map(e => drawEdge(e, at, layout, width, by)),
+        lines.map(e => drawEdge(e, at, layout, by)),
         names.map((name, i) => drawNode(state.nodes.find(node => node.name === name), layout.at[i], by.get(name))));
 }
 
@@ -226,7 +247,7 @@ function cableNote(c) {
 
 function cableRow(c) {
     const up = c.state === 'up', rates = state.rates.get(c.port), measured = Math.min(c.tx_mbps, c.rx_mbps);
-    const what = up ? c.suspect ? 'silent' : 'up' : c.state === 'out' ? 'pulled out' : c.state.replace('-', ' ');
+    const what = up ? c.suspect ? 'silent' : 'up' : c.state.replace('-', ' ');
     return h('tr', { class: up && !c.warning && !c.suspect ? '' : 'off', 'data-key': `${c.peer} ${c.port} ${c.cable} ${c.address}` },
         h('th', { scope: 'row' }, c.peer || '?', c.port && h('span', { class: 'faint' }, ` ${c.port}`)),
         h('td', null, cableMedium(c)),

@@ -37,23 +37,28 @@ static inline char *fuzz_text(const uint8_t *data, size_t n)
 
 enum { FUZZ_PATH = 64 };
 
-/* A file in memory that only we can read, and a path to it that lasts until fd is closed. */
-static inline int fuzz_file(const uint8_t *data, size_t n, char ret_path[static FUZZ_PATH])
+/* The path of a file in memory that only we can read; always the same one, with new content. */
+static inline const char *fuzz_file(const uint8_t *data, size_t n)
 {
-    const int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    expect(fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, data, n) == (ssize_t)n &&
-           lseek(fd, 0, SEEK_SET) == 0);
-    snprintf(ret_path, FUZZ_PATH, "/proc/self/fd/%d", fd);
-    return fd;
+    static char path[FUZZ_PATH];
+    static int fd = -1;
+    if (fd < 0) {
+        fd = memfd_create("fuzz", MFD_CLOEXEC);
+        expect(fd >= 0 && fchmod(fd, 0600) == 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, n, 0) == (ssize_t)n);
+    return path;
 }
 
 /* A directory in memory for targets that open files by name, made when asked for. */
 static inline const char *fuzz_dir(void)
 {
     static char dir[FUZZ_PATH];
-    if (!*dir)
+    if (!*dir) {
         snprintf(dir, sizeof dir, "/dev/shm/ringd-fuzz.%d", (int)getpid());
-    expect(mkdir(dir, 0700) == 0 || errno == EEXIST);
+        expect(mkdir(dir, 0700) == 0 || errno == EEXIST);
+    }
     return dir;
 }
 
@@ -65,14 +70,18 @@ static inline void fuzz_dir_put(const char *name, const void *data, size_t n)
     expect(fd >= 0 && write(fd, data, n) == (ssize_t)n && close(fd) == 0);
 }
 
+static inline void fuzz_dir_remove(const char *name)
+{
+    char path[2 * FUZZ_PATH];
+    snprintf(path, sizeof path, "%s/%s", fuzz_dir(), name);
+    unlink(path);
+}
+
 /* Empties it of these, and removes it when nothing is left. */
 static inline void fuzz_dir_drop(const char *const *names, size_t n)
 {
-    char path[2 * FUZZ_PATH];
-    for (size_t i = 0; i < n; i++) {
-        snprintf(path, sizeof path, "%s/%s", fuzz_dir(), names[i]);
-        unlink(path);
-    }
+    for (size_t i = 0; i < n; i++)
+        fuzz_dir_remove(names[i]);
     rmdir(fuzz_dir());
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * STATE/cluster: the bytes as they lie there, and the same with a good certificate and roster put in, so that what
- * lies between is reached. */
+ * STATE/cluster, with signatures that are good: the bytes as they lie there, and the same with a good certificate and
+ * roster put in, so that what lies between is reached. */
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/unsealed.h"
 
 #include "daemon/cluster_file.c" /* reads bytes only behind a path */
 
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static uint8_t file[RIM + MIDDLE + ROSTER_BYTES_MAX];
     if (!g.roster_len)
         make(&g);
-    expect(parse(data, n, &t) < 0);
+    (void)parse(data, n, &t);
     n = n < MIDDLE ? n : MIDDLE;
     memcpy(file, magic, sizeof magic);
     memcpy(file + sizeof magic, g.key, sizeof g.key);

@@ -42,13 +42,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct opts *o = opts_new(conf_table);
     struct err err = {""};
-    char path[FUZZ_PATH];
-    const int fd = fuzz_file(data, n, path);
-    if (opts_read_ini(o, path, &err) == 0)
+    if (opts_read_ini(o, fuzz_file(data, n), &err) == 0)
         check(o);
     else
         expect(err.text[0] != '\0');
-    close(fd);
     opts_free(o);
     arguments(data, n);
     return 0;

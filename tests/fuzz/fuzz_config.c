@@ -13,14 +13,19 @@ static void check(const struct config *c)
         abort();
     if (c->heads % c->kv_heads || c->neos > CONFIG_MAX_EOS || c->dtype >= DTYPE_COUNT)
         abort();
-    double *freq = malloc(c->head / 2 * sizeof *freq);
+    const size_t width = config_rope_width(c);
+    if (!width || width % 2)
+        abort();
+    double *freq = malloc(width / 2 * sizeof *freq);
     if (!freq)
         abort();
     config_inv_freq(c, freq);
-    for (size_t i = 0; i < c->head / 2; i++) {
+    for (size_t i = 0; i < width / 2; i++) {
         if (!isfinite(freq[i]) || freq[i] <= 0 || freq[i] > 1)
             abort();
     }
+    if (!isfinite(config_rope_scale(c)) || !isfinite(config_attn_scale(c)))
+        abort();
     free(freq);
 }
 

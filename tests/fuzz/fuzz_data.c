@@ -24,11 +24,10 @@ static void check_row(struct data_row row)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    char path[FUZZ_PATH];
     struct data *data = NULL;
     struct err err = {""};
-    const int fd = fuzz_file(bytes, n, path);
-    struct data_request req = {.path = path, .split = "train", .seq_len = SEQ_LEN, .vocab = VOCAB, .eos = -1};
+    struct data_request req = {
+        .path = fuzz_file(bytes, n), .split = "train", .seq_len = SEQ_LEN, .vocab = VOCAB, .eos = -1};
     if (data_open(&data, &req, &err) == 0) {
         for (size_t i = 0; i < data_rows(data); i++)
             check_row(data_row(data, i));
@@ -36,6 +35,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         abort();
     }
     data_close(data);
-    close(fd);
     return 0;
 }

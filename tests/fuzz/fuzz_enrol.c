@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Messages about joining, as JSON from a member with a bug, to an authority. First byte: kind. */
-#include "tests/fuzz/fuzz.h"
+ * Messages about joining from a member with a bug, to an authority. Input: (u8 kind ‖ fields of any type)*. */
+#include "tests/fuzz/input.h"
 
-#include <errno.h>
 #include <event2/event.h>
 
 #include "daemon/enrol.h"
 #include "daemon/identity.h"
+
+enum { MESSAGES = 16 };
 
 struct node {
     struct event_base *base;
@@ -56,14 +57,20 @@ static void start(struct node *node)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const char *const kinds[] = {"tokens", "join-ask", "join-answer", "token-failed"};
+    static const char *const keys[] = {"tokens", "id",     "psk",   "question", "answer", "ttl", "name",
+                                       "pub",    "number", "token", "grant",    "error",  NULL};
+    static const char *const texts[] = {"01020304",
+                                        "0102030405060708",
+                                        "000102030405060708090a0b0c0d0e0f",
+                                        "000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f",
+                                        "n",
+                                        "",
+                                        NULL};
+    static const struct input_words words = {keys, texts};
     static struct node node;
-    if (n < 1)
-        return 0;
+    struct input in = {data, n};
     if (!node.base)
         start(&node);
-    json_t *body = json_loadb((const char *)data + 1, n - 1, 0, NULL);
-    if (!body)
-        return 0;
     const struct enrol_setup setup = {.base = node.base,
                                       .id = &node.id,
                                       .cluster = node.cluster,
@@ -73,8 +80,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                       .changed = changed,
                                       .now_s = now_s};
     struct enrol *e = enrol_new(&setup);
-    enrol_message(e, node.node_id, kinds[data[0] % 4], body);
+    for (int i = 0; i < MESSAGES && in.left; i++) {
+        const uint8_t kind = input_u8(&in);
+        json_t *body = input_object(&in, &words, 0);
+        enrol_message(e, node.node_id, kinds[kind % 4], body);
+        json_decref(body);
+    }
     enrol_free(e);
-    json_decref(body);
     return 0;
 }

@@ -45,14 +45,25 @@ static void index_of_shards(void)
     st_close(st);
 }
 
+static void forget(void)
+{
+    static const char *const all[] = {"config.json", "generation_config.json", "model.safetensors.index.json",
+                                      "adapter_config.json"};
+    fuzz_dir_drop(all, sizeof all / sizeof *all);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    static bool prepared;
     const size_t which = n > 0 ? data[0] % 3 : 0;
     struct config c;
     struct err err = {""};
     if (n < 1)
         return 0;
-    fuzz_dir_put("config.json", model, sizeof model - 1);
+    if (!prepared) {
+        fuzz_dir_put("config.json", model, sizeof model - 1);
+        prepared = atexit(forget) == 0;
+    }
     fuzz_dir_put(names[which], data + 1, n - 1);
     const int r = config_read(&c, fuzz_dir(), &err);
     expect(which == 0 || r == 0);
@@ -61,6 +72,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         index_of_shards();
     if (which == 2)
         adapter(&c);
-    fuzz_dir_drop((const char *const[]){"config.json", names[which]}, 2);
+    fuzz_dir_remove(names[which]);
     return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A job as JSON, both ways it travels: the spec a user posts, for every type of job, and the plan that the head's
- * stage hands round. Refused with a sentence, or one that means itself again. */
-#include "tests/fuzz/fuzz.h"
+ * stage hands round, with any fields of any type. Refused with a sentence, or one that means itself again. First byte:
+ * what the fields are put into. */
+#include "tests/fuzz/input.h"
 
 #include <math.h>
 
@@ -36,13 +37,89 @@ static void plan(const json_t *json)
     json_decref(again);
 }
 
+/* A plan that can be read, and specs that can be: fields of the input stand in place of theirs. */
+static json_t *beginning(uint8_t which)
+{
+    struct job_plan p = {.ranks = 2, .type = JOB_TRAIN, .first = {0, 1, 2}, .microbatches = 1, .model = "/m"};
+    p.tokens = p.seqs = p.positions = p.vocab = p.dim = 1;
+    strcpy(p.schedule, "1f1b");
+    switch (which % 8) {
+    case 0: return json_object();
+    case 1: return json_pack("{s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/a");
+    case 2: return json_pack("{s:s s:s}", "model", "/m", "prompt", "p");
+    case 3: return json_pack("{s:s s:s}", "model", "/m", "text", "t");
+    default: return job_plan_encode(&p);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    json_t *json = json_loadb((const char *)data, n, JSON_DECODE_ANY, NULL);
-    if (!json)
-        return 0;
+    static const char *const keys[] = {"model",
+                                       "adapter",
+                                       "seed",
+                                       "ids",
+                                       "data",
+                                       "valid",
+                                       "adapter_out",
+                                       "schedule",
+                                       "init_adapter",
+                                       "log",
+                                       "init",
+                                       "resume",
+                                       "target_modules",
+                                       "fine_tune_type",
+                                       "no_shuffle",
+                                       "rank",
+                                       "alpha",
+                                       "dropout",
+                                       "batch_size",
+                                       "seq_len",
+                                       "micro_batch_size",
+                                       "iters",
+                                       "epochs",
+                                       "eval_every",
+                                       "save_every",
+                                       "warmup",
+                                       "lr",
+                                       "weight_decay",
+                                       "lr_schedule",
+                                       "max_grad_norm",
+                                       "prompt",
+                                       "stop",
+                                       "max_tokens",
+                                       "temperature",
+                                       "top_p",
+                                       "text",
+                                       "type",
+                                       "first",
+                                       "microbatches",
+                                       "tune",
+                                       "training",
+                                       "kv",
+                                       "tokens",
+                                       "seqs",
+                                       "positions",
+                                       "vocab",
+                                       "dim",
+                                       "slots",
+                                       "bytes",
+                                       "kind",
+                                       "targets",
+                                       "end_layer",
+                                       "random_init",
+                                       "first_layer",
+                                       "fingerprint",
+                                       NULL};
+    static const char *const texts[] = {"train",  "generate", "score",  "lora",   "full",
+                                        "random", "constant", "linear", "cosine", "q_proj,v_proj",
+                                        "1f1b",   "/m",       "",       NULL};
+    static const struct input_words words = {keys, texts};
+    struct input in = {data, n};
+    json_t *json = beginning(input_u8(&in)), *fields = input_object(&in, &words, 1);
+    json_object_update(json, fields);
     spec(json);
     plan(json);
+    json_decref(fields);
     json_decref(json);
     return 0;
 }

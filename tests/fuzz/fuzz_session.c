@@ -44,7 +44,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 static const struct link_ops ops = {.frame = on_frame, .beaten = on_beaten, .up = on_up, .down = on_down};
 
-static struct link *make(struct event_base *base, struct seen *seen, uint8_t mode)
+static struct link *make(struct event_base *base, uint8_t *record, struct seen *seen, uint8_t mode)
 {
     static const uint8_t key[32] = {1};
     struct link *link = calloc(1, sizeof *link);
@@ -55,7 +55,7 @@ static struct link *make(struct event_base *base, struct seen *seen, uint8_t mod
     link->fd = -1;
     link->bev = bufferevent_socket_new(base, -1, 0);
     link->timer = evtimer_new(base, on_timer, link);
-    link->record = malloc(SEAL_MAX + SEAL_TAG);
+    link->record = record;
     expect(link->bev && link->timer && link->record);
     link->kind = LINK_CONTROL;
     link->state = mode & 1 ? LINK_UP : LINK_HELLO;
@@ -71,11 +71,12 @@ static struct link *make(struct event_base *base, struct seen *seen, uint8_t mod
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct event_base *base;
+    static uint8_t record[SEAL_MAX + SEAL_TAG]; /* not taken for each run */
     struct seen seen = {0};
     base = base ? base : event_base_new();
     if (n < 1)
         return 0;
-    struct link *link = make(base, &seen, data[0]);
+    struct link *link = make(base, record, &seen, data[0]);
     link->depth++; /* as every entry from the loop has it */
     for (data++, n--; n >= 2 && link->state != LINK_DOWN && !link->reported;) {
         size_t length = data[0] + 256u * data[1];
@@ -87,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     expect(link->parts_len <= LINK_FRAME_MAX);
     link->depth--;
+    link->record = NULL;
     link_free(link);
     event_base_loop(base, EVLOOP_NONBLOCK);
     return 0;

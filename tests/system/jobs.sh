@@ -42,13 +42,20 @@ holds "cancelling twice" cancel.err 'job 1 has already ended'
 on 1 cancel 99 2>cancel.err && fail "an unknown job was cancelled"
 holds "cancelling nothing" cancel.err 'no job 99 was submitted to this node'
 
-# ^C: the job is cancelled, status 130.
+# ^C where nobody can be asked: the job goes on, status 130; attached to again, it is followed to its end.
 long_job 1 interrupted
 kill -INT "$(tr -d ' ' <"/proc/$job_process/task/$job_process/children")" # limit's child is ringctl
 await_end "$job_process" 20
 equal "status after ^C" $? 130
-holds "^C" interrupted.err 'cancelling job 4 and waiting for its end'
-equal "the interrupted job" "$(on 1 job 4 --json | jq -r .state)" cancelled
+holds "^C" interrupted.err 'job 4 goes on without you: `ringctl attach 4`'
+equal "the job left alone" "$(on 1 job 4 --json | jq -r .state)" running
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" attach 4 >attached.out 2>attached.err &
+attached=$!
+await_line attached.err 'step [0-9]+/100000' 20
+on 1 cancel 4 >/dev/null
+await_end $attached 20
+equal "status of attach" $? 1
+holds "attach" attached.err 'job 4 was cancelled'
 no_stages 1 2 3
 
 # Cancelled in the moment of its start, again and again: only the job ends.

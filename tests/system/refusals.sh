@@ -48,7 +48,6 @@ train 1 'nowhere.jsonl cannot be opened' --data nowhere.jsonl
 train 1 '(adapter-out|a-file).*Not a directory' --adapter-out a-file/adapter
 train 1 'lora_B.weight has the wrong shape' --init-adapter "$cases/llama_gqa_rope3/adapter_attn_init"
 train 1 'out.adapter.*cannot be (read|opened)' --resume
-train 1 '"batch_size" must be' --batch-size 65536
 refused 1 'no-such-model has no config.json' generate --model no-such-model hello
 refused 1 'model/tokenizer.json: .*must hold its tokenizer' generate --model "$cases/llama_gqa_rope3/model" hello
 refused 1 'entry 2 is not a token id below 512' generate --model "$stories" --ids 1,512
@@ -56,6 +55,7 @@ refused 1 'one token alone has no probability' score --model "$stories" --ids 1
 
 train 2 'schedule "zigzag": allowed is one of' --schedule zigzag
 train 2 'iters.*epochs' --epochs 3
+train 2 'batch-size 65536: out of range, allowed is 1 to 65535' --batch-size 65536
 refused 2 'missing: .*--data' train --model "$stories" --adapter-out out.adapter
 refused 2 'unknown option --modle: did you mean --model' generate --modle "$stories" hello
 works "after all that" 1

@@ -26,6 +26,12 @@ sed -n 's/^#\([a-z0-9-]* = [^A-Z]*\)$/\1/p' "$work/ringd.conf" | sed '/^\(socket
 "$build/ringd" --config "$work/outright" --state-dir "$work/none/none" >"$work/said" 2>&1
 [ $? != 2 ] || wrong "ringd refuses its own defaults: $(tail -n 1 "$work/said")"
 
+# What `make deps` installs to build with, the package asks for too.
+for package in $(sed -n '/^BUILD_DEPS *:=/,/[^\\]$/p' Makefile | grep -oE 'lib[a-z0-9.-]+'); do
+    case $package in libc6-dev | libcmocka-dev) continue ;; esac
+    grep -q "[ ]$package,\$" systemd/debian/control || wrong "systemd/debian/control does not ask for $package to build with"
+done
+
 if ! command -v systemd-analyze >/dev/null; then
     [ $failed = 0 ] || exit 1
     echo "systemd-analyze is not here (package systemd); the units were not examined"

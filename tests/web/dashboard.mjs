@@ -36,9 +36,9 @@ async function newPage(options = {}) {
     return page;
 }
 
-async function shoot(page, name) {
+async function shoot(page, name, options) {
     if (SHOTS)
-        await page.screenshot({ path: `${SHOTS}/${name}.png` });
+        await page.screenshot({ path: `${SHOTS}/${name}.png`, ...options });
 }
 
 /** Everything axe-core knows to be a barrier, on the page as it stands now. */
@@ -75,19 +75,19 @@ await page.keyboard.press('Tab');
 if (await page.evaluate(() => document.activeElement.className) !== 'skip')
     throw new Error('the first stop of the keyboard is not the way to the content');
 
-/* --- a job, from the form to its end --- */
+/* --- a job so long that it is still at work when everything has been looked at; then cancelled --- */
 
 await page.click('nav >> text=Train');
 await page.fill('#train-model', MODEL);
 await page.fill('#train-data', ROWS);
 await page.fill('#train-adapter_out', OUT);
-await page.fill('#train-iters', '40');
+await page.fill('#train-iters', '600');
 await page.fill('#train-batch_size', '8');
 await page.fill('#train-seq_len', '128');
 await page.fill('#train-lr', '0.01');
 await page.click('summary >> text=More');
 await page.fill('#train-valid', VALID);
-await page.fill('#train-eval_every', '10');
+await page.fill('#train-eval_every', '20');
 await page.selectOption('#train-lr_schedule', 'cosine');
 await page.fill('#train-warmup', '5');
 await page.fill('#train-target_modules', 'all-linear');
@@ -104,9 +104,12 @@ await page.waitForSelector('.pill:has-text("running")');
 await page.waitForSelector('.chart canvas');
 await page.waitForSelector('svg.gantt .task');
 ok('submitted with the token, watched while it runs: curves and timeline are there');
-await page.waitForFunction(() => Number(document.querySelector('#job [role=progressbar]')?.getAttribute('aria-valuenow')) >= 40);
+await page.waitForFunction(() => parseInt(document.querySelector('#job .figure dd')?.textContent, 10) >= 60, null, { timeout: 90000 * slow });
+const points = await page.getAttribute('.plot.large', 'aria-label');
+if (!/from step 0 /.test(points))
+    throw new Error(`the validation before the first step is missing: ${points}`);
 await checkAxe(page, 'running job');
-await shoot(page, 'running');
+await shoot(page, 'running', { fullPage: true });
 await page.click('#log');
 await page.fill('#smooth', '0.9');
 await goTo(page, '#/');
@@ -115,12 +118,25 @@ await page.waitForSelector('svg.ring g.node.busy');
 await shoot(page, 'running-ring');
 await checkAxe(page, 'ring at work');
 await goTo(page, '#/job/1');
+await page.click('text=Cancel this job');
+await page.waitForSelector('.head .pill:has-text("cancelled")');
+ok('cancelled from its page');
+
+/* --- a short one, to its end --- */
+
+await page.click('nav >> text=Train');
+await page.fill('#train-iters', '40');
+await page.fill('#train-eval_every', '10');
+await page.click('button >> text=Start');
+await page.waitForURL(/#\/job\/2$/);
 await page.waitForSelector('.head .pill:has-text("done")', { timeout: 120000 * slow });
 await page.waitForSelector('text=result: loss');
 const loss = await page.textContent('.head .figure:has-text("Validation") dd');
 ok(`the job is done, validation ${loss}`);
 await checkAxe(page, 'finished job');
-await shoot(page, 'finished');
+await page.emulateMedia({ colorScheme: 'dark' });
+await checkAxe(page, 'finished job, dark');
+await shoot(page, 'finished', { fullPage: true });
 
 /* --- text, as it comes --- */
 
@@ -145,7 +161,7 @@ if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth
     throw new Error('the page is wider than a phone');
 await checkAxe(phone, 'phone, dark');
 await shoot(phone, 'phone');
-await goTo(phone, '#/job/1');
+await goTo(phone, '#/job/2');
 await phone.waitForSelector('.chart canvas');
 await phone.waitForSelector('svg.gantt .task');
 if (await phone.evaluate(() => document.documentElement.scrollWidth > innerWidth))
@@ -159,7 +175,7 @@ await phone.context().close();
 await goTo(page, '#/');
 await page.waitForSelector('svg.ring');
 execSync(CUT);
-await page.waitForSelector('tr.off:has-text("pulled out")', { timeout: 15000 * slow });
+await page.waitForSelector('tr.off .pill:text-is("out")', { timeout: 15000 * slow });
 ok('a cable that is pulled is shown as such');
 const killed = Date.now();
 process.kill(Number(VICTIM), 'SIGKILL');
@@ -172,6 +188,7 @@ ok(`a killed node is shown after ${took.toFixed(1)} s`);
 await page.waitForFunction(() => /for ([3-9]|1\d) s/.test(document.querySelector('.notice.bad')?.textContent));
 await checkAxe(page, 'dead node');
 await shoot(page, 'dead');
+
 
 /* --- the node itself silent --- */
 

@@ -49,7 +49,8 @@ await_all "a ring of 3:" 30 a b c
 ok "a ring of three, two cables between a and b"
 
 cut_command="ip -n $(ns_name 1) link del cable$second"
-MODEL=$root/share/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
+ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
+MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
     SHOTS=$shots CUT=$cut_command VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
     ns_exec 1 timeout $((240 * slow)) node tests/web/dashboard.mjs || fail "the page is not as it should be"
 alive a b

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns what has been shown of a job. Called by train, generate and score for the job they have submitted, and by attach for
+ * any other. */
+#include "daemon/ctl_follow.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/ctl_client.h"
+#include "daemon/ctl_meter.h"
+#include "daemon/ctl_print.h"
+#include "daemon/ctl_table.h"
+#include "daemon/ctl_watch.h"
+
+/* --- training ------------------------------------------------------------------------------------- */
+
+static void on_meter_event(void *owner, const char *type, const json_t *data)
+{
+    meter_event(owner, type, data);
+}
+
+static void print_trained(const struct meter *m, const json_t *end)
+{
+    printf("job %.0f done", field_number(end, "id"));
+    if (m->has_loss)
+        printf(": loss %.4f to %.4f", m->first_loss, m->last_loss);
+    printf(", %s, result in %s\n",
+           print_duration(field_number(end, "ended") - field_number(end, "started")).text,
+           field_text(json_object_get(end, "spec"), "adapter_out", "?"));
+}
+
+/* Follows, with a meter, a job that has steps. CTL_OK: ret_end is how it ended, whether well or not. */
+static int follow_steps(const struct ctl *ctl, uint64_t job, bool can_detach, struct meter *m,
+                        json_t **ret_end)
+{
+    meter_init(m);
+    struct watch watch = {.event = on_meter_event, .owner = m, .can_detach = can_detach, .is_chatty = true};
+    int rc = ctl_watch(ctl, job, &watch, ret_end);
+    if (m->line_open)
+        fputc('\n', stderr);
+    return rc;
+}
+
+int ctl_follow_training(const struct ctl *ctl, uint64_t job)
+{
+    struct meter m;
+    json_t *end = NULL;
+    int rc = follow_steps(ctl, job, true, &m, &end);
+    if (rc)
+        return rc;
+    rc = ctl_watch_verdict(end);
+    if (ctl->json)
+        print_json(end);
+    else if (!rc)
+        print_trained(&m, end);
+    json_decref(end);
+    return rc;
+}
+
+/* --- generation ----------------------------------------------------------------------------------- */
+
+/* What has been printed of the answer; compared with the whole at the end. */
+struct stream_view {
+    struct meter meter;
+    bool silent; /* --json */
+    char printed[1 << 16];
+    size_t n_printed;
+    bool is_broken; /* events were lost, or it is more than fits: the end prints the whole */
+};
+
+static void on_generate_event(void *owner, const char *type, const json_t *data)
+{
+    struct stream_view *v = owner;
+    const char *text = field_text(data, "text", "");
+    size_t n = strlen(text);
+    if (!strcmp(type, "log") || !strcmp(type, "job")) {
+        meter_event(&v->meter, type, data);
+    } else if (!strcmp(type, "resync")) {
+        v->is_broken = true;
+    } else if (!strcmp(type, "token") && !v->silent && !v->is_broken) {
+        fputs(text, stdout);
+        fflush(stdout);
+        if (n > sizeof v->printed - v->n_printed) {
+            v->is_broken = true;
+            return;
+        }
+        memcpy(v->printed + v->n_printed, text, n);
+        v->n_printed += n;
+    }
+}
+
+/* The rest of the answer, or all of it where the stream had a gap. */
+static void print_rest(const struct stream_view *v, const json_t *result)
+{
+    const char *text = field_text(result, "text", "");
+    if (!v->is_broken && strlen(text) >= v->n_printed && !memcmp(text, v->printed, v->n_printed))
+        puts(text + v->n_printed);
+    else
+        printf("\n%s\n", text);
+}
+
+static json_t *pick(const json_t *result, const char *const *keys)
+{
+    json_t *out = json_object();
+    for (; *keys; keys++) {
+        json_t *value = json_object_get(result, *keys);
+        if (value)
+            json_object_set(out, *keys, value);
+    }
+    return out;
+}
+
+static void print_picked(const json_t *result, const char *const *keys)
+{
+    json_t *out = pick(result, keys);
+    print_json(out);
+    json_decref(out);
+}
+
+int ctl_follow_generation(const struct ctl *ctl, uint64_t job, bool can_detach)
+{
+    static const char *const keys[] = {"prompt_ids", "ids", "text", NULL};
+    struct stream_view view = {.silent = ctl->json};
+    struct watch watch = {.event = on_generate_event, .owner = &view, .can_detach = can_detach};
+    json_t *end = NULL;
+    meter_init(&view.meter);
+    int rc = ctl_watch(ctl, job, &watch, &end);
+    rc = rc ? rc : ctl_watch_verdict(end);
+    if (rc && view.n_printed)
+        putchar('\n');
+    else if (!rc && ctl->json)
+        print_picked(json_object_get(end, "result"), keys);
+    else if (!rc)
+        print_rest(&view, json_object_get(end, "result"));
+    json_decref(end);
+    return rc;
+}
+
+/* --- scoring -------------------------------------------------------------------------------------- */
+
+static void print_score(const json_t *result)
+{
+    const json_t *tokens = json_object_get(result, "tokens");
+    size_t i;
+    json_t *token;
+    if (json_array_size(tokens)) {
+        struct table *t = table_new("TOKEN\tLOGPROB");
+        json_array_foreach(tokens, i, token)
+            table_add(t, "%.0f\t%s", field_number(token, "id"),
+                      print_number(json_object_get(token, "logprob"), "-").text);
+        table_print_free(t, stdout);
+    }
+    printf("total %s, perplexity %s\n", print_number(json_object_get(result, "total"), "-").text,
+           print_number(json_object_get(result, "perplexity"), "-").text);
+}
+
+int ctl_follow_scoring(const struct ctl *ctl, uint64_t job, bool can_detach)
+{
+    struct meter m;
+    json_t *end = NULL;
+    int rc = follow_steps(ctl, job, can_detach, &m, &end);
+    rc = rc ? rc : ctl_watch_verdict(end);
+    if (!rc && ctl->json)
+        print_json(json_object_get(end, "result"));
+    else if (!rc)
+        print_score(json_object_get(end, "result"));
+    json_decref(end);
+    return rc;
+}
+
+/* --- ringctl attach --------------------------------------------------------------------------------- */
+
+int ctl_attach_main(struct ctl *ctl)
+{
+    char path[64];
+    uint64_t id;
+    json_t *job = NULL;
+    int rc = ctl_job_arg(ctl, &id);
+    if (rc)
+        return rc;
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    rc = ctl_request(ctl, "GET", path, NULL, &job);
+    if (rc)
+        return rc;
+    const char *type = field_text(job, "type", "");
+    rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, id, true)
+         : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, id, true)
+                                   : ctl_follow_training(ctl, id);
+    json_decref(job);
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing but the cursor's line. Called by ctl_follow.c for each event; the bar also by ctl_top.c. */
+#include "daemon/ctl_meter.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/ctl_print.h"
+#include "daemon/ctl_term.h"
+
+enum { TENTHS = 10, BAR_LEAST = 8, BAR_MOST = 32, LINE_MAX_BYTES = 400 };
+
+void meter_init(struct meter *m)
+{
+    *m = (struct meter){.is_terminal = isatty(STDERR_FILENO)};
+}
+
+void meter_clear(struct meter *m)
+{
+    if (m->line_open)
+        fputs("\r\033[K", stderr);
+    m->line_open = false;
+}
+
+void meter_bar(char *ret, size_t size, double part, size_t columns)
+{
+    size_t inner = columns < 3 ? 1 : columns - 2, at = 0;
+    part = part < 0 ? 0 : part > 1 ? 1 : part;
+    if (size < inner + 3)
+        inner = size - 3;
+    ret[at++] = '[';
+    for (size_t i = 0; i < inner; i++)
+        ret[at++] = (double)i < part * (double)inner ? '#' : '.';
+    ret[at++] = ']';
+    ret[at] = '\0';
+}
+
+/* As many of the fields, two spaces apart, as the terminal has room for; of the first one, what there is room for. */
+static size_t fitting(const char *text, size_t width)
+{
+    size_t bytes = strlen(text), fits = width ? text_bytes(text, bytes, width - 1) : bytes, cut = fits;
+    if (fits == bytes)
+        return bytes;
+    while (cut && strncmp(text + cut, "  ", 2) != 0)
+        cut--;
+    return cut ? cut : fits;
+}
+
+/* The line of a terminal: a bar if there is room for one, and no more than the terminal holds. */
+static void show_on_terminal(struct meter *m, double part, const char *text)
+{
+    char bar[BAR_MOST + 1] = "";
+    size_t width = term_width(stderr), columns = text_columns(text, strlen(text));
+    size_t room = !width ? BAR_MOST : width > columns + 2 ? width - columns - 2 : 0;
+    meter_clear(m);
+    if (room >= BAR_LEAST)
+        meter_bar(bar, sizeof bar, part, room < BAR_MOST ? room : BAR_MOST);
+    size_t bytes = fitting(text, width);
+    fprintf(stderr, "%s%s%.*s", bar, *bar ? " " : "", (int)bytes, text);
+    m->line_open = true;
+    fflush(stderr);
+}
+
+static size_t add_speed(char *text, size_t size, const json_t *e)
+{
+    if (!json_is_number(json_object_get(e, "tokens_per_second")))
+        return 0;
+    return (size_t)snprintf(text, size, "  %.0f tokens/s  bubble %.0f %%",
+                            field_number(e, "tokens_per_second"), 100 * field_number(e, "bubble"));
+}
+
+static void show_step(struct meter *m, const json_t *e)
+{
+    char text[LINE_MAX_BYTES];
+    int64_t step = (int64_t)field_number(e, "step"), steps = (int64_t)field_number(e, "steps");
+    double loss = field_number(e, "loss"), seconds = field_number(e, "step_seconds");
+    /* The mean of the latest steps rather than of all: the first one also loads the model. */
+    m->step_seconds = m->step_seconds > 0 ? 0.8 * m->step_seconds + 0.2 * seconds : seconds;
+    if (!m->has_loss)
+        m->first_loss = loss;
+    m->has_loss = true;
+    m->last_loss = loss;
+    int64_t tenth = steps > 0 ? TENTHS * step / steps : step;
+    if (!m->is_terminal && tenth <= m->tenths_shown && step > 1)
+        return;
+    m->tenths_shown = tenth;
+    size_t at =
+        (size_t)snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64 "  loss %.4f", step, steps, loss);
+    at += add_speed(text + at, sizeof text - at, e);
+    if (steps > step && m->step_seconds > 0)
+        snprintf(text + at, sizeof text - at, "  %s left",
+                 print_duration((double)(steps - step) * m->step_seconds).text);
+    if (m->is_terminal)
+        show_on_terminal(m, steps > 0 ? (double)step / (double)steps : 0, text);
+    else
+        fprintf(stderr, "%s\n", text);
+}
+
+/* Why a queued job does not start, once for each reason. */
+static void show_wait(struct meter *m, const json_t *job)
+{
+    const char *why = field_text(job, "error", "");
+    if (strcmp(field_text(job, "state", ""), "queued") != 0 || !*why || !strcmp(why, m->waits_for))
+        return;
+    snprintf(m->waits_for, sizeof m->waits_for, "%s", why);
+    meter_clear(m);
+    fprintf(stderr, "job %.0f waits: %s\n", field_number(job, "id"), why);
+}
+
+bool meter_event(struct meter *m, const char *type, const json_t *data)
+{
+    if (!strcmp(type, "step")) {
+        show_step(m, data);
+    } else if (!strcmp(type, "job")) {
+        show_wait(m, data);
+    } else if (!strcmp(type, "valid")) {
+        meter_clear(m);
+        fprintf(stderr, "step %.0f  valid loss %.4f over %.0f tokens\n", field_number(data, "step"),
+                field_number(data, "valid_loss"), field_number(data, "valid_tokens"));
+    } else if (!strcmp(type, "log")) {
+        meter_clear(m);
+        fprintf(stderr, "%s\n", field_text(data, "text", ""));
+    } else {
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How far a job is: a bar with speed and time left, kept on the last line of a terminal; elsewhere a line for each tenth of
+ * the way. Standard error. One thread. */
+#ifndef DAEMON_CTL_METER_H
+#define DAEMON_CTL_METER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct meter {
+    bool is_terminal;
+    bool line_open;       /* the terminal's line is half written */
+    int64_t tenths_shown; /* elsewhere */
+    double first_loss, last_loss, step_seconds;
+    bool has_loss;
+    char waits_for[256]; /* the reason shown last */
+};
+
+void meter_init(struct meter *m);
+/* An event of a job that has steps; false if it is none that is shown here. */
+bool meter_event(struct meter *m, const char *type, const json_t *data);
+void meter_clear(struct meter *m); /* whatever is printed next has the line for itself */
+
+/* "[####....]", `columns` wide in all. */
+void meter_bar(char *ret, size_t size, double part, size_t columns);
+
+#endif

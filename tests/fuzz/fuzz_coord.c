@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What ranks may tell the head of a job, in every state of the job: messages and events with any fields of any type. Input:
+ * u8 state ‖ (u8 who, which message ‖ its fields)*. Nothing is sent anywhere, and no store or stage is there. */
+#include "tests/fuzz/input.h"
+
+#include <event2/event.h>
+
+#include "daemon/coord.c" /* for its states, without the way there */
+#include "daemon/hub.h"
+
+enum { RANKS = 3, MESSAGES = 16 };
+
+/* --- the rest of the daemon --- */
+
+int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
+{
+    (void)p;
+    json_decref(body);
+    return to[0] == 2 ? -EHOSTUNREACH : 0;
+}
+
+const char *peers_last_words(struct peers *p, const uint8_t id[16])
+{
+    (void)p, (void)id;
+    return "";
+}
+
+void node_refresh_self(struct node *n)
+{
+    (void)n;
+}
+
+void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+{
+    (void)w, (void)job, (void)type;
+    json_decref(spec);
+    json_decref(nodes);
+}
+
+struct job_ring *job_ring_new(struct node *node, void (*stands)(void *owner), void *owner)
+{
+    (void)node, (void)stands, (void)owner;
+    return NULL;
+}
+
+void job_ring_free(struct job_ring *j)
+{
+    (void)j;
+}
+
+void job_ring_changed(struct job_ring *j)
+{
+    (void)j;
+}
+
+bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)
+{
+    (void)j;
+    *ret = (struct members_ring){.n = 0};
+    snprintf(why, size, "there is no ring here");
+    return true;
+}
+
+uint64_t store_next_job(struct store *s)
+{
+    (void)s;
+    return 1;
+}
+
+char *store_unfinished(struct store *s)
+{
+    (void)s;
+    return NULL;
+}
+
+void store_put_job(struct store *s, uint64_t job, const char *state, const char *json)
+{
+    (void)s, (void)job;
+    expect(state && json);
+}
+
+void store_put_event(struct store *s, uint64_t job, const char *kind, const char *json)
+{
+    (void)s, (void)job;
+    expect(kind && json);
+}
+
+void log_line(enum log_level priority, const char *fmt, ...)
+{
+    (void)priority, (void)fmt;
+}
+
+void log_about(enum log_level priority, const struct log_about *about, const char *fmt, ...)
+{
+    (void)priority, (void)about, (void)fmt;
+}
+
+void metrics_event(struct metrics *m, const char *kind, const json_t *event)
+{
+    (void)m, (void)event;
+    expect(kind);
+}
+
+void metrics_job_ended(struct metrics *m, const char *state)
+{
+    (void)m;
+    expect(state);
+}
+
+/* --- the job --- */
+
+static struct job *begin(struct coord *c, enum job_state state)
+{
+    struct job *job = job_new(1, "train", json_object());
+    job->ranks = RANKS;
+    for (size_t r = 0; r < RANKS; r++) {
+        memset(job->nodes[r], (int)r + 1, 16);
+        snprintf(job->names[r], sizeof job->names[r], "n%zu", r);
+    }
+    job->plan = state > JOB_PLANNING ? json_pack("{s:[i,i,i,i]}", "first", 0, 1, 2, 4) : NULL;
+    job->timeline = state > JOB_OPENING ? timeline_new("1f1b", RANKS) : NULL;
+    job->state = state;
+    job->outcome = JOB_FAILED;
+    c->jobs = c->active = job;
+    return job;
+}
+
+static void tell(struct coord *c, const struct job *job, struct input *in)
+{
+    static const char *const kinds[] = {"job-planned", "job-ready",  "job-connected", "job-event",
+                                        "job-relayed", "job-failed", "job-done",      "job-stopped"};
+    static const char *const keys[] = {"event",   "ev",           "first", "end",    "steps", "step",
+                                       "plan",    "bytes",        "cause", "busy",   "loss",  "result",
+                                       "through", "schedule",     "tasks", "lowest", "text",  "tied",
+                                       "time",    "microbatches", NULL};
+    static const char *const texts[] = {"timeline", "log",  "step",  "valid", "token",
+                                        "end",      "1f1b", "gpipe", "",      NULL};
+    static const struct input_words words = {keys, texts};
+    const uint8_t what = input_u8(in);
+    const size_t rank = what / 8 % RANKS;
+    json_t *body = input_object(in, &words, 0);
+    json_object_set_new(body, "job", json_integer((json_int_t)job->id));
+    json_object_set_new(body, "rank", json_integer((json_int_t)rank));
+    coord_message(c, job->nodes[rank], kinds[what % 8], body);
+    json_decref(body);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const struct member self = {.id = {1}, .name = "self", .version = "1", .boot = 1, .seq = 1};
+    static struct node node;
+    struct input in = {data, n};
+    if (!node.base) {
+        node.base = event_base_new();
+        node.members = members_new(&self);
+    }
+    node.hub = hub_new(4);
+    struct coord *c = coord_new(&node);
+    struct job *job =
+        begin(c, (enum job_state)(JOB_PLANNING + input_u8(&in) % (JOB_STOPPING - JOB_PLANNING + 1)));
+    for (int i = 0; i < MESSAGES && in.left && c->active == job; i++)
+        tell(c, job, &in);
+    json_t *all = job_encode(job);
+    expect(all && job->state <= JOB_CANCELLED && memchr(job->error, '\0', sizeof job->error));
+    json_decref(all);
+    if (job->timeline)
+        json_decref(timeline_encode(job->timeline, job->id, (const char(*)[64])job->names));
+    coord_free(c);
+    hub_free(node.hub);
+    return 0;
+}
