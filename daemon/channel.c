@@ -74,10 +74,19 @@ void exchange_changed(struct exchange *x)
     pthread_cond_signal(&x->changed);
 }
 
+void exchange_wake_sender(struct lane *l)
+{
+    if (l->called || l->taken != l->sent)
+        return;
+    l->called = true;
+    pthread_cond_signal(&l->sync->work);
+}
+
 void exchange_wake_senders(struct peer *p)
 {
     for (size_t i = 0; i < MAX_LANES; i++)
-        pthread_cond_signal(&p->sync[i].work);
+        if (p->lanes[i].used)
+            exchange_wake_sender(&p->lanes[i]);
 }
 
 struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key)

@@ -74,6 +74,7 @@ struct lane {
     pthread_t threads[2 * WORKERS];
     size_t nthreads;
     bool used, broken;
+    bool called;          /* a sender has been woken, and has not looked yet */
     uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
     bool quick;           /* sending the last chunk took no longer than sealing one might */
     struct frame acks
@@ -117,7 +118,9 @@ static inline bool same_key(const struct msg_key *a, const struct msg_key *b)
 
 /* All below: with the lock held. */
 void exchange_changed(struct exchange *x); /* wakes the compute thread */
+/* Something to send: for any lane, for this one. A sender that is at work, or called already, will look by itself. */
 void exchange_wake_senders(struct peer *p);
+void exchange_wake_sender(struct lane *l);
 void exchange_release_locked(struct exchange *x, void *buffer);
 struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key);
 void exchange_finish_message(

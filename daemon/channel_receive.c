@@ -152,7 +152,7 @@ static int push_ack(struct lane *l, const struct frame *f)
     struct frame *ack = &l->acks[(l->ack_first + l->nacks++) % MAX_ACKS];
     *ack = *f;
     ack->type = FRAME_ACK;
-    pthread_cond_signal(&l->sync->work);
+    exchange_wake_sender(l);
     return 0;
 }
 

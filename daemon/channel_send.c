@@ -69,6 +69,7 @@ static void take_chunk(struct peer *p, struct work *w, unsigned lane)
 static int take_work(struct lane *l, struct work *w)
 {
     *w = (struct work){.n = 0};
+    l->called = false;
     if (l->taken != l->sent && !l->quick)
         return 0;
     take_small(l, w);
