@@ -416,12 +416,16 @@ static void on_event(struct coord *c, struct job *job, size_t rank, const json_t
         on_timeline(job, rank, json_object_get(body, "event"));
         return;
     }
+    if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
+        return;
     json_t *event = json_deep_copy(json_object_get(body, "event"));
     char kind[16];
     snprintf(kind, sizeof kind, "%s", event_kind(body));
     json_object_del(event, "ev");
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
+    if (!strcmp(kind, "memory"))
+        json_object_set_new(event, "rank", json_integer((json_int_t)rank));
     if (!strcmp(kind, "step")) {
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));

@@ -22,6 +22,13 @@ jq -e '. as $t | all(range(1; 3); . as $r | all(range(0; 4); . as $m | ($t.ranks
        ($t.ranks[$r - 1].tasks[] | select(.[0] == "F" and .[1] == $m) | .[3]) - ($t.ranks[$r].offset_error_us + $t.ranks[$r - 1].offset_error_us) / 1e6 - 1e-6))' \
     timeline.json >/dev/null || fail "timeline, forward passes: $(head -c 2000 timeline.json)"
 say "$(jq -c '{step, seconds, bubble, planned_bubble, clocks: [.ranks[] | [.offset_us, .offset_error_us]]}' timeline.json)"
+
+# What every stage really holds, beside what was planned.
+get 1 /v1/jobs/1 >job.json
+jq -e '(.plan.bytes | length) == 3 and (.memory | length) == 3 and all(.memory[]; .anon > 0 and .rss > .anon and .peak >= .rss)' job.json >/dev/null ||
+    fail "memory: $(jq -c .memory job.json)"
+say "memory: $(jq -c '[.plan.bytes, [.memory[] | .rss, .anon]]' job.json)"
+on 1 job 1 | grep -q 'PLANNED *MEASURED *PEAK' || fail "ringctl job: $(on 1 job 1)"
 on 1 cancel 1 >/dev/null
 await_end "$job_process" 20
 
@@ -33,5 +40,6 @@ get 1 /v1/jobs/1/timeline >before.json
 stop_node 1
 start_node 1
 get 1 /v1/jobs/1/timeline >after.json
+get 1 /v1/jobs/1 | jq -e '(.memory | length) == 3 and all(.memory[]; .peak > 0)' >/dev/null || fail "memory after a restart"
 equal "the timeline after a restart" "$(jq -cS 'del(.id)' after.json)" "$(jq -cS 'del(.id)' before.json)"
 get 1 /v1/jobs/99/timeline | jq -e '.error.code == "no-such-job"' >/dev/null || fail "an unknown job"

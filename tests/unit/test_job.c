@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -48,7 +49,8 @@ static void a_new_job_has_not_begun(void **state)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 14);
+    assert_int_equal(json_object_size(all), 15);
+    assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
     assert_true(json_is_null(json_object_get(all, "plan")) && json_is_null(json_object_get(all, "result")));
     assert_true(json_equal(json_object_get(all, "spec"), job->spec));
@@ -93,6 +95,28 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     job_free(job);
 }
 
+static void what_a_stage_says_of_its_memory_is_kept(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    static const int bad[][3] = {{0, 0, 0}, {-1, 0, 5}, {5, 6, 6}, {5, -1, 6}, {5, 4, 4}};
+    json_t *said = json_pack("{s:i s:i s:i}", "rss", 5, "anon", 4, "peak", 6);
+    assert_int_equal(job_set_memory(job, 1, said), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *nonsense = json_pack("{s:i s:i s:i}", "rss", bad[i][0], "anon", bad[i][1], "peak", bad[i][2]);
+        assert_int_equal(job_set_memory(job, 1, nonsense), -EBADMSG);
+        json_decref(nonsense);
+    }
+    assert_int_equal(job_set_memory(job, 1, NULL), -EBADMSG);
+    json_t *all = job_encode(job), *list = json_object_get(all, "memory");
+    assert_int_equal(json_array_size(list), 2);
+    assert_true(json_is_null(json_array_get(list, 0))); /* it has not said anything */
+    assert_true(json_equal(json_array_get(list, 1), said));
+    json_decref(all);
+    json_decref(said);
+    job_free(job);
+}
+
 /* Back in the queue: nothing of the first try may be left for the second. */
 static void a_reset_job_is_a_new_one(void **state)
 {
@@ -119,6 +143,7 @@ int main(void)
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(a_new_job_has_not_begun),
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),
+        cmocka_unit_test(what_a_stage_says_of_its_memory_is_kept),
         cmocka_unit_test(a_reset_job_is_a_new_one),
     };
     return cmocka_run_group_tests_name("job", tests, NULL, NULL);
