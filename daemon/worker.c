@@ -38,14 +38,16 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage;            /* owned */
-    struct lanes *lanes;            /* owned: data connections to the next rank */
-    unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
-    struct event *patience;         /* owned: how long a broken connection may stay broken */
-    char why_lost[400];             /* the sentence if it runs out */
-    struct event *kill_timer;       /* owned: from asking the stage to end to making it */
-    struct event *reap;             /* owned: frees the stage outside its own callback */
-    bool reported;                  /* the stage said how it ended: "done" or "failed" */
+    struct spawn *stage;               /* owned */
+    struct lanes *lanes;               /* owned: data connections to the next rank */
+    unsigned alive[RING_MAX_NODES];    /* data connections the stage has, by rank */
+    struct event *patience;            /* owned: how long a broken connection may stay broken */
+    char why_lost[400];                /* the sentence if it runs out */
+    struct event *kill_timer;          /* owned: from asking the stage to end to making it */
+    struct event *reap;                /* owned: frees the stage outside its own callback */
+    double busy_seconds, wait_seconds; /* of stages that are gone */
+    uint64_t planned_bytes;            /* of memory, for the stage here */
+    bool reported;                     /* the stage said how it ended: "done" or "failed" */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -56,7 +58,7 @@ static void tell(struct worker *w, const char *kind, json_t *fields)
     json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
     json_object_set_new(fields, "rank", json_integer(w->rank));
     if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
-        log_debug("job %llu: the head cannot be told \"%s\"", (unsigned long long)w->job, kind);
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the head cannot be told \"%s\"", kind);
 }
 
 static void tell_failed(struct worker *w, const char *cause)
@@ -100,12 +102,32 @@ static void end_stage(struct worker *w)
     }
 }
 
+static void add_times(const struct spawn *stage, double *busy, double *wait)
+{
+    if (!stage)
+        return;
+    const struct progress *p = spawn_progress(stage);
+    *busy += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
+    *wait += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
+}
+
+void worker_totals(const struct worker *w, struct worker_totals *ret)
+{
+    *ret = (struct worker_totals){.running = w->stage != NULL,
+                                  .busy_seconds = w->busy_seconds,
+                                  .wait_seconds = w->wait_seconds,
+                                  .memory_bytes = w->stage ? spawn_memory(w->stage) : 0,
+                                  .planned_bytes = w->stage ? w->planned_bytes : 0};
+    add_times(w->stage, &ret->busy_seconds, &ret->wait_seconds);
+}
+
 /* After the process is gone: the lease is free again. */
 static void on_reap(evutil_socket_t fd, short what, void *arg)
 {
     struct worker *w = arg;
     (void)fd;
     (void)what;
+    add_times(w->stage, &w->busy_seconds, &w->wait_seconds);
     spawn_free(w->stage);
     w->stage = NULL;
     event_del(w->kill_timer);
@@ -123,8 +145,8 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
     if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
     w->alive[rank]--;
-    log_info("job %llu: a data connection to rank %u broke, %u left: %s", (unsigned long long)w->job, rank,
-             w->alive[rank], why);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %u broke, %u left: %s", rank,
+              w->alive[rank], why);
     if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
         snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
                  (long long)wait.tv_sec, why);
@@ -268,6 +290,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
     snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
+    w->planned_bytes =
+        (uint64_t)json_integer_value(json_array_get(json_object_get(plan, "bytes"), (size_t)rank));
     w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
     if (!read_nodes(w, json_object_get(body, "nodes"))) {
         tell_failed(w, "the head's message cannot be read: same version on all nodes?");
@@ -454,8 +478,8 @@ void worker_changed(struct worker *w)
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
         return;
     const struct member *head = members_find(w->node->members, w->head);
-    log_warning("job %llu: its head %s is gone (%s); stopping the stage here", (unsigned long long)w->job,
-                head ? head->name : "?", peers_last_words(w->node->peers, w->head));
+    log_stage(LOG_LEVEL_WARNING, w->job, w->rank, "its head %s is gone (%s); stopping the stage here",
+              head ? head->name : "?", peers_last_words(w->node->peers, w->head));
     w->reported = true;
     end_stage(w);
 }
