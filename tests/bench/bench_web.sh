@@ -31,6 +31,7 @@ awk 'BEGIN {
         printf "{\"input_ids\":[%s],\"labels\":[%s]}\n", ids, ids
     }
 }' >"$work/rows.jsonl"
+: >"$work/log"
 job=$("$build/ringctl" train --model "$model" --data "$work/rows.jsonl" --adapter-out "$work/out" --batch-size 1 --seq-len 32 \
     --iters 1000000 --log "$work/log" --detach)
 
