@@ -207,6 +207,7 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
         const struct member *m = ring->at[r];
         memcpy(job->nodes[r], m->id, 16);
         snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
+        job->available[r] = m->memory_available;
         json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads,
                                                "memory", (json_int_t)m->memory_available));
     }
@@ -343,6 +344,12 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
+    if (json_is_true(json_object_get(job->spec, "dry_run"))) {
+        note_plan(c, job);
+        stop(c, job, JOB_DONE, "");
+        send_stop(c, job); /* its stage would wait for more */
+        return;
+    }
     job->opened = true;
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)

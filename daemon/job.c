@@ -86,15 +86,18 @@ static json_t *plan_encode(const struct job *job)
 {
     if (!job->plan)
         return json_null();
-    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *split = json_array();
+    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *split = json_array(),
+           *available = json_array();
     const json_t *first = json_object_get(plan, "first");
     for (size_t r = 0; r < job->ranks; r++) {
         json_array_append_new(names, json_string(job->names[r]));
+        json_array_append_new(available, json_integer((json_int_t)job->available[r]));
         json_array_append_new(split,
                               json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
     }
     json_object_set_new(plan, "nodes", names);
     json_object_set_new(plan, "split", split);
+    json_object_set_new(plan, "available", available);
     return plan;
 }
 

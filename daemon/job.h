@@ -47,6 +47,7 @@ struct job {
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16];
     char names[RING_MAX_NODES][64];
+    uint64_t available[RING_MAX_NODES]; /* bytes each node had for its stage when it was planned */
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
     struct job_memory {

@@ -29,7 +29,7 @@ get 1 /v1/jobs/1 >job.json
 jq -e '(.plan.bytes | length) == 3 and (.memory | length) == 3 and all(.memory[]; .anon > 0 and .rss > .anon and .peak >= .rss)' job.json >/dev/null ||
     fail "memory: $(jq -c .memory job.json)"
 say "memory: $(jq -c '[.plan.bytes, [.memory[] | .rss, .anon]]' job.json)"
-on 1 job 1 | grep -q 'PLANNED *MEASURED *PEAK' || fail "ringctl job: $(on 1 job 1)"
+on 1 job 1 | grep -q 'PLANNED *OF *MEASURED *PEAK' || fail "ringctl job: $(on 1 job 1)"
 on 1 cancel 1 >/dev/null
 await_end "$job_process" 20
 
@@ -83,3 +83,16 @@ cp good.conf n2.conf
 kill -HUP "$(pid_of 2)"
 await_line "$(log_of 2)" 'the configuration was read again' 10 "$from"
 equal "the limit after SIGHUP" "$(on 2 status --json | jq '.node.memory_total > 1073741824')" true
+
+# A plan without its job: the split, what it needs of what there is, and no trace of it.
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 --dry-run \
+    >plan.txt 2>plan.err || fail "dry run: $(cat plan.err)"
+holds "dry run" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
+[ ! -e "$work/unmade" ] || fail "a dry run leaves a folder"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$stories" --ids 1 --dry-run >plan.json 2>plan.err || fail "dry run: $(cat plan.err)"
+jq -e '.state == "done" and .result == null and .memory == [null, null, null] and
+       (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.json >/dev/null || fail "dry run: $(head -c 2000 plan.json)"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data nowhere.jsonl --adapter-out "$work/unmade" --dry-run >plan.txt 2>plan.err &&
+    fail "a dry run without data succeeds"
+holds "dry run, refused" plan.err 'nowhere.jsonl cannot be opened'
+works "after dry runs" 1

@@ -70,6 +70,7 @@ static struct job *running_job(void)
     snprintf(job->names[0], sizeof job->names[0], "left");
     snprintf(job->names[1], sizeof job->names[1], "right");
     snprintf(job->error, sizeof job->error, "cable");
+    job->available[1] = 70;
     job->has_loss = true;
     job->loss = 0.1;
     job->step = 4;
@@ -83,8 +84,9 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     (void)state;
     struct job *job = running_job();
     json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
-           *want = json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]]}", "first", 0, 2, 5, "schedule",
-                             "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5);
+           *want =
+               json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]], s:[i,i]}", "first", 0, 2, 5, "schedule",
+                         "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70);
     assert_true(json_equal(plan, want));
     assert_int_equal(json_object_size(job->plan), 2); /* the plan itself stays as it goes round */
     assert_true(json_real_value(json_object_get(all, "loss")) == 0.1);
