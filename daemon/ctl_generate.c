@@ -47,6 +47,9 @@ const struct opt_def ctl_generate_options[] = {
      .type = OPT_STRING,
      .placeholder = "1,2,3",
      .help = "the prompt as token ids, instead of PROMPT"},
+    {.name = "dry-run",
+     .type = OPT_FLAG,
+     .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
     {.name = NULL},
 };
 

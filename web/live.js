@@ -196,7 +196,7 @@ const handlers = {
         }
     },
     end(job) {
-        const { spec, plan, relayed, result, ...short } = job;
+        const { spec, plan, memory, relayed, result, ...short } = job;
         state.jobs?.set(job.id, short);
         if (details.has(job.id))
             load(job.id);
@@ -227,6 +227,11 @@ const handlers = {
         const d = details.get(speaker(data));
         if (d)
             d.text += data.text;
+    },
+    memory(data) {
+        const list = details.get(speaker(data))?.job?.memory;
+        if (list)
+            list[data.rank] = data;
     },
     resync() {
         refresh();
