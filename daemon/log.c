@@ -50,7 +50,8 @@ static bool send_entry(enum log_level level, const struct log_about *about, cons
     return to_journal() && !sd_journal_sendv(entry, n);
 }
 
-static void write_line(enum log_level level, const struct log_about *about, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void
+write_line(enum log_level level, const struct log_about *about, const char *fmt, va_list ap)
 {
     static const char *const prefix[] = {"<3>", "<4>", "<6>", "<7>"}; /* sd-daemon(3) */
     char line[1024];
