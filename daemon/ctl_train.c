@@ -56,6 +56,26 @@ const struct opt_def ctl_train_options[] = {
      .min = SPEC_ALPHA_MIN,
      .max = SPEC_ALPHA_MAX,
      .help = "scale of the adapter, divided by its rank"},
+    {.name = "rslora",
+     .type = OPT_FLAG,
+     .help = "divide the scale by the square root of the rank instead (rank-stabilized LoRA)"},
+    {.name = "lora-plus-ratio",
+     .type = OPT_FLOAT,
+     .placeholder = "X",
+     .def = "1",
+     .min = SPEC_PLUS_RATIO_MIN,
+     .max = SPEC_PLUS_RATIO_MAX,
+     .help = "LoRA+: B, the factor that begins at zero, learns at this many times --lr"},
+    {.name = "num-layers",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SPEC_LAYERS_MAX,
+     .help = "only the last N layers get an adapter"},
+    {.name = "layers",
+     .type = OPT_STRING,
+     .placeholder = "FIRST-LAST",
+     .help = "or only these, counted from 0"},
     {.name = "dropout",
      .type = OPT_FLOAT,
      .placeholder = "P",
@@ -173,6 +193,8 @@ static int check(const struct ctl *ctl)
         return ctl_usage(ctl, "\"%s\": nothing but options is expected", ctl->args[0]);
     if (opts_is_set(ctl->opts, "iters") && opts_is_set(ctl->opts, "epochs"))
         return ctl_usage(ctl, "--iters and --epochs both say how long: give one");
+    if (opts_is_set(ctl->opts, "layers") && opts_is_set(ctl->opts, "num-layers"))
+        return ctl_usage(ctl, "--layers and --num-layers both say which layers: give one");
     if (opts_is_set(ctl->opts, "init") && opts_is_set(ctl->opts, "init-adapter"))
         return ctl_usage(ctl, "--init and --init-adapter both say where to begin: give one");
     return CTL_OK;

@@ -284,6 +284,11 @@ void spawn_kill(struct spawn *s, int signal)
         syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
 }
 
+pid_t spawn_pid(const struct spawn *s)
+{
+    return s->pid;
+}
+
 uint64_t spawn_memory(const struct spawn *s)
 {
     char path[64];

@@ -7,6 +7,7 @@
 
 enum spec_limits {
     SPEC_RANK_MAX = 4096,
+    SPEC_LAYERS_MAX = 65535,
     SPEC_BATCH_MAX = 65535,
     SPEC_MICRO_BATCH_MAX = 4096,
     SPEC_SEQ_LEN_MAX = 1 << 20,
@@ -18,6 +19,8 @@ enum spec_limits {
 #define SPEC_ALPHA_MIN 1e-6
 #define SPEC_ALPHA_MAX 1e6
 #define SPEC_DROPOUT_MAX 0.99
+#define SPEC_PLUS_RATIO_MIN 1e-3
+#define SPEC_PLUS_RATIO_MAX 1e4
 #define SPEC_LR_MAX 100.0
 #define SPEC_WEIGHT_DECAY_MAX 100.0
 #define SPEC_GRAD_NORM_MAX 1e9

@@ -116,6 +116,25 @@ static int check_writable(const char *dir, struct err *err)
     return 0;
 }
 
+static int plan_new_adapter(struct head *h, struct err *err)
+{
+    const struct job_spec *s = &h->spec;
+    struct tune *t = &h->plan.tune;
+    tune_last_layers(t, &h->config, s->num_layers);
+    int r = s->layers ? tune_layers(t, &h->config, s->layers, err) : 0;
+    if (r)
+        return err_prefix(err, r, "--layers");
+    r = tune_targets(t, h->family, &h->config, s->targets ? s->targets : tune_default_targets(&h->config),
+                     err);
+    size_t n = 0;
+    for (size_t u = 0; !r && u < h->config.layers + 2; u++)
+        n += tune_param_count(t, h->family, &h->config, u);
+    return r || n ? r
+                  : err_set(err, -EINVAL,
+                            "layers %zu to %zu have none of the --target-modules: choose other layers",
+                            t->first_layer, t->end_layer - 1);
+}
+
 static int plan_tune(struct head *h, struct err *err)
 {
     struct job_spec *s = &h->spec;
@@ -124,6 +143,8 @@ static int plan_tune(struct head *h, struct err *err)
                        .rank = s->rank,
                        .alpha = (float)s->alpha,
                        .dropout = (float)s->dropout,
+                       .rslora = s->rslora,
+                       .plus_ratio = s->plus_ratio,
                        .end_layer = h->config.layers,
                        .seed = s->seed,
                        .random_init = s->random_init};
@@ -133,8 +154,7 @@ static int plan_tune(struct head *h, struct err *err)
     else if (!s->full && s->resume)
         r = adapter_read_config(t, s->adapter_out, h->family, &h->config, err);
     else if (!s->full)
-        r = tune_targets(t, h->family, &h->config, s->targets ? s->targets : tune_default_targets(&h->config),
-                         err);
+        r = plan_new_adapter(h, err);
     if (!r && s->init_adapter)
         r = adapter_in_open(&h->in, s->init_adapter, t, h->family, &h->config, err);
     if (!r && s->resume)

@@ -26,11 +26,11 @@ static json_t *tune_encode(const struct tune *t)
     json_t *targets = json_array();
     for (size_t i = 0; i < t->ntargets; i++)
         json_array_append_new(targets, json_string(t->targets[i]));
-    return json_pack("{s:i s:I s:f s:f s:o s:I s:I s:I s:b}", "kind", (int)t->kind, "rank",
-                     (json_int_t)t->rank, "alpha", (double)t->alpha, "dropout", (double)t->dropout, "targets",
-                     targets, "first_layer", (json_int_t)t->first_layer, "end_layer",
-                     (json_int_t)t->end_layer, "seed", (json_int_t)t->seed, "random_init",
-                     (int)t->random_init);
+    return json_pack("{s:i s:I s:f s:f s:b s:f s:o s:I s:I s:I s:b}", "kind", (int)t->kind, "rank",
+                     (json_int_t)t->rank, "alpha", (double)t->alpha, "dropout", (double)t->dropout, "rslora",
+                     (int)t->rslora, "plus_ratio", t->plus_ratio, "targets", targets, "first_layer",
+                     (json_int_t)t->first_layer, "end_layer", (json_int_t)t->end_layer, "seed",
+                     (json_int_t)t->seed, "random_init", (int)t->random_init);
 }
 
 json_t *job_plan_encode(const struct job_plan *p)
@@ -61,19 +61,22 @@ static bool tune_decode(struct tune *t, const json_t *json)
 {
     json_t *targets;
     json_int_t rank, first, end, seed;
-    double alpha, dropout;
-    int kind, random_init;
-    if (json_unpack((json_t *)json, "{s:i s:I s:F s:F s:o s:I s:I s:I s:b}", "kind", &kind, "rank", &rank,
-                    "alpha", &alpha, "dropout", &dropout, "targets", &targets, "first_layer", &first,
-                    "end_layer", &end, "seed", &seed, "random_init", &random_init))
+    double alpha, dropout, plus_ratio;
+    int kind, rslora, random_init;
+    if (json_unpack((json_t *)json, "{s:i s:I s:F s:F s:b s:F s:o s:I s:I s:I s:b}", "kind", &kind, "rank",
+                    &rank, "alpha", &alpha, "dropout", &dropout, "rslora", &rslora, "plus_ratio", &plus_ratio,
+                    "targets", &targets, "first_layer", &first, "end_layer", &end, "seed", &seed,
+                    "random_init", &random_init))
         return false;
     if (kind < TUNE_NONE || kind > TUNE_FULL || rank < 0 || rank > 65536 || first < 0 || end < first ||
-        json_array_size(targets) > TUNE_MAX_TARGETS || (kind == TUNE_LORA && rank < 1))
+        json_array_size(targets) > TUNE_MAX_TARGETS || (kind == TUNE_LORA && rank < 1) || !(plus_ratio >= 0))
         return false;
     *t = (struct tune){.kind = (enum tune_kind)kind,
                        .rank = (size_t)rank,
                        .alpha = (float)alpha,
                        .dropout = (float)dropout,
+                       .rslora = rslora,
+                       .plus_ratio = plus_ratio,
                        .first_layer = (size_t)first,
                        .end_layer = (size_t)end,
                        .seed = (uint64_t)seed,

@@ -58,6 +58,27 @@ static void demand(struct reader *r, bool ok, const char *sentence)
         r->failed = err_set(r->err, -EINVAL, "%s", sentence);
 }
 
+/* After what decides whether there is LoRA, and where it starts. */
+static void read_lora(struct job_spec *s, struct reader *r)
+{
+    s->targets = text(r, "target_modules", NULL);
+    s->layers = text(r, "layers", NULL);
+    s->num_layers = count(r, "num_layers", 0, 1, SPEC_LAYERS_MAX);
+    s->rslora = flag(r, "rslora");
+    s->rank = count(r, "rank", 8, 1, SPEC_RANK_MAX);
+    s->alpha = number(r, "alpha", 16, SPEC_ALPHA_MIN, SPEC_ALPHA_MAX);
+    s->dropout = number(r, "dropout", 0, 0, SPEC_DROPOUT_MAX);
+    s->plus_ratio = number(r, "lora_plus_ratio", 1, SPEC_PLUS_RATIO_MIN, SPEC_PLUS_RATIO_MAX);
+    const bool shaped = s->layers || s->num_layers || s->rslora;
+    demand(r, !s->layers || !s->num_layers, "give --layers or --num-layers, not both");
+    demand(
+        r, !s->full || (!shaped && s->plus_ratio == 1),
+        "--layers, --num-layers, --rslora and --lora-plus-ratio are for LoRA, not for --fine-tune-type full");
+    demand(
+        r, !s->init_adapter || !shaped,
+        "--layers, --num-layers and --rslora shape a new adapter; the one of --init-adapter has its shape");
+}
+
 static void read_train(struct job_spec *s, struct reader *r)
 {
     s->data = text(r, "data", NULL);
@@ -66,7 +87,6 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
-    s->targets = text(r, "target_modules", NULL);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);
     demand(r, type && (!strcmp(type, "lora") || !strcmp(type, "full")), "\"fine_tune_type\" is lora or full");
     demand(r, !init || !strcmp(init, "random"), "\"init\" can only be random");
@@ -74,9 +94,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->random_init = init != NULL;
     s->resume = flag(r, "resume");
     s->shuffle = !flag(r, "no_shuffle");
-    s->rank = count(r, "rank", 8, 1, SPEC_RANK_MAX);
-    s->alpha = number(r, "alpha", 16, SPEC_ALPHA_MIN, SPEC_ALPHA_MAX);
-    s->dropout = number(r, "dropout", 0, 0, SPEC_DROPOUT_MAX);
+    read_lora(s, r);
     s->batch = count(r, "batch_size", 4, 1, SPEC_BATCH_MAX);
     s->micro_batch = count(r, "micro_batch_size", 1, 1, SPEC_MICRO_BATCH_MAX);
     s->seq_len = count(r, "seq_len", 512, 2, SPEC_SEQ_LEN_MAX);

@@ -18,15 +18,16 @@ struct job_spec {
     enum job_type type;
     const json_t *json; /* borrowed: strings below point into it */
     const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets,
-        *prompt, *text;
+        *layers, *prompt, *text;
     const char *system; /* with chat */
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
     bool chat; /* the prompt goes through the chat template */
-    bool full, random_init, resume, shuffle;
-    size_t rank, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup, max_tokens;
-    double alpha, dropout, lr, weight_decay, max_grad_norm, temperature, top_p;
+    bool full, random_init, resume, shuffle, rslora;
+    size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
+        max_tokens;
+    double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
     enum lr_kind lr_kind;
     uint64_t seed;
 };

@@ -15,6 +15,7 @@
 #include "daemon/node.h"
 #include "daemon/paths.h"
 #include "daemon/peers.h"
+#include "daemon/scope.h"
 #include "daemon/spawn.h"
 #include "daemon/xalloc.h"
 
@@ -39,6 +40,8 @@ struct worker {
     char fingerprint[33];
     uint32_t dim;
     struct spawn *stage;               /* owned */
+    char *groups;                      /* owned: where stages get a control group each, NULL = nowhere */
+    struct scope *scope;               /* owned: the stage's, or NULL */
     struct lanes *lanes;               /* owned: data connections to the next rank */
     unsigned alive[RING_MAX_NODES];    /* data connections the stage has, by rank */
     struct event *patience;            /* owned: how long a broken connection may stay broken */
@@ -130,6 +133,8 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     add_times(w->stage, &w->busy_seconds, &w->wait_seconds);
     spawn_free(w->stage);
     w->stage = NULL;
+    scope_free(w->scope);
+    w->scope = NULL;
     event_del(w->kill_timer);
     w->state = WORKER_IDLE;
     tell(w, "job-stopped", json_object());
@@ -164,6 +169,12 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
     end_stage(w);
 }
 
+/* The plan counts what is large; code, stacks and buffers of connections come on top. */
+static uint64_t with_headroom(uint64_t planned)
+{
+    return planned + planned / 8 + (UINT64_C(256) << 20);
+}
+
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -192,13 +203,30 @@ static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[256];
-    if (w->state != WORKER_ENDING) {
+    if (w->state != WORKER_ENDING && w->scope && scope_ran_out(w->scope)) {
+        snprintf(cause, sizeof cause,
+                 "the stage process was killed: out of memory, %.1f GiB were planned and it had %.1f; "
+                 "another split, a smaller batch or "
+                 "--memory-limit helps",
+                 (double)w->planned_bytes / (1 << 30), (double)with_headroom(w->planned_bytes) / (1 << 30));
+        tell_failed(w, cause);
+    } else if (w->state != WORKER_ENDING) {
         snprintf(cause, sizeof cause, "the stage process %s", *text ? text : "ended before the job did");
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
     stop_dialing(w);
     event_active(w->reap, EV_TIMEOUT, 0);
+}
+
+/* Its own group, limited once there is a plan. Without one it runs all the same. */
+static void confine(struct worker *w)
+{
+    int r = w->groups && !w->scope ? scope_new(&w->scope, w->groups, w->job) : 0;
+    if (!r && w->scope)
+        r = scope_add(w->scope, spawn_pid(w->stage));
+    if (r)
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for its stage: %s", strerror(-r));
 }
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
@@ -213,6 +241,8 @@ static int start_stage(struct worker *w)
     if (r) {
         tell_failed(w, err.text);
         end_stage(w);
+    } else {
+        confine(w);
     }
     return r;
 }
@@ -300,6 +330,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     if (!planned_here && start_stage(w))
         return;
+    if (w->scope && w->planned_bytes)
+        scope_limit(w->scope, with_headroom(w->planned_bytes));
     say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
                      w->node->threads));
     peers_flood_self(w->node->peers);
@@ -500,6 +532,20 @@ void worker_describe(const struct worker *w, struct member *self)
     snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
 }
 
+/* Outside a service there is none, and nothing to say. */
+static void find_groups(struct worker *w)
+{
+    char folder[3072];
+    if (scope_find_delegated(folder, sizeof folder))
+        return;
+    int r = scope_prepare(folder);
+    if (r)
+        log_info("stages get no control groups of their own, and no limit of memory: %s: %s", folder,
+                 strerror(-r));
+    else
+        w->groups = xstrdup(folder);
+}
+
 struct worker *worker_new(struct node *node)
 {
     struct worker *w = xcalloc(1, sizeof *w);
@@ -508,6 +554,7 @@ struct worker *worker_new(struct node *node)
     w->reap = event_new(node->base, -1, 0, on_reap, w);
     w->lanes = lanes_new(node, &lanes_ops, w);
     w->patience = event_new(node->base, -1, 0, on_patience, w);
+    find_groups(w);
     return w;
 }
 
@@ -517,6 +564,8 @@ void worker_free(struct worker *w)
         return;
     lanes_free(w->lanes);
     spawn_free(w->stage);
+    scope_free(w->scope);
+    free(w->groups);
     event_free(w->kill_timer);
     event_free(w->reap);
     event_free(w->patience);

@@ -53,7 +53,7 @@ struct lora {
     const float *a; /* [rank, in] */
     const float *b; /* [out, rank] */
     size_t rank;
-    float scale;     /* alpha / rank */
+    float scale;     /* alpha / rank, or alpha / √rank */
     float dropout;   /* probability; 0 = none */
     struct rng drop; /* stream of this layer, step and microbatch; element index = row·in + column */
 };

@@ -103,8 +103,7 @@ static int read_scale(struct tune *tune, const json_t *o, const char *path, stru
     tune->kind = TUNE_LORA;
     tune->rank = (size_t)rank;
     tune->alpha = (float)alpha;
-    if (json_is_true(json_object_get(o, "use_rslora"))) /* scaling alpha/√r, ours is alpha/r */
-        tune->alpha = (float)(alpha * __builtin_sqrt((double)rank));
+    tune->rslora = json_is_true(json_object_get(o, "use_rslora"));
     return 0;
 }
 

@@ -177,11 +177,11 @@ static json_t *peft_config(const struct adapter_out *o)
                      "peft_type", "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", o->model_dir,
                      "revision", "inference_mode", 1, "r", (int)o->tune.rank, "lora_alpha",
                      (double)o->tune.alpha, "lora_dropout", (double)o->tune.dropout, "target_modules",
-                     targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora", 0,
-                     "use_dora", 0, "modules_to_save", "init_lora_weights", 1, "layers_to_transform", layers,
-                     "layers_pattern", "rank_pattern", "alpha_pattern", "target_parameters", "auto_mapping",
-                     "loftq_config", "megatron_config", "megatron_core", "megatron.core",
-                     "layer_replication");
+                     targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora",
+                     (int)o->tune.rslora, "use_dora", 0, "modules_to_save", "init_lora_weights", 1,
+                     "layers_to_transform", layers, "layers_pattern", "rank_pattern", "alpha_pattern",
+                     "target_parameters", "auto_mapping", "loftq_config", "megatron_config", "megatron_core",
+                     "megatron.core", "layer_replication");
 }
 
 static int write_peft_config(struct adapter_out *o, struct err *err)

@@ -242,12 +242,16 @@ int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err)
 
 void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step)
 {
+    struct adamw of_b = *opt;
+    if (s->spec.tune.plus_ratio > 0)
+        of_b.lr = (float)(opt->lr * s->spec.tune.plus_ratio);
     for (size_t i = 0; i < s->nunits; i++)
         for (size_t p = 0; p < s->units[i].nparams; p++) {
             struct param *param = &s->units[i].params[p];
             if (param->def.fixed)
                 continue;
-            adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale, opt, step);
+            adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale,
+                       param->def.role == PARAM_B ? &of_b : opt, step);
             memset(param->g, 0, param->n * sizeof *param->g);
         }
     if (s->tied_grad)

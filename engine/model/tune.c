@@ -4,6 +4,7 @@
  * pure. */
 #include "model/tune.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,6 +113,34 @@ void param_init(float *w, const struct param_def *def, const struct tune *tune, 
     else
         for (size_t i = 0; i < n; i++)
             w[i] = 1;
+}
+
+int tune_layers(struct tune *tune, const struct config *c, const char *range, struct err *err)
+{
+    unsigned long first = 0, last = 0;
+    int used = 0;
+    if (sscanf(range, "%9lu%n-%9lu%n", &first, &used, &last, &used) == 1)
+        last = first;
+    if (!used || range[used] || strspn(range, "0123456789-") != strlen(range) || first > last ||
+        last >= c->layers)
+        return err_set(err, -EINVAL,
+                       "\"%s\" is not a range of layers: FIRST-LAST is needed, between 0 and %zu", range,
+                       c->layers - 1);
+    tune->first_layer = first;
+    tune->end_layer = last + 1;
+    return 0;
+}
+
+void tune_last_layers(struct tune *tune, const struct config *c, size_t n)
+{
+    tune->first_layer = n && n < c->layers ? c->layers - n : 0;
+    tune->end_layer = c->layers;
+}
+
+double tune_scale(const struct tune *tune)
+{
+    const double rank = (double)tune->rank;
+    return (double)tune->alpha / (tune->rslora ? sqrt(rank) : rank);
 }
 
 size_t tune_lowest_layer(const struct tune *tune, const struct config *c)

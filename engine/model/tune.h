@@ -21,6 +21,8 @@ struct tune {
     enum tune_kind kind;
     size_t rank;
     float alpha, dropout;
+    bool rslora;       /* the product of the factors is scaled by alpha/√rank, not alpha/rank */
+    double plus_ratio; /* LoRA+: B's learning rate as a multiple of A's; 0 counts as 1 */
     size_t ntargets;
     char targets[TUNE_MAX_TARGETS][TUNE_TARGET]; /* "q_proj", "experts.*.up_proj": see tune_targets */
     size_t first_layer, end_layer;               /* layers that have LoRA: [first, end) */
@@ -39,6 +41,13 @@ const char *tune_default_targets(const struct config *c);
  * other way to name them. Also sets first_layer and end_layer. Refuses one that tells experts apart. */
 int tune_targets_regex(struct tune *tune, const struct family *f, const struct config *c, const char *regex,
                        struct err *err);
+/* Layers as the user wrote them: "FIRST-LAST" counted from 0, or one number. Refuses what the model does not have.
+ */
+int tune_layers(struct tune *tune, const struct config *c, const char *range, struct err *err);
+/* The last n, all where there are no more or n is 0: mlx-lm's num_layers. */
+void tune_last_layers(struct tune *tune, const struct config *c, size_t n);
+/* What the product of the factors is multiplied by. */
+double tune_scale(const struct tune *tune);
 /* The regular expression that says targets and layers to PEFT where a list of names cannot: numbers of experts.
  * False where none is needed. */
 enum { TUNE_REGEX = 32768 };

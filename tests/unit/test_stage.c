@@ -350,6 +350,48 @@ static void dropout_is_the_same_in_every_cut(void **state)
     check_cuts(p, &some);
 }
 
+/* LoRA+: of two runs that differ in the ratio alone, the second moves every B four times as far in its first step, and
+ * every A as far. (A power of two, so that the bits are the same but for the exponent.) */
+static void lora_plus_moves_b_further(void **state)
+{
+    const struct place *p = *state;
+    float *values[2];
+    size_t n = 0;
+    for (int plus = 0; plus < 2; plus++) {
+        struct tune tune = lora(&p->config, "q_proj,down_proj", 0, LAYERS, 0);
+        tune.plus_ratio = plus ? 4 : 1;
+        struct chain_spec spec = tiny_chain(p->dir.path, &p->config, &tune, whole);
+        struct tiny_batch batch;
+        struct chain c;
+        tiny_batch_init(&batch, &p->config, 9);
+        chain_open(&c, &spec);
+        chain_forward(&c, 0, &batch.mb, 1, NULL);
+        chain_backward(&c, 0);
+        chain_update(&c, &opt, 1);
+        n = chain_elements(&c, false);
+        values[plus] = chain_pack(&c, false);
+        chain_close(&c);
+    }
+    struct tune tune = lora(&p->config, "q_proj,down_proj", 0, LAYERS, 0);
+    size_t at = 0, moved = 0;
+    for (size_t l = 0; l < LAYERS; l++) {
+        const size_t in[] = {p->config.dim, p->config.ffn},
+                     out[] = {p->config.heads * p->config.head, p->config.dim};
+        for (size_t t = 0; t < 2; t++) {
+            assert_same_bits(values[1] + at, values[0] + at, tune.rank * in[t], "A");
+            at += tune.rank * in[t];
+            for (size_t i = 0; i < tune.rank * out[t]; i++, at++) {
+                assert_true(values[1][at] == 4 * values[0][at]);
+                moved += values[0][at] != 0;
+            }
+        }
+    }
+    assert_int_equal(at, n);
+    assert_true(moved > n / 4);
+    free(values[0]);
+    free(values[1]);
+}
+
 /* A stage all of whose layers lie below the trained ones hands nothing down, and holds nothing to train. */
 static void nothing_is_computed_below_the_lowest_layer(void **state)
 {
@@ -444,6 +486,7 @@ int main(void)
         cmocka_unit_test(generation_agrees_with_scoring),
         cmocka_unit_test(lora_gradients_are_slopes),
         cmocka_unit_test(lora_on_some_layers_is_the_same_in_every_cut),
+        cmocka_unit_test(lora_plus_moves_b_further),
         cmocka_unit_test(dropout_is_the_same_in_every_cut),
         cmocka_unit_test(nothing_is_computed_below_the_lowest_layer),
         cmocka_unit_test(dropout_follows_its_number),

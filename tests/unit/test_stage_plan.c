@@ -26,6 +26,8 @@ static struct job_plan example(void)
                                       .rank = 8,
                                       .alpha = 0.1f,
                                       .dropout = 0.05f,
+                                      .rslora = true,
+                                      .plus_ratio = 16.5,
                                       .ntargets = 2,
                                       .targets = {"q_proj", "down_proj"},
                                       .first_layer = 1,
@@ -56,7 +58,8 @@ static void every_field_comes_back(void **state)
         assert_int_equal(job_plan_decode(back, travelled, &err), 0);
         json_t *again = job_plan_encode(back);
         assert_true(json_equal(json, again));
-        assert_true(back->tune.alpha == plan.tune.alpha && back->tune.dropout == plan.tune.dropout);
+        assert_true(back->tune.alpha == plan.tune.alpha && back->tune.dropout == plan.tune.dropout &&
+                    back->tune.rslora && back->tune.plus_ratio == plan.tune.plus_ratio);
         assert_memory_equal(back->first, plan.first, sizeof plan.first);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
@@ -147,6 +150,7 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(with_tune("kind", json_integer(-1)), "kind");
     refuse(with_tune("rank", json_integer(0)), "rank 0 of LoRA");
     refuse(with_tune("rank", json_integer(65537)), "rank");
+    refuse(with_tune("plus_ratio", json_real(-0.5)), "a negative ratio");
     refuse(with_tune("end_layer", json_integer(0)), "layers backwards");
     refuse(with_tune("targets", many(1)), "a target that is no name");
     refuse(with_tune("targets", many(17)), "too many targets");

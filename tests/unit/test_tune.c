@@ -192,6 +192,49 @@ static void regular_expressions_are_understood(void **state)
     }
 }
 
+static void layers_are_read_as_users_write_them(void **state)
+{
+    (void)state;
+    struct err err;
+    struct tune t = {.kind = TUNE_LORA, .rank = 2, .alpha = 2, .end_layer = 5};
+    must(tune_layers(&t, &mixed, "1-3", &err), &err);
+    assert_true(t.first_layer == 1 && t.end_layer == 4);
+    must(tune_layers(&t, &mixed, "4", &err), &err);
+    assert_true(t.first_layer == 4 && t.end_layer == 5);
+    static const char *const bad[] = {"",
+                                      "-",
+                                      "1-",
+                                      "-1",
+                                      "3-1",
+                                      "0-5",
+                                      "5",
+                                      "1-2-3",
+                                      " 1-2",
+                                      "1-+2",
+                                      "1 -2",
+                                      "x",
+                                      "99999999999999999999",
+                                      "1-99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        must_refuse(tune_layers(&t, &mixed, bad[i], &err), -EINVAL, &err, "between 0 and 4");
+    assert_true(t.first_layer == 4 && t.end_layer == 5);
+    tune_last_layers(&t, &mixed, 2);
+    assert_true(t.first_layer == 3 && t.end_layer == 5);
+    tune_last_layers(&t, &mixed, 16);
+    assert_true(t.first_layer == 0 && t.end_layer == 5);
+    tune_last_layers(&t, &mixed, 0);
+    assert_true(t.first_layer == 0 && t.end_layer == 5);
+}
+
+static void the_scale_is_of_rank_or_its_root(void **state)
+{
+    (void)state;
+    struct tune t = {.kind = TUNE_LORA, .rank = 16, .alpha = 8};
+    assert_true(tune_scale(&t) == 0.5);
+    t.rslora = true;
+    assert_true(tune_scale(&t) == 2);
+}
+
 /* What balances a router is written with the model and never updated. */
 static int find_fixed(void *arg, const struct param_def *def)
 {
@@ -281,6 +324,8 @@ int main(void)
         cmocka_unit_test(unknown_targets_are_named),
         cmocka_unit_test(experts_are_told_apart_by_their_names),
         cmocka_unit_test(regular_expressions_are_understood),
+        cmocka_unit_test(layers_are_read_as_users_write_them),
+        cmocka_unit_test(the_scale_is_of_rank_or_its_root),
         cmocka_unit_test(the_routers_bias_is_fixed),
         cmocka_unit_test(lora_parameters_have_peft_names),
         cmocka_unit_test(full_training_has_every_tensor),
