@@ -207,6 +207,7 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
         const struct member *m = ring->at[r];
         memcpy(job->nodes[r], m->id, 16);
         snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
+        job->available[r] = m->memory_available;
         json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads,
                                                "memory", (json_int_t)m->memory_available));
     }
@@ -343,6 +344,12 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
+    if (json_is_true(json_object_get(job->spec, "dry_run"))) {
+        note_plan(c, job);
+        stop(c, job, JOB_DONE, "");
+        send_stop(c, job); /* its stage would wait for more */
+        return;
+    }
     job->opened = true;
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)
@@ -417,12 +424,16 @@ static void on_event(struct coord *c, struct job *job, size_t rank, const json_t
         on_timeline(job, rank, json_object_get(body, "event"));
         return;
     }
+    if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
+        return;
     json_t *event = json_deep_copy(json_object_get(body, "event"));
     char kind[16];
     snprintf(kind, sizeof kind, "%s", event_kind(body));
     json_object_del(event, "ev");
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
+    if (!strcmp(kind, "memory"))
+        json_object_set_new(event, "rank", json_integer((json_int_t)rank));
     metrics_event(c->node->metrics, kind, event);
     job_progress(job, clock_now());
     if (!strcmp(kind, "step")) {

@@ -58,6 +58,9 @@ const struct opt_def ctl_generate_options[] = {
      .type = OPT_LIST,
      .placeholder = "NAME=VALUE",
      .help = "with --chat, a variable of the template, as enable_thinking=false"},
+    {.name = "dry-run",
+     .type = OPT_FLAG,
+     .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
     {.name = NULL},
 };
 

@@ -9,6 +9,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
 
@@ -107,29 +108,6 @@ static void print_fields(const char *head, json_t *object)
     }
 }
 
-/* Who holds what; the rest of the plan is for --json. */
-static void print_plan(const json_t *plan)
-{
-    struct table *t = table_new("  RANK\tNODE\tLAYERS\tMEMORY\tSLOTS");
-    const json_t *split = json_object_get(plan, "split");
-    for (size_t r = 0; r < json_array_size(split); r++) {
-        const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
-        double from = json_number_value(json_array_get(json_array_get(split, r), 0));
-        double to = json_number_value(json_array_get(json_array_get(split, r), 1));
-        char layers[48] = "none";
-        if (to > from)
-            snprintf(layers, sizeof layers, "%.0f-%.0f", from, to - 1);
-        table_add(t, "  %zu\t%s\t%s\t%s\t%.0f", r, name ? name : "?", layers,
-                  print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
-                  json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
-    }
-    if (table_rows(t))
-        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
-               field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
-               field_number(plan, "tokens"));
-    table_print_free(t, stdout);
-}
-
 static void print_job(const json_t *j)
 {
     printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
@@ -143,7 +121,7 @@ static void print_job(const json_t *j)
                print_number(json_object_get(j, "loss"), "-").text);
     print_fields("asked for", json_object_get(j, "spec"));
     if (json_is_object(json_object_get(j, "plan")))
-        print_plan(json_object_get(j, "plan"));
+        ctl_print_plan(j);
     size_t i;
     json_t *way;
     json_array_foreach(json_object_get(j, "relayed"), i, way)

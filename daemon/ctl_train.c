@@ -183,6 +183,9 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE",
      .help = "a JSON line for each step is written there"},
+    {.name = "dry-run",
+     .type = OPT_FLAG,
+     .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
     {.name = "detach", .type = OPT_FLAG, .help = "print the job's number and return"},
     {.name = NULL},
 };

@@ -19,9 +19,10 @@
 
 enum limits {
     BODY_MAX = 8 << 20,
-    CONNECTIONS_MAX = 128,        /* per listener */
-    CONNECTIONS_PER_ADDRESS = 32, /* so that one host cannot take them all */
-    CONNECTION_MEMORY = 32 << 10, /* headers of a request and its reply */
+    CONNECTIONS_MAX = 512,         /* per listener: a dashboard holds one for its events */
+    CONNECTIONS_PER_ADDRESS = 448, /* so that one host cannot take them all */
+    WAITING_MAX = 128, /* per listener, without a whole request: a newer one takes the place of the oldest */
+    CONNECTION_MEMORY = 32 << 10, /* headers of a request and its reply; touched as far as they go */
     INACTIVE_SECONDS = 30,        /* a client that takes nothing of its answer */
     DEADLINE_MS = 10000,
     IDLE_MS = 30000, /* between two requests of one connection, headers of the second included */
@@ -57,6 +58,39 @@ static void on_deadline(void *arg)
     pthread_mutex_unlock(&c->http->lock);
 }
 
+/* Under lock: it has asked, or it is gone. */
+static void waits_no_more(struct connection *c)
+{
+    if (!c->at)
+        return;
+    *c->at = c->next;
+    if (c->next)
+        c->next->at = c->at;
+    else
+        c->listener->waiting_end = c->at;
+    c->at = NULL;
+    c->listener->n_waiting--;
+}
+
+/* It is new, or its request is answered: whoever says nothing must not keep out those who have a question. */
+static void waits(struct connection *c)
+{
+    struct listener *l = c->listener;
+    pthread_mutex_lock(&c->http->lock);
+    waits_no_more(c);
+    if (l->n_waiting == WAITING_MAX) {
+        struct connection *oldest = l->waiting;
+        waits_no_more(oldest);
+        shutdown(oldest->fd, SHUT_RDWR);
+    }
+    c->next = NULL;
+    c->at = l->waiting ? l->waiting_end : &l->waiting;
+    *c->at = c;
+    l->waiting_end = &c->next;
+    l->n_waiting++;
+    pthread_mutex_unlock(&c->http->lock);
+}
+
 static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_context,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -64,15 +98,20 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_c
     struct connection *c = *socket_context;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         guard_remove(l->http->guard, c->deadline);
+        pthread_mutex_lock(&l->http->lock);
+        waits_no_more(c);
+        pthread_mutex_unlock(&l->http->lock);
         free(c);
         *socket_context = NULL;
         return;
     }
     c = xcalloc(1, sizeof *c);
     c->http = l->http;
+    c->listener = l;
     c->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->deadline = guard_add(l->http->guard, on_deadline, c);
     guard_set(l->http->guard, c->deadline, l->http->setup.deadline_ms);
+    waits(c);
     *socket_context = c;
 }
 
@@ -94,6 +133,7 @@ static void on_completed(void *arg, struct MHD_Connection *mhd, void **request,
     if (last)
         call_free(call);
     guard_set(http->guard, c->deadline, IDLE_MS);
+    waits(c);
     *request = NULL;
 }
 
@@ -136,6 +176,7 @@ static enum MHD_Result hand_over(struct http *http, struct http_call *call)
     pthread_mutex_lock(&http->lock);
     bool stopping = http->stopping;
     if (!stopping) {
+        waits_no_more(call->connection);
         call->refs++;
         call->posted = call->parked = true;
         MHD_suspend_connection(call->mhd);

@@ -23,6 +23,9 @@ struct listener {
     struct MHD_Daemon *daemon; /* owned */
     struct access_rules rules;
     uint16_t port;
+    /* without a whole request, longest first; under http->lock */
+    struct connection *waiting, **waiting_end;
+    size_t n_waiting;
 };
 
 struct http {
@@ -37,10 +40,12 @@ struct http {
 };
 
 struct connection {
-    struct http *http;            /* borrowed */
-    int fd;                       /* the server's */
-    struct guard_entry *deadline; /* owned */
-    struct http_call *streaming;  /* borrowed: the call whose events flow here, under http->lock */
+    struct http *http;             /* borrowed */
+    struct listener *listener;     /* borrowed */
+    struct connection *next, **at; /* in listener->waiting, under http->lock; at NULL = not there */
+    int fd;                        /* the server's */
+    struct guard_entry *deadline;  /* owned */
+    struct http_call *streaming;   /* borrowed: the call whose events flow here, under http->lock */
 };
 
 struct query_pair {

@@ -22,7 +22,7 @@ struct guard {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct guard_entry *entries; /* owned by their connections; a hundred or two, so a list does */
+    struct guard_entry *entries; /* owned by their connections; some hundreds, so a list does */
     uint64_t wakes_us;           /* when the thread will look again, 0 = not by itself */
     bool stopping;
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/job.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,15 +86,18 @@ static json_t *plan_encode(const struct job *job)
 {
     if (!job->plan)
         return json_null();
-    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *split = json_array();
+    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *split = json_array(),
+           *available = json_array();
     const json_t *first = json_object_get(plan, "first");
     for (size_t r = 0; r < job->ranks; r++) {
         json_array_append_new(names, json_string(job->names[r]));
+        json_array_append_new(available, json_integer((json_int_t)job->available[r]));
         json_array_append_new(split,
                               json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
     }
     json_object_set_new(plan, "nodes", names);
     json_object_set_new(plan, "split", split);
+    json_object_set_new(plan, "available", available);
     return plan;
 }
 
@@ -108,11 +112,35 @@ static json_t *relayed_encode(const struct job *job)
     return list;
 }
 
+int job_set_memory(struct job *job, size_t rank, const json_t *event)
+{
+    const json_int_t rss = json_integer_value(json_object_get(event, "rss")),
+                     anon = json_integer_value(json_object_get(event, "anon")),
+                     peak = json_integer_value(json_object_get(event, "peak"));
+    if (rss <= 0 || anon < 0 || anon > rss || peak < rss)
+        return -EBADMSG;
+    job->memory[rank] = (struct job_memory){(uint64_t)rss, (uint64_t)anon, (uint64_t)peak};
+    return 0;
+}
+
+static json_t *memory_encode(const struct job *job)
+{
+    json_t *list = json_array();
+    for (size_t r = 0; r < job->ranks; r++) {
+        const struct job_memory *m = &job->memory[r];
+        json_array_append_new(list, m->rss ? json_pack("{s:I s:I s:I}", "rss", (json_int_t)m->rss, "anon",
+                                                       (json_int_t)m->anon, "peak", (json_int_t)m->peak)
+                                           : json_null());
+    }
+    return list;
+}
+
 json_t *job_encode(const struct job *job)
 {
     json_t *o = job_encode_short(job);
     json_object_set(o, "spec", job->spec);
     json_object_set_new(o, "plan", plan_encode(job));
+    json_object_set_new(o, "memory", memory_encode(job));
     json_object_set_new(o, "relayed", relayed_encode(job));
     json_object_set_new(o, "result", job->result ? json_incref(job->result) : json_null());
     return o;

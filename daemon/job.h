@@ -47,8 +47,13 @@ struct job {
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16];
     char names[RING_MAX_NODES][64];
+    uint64_t available[RING_MAX_NODES]; /* bytes each node had for its stage when it was planned */
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
+    struct job_memory {
+        uint64_t rss, anon,
+            peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
+    } memory[RING_MAX_NODES];
     char through[RING_MAX_NODES][256]; /* "" or the nodes that relay from this rank to the next */
     struct timeline *timeline;         /* owned: its last step; NULL until it is planned, or does not train */
     enum job_state outcome;            /* what STOPPING leads to */
@@ -60,6 +65,8 @@ bool job_has_node(const struct job *job, const uint8_t id[16]);
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
 
+/* What the stage of a rank says of its memory, a "memory" event; −EBADMSG: nonsense. */
+int job_set_memory(struct job *job, size_t rank, const json_t *event);
 void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
 
 json_t *job_encode_short(const struct job *job); /* a row of GET /v1/jobs, and the "job" event */

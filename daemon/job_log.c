@@ -27,7 +27,7 @@ void job_log_publish(struct node *node, const struct job *job, const char *type,
     char *text = text_of(json);
     if (text)
         hub_publish(node->hub, job->id, type, text);
-    if (text && strcmp(type, "job") && strcmp(type, "end") && strcmp(type, "token"))
+    if (text && strcmp(type, "job") && strcmp(type, "end") && strcmp(type, "token") && strcmp(type, "memory"))
         store_put_event(node->store, job->id, type, text);
     free(text);
 }

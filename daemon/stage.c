@@ -21,6 +21,7 @@
 
 #include "daemon/ipc.h"
 #include "daemon/stage_head.h"
+#include "daemon/stage_memory.h"
 #include "engine/pipe/split.h"
 
 struct process {
@@ -33,6 +34,7 @@ struct process {
     struct stage *stage;
     struct exchange *exchange;
     struct runner *runner;
+    struct memory_watch memory;
 };
 
 static int do_plan(struct process *p, const json_t *msg, struct err *err)
@@ -73,6 +75,17 @@ static void on_traced(void *owner, json_t *event)
     head_event(&p->head, "timeline", event);
 }
 
+/* After a round: what it holds is warm. */
+static void on_round(void *owner)
+{
+    struct process *p = owner;
+    struct memory_use use;
+    if (memory_due(&p->memory, clock_now()) && !memory_read(&use) && memory_changed(&p->memory, &use))
+        head_event(&p->head, "memory",
+                   json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
+                             "peak", (json_int_t)use.peak));
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
@@ -97,7 +110,8 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     r = stage_open(&p->stage, p->num, &spec, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan, p->rank, p->stage, p->exchange, p->progress, on_traced, p};
+    struct runner_setup setup = {&p->plan,    p->rank,   p->stage, p->exchange,
+                                 p->progress, on_traced, on_round, p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)

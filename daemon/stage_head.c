@@ -101,10 +101,12 @@ static size_t larger(size_t a, size_t b)
 
 /* --- training --------------------------------------------------------------------------------- */
 
-static int check_writable(const char *dir, struct err *err)
+/* Whoever only asks for a plan finds no new folder afterwards. */
+static int check_writable(const char *dir, bool dry_run, struct err *err)
 {
     char probe[4096];
-    if (mkdir(dir, 0777) && errno != EEXIST)
+    bool is_new = !mkdir(dir, 0777);
+    if (!is_new && errno != EEXIST)
         return err_set(err, -errno, "--adapter-out %s cannot be created: %s", dir, strerror(errno));
     snprintf(probe, sizeof probe, "%s/.ringd-XXXXXX", dir);
     int fd = mkstemp(probe);
@@ -113,6 +115,8 @@ static int check_writable(const char *dir, struct err *err)
                        dir, getuid(), strerror(errno));
     close(fd);
     unlink(probe);
+    if (is_new && dry_run)
+        rmdir(dir);
     return 0;
 }
 
@@ -177,7 +181,7 @@ static int plan_train(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     p->training = true;
-    int r = check_writable(h->spec.adapter_out, err);
+    int r = check_writable(h->spec.adapter_out, h->spec.dry_run, err);
     if (!r)
         r = plan_tune(h, err);
     if (!r)

@@ -200,6 +200,8 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
     if (!e && go->trace && r->traced)
         report_trace(r, go);
+    if (!e && r->rounded)
+        r->rounded(r->owner);
     return e;
 }
 
@@ -234,6 +236,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .exchange = setup->exchange,
                          .progress = setup->progress,
                          .traced = setup->traced,
+                         .rounded = setup->rounded,
                          .owner = setup->owner,
                          .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};

@@ -24,7 +24,7 @@ struct job_spec {
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
     bool chat; /* the prompt goes through the chat template */
-    bool full, random_init, resume, shuffle, rslora;
+    bool full, random_init, resume, shuffle, rslora, dry_run;
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens;
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;

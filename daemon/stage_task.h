@@ -50,6 +50,7 @@ struct runner {
     struct sample_scratch *scratch; /* owned, last rank of a generating job */
     struct trace trace;             /* owned: the present round, task by task */
     void (*traced)(void *owner, json_t *event);
+    void (*rounded)(void *owner);
     void *owner; /* borrowed */
     double busy; /* seconds computed since the last NORM */
     uint32_t token;

@@ -69,6 +69,7 @@ static void tell_failed(struct worker *w, const char *cause)
     if (w->reported)
         return;
     w->reported = true;
+    log_stage(LOG_LEVEL_WARNING, w->job, w->rank, "its stage here fails: %s", cause);
     tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
 }
 
@@ -137,6 +138,7 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     w->scope = NULL;
     event_del(w->kill_timer);
     w->state = WORKER_IDLE;
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "its stage here has ended");
     tell(w, "job-stopped", json_object());
     peers_flood_self(w->node->peers);
     node_changed(w->node);
@@ -328,6 +330,10 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
         end_stage(w);
         return;
     }
+    /* Said on every node, so that each one's journal knows of the job. */
+    const struct member *of = members_find(w->node->members, head);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "rank %d of %zu here, submitted on %s", w->rank, w->ranks,
+              of ? of->name : "another node");
     if (!planned_here && start_stage(w))
         return;
     if (w->scope && w->planned_bytes)

@@ -67,14 +67,14 @@ export function drawNew(section) {
         h('div', { class: 'fields' }, first.map(f => field(f, kept, 'train'))),
         h('details', null, h('summary', null, 'More'), h('div', { class: 'fields' }, more.map(f => field(f, kept, 'train')))),
         h('p', { class: 'notice bad', id: 'train-error', role: 'alert', hidden: true }),
-        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('span', { id: 'train-note', class: 'hint' }))));
+        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { class: 'quiet', value: 'plan' }, 'Show the plan only'), h('span', { id: 'train-note', class: 'hint' }))));
     section.querySelector('form').addEventListener('submit', async event => {
         event.preventDefault();
         const form = event.target, spec = specOf(form, [...first, ...more]), error = document.getElementById('train-error');
         localStorage.setItem('ringd-train', JSON.stringify(spec));
         error.hidden = true;
         try {
-            const made = await change('POST', 'v1/jobs', { type: 'train', spec });
+            const made = await change('POST', 'v1/jobs', { type: 'train', spec: event.submitter?.value === 'plan' ? { ...spec, dry_run: true } : spec });
             if (made)
                 location.hash = `#/job/${made.id}`;
         } catch (e) {

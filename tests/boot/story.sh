@@ -153,7 +153,7 @@ ok "the ring goes on from \"The terms of\" with it: $(tr '\n' ' ' <"$tmp/said" |
 
 for node in a b c; do
     in_node $node journalctl -q --no-pager RINGD_JOB="$first" >"$tmp/fields-$node" 2>&1
-    [ -s "$tmp/fields-$node" ] || fail "$node: journalctl RINGD_JOB=$first shows nothing"
+    grep -q 'rank . of 3' "$tmp/fields-$node" || fail "$node: journalctl RINGD_JOB=$first does not tell its rank"
 done
 ok "journalctl RINGD_JOB=$first has $(wc -l <"$tmp/fields-a"), $(wc -l <"$tmp/fields-b") and $(wc -l <"$tmp/fields-c") lines on the three nodes"
 

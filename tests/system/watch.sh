@@ -23,6 +23,13 @@ jq -e '. as $t | all(range(1; 3); . as $r | all(range(0; 4); . as $m | ($t.ranks
        all($t.ranks[]; (.offset_us | fabs) <= .offset_error_us + 1)' \
     timeline.json >/dev/null || fail "timeline, forward passes: $(head -c 2000 timeline.json)"
 say "$(jq -c '{step, seconds, bubble, planned_bubble, clocks: [.ranks[] | [.offset_us, .offset_error_us]]}' timeline.json)"
+
+# What every stage really holds, beside what was planned.
+get 1 /v1/jobs/1 >job.json
+jq -e '(.plan.bytes | length) == 3 and (.memory | length) == 3 and all(.memory[]; .anon > 0 and .rss > .anon and .peak >= .rss)' job.json >/dev/null ||
+    fail "memory: $(jq -c .memory job.json)"
+say "memory: $(jq -c '[.plan.bytes, [.memory[] | .rss, .anon]]' job.json)"
+on 1 job 1 | grep -q 'PLANNED *OF *MEASURED *PEAK' || fail "ringctl job: $(on 1 job 1)"
 on 1 cancel 1 >/dev/null
 await_end "$job_process" 20
 
@@ -34,6 +41,7 @@ get 1 /v1/jobs/1/timeline >before.json
 stop_node 1
 start_node 1
 get 1 /v1/jobs/1/timeline >after.json
+get 1 /v1/jobs/1 | jq -e '(.memory | length) == 3 and all(.memory[]; .peak > 0)' >/dev/null || fail "memory after a restart"
 equal "the timeline after a restart" "$(jq -cS 'del(.id)' after.json)" "$(jq -cS 'del(.id)' before.json)"
 get 1 /v1/jobs/99/timeline | jq -e '.error.code == "no-such-job"' >/dev/null || fail "an unknown job"
 
@@ -75,3 +83,16 @@ cp good.conf n2.conf
 kill -HUP "$(pid_of 2)"
 await_line "$(log_of 2)" 'the configuration was read again' 10 "$from"
 equal "the limit after SIGHUP" "$(on 2 status --json | jq '.node.memory_total > 1073741824')" true
+
+# A plan without its job: the split, what it needs of what there is, and no trace of it.
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 --dry-run \
+    >plan.txt 2>plan.err || fail "dry run: $(cat plan.err)"
+holds "dry run" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
+[ ! -e "$work/unmade" ] || fail "a dry run leaves a folder"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$stories" --ids 1 --dry-run >plan.json 2>plan.err || fail "dry run: $(cat plan.err)"
+jq -e '.state == "done" and .result == null and .memory == [null, null, null] and
+       (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.json >/dev/null || fail "dry run: $(head -c 2000 plan.json)"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data nowhere.jsonl --adapter-out "$work/unmade" --dry-run >plan.txt 2>plan.err &&
+    fail "a dry run without data succeeds"
+holds "dry run, refused" plan.err 'nowhere.jsonl cannot be opened'
+works "after dry runs" 1

@@ -366,6 +366,53 @@ static void many_streams_hear_every_event(void **state)
     }
 }
 
+/* As many dashboards as there may be in an office, all behind one tunnel. */
+static void two_hundred_dashboards_leave_room(void **state)
+{
+    enum { CLIENTS = 200 };
+    struct fixture *f = *state;
+    int fds[CLIENTS];
+    static const char request[] = "GET /events HTTP/1.1\r\n" HOST "\r\n";
+    for (int i = 0; i < CLIENTS; i++) {
+        char buf[4096] = "";
+        fds[i] = dial_tcp(f);
+        say(fds[i], request, strlen(request));
+        assert_true(hear(fds[i], buf, sizeof buf, "retry:"));
+    }
+    expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+    hub_publish(f->hub, 0, "node", "{\"final\":1}");
+    for (int i = 0; i < CLIENTS; i++) {
+        char buf[4096] = "";
+        assert_true(hear(fds[i], buf, sizeof buf, "final"));
+        close(fds[i]);
+    }
+}
+
+/* More than may connect, and none of them asks anything: the oldest make way, those who ask are answered, and a stream stays. */
+static void silent_connections_make_way(void **state)
+{
+    enum { CLIENTS = 480 };
+    struct fixture *f = *state;
+    static int fds[CLIENTS];
+    static const char request[] = "GET /events HTTP/1.1\r\n" HOST "\r\n", half[] = "GET / HT";
+    char buf[4096] = "", ended[64] = "";
+    int stream = dial_tcp(f);
+    say(stream, request, strlen(request));
+    assert_true(hear(stream, buf, sizeof buf, "retry:"));
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = dial_tcp(f);
+        say(fds[i], half, i % 2 ? strlen(half) : 0);
+    }
+    expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+    assert_false(
+        hear(fds[0], ended, sizeof ended, NULL)); /* ended by the server, long before its time was over */
+    hub_publish(f->hub, 0, "node", "{\"final\":1}");
+    assert_true(hear(stream, buf, sizeof buf, "final"));
+    for (int i = 0; i < CLIENTS; i++)
+        close(fds[i]);
+    close(stream);
+}
+
 /* Each of these would hold its place for ever by sending a byte now and then. */
 static void slow_clients_are_cut_off(void **state)
 {
@@ -555,6 +602,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_large_body_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_stream_until_the_job_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_goes_on_where_it_was_left, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_hundred_dashboards_leave_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(silent_connections_make_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_streams_hear_every_event, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slow_clients_are_cut_off, set_up_hasty, tear_down),
         cmocka_unit_test_setup_teardown(ten_thousand_connections_are_bounded, set_up, tear_down),

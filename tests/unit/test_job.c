@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -48,7 +49,8 @@ static void a_new_job_has_not_begun(void **state)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 14);
+    assert_int_equal(json_object_size(all), 15);
+    assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
     assert_true(json_is_null(json_object_get(all, "plan")) && json_is_null(json_object_get(all, "result")));
     assert_true(json_equal(json_object_get(all, "spec"), job->spec));
@@ -68,6 +70,7 @@ static struct job *running_job(void)
     snprintf(job->names[0], sizeof job->names[0], "left");
     snprintf(job->names[1], sizeof job->names[1], "right");
     snprintf(job->error, sizeof job->error, "cable");
+    job->available[1] = 70;
     job->has_loss = true;
     job->loss = 0.1;
     job->step = 4;
@@ -81,8 +84,9 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     (void)state;
     struct job *job = running_job();
     json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
-           *want = json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]]}", "first", 0, 2, 5, "schedule",
-                             "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5);
+           *want =
+               json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]], s:[i,i]}", "first", 0, 2, 5, "schedule",
+                         "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70);
     assert_true(json_equal(plan, want));
     assert_int_equal(json_object_size(job->plan), 2); /* the plan itself stays as it goes round */
     assert_true(json_real_value(json_object_get(all, "loss")) == 0.1);
@@ -90,6 +94,28 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     assert_true(json_equal(json_object_get(all, "result"), job->result));
     json_decref(all);
     json_decref(want);
+    job_free(job);
+}
+
+static void what_a_stage_says_of_its_memory_is_kept(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    static const int bad[][3] = {{0, 0, 0}, {-1, 0, 5}, {5, 6, 6}, {5, -1, 6}, {5, 4, 4}};
+    json_t *said = json_pack("{s:i s:i s:i}", "rss", 5, "anon", 4, "peak", 6);
+    assert_int_equal(job_set_memory(job, 1, said), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *nonsense = json_pack("{s:i s:i s:i}", "rss", bad[i][0], "anon", bad[i][1], "peak", bad[i][2]);
+        assert_int_equal(job_set_memory(job, 1, nonsense), -EBADMSG);
+        json_decref(nonsense);
+    }
+    assert_int_equal(job_set_memory(job, 1, NULL), -EBADMSG);
+    json_t *all = job_encode(job), *list = json_object_get(all, "memory");
+    assert_int_equal(json_array_size(list), 2);
+    assert_true(json_is_null(json_array_get(list, 0))); /* it has not said anything */
+    assert_true(json_equal(json_array_get(list, 1), said));
+    json_decref(all);
+    json_decref(said);
     job_free(job);
 }
 
@@ -119,6 +145,7 @@ int main(void)
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(a_new_job_has_not_begun),
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),
+        cmocka_unit_test(what_a_stage_says_of_its_memory_is_kept),
         cmocka_unit_test(a_reset_job_is_a_new_one),
     };
     return cmocka_run_group_tests_name("job", tests, NULL, NULL);
