@@ -21,6 +21,18 @@ if [ "${1-}" != --inside ]; then
 fi
 build=$2 model=$3 seconds=$4 work=$RINGD_BENCH_WORK
 
+# The node is a child of the ringctl that runs this; the CPU time of all its threads, in nanoseconds.
+for stat in /proc/[0-9]*/stat; do
+    read -r pid comm _ parent _ <"$stat" 2>/dev/null || continue
+    [ "$comm" = "(ringd)" ] && [ "$parent" = "$PPID" ] && daemon=$pid
+done
+cpu_ns() { cat "/proc/$daemon/task"/*/schedstat | awk '{sum += $1} END {printf "%d\n", sum}'; }
+loaded() {
+    before=$(cpu_ns)
+    "$build/tests/bench/bench_web" "$RINGD_SOCKET" $streams $rate $((seconds / turns)) >>"$work/load" || return
+    echo $(($(cpu_ns) - before)) >>"$work/cpu"
+}
+
 awk 'BEGIN {
     for (r = 0; r < 16; r++) {
         ids = ""
@@ -52,12 +64,13 @@ turn=0
 while [ $turn -lt $turns ]; do
     turn=$((turn + 1))
     steps alone sleep $((seconds / turns))
-    steps loaded "$build/tests/bench/bench_web" "$RINGD_SOCKET" $streams $rate $((seconds / turns)) >>"$work/load"
+    steps loaded loaded
 done
 "$build/ringctl" cancel "$job" >/dev/null
 
 sort -n "$work/alone" >"$work/alone.sorted"
-sort -n "$work/loaded" | awk -v name="$name" -v other="$work/alone.sorted" -v load="$work/load" '
+sort -n "$work/loaded" | awk -v name="$name" -v other="$work/alone.sorted" -v load="$work/load" \
+    -v cpu="$work/cpu" -v seconds="$seconds" '
     {b[NR] = $1}
     END {
         while ((getline < other) > 0)
@@ -67,6 +80,8 @@ sort -n "$work/loaded" | awk -v name="$name" -v other="$work/alone.sorted" -v lo
             requests += $3
             slowest = $4 > slowest ? $4 : slowest
         }
+        while ((getline < cpu) > 0)
+            used += $1 / 1e9
         if (n < 5 || NR < 5) {
             printf "%-38s skipped: only %d and %d steps in the time\n", name, n, NR
             exit
@@ -78,4 +93,5 @@ sort -n "$work/loaded" | awk -v name="$name" -v other="$work/alone.sorted" -v lo
             100 * x / y, spread, x < 1.02 * y ? "ok" : "ABOVE 102 %"
         printf "%-38s %9d %-9s %-22s %8d %-8s\n", "  answered, slowest " sprintf("%.0f ms", 1000 * slowest), requests,
             "requests", "and to all streams", events, "events"
+        printf "%-38s %9.1f %-9s\n", "  the daemon, for them", 100 * used / seconds, "% CPU"
     }'
