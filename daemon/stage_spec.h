@@ -21,7 +21,8 @@ struct job_spec {
         *layers, *prompt, *text;
     const json_t *ids, *stop;
     bool full, random_init, resume, shuffle, rslora;
-    size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup, max_tokens;
+    size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
+        max_tokens;
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
     enum lr_kind lr_kind;
     uint64_t seed;
