@@ -68,7 +68,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
+.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
@@ -174,9 +174,13 @@ bench: all $(bench_bin)
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
               libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq iproute2
 LINT_DEPS  := clang-format cppcheck
-deps:
-	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(BUILD_DEPS) 2>/dev/null | \
-	    awk '$$4 == "installed" {have[$$1]} END {n = split("$(BUILD_DEPS)", want, " "); \
+# for `make deb` and `make system`
+SYSTEM_DEPS := dpkg-dev debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
+deps: WANT = $(BUILD_DEPS)
+deps-system: WANT = $(BUILD_DEPS) $(SYSTEM_DEPS)
+deps deps-system:
+	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(WANT) 2>/dev/null | \
+	    awk '$$4 == "installed" {have[$$1]} END {n = split("$(WANT)", want, " "); \
 	         for (i = 1; i <= n; i++) if (!(want[i] in have)) printf "%s ", want[i]}'); \
 	if [ -n "$$missing" ]; then \
 	    echo "installing: $$missing"; \
@@ -240,7 +244,8 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
 # The Debian package, and three booted containers that live through what a user does with it (as root).
 deb:
 	@systemd/make-deb $(VERSION)
-system: deb
+system: deps-system
+	@$(MAKE) --no-print-directory deb
 	@tests/run boot $(B)
 clean:
 	rm -rf build build-*

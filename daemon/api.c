@@ -9,6 +9,7 @@
 #include "daemon/api_cluster.h"
 #include "daemon/api_jobs.h"
 #include "daemon/api_ring.h"
+#include "daemon/api_service.h"
 #include "daemon/cables.h"
 #include "daemon/coord.h"
 #include "daemon/doctor_ask.h"
@@ -26,7 +27,12 @@
 
 void api_reply(struct http_call *call, int status, json_t *json)
 {
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    api_reply_rounded(call, status, json, 17);
+}
+
+void api_reply_rounded(struct http_call *call, int status, json_t *json, int digits)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(digits));
     json_decref(json);
     if (text)
         http_reply(call, status, "application/json", text, strlen(text));
@@ -144,12 +150,6 @@ static void get_doctor(struct node *n, struct http_call *call)
     doctor_get(n->doctor, call);
 }
 
-static void get_health(struct node *n, struct http_call *call)
-{
-    (void)n;
-    http_reply(call, 200, "text/plain", "ok\n", 3);
-}
-
 static void get_events(struct node *n, struct http_call *call)
 {
     const char *after = http_query(call, "after");
@@ -169,29 +169,33 @@ static bool send_page(struct http_call *call)
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct api_route routes[] = {
-    {"GET", "/healthz", false, get_health},
-    {"GET", "/v1/status", false, get_status},
-    {"GET", "/v1/ring", false, api_get_ring},
-    {"GET", "/v1/nodes", false, get_nodes},
-    {"GET", "/v1/links", false, get_links},
-    {"GET", "/v1/ports", false, get_ports},
-    {"GET", "/v1/doctor", false, get_doctor},
-    {"GET", "/v1/members", false, api_get_members},
-    {"POST", "/v1/cluster/init", true, api_post_init},
-    {"POST", "/v1/cluster/invite", true, api_post_invite},
-    {"POST", "/v1/cluster/join", true, api_post_join},
-    {"POST", "/v1/cluster/remove", true, api_post_remove},
-    {"POST", "/v1/cluster/promote", true, api_post_promote},
-    {"GET", "/v1/jobs", false, api_get_jobs},
-    {"POST", "/v1/jobs", true, api_post_job},
-    {"GET", "/v1/jobs/{id}", false, api_get_job},
-    {"DELETE", "/v1/jobs/{id}", true, api_delete_job},
-    {"GET", "/v1/jobs/{id}/log", false, api_get_job_log},
-    {"GET", "/v1/jobs/{id}/steps", false, api_get_job_steps},
-    {"GET", "/v1/jobs/{id}/evaluations", false, api_get_job_evaluations},
-    {"GET", "/v1/jobs/{id}/timeline", false, api_get_job_timeline},
-    {"GET", "/v1/jobs/{id}/events", false, api_get_job_events},
-    {"GET", "/v1/events", false, get_events},
+    {"GET", "/healthz", API_OPEN, api_get_health},
+    {"GET", "/metrics", API_READS, api_get_metrics},
+    {"POST", "/v1/reload", API_WRITES, api_post_reload},
+    {"POST", "/v1/token", API_WRITES, api_post_token},
+    {"GET", "/v1/history", API_READS, api_get_history},
+    {"GET", "/v1/status", API_READS, get_status},
+    {"GET", "/v1/ring", API_READS, api_get_ring},
+    {"GET", "/v1/nodes", API_READS, get_nodes},
+    {"GET", "/v1/links", API_READS, get_links},
+    {"GET", "/v1/ports", API_READS, get_ports},
+    {"GET", "/v1/doctor", API_READS, get_doctor},
+    {"GET", "/v1/members", API_READS, api_get_members},
+    {"POST", "/v1/cluster/init", API_WRITES, api_post_init},
+    {"POST", "/v1/cluster/invite", API_WRITES, api_post_invite},
+    {"POST", "/v1/cluster/join", API_WRITES, api_post_join},
+    {"POST", "/v1/cluster/remove", API_WRITES, api_post_remove},
+    {"POST", "/v1/cluster/promote", API_WRITES, api_post_promote},
+    {"GET", "/v1/jobs", API_READS, api_get_jobs},
+    {"POST", "/v1/jobs", API_WRITES, api_post_job},
+    {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
+    {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
+    {"GET", "/v1/jobs/{id}/log", API_READS, api_get_job_log},
+    {"GET", "/v1/jobs/{id}/steps", API_READS, api_get_job_steps},
+    {"GET", "/v1/jobs/{id}/evaluations", API_READS, api_get_job_evaluations},
+    {"GET", "/v1/jobs/{id}/timeline", API_READS, api_get_job_timeline},
+    {"GET", "/v1/jobs/{id}/events", API_READS, api_get_job_events},
+    {"GET", "/v1/events", API_READS, get_events},
 };
 
 const struct api_route *api_routes(size_t *ret_n)
@@ -225,8 +229,12 @@ void api_handle(void *owner, struct http_call *call)
         known = true;
         if (strcmp(routes[i].method, method))
             continue;
-        if (routes[i].writes && !http_may_write(call))
+        http_set_route(call, routes[i].path);
+        if (routes[i].access == API_WRITES && !http_may_write(call))
             http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
+        else if (routes[i].access == API_READS && !http_may_read(call))
+            http_fail(call, 401, "token",
+                      "from another machine everything needs the token: `ringctl token` tells it there");
         else
             routes[i].handle(n, call);
         return;

@@ -13,7 +13,11 @@ struct node;
 
 struct api_route {
     const char *method, *path; /* "{id}" in a path stands for one word */
-    bool writes;
+    enum api_access {
+        API_OPEN,
+        API_READS,
+        API_WRITES
+    } access; /* who may: everyone, http_may_read, http_may_write */
     void (*handle)(struct node *, struct http_call *);
 };
 const struct api_route *api_routes(size_t *ret_n);
@@ -22,5 +26,7 @@ const struct api_route *api_routes(size_t *ret_n);
 void api_handle(void *owner, struct http_call *call);
 /* Answers with JSON, whose reference it takes. */
 void api_reply(struct http_call *call, int status, json_t *json);
+/* With so many digits of each real number: for what is drawn and not reckoned with. */
+void api_reply_rounded(struct http_call *call, int status, json_t *json, int digits);
 
 #endif

@@ -156,7 +156,7 @@ static void send_timeline(void *arg, const char *text)
     json_t *list = text ? json_loads(text, 0, NULL) : NULL;
     size_t n = json_array_size(list);
     if (n)
-        api_reply(h->call, 200, json_incref(json_array_get(list, n - 1)));
+        api_reply_rounded(h->call, 200, json_incref(json_array_get(list, n - 1)), 9);
     else
         no_timeline(h->call, h->id);
     json_decref(list);
@@ -213,7 +213,7 @@ void api_get_job_timeline(struct node *n, struct http_call *call)
     }
     json_t *timeline = job->timeline ? timeline_encode(job->timeline, id, job->names) : NULL;
     if (timeline)
-        api_reply(call, 200, timeline);
+        api_reply_rounded(call, 200, timeline, 9);
     else
         no_timeline(call, id);
 }

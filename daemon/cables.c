@@ -313,6 +313,12 @@ void cables_close(struct cables *c)
     free(c);
 }
 
+void cables_heard(struct cables *c, uint64_t cable)
+{
+    if (c && c->finder)
+        finder_heard(c->finder, cable);
+}
+
 void cables_keys_changed(struct cables *c)
 {
     struct beacon_key keys[2];

@@ -6,6 +6,7 @@
 #define DAEMON_CABLES_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 #include "engine/err.h"
 
@@ -15,6 +16,8 @@ struct node;
 /* Lists the ports by --ports-allow and --ports-deny and watches them; with --discover off, does nothing at all. */
 int cables_open(struct cables **ret, struct node *node, struct err *err);
 void cables_close(struct cables *c); /* says goodbye on every cable */
+/* A heartbeat has come over the cable: if its port is flooded, that stands for a beacon. */
+void cables_heard(struct cables *c, uint64_t cable);
 /* The cluster's network keys are others, or we have just become a member. */
 void cables_keys_changed(struct cables *c);
 

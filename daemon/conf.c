@@ -72,13 +72,18 @@ const struct opt_def conf_table[] = {
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
      .def = "127.0.0.1:8473",
-     .help = "the dashboard and the HTTP API on TCP, \"none\" to leave it out; not on a loopback address it "
-             "needs "
-             "--http-token-file"},
+     .help = "the dashboard and the HTTP API on TCP, \"none\" to leave it out; reached from elsewhere it "
+             "shows nothing without the token"},
     {.name = "http-token-file",
      .type = OPT_PATH,
      .placeholder = "PATH",
-     .help = "token that allows changes over TCP; without it TCP only shows"},
+     .help =
+         "token that allows changes over TCP (default: http-token in --state-dir, made at the first start)"},
+    {.name = "history-limit",
+     .type = OPT_STRING,
+     .placeholder = "SIZE",
+     .def = "256M",
+     .help = "most the job history may take on disk, as 1G or 100M; the oldest goes first"},
     {.name = "threads",
      .type = OPT_INT,
      .placeholder = "N",
@@ -199,7 +204,10 @@ int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct e
     if (!rc && !help)
         rc = read_file(o, err);
     if (!rc && !help)
-        rc = conf_size(o, "memory-limit", err) == UINT64_MAX ? -EINVAL : 0;
+        rc = conf_size(o, "memory-limit", err) == UINT64_MAX ||
+                     conf_size(o, "history-limit", err) == UINT64_MAX
+                 ? -EINVAL
+                 : 0;
     if (!rc && !help)
         rc = check_ring(o, err);
     if (!rc)

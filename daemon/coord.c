@@ -14,6 +14,7 @@
 #include "daemon/job_log.h"
 #include "daemon/job_ring.h"
 #include "daemon/log.h"
+#include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
 #include "daemon/store.h"
@@ -109,8 +110,8 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     }
     job->ended = time(NULL);
     set_state(c, job, state, 0);
-    log_info("job %llu: %s%s%s", (unsigned long long)job->id, job_state_name(state), *job->error ? ": " : "",
-             job->error);
+    metrics_job_ended(c->node->metrics, job_state_name(state));
+    log_job(LOG_LEVEL_INFO, job->id, "%s%s%s", job_state_name(state), *job->error ? ": " : "", job->error);
     job_log_publish(c->node, job, "end", job_encode(job));
     json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
     if (timeline)
@@ -316,7 +317,7 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
     for (size_t r = 0; r < job->ranks; r++)
         if (peers_send(c->node->peers, job->nodes[r],
                        json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
-            log_debug("job %llu: %s cannot be told %s", (unsigned long long)job->id, job->names[r], kind);
+            log_job(LOG_LEVEL_DEBUG, job->id, "%s cannot be told %s", job->names[r], kind);
 }
 
 static void note_plan(struct coord *c, struct job *job)
@@ -400,8 +401,8 @@ static void on_all_ready(struct coord *c, struct job *job)
 static void on_timeline(struct job *job, size_t rank, const json_t *event)
 {
     if (job->timeline && timeline_add(job->timeline, rank, event) == -EBADMSG)
-        log_debug("job %llu: %s tells of a step in a way that cannot be read", (unsigned long long)job->id,
-                  job->names[rank]);
+        log_job(LOG_LEVEL_DEBUG, job->id, "%s tells of a step in a way that cannot be read",
+                job->names[rank]);
 }
 
 static const char *event_kind(const json_t *body)
@@ -422,6 +423,8 @@ static void on_event(struct coord *c, struct job *job, size_t rank, const json_t
     json_object_del(event, "ev");
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
+    metrics_event(c->node->metrics, kind, event);
+    job_progress(job, clock_now());
     if (!strcmp(kind, "step")) {
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
@@ -489,6 +492,7 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         job->connected[rank] = true;
         if (all(job->connected, job->ranks)) {
             set_state(c, job, JOB_RUNNING, 0);
+            job->progressed = clock_now();
             send_all(c, job, "job-run");
         }
     } else if (!strcmp(kind, "job-event")) {

@@ -71,10 +71,12 @@ int ctl_jobs_main(struct ctl *ctl);
 int ctl_job_main(struct ctl *ctl);
 int ctl_attach_main(struct ctl *ctl);
 int ctl_log_main(struct ctl *ctl);
-int ctl_cancel_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
+int ctl_token_main(struct ctl *ctl);
+int ctl_cancel_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
 
+extern const struct opt_def ctl_token_options[];
 extern const struct opt_def ctl_local_options[], ctl_train_options[], ctl_generate_options[],
     ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[],
     ctl_link_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[];

@@ -63,6 +63,8 @@ const struct ctl_command ctl_commands[] = {
 
     {"reload", "", "have the daemon read its configuration again", ctl_reload_main, .options = NULL,
      .group = "This program and the daemon"},
+    {"token", "[--new]", "the token that allows changes over TCP", ctl_token_main,
+     .options = ctl_token_options},
     {"completion", "(bash | zsh)", "print what makes a shell complete ringctl's commands and options",
      ctl_completion_main, .words = "bash zsh"},
     {.name = NULL},

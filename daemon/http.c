@@ -184,7 +184,13 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
     const struct access_claim claim = {.authorization = call_header(mhd, "Authorization"),
                                        .content_type = call_header(mhd, "Content-Type"),
                                        .has_body = call->n_body || !strcmp(method, "POST")};
-    call->may_write = access_may_write(&l->rules, &claim);
+    pthread_mutex_lock(&l->http->lock);
+    struct access_rules rules = l->rules;
+    rules.token = l->http->token;
+    call->may_write = access_may_write(&rules, &claim);
+    call->may_read = access_may_read(&rules, &claim);
+    pthread_mutex_unlock(&l->http->lock);
+    call->is_local = !rules.is_tcp;
     return hand_over(l->http, call);
 }
 
@@ -229,18 +235,21 @@ static int start_tcp(struct http *http, const struct http_setup *setup, struct e
     struct listener *l = &http->tcp;
     l->http = http;
     l->port = addr.port;
-    l->rules = (struct access_rules){.is_tcp = true, .is_loopback = addr.is_loopback, .token = http->token};
+    l->rules = (struct access_rules){.is_tcp = true, .is_loopback = addr.is_loopback};
     snprintf(l->rules.host, sizeof l->rules.host, "%s", addr.host);
     return serve(l, fd, err);
 }
 
 static int start_unix(struct http *http, const struct http_setup *setup, struct err *err)
 {
-    int fd, rc = listen_unix(&fd, setup->unix_path, err);
-    if (rc)
-        return rc;
-    http->unix_path = xstrdup(setup->unix_path);
+    int fd = listen_inherited(), rc;
     http->unix_socket.http = http;
+    if (fd < 0) {
+        rc = listen_unix(&fd, setup->unix_path, err);
+        if (rc)
+            return rc;
+        http->unix_path = xstrdup(setup->unix_path); /* ours to remove; an inherited one outlives us */
+    }
     return serve(&http->unix_socket, fd, err);
 }
 
@@ -321,6 +330,14 @@ void http_stop(struct http *http)
     free(http->unix_path);
     free(http->token);
     free(http);
+}
+
+void http_set_token(struct http *http, const char *token)
+{
+    pthread_mutex_lock(&http->lock);
+    free(http->token);
+    http->token = xstrdup(token);
+    pthread_mutex_unlock(&http->lock);
 }
 
 uint16_t http_port(const struct http *http)

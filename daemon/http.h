@@ -27,6 +27,8 @@ struct http_setup {
     /* On the loop thread, once per request whose headers and body (≤ 8 MiB) are complete. Must lead to
      * exactly one http_reply or http_stream, now or later. */
     void (*handle)(void *owner, struct http_call *call);
+    void (*answered)(void *owner, const char *route,
+                     unsigned status); /* loop thread, after each answer; may be NULL */
     void *owner;
     unsigned deadline_ms; /* for the headers of a request, and again for its body; 0 = 10 s */
 };
@@ -34,6 +36,8 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
 /* Loop thread: answers what is waiting with 503 and ends every stream. Calls already handled stay valid until
  * their http_reply. */
 void http_stop(struct http *http);
+/* Loop thread: another token counts from the next request on. */
+void http_set_token(struct http *http, const char *token);
 uint16_t http_port(const struct http *http); /* of the TCP listener, 0 = none */
 
 const char *http_method(const struct http_call *call);
@@ -43,6 +47,11 @@ const char *http_body(const struct http_call *call, size_t *ret_n);
 /* May this request change something? Unix socket: yes. TCP: with the token, application/json and no foreign
  * Origin. Host and Origin are checked before `handle` is called at all (421, 403). */
 bool http_may_write(const struct http_call *call);
+/* May it see what is not for everyone? Unix socket and a loopback port: yes. Elsewhere: with the token. */
+bool http_may_read(const struct http_call *call);
+bool http_is_local(const struct http_call *call); /* came over the Unix socket */
+/* Which of the API's routes it is; kept by address. */
+void http_set_route(struct http_call *call, const char *route);
 
 /* Loop thread. body is copied. Frees call. */
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);

@@ -82,18 +82,27 @@ static bool is_same_secret(const char *given, const char *secret)
     return !difference;
 }
 
+static bool has_token(const struct access_rules *rules, const struct access_claim *claim)
+{
+    return rules->token && *rules->token && claim->authorization &&
+           !strncasecmp(claim->authorization, "Bearer ", 7) &&
+           is_same_secret(claim->authorization + 7, rules->token);
+}
+
+bool access_may_read(const struct access_rules *rules, const struct access_claim *claim)
+{
+    return !rules->is_tcp || rules->is_loopback || has_token(rules, claim);
+}
+
 bool access_may_write(const struct access_rules *rules, const struct access_claim *claim)
 {
     if (!rules->is_tcp)
         return true;
-    if (!rules->token || !*rules->token || !claim->authorization ||
-        strncasecmp(claim->authorization, "Bearer ", 7) != 0)
-        return false;
     /* A form in a foreign page can send a body only under other types than this one. */
     static const char json[] = "application/json";
     const char *type = claim->content_type ? claim->content_type : "";
     if (claim->has_body &&
         (strncasecmp(type, json, sizeof json - 1) != 0 || !strchr("; ", type[sizeof json - 1])))
         return false;
-    return is_same_secret(claim->authorization + 7, rules->token);
+    return has_token(rules, claim);
 }

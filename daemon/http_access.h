@@ -26,5 +26,7 @@ struct access_claim {
     bool has_body;
 };
 bool access_may_write(const struct access_rules *rules, const struct access_claim *claim);
+/* A port that others reach shows nothing without the token either. */
+bool access_may_read(const struct access_rules *rules, const struct access_claim *claim);
 
 #endif

@@ -135,6 +135,8 @@ struct MHD_Response *response_error(const char *code, const char *message)
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream)
 {
     struct http *http = call->http;
+    if (http && http->setup.answered)
+        http->setup.answered(http->setup.owner, call->route, status);
     if (http)
         pthread_mutex_lock(&http->lock);
     bool used = http && !http->stopping;
@@ -215,4 +217,19 @@ const char *http_body(const struct http_call *call, size_t *ret_n)
 bool http_may_write(const struct http_call *call)
 {
     return call->may_write;
+}
+
+bool http_may_read(const struct http_call *call)
+{
+    return call->may_read;
+}
+
+bool http_is_local(const struct http_call *call)
+{
+    return call->is_local;
+}
+
+void http_set_route(struct http_call *call, const char *route)
+{
+    call->route = route;
 }

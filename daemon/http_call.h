@@ -28,7 +28,7 @@ struct listener {
 struct http {
     struct http_setup setup;
     char *unix_path;     /* owned */
-    char *token;         /* owned */
+    char *token;         /* owned; under lock */
     struct guard *guard; /* owned */
     struct listener unix_socket, tcp;
     pthread_mutex_t lock;
@@ -61,7 +61,8 @@ struct http_call {
     size_t n_query;
     char *body; /* owned, NUL-terminated */
     size_t n_body, body_room;
-    bool too_large, may_write;
+    bool too_large, may_write, may_read, is_local;
+    const char *route;             /* borrowed, loop thread */
     uint64_t last_event_id;        /* 0 = not given */
     char *if_none_match;           /* owned; NULL = not given */
     struct MHD_Response *response; /* owned; set once, before resuming */

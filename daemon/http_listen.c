@@ -5,12 +5,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 enum { BACKLOG = 128 };
@@ -68,6 +70,22 @@ int listen_unix(int *ret_fd, const char *path, struct err *err)
     }
     *ret_fd = fd;
     return 0;
+}
+
+int listen_inherited(void)
+{
+    char **names = NULL;
+    int found = -1, n = sd_listen_fds_with_names(1, &names);
+    for (int i = 0; i < n; i++) {
+        int fd = SD_LISTEN_FDS_START + i;
+        if (!strcmp(names[i], "control") && sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) > 0)
+            found = fd;
+        free(names[i]);
+    }
+    free(names);
+    if (found >= 0)
+        fcntl(found, F_SETFL, fcntl(found, F_GETFL) | O_NONBLOCK);
+    return found;
 }
 
 union any_addr {

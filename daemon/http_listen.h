@@ -13,6 +13,10 @@
 /* Mode 0660; a socket file nobody answers on is replaced. */
 int listen_unix(int *ret_fd, const char *path, struct err *err);
 
+/* The Unix socket that systemd holds for us, named "control"; −1 if there is none. The last to look: what was inherited is not asked
+ * about again. */
+int listen_inherited(void);
+
 struct listen_addr {
     char host[256]; /* without brackets */
     uint16_t port;  /* the one bound */

@@ -59,6 +59,13 @@ bool job_has_node(const struct job *job, const uint8_t id[16])
     return false;
 }
 
+void job_progress(struct job *job, struct instant now)
+{
+    double took = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
+    job->longest_step = took > job->longest_step ? took : job->longest_step;
+    job->progressed = now;
+}
+
 static json_t *moment(int64_t t)
 {
     return t ? json_integer(t) : json_null();

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/clock.h"
 #include "net/ring.h"
 
 struct timeline;
@@ -40,6 +41,8 @@ struct job {
     uint64_t step, steps;
     double loss, tokens_per_second;
     bool has_loss;
+    struct instant progressed; /* of its last step or token, or since it runs */
+    double longest_step;       /* seconds between two of them */
     /* while it runs */
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16];
@@ -56,6 +59,8 @@ void job_free(struct job *job);
 bool job_has_node(const struct job *job, const uint8_t id[16]);
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
+
+void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
 
 json_t *job_encode_short(const struct job *job); /* a row of GET /v1/jobs, and the "job" event */
 json_t *job_encode(const struct job *job);       /* with spec, plan and result */

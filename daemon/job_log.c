@@ -55,7 +55,7 @@ void job_log_note(struct node *node, const struct job *job, const char *fmt, ...
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    log_info("job %llu: %s", (unsigned long long)job->id, text);
+    log_job(LOG_LEVEL_INFO, job->id, "%s", text);
     job_log_publish(node, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
 }
 

@@ -153,8 +153,7 @@ static void on_way_refused(void *owner, const char *why)
     relay_ask_free(l->via.ask);
     l->via.ask = NULL;
     if (strcmp(l->why, why)) /* asked again and again, said once */
-        log_info("job %llu: the next rank cannot be reached through other nodes: %s",
-                 (unsigned long long)l->hello.job, why);
+        log_job(LOG_LEVEL_INFO, l->hello.job, "the next rank cannot be reached through other nodes: %s", why);
     snprintf(l->why, sizeof l->why, "%s", why);
     dial_later(&l->via);
 }

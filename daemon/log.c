@@ -2,8 +2,13 @@
 #include "daemon/log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <systemd/sd-journal.h>
 #include <unistd.h>
 
 static enum log_level threshold = LOG_LEVEL_INFO; /* the one global beside main's arguments */
@@ -16,19 +21,63 @@ void log_set_level(const char *name)
             threshold = (enum log_level)i;
 }
 
-void log_line(enum log_level level, const char *fmt, ...)
+/* systemd names device and inode of the stream it gave us; where standard error is still that, it leads to the journal. */
+static bool to_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && !fstat(STDERR_FILENO, &st) &&
+           st.st_dev == device && st.st_ino == inode;
+}
+
+static bool send_entry(enum log_level level, const struct log_about *about, const char *text)
+{
+    static const char priority[] = {'3', '4', '6', '7'}; /* syslog(3) */
+    char fields[5][1100];
+    struct iovec entry[5];
+    int n = 0;
+    snprintf(fields[n++], sizeof fields[0], "MESSAGE=%s", text);
+    snprintf(fields[n++], sizeof fields[0], "PRIORITY=%c", priority[level]);
+    if (about->job)
+        snprintf(fields[n++], sizeof fields[0], "RINGD_JOB=%llu", (unsigned long long)about->job);
+    if (about->peer)
+        snprintf(fields[n++], sizeof fields[0], "RINGD_PEER=%s", about->peer);
+    if (about->stage)
+        snprintf(fields[n++], sizeof fields[0], "RINGD_STAGE=%d", about->stage - 1);
+    for (int i = 0; i < n; i++)
+        entry[i] = (struct iovec){fields[i], strlen(fields[i])};
+    return to_journal() && !sd_journal_sendv(entry, n);
+}
+
+static void write_line(enum log_level level, const struct log_about *about, const char *fmt, va_list ap)
 {
     static const char *const prefix[] = {"<3>", "<4>", "<6>", "<7>"}; /* sd-daemon(3) */
     char line[1024];
     if (level > threshold)
         return;
-    int n = snprintf(line, sizeof line, "%s", isatty(STDERR_FILENO) ? "" : prefix[level]);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
-    va_end(ap);
+    size_t n = (size_t)snprintf(line, sizeof line, "%s", isatty(STDERR_FILENO) ? "" : prefix[level]);
+    vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
+    if (send_entry(level, about, line + n))
+        return;
     size_t len = strlen(line);
     line[len] = '\n';
     if (write(STDERR_FILENO, line, len + 1) < 0)
         return; /* nowhere left to say it */
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    write_line(level, &(struct log_about){0}, fmt, ap);
+    va_end(ap);
+}
+
+void log_about(enum log_level level, const struct log_about *about, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    write_line(level, about, fmt, ap);
+    va_end(ap);
 }

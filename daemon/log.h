@@ -1,18 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
  * The daemon's only logger: one line to standard error, with systemd's priority prefix when that is not a
- * terminal. Loop thread. */
+ * terminal; where standard error is the journal, an entry of its own with fields, so that `journalctl RINGD_JOB=7` finds
+ * what was said of a job. Loop thread. */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
 
+#include <stdint.h>
+
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* What a line is about; zero and NULL: nothing of the kind. */
+struct log_about {
+    uint64_t job;     /* RINGD_JOB= */
+    const char *peer; /* RINGD_PEER=: a node's name */
+    int stage;        /* RINGD_STAGE=: rank + 1 */
+};
 
 void log_set_level(const char *name); /* "error" … "debug" */
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void log_about(enum log_level level, const struct log_about *about, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
+/* Of a job: "job 7: …" */
+#define log_job(level, number, fmt, ...)                                                                     \
+    log_about(level, &(struct log_about){.job = (number)}, "job %llu: " fmt,                                 \
+              (unsigned long long)(number)__VA_OPT__(, ) __VA_ARGS__)
+/* Of the stage of that rank here. */
+#define log_stage(level, number, rank, fmt, ...)                                                             \
+    log_about(level, &(struct log_about){.job = (number), .stage = (rank) + 1}, "job %llu: " fmt,            \
+              (unsigned long long)(number)__VA_OPT__(, ) __VA_ARGS__)
+/* About the node of that name. */
+#define log_peer(level, name, ...) log_about(level, &(struct log_about){.peer = (name)}, __VA_ARGS__)
 
 #endif

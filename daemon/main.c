@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         return 2;
     }
     log_set_level(opts_str(opts, "log-level"));
-    r = node_open(&node, opts, &err);
+    r = node_open(&node, opts, argc, argv, &err);
     if (r)
         log_error("ringd: %s", err.text);
     else

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,13 +23,16 @@
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
+#include "daemon/identity_token.h"
 #include "daemon/log.h"
 #include "daemon/mailbox.h"
 #include "daemon/measure.h"
+#include "daemon/metrics.h"
 #include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/record.h"
 #include "daemon/relay.h"
+#include "daemon/service.h"
 #include "daemon/store.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
@@ -72,12 +74,10 @@ void node_refresh_self(struct node *n)
         worker_describe(n->worker, self);
 }
 
-void node_publish_status(struct node *n)
+static void publish_status(struct node *n)
 {
-    char text[1500], status[1520];
+    char text[1500];
     members_describe(n->members, text, sizeof text);
-    snprintf(status, sizeof status, "STATUS=%s", text);
-    sd_notify(0, status);
     json_t *event = json_pack("{s:s}", "text", text);
     char *json = event ? json_dumps(event, JSON_COMPACT) : NULL;
     if (json)
@@ -132,7 +132,7 @@ void node_changed(struct node *n)
     if (strcmp(text, n->ring_text)) {
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
         log_info("%s", text);
-        node_publish_status(n);
+        publish_status(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
     if (n->relay)
@@ -141,6 +141,8 @@ void node_changed(struct node *n)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+    if (n->service)
+        service_status(n->service);
     n->change_us = clock_since_us(clock_now(), begin);
 }
 
@@ -187,6 +189,11 @@ static int open_identity(struct node *n, struct err *err)
     return r;
 }
 
+void node_apply_patience(struct node *n)
+{
+    members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
+}
+
 static void open_members(struct node *n)
 {
     struct member self = {.rank = 0};
@@ -210,33 +217,53 @@ static void open_members(struct node *n)
         snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
     n->records = records_new(&n->id, n->members);
-    members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
+    node_apply_patience(n);
     node_refresh_self(n);
 }
 
-static int read_token(char **ret, const char *path, struct err *err)
+/* Beside the identity, unless --http-token-file says otherwise: then it is there already. */
+static int load_token(const struct node *n, const struct opts *opts, char token[TOKEN_ROOM], struct err *err)
 {
-    char line[256] = "";
-    FILE *f = path ? fopen(path, "re") : NULL;
-    *ret = NULL;
-    if (!path)
-        return 0;
-    bool got = f && fgets(line, sizeof line, f);
-    int saved = errno;
-    if (f)
-        fclose(f);
-    line[strcspn(line, "\r\n")] = 0;
-    if (!got || !*line)
-        return err_set(err, -EINVAL, "--http-token-file %s %s", path, f ? "holds no token" : strerror(saved));
-    *ret = xstrdup(line);
-    return 0;
+    char own[3200];
+    const char *path = opts_str(opts, "http-token-file");
+    snprintf(own, sizeof own, "%s/http-token", n->state_dir);
+    return token_load(token, path ? path : own, !path, err);
+}
+
+int node_token(struct node *n, bool renew, char *ret, struct err *err)
+{
+    char own[3200];
+    const char *path = opts_str(n->opts, "http-token-file");
+    if (!renew)
+        return load_token(n, n->opts, ret, err);
+    snprintf(own, sizeof own, "%s/http-token", n->state_dir);
+    int r = token_renew(ret, path ? path : own, err);
+    if (!r)
+        http_set_token(n->http, ret);
+    return r;
+}
+
+int node_reload_token(struct node *n, const struct opts *opts, struct err *err)
+{
+    char token[TOKEN_ROOM];
+    int r = load_token(n, opts, token, err);
+    if (!r)
+        http_set_token(n->http, token);
+    token_wipe(token);
+    return r;
+}
+
+static void on_answered(void *owner, const char *route, unsigned status)
+{
+    struct node *n = owner;
+    metrics_request(n->metrics, route, status);
 }
 
 static int open_http(struct node *n, struct err *err)
 {
     const char *tcp = opts_str(n->opts, "http-listen");
-    char *token;
-    int r = read_token(&token, opts_str(n->opts, "http-token-file"), err);
+    char token[TOKEN_ROOM];
+    int r = load_token(n, n->opts, token, err);
     if (r)
         return r;
     struct http_setup setup = {.mailbox = n->mailbox,
@@ -245,9 +272,10 @@ static int open_http(struct node *n, struct err *err)
                                .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
                                .token = token,
                                .handle = api_handle,
+                               .answered = on_answered,
                                .owner = n};
     r = http_start(&n->http, &setup, err);
-    free(token);
+    token_wipe(token);
     return r;
 }
 
@@ -256,8 +284,19 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
     struct node *n = arg;
     (void)fd;
     (void)what;
-    sd_notify(0, "STOPPING=1");
+    service_stopping(n->service);
     event_base_loopbreak(n->base);
+}
+
+static void on_hangup(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    struct err err;
+    json_t *done;
+    (void)fd;
+    (void)what;
+    if (!service_reload(n->service, &done, &err)) /* else it has been said in the log */
+        json_decref(done);
 }
 
 static int send_message(void *owner, const uint8_t to[16], json_t *message)
@@ -301,6 +340,9 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     if (*note)
         log_warning("%s", note);
+    uint64_t limit = conf_size(n->opts, "history-limit", err);
+    store_set_limit(n->store, limit);
+    n->metrics = metrics_new();
     open_enrol(n);
     n->measure = measure_new(n);
     n->relay = paths_relay_new(n);
@@ -310,14 +352,17 @@ static int open_rest(struct node *n, struct err *err)
     n->worker = worker_new(n);
     n->coord = coord_new(n);
     n->doctor = doctor_new(n);
+    n->service = service_new(n);
     r = open_http(n, err);
     return r ? r : cables_open(&n->cables, n, err);
 }
 
-int node_open(struct node **ret, struct opts *opts, struct err *err)
+int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struct err *err)
 {
     struct node *n = xcalloc(1, sizeof *n);
     n->opts = opts;
+    n->argc = argc;
+    n->argv = argv;
     int r = sodium_init() < 0 ? err_set(err, -EIO, "libsodium cannot start") : open_identity(n, err);
     if (!r && !(n->base = event_base_new()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
@@ -335,6 +380,8 @@ int node_open(struct node **ret, struct opts *opts, struct err *err)
     n->sigint = evsignal_new(n->base, SIGINT, on_signal, n);
     event_add(n->sigterm, NULL);
     event_add(n->sigint, NULL);
+    n->sighup = evsignal_new(n->base, SIGHUP, on_hangup, n);
+    event_add(n->sighup, NULL);
     *ret = n;
     return 0;
 }
@@ -343,7 +390,7 @@ int node_run(struct node *n)
 {
     node_changed(n);
     log_info("%s: peers on port %u, API on %s", n->name, peers_port(n->peers), opts_str(n->opts, "socket"));
-    sd_notify(0, "READY=1");
+    service_ready(n->service);
     return event_base_dispatch(n->base) < 0 ? -EIO : 0;
 }
 
@@ -360,9 +407,11 @@ void node_close(struct node *n)
     enrol_free(n->enrol);
     worker_free(n->worker);
     relay_free(n->relay);
+    service_free(n->service);
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);
+    metrics_free(n->metrics);
     hub_free(n->hub);
     mailbox_free(n->mailbox);
     records_free(n->records);
@@ -375,6 +424,8 @@ void node_close(struct node *n)
         event_free(n->sigterm);
     if (n->sigint)
         event_free(n->sigint);
+    if (n->sighup)
+        event_free(n->sighup);
     if (n->base)
         event_base_free(n->base);
     cluster_close(n->cluster);

@@ -24,14 +24,18 @@ struct http;
 struct hub;
 struct mailbox;
 struct measure;
+struct metrics;
 struct peers;
 struct records;
 struct relay;
+struct service;
 struct store;
 struct worker;
 
 struct node {
-    struct opts *opts;       /* borrowed: main */
+    struct opts *opts; /* borrowed: main, as the words they come from */
+    int argc;
+    char **argv;
     struct event_base *base; /* all below owned */
     struct auth_identity id;
     char name[64], stage_binary[4096], state_dir[3072];
@@ -53,11 +57,14 @@ struct node {
     struct coord *coord;     /* runs the jobs submitted here */
     struct doctor *doctor;   /* examines this node and the others */
     struct http *http;
-    struct event *sigterm, *sigint, *ring_timer, *soon;
+    struct metrics *metrics; /* what has been counted */
+    struct service *service; /* what systemd is told; the configuration read again */
+    struct event *sigterm, *sigint, *sighup, *ring_timer, *soon;
     uint64_t change_us; /* how long node_changed took last */
 };
 
-int node_open(struct node **ret, struct opts *opts, struct err *err);
+/* argc, argv: what opts were read from, to be read again. */
+int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struct err *err);
 int node_run(struct node *n); /* until a signal; 0 */
 void node_close(struct node *n);
 
@@ -69,6 +76,12 @@ void node_changed(struct node *n);
 void node_changed_soon(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
-void node_publish_status(struct node *n);
+
+/* --dead-after is another. */
+void node_apply_patience(struct node *n);
+/* The token of the HTTP API as its file has it, or a new one. ret: identity_token.h's room. */
+int node_token(struct node *n, bool renew, char *ret, struct err *err);
+/* The token that other options name counts from now on. */
+int node_reload_token(struct node *n, const struct opts *opts, struct err *err);
 
 #endif

@@ -5,6 +5,7 @@
  * whichever is read first. */
 #include "daemon/optable.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <ini.h>
 #include <math.h>
@@ -262,6 +263,26 @@ int opts_set(struct opts *o, const char *name, const char *value, struct err *er
     if (i == o->n)
         return unknown_option(o, "--", name, strlen(name), err);
     return value_set(&o->values[i], &o->defs[i], value, FROM_FLAG, err);
+}
+
+bool opts_same(const struct opts *a, const struct opts *b, const char *name)
+{
+    const struct opt_value *x = value_of(a, name), *y = value_of(b, name);
+    if (!x->text != !y->text || (x->text && strcmp(x->text, y->text)) || x->n_list != y->n_list)
+        return false;
+    for (size_t i = 0; i < x->n_list; i++)
+        if (strcmp(x->list[i], y->list[i]))
+            return false;
+    return x->integer == y->integer && x->real == y->real && x->flag == y->flag;
+}
+
+void opts_take(struct opts *to, struct opts *from, const char *name)
+{
+    size_t i = find_name(to, name, strlen(name));
+    assert(i < to->n && to->defs == from->defs);
+    struct opt_value kept = to->values[i];
+    to->values[i] = from->values[i];
+    from->values[i] = kept;
 }
 
 int opts_check(const struct opts *o, struct err *err)

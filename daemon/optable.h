@@ -45,6 +45,11 @@ int opts_read_ini(struct opts *o, const char *path,
 int opts_set(struct opts *o, const char *name, const char *value, struct err *err);
 int opts_check(const struct opts *o, struct err *err); /* required ones present? all missing named */
 
+/* Two sets of the same table: is that option the same in both, given or by default? */
+bool opts_same(const struct opts *a, const struct opts *b, const char *name);
+/* Exchanges the option's values; what came from `from` lives as long as `to` now. */
+void opts_take(struct opts *to, struct opts *from, const char *name);
+
 bool opts_is_set(const struct opts *o, const char *name); /* given by the user, not by default */
 bool opts_flag(const struct opts *o, const char *name);
 int64_t opts_int(const struct opts *o, const char *name);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
 #include "daemon/identity.h"
@@ -346,7 +347,8 @@ static void on_up(void *owner, struct link *link)
     s->up = true;
     peers_send_roster(p, link);
     peers_ways_joined(p, s);
-    log_info("connected to %s (%s)", link_peer(link)->name, link_address(link));
+    log_peer(LOG_LEVEL_INFO, link_peer(link)->name, "connected to %s (%s)", link_peer(link)->name,
+             link_address(link));
     list_links(p);
     peers_flood_self(p);
     for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
@@ -410,6 +412,8 @@ static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_
 {
     struct session *s = owner;
     (void)link;
+    if (s->up && s->cable)
+        cables_heard(s->p->node->cables, s->cable);
     if (n && s->up)
         learn(s->p, s, body, n);
 }
@@ -424,7 +428,8 @@ static void end_session(struct session *s, enum way_event failed, const char *te
     measure_link_down(p->node->measure, s->number);
     enrol_left(p->node->enrol, link);
     if (was_up) {
-        log_warning("connection to %s ended: %s", link_peer(link)->name, text);
+        log_peer(LOG_LEVEL_WARNING, link_peer(link)->name, "connection to %s ended: %s",
+                 link_peer(link)->name, text);
         remember_words(p, link_peer(link)->node_id, text);
     }
     LIST_REMOVE(s, next);

@@ -29,7 +29,7 @@ int peers_split_address(const char *text, char *host, size_t size, uint16_t *por
 static int inherited_socket(void)
 {
     char **names = NULL;
-    int found = -1, n = sd_listen_fds_with_names(1, &names);
+    int found = -1, n = sd_listen_fds_with_names(0, &names);
     for (int i = 0; i < n; i++) {
         if (!strcmp(names[i], "peer"))
             found = SD_LISTEN_FDS_START + i;

@@ -284,6 +284,24 @@ void spawn_kill(struct spawn *s, int signal)
         syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
 }
 
+pid_t spawn_pid(const struct spawn *s)
+{
+    return s->pid;
+}
+
+uint64_t spawn_memory(const struct spawn *s)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)s->pid);
+    FILE *f = s->reaped ? NULL : fopen(path, "re");
+    if (f && fscanf(f, "%*u %llu", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 const struct progress *spawn_progress(const struct spawn *s)
 {
     return s->progress;

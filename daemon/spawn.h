@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "daemon/ipc.h"
 #include "daemon/progress.h"
@@ -28,6 +30,8 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
 int spawn_send(struct spawn *s, json_t *message);                          /* takes the reference */
 int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd); /* both are borrowed */
 void spawn_kill(struct spawn *s, int signal);
+pid_t spawn_pid(const struct spawn *s);
+uint64_t spawn_memory(const struct spawn *s); /* resident, with what is mapped of files; 0 = gone */
 const struct progress *spawn_progress(const struct spawn *s);
 /* What a stage of that many threads (0: as many as there are) is started with: environ, and behind
  * `ret_inherited` entries of it ours, each of them and the list to be freed. The user's own settings win. */

@@ -25,7 +25,8 @@ void head_event(struct head *h, const char *kind, json_t *fields)
     pthread_mutex_unlock(&h->sending);
 }
 
-void head_log(struct head *h, const char *fmt, ...)
+static void say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct head *h, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -86,10 +87,10 @@ static int open_data(struct head *h, struct data **ret, const char *path, const 
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
     struct data_counts c = data_counts(*ret);
-    head_log(h,
-             "%s: %zu rows, %zu used (%zu without a supervised token dropped, %zu cut to %zu tokens), %zu "
-             "tokens, %zu supervised",
-             path, c.rows, c.kept, c.unsupervised, c.truncated, h->spec.seq_len, c.tokens, c.supervised);
+    say(h,
+        "%s: %zu rows, %zu used (%zu without a supervised token dropped, %zu cut to %zu tokens), %zu "
+        "tokens, %zu supervised",
+        path, c.rows, c.kept, c.unsupervised, c.truncated, h->spec.seq_len, c.tokens, c.supervised);
     return 0;
 }
 

@@ -49,6 +49,5 @@ int head_load(struct head *h, struct runner *r, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
 void head_event(struct head *h, const char *kind, json_t *fields);
-void head_log(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

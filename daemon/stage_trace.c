@@ -2,6 +2,7 @@
 #include "daemon/stage_trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void trace_begin(struct trace *t, size_t tasks)
 {
@@ -30,12 +31,29 @@ void trace_wait(struct trace *t, const struct exec *e, struct instant now)
     t->rank = e->wait_rank;
 }
 
+void trace_emit(struct trace *t, size_t emit, struct instant now)
+{
+    if (emit < TASK_MAX_EMITS)
+        t->emitted[emit] = now;
+}
+
 uint64_t trace_task(struct trace *t, const struct task *task, struct instant start, struct instant end)
 {
     uint64_t waited = t->waiting.us ? clock_since_us(start, t->waiting) : 0;
     t->waiting = (struct instant){0};
-    if (t->n < t->room)
-        t->rows[t->n++] = (struct trace_row){start, end, waited, task->kind, task->mb, t->message, t->rank};
+    if (t->n < t->room) {
+        struct trace_row *row = &t->rows[t->n++];
+        *row = (struct trace_row){.start = start,
+                                  .end = end,
+                                  .nemits = task->nemits,
+                                  .waited_us = waited,
+                                  .kind = task->kind,
+                                  .mb = task->mb,
+                                  .message = t->message,
+                                  .rank = t->rank};
+        memcpy(row->emitted, t->emitted, sizeof row->emitted);
+    }
+    memset(t->emitted, 0, sizeof t->emitted);
     return waited;
 }
 
@@ -44,10 +62,14 @@ json_t *trace_encode(const struct trace *t)
     json_t *rows = json_array();
     for (size_t i = 0; i < t->n; i++) {
         const struct trace_row *row = &t->rows[i];
-        json_array_append_new(rows, json_pack("[i,i,I,I,I,i,i]", (int)row->kind, (int)row->mb,
-                                              (json_int_t)row->start.us, (json_int_t)row->end.us,
-                                              (json_int_t)row->waited_us, (int)row->message,
-                                              row->waited_us ? (int)row->rank : -1));
+        json_t *one = json_pack("[i,i,I,I,I,i,i]", (int)row->kind, (int)row->mb, (json_int_t)row->start.us,
+                                (json_int_t)row->end.us, (json_int_t)row->waited_us, (int)row->message,
+                                row->waited_us ? (int)row->rank : -1);
+        for (uint32_t k = 0; k < row->nemits;
+             k++) /* one that was not sent after all counts as sent at the end */
+            json_array_append_new(
+                one, json_integer((json_int_t)(row->emitted[k].us ? row->emitted[k].us : row->end.us)));
+        json_array_append_new(rows, one);
     }
     return rows;
 }

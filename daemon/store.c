@@ -24,10 +24,21 @@ enum {
     EVENTS_KEPT = 200000,   /* history of all jobs together, about 40 MB */
     EVENTS_PER_TRIM = 1000, /* lines written between two trims */
     BATCH_MAX = 512,        /* requests per transaction, so that an answer does not wait for a long queue */
+    SHRINKS_MAX = 40,       /* a tenth each: what is left then cannot be given back */
     RETRY_SECONDS = 10,     /* between attempts while the disk refuses */
 };
 
-enum request_kind { PUT_JOB, PUT_EVENT, GET_JOBS, GET_JOB, GET_EVENTS, GET_UNFINISHED };
+enum request_kind {
+    PUT_JOB,
+    PUT_EVENT,
+    GET_JOBS,
+    GET_JOB,
+    GET_EVENTS,
+    GET_UNFINISHED,
+    PUT_POINTS,
+    GET_POINTS,
+    GET_SERIES
+};
 
 struct request {
     struct request *next;
@@ -37,6 +48,8 @@ struct request {
     char *json;   /* owned: the record; of a read: the answer, NULL = no such record */
     void (*done)(void *arg, const char *json);
     void *arg; /* borrowed */
+    int level; /* GET_POINTS, as the next */
+    int64_t from, to;
 };
 
 struct queue {
@@ -52,6 +65,10 @@ enum statement {
     SQL_EVENTS,
     SQL_EVENTS_OF_KIND,
     SQL_UNFINISHED,
+    SQL_PUT_POINTS,
+    SQL_TRIM_POINTS,
+    SQL_POINTS,
+    SQL_SERIES,
     SQL_COUNT
 };
 
@@ -63,14 +80,30 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_JOB] = "SELECT json FROM jobs WHERE id=?1",
     [SQL_EVENTS] = "SELECT json FROM events WHERE job=?1 ORDER BY id",
     [SQL_EVENTS_OF_KIND] = "SELECT json FROM events WHERE job=?1 AND kind=?2 ORDER BY id",
+    [SQL_PUT_POINTS] = "INSERT INTO points(name,level,t,n,sum,least,most) "
+                       "SELECT value->>0, ?2, (value->>1)/?3*?3, 1, value->>2, value->>2, value->>2 "
+                       "FROM json_each(?1) WHERE true ON CONFLICT(name,level,t) DO UPDATE SET n=n+1, "
+                       "sum=sum+excluded.sum, least=min(least,excluded.least), most=max(most,excluded.most)",
+    [SQL_TRIM_POINTS] = "DELETE FROM points WHERE level=?1 AND t<unixepoch()-?2",
+    [SQL_POINTS] =
+        "SELECT json_array(t,sum/n,least,most) FROM points WHERE name=?1 AND level=?2 AND t>=?3 AND "
+        "t<?4 ORDER BY t",
+    [SQL_SERIES] = "SELECT json_quote(name) FROM points WHERE level=2 GROUP BY name ORDER BY name",
     [SQL_UNFINISHED] = "SELECT json FROM jobs WHERE state IN ('queued','planned','running') ORDER BY id",
 };
+
+/* How fine, and how long it is kept. */
+static const struct level {
+    int seconds, kept;
+} levels[] = {{10, 86400}, {300, 14 * 86400}, {3600, 730 * 86400}};
+enum { LEVELS = sizeof levels / sizeof *levels };
 
 struct store {
     struct mailbox *mailbox;             /* borrowed */
     sqlite3 *db;                         /* owned; the store thread's from store_open on */
     sqlite3_stmt *statements[SQL_COUNT]; /* owned, store thread */
     size_t events_since_trim;            /* store thread */
+    _Atomic uint64_t limit;              /* bytes the file may take, 0 = any number */
     uint64_t next_job;                   /* loop thread */
     _Atomic(const char *) trouble;       /* a text of SQLite's that lives for ever, or NULL */
 
@@ -165,46 +198,84 @@ static int collect(sqlite3_stmt *stmt, bool single, char **ret)
     return SQLITE_OK;
 }
 
-static int trim_events(struct store *s)
+static int step_once(sqlite3_stmt *stmt)
 {
-    sqlite3_stmt *stmt = s->statements[SQL_TRIM];
-    sqlite3_bind_int64(stmt, 1, EVENTS_KEPT);
     int rc = sqlite3_step(stmt);
     sqlite3_reset(stmt);
-    s->events_since_trim = 0;
+    sqlite3_clear_bindings(stmt);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int put(struct store *s, const struct request *r)
+static int trim(struct store *s)
+{
+    sqlite3_stmt *stmt = s->statements[SQL_TRIM];
+    sqlite3_bind_int64(stmt, 1, EVENTS_KEPT);
+    int rc = step_once(stmt);
+    for (int i = 0; i < LEVELS && rc == SQLITE_OK; i++) {
+        stmt = s->statements[SQL_TRIM_POINTS];
+        sqlite3_bind_int(stmt, 1, i);
+        sqlite3_bind_int64(stmt, 2, levels[i].kept);
+        rc = step_once(stmt);
+    }
+    uint64_t limit = atomic_load(&s->limit);
+    bool over = limit && store_db_used(s->db) > limit;
+    for (int i = 0; over && rc == SQLITE_OK && i < SHRINKS_MAX && store_db_used(s->db) > limit - limit / 10;
+         i++)
+        rc = store_db_shrink(s->db);
+    s->events_since_trim = 0;
+    return rc;
+}
+
+static int put_points(struct store *s, const struct request *r)
+{
+    int rc = SQLITE_OK;
+    for (int i = 0; i < LEVELS && rc == SQLITE_OK; i++) {
+        sqlite3_stmt *stmt = s->statements[SQL_PUT_POINTS];
+        sqlite3_bind_text(stmt, 1, r->json, -1, SQLITE_STATIC);
+        sqlite3_bind_int(stmt, 2, i);
+        sqlite3_bind_int(stmt, 3, levels[i].seconds);
+        rc = step_once(stmt);
+    }
+    s->events_since_trim += EVENTS_PER_TRIM / 60; /* an hour of them is worth a look */
+    return rc;
+}
+
+static int put_line(struct store *s, const struct request *r)
 {
     sqlite3_stmt *stmt = s->statements[r->kind == PUT_JOB ? SQL_PUT_JOB : SQL_PUT_EVENT];
     sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
     sqlite3_bind_text(stmt, 2, r->word, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 3, r->json, -1, SQLITE_STATIC);
-    int rc = sqlite3_step(stmt);
-    sqlite3_reset(stmt);
-    sqlite3_clear_bindings(stmt);
-    if (rc != SQLITE_DONE)
-        return rc;
-    if (r->kind == PUT_EVENT && ++s->events_since_trim >= EVENTS_PER_TRIM)
-        return trim_events(s);
-    return SQLITE_OK;
+    s->events_since_trim += r->kind == PUT_EVENT;
+    return step_once(stmt);
+}
+
+static int put(struct store *s, const struct request *r)
+{
+    int rc = r->kind == PUT_POINTS ? put_points(s, r) : put_line(s, r);
+    return rc == SQLITE_OK && s->events_since_trim >= EVENTS_PER_TRIM ? trim(s) : rc;
 }
 
 static int get(struct store *s, struct request *r)
 {
-    static const enum statement statement_of[] = {[GET_JOBS] = SQL_JOBS,
-                                                  [GET_JOB] = SQL_JOB,
-                                                  [GET_EVENTS] = SQL_EVENTS,
-                                                  [GET_UNFINISHED] = SQL_UNFINISHED};
+    static const enum statement statement_of[] = {
+        [GET_JOBS] = SQL_JOBS,     [GET_JOB] = SQL_JOB,
+        [GET_EVENTS] = SQL_EVENTS, [GET_UNFINISHED] = SQL_UNFINISHED,
+        [GET_POINTS] = SQL_POINTS, [GET_SERIES] = SQL_SERIES};
     enum statement which = statement_of[r->kind];
     if (r->kind == GET_EVENTS && r->word)
         which = SQL_EVENTS_OF_KIND;
     sqlite3_stmt *stmt = s->statements[which];
     if (r->kind == GET_JOBS)
         sqlite3_bind_int64(stmt, 1, r->job ? (int64_t)r->job : -1);
-    else if (r->kind != GET_UNFINISHED)
+    else if (r->kind == GET_JOB || r->kind == GET_EVENTS)
         sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
+    if (r->kind == GET_POINTS) {
+        sqlite3_bind_text(stmt, 1, r->word, -1, SQLITE_STATIC);
+        sqlite3_bind_int(stmt, 2, r->level);
+        sqlite3_bind_int64(stmt, 3, r->from);
+        sqlite3_bind_int64(stmt, 4, r->to);
+    }
     if (which == SQL_EVENTS_OF_KIND)
         sqlite3_bind_text(stmt, 2, r->word, -1, SQLITE_STATIC);
     int rc = collect(stmt, r->kind == GET_JOB, &r->json);
@@ -224,7 +295,7 @@ static void set_trouble(struct store *s, int rc)
 
 static bool is_put(const struct request *r)
 {
-    return r->kind == PUT_JOB || r->kind == PUT_EVENT;
+    return r->kind == PUT_JOB || r->kind == PUT_EVENT || r->kind == PUT_POINTS;
 }
 
 /* All writes of the batch or none; each read sees the writes before it. */
@@ -474,6 +545,34 @@ void store_get_events(struct store *s, uint64_t job, const char *kind,
                       void (*done)(void *arg, const char *json), void *arg)
 {
     post_read(s, request_new(GET_EVENTS, job, kind, NULL), done, arg);
+}
+
+void store_put_points(struct store *s, const char *rows)
+{
+    post(s, request_new(PUT_POINTS, 0, NULL, rows));
+}
+
+unsigned store_get_points(struct store *s, const char *series, int64_t from, int64_t to, int64_t now,
+                          void (*done)(void *arg, const char *json), void *arg)
+{
+    struct request *r = request_new(GET_POINTS, 0, series, NULL);
+    r->from = from;
+    r->to = to;
+    while (r->level + 1 < LEVELS && from < now - levels[r->level].kept)
+        r->level++;
+    unsigned seconds = (unsigned)levels[r->level].seconds;
+    post_read(s, r, done, arg);
+    return seconds;
+}
+
+void store_get_series(struct store *s, void (*done)(void *arg, const char *json), void *arg)
+{
+    post_read(s, request_new(GET_SERIES, 0, NULL, NULL), done, arg);
+}
+
+void store_set_limit(struct store *s, uint64_t bytes)
+{
+    atomic_store(&s->limit, bytes);
 }
 
 static void hand_over(void *arg, const char *json)

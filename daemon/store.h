@@ -40,6 +40,18 @@ void store_get_job(struct store *store, uint64_t job, void (*done)(void *arg, co
 /* A job's history of a kind (NULL = all) as a JSON array, oldest first. */
 void store_get_events(struct store *store, uint64_t job, const char *kind,
                       void (*done)(void *arg, const char *json), void *arg);
+/* --- series: numbers over time, kept fine for a day, coarser for two weeks, by the hour for two years --- */
+
+/* rows: [[name, time, value], …]. */
+void store_put_points(struct store *store, const char *rows);
+/* [[time, mean, least, most], …] from `from` to before `to`, as fine as is kept since `from`. Returns the seconds between them. */
+unsigned store_get_points(struct store *store, const char *series, int64_t from, int64_t to, int64_t now,
+                          void (*done)(void *arg, const char *json), void *arg);
+/* Names, as a JSON array. */
+void store_get_series(struct store *store, void (*done)(void *arg, const char *json), void *arg);
+/* Most the file may take: beyond, the oldest lines and points go. 0 = no limit. Any time. */
+void store_set_limit(struct store *store, uint64_t bytes);
+
 /* At start: jobs whose record still says queued or running, as a JSON array (synchronous); the caller frees.
  */
 char *store_unfinished(struct store *store);

@@ -15,8 +15,8 @@
 #include "daemon/xalloc.h"
 
 enum {
-    SCHEMA_VERSION = 1,
-    BUSY_MS = 5000, /* somebody else has the file open, such as a backup */
+    SCHEMA_VERSION = 2, /* 2: points */
+    BUSY_MS = 5000,     /* somebody else has the file open, such as a backup */
 };
 
 static int64_t ask_number(sqlite3 *db, const char *sql, int64_t otherwise)
@@ -31,7 +31,7 @@ static int64_t ask_number(sqlite3 *db, const char *sql, int64_t otherwise)
 
 static int set_up_schema(sqlite3 *db)
 {
-    char sql[768];
+    char sql[1024];
     snprintf(
         sql, sizeof sql,
         "BEGIN;"
@@ -41,6 +41,9 @@ static int set_up_schema(sqlite3 *db)
         "CREATE TABLE IF NOT EXISTS events(id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, "
         "kind TEXT NOT NULL, json TEXT NOT NULL);"
         "CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);"
+        "CREATE TABLE IF NOT EXISTS points(name TEXT NOT NULL, level INTEGER NOT NULL, t INTEGER NOT NULL, "
+        "n INTEGER NOT NULL, sum REAL NOT NULL, least REAL NOT NULL, most REAL NOT NULL, "
+        "PRIMARY KEY(name, level, t)) WITHOUT ROWID;"
         "PRAGMA user_version=%d;"
         "COMMIT;",
         SCHEMA_VERSION);
@@ -134,4 +137,24 @@ uint64_t store_db_last_job(sqlite3 *db)
     return (uint64_t)ask_number(
         db, "SELECT max(coalesce((SELECT max(id) FROM jobs),0), coalesce((SELECT max(job) FROM events),0))",
         0);
+}
+
+uint64_t store_db_used(sqlite3 *db)
+{
+    int64_t pages = ask_number(db, "PRAGMA page_count", 0) - ask_number(db, "PRAGMA freelist_count", 0);
+    return (uint64_t)(pages * ask_number(db, "PRAGMA page_size", 0));
+}
+
+int store_db_shrink(sqlite3 *db)
+{
+    return sqlite3_exec(
+        db,
+        "DELETE FROM events WHERE id < (SELECT min(id) + (max(id) - min(id) + 9) / 10 FROM events);"
+        "DELETE FROM points WHERE level = 0 AND t < (SELECT min(t) + (max(t) - min(t) + 9) / 10 FROM points "
+        "WHERE level = 0);"
+        "DELETE FROM points WHERE level = 1 AND t < (SELECT min(t) + (max(t) - min(t) + 9) / 10 FROM points "
+        "WHERE level = 1);"
+        "DELETE FROM jobs WHERE state NOT IN ('queued','planned','running') AND id < (SELECT max(id) FROM "
+        "jobs) - 10000",
+        NULL, NULL, NULL);
 }

@@ -15,4 +15,8 @@ int store_db_open(struct sqlite3 **ret, const char *path, char ret_note[256], st
 /* The highest job number in records or history, 0 = none. */
 uint64_t store_db_last_job(struct sqlite3 *db);
 
+/* Bytes of the file in use, and a tenth of the history (the oldest lines and points) given back for what comes. */
+uint64_t store_db_used(struct sqlite3 *db);
+int store_db_shrink(struct sqlite3 *db); /* SQLite's code */
+
 #endif

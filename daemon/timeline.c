@@ -20,15 +20,18 @@ enum {
 };
 
 struct row {
-    int64_t start, end; /* µs of the rank's clock */
+    int64_t start, end,
+        emitted[TASK_MAX_EMITS]; /* µs of the rank's clock; emitted: each message of the plan */
+    size_t nemits;
     int64_t waited;
     int kind, mb, message, from;
-    double planned_start, planned_end; /* seconds */
+    double planned_start; /* seconds */
 };
 
 /* What a task had to await: for each need, who made the message. */
 struct cause {
     size_t rank, task;
+    uint32_t emit; /* which of its messages */
 };
 
 struct step {
@@ -76,13 +79,16 @@ void timeline_free(struct timeline *t)
 
 static bool row_read(struct row *ret, const json_t *json)
 {
-    int64_t v[7];
-    if (json_array_size(json) != 7)
+    enum { FIXED = 7, MOST = FIXED + TASK_MAX_EMITS };
+    int64_t v[MOST];
+    size_t n = json_array_size(json);
+    if (n < FIXED || n > MOST)
         return false;
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < n; i++) {
         const json_t *number = json_array_get(json, i);
         v[i] = json_integer_value(number);
-        if (!json_is_integer(number) || v[i] < -1 || v[i] > INT64_MAX / 4)
+        if (!json_is_integer(number) || v[i] < -1 || v[i] > INT64_MAX / 4 ||
+            (i >= FIXED && (v[i] < v[2] || v[i] > v[3])))
             return false;
     }
     if (v[0] < 0 || v[0] >= TASK_COUNT || v[5] < 0 || v[5] >= MSG_COUNT || v[6] > RING_MAX_NODES ||
@@ -90,11 +96,14 @@ static bool row_read(struct row *ret, const json_t *json)
         return false;
     *ret = (struct row){.start = v[2],
                         .end = v[3],
+                        .nemits = n - FIXED,
                         .waited = v[4],
                         .kind = (int)v[0],
                         .mb = v[1] > INT32_MAX ? -1 : (int)v[1],
                         .message = (int)v[5],
                         .from = (int)v[6]};
+    for (size_t i = FIXED; i < n; i++)
+        ret->emitted[i - FIXED] = v[i];
     return true;
 }
 
@@ -167,7 +176,8 @@ static struct plan *plan_of(const struct timeline *t)
     for (size_t r = 0; same && r < t->ranks; r++) {
         same = plan->rank[r].n == s->n[r];
         for (size_t i = 0; same && i < s->n[r]; i++)
-            same = plan->rank[r].tasks[i].kind == (enum task_kind)s->rows[r][i].kind;
+            same = plan->rank[r].tasks[i].kind == (enum task_kind)s->rows[r][i].kind &&
+                   plan->rank[r].tasks[i].nemits == s->rows[r][i].nemits;
     }
     if (same)
         return plan;
@@ -175,26 +185,29 @@ static struct plan *plan_of(const struct timeline *t)
     return NULL;
 }
 
-static bool emits(const struct task *task, const struct msg_key *key, uint32_t to)
+/* Which of the task's messages it is; TASK_MAX_EMITS: none. */
+static uint32_t emit_of(const struct task *task, const struct msg_key *key, uint32_t to)
 {
     for (uint32_t i = 0; i < task->nemits; i++)
         if (task->emits[i].to == to && !memcmp(&task->emits[i].key, key, sizeof *key))
-            return true;
-    return false;
+            return i;
+    return TASK_MAX_EMITS;
 }
 
 /* Which task of its sender makes the message. Those of a pair of ranks come about in order, so the search goes on from the last one
- * found. SIZE_MAX: none. */
-static size_t maker_of(const struct plan_rank *sender, const struct msg_key *key, uint32_t to, size_t *from)
+ * found. */
+static struct cause maker_of(const struct plan *plan, const struct task_need *need, uint32_t to, size_t *from)
 {
+    const struct plan_rank *sender = &plan->rank[need->from];
     for (size_t k = 0; k < sender->n; k++) {
         size_t i = (*from + k) % sender->n;
-        if (emits(&sender->tasks[i], key, to)) {
+        uint32_t emit = emit_of(&sender->tasks[i], &need->key, to);
+        if (emit < TASK_MAX_EMITS) {
             *from = i;
-            return i;
+            return (struct cause){need->from, i, emit};
         }
     }
-    return SIZE_MAX;
+    return (struct cause){0, SIZE_MAX, 0};
 }
 
 /* For each rank and task TASK_MAX_NEEDS causes; a task of SIZE_MAX is none. */
@@ -208,12 +221,9 @@ static struct cause **causes_of(const struct plan *plan)
         for (size_t i = 0; i < mine->n; i++)
             for (uint32_t k = 0; k < TASK_MAX_NEEDS; k++) {
                 const struct task_need *need = &mine->tasks[i].needs[k];
-                struct cause none = {0, SIZE_MAX};
-                causes[r][i * TASK_MAX_NEEDS + k] =
-                    k < mine->tasks[i].nneeds
-                        ? (struct cause){need->from, maker_of(&plan->rank[need->from], &need->key,
-                                                              (uint32_t)r, &at[need->from])}
-                        : none;
+                causes[r][i * TASK_MAX_NEEDS + k] = k < mine->tasks[i].nneeds
+                                                        ? maker_of(plan, need, (uint32_t)r, &at[need->from])
+                                                        : (struct cause){0, SIZE_MAX, 0};
             }
     }
     return causes;
@@ -228,19 +238,6 @@ static void causes_free(struct cause **causes, size_t ranks)
 
 /* --- what was planned ------------------------------------------------------------------------- */
 
-/* Seconds that kind of task takes on that rank, on average. */
-static double mean_seconds(const struct step *s, size_t rank, int kind)
-{
-    double sum = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < s->n[rank]; i++)
-        if (s->rows[rank][i].kind == kind) {
-            sum += (double)(s->rows[rank][i].end - s->rows[rank][i].start) / 1e6;
-            n++;
-        }
-    return n ? sum / (double)n : 0;
-}
-
 /* When the task could begin at the earliest, NAN while that is not known. */
 static double earliest(const struct step *s, const struct cause *cause, const size_t *done)
 {
@@ -250,21 +247,19 @@ static double earliest(const struct step *s, const struct cause *cause, const si
             continue;
         if (cause[k].task >= done[cause[k].rank])
             return NAN;
-        double end = s->rows[cause[k].rank][cause[k].task].planned_end;
-        at = end > at ? end : at;
+        const struct row *maker = &s->rows[cause[k].rank][cause[k].task];
+        double made = maker->planned_start + (double)(maker->emitted[cause[k].emit] - maker->start) / 1e6;
+        at = made > at ? made : at;
     }
     return at;
 }
 
-/* Each rank does its tasks in their order, each as soon as its messages are there. Returns the length of the whole. */
+/* Each rank does its tasks in their order, each as soon as its messages are made, and takes as long as it took. Returns the length of the whole. */
 static double lay_out(const struct timeline *t, struct cause **causes)
 {
     const struct step *s = &t->last;
     size_t done[RING_MAX_NODES] = {0};
-    double free_at[RING_MAX_NODES] = {0}, length = 0, mean[RING_MAX_NODES][TASK_COUNT];
-    for (size_t r = 0; r < t->ranks; r++)
-        for (int kind = 0; kind < TASK_COUNT; kind++)
-            mean[r][kind] = mean_seconds(s, r, kind);
+    double free_at[RING_MAX_NODES] = {0}, length = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (size_t r = 0; r < t->ranks; r++)
@@ -274,7 +269,7 @@ static double lay_out(const struct timeline *t, struct cause **causes)
                 if (isnan(at))
                     break;
                 row->planned_start = at > free_at[r] ? at : free_at[r];
-                free_at[r] = row->planned_end = row->planned_start + mean[r][row->kind];
+                free_at[r] = row->planned_start + (double)(row->end - row->start) / 1e6;
                 length = free_at[r] > length ? free_at[r] : length;
                 moved = true;
             }
@@ -301,7 +296,8 @@ static void bound(const struct timeline *t, struct cause **causes, double ahead[
             const struct cause *c = &causes[p][i];
             if (c->task == SIZE_MAX)
                 continue;
-            double most = (double)(s->rows[p][i / TASK_MAX_NEEDS].start - s->rows[c->rank][c->task].end);
+            double most =
+                (double)(s->rows[p][i / TASK_MAX_NEEDS].start - s->rows[c->rank][c->task].emitted[c->emit]);
             if (most < ahead[c->rank][p])
                 ahead[c->rank][p] = most;
         }
@@ -380,8 +376,9 @@ static json_t *rank_encode(const struct timeline *t, size_t rank, double zero, b
                       ((double)row->end - zero) / 1e6, stood ? (double)row->waited / 1e6 : 0.0,
                       stood ? msg_kind_name((enum msg_kind)row->message) : "", stood ? row->from : -1));
         if (planned)
-            json_array_append_new(
-                plan, json_pack("[s,i,f,f]", kind, microbatch(row), row->planned_start, row->planned_end));
+            json_array_append_new(plan,
+                                  json_pack("[s,i,f,f]", kind, microbatch(row), row->planned_start,
+                                            row->planned_start + (double)(row->end - row->start) / 1e6));
     }
     return json_pack("{s:f s:f s:o s:o}", "busy_seconds", busy, "wait_seconds", waited, "tasks", tasks,
                      "planned", plan);

@@ -15,6 +15,7 @@
 #include "daemon/node.h"
 #include "daemon/paths.h"
 #include "daemon/peers.h"
+#include "daemon/scope.h"
 #include "daemon/spawn.h"
 #include "daemon/xalloc.h"
 
@@ -38,14 +39,18 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage;            /* owned */
-    struct lanes *lanes;            /* owned: data connections to the next rank */
-    unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
-    struct event *patience;         /* owned: how long a broken connection may stay broken */
-    char why_lost[400];             /* the sentence if it runs out */
-    struct event *kill_timer;       /* owned: from asking the stage to end to making it */
-    struct event *reap;             /* owned: frees the stage outside its own callback */
-    bool reported;                  /* the stage said how it ended: "done" or "failed" */
+    struct spawn *stage;               /* owned */
+    char *groups;                      /* owned: where stages get a control group each, NULL = nowhere */
+    struct scope *scope;               /* owned: the stage's, or NULL */
+    struct lanes *lanes;               /* owned: data connections to the next rank */
+    unsigned alive[RING_MAX_NODES];    /* data connections the stage has, by rank */
+    struct event *patience;            /* owned: how long a broken connection may stay broken */
+    char why_lost[400];                /* the sentence if it runs out */
+    struct event *kill_timer;          /* owned: from asking the stage to end to making it */
+    struct event *reap;                /* owned: frees the stage outside its own callback */
+    double busy_seconds, wait_seconds; /* of stages that are gone */
+    uint64_t planned_bytes;            /* of memory, for the stage here */
+    bool reported;                     /* the stage said how it ended: "done" or "failed" */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -56,7 +61,7 @@ static void tell(struct worker *w, const char *kind, json_t *fields)
     json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
     json_object_set_new(fields, "rank", json_integer(w->rank));
     if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
-        log_debug("job %llu: the head cannot be told \"%s\"", (unsigned long long)w->job, kind);
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the head cannot be told \"%s\"", kind);
 }
 
 static void tell_failed(struct worker *w, const char *cause)
@@ -100,14 +105,36 @@ static void end_stage(struct worker *w)
     }
 }
 
+static void add_times(const struct spawn *stage, double *busy, double *wait)
+{
+    if (!stage)
+        return;
+    const struct progress *p = spawn_progress(stage);
+    *busy += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
+    *wait += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
+}
+
+void worker_totals(const struct worker *w, struct worker_totals *ret)
+{
+    *ret = (struct worker_totals){.running = w->stage != NULL,
+                                  .busy_seconds = w->busy_seconds,
+                                  .wait_seconds = w->wait_seconds,
+                                  .memory_bytes = w->stage ? spawn_memory(w->stage) : 0,
+                                  .planned_bytes = w->stage ? w->planned_bytes : 0};
+    add_times(w->stage, &ret->busy_seconds, &ret->wait_seconds);
+}
+
 /* After the process is gone: the lease is free again. */
 static void on_reap(evutil_socket_t fd, short what, void *arg)
 {
     struct worker *w = arg;
     (void)fd;
     (void)what;
+    add_times(w->stage, &w->busy_seconds, &w->wait_seconds);
     spawn_free(w->stage);
     w->stage = NULL;
+    scope_free(w->scope);
+    w->scope = NULL;
     event_del(w->kill_timer);
     w->state = WORKER_IDLE;
     tell(w, "job-stopped", json_object());
@@ -123,8 +150,8 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
     if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
     w->alive[rank]--;
-    log_info("job %llu: a data connection to rank %u broke, %u left: %s", (unsigned long long)w->job, rank,
-             w->alive[rank], why);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %u broke, %u left: %s", rank,
+              w->alive[rank], why);
     if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
         snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
                  (long long)wait.tv_sec, why);
@@ -140,6 +167,12 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
     (void)what;
     tell_failed(w, w->why_lost);
     end_stage(w);
+}
+
+/* The plan counts what is large; code, stacks and buffers of connections come on top. */
+static uint64_t with_headroom(uint64_t planned)
+{
+    return planned + planned / 8 + (UINT64_C(256) << 20);
 }
 
 static void stage_event(void *owner, const char *kind, json_t *event)
@@ -170,13 +203,30 @@ static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[256];
-    if (w->state != WORKER_ENDING) {
+    if (w->state != WORKER_ENDING && w->scope && scope_ran_out(w->scope)) {
+        snprintf(cause, sizeof cause,
+                 "the stage process was killed: out of memory, %.1f GiB were planned and it had %.1f; "
+                 "another split, a smaller batch or "
+                 "--memory-limit helps",
+                 (double)w->planned_bytes / (1 << 30), (double)with_headroom(w->planned_bytes) / (1 << 30));
+        tell_failed(w, cause);
+    } else if (w->state != WORKER_ENDING) {
         snprintf(cause, sizeof cause, "the stage process %s", *text ? text : "ended before the job did");
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
     stop_dialing(w);
     event_active(w->reap, EV_TIMEOUT, 0);
+}
+
+/* Its own group, limited once there is a plan. Without one it runs all the same. */
+static void confine(struct worker *w)
+{
+    int r = w->groups && !w->scope ? scope_new(&w->scope, w->groups, w->job) : 0;
+    if (!r && w->scope)
+        r = scope_add(w->scope, spawn_pid(w->stage));
+    if (r)
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for its stage: %s", strerror(-r));
 }
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
@@ -191,6 +241,8 @@ static int start_stage(struct worker *w)
     if (r) {
         tell_failed(w, err.text);
         end_stage(w);
+    } else {
+        confine(w);
     }
     return r;
 }
@@ -268,6 +320,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
     snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
+    w->planned_bytes =
+        (uint64_t)json_integer_value(json_array_get(json_object_get(plan, "bytes"), (size_t)rank));
     w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
     if (!read_nodes(w, json_object_get(body, "nodes"))) {
         tell_failed(w, "the head's message cannot be read: same version on all nodes?");
@@ -276,6 +330,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     if (!planned_here && start_stage(w))
         return;
+    if (w->scope && w->planned_bytes)
+        scope_limit(w->scope, with_headroom(w->planned_bytes));
     say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
                      w->node->threads));
     peers_flood_self(w->node->peers);
@@ -454,8 +510,8 @@ void worker_changed(struct worker *w)
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
         return;
     const struct member *head = members_find(w->node->members, w->head);
-    log_warning("job %llu: its head %s is gone (%s); stopping the stage here", (unsigned long long)w->job,
-                head ? head->name : "?", peers_last_words(w->node->peers, w->head));
+    log_stage(LOG_LEVEL_WARNING, w->job, w->rank, "its head %s is gone (%s); stopping the stage here",
+              head ? head->name : "?", peers_last_words(w->node->peers, w->head));
     w->reported = true;
     end_stage(w);
 }
@@ -476,6 +532,20 @@ void worker_describe(const struct worker *w, struct member *self)
     snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
 }
 
+/* Outside a service there is none, and nothing to say. */
+static void find_groups(struct worker *w)
+{
+    char folder[3072];
+    if (scope_find_delegated(folder, sizeof folder))
+        return;
+    int r = scope_prepare(folder);
+    if (r)
+        log_info("stages get no control groups of their own, and no limit of memory: %s: %s", folder,
+                 strerror(-r));
+    else
+        w->groups = xstrdup(folder);
+}
+
 struct worker *worker_new(struct node *node)
 {
     struct worker *w = xcalloc(1, sizeof *w);
@@ -484,6 +554,7 @@ struct worker *worker_new(struct node *node)
     w->reap = event_new(node->base, -1, 0, on_reap, w);
     w->lanes = lanes_new(node, &lanes_ops, w);
     w->patience = event_new(node->base, -1, 0, on_patience, w);
+    find_groups(w);
     return w;
 }
 
@@ -493,6 +564,8 @@ void worker_free(struct worker *w)
         return;
     lanes_free(w->lanes);
     spawn_free(w->stage);
+    scope_free(w->scope);
+    free(w->groups);
     event_free(w->kill_timer);
     event_free(w->reap);
     event_free(w->patience);

@@ -8,6 +8,7 @@
 #define DAEMON_WORKER_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,5 +36,12 @@ void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank); /*
 void worker_changed(struct worker *w);
 /* What we do, for our record. */
 void worker_describe(const struct worker *w, struct member *self);
+
+struct worker_totals {
+    bool running;                      /* a stage is here */
+    double busy_seconds, wait_seconds; /* of all stages so far */
+    uint64_t memory_bytes, planned_bytes;
+};
+void worker_totals(const struct worker *w, struct worker_totals *ret);
 
 #endif

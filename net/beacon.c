@@ -252,8 +252,10 @@ static int take(struct beacons *b, struct beacon_port *port, const struct in6_ad
 
     if (type < 0)
         return type;
-    if (!is_allowed(port, from, now))
+    if (!is_allowed(port, from, now)) {
+        port->crowded = now;
         return -EBUSY;
+    }
     if (type == BEACON_JOINQ || type == BEACON_JOINA)
         return 1;
     r = beacon_decode(&beacon, b->keys, b->nkeys, from, data, n);
@@ -284,6 +286,22 @@ int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *
     else
         b->stats.limited++;
     return r;
+}
+
+void beacons_heard(struct beacons *b, uint64_t cable, struct instant now)
+{
+    for (size_t i = 0; i < BEACON_PORTS; i++) {
+        struct beacon_port *port = b->ports[i];
+
+        if (!port || !port->crowded.us || clock_since_us(now, port->crowded) > BEACON_HOLD_US)
+            continue;
+        for (size_t k = 0; k < BEACON_NEIGHBOURS; k++) {
+            struct neighbour *n = &port->neighbours[k];
+
+            if (n->used && n->state == NEIGHBOUR_TWO_WAY && n->cable.id == cable)
+                n->heard = n->proved = now;
+        }
+    }
 }
 
 /* --- sending --- */

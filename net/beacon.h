@@ -122,6 +122,10 @@ int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, st
 int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *from, const void *data,
                     size_t n, struct instant now);
 
+/* A connection over that cable has just brought a sealed word of the other end. While the port is flooded that is as good as a beacon that
+ * names one of ours: who crowds out a neighbour's beacons does not end its cable. Only keeps a cable that is there. */
+void beacons_heard(struct beacons *b, uint64_t cable, struct instant now);
+
 /* The beacon that is due on the port: its size, 0 if none is, −ENODEV, −ENOBUFS (out has BEACON_MAX bytes or
  * it might not fit). The nonce is random. */
 int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,

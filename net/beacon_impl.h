@@ -65,6 +65,7 @@ struct beacon_port {
     unsigned quick; /* beacons to be sent at short intervals */
     size_t rotate;  /* where the next list of neighbours begins */
     struct bucket strangers;
+    struct instant crowded; /* when a datagram was last refused for being one too many */
     struct neighbour neighbours[BEACON_NEIGHBOURS];
     struct tomb tombs[BEACON_TOMBS];
     size_t next_tomb;

@@ -419,6 +419,11 @@ int finder_port_error(const struct finder *f, unsigned ifindex)
     return p ? p->error : -ENODEV;
 }
 
+void finder_heard(struct finder *f, uint64_t cable)
+{
+    beacons_heard(f->beacons, cable, clock_now());
+}
+
 size_t finder_neighbours(const struct finder *f, struct neighbour_view *out, size_t cap)
 {
     return beacons_neighbours(f->beacons, clock_now(), out, cap);

@@ -50,6 +50,7 @@ int finder_ask(struct finder *finder, unsigned ifindex, enum beacon_type type, c
 /* Why a usable port is not listened on (−errno of its socket; tried again every second), 0: it is. −ENODEV:
  * not usable. */
 int finder_port_error(const struct finder *finder, unsigned ifindex);
+void finder_heard(struct finder *finder, uint64_t cable); /* beacons_heard */
 size_t finder_neighbours(const struct finder *finder, struct neighbour_view *out, size_t cap);
 
 struct finder_stats {

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -62,12 +64,12 @@ static void destroy(struct link *link)
     free(link);
 }
 
-void link_enter(struct link *link)
+static void enter(struct link *link)
 {
     link->depth++;
 }
 
-void link_leave(struct link *link)
+static void leave(struct link *link)
 {
     if (--link->depth == 0 && link->freed)
         destroy(link);
@@ -108,7 +110,7 @@ static void on_read(struct bufferevent *bev, void *arg)
 {
     struct link *link = arg;
 
-    link_enter(link);
+    enter(link);
     (void)bev;
     while (is_reading(link) && is_enough(link)) {
         if (link->state == LINK_HANDSHAKE)
@@ -118,7 +120,7 @@ static void on_read(struct bufferevent *bev, void *arg)
     }
     if (link->state == LINK_DOWN && link->bev) /* lingering: only the end counts */
         evbuffer_drain(bufferevent_get_input(link->bev), SIZE_MAX);
-    link_leave(link);
+    leave(link);
 }
 
 static void on_drained(struct bufferevent *bev, void *arg)
@@ -126,12 +128,12 @@ static void on_drained(struct bufferevent *bev, void *arg)
     struct link *link = arg;
 
     (void)bev;
-    link_enter(link);
+    enter(link);
     if (link->state == LINK_DOWN)
         shutdown(link->fd, SHUT_WR);
     else
         link_session_try_up(link);
-    link_leave(link);
+    leave(link);
 }
 
 static void on_broken(struct link *link)
@@ -164,7 +166,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
     int error = EVUTIL_SOCKET_ERROR();
 
     (void)bev;
-    link_enter(link);
+    enter(link);
     if (what & BEV_EVENT_CONNECTED) {
         link_name_address(link, link->fd);
         link_shake_start(link);
@@ -174,7 +176,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         on_broken(link);
     } /* else: the peer no longer takes bytes, but its reason may still be waiting to be read; then comes the
          end */
-    link_leave(link);
+    leave(link);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -183,7 +185,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    link_enter(link);
+    enter(link);
     switch (link->state) {
     case LINK_DIALING:
         link_fail(
@@ -204,7 +206,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     case LINK_UP: link_session_tick(link); break;
     case LINK_DOWN: link_down(link, link->end, link->text); break;
     }
-    link_leave(link);
+    leave(link);
 }
 
 static uint64_t or_default(uint64_t us, uint64_t standard)
@@ -295,14 +297,14 @@ int link_dial(struct link **ret, const struct link_setup *setup, const char *hos
 
     if (r < 0)
         return r;
-    link_enter(link); /* nothing may free it under us, and nothing is told before the owner has it */
+    enter(link); /* nothing may free it under us, and nothing is told before the owner has it */
     if (link_resolve(link, host, port, why, sizeof why) < 0) {
         link_end_later(link, LINK_END_CONNECT, why, 0);
     } else {
         link_arm(link, LINK_DIAL_US);
         link_try_next(link, 0);
     }
-    link_leave(link);
+    leave(link);
     *ret = link;
     return 0;
 }
@@ -517,6 +519,14 @@ const char *link_address(const struct link *link)
     return link->address;
 }
 
+static uint64_t retransmits(const struct link *link)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return link->fd >= 0 && !getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) ? info.tcpi_total_retrans
+                                                                                    : 0;
+}
+
 void link_stats(const struct link *link, struct link_stats *ret)
 {
     struct instant now = clock_now();
@@ -525,6 +535,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
     *ret = (struct link_stats){.tx_bytes = link->tx_bytes,
                                .rx_bytes = link->rx_bytes,
                                .tx_frames = link->tx_frames,
+                               .retransmits = retransmits(link),
                                .rx_frames = link->rx_frames,
                                .rtt_us = link->rtt_us,
                                .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,

@@ -5,7 +5,7 @@
  * setup->base.
  *
  * Callbacks of the owner may free, close or detach the link. So every entry from the loop is bracketed by
- * link_enter and link_leave, which keep the memory, and after every callback the code looks at `freed` and
+ * enter and leave, which keep the memory, and after every callback the code looks at `freed` and
  * `state` before going on. */
 #ifndef NET_LINK_IMPL_H
 #define NET_LINK_IMPL_H
@@ -49,7 +49,7 @@ struct link {
     enum link_kind kind;
     enum link_state state;
     bool dialed;
-    unsigned depth; /* of link_enter */
+    unsigned depth; /* of enter */
     bool freed;     /* by the owner, inside a callback */
     bool reported;  /* `down` has been called */
     enum link_end end;
@@ -88,8 +88,6 @@ struct link {
 };
 
 /* link.c */
-void link_enter(struct link *link);
-void link_leave(struct link *link);
 void link_arm(struct link *link, uint64_t us);
 void link_want(struct link *link, size_t n);
 int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */

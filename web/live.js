@@ -122,6 +122,12 @@ function addStep(d, step) {
         d.steps.splice(0, STEPS_KEPT / 4);
 }
 
+/** What the node has on record, and what it has said since: an event may overtake the answer. */
+function joined(recorded, said, key) {
+    const known = new Set(recorded.map(key));
+    return [...recorded, ...said.filter(one => !known.has(key(one)))];
+}
+
 async function load(id) {
     const d = details.get(id);
     try {
@@ -131,8 +137,8 @@ async function load(id) {
         d.steps = steps.steps;
         for (const step of newest)
             addStep(d, step);
-        d.valid = valid.evaluations;
-        d.lines = log.lines.slice(-LINES_KEPT);
+        d.valid = joined(valid.evaluations, d.valid, v => v.step);
+        d.lines = joined(log.lines, d.lines, l => `${l.time} ${l.text}`).slice(-LINES_KEPT);
         d.error = '';
     } catch (e) {
         d.error = e.message;

@@ -316,17 +316,6 @@ static double sumsq(const float *x, size_t n)
     return acc[0];
 }
 
-static bool all_finite(const float *x, size_t n)
-{
-    vi bad = {0};
-    EACH(i, m, n)
-    bad |= ((vi)load_m(x + i, m) & 0x7f800000) == 0x7f800000;
-    int any = 0;
-    for (int i = 0; i < VL; i++)
-        any |= bad[i];
-    return !any;
-}
-
 static float dot(const float *a, const float *b, size_t n)
 {
     vf acc = {0};
@@ -552,7 +541,6 @@ const struct kernels KERNELS = {
     .axpy = axpy,
     .scale = scale,
     .sumsq = sumsq,
-    .all_finite = all_finite,
     .dot = dot,
     .logsumexp = logsumexp,
     .exp_minus = exp_minus,

@@ -63,7 +63,6 @@ struct kernels {
     void (*axpy)(float *y, float alpha, const float *x, size_t n);
     void (*scale)(float *y, float alpha, size_t n);
     double (*sumsq)(const float *x, size_t n);
-    bool (*all_finite)(const float *x, size_t n);
     float (*dot)(const float *a, const float *b, size_t n);
 
     double (*logsumexp)(const float *x, size_t n);

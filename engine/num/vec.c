@@ -30,15 +30,6 @@ void vec_add(struct num *num, float *y, const float *a, const float *b, size_t n
         k->add(y + c * CHUNK, a + c * CHUNK, b + c * CHUNK, length(n, c));
 }
 
-void vec_axpy(struct num *num, float *y, float alpha, const float *x, size_t n)
-{
-    const struct kernels *k = num_kernels(num);
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (n > 2 * CHUNK && num_threads(num) > 1)
-    for (size_t c = 0; c < chunks_of(n); c++)
-        k->axpy(y + c * CHUNK, alpha, x + c * CHUNK, length(n, c));
-}
-
 void vec_scale(struct num *num, float *y, float alpha, size_t n)
 {
     const struct kernels *k = num_kernels(num);
@@ -62,24 +53,4 @@ double vec_sumsq(struct num *num, const float *x, size_t n)
             total += sums[c];
     }
     return total;
-}
-
-bool vec_all_finite(struct num *num, const float *x, size_t n)
-{
-    const struct kernels *k = num_kernels(num);
-    bool finite = true;
-#pragma omp parallel for schedule(static) num_threads(num_threads(num)) if (n > 2 * CHUNK && num_threads(num) > 1) \
-    reduction(&& : finite)
-    for (size_t c = 0; c < chunks_of(n); c++)
-        finite = finite && k->all_finite(x + c * CHUNK, length(n, c));
-    return finite;
-}
-
-void vec_logsumexp_rows(struct num *num, float *ret, const float *x, size_t n, size_t cols)
-{
-    const struct kernels *k = num_kernels(num);
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (n > 1 && n * cols > CHUNK && num_threads(num) > 1)
-    for (size_t r = 0; r < n; r++)
-        ret[r] = (float)k->logsumexp(x + r * cols, cols);
 }

@@ -5,19 +5,13 @@
 #ifndef NUM_VEC_H
 #define NUM_VEC_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "num/num.h"
 
 void vec_add(struct num *num, float *y, const float *a, const float *b,
-             size_t n); /* y = a + b; y may be a or b */
-void vec_axpy(struct num *num, float *y, float alpha, const float *x, size_t n); /* y += alpha·x */
-void vec_scale(struct num *num, float *y, float alpha, size_t n);                /* y *= alpha */
-double vec_sumsq(struct num *num, const float *x, size_t n); /* Σ x², accumulated in f64 */
-bool vec_all_finite(struct num *num, const float *x, size_t n);
-
-/* x[n, cols] → log of Σ exp over each row, computed stably; ret[n]. */
-void vec_logsumexp_rows(struct num *num, float *ret, const float *x, size_t n, size_t cols);
+             size_t n);                                           /* y = a + b; y may be a or b */
+void vec_scale(struct num *num, float *y, float alpha, size_t n); /* y *= alpha */
+double vec_sumsq(struct num *num, const float *x, size_t n);      /* Σ x², accumulated in f64 */
 
 #endif

@@ -60,7 +60,8 @@ int tok_json_id(const json_t *value, const char *where, uint32_t *ret, struct er
     return 0;
 }
 
-int tok_json_type(const json_t *obj, const char *where, const char **ret, struct err *err)
+/* An object with a string "type". */
+static int type_of(const json_t *obj, const char *where, const char **ret, struct err *err)
 {
     if (!json_is_object(obj))
         return err_set(err, -EINVAL, "%s must be an object or null", where);
@@ -74,7 +75,7 @@ int tok_json_each(const json_t *component, const char *where, const char *list_k
     if (!component || json_is_null(component))
         return 0;
     const char *type;
-    int r = tok_json_type(component, where, &type, err);
+    int r = type_of(component, where, &type, err);
     if (r)
         return r;
     if (strcmp(type, "Sequence") != 0)

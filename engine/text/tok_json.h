@@ -21,8 +21,6 @@ int tok_json_string(const json_t *obj, const char *where, const char *key, const
 int tok_json_optional(const json_t *obj, const char *where, const char *key, const char **ret,
                       struct err *err);
 int tok_json_id(const json_t *value, const char *where, uint32_t *ret, struct err *err);
-/* The "type" of a component: an object with a string "type", or −EINVAL. */
-int tok_json_type(const json_t *obj, const char *where, const char **ret, struct err *err);
 
 /* Calls `parse` for the component, or in order for all components below `list_key` when it is a Sequence, at
  * most TOK_JSON_DEPTH deep. */

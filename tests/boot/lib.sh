@@ -5,6 +5,7 @@
 #   boot NODE...         starts them on overlays of the base root, cables and all, and waits until systemd is done
 #   in_node NAME CMD...  runs it there as root, with a deadline      as NAME USER CMD...   as somebody
 #   root_of NAME         its root as seen from here                  booted NAME           is its systemd up?
+#   reboot NODE          and wait until it is up again
 #   power_off            all of them, in order; called at exit
 #
 # The base root is never written to, nothing is registered with the host, and all mounts stay in this process's own mount
@@ -57,8 +58,12 @@ _start() { # NAME NODE
     tr -d '-' </proc/sys/kernel/random/uuid >"$tmp/$1/root/etc/machine-id"
     echo "$1" >"$tmp/$1/root/etc/hostname"
     printf '127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n' "$1" >"$tmp/$1/root/etc/hosts"
-    # A shell moves itself into the cgroup and becomes nspawn, so that its id is ours to wait for.
     _groups "$1" >"$tmp/$1/groups"
+    up="$up $1"
+    _launch "$1" "$2"
+}
+# A shell moves itself into the cgroup and becomes nspawn, so that its id is ours to wait for.
+_launch() {
     sh -c '
         while read -r group; do
             mkdir -p "$group" && echo $$ >"$group/cgroup.procs" || exit 1
@@ -69,9 +74,8 @@ _start() { # NAME NODE
         exec setsid systemd-nspawn $keep "$@"' sh "$tmp/$1/groups" \
         --quiet --boot --directory="$tmp/$1/root" --machine="ring$$-$1" --hostname="$1" --register=no --link-journal=no \
         --resolv-conf=off --timezone=off --network-namespace-path="/run/netns/$(ns_name "$2")" \
-        --capability=CAP_NET_ADMIN,CAP_NET_RAW --console=read-only systemd.show_status=no </dev/null >"$tmp/$1.console" 2>&1 &
+        --capability=CAP_NET_ADMIN,CAP_NET_RAW --console=read-only systemd.show_status=no </dev/null >>"$tmp/$1.console" 2>&1 &
     echo $! >"$tmp/$1.pid"
-    up="$up $1"
 }
 # PID 1 of the container as seen from here; after a reboot it is another.
 _leader() {
@@ -105,6 +109,25 @@ boot() {
         }
     done
 }
+# Where the cgroup is ours, nspawn leaves it to us to start it again, and says so with its exit status.
+reboot() {
+    _name=$(name_of "$1")
+    read -r _nspawn <"$tmp/$_name.pid"
+    _before=$(_leader "$_name")
+    in_node "$_name" systemctl reboot
+    if [ -s "$tmp/$_name/groups" ]; then
+        timeout $((60 * slow)) tail --pid="$_nspawn" -f /dev/null || fail "$_name does not go down for its reboot"
+        wait "$_nspawn"
+        _status=$?
+        [ $_status = 133 ] || fail "$_name went down, not for a reboot (status $_status)"
+        _remove_groups "$_name"
+        _launch "$_name" "$1"
+    fi
+    wait_for $((60 * slow)) _another "$_name" "$_before" || fail "$_name does not come back from its reboot"
+}
+_another() { # NAME PID1: is another up?
+    _now=$(_leader "$1") && [ "$_now" != "$2" ] && booted "$1"
+}
 
 # SIGTERM to nspawn is a clean end of the container; SIGKILL would leave it running without anybody to end it, so whatever
 # is in its cgroup then is ended too: it is ours.
@@ -116,15 +139,18 @@ power_off() {
         _pid=$(cat "$tmp/$_name.pid")
         timeout 20 tail --pid="$_pid" -f /dev/null || kill -9 "$_pid" 2>/dev/null
         wait "$_pid" 2>/dev/null
-        while read -r _group; do
-            find "$_group" -name cgroup.procs -exec cat {} + 2>/dev/null | while read -r _left; do
-                kill -9 "$_left" 2>/dev/null
-            done
-            wait_for 2 _no_group "$_group" || echo "the cgroup $_group is still there" >&2
-        done <"$tmp/$_name/groups"
+        _remove_groups "$_name"
         umount "$tmp/$_name/root"
     done
     up=
+}
+_remove_groups() {
+    while read -r _group; do
+        find "$_group" -name cgroup.procs -exec cat {} + 2>/dev/null | while read -r _left; do
+            kill -9 "$_left" 2>/dev/null
+        done
+        wait_for 2 _no_group "$_group" || echo "the cgroup $_group is still there" >&2
+    done <"$tmp/$1/groups"
 }
 _no_group() {
     find "$1" -depth -type d -exec rmdir {} + 2>/dev/null

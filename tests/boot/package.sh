@@ -13,7 +13,10 @@ ok() {
     echo "ok: $*"
 }
 deb=$(ls -t "$build"/ringd_*.deb 2>/dev/null | head -n 1)
-[ -n "$deb" ] || fail "there is no package in $build: make deb"
+[ -n "$deb" ] || {
+    echo "skipped: there is no package in $build: make deb makes one"
+    exit 77
+}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

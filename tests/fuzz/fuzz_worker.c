@@ -51,6 +51,18 @@ const struct progress *spawn_progress(const struct spawn *s)
     return &progress;
 }
 
+pid_t spawn_pid(const struct spawn *s)
+{
+    (void)s;
+    return 0;
+}
+
+uint64_t spawn_memory(const struct spawn *s)
+{
+    (void)s;
+    return 0;
+}
+
 void spawn_free(struct spawn *s)
 {
     (void)s;
@@ -139,6 +151,11 @@ void node_changed(struct node *n)
 void log_line(enum log_level priority, const char *fmt, ...)
 {
     (void)priority, (void)fmt;
+}
+
+void log_about(enum log_level priority, const struct log_about *about, const char *fmt, ...)
+{
+    (void)priority, (void)about, (void)fmt;
 }
 
 /* --- messages --- */

@@ -116,7 +116,8 @@ for kind in garbage truncated oversized forged question; do
     against "$kind beacons" beacons $kind lan1 $seconds
 done
 against "beacons of b recorded and sent again" beacons replay lan1 $seconds "$tmp/recorded"
-against "nonsense under b's address" beacons spoofed lan1 $seconds "$tmp/recorded"
+# longer than a neighbour on a switch may be silent: what crowds out its beacons does not end its cable
+against "nonsense under a member's address" beacons spoofed lan1 20 "$tmp/recorded"
 address=$(ns_exec 1 ip -6 -o addr show dev lan1 scope link | grep -o 'fe80[0-9a-f:]*')
 most_us=2000
 for kind in garbage truncated oversized; do

@@ -112,6 +112,45 @@ static void silence_ends_after_the_hold_time(void **state)
     world_free(w);
 }
 
+static void flood(struct world *w, size_t port)
+{
+    static const uint8_t question[24] = {'R', 'N', 'G', 'B', 1, 3};
+    const struct world_port *p = &w->ports[port];
+
+    for (int i = 0; i < 200; i++)
+        beacons_receive(w->nodes[p->node].beacons, p->port.ifindex, &p->port.link_local, question,
+                        sizeof question, w->now);
+}
+
+static void a_connection_that_talks_keeps_a_flooded_cable(void **state)
+{
+    struct world *w = world_pair(13);
+    const uint64_t id = w->nodes[0].cables[0].id;
+
+    (void)state;
+    w->ports[0].deaf = true;
+    for (int second = 0; second < 30; second++) {
+        flood(w, 0);
+        flood(w, 1);
+        beacons_heard(w->nodes[0].beacons, id, w->now);
+        beacons_heard(w->nodes[1].beacons, id, w->now);
+        world_run(w, S);
+    }
+    assert_int_equal(w->nodes[0].downs + w->nodes[1].downs, 0);
+    for (int second = 0; second < 9;
+         second++) { /* nobody floods: then a port that hears no beacons is no cable */
+        beacons_heard(w->nodes[0].beacons, id, w->now);
+        world_run(w, S);
+    }
+    assert_int_equal(w->nodes[0].ncables, 0);
+    flood(w, 0);
+    beacons_heard(w->nodes[0].beacons, id, w->now); /* and makes no cable by itself */
+    world_run(w, 4 * S);
+    assert_int_equal(w->nodes[0].ncables, 0);
+    assert_null(w->error);
+    world_free(w);
+}
+
 static void goodbye_ends_at_once(void **state)
 {
     struct world *w = world_pair(5);
@@ -287,6 +326,7 @@ int main(void)
         cmocka_unit_test(settled_segments_are_quiet),
         cmocka_unit_test(switch_with_two_left_is_a_cable),
         cmocka_unit_test(silence_ends_after_the_hold_time),
+        cmocka_unit_test(a_connection_that_talks_keeps_a_flooded_cable),
         cmocka_unit_test(goodbye_ends_at_once),
         cmocka_unit_test(restart_ends_the_old_boot),
         cmocka_unit_test(own_port_gone_ends_at_once_and_comes_back),

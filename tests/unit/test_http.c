@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -399,6 +400,36 @@ static void wait_held(struct fixture *f)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* One address holds ten thousand connections, or tries to: it has taken its own share, and others are served. */
+static void ten_thousand_connections_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, wide;
+    getrlimit(RLIMIT_NOFILE, &before);
+    wide = (struct rlimit){before.rlim_max, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &wide);
+    size_t n = before.rlim_max > 10400 ? 10000 : (size_t)before.rlim_max - 400;
+    int *fds = calloc(n, sizeof *fds);
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(http_port(f->http)),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_non_null(fds);
+    for (size_t i = 0; i < n; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        assert_true(fds[i] >= 0);
+        connect(fds[i], (struct sockaddr *)&a, sizeof a);
+    }
+    expect(dial_unix(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
+    for (size_t i = 0; i < n; i++)
+        close(fds[i]);
+    free(fds);
+    setrlimit(RLIMIT_NOFILE, &before);
+    /* The server takes note of those ends one by one; until it has, it closes what comes. */
+    char buf[4096] = "";
+    while (!strstr(buf, "GET /after"))
+        ask(dial_tcp(f), "GET /after HTTP/1.1\r\n" HOST "\r\n", buf, sizeof buf);
+}
+
 static void stopping_answers_who_waits_and_ends_streams(void **state)
 {
     struct fixture *f = *state;
@@ -505,6 +536,11 @@ static void hosts_of_an_open_listener(void **state)
     assert_int_equal(access_check(&rules, "", NULL, &why), 421);
     assert_int_equal(access_check(&rules, NULL, NULL, &why), 421);
     assert_int_equal(access_check(&rules, "192.168.7.7:8473", "http://192.168.7.7:80", &why), 403);
+    assert_false(access_may_read(&rules, &(struct access_claim){.authorization = NULL}));
+    assert_false(access_may_read(&rules, &(struct access_claim){.authorization = "Bearer x"}));
+    assert_true(access_may_read(&rules, &(struct access_claim){.authorization = "Bearer t"}));
+    assert_true(access_may_read(&(struct access_rules){.is_tcp = true, .is_loopback = true},
+                                &(struct access_claim){.authorization = NULL}));
     rules.token = NULL;
     assert_false(access_may_write(&rules, &(struct access_claim){.authorization = "Bearer "}));
 }
@@ -521,6 +557,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stream_goes_on_where_it_was_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_streams_hear_every_event, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slow_clients_are_cut_off, set_up_hasty, tear_down),
+        cmocka_unit_test_setup_teardown(ten_thousand_connections_are_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopping_answers_who_waits_and_ends_streams, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_left_is_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_setups_are_refused_in_words, set_up, tear_down),

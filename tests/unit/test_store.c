@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/mailbox.h"
@@ -209,6 +210,61 @@ static void a_folder_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(err.text, "/nonexistent/ringd/ringd.db"));
 }
 
+/* Fine where it is recent, coarser where it is not, and the same numbers in all. */
+static void series_are_thinned_out(void **state)
+{
+    struct fixture *f = *state;
+    int64_t now = time(NULL) / 3600 * 3600;
+    char rows[200];
+    snprintf(rows, sizeof rows, "[[\"a\",%lld,1],[\"a\",%lld,3],[\"a\",%lld,8],[\"b\",%lld,5]]",
+             (long long)now, (long long)now + 4, (long long)now + 20, (long long)now);
+    store_put_points(f->store, rows);
+    store_get_series(f->store, take, f);
+    wait_answer(f, 1);
+    assert_string_equal(f->answer, "[\"a\",\"b\"]");
+    char want[200];
+    assert_int_equal(store_get_points(f->store, "a", now - 60, now + 60, now, take, f), 10);
+    wait_answer(f, 2);
+    snprintf(want, sizeof want, "[[%lld,2.0,1.0,3.0],[%lld,8.0,8.0,8.0]]", (long long)now,
+             (long long)now + 20);
+    assert_string_equal(f->answer, want);
+    assert_int_equal(store_get_points(f->store, "a", now - 2 * 86400, now + 60, now, take, f), 300);
+    wait_answer(f, 3);
+    snprintf(want, sizeof want, "[[%lld,4.0,1.0,8.0]]", (long long)now);
+    assert_string_equal(f->answer, want);
+    assert_int_equal(store_get_points(f->store, "a", now - 90 * 86400, now + 60, now, take, f), 3600);
+    wait_answer(f, 4);
+    assert_string_equal(f->answer, want);
+    store_get_points(f->store, "c", 0, now + 60, now, take, f);
+    wait_answer(f, 5);
+    assert_string_equal(f->answer, "[]");
+}
+
+/* However much is written, the file stays about as large as it may be, and what is newest is there. */
+static void the_file_has_its_limit(void **state)
+{
+    struct fixture *f = *state;
+    enum { LIMIT = 1 << 20, LINES = 12000, LENGTH = 500 };
+    char line[LENGTH + 3], path[128];
+    struct stat st;
+    store_set_limit(f->store, LIMIT);
+    memset(line, 'x', sizeof line - 1);
+    line[0] = line[LENGTH + 1] = '"';
+    line[LENGTH + 2] = '\0';
+    for (int i = 0; i < LINES; i++)
+        store_put_event(f->store, 1, "log", line);
+    store_put_event(f->store, 1, "log", "\"newest\"");
+    store_get_events(f->store, 1, "log", take, f);
+    wait_answer(f, 1);
+    assert_non_null(strstr(f->answer, ",\"newest\"]"));
+    assert_true(strlen(f->answer) > LIMIT / 4);
+    close_store(f);
+    snprintf(path, sizeof path, "%s/ringd.db", f->dir);
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(st.st_size < 3 * LIMIT);
+    open_store(f);
+}
+
 static void a_full_disk_is_reported_and_got_over(void **state)
 {
     struct fixture *f = *state;
@@ -238,6 +294,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(records_replace_each_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(series_are_thinned_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_file_has_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_is_kept_by_kind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(everything_survives_a_restart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(closing_answers_what_was_asked, set_up, tear_down),

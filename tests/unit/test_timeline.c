@@ -51,10 +51,12 @@ static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin
                     }
             if (!t || found < t->nneeds)
                 continue;
-            json_array_append_new(
-                tasks[r], json_pack("[i,i,I,I,I,I,I]", (int)t->kind, (int)t->mb,
+            json_t *row = json_pack("[i,i,I,I,I,I,I]", (int)t->kind, (int)t->mb,
                                     (json_int_t)(start + ahead[r]), (json_int_t)(start + TASK_US + ahead[r]),
-                                    (json_int_t)(start - free_at[r]), (json_int_t)message, (json_int_t)from));
+                                    (json_int_t)(start - free_at[r]), (json_int_t)message, (json_int_t)from);
+            for (uint32_t k = 0; k < t->nemits; k++)
+                json_array_append_new(row, json_integer(start + TASK_US + ahead[r]));
+            json_array_append_new(tasks[r], row);
             free_at[r] = start + TASK_US;
             for (uint32_t k = 0; k < t->nemits; k++)
                 sent[n_sent++] = (struct end){t->emits[k].key, t->emits[k].to, free_at[r]};
@@ -165,7 +167,7 @@ static void only_what_all_have_told_of_is_shown(void **state)
 {
     (void)state;
     struct timeline *t = timeline_new("1f1b", RANKS);
-    json_t *part = event_of(9, json_pack("[[i,i,i,i,i,i,i]]", 0, 0, 1, 2, 0, 0, -1));
+    json_t *part = event_of(9, json_pack("[[i,i,i,i,i,i,i,i]]", 0, 0, 1, 2, 0, 0, -1, 2));
     tell(t, 3, 1000000000000);
     assert_int_equal(timeline_add(t, 0, part), 0); /* the others stay silent */
     json_t *json = timeline_encode(t, 1, names);
@@ -183,15 +185,16 @@ static void nonsense_is_refused(void **state)
     static const char *const bad[] = {
         "{}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[]}",
-        "{\"step\":0,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1]]}",
-        "{\"step\":1,\"microbatches\":0,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1]]}",
-        "{\"step\":1,\"microbatches\":4,\"lowest\":99,\"tasks\":[[0,0,1,2,0,0,-1]]}",
-        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,2,1,0,0,-1]]}",
-        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[99,0,1,2,0,0,-1]]}",
-        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,99,-1]]}",
-        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,99]]}",
+        "{\"step\":0,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,2]]}",
+        "{\"step\":1,\"microbatches\":0,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,2]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":99,\"tasks\":[[0,0,1,2,0,0,-1,2]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,2,1,0,0,-1,2]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[99,0,1,2,0,0,-1,2]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,99,-1,2]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,99,2]]}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0]]}",
-        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,\"1\",2,0,0,-1]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,3]]}",
+        "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,\"1\",2,0,0,-1,2]]}",
     };
     struct timeline *t = timeline_new("1f1b", RANKS);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -210,7 +213,7 @@ static void another_plan_is_not_made_up(void **state)
 {
     (void)state;
     struct timeline *t = timeline_new("1f1b", 1);
-    json_t *event = event_of(1, json_pack("[[i,i,i,i,i,i,i]]", 2, 0, 10, 30, 0, 0, -1));
+    json_t *event = event_of(1, json_pack("[[i,i,i,i,i,i,i,i]]", 2, 0, 10, 30, 0, 0, -1, 20));
     assert_int_equal(timeline_add(t, 0, event), 1);
     json_decref(event);
     json_t *json = timeline_encode(t, 1, names), *one = json_array_get(json_object_get(json, "ranks"), 0);

@@ -105,6 +105,9 @@ await page.waitForSelector('.chart canvas');
 await page.waitForSelector('svg.gantt .task');
 ok('submitted with the token, watched while it runs: curves and timeline are there');
 await page.waitForFunction(() => parseInt(document.querySelector('#job .figure dd')?.textContent, 10) >= 60, null, { timeout: 90000 * slow });
+const points = await page.getAttribute('.plot.large', 'aria-label');
+if (!/from step 0 /.test(points))
+    throw new Error(`the validation before the first step is missing: ${points}`);
 await checkAxe(page, 'running job');
 await shoot(page, 'running', { fullPage: true });
 await page.click('#log');

@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The HTTP API of daemons that run: their answers against docs/openapi.yaml, and who gets none over TCP.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+need_shared "$stories" "$wikisql"
+sed '/^#/d' docs/openapi.yaml >"$work/openapi.json"
+jq -e .paths "$work/openapi.json" >/dev/null || fail "docs/openapi.yaml cannot be read"
+start_ring
+cd "$work" || exit 1
+
+# What is wrong with a value, by a schema: types, fields that are missing, fields nobody described, words that are none of those allowed.
+cat >schema.jq <<'JQ'
+def kind: if type == "number" and floor == . then "integer" else type end;
+def wrong($s; $at):
+    . as $v
+    | if $s["$ref"] then wrong($api[0].components.schemas[$s["$ref"] | split("/") | last]; $at)
+      else
+          ($s.type // [] | if type == "array" then . else [.] end) as $types
+          | (if ($types | length) > 0 and ([$types[] | select(. == ($v | kind) or . == ($v | type))] | length) == 0
+             then "\($at): is \($v | kind), not \($types | join(" or "))" else empty end),
+            (if $s.enum and ([$s.enum[] | select(. == $v)] | length) == 0 then "\($at): \($v) is none of \($s.enum)" else empty end),
+            (if ($v | type) == "object" and $s.properties
+             then (($s.required // [])[] | select(. as $k | $v | has($k) | not) | "\($at): lacks \(.)"),
+                  ($v | to_entries[] | . as $e | if $s.properties[$e.key] then ($e.value | wrong($s.properties[$e.key]; "\($at).\($e.key)"))
+                   else "\($at).\($e.key): is not described" end)
+             else empty end),
+            (if ($v | type) == "array" and $s.items then ($v[:50] | to_entries[] | . as $e | $e.value | wrong($s.items; "\($at)[\($e.key)]")) else empty end)
+      end;
+def schema_of($path; $method; $status): $api[0].paths[$path][$method].responses
+    | (.[$status] // .default) | if .["$ref"] then $api[0].components.responses[.["$ref"] | split("/") | last] else . end
+    | .content["application/json"].schema;
+[wrong(schema_of($path; $method; $status); "")] | .[]
+JQ
+# ask NODE METHOD PATH [STATUS [DESCRIBED-PATH [BODY]]]: the answer has that status (200) and its form; it stays in answer.json
+ask() {
+    node=$1 method=$2 path=$3 want=${4:-200} described=${5:-${3%%\?*}} body=${6:-}
+    set -- -sS -o answer.json -w '%{http_code}' -X "$method" --unix-socket "$(sock_of "$node")"
+    [ -z "$body" ] || set -- "$@" -H 'Content-Type: application/json' -d "$body"
+    status=$(limit 20 curl "$@" "http://localhost$path")
+    equal "$method $path" "$status" "$want"
+    jq -r --slurpfile api openapi.json --arg path "$described" --arg method "$(echo "$method" | tr '[:upper:]' '[:lower:]')" \
+        --arg status "$status" -f schema.jq answer.json >wrong.txt || fail "$method $path: $(head -c 500 answer.json)"
+    [ ! -s wrong.txt ] || fail "$method $path: $(head -n 5 wrong.txt)"
+}
+
+long_job 1 long --valid "$wikisql/valid.jsonl" --eval-every 2
+for path in status ring nodes links ports doctor members jobs 'jobs?all' history; do
+    ask 1 GET "/v1/$path"
+done
+one='/v1/jobs/{id}'
+ask 1 GET /v1/jobs/1 200 "$one"
+for part in log steps evaluations timeline; do
+    ask 1 GET "/v1/jobs/1/$part" 200 "$one/$part"
+done
+ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
+ask 1 DELETE /v1/jobs/2 200 "$one"
+ask 1 DELETE /v1/jobs/2 409 "$one"
+ask 1 DELETE /v1/jobs/1 200 "$one"
+await_end "$job_process" 20
+ask 1 GET /v1/jobs/1 200 "$one"
+ask 1 GET /v1/jobs/99 404 "$one"
+ask 1 GET /v1/jobs/99/timeline 404 "$one/timeline"
+ask 1 POST /v1/jobs 400 '' '{"type":"dance","spec":{}}'
+ask 1 POST /v1/cluster/init 409
+ask 1 POST /v1/cluster/invite 201
+ask 1 POST /v1/cluster/promote 200 '' '{"node":"n2"}'
+ask 1 POST /v1/cluster/remove 404 '' '{"node":"nobody"}'
+ask 1 POST /v1/reload
+ask 1 POST /v1/token
+say "all answers have the form docs/openapi.yaml tells"
+
+# Over TCP. The token is in a file only its owner reads, and in no process list, environment or log.
+free_port=18473
+while ss -Htln "sport = :$free_port" 2>/dev/null | grep -q .; do free_port=$((free_port + 1)); done
+node_options="--http-listen 127.0.0.1:$free_port" && stop_node 3
+"$build/ringd" --help >/dev/null
+start_tcp() { # the later --http-listen wins
+    node_options="--http-listen $1:$free_port" && start_node 3 && node_options=
+}
+start_tcp 127.0.0.1
+token=$(on 3 token)
+equal "length of the token" "${#token}" 64
+equal "mode of the token's file" "$(stat -c %a n3/http-token)" 600
+status_of() { limit 20 curl -sS -o answer.json -w '%{http_code}' "$@"; }
+url=http://127.0.0.1:$free_port
+equal "reading over loopback" "$(status_of "$url/v1/status")" 200
+equal "changing without the token" "$(status_of -X POST "$url/v1/cluster/invite")" 403
+equal "changing with another token" "$(status_of -X POST -H "Authorization: Bearer ${token%?}x" -H 'Content-Type: application/json' "$url/v1/reload")" 403
+equal "changing with the token" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/reload")" 200
+equal "a form" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: text/plain' -d '{}' "$url/v1/reload")" 403
+equal "a name that was made to point here" "$(status_of -H 'Host: evil.example' "$url/v1/status")" 421
+equal "a page from elsewhere" "$(status_of -H 'Origin: http://evil.example' "$url/v1/status")" 403
+equal "the token over TCP" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/token")" 403
+limit 10 curl -sS -D headers.txt -o answer.json "$url/v1/status"
+for header in 'X-Content-Type-Options: nosniff' "Content-Security-Policy: .*default-src 'self'.*frame-ancestors 'none'" 'Cache-Control: no-store'; do
+    grep -Eqi "^$header" headers.txt || fail "no header \"$header\": $(cat headers.txt)"
+done
+renewed=$(on 3 token --new)
+[ "$renewed" != "$token" ] || fail "the new token is the old one"
+equal "the old token" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/reload")" 403
+equal "the new token" "$(status_of -X POST -H "Authorization: Bearer $renewed" -H 'Content-Type: application/json' "$url/v1/reload")" 200
+for secret in "$token" "$renewed"; do
+    ! grep -q "$secret" "$(log_of 3)" "/proc/$(pid_of 3)/cmdline" "/proc/$(pid_of 3)/environ" || fail "the token is in a log or a process list"
+done
+head -c 9000000 /dev/zero | tr '\0' ' ' >large
+equal "a body of 9 MB" "$(status_of -X POST -H "Authorization: Bearer $renewed" -H 'Content-Type: application/json' --data-binary @large "$url/v1/jobs")" 413
+stop_node 3
+
+# A port that others reach: nothing but its health without the token.
+start_tcp 0.0.0.0
+equal "health from elsewhere" "$(status_of "$url/healthz")" 200
+equal "reading from elsewhere" "$(status_of "$url/v1/status")" 401
+equal "metrics from elsewhere" "$(status_of "$url/metrics")" 401
+equal "reading from elsewhere with the token" "$(status_of -H "Authorization: Bearer $renewed" "$url/v1/status")" 200
