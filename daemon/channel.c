@@ -74,9 +74,19 @@ void exchange_changed(struct exchange *x)
     pthread_cond_signal(&x->changed);
 }
 
+void exchange_wake_sender(struct lane *l)
+{
+    if (l->called || l->taken != l->sent)
+        return;
+    l->called = true;
+    pthread_cond_signal(&l->sync->work);
+}
+
 void exchange_wake_senders(struct peer *p)
 {
-    pthread_cond_broadcast(&p->work);
+    for (size_t i = 0; i < MAX_LANES; i++)
+        if (p->lanes[i].used)
+            exchange_wake_sender(&p->lanes[i]);
 }
 
 struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key)
@@ -152,7 +162,12 @@ static struct peer *peer_new(struct exchange *x, uint32_t rank)
     struct peer *p = &x->peers[x->n++];
     *p = (struct peer){.x = x, .rank = rank};
     p->out_tail = &p->out;
-    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->placed, NULL);
+    for (size_t i = 0; i < MAX_LANES; i++) {
+        pthread_cond_init(&p->sync[i].work, NULL);
+        pthread_cond_init(&p->sync[i].turn, NULL);
+        pthread_mutex_init(&p->sync[i].reading, NULL);
+    }
     return p;
 }
 
@@ -181,7 +196,13 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
         p = peer_new(x, rank);
     struct lane *l = p ? free_lane(p) : NULL;
     if (l)
-        *l = (struct lane){.peer = p, .path = path, .fd = fd, .tx = *tx, .rx = *rx, .used = true};
+        *l = (struct lane){.sync = &p->sync[l - p->lanes],
+                           .peer = p,
+                           .path = path,
+                           .fd = fd,
+                           .tx = *tx,
+                           .rx = *rx,
+                           .used = true};
     pthread_mutex_unlock(&x->lock);
     if (!p)
         return err_set(err, -E2BIG, "rank %u is neither the previous nor the next one", rank);
@@ -236,7 +257,12 @@ static void peer_done(struct peer *p)
         next = k->next;
         free(k);
     }
-    pthread_cond_destroy(&p->work);
+    for (size_t i = 0; i < MAX_LANES; i++) {
+        pthread_cond_destroy(&p->sync[i].work);
+        pthread_cond_destroy(&p->sync[i].turn);
+        pthread_mutex_destroy(&p->sync[i].reading);
+    }
+    pthread_cond_destroy(&p->placed);
 }
 
 void exchange_free(struct exchange *x)
@@ -249,7 +275,8 @@ void exchange_free(struct exchange *x)
         for (size_t l = 0; l < MAX_LANES; l++)
             if (x->peers[i].lanes[l].used)
                 shutdown(x->peers[i].lanes[l].fd, SHUT_RDWR);
-        exchange_wake_senders(&x->peers[i]);
+        for (size_t l = 0; l < MAX_LANES; l++)
+            pthread_cond_broadcast(&x->peers[i].sync[l].work);
     }
     pthread_mutex_unlock(&x->lock);
     for (size_t i = 0; i < x->n; i++)
@@ -372,7 +399,8 @@ static bool is_flushed(const struct peer *p)
     if (p->nout)
         return false;
     for (size_t i = 0; i < MAX_LANES; i++)
-        if (p->lanes[i].used && !p->lanes[i].broken && (p->lanes[i].busy || p->lanes[i].nacks))
+        if (p->lanes[i].used && !p->lanes[i].broken &&
+            (p->lanes[i].taken != p->lanes[i].sent || p->lanes[i].nacks))
             return false;
     return true;
 }
@@ -384,9 +412,11 @@ int exchange_flush(struct exchange *x, int seconds)
     until.tv_sec += seconds;
     int r = 0;
     pthread_mutex_lock(&x->lock);
+    x->flushing = true;
     for (size_t i = 0; i < x->n && !r; i++)
         while (!r && !is_flushed(&x->peers[i]))
             r = pthread_cond_timedwait(&x->changed, &x->lock, &until) ? -ETIME : 0;
+    x->flushing = false;
     pthread_mutex_unlock(&x->lock);
     return r;
 }

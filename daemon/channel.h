@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The data connections of a stage process: tagged messages in and out, sealed, with credits. The compute thread posts receives and
- * queues sends; beside it one receiving and one sending thread per connection move, seal and open the bytes while it computes. A
+ * queues sends; beside it two receiving and two sending threads per connection move, seal and open the bytes while it computes. A
  * message is only sent when its receiver has posted a buffer for exactly that key, so no message ever waits in front of another.
  * A rank may be reached over several connections (lanes, one per cable): messages travel in chunks, each over whichever lane is free, so
  * unlike cables carry what each can. Chunks are acknowledged; what a broken lane took with it is sent again over another one, or over
- * the next that is added. With no lane left, messages wait. Threads live in channel_lane.c. */
+ * the next that is added. With no lane left, messages wait. Threads live in channel_send.c and channel_receive.c. */
 #ifndef DAEMON_CHANNEL_H
 #define DAEMON_CHANNEL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exchange's inside, shared by channel.c (the compute thread's side) and channel_lane.c (the threads of each connection). */
+ * The exchange's inside, shared by channel.c (the compute thread's side), channel_lane.c (a connection) and channel_{send,receive}.c (its threads). */
 #ifndef DAEMON_CHANNEL_PRIV_H
 #define DAEMON_CHANNEL_PRIV_H
 
@@ -17,6 +17,8 @@ enum {
     MAX_PEERS = 2, /* previous and next in the ring */
     MAX_LANES =
         6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
+    WORKERS =
+        2, /* threads per lane and direction: one seals while the other sends, one reads while the other opens */
     MAX_POOL = 32, /* buffers kept for reuse */
     MAX_ACKS =
         256, /* waiting on a lane: far more than chunks of all credited messages on their way at once would leave unsent */
@@ -56,13 +58,25 @@ struct credit { /* a key the peer has room for, before we had the message */
     struct credit *next;
     struct msg_key key;
 };
+struct lane_sync {       /* lives as long as the peer: threads of others may be about to wake this lane's */
+    pthread_cond_t work; /* there may be something to send */
+    pthread_cond_t turn; /* for a sender that has sealed before those ahead of it have sent */
+    pthread_mutex_t
+        reading; /* the receiver that holds it reads the next record, and opens it after letting go. Before the lock */
+};
 struct lane {
-    struct peer *peer; /* borrowed: owner */
-    uint64_t path;     /* whoever added it knows it by this */
+    struct lane_sync *sync; /* borrowed: peer */
+    struct peer *peer;      /* borrowed: owner */
+    uint64_t path;          /* whoever added it knows it by this */
     int fd;
-    struct seal tx, rx; /* each used by its own thread only */
-    pthread_t sender, receiver;
-    bool used, broken, busy; /* busy: the sender is between taking work and having sent it */
+    struct seal tx; /* under the lock */
+    struct seal rx; /* of the receiver that reads */
+    pthread_t threads[2 * WORKERS];
+    size_t nthreads;
+    bool used, broken;
+    bool called;          /* a sender has been woken, and has not looked yet */
+    uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
+    bool quick;           /* sending the last chunk took no longer than sealing one might */
     struct frame acks
         [MAX_ACKS]; /* still to be sent, over the lane the chunk came on: if it breaks, the chunk comes again anyway */
     size_t ack_first, nacks;
@@ -71,19 +85,20 @@ struct peer {
     struct exchange *x; /* borrowed: owner */
     uint32_t rank;
     struct lane lanes[MAX_LANES];
+    struct lane_sync sync[MAX_LANES];
     struct inbox *in;
     struct outbox *out, **out_tail;
     size_t nout;
     struct credit *credits;
     struct msg_key recent[RECENT];
     size_t nrecent;
-    pthread_cond_t work; /* for the senders */
+    pthread_cond_t placed; /* a receiver has let go of a chunk's place */
 };
 struct exchange {
     pthread_mutex_t lock;   /* over everything below and all peers */
     pthread_cond_t changed; /* for the compute thread */
     uint64_t changes, seen;
-    bool closing;
+    bool closing, flushing;
     struct peer peers[MAX_PEERS];
     size_t n;
     struct {
@@ -103,14 +118,35 @@ static inline bool same_key(const struct msg_key *a, const struct msg_key *b)
 
 /* All below: with the lock held. */
 void exchange_changed(struct exchange *x); /* wakes the compute thread */
+/* Something to send: for any lane, for this one. A sender that is at work, or called already, will look by itself. */
 void exchange_wake_senders(struct peer *p);
+void exchange_wake_sender(struct lane *l);
 void exchange_release_locked(struct exchange *x, void *buffer);
 struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key);
 void exchange_finish_message(
     struct peer *p, struct outbox *o); /* frees it if everything is acknowledged and nobody reads it */
 
-/* Starts and ends a lane's two threads; lane_stop joins them (without the lock). */
+/* Starts and ends a lane's threads; lane_stop joins them (without the lock). */
 int lane_start(struct lane *l);
 void lane_stop(struct lane *l);
+
+/* What its threads run, and what they call without the lock. */
+void *lane_sender(void *lane);
+void *lane_receiver(void *lane);
+/* r: why, a negative errno. It gives back what it had not finished: its chunks and credits are sent again over the others. */
+void lane_break(struct lane *l, int r);
+
+void frame_encode(uint8_t out[HEAD], const struct frame *f);
+int frame_decode(struct frame *f, const uint8_t in[HEAD]);
+
+static inline unsigned lane_index(const struct lane *l)
+{
+    return (unsigned)(l - l->peer->lanes);
+}
+
+static inline size_t chunk_length(const struct frame *f)
+{
+    return f->size - f->offset < CHUNK ? f->size - f->offset : CHUNK;
+}
 
 #endif

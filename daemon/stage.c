@@ -7,7 +7,7 @@
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
  * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further ones come; {"do":"paths"} names those to keep.
- * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds two per
+ * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds four per
  * connection. */
 #include <errno.h>
 #include <pthread.h>

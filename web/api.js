@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Requests to this node. What changes something carries the token, which lives in this tab's sessionStorage and is asked for when
-// the node says it is needed.
+// Requests to this node. They carry the token where this tab has one, which lives in its sessionStorage and is asked for when the
+// node says it is needed: to change something, and on a port that others reach also to look.
 
 const KEY = 'ringd-token';
 
@@ -12,11 +12,13 @@ export class Refused extends Error {
     }
 }
 
-async function request(method, path, body) {
-    const headers = {};
+export function authorization() {
     const token = sessionStorage.getItem(KEY);
-    if (method !== 'GET' && token)
-        headers.Authorization = `Bearer ${token}`;
+    return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+async function request(method, path, body) {
+    const headers = authorization();
     if (body !== undefined)
         headers['Content-Type'] = 'application/json';
     let answer;
@@ -32,8 +34,21 @@ async function request(method, path, body) {
     return json;
 }
 
-export function get(path) {
-    return request('GET', path);
+let asking = null, declined = false; // several requests are refused at once: one question, and no second one after a no
+
+export async function get(path) {
+    try {
+        return await request('GET', path);
+    } catch (e) {
+        if (e.status !== 401 || declined)
+            throw e;
+        sessionStorage.removeItem(KEY);
+        asking ??= askForToken('This node shows itself only to those who have its token: `ringctl token` prints it there.').finally(() => asking = null);
+        declined = !await asking;
+        if (declined)
+            throw e;
+        return request('GET', path);
+    }
 }
 
 /** False: the reader would rather not. */
@@ -67,7 +82,7 @@ export async function change(method, path, body) {
             if (e.code !== 'forbidden')
                 throw e;
             sessionStorage.removeItem(KEY);
-            if (!await askForToken(asked ? 'The node did not take that one. It may also have been started without --http-token-file: then TCP only shows, and ringctl changes.' :
+            if (!await askForToken(asked ? 'The node did not take that one: `ringctl token` prints it there.' :
                 'The node no longer takes the one this tab had.'))
                 return null;
             asked = true;

@@ -3,6 +3,7 @@
 // while the page is seen, the figures that make no event (memory, bytes, round trips).
 
 import { get } from './api.js';
+import { follow } from './events.js';
 
 const REFRESH_MS = 2000, STEPS_KEPT = 20000, LINES_KEPT = 500;
 
@@ -17,7 +18,7 @@ export const state = {
 /** id → {job, steps, valid, lines, timeline, text, error}; made when first asked for. */
 const details = new Map();
 const watchers = new Set();
-let source = null, watched = 0, drawing = false, soon = 0;
+let watched = 0, drawing = false, soon = 0;
 let timelineAt = 0, timelineBusy = false;
 const counted = new Map(); // port → {at, tx, rx}
 
@@ -236,25 +237,22 @@ const handlers = {
 };
 
 function listen() {
-    source = new EventSource('v1/events?after=now');
-    source.onopen = () => {
-        state.stream = true;
-        heard();
-        handlers.resync();
-    };
-    source.onerror = () => {
-        state.stream = false;
-        changed();
-        if (source.readyState === EventSource.CLOSED) // refused: the browser does not try again by itself
-            setTimeout(listen, 3000);
-    };
-    for (const [name, handle] of Object.entries(handlers)) {
-        source.addEventListener(name, event => {
+    follow('v1/events?after=now', {
+        open() {
+            state.stream = true;
             heard();
-            handle(JSON.parse(event.data));
+            handlers.resync();
+        },
+        lost() {
+            state.stream = false;
             changed();
-        });
-    }
+        },
+        event({ name, data }) {
+            heard();
+            handlers[name]?.(JSON.parse(data));
+            changed();
+        },
+    });
 }
 
 export function start() {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One data connection as a job has it (credits, sealed records, a sending and a receiving thread) over
+ * One data connection as a job has it (credits, sealed records, two sending and two receiving threads) over
  * loopback, held against a bare blocking TCP copy and against the cipher alone in memory on one core. Both
  * ends run on this machine, so two cores seal and open what two machines would. */
 #include "tests/bench/bench.h"

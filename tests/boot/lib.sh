@@ -141,6 +141,7 @@ power_off() {
         wait "$_pid" 2>/dev/null
         _remove_groups "$_name"
         umount "$tmp/$_name/root"
+        rmdir "/run/systemd/nspawn/propagate/ring$$-$_name" 2>/dev/null # what nspawn itself leaves
     done
     up=
 }
@@ -156,4 +157,7 @@ _no_group() {
     find "$1" -depth -type d -exec rmdir {} + 2>/dev/null
     [ ! -d "$1" ]
 }
-trap 'power_off; ns_down' EXIT
+# Whoever reads what we say may go before us: the containers must not stay behind for that.
+trap 'trap "" PIPE; power_off; ns_down' EXIT
+trap 'exit 141' PIPE
+trap 'exit 129' HUP

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a rank may be sent by a neighbour whose records are good: frames of a data connection, any of them, in
- * any order, with payloads of any length. The lane's receiving end is called without its threads, and reads records
+ * any order, with payloads of any length. A lane's receiver is called without its threads, and reads records
  * that are open. Input: u8 number of frames ‖ frames ‖ u16 length of a payload, again and again; 0xffff stands for the
  * length the last frame's chunk should have. */
 #include "tests/fuzz/input.h"
@@ -14,9 +14,10 @@ static ssize_t next_bytes(int fd, const struct iovec *iov, int n);
 static int open_record(struct seal *s, const uint8_t *head, uint8_t *data, size_t n, const uint8_t *tag);
 #define readv next_bytes
 #define seal_open open_record
-#include "daemon/channel_lane.c" /* its receiving end is not for others */
+#include "daemon/channel_receive.c" /* what is in them is not for others */
 #undef readv
 #undef seal_open
+#include "daemon/channel_send.c"
 
 enum { RECORDS = 64, SMALL = 100, OPEN_ENDED = 5000, TWO_CHUNKS = CHUNK + 7, RIGHT_LENGTH = 0xffff };
 
@@ -32,8 +33,8 @@ static const struct {
 static struct stream {
     struct input in;
     unsigned records;
-    bool in_body;
-    size_t length, payload; /* of the body to come; payload: it belongs to the chunk before */
+    size_t at, length,
+        payload; /* of the record: read so far, of its body; payload: of the chunk announced, to come */
     uint8_t frames[(BATCH + 2) * HEAD];
 } stream; /* readv has no argument to hand it on by */
 
@@ -64,25 +65,38 @@ static void next_record(struct stream *s)
         s->payload = length[0] + 256u * length[1];
 }
 
+/* The next bytes of the record, at most n; beyond its frames a body is whatever is there already. */
+static size_t next_part(struct stream *s, uint8_t *to, size_t n)
+{
+    if (!s->records || s->at == SEAL_HEAD + s->length + SEAL_TAG) {
+        if (s->records == RECORDS || (!s->in.left && !s->payload))
+            return 0;
+        next_record(s);
+        s->records++;
+        s->at = 0;
+    }
+    size_t part = 1, body = s->at - SEAL_HEAD;
+    if (s->at < SEAL_HEAD) {
+        *to = (uint8_t)(s->length >> 8 * s->at);
+    } else {
+        const size_t left = body < s->length ? s->length - body : s->length + SEAL_TAG - body;
+        part = left < n ? left : n;
+        if (body < s->length && body < sizeof s->frames)
+            memcpy(to, s->frames + body, part < sizeof s->frames - body ? part : sizeof s->frames - body);
+    }
+    s->at += part;
+    return part;
+}
+
 static ssize_t next_bytes(int fd, const struct iovec *iov, int n)
 {
-    struct stream *s = &stream;
-    uint8_t *to = iov->iov_base;
-    (void)fd, (void)n;
-    if (s->in_body) { /* never asked for otherwise than all at once */
-        expect(n == 2 && iov->iov_len == s->length);
-        memcpy(to, s->frames, s->length < sizeof s->frames ? s->length : sizeof s->frames);
-        s->in_body = false;
-        return (ssize_t)(iov[0].iov_len + iov[1].iov_len);
-    }
-    expect(n == 1 && iov->iov_len == SEAL_HEAD);
-    if (s->records++ == RECORDS || (!s->in.left && !s->payload))
-        return 0;
-    next_record(s);
-    for (size_t i = 0; i < SEAL_HEAD; i++)
-        to[i] = (uint8_t)(s->length >> 8 * i);
-    s->in_body = true;
-    return SEAL_HEAD;
+    ssize_t done = 0;
+    (void)fd;
+    for (; n > 0; iov++, n--)
+        for (size_t at = 0, part; at < iov->iov_len; at += part, done += (ssize_t)part)
+            if (!(part = next_part(&stream, (uint8_t *)iov->iov_base + at, iov->iov_len - at)))
+                return done;
+    return done;
 }
 
 /* The large message is posted in few runs: its memory takes longer than all else. */
@@ -111,7 +125,7 @@ static void take_all(struct exchange *x)
 static void send_nothing(struct lane *l)
 {
     struct work w;
-    while (take_work(l, &w))
+    for (; take_work(l, &w) > 0; l->sent++)
         if (w.out) {
             w.out->readers--;
             exchange_finish_message(l->peer, w.out);
@@ -122,18 +136,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct progress progress;
     static uint8_t scratch[CHUNK];
+    static const uint8_t key[32] = {1};
     struct exchange *x = NULL;
     struct err err;
     expect(exchange_new(&x, &progress, &err) == 0);
     struct peer *p = &x->peers[x->n++];
     *p = (struct peer){.x = x, .rank = 1, .out_tail = &p->out};
-    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->placed, NULL);
+    pthread_cond_init(&p->sync[0].work, NULL);
     struct lane *l = &p->lanes[0]; /* never `used`: it has no threads to be joined */
-    *l = (struct lane){.peer = p, .fd = -1};
+    *l = (struct lane){.sync = &p->sync[0], .peer = p, .fd = -1};
+    seal_init(&l->rx, key, SEAL_CHACHA20_POLY1305); /* turns are taken, if not used */
+    l->tx = l->rx;
     stream = (struct stream){.in = {data, n}};
     post_all(x, n > 0 && data[n - 1] % 8 == 0);
-    while (receive_record(l, scratch) == 0)
-        send_nothing(l);
+    for (int r = 0; r == 0; send_nothing(l)) {
+        struct arrival a = {.to = NULL};
+        r = read_record(l, scratch, &a);
+        if (a.to)
+            r = settle(l, &a, r);
+    }
     take_all(x);
     exchange_free(x);
     return 0;

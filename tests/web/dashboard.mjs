@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { execSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-const { MODEL, ROWS, VALID, OUT, TOKEN, CHROMIUM, SHOTS, CUT, VICTIM, MODULES } = process.env;
+const { MODEL, ROWS, VALID, OUT, TOKEN, REMOTE, REMOTE_TOKEN, CHROMIUM, SHOTS, CUT, VICTIM, MODULES } = process.env;
 const slow = Number(process.env.SLOW || 1), base = process.env.URL || 'http://127.0.0.1:8473/';
 const require = createRequire(`${MODULES}/`);
 const { chromium } = require(`${MODULES}/playwright-core`);
@@ -21,7 +21,7 @@ function listenTo(page) {
     page.on('console', m => ['error', 'warning'].includes(m.type()) && complaints.push(`${m.text()} (${m.location().url})`));
     page.on('pageerror', e => complaints.push(`${e.stack}`));
     page.on('request', r => {
-        if (!r.url().startsWith(base))
+        if (!r.url().startsWith(base) && !r.url().startsWith(REMOTE))
             foreign.push(r.url());
         if (r.url().includes('/v1/events'))
             streams.push(r.url());
@@ -170,6 +170,22 @@ await checkAxe(phone, 'job on a phone');
 await shoot(phone, 'phone-job');
 await phone.context().close();
 
+/* --- another node, over the network: nothing is seen without its token --- */
+
+const far = await newPage();
+await far.goto(REMOTE);
+await far.waitForSelector('#ask[open]');
+if (await far.locator('svg.ring g.node').count())
+    throw new Error('a node shows itself to the network without a token');
+await checkAxe(far, 'a node that asks for its token');
+await far.fill('#ask-token', REMOTE_TOKEN);
+await far.click('#ask button[value=ok]');
+await far.waitForSelector('svg.ring g.node >> nth=2');
+await far.waitForSelector('#live:has-text("live")');
+await far.context().close();
+complaints.splice(0, complaints.length, ...complaints.filter(c => !/401 \(Unauthorized\)/.test(c)));
+ok('another node shows itself over the network to those with its token');
+
 /* --- a cable pulled, a node killed --- */
 
 await goTo(page, '#/');
@@ -207,4 +223,4 @@ if (complaints.length)
     throw new Error(`the console has ${complaints.join('\n  ')}`);
 if (foreign.length)
     throw new Error(`asked for ${foreign.join(' ')}`);
-ok(`no word on the console, no other host; ${streams.length} event streams for two pages`);
+ok(`no word on the console, no other host; ${streams.length} event streams for three pages`);

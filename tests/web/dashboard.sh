@@ -39,7 +39,9 @@ cable 1 2
 second=$cable
 begin_logs 1 2 3
 start_ringd 1 --http-listen 127.0.0.1:8473 --http-token-file "$tmp/token" --dead-after 6
-start_ringd 2 --dead-after 6
+ns_exec 1 ip addr add 10.99.0.1/30 dev cable1
+ns_exec 2 ip addr add 10.99.0.2/30 dev cable1
+start_ringd 2 --http-listen 10.99.0.2:8473 --dead-after 6 # which others reach, so that looking needs the token
 start_ringd 3 --dead-after 6
 await_all "is alone|a ring of" 20 a b c
 for n in 1 2 3; do
@@ -51,6 +53,6 @@ ok "a ring of three, two cables between a and b"
 cut_command="ip -n $(ns_name 1) link del cable$second"
 ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
 MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
-    SHOTS=$shots CUT=$cut_command VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
+    REMOTE=http://10.99.0.2:8473/ REMOTE_TOKEN=$(head -n 1 "$tmp/b/http-token") SHOTS=$shots CUT=$cut_command VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
     ns_exec 1 timeout $((240 * slow)) node tests/web/dashboard.mjs || fail "the page is not as it should be"
 alive a b
