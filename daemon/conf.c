@@ -163,7 +163,7 @@ static int set_default(struct opts *o, const char *name, char *value, struct err
     return rc;
 }
 
-static char *beside_ringd(void)
+char *conf_default_stage(void)
 {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -188,7 +188,7 @@ static int fill_in(struct opts *o, struct err *err)
         opts_is_set(o, "state-dir") ? xasprintf("%s/ringd.sock", dir) : xstrdup("/run/ringd/ringd.sock");
     int rc = set_default(o, "socket", socket, err);
     rc = rc ? rc : set_default(o, "name", xstrdup(host), err);
-    return rc ? rc : set_default(o, "stage-binary", beside_ringd(), err);
+    return rc ? rc : set_default(o, "stage-binary", conf_default_stage(), err);
 }
 
 int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct err *err)

@@ -15,4 +15,7 @@ int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct e
  * checked --memory-limit). */
 uint64_t conf_size(const struct opts *o, const char *name, struct err *err);
 
+/* The ringd-stage beside this program, else the one that is installed; the caller frees. */
+char *conf_default_stage(void);
+
 #endif

@@ -27,6 +27,8 @@ const struct ctl_command ctl_commands[] = {
      .options = ctl_chat_options},
     {"score", "--model DIR [OPTIONS] (--text S | --ids 1,2,3 | --data FILE)",
      "log-probability of each token of a text", ctl_score_main, .options = ctl_score_options},
+    {"merge", "--model DIR --adapter DIR --out DIR [--dtype TYPE]", "put an adapter into its model, for good",
+     ctl_merge_main, .options = ctl_merge_options},
     {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",
      ctl_local_main, .options = ctl_local_options, .has_rest = true},
 

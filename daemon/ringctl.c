@@ -14,7 +14,7 @@
 
 static const char default_socket[] = "/run/ringd/ringd.sock";
 
-static void fail(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void fail(const char *fmt, va_list ap)
 {
     fputs("ringctl: ", stderr);
     vfprintf(stderr, fmt, ap);

@@ -62,6 +62,9 @@ struct st_writer;
 int st_writer_open(struct st_writer **ret, const char *path, const struct st_out_tensor *tensors, size_t n,
                    struct err *err);
 int st_writer_put(struct st_writer *w, const char *name, const float *data, size_t elements, struct err *err);
+/* The same in pieces, each after the one before. */
+int st_writer_append(struct st_writer *w, const char *name, const float *data, size_t elements,
+                     struct err *err);
 int st_writer_finish(struct st_writer *w, struct err *err); /* frees w either way */
 void st_writer_abort(struct st_writer *w);
 

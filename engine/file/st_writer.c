@@ -22,8 +22,8 @@ struct out {
     enum dtype dtype;
     size_t ndim, shape[ST_MAX_DIMS];
     size_t elements, bytes;
-    size_t begin; /* from the start of the data part */
-    bool written;
+    size_t begin;   /* from the start of the data part */
+    size_t written; /* elements so far */
 };
 
 struct st_writer {
@@ -237,16 +237,16 @@ static struct out *find_out(struct st_writer *w, const char *name)
     return NULL;
 }
 
-int st_writer_put(struct st_writer *w, const char *name, const float *data, size_t elements, struct err *err)
+int st_writer_append(struct st_writer *w, const char *name, const float *data, size_t elements,
+                     struct err *err)
 {
     struct out *o = find_out(w, name);
     if (!o)
         return err_set(err, -ENOENT, "%s: tensor %s was not announced", w->path, input_quote(name).text);
-    if (o->elements != elements || o->written)
-        return err_set(err, -EINVAL, "%s: tensor %s has %zu elements%s; it was given %zu", w->path,
-                       input_quote(name).text, o->elements, o->written ? " and is written already" : "",
-                       elements);
-    size_t size = dtype_size(o->dtype), at = w->header_bytes + o->begin;
+    if (elements > o->elements - o->written)
+        return err_set(err, -EINVAL, "%s: tensor %s has %zu elements, %zu of them written; it was given %zu",
+                       w->path, input_quote(name).text, o->elements, o->written, elements);
+    size_t size = dtype_size(o->dtype), at = w->header_bytes + o->begin + o->written * size;
     char stored[CHUNK * sizeof(float)];
     for (size_t done = 0; done < elements;) {
         size_t now = elements - done < CHUNK ? elements - done : CHUNK;
@@ -256,8 +256,18 @@ int st_writer_put(struct st_writer *w, const char *name, const float *data, size
             return r;
         done += now;
     }
-    o->written = true;
+    o->written += elements;
     return 0;
+}
+
+int st_writer_put(struct st_writer *w, const char *name, const float *data, size_t elements, struct err *err)
+{
+    const struct out *o = find_out(w, name);
+    if (o && (o->elements != elements || o->written))
+        return err_set(err, -EINVAL, "%s: tensor %s has %zu elements%s; it was given %zu", w->path,
+                       input_quote(name).text, o->elements, o->written ? " and is written already" : "",
+                       elements);
+    return st_writer_append(w, name, data, elements, err);
 }
 
 /* The rename itself is only durable once its directory is. */
@@ -274,8 +284,8 @@ static int sync_dir(const struct st_writer *w)
 static int finish(struct st_writer *w, struct err *err)
 {
     for (size_t i = 0; i < w->n; i++) {
-        if (!w->outs[i].written && w->outs[i].bytes > 0)
-            return err_set(err, -ENODATA, "%s: tensor %s was never written", w->path,
+        if (w->outs[i].written < w->outs[i].elements)
+            return err_set(err, -ENODATA, "%s: tensor %s was never written, or not to its end", w->path,
                            input_quote(w->outs[i].name).text);
     }
     if (fsync(w->fd) < 0)

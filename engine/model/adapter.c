@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "file/input.h"
+#include "model/adapter_names.h"
 
 /* --- adapter_config.json ---------------------------------------------------------------------- */
 
@@ -54,14 +56,15 @@ static int refuse_unknown(const json_t *o, const char *path, struct err *err)
 static int read_targets(struct tune *tune, const json_t *targets, const struct family *f,
                         const struct config *c, const char *path, struct err *err)
 {
-    char list[512] = "";
+    char list[TUNE_MAX_TARGETS * (TUNE_TARGET + 1)] = "", target[TUNE_TARGET];
     for (size_t i = 0; i < json_array_size(targets); i++) {
         const char *name = json_string_value(json_array_get(targets, i));
         size_t len = strlen(list);
-        snprintf(list + len, sizeof list - len, "%s%s", len ? "," : "", name ? name : "?");
+        mlx_key_target(target, name ? name : "?");
+        snprintf(list + len, sizeof list - len, "%s%s", len ? "," : "", target);
     }
     int r = tune_targets(tune, f, c, list, err);
-    return r ? err_prefix(err, r, "%s: target_modules", path) : 0;
+    return r ? err_prefix(err, r, "%s: its target modules", path) : 0;
 }
 
 /* A text is "all-linear", or a regular expression, which then says the layers too. */
@@ -107,6 +110,45 @@ static int read_scale(struct tune *tune, const json_t *o, const char *path, stru
     return 0;
 }
 
+static int read_peft(struct tune *tune, const json_t *o, const struct family *f, const struct config *c,
+                     const char *path, struct err *err)
+{
+    int r = refuse_unknown(o, path, err);
+    if (!r)
+        r = read_scale(tune, o, path, err);
+    const json_t *targets = json_object_get(o, "target_modules");
+    if (!r)
+        r = read_layers(tune, json_object_get(o, "layers_to_transform"), c, path, err);
+    if (!r && json_is_string(targets))
+        return read_target_text(tune, json_string_value(targets), f, c, path, err);
+    return r ? r : read_targets(tune, targets, f, c, path, err);
+}
+
+/* What mlx-lm writes: the arguments of its run, of which these say what the adapter is. Its scale is what the product is
+ * multiplied by; num_layers counts from the last, and all where it is not positive; without keys every linear of a layer
+ * has factors. */
+static int read_mlx(struct tune *tune, const json_t *o, const struct family *f, const struct config *c,
+                    const char *path, struct err *err)
+{
+    const json_t *p = json_object_get(o, "lora_parameters"), *keys = json_object_get(p, "keys");
+    const char *type = json_string_value(json_object_get(o, "fine_tune_type"));
+    const json_int_t rank = json_integer_value(json_object_get(p, "rank")),
+                     layers = json_integer_value(json_object_get(o, "num_layers"));
+    const double scale = json_number_value(json_object_get(p, "scale"));
+    if (type && strcmp(type, "lora"))
+        return err_set(err, -ENOTSUP, "%s: \"fine_tune_type\": \"%s\" is not computed here, only \"lora\"",
+                       path, input_quote(type).text);
+    if (rank < 1 || rank > 65536 || !(scale > 0) || scale > 1e6)
+        return err_set(err, -EINVAL, "%s: rank and scale in lora_parameters must be positive numbers", path);
+    tune->kind = TUNE_LORA;
+    tune->rank = (size_t)rank;
+    tune->alpha = (float)(scale * (double)rank);
+    tune->rslora = false;
+    tune_last_layers(tune, c, layers > 0 ? (size_t)layers : 0);
+    return keys && !json_is_null(keys) ? read_targets(tune, keys, f, c, path, err)
+                                       : read_target_text(tune, "all-linear", f, c, path, err);
+}
+
 int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
                         struct err *err)
 {
@@ -116,20 +158,13 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
     json_t *o = json_load_file(path, 0, &je);
     if (!json_is_object(o)) {
         json_decref(o);
-        return err_set(err, -EINVAL, "%s cannot be read: %s (line %d); is this a PEFT adapter directory?",
+        return err_set(err, -EINVAL, "%s cannot be read: %s (line %d); is this the directory of an adapter?",
                        path, *je.text ? je.text : "not an object", je.line);
     }
     struct tune read = *tune;
-    int r = refuse_unknown(o, path, err);
-    if (!r)
-        r = read_scale(&read, o, path, err);
-    const json_t *targets = json_object_get(o, "target_modules");
-    if (!r)
-        r = read_layers(&read, json_object_get(o, "layers_to_transform"), c, path, err);
-    if (!r && json_is_string(targets))
-        r = read_target_text(&read, json_string_value(targets), f, c, path, err);
-    else if (!r)
-        r = read_targets(&read, targets, f, c, path, err);
+    const bool mlx = !json_object_get(o, "peft_type") &&
+                     (json_object_get(o, "lora_parameters") || json_object_get(o, "fine_tune_type"));
+    int r = (mlx ? read_mlx : read_peft)(&read, o, f, c, path, err);
     if (!r)
         *tune = read;
     json_decref(o);
@@ -138,9 +173,11 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
 
 /* --- values ----------------------------------------------------------------------------------- */
 
+enum form { FORM_PEFT, FORM_MLX, FORM_STATE };
+
 struct adapter_in {
     struct st *st; /* owned */
-    bool state;
+    enum form form;
     struct tune tune;
     const struct family *family; /* borrowed */
     struct config config;
@@ -149,34 +186,61 @@ struct adapter_in {
 enum value { VALUE_W, VALUE_M, VALUE_V };
 enum { MAX_STEP = 1 << 24 }; /* what an f32 counts to */
 
-static void tensor_name(char *buf, size_t size, const struct adapter_in *in, const struct param_def *def,
-                        enum value value)
+/* Where a value lies in the file. */
+struct place {
+    char name[ADAPTER_NAME];
+    size_t ndim, shape[3]; /* wanted of the tensor */
+    size_t first;          /* element */
+    bool turned;
+    bool shared; /* with another value, whose place comes before */
+};
+
+static struct place place_of(const struct adapter_in *in, const struct param_def *def, enum value value)
 {
     static const char *const suffix[] = {"w", "m", "v"};
-    if (in->state)
-        snprintf(buf, size, "%s.%s", def->name, suffix[value]);
-    else
-        snprintf(buf, size, "base_model.model.%s", def->name);
+    struct place p = {.ndim = def->cols ? 2 : 1, .shape = {def->rows, def->cols}};
+    if (in->form == FORM_STATE) {
+        snprintf(p.name, sizeof p.name, "%s.%s", def->name, suffix[value]);
+    } else if (in->form == FORM_PEFT) {
+        snprintf(p.name, sizeof p.name, ADAPTER_PEFT_PREFIX "%s", def->name);
+    } else {
+        const struct mlx_factor f = mlx_factor_of(def);
+        p = (struct place){.ndim = 2, .shape = {def->cols, def->rows}, .turned = true};
+        if (f.expert)
+            p = (struct place){.ndim = 3,
+                               .shape = {in->config.moe.experts, def->rows, def->cols},
+                               .first = f.index * param_elements(def),
+                               .shared = f.index > 0};
+        memcpy(p.name, f.name, sizeof f.name);
+    }
+    return p;
 }
 
-static int check_param(const struct adapter_in *in, const struct param_def *def, enum value value,
-                       const char *path, struct err *err)
+static void shape_text(char ret[64], const size_t *shape, size_t ndim)
 {
-    char name[256];
-    tensor_name(name, sizeof name, in, def, value);
-    const struct st_tensor *t = st_find(in->st, name);
+    size_t n = 0;
+    for (size_t i = 0; i < ndim && i < 3; i++)
+        n += (size_t)snprintf(ret + n, 64 - n, "%s%zu", i ? ", " : "[", shape[i]);
+    if (n < 64)
+        snprintf(ret + n, 64 - n, "%s", ndim > 3 ? ", …]" : ndim ? "]" : "[]");
+}
+
+static int check_param(const struct adapter_in *in, const struct place *p, const char *path, struct err *err)
+{
+    const struct st_tensor *t = st_find(in->st, p->name);
     if (!t)
-        return err_set(err, -EINVAL, "%s lacks %s", path, name);
-    size_t ndim = def->cols ? 2 : 1;
-    if (t->ndim != ndim || t->shape[0] != def->rows || (ndim == 2 && t->shape[1] != def->cols) ||
-        t->dtype == DTYPE_COUNT)
-        return err_set(
-            err, -EINVAL,
-            "%s: %s has the wrong shape or type: [%zu, %zu] %s, wanted [%zu, %zu]; was it made for "
-            "another model?",
-            path, name, t->ndim ? t->shape[0] : 0, t->ndim > 1 ? t->shape[1] : 0, t->dtype_name, def->rows,
-            def->cols);
-    return 0;
+        return err_set(err, -EINVAL, "%s lacks %s", path, p->name);
+    bool same = t->ndim == p->ndim && t->dtype != DTYPE_COUNT && t->dtype != DTYPE_F8_E4M3;
+    for (size_t i = 0; i < p->ndim && same; i++)
+        same = t->shape[i] == p->shape[i];
+    if (same)
+        return 0;
+    char is[64], wanted[64];
+    shape_text(is, t->shape, t->ndim);
+    shape_text(wanted, p->shape, p->ndim);
+    return err_set(err, -EINVAL,
+                   "%s: %s has the wrong shape or type: %s %s, wanted %s; was it made for another model?",
+                   path, p->name, is, t->dtype_name, wanted);
 }
 
 struct checking {
@@ -190,14 +254,15 @@ struct checking {
 static int check_one(void *arg, const struct param_def *def)
 {
     struct checking *k = arg;
-    for (int v = VALUE_W; v <= (k->in->state ? VALUE_V : VALUE_W); v++) {
-        int r = check_param(k->in, def, (enum value)v, k->path, k->err);
+    for (int v = VALUE_W; v <= (adapter_in_has_state(k->in) ? VALUE_V : VALUE_W); v++) {
+        const struct place p = place_of(k->in, def, (enum value)v);
+        int r = check_param(k->in, &p, k->path, k->err);
         if (r)
             return r;
-        char name[256];
-        tensor_name(name, sizeof name, k->in, def, (enum value)v);
+        if (p.shared)
+            continue;
         if (k->n < k->cap)
-            k->found[k->n] = st_find(k->in->st, name);
+            k->found[k->n] = st_find(k->in->st, p.name);
         k->n++;
     }
     return 0;
@@ -227,7 +292,7 @@ static int check_all(const struct adapter_in *in, const char *path, struct err *
     if (!(k.found = calloc(k.cap, sizeof(const struct st_tensor *))))
         return err_set(err, -ENOMEM, "out of memory");
     int r = 0;
-    if (in->state && !(k.found[k.n++] = st_find(in->st, "step")))
+    if (adapter_in_has_state(in) && !(k.found[k.n++] = st_find(in->st, "step")))
         r = err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
     for (size_t u = 0; u < in->config.layers + 2 && !r; u++)
         r = tune_params(&in->tune, in->family, &in->config, u, check_one, &k);
@@ -237,13 +302,13 @@ static int check_all(const struct adapter_in *in, const char *path, struct err *
     return r;
 }
 
-static int in_open(struct adapter_in **ret, const char *path, bool state, const struct tune *tune,
+static int in_open(struct adapter_in **ret, const char *path, enum form form, const struct tune *tune,
                    const struct family *f, const struct config *c, struct err *err)
 {
     struct adapter_in *in = calloc(1, sizeof *in);
     if (!in)
         return err_set(err, -ENOMEM, "out of memory");
-    *in = (struct adapter_in){.state = state, .tune = *tune, .family = f, .config = *c};
+    *in = (struct adapter_in){.form = form, .tune = *tune, .family = f, .config = *c};
     int r = st_open_file(&in->st, path, err);
     if (!r)
         r = check_all(in, path, err);
@@ -258,8 +323,13 @@ int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune 
                     const struct config *c, struct err *err)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
-    return in_open(ret, path, false, tune, f, c, err);
+    snprintf(path, sizeof path, "%s/" ADAPTER_MLX_FILE, dir);
+    bool mlx = !access(path, F_OK);
+    snprintf(path, sizeof path, "%s/" ADAPTER_PEFT_FILE, dir);
+    mlx = mlx && access(path, F_OK);
+    if (mlx)
+        snprintf(path, sizeof path, "%s/" ADAPTER_MLX_FILE, dir);
+    return in_open(ret, path, mlx ? FORM_MLX : FORM_PEFT, tune, f, c, err);
 }
 
 int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct tune *tune,
@@ -268,7 +338,7 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
     char path[4096];
     snprintf(path, sizeof path, "%s/training_state.safetensors", dir);
     struct adapter_in *in;
-    int r = in_open(&in, path, true, tune, f, c, err);
+    int r = in_open(&in, path, FORM_STATE, tune, f, c, err);
     if (r)
         return r;
     const struct st_tensor *t = st_find(in->st, "step");
@@ -284,6 +354,18 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
     return 0;
 }
 
+static void copy_value(const struct adapter_in *in, const struct param_def *def, enum value value, float *out)
+{
+    const struct place p = place_of(in, def, value);
+    const struct st_tensor *t = st_find(in->st, p.name);
+    const size_t n = param_elements(def), size = dtype_size(t->dtype);
+    const char *from = (const char *)t->data + p.first * size;
+    if (!p.turned)
+        dtype_to_f32(out, from, t->dtype, n);
+    for (size_t i = 0; p.turned && i < n; i++) /* of [cols, rows] */
+        dtype_to_f32(out + i % def->rows * def->cols + i / def->rows, from + i * size, t->dtype, 1);
+}
+
 struct copying {
     const struct adapter_in *in;
     enum value value;
@@ -293,26 +375,28 @@ struct copying {
 static int copy_one(void *arg, const struct param_def *def)
 {
     struct copying *c = arg;
-    char name[256];
-    tensor_name(name, sizeof name, c->in, def, c->value);
-    const struct st_tensor *t = st_find(c->in->st, name);
-    dtype_to_f32(c->out, t->data, t->dtype, t->elements);
-    c->out += t->elements;
+    copy_value(c->in, def, c->value, c->out);
+    c->out += param_elements(def);
     return 0;
 }
 
 void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out)
 {
     struct copying c = {.in = in, .out = out};
-    for (int v = VALUE_W; v <= (in->state ? VALUE_V : VALUE_W); v++) {
+    for (int v = VALUE_W; v <= (adapter_in_has_state(in) ? VALUE_V : VALUE_W); v++) {
         c.value = (enum value)v;
         tune_params(&in->tune, in->family, &in->config, unit, copy_one, &c);
     }
 }
 
+void adapter_in_param(const struct adapter_in *in, const struct param_def *def, float *out)
+{
+    copy_value(in, def, VALUE_W, out);
+}
+
 bool adapter_in_has_state(const struct adapter_in *in)
 {
-    return in->state;
+    return in->form == FORM_STATE;
 }
 
 void adapter_in_close(struct adapter_in *in)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What training leaves behind, as files: a PEFT adapter directory (adapter_config.json +
- * adapter_model.safetensors) or a Hugging Face model directory, beside it the state a run continues from.
+ * What training leaves behind, as files: an adapter directory for PEFT (adapter_model.safetensors) and for mlx-lm
+ * (adapters.safetensors) with one adapter_config.json, or a Hugging Face model directory; beside it the state a run
+ * continues from.
  * Only the head of a job calls this. */
 #ifndef MODEL_ADAPTER_H
 #define MODEL_ADAPTER_H
@@ -12,14 +13,14 @@
 #include "file/safetensors.h"
 #include "model/tune.h"
 
-/* Reads adapter_config.json into `tune` (kind LORA, rank, alpha, targets, layers). What we do not compute
+/* Reads adapter_config.json, PEFT's or mlx-lm's, into `tune` (kind LORA, rank, alpha, targets, layers). What we do not compute
  * (DoRA, rank patterns, bias, modules_to_save, …) is refused by name. */
 int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
                         struct err *err);
 
 /* Values to start from, unit by unit. */
 struct adapter_in;
-/* DIR/adapter_model.safetensors of a PEFT directory; every factor must be there with the right shape, nothing
+/* DIR/adapter_model.safetensors as PEFT writes it, or where there is none DIR/adapters.safetensors of mlx-lm; every factor must be there with the right shape, nothing
  * else may be. */
 int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune *tune, const struct family *f,
                     const struct config *c, struct err *err);
@@ -29,6 +30,8 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
                           struct err *err);
 /* out: tune_unit_elements floats (with state three times as many: w, m, v). */
 void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out);
+/* One parameter, as tune_params shows it. */
+void adapter_in_param(const struct adapter_in *in, const struct param_def *def, float *out);
 bool adapter_in_has_state(const struct adapter_in *in);
 void adapter_in_close(struct adapter_in *in);
 

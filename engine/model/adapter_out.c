@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing results: a PEFT adapter or a Hugging Face model directory, and the state to continue from. */
+ * Writing results: an adapter that PEFT and mlx-lm both read, or a Hugging Face model directory; and the state to
+ * continue from. */
 #include "model/adapter.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "file/input.h"
+#include "model/adapter_names.h"
 
 enum { SMALL_FILES = 6, SMALL_BYTES = 1 << 28 };
 
@@ -20,8 +22,9 @@ struct adapter_out {
     struct adapter_out_request req; /* strings borrowed until finish */
     struct tune tune;
     struct config config;
-    struct st_writer *model, *state; /* owned */
-    const char *small[SMALL_FILES];  /* names of small files written as NAME.tmp, to be renamed at the end */
+    struct st_writer *model, *mlx,
+        *state;                     /* owned; mlx: a second form of the same adapter, NULL for a model */
+    const char *small[SMALL_FILES]; /* names of small files written as NAME.tmp, to be renamed at the end */
     size_t nsmall;
     char dir[3072], model_dir[3072];
 };
@@ -31,50 +34,62 @@ static void path_in(char path[4096], const struct adapter_out *o, const char *na
     snprintf(path, 4096, "%s/%s", o->dir, name);
 }
 
-/* The tensors of one file: for every parameter its name with a prefix, or with each of the suffixes w, m, v.
- */
+/* The tensors of one file. */
+enum form { FORM_MODEL, FORM_PEFT, FORM_MLX, FORM_STATE };
+
 struct list {
-    struct st_out_tensor *at; /* owned */
-    char (*names)[192];       /* owned */
+    struct st_out_tensor *at;    /* owned */
+    char (*names)[ADAPTER_NAME]; /* owned */
     size_t n, cap;
+    enum form form;
+    enum dtype dtype;
+    size_t experts;
 };
 
 static int list_add(struct list *l, const char *prefix, const char *name, const char *suffix,
-                    enum dtype dtype, size_t rows, size_t cols)
+                    struct st_out_tensor what)
 {
     if (l->n == l->cap)
         return -ENOSPC;
     snprintf(l->names[l->n], sizeof *l->names, "%s%s%s", prefix, name, suffix);
-    l->at[l->n] = (struct st_out_tensor){
-        .name = l->names[l->n], .dtype = dtype, .ndim = cols ? 2 : 1, .shape = {rows, cols}};
-    l->n++;
+    what.name = l->names[l->n];
+    l->at[l->n++] = what;
     return 0;
 }
 
-struct listing {
-    struct list *list;
-    bool full, state;
-    enum dtype dtype;
-};
+/* All experts of a layer share a tensor, which comes with the first of them. */
+static int list_mlx(struct list *l, const struct param_def *d)
+{
+    const struct mlx_factor f = mlx_factor_of(d);
+    struct st_out_tensor what = {.dtype = DTYPE_F32, .ndim = 2, .shape = {d->cols, d->rows}};
+    if (f.expert)
+        what = (struct st_out_tensor){.dtype = DTYPE_F32, .ndim = 3, .shape = {l->experts, d->rows, d->cols}};
+    return f.expert && f.index ? 0 : list_add(l, "", f.name, "", what);
+}
 
 static int list_one(void *arg, const struct param_def *d)
 {
     static const char *const suffix[] = {".w", ".m", ".v"};
-    const struct listing *l = arg;
-    if (!l->state)
-        return list_add(l->list, l->full ? "" : "base_model.model.", d->name, "",
-                        d->fixed ? DTYPE_F32 : l->dtype, d->rows, d->cols);
+    struct list *l = arg;
+    struct st_out_tensor what = {.dtype = DTYPE_F32, .ndim = d->cols ? 2 : 1, .shape = {d->rows, d->cols}};
     int r = 0;
-    for (int part = 0; part < 3 && !r; part++)
-        r = list_add(l->list, "", d->name, suffix[part], DTYPE_F32, d->rows, d->cols);
+    switch (l->form) {
+    case FORM_MODEL: what.dtype = d->fixed ? DTYPE_F32 : l->dtype; return list_add(l, "", d->name, "", what);
+    case FORM_PEFT: return list_add(l, ADAPTER_PEFT_PREFIX, d->name, "", what);
+    case FORM_MLX: return list_mlx(l, d);
+    case FORM_STATE:
+        for (int part = 0; part < 3 && !r; part++)
+            r = list_add(l, "", d->name, suffix[part], what);
+    }
     return r;
 }
 
-static int list_build(struct list *l, const struct adapter_out *o, bool state)
+static int list_build(struct list *l, const struct adapter_out *o)
 {
     const struct family *f = o->req.family;
-    bool full = o->tune.kind == TUNE_FULL;
-    struct listing listing = {l, full, state, full ? o->config.dtype : DTYPE_F32};
+    const bool state = l->form == FORM_STATE;
+    l->dtype = o->config.dtype;
+    l->experts = o->config.moe.experts;
     l->cap = 1;
     for (size_t u = 0; u < o->config.layers + 2; u++)
         l->cap += (state ? 3 : 1) * tune_param_count(&o->tune, f, &o->config, u);
@@ -82,19 +97,20 @@ static int list_build(struct list *l, const struct adapter_out *o, bool state)
     l->names = calloc(l->cap, sizeof *l->names);
     if (!l->at || !l->names)
         return -ENOMEM;
-    int r = state ? list_add(l, "", "step", "", DTYPE_F32, 1, 0) : 0;
+    const struct st_out_tensor step = {.dtype = DTYPE_F32, .ndim = 1, .shape = {1}};
+    int r = state ? list_add(l, "", "step", "", step) : 0;
     for (size_t u = 0; u < o->config.layers + 2 && !r; u++)
-        r = tune_params(&o->tune, f, &o->config, u, list_one, &listing);
+        r = tune_params(&o->tune, f, &o->config, u, list_one, l);
     return r;
 }
 
-static int writer_open(struct st_writer **ret, const struct adapter_out *o, const char *file, bool state,
+static int writer_open(struct st_writer **ret, const struct adapter_out *o, const char *file, enum form form,
                        struct err *err)
 {
     char path[4096];
-    struct list list = {0};
+    struct list list = {.form = form};
     path_in(path, o, file);
-    int r = list_build(&list, o, state);
+    int r = list_build(&list, o);
     if (r)
         err_set(err, r, "%s: out of memory for the list of tensors", path);
     else
@@ -184,9 +200,38 @@ static json_t *peft_config(const struct adapter_out *o)
                      "megatron.core", "layer_replication");
 }
 
-static int write_peft_config(struct adapter_out *o, struct err *err)
+static int key_one(void *arg, const struct param_def *d)
 {
-    json_t *j = peft_config(o);
+    json_t *list = arg;
+    char key[TUNE_TARGET];
+    mlx_key_of(key, d->name);
+    size_t i = 0;
+    while (i < json_array_size(list) && strcmp(key, json_string_value(json_array_get(list, i))))
+        i++;
+    return i < json_array_size(list) ? 0 : json_array_append_new(list, json_string(key));
+}
+
+/* mlx-lm's keys, which PEFT passes over: linears by their names within a layer, in the last num_layers layers. Where our
+ * range ends before the last layer, those behind it get factors that the file does not have, and that stay zero. */
+static json_t *mlx_config(const struct adapter_out *o)
+{
+    json_t *keys = json_array();
+    for (size_t u = 0; u < o->config.layers + 2; u++)
+        tune_params(&o->tune, o->req.family, &o->config, u, key_one, keys);
+    return json_pack("{s:s s:I s:{s:i s:f s:f s:o}}", "fine_tune_type", "lora", "num_layers",
+                     (json_int_t)(o->config.layers - o->tune.first_layer), "lora_parameters", "rank",
+                     (int)o->tune.rank, "scale", tune_scale(&o->tune), "dropout", (double)o->tune.dropout,
+                     "keys", keys);
+}
+
+static int write_adapter_config(struct adapter_out *o, struct err *err)
+{
+    json_t *j = peft_config(o), *mlx = mlx_config(o);
+    if (!mlx || json_object_update(j, mlx)) {
+        json_decref(j);
+        j = NULL;
+    }
+    json_decref(mlx);
     char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     if (!text)
@@ -217,7 +262,7 @@ static int write_small_files(struct adapter_out *o, struct err *err)
         "config.json",           "generation_config.json",  "tokenizer.json",
         "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
     if (o->tune.kind == TUNE_LORA)
-        return write_peft_config(o, err);
+        return write_adapter_config(o, err);
     char a[4096], b[4096];
     if (realpath(o->model_dir, a) && realpath(o->dir, b) && !strcmp(a, b))
         return 0;
@@ -245,9 +290,12 @@ int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request 
     snprintf(o->dir, sizeof o->dir, "%s", req->dir);
     snprintf(o->model_dir, sizeof o->model_dir, "%s", req->model_dir);
     bool full = o->tune.kind == TUNE_FULL;
-    int r = writer_open(&o->model, o, full ? "model.safetensors" : "adapter_model.safetensors", false, err);
+    int r = writer_open(&o->model, o, full ? "model.safetensors" : ADAPTER_PEFT_FILE,
+                        full ? FORM_MODEL : FORM_PEFT, err);
+    if (!r && !full)
+        r = writer_open(&o->mlx, o, ADAPTER_MLX_FILE, FORM_MLX, err);
     if (!r)
-        r = writer_open(&o->state, o, "training_state.safetensors", true, err);
+        r = writer_open(&o->state, o, "training_state.safetensors", FORM_STATE, err);
     float step = (float)req->step;
     if (!r)
         r = st_writer_put(o->state, "step", &step, 1, err);
@@ -267,18 +315,34 @@ struct putting {
     struct err *err;
 };
 
+static int put_mlx(struct adapter_out *o, const struct param_def *d, const float *in, struct err *err)
+{
+    const struct mlx_factor f = mlx_factor_of(d);
+    if (f.expert) /* one after the other, as they lie in the tensor */
+        return st_writer_append(o->mlx, f.name, in, param_elements(d), err);
+    float *turned = malloc(param_elements(d) * sizeof *turned);
+    if (!turned)
+        return err_set(err, -ENOMEM, "out of memory");
+    factor_transpose(turned, in, d->rows, d->cols);
+    int r = st_writer_put(o->mlx, f.name, turned, param_elements(d), err);
+    free(turned);
+    return r;
+}
+
 static int put_one(void *arg, const struct param_def *d)
 {
     static const char *const suffix[] = {".w", ".m", ".v"};
     struct putting *p = arg;
     struct adapter_out *o = p->out;
-    char name[192];
+    char name[ADAPTER_NAME];
     size_t elements = param_elements(d);
     int r = 0;
     if (p->part == 0) {
-        snprintf(name, sizeof name, "%s%s", o->tune.kind == TUNE_FULL ? "" : "base_model.model.", d->name);
+        snprintf(name, sizeof name, "%s%s", o->tune.kind == TUNE_FULL ? "" : ADAPTER_PEFT_PREFIX, d->name);
         r = st_writer_put(o->model, name, p->in, elements, p->err);
     }
+    if (!r && p->part == 0 && o->mlx)
+        r = put_mlx(o, d, p->in, p->err);
     snprintf(name, sizeof name, "%s%s", d->name, suffix[p->part]);
     if (!r)
         r = st_writer_put(o->state, name, p->in, elements, p->err);
@@ -300,6 +364,10 @@ int adapter_out_finish(struct adapter_out *o, struct err *err)
 {
     int r = st_writer_finish(o->model, err);
     o->model = NULL;
+    if (!r && o->mlx) {
+        r = st_writer_finish(o->mlx, err);
+        o->mlx = NULL;
+    }
     if (!r)
         r = small_finish(o, err);
     if (!r) {
@@ -315,6 +383,7 @@ void adapter_out_abort(struct adapter_out *o)
     if (!o)
         return;
     st_writer_abort(o->model);
+    st_writer_abort(o->mlx);
     st_writer_abort(o->state);
     small_abort(o);
     free(o);

@@ -26,21 +26,6 @@ static const struct chain_cut whole = {1, {LAYERS}}, three = {3, {1, 3, LAYERS}}
 static const struct adamw opt = {
     .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f};
 
-static void check_values(const struct adapter_in *in, const struct place *p, const struct tune *tune,
-                         const float *state)
-{
-    bool moments = adapter_in_has_state(in);
-    for (size_t u = 0; u < LAYERS + 2; u++) {
-        size_t n = place_elements(p, tune, u);
-        float *got = calloc(3 * n + 1, sizeof *got);
-        assert_non_null(got);
-        adapter_in_unit(in, u, got);
-        assert_same_bits(got, state, moments ? 3 * n : n, "what was read back");
-        free(got);
-        state += 3 * n;
-    }
-}
-
 /* --- adapters --------------------------------------------------------------------------------- */
 
 static const struct {
@@ -69,7 +54,11 @@ static const struct {
                  {"layer_replication", "null"},
                  {"layers_to_transform", "[1, 2]"},
                  {"megatron_core", "\"megatron.core\""},
-                 {"target_modules", "[\"q_proj\", \"down_proj\"]"}};
+                 {"target_modules", "[\"q_proj\", \"down_proj\"]"},
+                 {"fine_tune_type", "\"lora\""},
+                 {"num_layers", "3"},
+                 {"lora_parameters", "{\"rank\": 3, \"scale\": 2.0, \"dropout\": 0.125, \"keys\": "
+                                     "[\"self_attn.q_proj\", \"mlp.down_proj\"]}"}};
 
 static void check_peft_config(const struct place *p)
 {
@@ -132,13 +121,13 @@ static void adapters_are_written_for_peft_and_read_back(void **state)
     assert_int_equal(back.end_layer, 3);
     must(adapter_in_open(&in, p.out, &back, p.family, &p.config, &err), &err);
     assert_false(adapter_in_has_state(in));
-    check_values(in, &p, &tune, values);
+    place_check(in, &p, &tune, values);
     adapter_in_close(in);
     uint64_t step = 0;
     must(adapter_in_open_state(&in, p.out, &back, p.family, &p.config, &step, &err), &err);
     assert_true(adapter_in_has_state(in));
     assert_int_equal(step, 1234567);
-    check_values(in, &p, &tune, values);
+    place_check(in, &p, &tune, values);
     adapter_in_close(in);
     free(values);
     place_free(&p);
@@ -305,7 +294,7 @@ static void whole_models_load_again(void **state)
         struct adapter_in *in;
         must(adapter_in_open_state(&in, p.out, &tune, p.family, &p.config, &step, &err), &err);
         assert_int_equal(step, 7);
-        check_values(in, &p, &tune, values); /* not rounded, whatever the model's type */
+        place_check(in, &p, &tune, values); /* not rounded, whatever the model's type */
         adapter_in_close(in);
         free(values);
         place_free(&p);
@@ -338,7 +327,11 @@ static const struct {
     {USUAL "\"layers_to_transform\":[0,2]}", "layers_to_transform"},
     {USUAL "\"layers_to_transform\":[\"1\"]}", "layers_to_transform"},
     {USUAL "\"layers_to_transform\":9}", "between 0 and 3"},
-    {"[]", "is this a PEFT adapter directory?"},
+    {"{\"fine_tune_type\":\"dora\"}", "\"fine_tune_type\": \"dora\""},
+    {"{\"lora_parameters\":{\"rank\":0,\"scale\":1}}", "rank and scale"},
+    {"{\"lora_parameters\":{\"rank\":2,\"scale\":-1}}", "rank and scale"},
+    {"{\"lora_parameters\":{\"rank\":2,\"scale\":1,\"keys\":[\"c_attn\"]}}", "\"c_attn\"; there are q_proj"},
+    {"[]", "is this the directory of an adapter?"},
     {"{", "line 1"},
 };
 

@@ -204,7 +204,8 @@ static void a_full_disk_is_found_at_once(void **state)
                 full = {.kind = TUNE_FULL, .end_layer = PLACE_LAYERS};
     place_free(&p);
     check_full_disk(&adapter, 4, "adapter_model.safetensors needs");
-    check_full_disk(&adapter, 40, "training_state.safetensors needs");
+    check_full_disk(&adapter, 28, "adapters.safetensors needs");
+    check_full_disk(&adapter, 52, "training_state.safetensors needs");
     check_full_disk(&full, 16, "model.safetensors needs");
     check_full_disk(&full, 300, "tokenizer.json cannot be written: No space left on device");
 }

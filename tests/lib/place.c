@@ -83,3 +83,18 @@ int place_write(const struct adapter_out_request *req, const float *state, struc
     }
     return adapter_out_finish(out, err);
 }
+
+void place_check(const struct adapter_in *in, const struct place *p, const struct tune *tune,
+                 const float *state)
+{
+    bool moments = adapter_in_has_state(in);
+    for (size_t u = 0; u < p->config.layers + 2; u++) {
+        size_t n = place_elements(p, tune, u);
+        float *got = calloc(3 * n + 1, sizeof *got);
+        assert_non_null(got);
+        adapter_in_unit(in, u, got);
+        assert_same_bits(got, state, moments ? 3 * n : n, "what was read back");
+        free(got);
+        state += 3 * n;
+    }
+}

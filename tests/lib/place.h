@@ -25,6 +25,9 @@ size_t place_elements(const struct place *p, const struct tune *tune, size_t uni
 
 /* w, m, v of every unit, one unit after the other. The caller frees. */
 float *place_random(const struct place *p, const struct tune *tune, size_t *ret_n);
+/* What was read back is what was written: w, and of a state also m and v. */
+void place_check(const struct adapter_in *in, const struct place *p, const struct tune *tune,
+                 const float *state);
 /* Opens, gives all units and finishes. */
 int place_write(const struct adapter_out_request *req, const float *state, struct err *err);
 

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What lies around merged weights: see merge_dir.h. */
+#include "model/merge_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/input.h"
+
+enum { SMALL_BYTES = 1 << 28 };
+
+struct merge_dir {
+    char out[2048], tmp[2080];
+    bool made;     /* the temporary is there */
+    json_t *index; /* owned: tensor → file */
+    size_t bytes;
+};
+
+static bool is_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    size_t n = 0;
+    for (const struct dirent *e; d && (e = readdir(d));)
+        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    if (d)
+        closedir(d);
+    return d && !n;
+}
+
+int merge_dir_open(struct merge_dir **ret, const char *out, struct err *err)
+{
+    struct merge_dir *d = calloc(1, sizeof *d);
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/')
+        n--;
+    if (!d || !(d->index = json_object())) {
+        free(d);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    *ret = d;
+    if (n >= sizeof d->out)
+        return err_set(err, -ENAMETOOLONG, "--out %.100s…: this path is too long", out);
+    snprintf(d->out, sizeof d->out, "%.*s", (int)n, out);
+    snprintf(d->tmp, sizeof d->tmp, "%s.%ld.tmp", d->out, (long)getpid());
+    if (!access(d->out, F_OK) && !is_empty(d->out))
+        return err_set(err, -EEXIST, "--out %s is there already and not empty: choose another, or remove it",
+                       d->out);
+    if (mkdir(d->tmp, 0777)) {
+        int code = -errno;
+        return err_set(err, code, "%s cannot be created: %s", d->tmp, strerror(-code));
+    }
+    d->made = true;
+    return 0;
+}
+
+int merge_dir_path(const struct merge_dir *d, const char *file, char ret[4096], struct err *err)
+{
+    const int n = snprintf(ret, 4096, "%s/%s", d->tmp, file);
+    return n < 4096 ? 0 : err_set(err, -ENAMETOOLONG, "%s: a name in it is too long", d->out);
+}
+
+int merge_dir_list(struct merge_dir *d, const char *tensor, const char *file, size_t bytes, struct err *err)
+{
+    d->bytes += bytes;
+    return json_object_set_new(d->index, tensor, json_string(file)) ? err_set(err, -ENOMEM, "out of memory")
+                                                                    : 0;
+}
+
+static int write_file(const struct merge_dir *d, const char *file, const char *text, size_t n,
+                      struct err *err)
+{
+    char path[4096];
+    int r = merge_dir_path(d, file, path, err);
+    if (r)
+        return r;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    r = fd < 0 ? -errno : 0;
+    while (!r && n) {
+        ssize_t put = write(fd, text, n);
+        if (put < 0 && errno != EINTR)
+            r = -errno;
+        text += put > 0 ? put : 0;
+        n -= put > 0 ? (size_t)put : 0;
+    }
+    if (!r && fsync(fd))
+        r = -errno;
+    if (fd >= 0 && close(fd) && !r)
+        r = -errno;
+    return r ? err_set(err, r, "%s cannot be written: %s", path, strerror(-r)) : 0;
+}
+
+static int write_json(const struct merge_dir *d, const char *file, const json_t *json, struct err *err)
+{
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    int r = text ? write_file(d, file, text, strlen(text), err) : err_set(err, -ENOMEM, "out of memory");
+    free(text);
+    return r;
+}
+
+/* --- what is copied --------------------------------------------------------------------------- */
+
+/* Text beside the weights, by its name: settings, tokenizer, template, licence; no weights, indexes, adapters. */
+static bool is_wanted(const char *name)
+{
+    static const char *const ends[] = {".json", ".jinja", ".txt", ".model", ".md", ".py"};
+    static const char *const not [] = {"adapter_config.json", ".index.json"};
+    const size_t n = strlen(name);
+    bool wanted = !strncmp(name, "LICENSE", 7) || !strcmp(name, "NOTICE");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        wanted = wanted || (n > strlen(ends[i]) && !strcmp(name + n - strlen(ends[i]), ends[i]));
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+        wanted = wanted && !(n >= strlen(not [i]) && !strcmp(name + n - strlen(not [i]), not [i]));
+    return wanted && name[0] != '.';
+}
+
+static int copy_config(const struct merge_dir *d, const char *text, size_t n, enum dtype dtype,
+                       struct err *err)
+{
+    static const char *const names[] = {
+        [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
+    json_t *o = json_loadb(text, n, 0, NULL);
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return err_set(err, -EINVAL, "config.json is not an object");
+    }
+    json_object_del(o, "quantization_config");
+    const char *key =
+        json_object_get(o, "dtype") && !json_object_get(o, "torch_dtype") ? "dtype" : "torch_dtype";
+    json_object_set_new(o, key, json_string(names[dtype]));
+    if (json_object_get(o, "dtype"))
+        json_object_set_new(o, "dtype", json_string(names[dtype]));
+    int r = write_json(d, "config.json", o, err);
+    json_decref(o);
+    return r;
+}
+
+static int copy_one(const struct merge_dir *d, const char *model, const char *name, enum dtype dtype,
+                    struct err *err)
+{
+    char *path = input_path(model, name), *text = NULL;
+    size_t n;
+    struct stat sb;
+    if (path && (stat(path, &sb) || !S_ISREG(sb.st_mode))) {
+        free(path);
+        return 0;
+    }
+    int r = path ? input_read(path, SMALL_BYTES, &text, &n, err) : err_set(err, -ENOMEM, "out of memory");
+    if (!r && dtype != DTYPE_COUNT && !strcmp(name, "config.json"))
+        r = copy_config(d, text, n, dtype, err);
+    else if (!r)
+        r = write_file(d, name, text, n, err);
+    free(text);
+    free(path);
+    return r;
+}
+
+int merge_dir_copy(struct merge_dir *d, const char *model, enum dtype dtype, struct err *err)
+{
+    DIR *from = opendir(model);
+    int r = from ? 0 : err_set(err, -errno, "%s cannot be read: %s", model, strerror(errno));
+    for (const struct dirent *e; from && !r && (e = readdir(from));)
+        if (is_wanted(e->d_name))
+            r = copy_one(d, model, e->d_name, dtype, err);
+    if (from)
+        closedir(from);
+    return r;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static int sync_path(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 || (fsync(fd) && errno != EINVAL) ? -errno : 0; /* EINVAL: a file system that cannot */
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+int merge_dir_finish(struct merge_dir *d, bool index, struct err *err)
+{
+    int r = 0;
+    if (index) {
+        json_t *all = json_pack("{s:{s:I} s:O}", "metadata", "total_size", (json_int_t)d->bytes, "weight_map",
+                                d->index);
+        r = write_json(d, "model.safetensors.index.json", all, err);
+        json_decref(all);
+    }
+    if (r)
+        return r;
+    r = sync_path(d->tmp);
+    if (!r && rename(d->tmp, d->out))
+        r = -errno;
+    d->made = r;
+    return r ? err_set(err, r, "%s cannot be put in place: %s", d->out, strerror(-r)) : 0;
+}
+
+void merge_dir_free(struct merge_dir *d)
+{
+    DIR *tmp = d && d->made ? opendir(d->tmp) : NULL;
+    for (const struct dirent *e; tmp && (e = readdir(tmp));)
+        unlinkat(dirfd(tmp), e->d_name, 0);
+    if (tmp)
+        closedir(tmp);
+    if (d && d->made)
+        rmdir(d->tmp);
+    if (d)
+        json_decref(d->index);
+    free(d);
+}
