@@ -23,6 +23,8 @@ const struct ctl_command ctl_commands[] = {
      ctl_train_main, .options = ctl_train_options, .group = "Work"},
     {"generate", "--model DIR [OPTIONS] (PROMPT | --ids 1,2,3)", "continue a text", ctl_generate_main,
      .options = ctl_generate_options},
+    {"chat", "--model DIR [OPTIONS]", "converse with a model, a line at a time", ctl_chat_main,
+     .options = ctl_chat_options},
     {"score", "--model DIR [OPTIONS] (--text S | --ids 1,2,3 | --data FILE)",
      "log-probability of each token of a text", ctl_score_main, .options = ctl_score_options},
     {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",

@@ -47,6 +47,17 @@ const struct opt_def ctl_generate_options[] = {
      .type = OPT_STRING,
      .placeholder = "1,2,3",
      .help = "the prompt as token ids, instead of PROMPT"},
+    {.name = "chat",
+     .type = OPT_FLAG,
+     .help = "put PROMPT, as a user's message, through the model's chat template"},
+    {.name = "system",
+     .type = OPT_STRING,
+     .placeholder = "S",
+     .help = "with --chat, what the model is told before the message"},
+    {.name = "template-arg",
+     .type = OPT_LIST,
+     .placeholder = "NAME=VALUE",
+     .help = "with --chat, a variable of the template, as enable_thinking=false"},
     {.name = "dry-run",
      .type = OPT_FLAG,
      .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
@@ -88,6 +99,7 @@ int ctl_generate_main(struct ctl *ctl)
                                       : "a PROMPT or --ids 1,2,3 is missing");
     json_t *spec = ctl_spec_new(ctl);
     int rc = set_ids(ctl, spec);
+    rc = rc ? rc : ctl_spec_template_args(ctl, spec);
     if (rc) {
         json_decref(spec);
         return rc;

@@ -71,6 +71,29 @@ json_t *ctl_spec_new(const struct ctl *ctl)
     return spec;
 }
 
+int ctl_spec_template_args(const struct ctl *ctl, json_t *spec)
+{
+    const char *const *items;
+    size_t n = opts_list(ctl->opts, "template-arg", &items);
+    json_t *args = n ? json_object() : NULL;
+    json_object_del(spec, "template_arg");
+    for (size_t i = 0; i < n; i++) {
+        const char *eq = strchr(items[i], '=');
+        if (!eq || eq == items[i]) {
+            json_decref(args);
+            return ctl_usage(ctl, "--template-arg \"%s\": NAME=VALUE is needed, as enable_thinking=false",
+                             items[i]);
+        }
+        char *name = xstrndup(items[i], (size_t)(eq - items[i]));
+        json_t *value = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
+        json_object_set_new(args, name, value ? value : json_string(eq + 1));
+        free(name);
+    }
+    if (args)
+        json_object_set_new(spec, "template_args", args);
+    return CTL_OK;
+}
+
 json_t *ctl_spec_ids(const char *text)
 {
     json_t *ids = json_array();

@@ -11,6 +11,8 @@
 #include "daemon/ctl.h"
 
 json_t *ctl_spec_new(const struct ctl *ctl);
+/* --template-arg NAME=VALUE as "template_args", values as JSON where they are that. CTL_OK, or what is wrong has been printed. */
+int ctl_spec_template_args(const struct ctl *ctl, json_t *spec);
 /* "1,2,3" → [1,2,3]; NULL if it is anything else. */
 json_t *ctl_spec_ids(const char *text);
 /* Posts the job; CTL_OK and its number, or the reason has been printed. Takes over spec. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the signals while a job is followed: they come as readable bytes, beside the stream, and so does the answer to
- * what ^C asks. Called by train, generate, score, attach. */
+ * what ^C asks. Called by train, generate, score, attach, chat. */
 #include "daemon/ctl_watch.h"
 
 #include <inttypes.h>
@@ -57,9 +57,10 @@ static void cancel(struct watching *w)
     json_t *reply = NULL;
     snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, w->job);
     w->leaving = LEAVING_CANCELLED;
-    fprintf(stderr,
-            "\nringctl: cancelling job %" PRIu64 " and waiting for its end; ^C again leaves at once\n",
-            w->job);
+    if (!w->watch->is_answer)
+        fprintf(stderr,
+                "\nringctl: cancelling job %" PRIu64 " and waiting for its end; ^C again leaves at once\n",
+                w->job);
     if (ctl_request(w->ctl, "DELETE", path, NULL, &reply) == CTL_OK)
         json_decref(reply);
 }
@@ -134,7 +135,9 @@ static bool on_signal(struct watching *w)
     }
     if (!can_detach(w)) {
         cancel(w);
-        return true;
+        if (w->watch->is_answer && info.ssi_signo != SIGINT)
+            w->leaving = LEAVING_DETACHED;
+        return w->leaving == LEAVING_CANCELLED;
     }
     return info.ssi_signo == SIGINT && ask_can() ? ask_what_to_do(w) : detach(w);
 }
@@ -189,8 +192,8 @@ static int follow_to_the_end(struct watching *w)
 /* What follow_to_the_end came to, as an exit status. */
 static int settle(struct watching *w, int rc)
 {
-    if (w->leaving == LEAVING_DETACHED ||
-        (w->leaving && rc == CTL_OK && strcmp(field_text(w->end, "state", ""), "done") != 0))
+    if (w->leaving == LEAVING_DETACHED || (w->leaving && !w->watch->is_answer && rc == CTL_OK &&
+                                           strcmp(field_text(w->end, "state", ""), "done") != 0))
         return CTL_INTERRUPTED;
     if (rc == CTL_NO_DAEMON)
         ctl_fail(rc,

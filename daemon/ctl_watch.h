@@ -15,6 +15,7 @@ struct watch {
     void (*event)(void *owner, const char *type, const json_t *data); /* all but "end" */
     void *owner;
     bool can_detach; /* the job is worth something without this command */
+    bool is_answer;  /* ^C ends the job and not the command, which gets the job as it ended */
     bool is_chatty;  /* its events may be dropped while a question stands: more come */
 };
 /* CTL_OK: ret_end is the job as it ended, owned by the caller; whether that is well is ctl_watch_verdict's to

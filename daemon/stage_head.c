@@ -213,7 +213,9 @@ static int plan_adapter(struct head *h, struct err *err)
 static int plan_generate(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    int r = h->spec.ids ? read_ids(h, h->spec.ids, err) : read_text(h, h->spec.prompt, err);
+    int r = h->spec.messages || h->spec.chat ? head_read_chat(h, err)
+            : h->spec.ids                    ? read_ids(h, h->spec.ids, err)
+                                             : read_text(h, h->spec.prompt, err);
     if (!r && !h->tok) { /* ids in, ids out: text only where there is a tokenizer */
         struct err quiet;
         open_tokenizer(h, &quiet);

@@ -39,6 +39,10 @@ void head_done(struct head *h);
  * change. Takes a reference to `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 
+/* The conversation of a generation, written down by the model's chat template: h->ids. The token that ends a turn
+ * ends the answer too. */
+int head_read_chat(struct head *h, struct err *err);
+
 /* Drives the job over an open runner; ret_result: the job's result (a new object). */
 int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
 int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err);

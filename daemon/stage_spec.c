@@ -118,6 +118,23 @@ static void read_train(struct job_spec *s, struct reader *r)
            "--resume continues the run in --adapter-out; it cannot start from --init-adapter too");
 }
 
+static void read_chat(struct job_spec *s, struct reader *r)
+{
+    s->messages = json_object_get(r->o, "messages");
+    s->tools = json_object_get(r->o, "tools");
+    s->template_args = json_object_get(r->o, "template_args");
+    s->chat = flag(r, "chat");
+    s->system = text(r, "system", NULL);
+    demand(r, !s->messages || json_is_array(s->messages), "\"messages\" must be a list");
+    demand(r, !s->tools || json_is_array(s->tools), "\"tools\" must be a list");
+    demand(r, !s->template_args || json_is_object(s->template_args), "\"template_args\" must be an object");
+    demand(r, !s->chat || s->prompt, "--chat is for a PROMPT in words, not for --ids");
+    demand(r, !s->system || s->chat, "--system belongs to --chat: a plain text has nobody who is told");
+    demand(r, !s->template_args || s->chat || s->messages,
+           "--template-arg belongs to --chat: nothing else has a template");
+    demand(r, !s->messages || (!s->prompt && !s->ids), "\"messages\" are the prompt: give no other");
+}
+
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err)
 {
     struct reader r = {json, err, 0};
@@ -137,7 +154,8 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
         s.max_tokens = count(&r, "max_tokens", 64, 1, SPEC_TOKENS_MAX);
         s.temperature = number(&r, "temperature", 0, 0, SPEC_TEMPERATURE_MAX);
         s.top_p = number(&r, "top_p", 1, SPEC_TOP_P_MIN, 1);
-        demand(&r, s.prompt || s.ids, "a PROMPT, or --ids, is needed");
+        read_chat(&s, &r);
+        demand(&r, s.prompt || s.ids || s.messages, "a PROMPT, or --ids, is needed");
     }
     if (type == JOB_SCORE) {
         s.text = text(&r, "text", NULL);

@@ -19,7 +19,11 @@ struct job_spec {
     const json_t *json; /* borrowed: strings below point into it */
     const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets,
         *layers, *prompt, *text;
+    const char *system; /* with chat */
+    const json_t *messages, *tools,
+        *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
+    bool chat; /* the prompt goes through the chat template */
     bool full, random_init, resume, shuffle, rslora, dry_run;
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens;

@@ -43,6 +43,11 @@ void chat_template_close(struct chat_template *tpl)
     free(tpl);
 }
 
+const char *chat_template_token(const struct chat_template *tpl, const char *name)
+{
+    return json_string_value(json_object_get(tpl->tokens, name));
+}
+
 /* --- a model's directory --- */
 
 /* DIR/NAME; −ENOENT if there is none. */

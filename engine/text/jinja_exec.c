@@ -102,6 +102,7 @@ static struct jinja_value changed(struct jinja_run *run, const struct jinja_call
     return jinja_bool(!same);
 }
 
+/* depth counts how often a recursive loop has called itself, and there are none of those. */
 struct jinja_value jinja_loop_attribute(struct jinja_run *run, struct jinja_loop *loop,
                                         struct jinja_text name)
 {
@@ -116,8 +117,8 @@ struct jinja_value jinja_loop_attribute(struct jinja_run *run, struct jinja_loop
                    {"revindex0", n - 1 - index},
                    {"revindex", n - index},
                    {"length", n},
-                   {"depth0", (int64_t)loop->depth},
-                   {"depth", (int64_t)loop->depth + 1}};
+                   {"depth0", 0},
+                   {"depth", 1}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (jinja_is_word(name, numbers[i].name))
             return jinja_int(numbers[i].value);
@@ -161,7 +162,7 @@ static void exec_rounds(struct jinja_run *run, const struct jinja_node *node, co
         jinja_fail(run, -ENOMEM, "the template needs more than %d MiB", JINJA_MEMORY_MAX >> 20);
         return;
     }
-    *loop = (struct jinja_loop){.list = items, .depth = run->loops++};
+    loop->list = items;
     struct jinja_value loop_value = {.kind = JINJA_LOOP, .loop = loop};
     for (; loop->index < items->n && jinja_step(run, 1) && run->jump != JINJA_BREAK; loop->index++) {
         if (!new_scope(run, outer))
@@ -172,7 +173,6 @@ static void exec_rounds(struct jinja_run *run, const struct jinja_node *node, co
         jinja_exec(run, node->list);
     }
     run->jump = JINJA_ON;
-    run->loops--;
     run->scope = outer;
 }
 

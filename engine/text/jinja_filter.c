@@ -203,6 +203,15 @@ static bool real_of(struct jinja_value v, double *ret)
     return !*end;
 }
 
+/* What is undefined has no number, not even the default. */
+static bool is_given(struct jinja_run *run, const struct jinja_call *call)
+{
+    if (call->self.kind == JINJA_UNDEFINED)
+        jinja_fail(run, -EINVAL, "%s: \"%.*s\" is undefined", call->name, (int)call->self.text.n,
+                   call->self.text.s);
+    return call->self.kind != JINJA_UNDEFINED;
+}
+
 static struct jinja_value to_int(struct jinja_run *run, const struct jinja_call *call)
 {
     char text[128], *end;
@@ -219,7 +228,7 @@ static struct jinja_value to_int(struct jinja_run *run, const struct jinja_call 
         if (!*end && !errno)
             return jinja_int(n);
     }
-    if (!real_of(call->self, &x) || !isfinite(x))
+    if (!is_given(run, call) || !real_of(call->self, &x) || !isfinite(x))
         return other;
     return fabs(x) < 9.2e18 ? jinja_int((int64_t)x) : jinja_fail(run, -ERANGE, "int: more than 64 bits");
 }
@@ -227,8 +236,7 @@ static struct jinja_value to_int(struct jinja_run *run, const struct jinja_call 
 static struct jinja_value to_float(struct jinja_run *run, const struct jinja_call *call)
 {
     double x;
-    (void)run;
-    if (real_of(call->self, &x))
+    if (is_given(run, call) && real_of(call->self, &x))
         return jinja_float(x);
     return call->arg[0].kind == JINJA_ABSENT ? jinja_float(0) : call->arg[0];
 }

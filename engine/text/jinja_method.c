@@ -109,7 +109,7 @@ static void split_space(struct jinja_run *run, struct jinja_list *parts, struct 
     while (at < t.n && jinja_step(run, 1)) {
         size_t end = at;
         if (most-- == 0) {
-            jinja_list_add(run, parts, jinja_text(t.s + at, pytext_rspace(t.s + at, t.n - at)));
+            jinja_list_add(run, parts, jinja_text(t.s + at, t.n - at)); /* with the blanks at its end */
             return;
         }
         for (struct utf8_char c; end < t.n; end += c.len) {
@@ -169,9 +169,10 @@ static bool cut_last(struct jinja_text *t, struct jinja_text sep, bool is_last, 
     return true;
 }
 
+/* The same for words; the last part keeps the blanks it begins with. */
 static bool cut_last_word(struct jinja_text *t, bool is_last, struct jinja_text *ret)
 {
-    size_t start = t->n = pytext_rspace(t->s, t->n);
+    size_t start = t->n;
     while (start > 0) {
         size_t last = utf8_last(t->s, start);
         if (!is_last && pytext_is_space(utf8_next(t->s + last, start - last).cp))
@@ -190,10 +191,8 @@ static struct jinja_value rsplit(struct jinja_run *run, const struct jinja_call 
                        parts = jinja_list_new(run, JINJA_LIST, 0);
     int64_t most = jinja_arg_int(run, call, 1, -1);
     jinja_step(run, t.n / 8);
-    if (!sep.s) {
-        size_t n = pytext_lspace(t.s, t.n);
-        t = (struct jinja_text){t.s + n, pytext_rspace(t.s + n, t.n - n)};
-    }
+    if (!sep.s)
+        t.n = pytext_rspace(t.s, t.n);
     for (bool more = !run->code && (sep.s || t.n > 0); more && jinja_step(run, 1);) {
         bool is_last = most-- == 0;
         more = sep.s ? cut_last(&t, sep, is_last, &part) : cut_last_word(&t, is_last, &part);

@@ -7,7 +7,7 @@
 #include "text/jinja_lex.h"
 #include "text/jinja_node.h"
 
-enum { JINJA_PARSE_DEPTH_MAX = 100 };
+enum { JINJA_PARSE_DEPTH_MAX = 300 }; /* a pair of brackets takes two or three */
 
 struct jinja_parser {
     const struct jinja_token *at; /* the next one; the last is TOKEN_END */

@@ -40,7 +40,7 @@ struct jinja_macro {
 
 struct jinja_loop {
     const struct jinja_list *list;
-    size_t index, depth; /* from 0 */
+    size_t index; /* from 0 */
     struct jinja_list *changed;
 };
 
@@ -61,7 +61,7 @@ struct jinja_run {
     struct jinja_spans spans;    /* of whole, inside {% generation %} */
     struct jinja_value captured; /* what a {% filter %} or {% set x | … %} captured */
     enum jinja_jump jump;
-    size_t steps, depth, loops;
+    size_t steps, depth;
     uint32_t line; /* of what is being evaluated */
     time_t now;
     int code; /* 0, or −errno with the sentence in err */

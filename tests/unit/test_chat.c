@@ -101,10 +101,99 @@ static void test_expected(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* --- a model's directory --- */
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void drop(const char *dir, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    unlink(path);
+}
+
+/* What the directory's template makes of one message "x"; or the sentence. */
+static const char *said(const char *dir)
+{
+    static char text[600];
+    struct chat_template *tpl;
+    struct chat_text got;
+    struct err err = {""};
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "x");
+    struct chat_request req = {.messages = messages};
+    int r = chat_template_open(&tpl, dir, &err);
+    if (!r) {
+        r = chat_render(tpl, &req, &got, &err);
+        chat_template_close(tpl);
+    }
+    snprintf(text, sizeof text, "%s", r ? err.text : got.text);
+    if (!r)
+        chat_text_done(&got);
+    json_decref(messages);
+    return text;
+}
+
+static void test_directory(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_chat.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    assert_non_null(strstr(said(dir), "has no chat template"));
+    put(dir, "tokenizer_config.json",
+        "{\"bos_token\":{\"content\":\"<b>\",\"lstrip\":false},\"eos_token\":\"<e>\",\"pad_token\":null,"
+        "\"chat_template\":\"1{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token is defined "
+        "}}\"}");
+    assert_string_equal(said(dir), "1<b>x<e>False");
+    struct chat_template *tpl;
+    assert_int_equal(chat_template_open(&tpl, dir, NULL), 0);
+    assert_string_equal(chat_template_token(tpl, "bos_token"), "<b>");
+    assert_null(chat_template_token(tpl, "pad_token"));
+    chat_template_close(tpl);
+    put(dir, "chat_template.json", "{\"chat_template\":\"2{{ bos_token }}\"}");
+    assert_string_equal(said(dir), "2<b>");
+    put(dir, "chat_template.jinja", "3{{ bos_token }}\n");
+    assert_string_equal(said(dir), "3<b>");
+
+    static const struct {
+        const char *config, *says;
+    } others[] = {
+        {"{\"chat_template\":[{\"name\":\"rag\",\"template\":\"r\"},{\"name\":\"default\",\"template\":\"d\"}"
+         "]}",
+         "d"},
+        {"{\"chat_template\":[{\"name\":\"rag\",\"template\":\"r\"}]}", "r"},
+        {"{\"chat_template\":[{\"name\":\"a\",\"template\":\"r\"},{\"name\":\"b\",\"template\":\"d\"}]}",
+         "\"default\""},
+        {"{\"chat_template\":7}", "neither a text nor a list"},
+        {"{\"chat_template\":null}", "has no chat template"},
+        {"{\"chat_template\":\"\\n{% nope %}\"}", "tokenizer_config.json: line 2: the tag {% nope %}"},
+        {"{\"chat_template\":\"\\ud800\"}", "is not a JSON object"},
+        {"[]", "is not a JSON object"},
+        {"{\"chat", "is not a JSON object"},
+    };
+    drop(dir, "chat_template.jinja");
+    drop(dir, "chat_template.json");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        put(dir, "tokenizer_config.json", others[i].config);
+        if (!strstr(said(dir), others[i].says))
+            fail_msg("%s: %s", others[i].config, said(dir));
+    }
+    drop(dir, "tokenizer_config.json");
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringctl chat: a conversation, a line from standard input for each turn, a generation job for each answer. Owns the messages
+ * so far, and the signals while it waits for a line: ^C ends an answer, and never the conversation. One thread. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "daemon/ctl.h"
+#include "daemon/ctl_meter.h"
+#include "daemon/ctl_print.h"
+#include "daemon/ctl_spec.h"
+#include "daemon/ctl_watch.h"
+#include "daemon/spec_limits.h"
+#include "daemon/xalloc.h"
+
+enum { LINE_MOST = 1 << 20 };
+
+const struct opt_def ctl_chat_options[] = {
+    {.name = "model",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .help = "the model, a Hugging Face directory with a chat template",
+     .required = true},
+    {.name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"},
+    {.name = "system",
+     .type = OPT_STRING,
+     .placeholder = "S",
+     .help = "what the model is told before all else"},
+    {.name = "max-tokens",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "512",
+     .min = 1,
+     .max = SPEC_TOKENS_MAX,
+     .help = "new tokens of an answer, at most"},
+    {.name = "temperature",
+     .type = OPT_FLOAT,
+     .placeholder = "X",
+     .def = "0.7",
+     .min = 0,
+     .max = SPEC_TEMPERATURE_MAX,
+     .help = "0 for the likeliest token each time"},
+    {.name = "top-p",
+     .type = OPT_FLOAT,
+     .placeholder = "P",
+     .def = "0.9",
+     .min = SPEC_TOP_P_MIN,
+     .max = 1,
+     .help = "choose among the likeliest tokens that make up this share"},
+    {.name = "seed",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "0",
+     .min = 0,
+     .max = SPEC_SEED_MAX,
+     .help = "of the choice in the first answer; each answer has the next one"},
+    {.name = "template-arg",
+     .type = OPT_LIST,
+     .placeholder = "NAME=VALUE",
+     .help = "a variable of the chat template, as enable_thinking=false"},
+    {.name = NULL},
+};
+
+struct chat {
+    const struct ctl *ctl;
+    json_t *spec;     /* owned: of every answer, but for what was said */
+    json_t *system;   /* owned: what --system says, or NULL */
+    json_t *messages; /* owned */
+    int signal_fd;
+    bool is_terminal;
+    bool at_end; /* of standard input */
+    char *input; /* owned: read and not yet a line */
+    size_t n, room;
+    int64_t answers;
+};
+
+/* --- what comes in ---------------------------------------------------------------------------------- */
+
+static void hint(const struct chat *c)
+{
+    if (c->is_terminal)
+        fputs("/reset forgets what was said, /quit or ^D ends, ^C stops an answer\n", stderr);
+}
+
+static void forget(struct chat *c)
+{
+    json_decref(c->messages);
+    c->messages = json_array();
+    if (c->system)
+        json_array_append_new(c->messages, json_pack("{s:s,s:O}", "role", "system", "content", c->system));
+}
+
+static void read_some(struct chat *c)
+{
+    if (c->room < c->n + 4096)
+        c->input = xrealloc(c->input, c->room = 2 * c->room + 8192);
+    ssize_t got = read(STDIN_FILENO, c->input + c->n, c->room - c->n);
+    if (got > 0)
+        c->n += (size_t)got;
+    else if (got == 0 || errno != EINTR)
+        c->at_end = true;
+}
+
+/* ^C at the prompt drops what was typed; anything else ends the conversation. */
+static bool on_signal(struct chat *c)
+{
+    struct signalfd_siginfo info;
+    if (read(c->signal_fd, &info, sizeof info) != sizeof info)
+        return true;
+    if (info.ssi_signo != SIGINT || !c->is_terminal)
+        return false;
+    c->n = 0;
+    fputc('\n', stderr);
+    hint(c);
+    fputs("> ", stderr);
+    return true;
+}
+
+/* The next line, which the caller frees; NULL at the end, with ret_rc. Waits as long as somebody thinks. */
+static char *next_line(struct chat *c, int *ret_rc)
+{
+    struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = c->signal_fd, .events = POLLIN}};
+    if (c->is_terminal)
+        fputs("> ", stderr);
+    for (;;) {
+        char *eol = c->n ? memchr(c->input, '\n', c->n) : NULL;
+        size_t n = eol ? (size_t)(eol - c->input) : c->n;
+        if (eol || (c->at_end && n)) {
+            char *line = xstrndup(c->input, n);
+            c->n -= n + (eol != NULL);
+            memmove(c->input, c->input + n + (eol != NULL), c->n);
+            return line;
+        }
+        if (c->at_end)
+            return NULL;
+        if (c->n > LINE_MOST) {
+            *ret_rc = ctl_fail(CTL_USAGE, "a line of more than %d bytes", LINE_MOST);
+            return NULL;
+        }
+        if (poll(p, 2, -1) < 0)
+            continue;
+        if (p[1].revents && !on_signal(c)) {
+            *ret_rc = CTL_INTERRUPTED;
+            return NULL;
+        }
+        if (p[0].revents)
+            read_some(c);
+    }
+}
+
+/* --- what goes out ---------------------------------------------------------------------------------- */
+
+struct answer {
+    struct meter meter;
+    bool silent; /* --json */
+    char *text;  /* owned: what has been shown */
+    size_t n;
+    bool is_broken; /* events were lost: the end prints the whole */
+};
+
+static void on_answer_event(void *owner, const char *type, const json_t *data)
+{
+    struct answer *a = owner;
+    const char *text = field_text(data, "text", "");
+    size_t n = strlen(text);
+    if (!strcmp(type, "job")) {
+        meter_event(&a->meter, type, data);
+    } else if (!strcmp(type, "resync")) {
+        a->is_broken = true;
+    } else if (!strcmp(type, "token") && !a->is_broken) {
+        if (!a->silent)
+            fputs(text, stdout);
+        fflush(stdout);
+        a->text = xrealloc(a->text, a->n + n + 1);
+        memcpy(a->text + a->n, text, n + 1);
+        a->n += n;
+    }
+}
+
+/* The rest of the answer, or all of it where the stream had a gap; a->text is the whole then. */
+static void complete(struct answer *a, const json_t *result)
+{
+    const char *text = field_text(result, "text", a->text);
+    bool is_rest = !a->is_broken && strlen(text) >= a->n && !memcmp(text, a->text, a->n);
+    if (!a->silent)
+        printf("%s%s\n", is_rest ? "" : "\n", is_rest ? text + a->n : text);
+    fflush(stdout);
+    char *whole = xstrdup(text);
+    free(a->text);
+    a->text = whole;
+}
+
+static json_t *turn_spec(struct chat *c)
+{
+    json_t *spec = json_copy(c->spec);
+    json_object_set(spec, "messages", c->messages);
+    json_object_set_new(spec, "seed", json_integer(opts_int(c->ctl->opts, "seed") + c->answers));
+    return spec;
+}
+
+/* The answer to the messages so far becomes the next one; one that was stopped counts as far as it went. */
+static int answer(struct chat *c)
+{
+    struct answer a = {.silent = c->ctl->json, .text = xstrdup("")};
+    struct watch watch = {.event = on_answer_event, .owner = &a, .is_answer = true};
+    uint64_t id;
+    json_t *end = NULL;
+    meter_init(&a.meter);
+    int rc = ctl_spec_submit(c->ctl, "generate", turn_spec(c), &id);
+    rc = rc ? rc : ctl_watch(c->ctl, id, &watch, &end);
+    bool was_stopped = !rc && !strcmp(field_text(end, "state", ""), "cancelled");
+    if (!rc && !was_stopped)
+        rc = ctl_watch_verdict(end);
+    if (!rc)
+        complete(&a, json_object_get(end, "result"));
+    if (!rc)
+        json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", "assistant", "content", a.text));
+    c->answers += !rc;
+    json_decref(end);
+    free(a.text);
+    return rc;
+}
+
+/* A line of a user: a command, or a message and its answer. Whoever can try again is let. */
+static int take_line(struct chat *c, const char *line, bool *ret_quit)
+{
+    *ret_quit = !strcmp(line, "/quit");
+    if (!strcmp(line, "/reset"))
+        forget(c);
+    else if (*line == '/' && !*ret_quit)
+        hint(c);
+    if (*line == '/' || !*line)
+        return CTL_OK;
+    json_t *message = json_pack("{s:s,s:s}", "role", "user", "content", line);
+    if (!message)
+        return ctl_fail(CTL_USAGE, "that line is not UTF-8");
+    json_array_append_new(c->messages, message);
+    int rc = answer(c);
+    if (rc)
+        json_array_remove(c->messages, json_array_size(c->messages) - 1);
+    return rc == CTL_FAILED && c->is_terminal ? CTL_OK : rc;
+}
+
+static int converse(struct chat *c)
+{
+    int rc = CTL_OK;
+    bool quit = false;
+    char *line;
+    hint(c);
+    while (!rc && !quit && (line = next_line(c, &rc))) {
+        rc = take_line(c, line, &quit);
+        free(line);
+    }
+    if (c->is_terminal && !quit)
+        fputc('\n', stderr);
+    if (!rc && c->ctl->json) {
+        json_t *all = json_pack("{s:O}", "messages", c->messages);
+        print_json(all);
+        json_decref(all);
+    }
+    return rc;
+}
+
+/* What the options say, before anything is asked of anybody. */
+static int read_options(struct chat *c)
+{
+    const struct ctl *ctl = c->ctl;
+    const char *system = opts_str(ctl->opts, "system");
+    if (ctl->n_args)
+        return ctl_usage(ctl, "\"%s\": what to say comes from standard input, a line at a time",
+                         ctl->args[0]);
+    c->spec = ctl_spec_new(ctl);
+    json_object_del(c->spec, "system");
+    c->system = system ? json_string(system) : NULL;
+    if (system && !c->system)
+        return ctl_usage(ctl, "--system is not UTF-8");
+    return ctl_spec_template_args(ctl, c->spec);
+}
+
+int ctl_chat_main(struct ctl *ctl)
+{
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    struct chat c = {.ctl = ctl,
+                     .signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                     .is_terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO)};
+    int rc = c.signal_fd < 0 ? ctl_fail(CTL_FAILED, "signals cannot be awaited: %m") : read_options(&c);
+    if (!rc) {
+        forget(&c);
+        rc = converse(&c);
+    }
+    if (c.signal_fd >= 0)
+        close(c.signal_fd);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    json_decref(c.messages);
+    json_decref(c.system);
+    json_decref(c.spec);
+    free(c.input);
+    return rc;
+}
