@@ -58,8 +58,11 @@ write_line(enum log_level level, const struct log_about *about, const char *fmt,
     if (level > threshold)
         return;
     size_t n = (size_t)snprintf(line, sizeof line, "%s", isatty(STDERR_FILENO) ? "" : prefix[level]);
+    size_t text = n;
+    if (about->job)
+        n += (size_t)snprintf(line + n, sizeof line - n, "job %llu: ", (unsigned long long)about->job);
     vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
-    if (send_entry(level, about, line + n))
+    if (send_entry(level, about, line + text))
         return;
     size_t len = strlen(line);
     line[len] = '\n';

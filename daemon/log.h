@@ -12,7 +12,7 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 
 /* What a line is about; zero and NULL: nothing of the kind. */
 struct log_about {
-    uint64_t job;     /* RINGD_JOB= */
+    uint64_t job;     /* RINGD_JOB=; the line begins with it */
     const char *peer; /* RINGD_PEER=: a node's name */
     int stage;        /* RINGD_STAGE=: rank + 1 */
 };
@@ -27,13 +27,10 @@ void log_about(enum log_level level, const struct log_about *about, const char *
 #define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
 /* Of a job: "job 7: …" */
-#define log_job(level, number, fmt, ...)                                                                     \
-    log_about(level, &(struct log_about){.job = (number)}, "job %llu: " fmt,                                 \
-              (unsigned long long)(number)__VA_OPT__(, ) __VA_ARGS__)
+#define log_job(level, number, ...) log_about(level, &(struct log_about){.job = (number)}, __VA_ARGS__)
 /* Of the stage of that rank here. */
-#define log_stage(level, number, rank, fmt, ...)                                                             \
-    log_about(level, &(struct log_about){.job = (number), .stage = (rank) + 1}, "job %llu: " fmt,            \
-              (unsigned long long)(number)__VA_OPT__(, ) __VA_ARGS__)
+#define log_stage(level, number, rank, ...)                                                                  \
+    log_about(level, &(struct log_about){.job = (number), .stage = (rank) + 1}, __VA_ARGS__)
 /* About the node of that name. */
 #define log_peer(level, name, ...) log_about(level, &(struct log_about){.peer = (name)}, __VA_ARGS__)
 

@@ -86,7 +86,7 @@ static int list_pairs(struct merge *m)
 
 static const struct pair *pair_of(const struct merge *m, const struct st_tensor *t)
 {
-    struct pair key;
+    struct pair key = {0};
     snprintf(key.tensor, sizeof key.tensor, "%s", t->name);
     return m->npairs ? bsearch(&key, m->pairs, m->npairs, sizeof key, by_tensor) : NULL;
 }

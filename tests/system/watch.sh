@@ -39,6 +39,7 @@ $(get 1 '/v1/jobs/1/steps?from=2')
 EOT
 get 1 /v1/jobs/1/timeline >before.json
 stop_node 1
+mark=$(next_line "$(log_of 1)")
 start_node 1
 get 1 /v1/jobs/1/timeline >after.json
 get 1 /v1/jobs/1 | jq -e '(.memory | length) == 3 and all(.memory[]; .peak > 0)' >/dev/null || fail "memory after a restart"
@@ -46,6 +47,7 @@ equal "the timeline after a restart" "$(jq -cS 'del(.id)' after.json)" "$(jq -cS
 get 1 /v1/jobs/99/timeline | jq -e '.error.code == "no-such-job"' >/dev/null || fail "an unknown job"
 
 # Metrics, in the form Prometheus takes; health.
+await_ring 1 "$mark"
 long_job 1 counted
 get 1 /metrics >metrics.txt
 if command -v promtool >/dev/null; then
