@@ -85,8 +85,8 @@ static const char *const statement_text[SQL_COUNT] = {
                        "FROM json_each(?1) WHERE true ON CONFLICT(name,level,t) DO UPDATE SET n=n+1, "
                        "sum=sum+excluded.sum, least=min(least,excluded.least), most=max(most,excluded.most)",
     [SQL_TRIM_POINTS] = "DELETE FROM points WHERE level=?1 AND t<unixepoch()-?2",
-    [SQL_POINTS] = "SELECT json_array(t,sum/n,least,most) FROM points WHERE name=?1 AND level=?2 AND t>=?3 "
-                   "AND t<?4 ORDER BY t",
+    [SQL_POINTS] = ("SELECT json_array(t,sum/n,least,most) FROM points WHERE name=?1 AND level=?2 AND t>=?3 "
+                    "AND t<?4 ORDER BY t"), /* one text of two literals */
     [SQL_SERIES] = "SELECT json_quote(name) FROM points WHERE level=2 GROUP BY name ORDER BY name",
     [SQL_UNFINISHED] = "SELECT json FROM jobs WHERE state IN ('queued','planned','running') ORDER BY id",
 };
