@@ -409,18 +409,24 @@ static bool ends_tuple(const struct jinja_parser *p)
            jinja_at_name(p, "recursive");
 }
 
-struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, bool with_if)
+/* One item, or several with commas between, which make a tuple. */
+static struct jinja_node *tuple_of(struct jinja_parser *p, struct jinja_node *(*item)(struct jinja_parser *p))
 {
-    struct jinja_node *first = with_if ? jinja_parse_expression(p) : jinja_parse_or(p);
+    struct jinja_node *first = item(p);
     if (p->code || !jinja_at_op(p, ","))
         return first;
     struct jinja_node *node = jinja_node_new(p, OP_TUPLE), **tail = &first->next;
     node->list = first;
     while (!p->code && jinja_take_op(p, ",") && !ends_tuple(p)) {
-        *tail = with_if ? jinja_parse_expression(p) : jinja_parse_or(p);
+        *tail = item(p);
         tail = &(*tail)->next;
     }
     return node;
+}
+
+struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, bool with_if)
+{
+    return tuple_of(p, with_if ? jinja_parse_expression : jinja_parse_or);
 }
 
 static struct jinja_node *one_target(struct jinja_parser *p)
@@ -445,14 +451,5 @@ static struct jinja_node *one_target(struct jinja_parser *p)
 
 struct jinja_node *jinja_parse_target(struct jinja_parser *p)
 {
-    struct jinja_node *first = one_target(p);
-    if (p->code || !jinja_at_op(p, ","))
-        return first;
-    struct jinja_node *node = jinja_node_new(p, OP_TUPLE), **tail = &first->next;
-    node->list = first;
-    while (!p->code && jinja_take_op(p, ",") && !ends_tuple(p)) {
-        *tail = one_target(p);
-        tail = &(*tail)->next;
-    }
-    return node;
+    return tuple_of(p, one_target);
 }
