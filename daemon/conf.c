@@ -77,8 +77,8 @@ const struct opt_def conf_table[] = {
     {.name = "http-token-file",
      .type = OPT_PATH,
      .placeholder = "PATH",
-     .help =
-         "token that allows changes over TCP (default: http-token in --state-dir, made at the first start)"},
+     .help = "token that changes over TCP need, and everything on a port that others reach (default: "
+             "http-token in --state-dir, made at the first start)"},
     {.name = "history-limit",
      .type = OPT_STRING,
      .placeholder = "SIZE",

@@ -121,7 +121,8 @@ static void write_node(FILE *to, struct node *n)
     single(to, "start_time_seconds", "gauge", "When the daemon started, since 1970.",
            (double)self->boot / 1e6);
     single(to, "ring_nodes", "gauge", "Nodes in the ring, this one included.", (double)ring.n);
-    single(to, "ring_closed", "gauge", "1 if a job can start: the ring is closed, or this node is alone.",
+    single(to, "ring_closed", "gauge",
+           "1 if the ring is closed, or this node is alone; a chain can work too.",
            ring.shape == RING_CLOSED || ring.shape == RING_ALONE);
     single(to, "nodes_reachable", "gauge", "Nodes that can be reached, this one included.",
            (double)reachable);
