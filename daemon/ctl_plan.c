@@ -31,7 +31,9 @@ void ctl_print_plan(const json_t *job)
                   bytes_told(json_object_get(measured, "peak")).text,
                   json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
     }
-    if (table_rows(t))
+    if (table_rows(t) && !*field_text(plan, "schedule", ""))
+        printf("plan, at most %.0f tokens at once\n", field_number(plan, "tokens"));
+    else if (table_rows(t))
         printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
                field_number(plan, "tokens"));

@@ -158,8 +158,11 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
     json_t *o = json_load_file(path, 0, &je);
     if (!json_is_object(o)) {
         json_decref(o);
-        return err_set(err, -EINVAL, "%s cannot be read: %s (line %d); is this the directory of an adapter?",
-                       path, *je.text ? je.text : "not an object", je.line);
+        char line[32] = ""; /* a file that is not there has none */
+        if (je.line > 0)
+            snprintf(line, sizeof line, ", line %d,", je.line);
+        return err_set(err, -EINVAL, "%s%s cannot be read: %s; is this the directory of an adapter?", path,
+                       line, *je.text ? je.text : "not an object");
     }
     struct tune read = *tune;
     const bool mlx = !json_object_get(o, "peft_type") &&
