@@ -70,7 +70,7 @@ export function drawNew(section) {
         h('details', null, h('summary', null, 'More'), h('div', { class: 'fields' }, more.map(f => field(f, kept, 'train')))),
         h('p', { class: 'notice bad', id: 'train-error', role: 'alert', hidden: true }),
         h('div', { id: 'train-plan', role: 'status' }),
-        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { class: 'quiet', value: 'plan' }, 'Show the plan'))));
+        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { value: 'plan' }, 'Show the plan'))));
     const form = section.querySelector('form');
     form.addEventListener('submit', event => {
         event.preventDefault();

@@ -119,7 +119,7 @@ export function stages(plan, measured, over) {
     return h('ul', { class: 'stages' }, plan.nodes.map((name, rank) => {
         const node = state.nodes.find(n => n.name === name), total = node?.memory_total || Math.max(...plan.bytes), used = node ? total - node.memory_available : NaN;
         const wanted = plan.bytes[rank] / total, stage = measured?.[rank];
-        const told = stage ? `${bytes(over ? stage.peak : stage.rss)} ${over ? 'at most' : 'measured'} of ` : '';
+        const told = stage ? `${bytes(over ? stage.peak : stage.rss)} ${over ? 'at most' : 'measured'}, ` : '';
         return h('li', { 'data-key': name }, h('div', { class: 'row spread' }, h('span', null, h('i', { class: `key s${rank % 8}` }), h('b', null, name), ' ',
             h('span', { class: 'faint' }, `rank ${rank}${layersText(plan.split?.[rank]) && `, ${layersText(plan.split[rank])}`}`)),
         h('span', { class: 'n' }, `${told}${bytes(plan.bytes[rank])} planned`)),
