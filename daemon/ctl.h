@@ -19,6 +19,7 @@ struct ctl_command;
 struct ctl {
     const struct ctl_command *command; /* borrowed */
     const char *socket;                /* borrowed: the daemon's */
+    bool plans;                        /* only the plan of what it would submit is wanted */
     bool json;                         /* standard output holds one JSON object and nothing else */
     struct opts *opts;                 /* borrowed: the command's options and the global ones */
     char **args;                       /* borrowed: positional arguments */
@@ -40,9 +41,10 @@ struct ctl_command {
     int (*main)(struct ctl *ctl);
     const struct opt_def *options; /* its own, NULL = none */
     bool has_rest;                 /* stops reading options at its second argument */
-    const char *group;             /* the heading it is the first below, NULL = as before */
-    const char *words;             /* what its first argument may be, separated by spaces; NULL = see names */
-    enum ctl_names names;          /* of its argument, the second where there are words */
+    bool leads;           /* another command of those it names comes behind it, and only its plan is wanted */
+    const char *group;    /* the heading it is the first below, NULL = as before */
+    const char *words;    /* what its first argument may be, separated by spaces; NULL = see names */
+    enum ctl_names names; /* of its argument, the second where there are words */
 };
 
 extern const struct ctl_command ctl_commands[]; /* all of them, in the order of --help */
@@ -54,6 +56,7 @@ int ctl_merge_main(struct ctl *ctl);
 int ctl_schedule_main(struct ctl *ctl);
 int ctl_generate_main(struct ctl *ctl);
 int ctl_chat_main(struct ctl *ctl);
+int ctl_plan_main(struct ctl *ctl);
 int ctl_score_main(struct ctl *ctl);
 int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
