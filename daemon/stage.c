@@ -32,7 +32,7 @@ struct process {
     struct job_plan plan;
     uint32_t rank;
     struct num *num;
-    struct stage *stage;
+    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank */
     struct exchange *exchange;
     struct runner *runner;
     struct memory_watch memory;
@@ -87,6 +87,28 @@ static void on_round(void *owner)
                              "peak", (json_int_t)use.peak));
 }
 
+static int open_stages(struct process *p, const struct config *config, struct err *err)
+{
+    int r = 0;
+    for (size_t s = 0; s < p->plan.stages && !r; s++) {
+        struct stage_spec spec = job_plan_stage(&p->plan, config, s);
+        if (p->plan.place[s] == p->rank)
+            r = stage_open(&p->stages[s], p->num, &spec, err);
+    }
+    return r;
+}
+
+/* [[first, end], …]: of each stage, as it was opened. */
+static json_t *opened_layers(const struct process *p)
+{
+    json_t *list = json_array();
+    for (size_t s = 0; s < p->plan.stages; s++)
+        if (p->stages[s])
+            json_array_append_new(
+                list, json_pack("[I,I]", (json_int_t)p->plan.first[s], (json_int_t)p->plan.first[s + 1]));
+    return list;
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
@@ -95,30 +117,28 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r && p->rank >= p->plan.ranks)
         r = err_set(err, -EINVAL, "rank %u of a job of %zu", p->rank, p->plan.ranks);
     if (!r)
-        r = split_check(p->plan.first, p->plan.ranks, p->plan.first[p->plan.ranks], err);
+        r = split_check(p->plan.first, p->plan.stages, p->plan.first[p->plan.stages], err);
     if (!r)
         r = check_model(&p->plan, err);
     if (!r)
         r = config_read(&config, p->plan.model, err);
-    if (!r && config.layers != p->plan.first[p->plan.ranks])
+    if (!r && config.layers != p->plan.first[p->plan.stages])
         r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
-                    p->plan.first[p->plan.ranks], config.layers);
+                    p->plan.first[p->plan.stages], config.layers);
     if (!r)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
         return r;
-    struct stage_spec spec = job_plan_stage(&p->plan, &config, p->rank);
-    r = stage_open(&p->stage, p->num, &spec, err);
+    r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,    p->rank,   p->stage, p->exchange,
-                                 p->progress, on_traced, on_round, p};
+    struct runner_setup setup = {&p->plan,    p->rank,   p->stages, p->exchange,
+                                 p->progress, on_traced, on_round,  p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
         head_event(&p->head, "ready",
-                   json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)spec.first_layer, "end",
-                             (json_int_t)spec.end_layer, "isa", num_isa(p->num), "threads",
+                   json_pack("{s:o s:s s:i}", "layers", opened_layers(p), "isa", num_isa(p->num), "threads",
                              num_threads(p->num)));
     return r;
 }
@@ -225,7 +245,9 @@ static void process_done(struct process *p)
 {
     runner_free(p->runner);
     exchange_free(p->exchange);
-    stage_close(p->stage);
+    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
+        stage_close(p->stages[s]);
+    job_plan_done(&p->plan);
     num_free(p->num);
     head_done(&p->head);
     progress_detach(p->progress);
