@@ -6,16 +6,14 @@
 #include <string.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_follow.h"
+#include "daemon/ctl_options.h"
+#include "daemon/ctl_plan.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/spec_limits.h"
-#include "daemon/ctl_follow.h"
 
 const struct opt_def ctl_train_options[] = {
-    {.name = "model",
-     .type = OPT_PATH,
-     .placeholder = "DIR",
-     .help = "the model, a Hugging Face directory",
-     .required = true},
+    OPTION_MODEL(OPTION_MODEL_HELP),
     {.name = "data",
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
@@ -119,13 +117,7 @@ const struct opt_def ctl_train_options[] = {
      .max = SPEC_EPOCHS_MAX,
      .help = "or times through the data (1 if neither is given)"},
     {.name = "no-shuffle", .type = OPT_FLAG, .help = "take the rows in their order"},
-    {.name = "seed",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "0",
-     .min = 0,
-     .max = SPEC_SEED_MAX,
-     .help = "of everything random"},
+    OPTION_SEED("of everything random"),
     {.name = "lr",
      .type = OPT_FLOAT,
      .placeholder = "X",
@@ -183,9 +175,7 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE",
      .help = "a JSON line for each step is written there"},
-    {.name = "dry-run",
-     .type = OPT_FLAG,
-     .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
+    OPTION_DRY_RUN,
     {.name = "detach", .type = OPT_FLAG, .help = "print the job's number and return"},
     {.name = NULL},
 };
@@ -224,6 +214,8 @@ int ctl_train_main(struct ctl *ctl)
 {
     uint64_t id;
     int rc = check(ctl);
+    if (!rc && ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, "train", make_spec(ctl));
     if (!rc)
         rc = ctl_spec_submit(ctl, "train", make_spec(ctl), &id);
     if (rc)
