@@ -188,6 +188,7 @@ static const struct api_route routes[] = {
     {"POST", "/v1/cluster/promote", API_WRITES, api_post_promote},
     {"GET", "/v1/jobs", API_READS, api_get_jobs},
     {"POST", "/v1/jobs", API_WRITES, api_post_job},
+    {"POST", "/v1/plan", API_WRITES, api_post_plan},
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
     {"GET", "/v1/jobs/{id}/log", API_READS, api_get_job_log},

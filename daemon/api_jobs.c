@@ -13,6 +13,7 @@
 #include "daemon/hub.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
+#include "daemon/planner.h"
 #include "daemon/store.h"
 #include "daemon/timeline.h"
 #include "daemon/xalloc.h"
@@ -60,23 +61,49 @@ void api_get_jobs(struct node *n, struct http_call *call)
     api_reply(call, 200, json_pack("{s:o}", "jobs", list));
 }
 
-void api_post_job(struct node *n, struct http_call *call)
+/* Of a job that is asked for: what the body holds. NULL: it is something else, which has been answered. */
+static json_t *read_request(struct http_call *call, const char **ret_type, json_t **ret_spec)
 {
     size_t size;
     const char *body = http_body(call, &size);
     json_error_t je;
     json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
-    const char *type = json_string_value(json_object_get(request, "type"));
-    json_t *spec = json_object_get(request, "spec");
+    *ret_type = json_string_value(json_object_get(request, "type"));
+    *ret_spec = json_object_get(request, "spec");
+    if (*ret_type && json_is_object(*ret_spec))
+        return request;
+    http_fail(call, 400, "bad-request",
+              "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
+    json_decref(request);
+    return NULL;
+}
+
+void api_post_job(struct node *n, struct http_call *call)
+{
+    const char *type;
+    json_t *spec, *request = read_request(call, &type, &spec);
     uint64_t id;
     struct err err;
-    if (!type || !json_is_object(spec))
-        http_fail(call, 400, "bad-request",
-                  "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
-    else if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
+    if (!request)
+        return;
+    if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
         api_reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
+    json_decref(request);
+}
+
+void api_post_plan(struct node *n, struct http_call *call)
+{
+    const char *type;
+    struct err err;
+    json_t *spec, *request = read_request(call, &type, &spec);
+    if (!request)
+        return;
+    if (coord_check_type(type, &err))
+        http_fail(call, 400, "bad-request", "%s", err.text);
+    else
+        planner_ask(n->planner, type, spec, call);
     json_decref(request);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -12,7 +13,7 @@
 
 /* --- buffers: every one carries its capacity in the line before it --------------------------------------------------------- */
 
-enum { LINE = 64 };
+enum { LINE = 64, HUGE_PAGE = 2 << 20 };
 
 static size_t buffer_cap(void *buffer)
 {
@@ -32,6 +33,17 @@ static void *pool_take(struct exchange *x, size_t size)
     return NULL;
 }
 
+/* A big one lies in big pages where the kernel has some: otherwise its first use, in the middle of a step, is a fault every 4 KiB. */
+static void *big_alloc(size_t size)
+{
+    if (size < HUGE_PAGE)
+        return aligned_alloc(LINE, size);
+    void *at = aligned_alloc(HUGE_PAGE, size);
+    if (at)
+        madvise(at, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    return at;
+}
+
 void *exchange_buffer(struct exchange *x, size_t size)
 {
     size_t cap = (size + LINE) & ~(size_t)(LINE - 1);
@@ -40,7 +52,7 @@ void *exchange_buffer(struct exchange *x, size_t size)
     pthread_mutex_unlock(&x->lock);
     if (at)
         return at;
-    at = aligned_alloc(LINE, cap + LINE);
+    at = big_alloc(cap + LINE);
     if (!at)
         return NULL;
     memcpy(at, &cap, sizeof cap);
@@ -413,6 +425,8 @@ int exchange_flush(struct exchange *x, int seconds)
     int r = 0;
     pthread_mutex_lock(&x->lock);
     x->flushing = true;
+    for (size_t i = 0; i < x->n; i++)
+        exchange_wake_senders(&x->peers[i]); /* acknowledgements may be held back */
     for (size_t i = 0; i < x->n && !r; i++)
         while (!r && !is_flushed(&x->peers[i]))
             r = pthread_cond_timedwait(&x->changed, &x->lock, &until) ? -ETIME : 0;

@@ -11,7 +11,10 @@
 #include "daemon/channel_priv.h"
 #include "daemon/progress.h"
 
-enum { SHARED = 64 * 1024 };
+enum {
+    SHARED = 64 * 1024,
+    ACKS_TOGETHER = 8 /* of a message that is not complete; each record of them wakes a thread at both ends */
+};
 enum { HAVE_NOT = 0, HAVE = 1, CLAIMED = 2 /* + lane */ };
 
 static int receive_exact(int fd, struct iovec *iov, int n)
@@ -152,7 +155,8 @@ static int push_ack(struct lane *l, const struct frame *f)
     struct frame *ack = &l->acks[(l->ack_first + l->nacks++) % MAX_ACKS];
     *ack = *f;
     ack->type = FRAME_ACK;
-    exchange_wake_sender(l);
+    if (l->nacks >= ACKS_TOGETHER || l->peer->x->flushing)
+        exchange_wake_sender(l);
     return 0;
 }
 
@@ -189,17 +193,20 @@ static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
     return 0;
 }
 
+/* The other end waits for nothing but the last acknowledgement of a message, on whichever lane it is: they are sent once it is complete. */
 static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
 {
     struct peer *p = l->peer;
     in->have[f->offset / CHUNK] = HAVE;
     in->received += chunk_length(f);
+    int r = push_ack(l, f);
     if (in->received == in->size) {
         in->state = IN_ARRIVED;
         p->recent[p->nrecent++ % RECENT] = in->key;
         exchange_changed(p->x);
+        exchange_wake_senders(p);
     }
-    return push_ack(l, f);
+    return r;
 }
 
 /* The chunk comes a second time, because the lane it came on first broke: perhaps before it was complete. That lane is shut, and when its
@@ -221,6 +228,7 @@ static int settle_duplicate(struct lane *l, const struct arrival *a)
         r = accept_chunk(l, in, f);
     } else if (!r) {
         r = push_ack(l, f);
+        exchange_wake_sender(l); /* the message may be complete already */
     }
     pthread_mutex_unlock(&p->x->lock);
     return r;

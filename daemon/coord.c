@@ -201,16 +201,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 
 static void start(struct coord *c, struct job *job, const struct members_ring *ring)
 {
-    json_t *nodes = json_array();
-    job->ranks = ring->n;
-    for (size_t r = 0; r < ring->n; r++) {
-        const struct member *m = ring->at[r];
-        memcpy(job->nodes[r], m->id, 16);
-        snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
-        job->available[r] = m->memory_available;
-        json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads,
-                                               "memory", (json_int_t)m->memory_available));
-    }
+    json_t *nodes = job_take_nodes(job, ring);
     c->active = job;
     *job->error = 0;
     job->started = time(NULL);
@@ -277,11 +268,23 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
     finish(c, job, JOB_FAILED);
 }
 
+int coord_check_type(const char *type, struct err *err)
+{
+    if (strcmp(type, "train") && strcmp(type, "generate") && strcmp(type, "score"))
+        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", type);
+    return 0;
+}
+
 int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err)
 {
-    if (strcmp(type, "train") && strcmp(type, "generate") && strcmp(type, "score")) {
+    int r = coord_check_type(type, err);
+    if (r) {
         json_decref(spec);
-        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", type);
+        return r;
+    }
+    if (json_is_true(json_object_get(spec, "dry_run"))) {
+        json_decref(spec);
+        return err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
     }
     struct job *job = job_new(store_next_job(c->node->store), type, spec);
     if (c->active)
@@ -344,12 +347,6 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
-    if (json_is_true(json_object_get(job->spec, "dry_run"))) {
-        note_plan(c, job);
-        stop(c, job, JOB_DONE, "");
-        send_stop(c, job); /* its stage would wait for more */
-        return;
-    }
     job->opened = true;
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)
@@ -545,6 +542,11 @@ const struct job *coord_find(const struct coord *c, uint64_t id)
         if (job->id == id)
             return job;
     return NULL;
+}
+
+bool coord_ring(struct coord *c, struct members_ring *ret, char *why, size_t size)
+{
+    return job_ring_now(c->ring, ret, why, size);
 }
 
 const struct job *coord_first(const struct coord *c)

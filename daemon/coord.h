@@ -7,18 +7,22 @@
 #define DAEMON_COORD_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine/err.h"
 
 struct coord;
 struct job;
+struct members_ring;
 struct node;
 
 struct coord *coord_new(struct node *node); /* jobs the store still calls unfinished are closed, saying why */
 void coord_free(struct coord *c);
 
-/* Takes the spec's reference. −EINVAL with a sentence for an unknown type. */
+int coord_check_type(const char *type, struct err *err); /* −EINVAL with a sentence: there are no such jobs */
+/* Takes the spec's reference. −EINVAL with a sentence for an unknown type, and for what is asked of POST /v1/plan. */
 int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err);
 int coord_cancel(struct coord *c, uint64_t id); /* −ENOENT unknown, −EALREADY ended */
 
@@ -29,5 +33,8 @@ void coord_changed(struct coord *c); /* nodes came or went */
 const struct job *coord_find(const struct coord *c,
                              uint64_t id);            /* kept in memory: unfinished ones and the last ended */
 const struct job *coord_first(const struct coord *c); /* newest first, through ->next */
+
+/* The nodes a job would get now, ranks from us on, busy or not; false: none, and `why` is a sentence. */
+bool coord_ring(struct coord *c, struct members_ring *ret, char *why, size_t size);
 
 #endif

@@ -19,6 +19,7 @@ struct ctl_command;
 struct ctl {
     const struct ctl_command *command; /* borrowed */
     const char *socket;                /* borrowed: the daemon's */
+    bool plans;                        /* only the plan of what it would submit is wanted */
     bool json;                         /* standard output holds one JSON object and nothing else */
     struct opts *opts;                 /* borrowed: the command's options and the global ones */
     char **args;                       /* borrowed: positional arguments */
@@ -40,9 +41,10 @@ struct ctl_command {
     int (*main)(struct ctl *ctl);
     const struct opt_def *options; /* its own, NULL = none */
     bool has_rest;                 /* stops reading options at its second argument */
-    const char *group;             /* the heading it is the first below, NULL = as before */
-    const char *words;             /* what its first argument may be, separated by spaces; NULL = see names */
-    enum ctl_names names;          /* of its argument, the second where there are words */
+    bool leads;           /* another command of those it names comes behind it, and only its plan is wanted */
+    const char *group;    /* the heading it is the first below, NULL = as before */
+    const char *words;    /* what its first argument may be, separated by spaces; NULL = see names */
+    enum ctl_names names; /* of its argument, the second where there are words */
 };
 
 extern const struct ctl_command ctl_commands[]; /* all of them, in the order of --help */
@@ -52,8 +54,10 @@ int ctl_local_main(struct ctl *ctl);
 int ctl_train_main(struct ctl *ctl);
 int ctl_merge_main(struct ctl *ctl);
 int ctl_data_main(struct ctl *ctl);
+int ctl_schedule_main(struct ctl *ctl);
 int ctl_generate_main(struct ctl *ctl);
 int ctl_chat_main(struct ctl *ctl);
+int ctl_plan_main(struct ctl *ctl);
 int ctl_score_main(struct ctl *ctl);
 int ctl_init_main(struct ctl *ctl);
 int ctl_invite_main(struct ctl *ctl);
@@ -80,10 +84,10 @@ int ctl_cancel_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_token_options[];
-extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_options[], ctl_train_options[],
-    ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[],
-    ctl_top_options[], ctl_links_options[], ctl_link_options[], ctl_init_options[], ctl_invite_options[],
-    ctl_join_options[];
+extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_options[],
+    ctl_schedule_options[], ctl_train_options[], ctl_generate_options[], ctl_chat_options[],
+    ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[], ctl_links_options[],
+    ctl_link_options[], ctl_init_options[], ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -13,57 +13,23 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_meter.h"
+#include "daemon/ctl_options.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/ctl_watch.h"
-#include "daemon/spec_limits.h"
 #include "daemon/xalloc.h"
 
 enum { LINE_MOST = 1 << 20 };
 
 const struct opt_def ctl_chat_options[] = {
-    {.name = "model",
-     .type = OPT_PATH,
-     .placeholder = "DIR",
-     .help = "the model, a Hugging Face directory with a chat template",
-     .required = true},
-    {.name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"},
-    {.name = "system",
-     .type = OPT_STRING,
-     .placeholder = "S",
-     .help = "what the model is told before all else"},
-    {.name = "max-tokens",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "512",
-     .min = 1,
-     .max = SPEC_TOKENS_MAX,
-     .help = "new tokens of an answer, at most"},
-    {.name = "temperature",
-     .type = OPT_FLOAT,
-     .placeholder = "X",
-     .def = "0.7",
-     .min = 0,
-     .max = SPEC_TEMPERATURE_MAX,
-     .help = "0 for the likeliest token each time"},
-    {.name = "top-p",
-     .type = OPT_FLOAT,
-     .placeholder = "P",
-     .def = "0.9",
-     .min = SPEC_TOP_P_MIN,
-     .max = 1,
-     .help = "choose among the likeliest tokens that make up this share"},
-    {.name = "seed",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "0",
-     .min = 0,
-     .max = SPEC_SEED_MAX,
-     .help = "of the choice in the first answer; each answer has the next one"},
-    {.name = "template-arg",
-     .type = OPT_LIST,
-     .placeholder = "NAME=VALUE",
-     .help = "a variable of the chat template, as enable_thinking=false"},
+    OPTION_MODEL("the model, a Hugging Face directory with a chat template"),
+    OPTION_ADAPTER,
+    OPTION_SYSTEM("what the model is told before all else"),
+    OPTION_MAX_TOKENS("512", "new tokens of an answer, at most"),
+    OPTION_TEMPERATURE("0.7"),
+    OPTION_TOP_P("0.9"),
+    OPTION_SEED("of the choice in the first answer; each answer has the next one"),
+    OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false"),
     {.name = NULL},
 };
 

@@ -15,7 +15,7 @@
 
 enum {
     CONNECT_MS = 5000,
-    REQUEST_MS = 60000, /* a daemon that takes longer for a plain answer is stuck */
+    REQUEST_S = 60, /* a daemon that takes longer for a plain answer is stuck */
     EVENT_MAX = 64 << 20,
     FDS_MAX = 72,
 };
@@ -112,7 +112,8 @@ static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct
     return CTL_OK;
 }
 
-int ctl_request(const struct ctl *ctl, const char *method, const char *path, const json_t *body, json_t **ret)
+int ctl_request_within(const struct ctl *ctl, const char *method, const char *path, const json_t *body,
+                       unsigned within_s, json_t **ret)
 {
     CURL *curl = new_handle(ctl, path);
     if (!curl)
@@ -122,7 +123,7 @@ int ctl_request(const struct ctl *ctl, const char *method, const char *path, con
     struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)REQUEST_MS);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)within_s);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &reply);
     if (text)
@@ -133,6 +134,11 @@ int ctl_request(const struct ctl *ctl, const char *method, const char *path, con
     free(text);
     free(reply.data);
     return rc;
+}
+
+int ctl_request(const struct ctl *ctl, const char *method, const char *path, const json_t *body, json_t **ret)
+{
+    return ctl_request_within(ctl, method, path, body, REQUEST_S, ret);
 }
 
 int ctl_request_print(const struct ctl *ctl, const char *method, const char *path, json_t *body,

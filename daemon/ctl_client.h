@@ -14,6 +14,9 @@
 /* body may be NULL. ret: what came back, owned by the caller. */
 int ctl_request(const struct ctl *ctl, const char *method, const char *path, const json_t *body,
                 json_t **ret);
+/* The same, for an answer that takes the daemon longer to find. */
+int ctl_request_within(const struct ctl *ctl, const char *method, const char *path, const json_t *body,
+                       unsigned within_s, json_t **ret);
 /* The same, and the answer printed: as JSON if that is wanted, else with `print`. Takes over body. */
 int ctl_request_print(const struct ctl *ctl, const char *method, const char *path, json_t *body,
                       void (*print)(const json_t *answer));

@@ -105,7 +105,8 @@ static const char bash_body[] =
     "            _ringctl_value \"$command\" \"$word\"\n"
     "            [[ $how == none ]] || option=$word\n"
     "        elif [[ -z $command ]]; then command=$word\n"
-    "        elif [[ $command == local && $count -eq 1 ]]; then command=$word count=0\n"
+    "        elif [[ ($command == local && $count -eq 1) || ($command == plan && $count -eq 0) ]]; then "
+    "command=$word count=0\n"
     "        else count=$((count + 1)); fi\n"
     "    done\n"
     "    [[ $cur != '=' ]] || cur=\n"
@@ -212,7 +213,9 @@ static void zsh_command(const struct ctl_command *c)
     zsh_options(ctl_global_options);
     if (c->has_rest)
         puts("        '1:N:' '*:::command:_ringctl_again' \\");
-    if (c->words)
+    if (c->leads)
+        puts("        '*:::command:_ringctl_again' \\");
+    else if (c->words)
         printf("        '1:%s:(%s)' \\\n", c->name, c->words);
     if (names)
         printf("        '%d:%s:_ringctl_%s' \\\n", c->words ? 2 : 1, names, names);

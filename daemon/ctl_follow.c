@@ -10,15 +10,9 @@
 
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_meter.h"
-#include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
 #include "daemon/ctl_watch.h"
-
-static bool was_dry_run(const json_t *end)
-{
-    return json_is_true(json_object_get(json_object_get(end, "spec"), "dry_run"));
-}
 
 /* --- training ------------------------------------------------------------------------------------- */
 
@@ -59,8 +53,6 @@ int ctl_follow_training(const struct ctl *ctl, uint64_t job)
     rc = ctl_watch_verdict(end);
     if (ctl->json)
         print_json(end);
-    else if (!rc && was_dry_run(end))
-        ctl_print_plan(end);
     else if (!rc)
         print_trained(&m, end);
     json_decref(end);
@@ -136,12 +128,7 @@ int ctl_follow_generation(const struct ctl *ctl, uint64_t job, bool can_detach)
     meter_init(&view.meter);
     int rc = ctl_watch(ctl, job, &watch, &end);
     rc = rc ? rc : ctl_watch_verdict(end);
-    if (!rc && was_dry_run(end)) {
-        if (ctl->json)
-            print_json(end);
-        else
-            ctl_print_plan(end);
-    } else if (rc && view.n_printed)
+    if (rc && view.n_printed)
         putchar('\n');
     else if (!rc && ctl->json)
         print_picked(json_object_get(end, "result"), keys);

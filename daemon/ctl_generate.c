@@ -5,80 +5,39 @@
 #include "daemon/ctl.h"
 #include "daemon/ctl_data.h"
 #include "daemon/ctl_follow.h"
+#include "daemon/ctl_options.h"
+#include "daemon/ctl_plan.h"
 #include "daemon/ctl_spec.h"
-#include "daemon/spec_limits.h"
 
 const struct opt_def ctl_generate_options[] = {
-    {.name = "model",
-     .type = OPT_PATH,
-     .placeholder = "DIR",
-     .help = "the model, a Hugging Face directory",
-     .required = true},
-    {.name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"},
-    {.name = "max-tokens",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "64",
-     .min = 1,
-     .max = SPEC_TOKENS_MAX,
-     .help = "new tokens at most"},
-    {.name = "temperature",
-     .type = OPT_FLOAT,
-     .placeholder = "X",
-     .def = "0",
-     .min = 0,
-     .max = SPEC_TEMPERATURE_MAX,
-     .help = "0 for the likeliest token each time"},
-    {.name = "top-p",
-     .type = OPT_FLOAT,
-     .placeholder = "P",
-     .def = "1",
-     .min = SPEC_TOP_P_MIN,
-     .max = 1,
-     .help = "choose among the likeliest tokens that make up this share"},
-    {.name = "seed",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "0",
-     .min = 0,
-     .max = SPEC_SEED_MAX,
-     .help = "of the choice"},
+    OPTION_MODEL(OPTION_MODEL_HELP),
+    OPTION_ADAPTER,
+    OPTION_MAX_TOKENS("64", "new tokens at most"),
+    OPTION_TEMPERATURE("0"),
+    OPTION_TOP_P("1"),
+    OPTION_SEED("of the choice"),
     {.name = "stop", .type = OPT_LIST, .placeholder = "TEXT", .help = "end where this text appears"},
-    {.name = "ids",
-     .type = OPT_STRING,
-     .placeholder = "1,2,3",
-     .help = "the prompt as token ids, instead of PROMPT"},
+    OPTION_IDS("the prompt as token ids, instead of PROMPT"),
     {.name = "chat",
      .type = OPT_FLAG,
      .help = "put PROMPT, as a user's message, through the model's chat template"},
-    {.name = "system",
-     .type = OPT_STRING,
-     .placeholder = "S",
-     .help = "with --chat, what the model is told before the message"},
-    {.name = "template-arg",
-     .type = OPT_LIST,
-     .placeholder = "NAME=VALUE",
-     .help = "with --chat, a variable of the template, as enable_thinking=false"},
-    {.name = "dry-run",
-     .type = OPT_FLAG,
-     .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
+    OPTION_SYSTEM("with --chat, what the model is told before the message"),
+    OPTION_TEMPLATE_ARG("with --chat, a variable of the template, as enable_thinking=false"),
+    OPTION_DRY_RUN,
     {.name = NULL},
 };
 
 const struct opt_def ctl_score_options[] = {
-    {.name = "model",
-     .type = OPT_PATH,
-     .placeholder = "DIR",
-     .help = "the model, a Hugging Face directory",
-     .required = true},
-    {.name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"},
+    OPTION_MODEL(OPTION_MODEL_HELP),
+    OPTION_ADAPTER,
     {.name = "text", .type = OPT_STRING, .placeholder = "S", .help = "the text"},
-    {.name = "ids", .type = OPT_STRING, .placeholder = "1,2,3", .help = "or its token ids"},
+    OPTION_IDS("or its token ids"),
     {.name = "data",
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
      .help = "or a data set as for training; of a directory its test.jsonl"},
     CTL_DATA_OPTIONS("2048"),
+    OPTION_DRY_RUN,
     {.name = NULL},
 };
 
@@ -111,6 +70,8 @@ int ctl_generate_main(struct ctl *ctl)
     }
     if (!has_ids)
         json_object_set_new(spec, "prompt", json_string(ctl->args[0]));
+    if (ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, "generate", spec);
     rc = ctl_spec_submit(ctl, "generate", spec, &id);
     return rc ? rc : ctl_follow_generation(ctl, id, false);
 }
@@ -130,6 +91,8 @@ int ctl_score_main(struct ctl *ctl)
         json_decref(spec);
         return rc;
     }
+    if (ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, "score", spec);
     rc = ctl_spec_submit(ctl, "score", spec, &id);
     return rc ? rc : ctl_follow_scoring(ctl, id, false);
 }

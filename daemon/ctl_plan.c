@@ -1,9 +1,12 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing. Called by the commands that submit a job, and by ringctl job. */
 #include "daemon/ctl_plan.h"
 
 #include <stdio.h>
 
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_spec.h"
 #include "daemon/ctl_table.h"
 
 static struct amount bytes_told(const json_t *value)
@@ -11,26 +14,36 @@ static struct amount bytes_told(const json_t *value)
     return value ? print_bytes(json_number_value(value)) : (struct amount){"-"};
 }
 
-void ctl_print_plan(const json_t *job)
+/* Who holds what: with what was measured, where anything was. */
+static struct table *stages(const json_t *plan, const json_t *memory)
 {
-    const json_t *plan = json_object_get(job, "plan"), *memory = json_object_get(job, "memory");
-    struct table *t = table_new("  RANK\tNODE\tLAYERS\tPLANNED\tOF\tMEASURED\tPEAK\tSLOTS");
+    bool measured = json_array_size(memory);
+    struct table *t = table_new(measured ? "  RANK\tNODE\tLAYERS\tPLANNED\tOF\tMEASURED\tPEAK\tSLOTS"
+                                         : "  RANK\tNODE\tLAYERS\tPLANNED\tOF\tSLOTS");
     const json_t *split = json_object_get(plan, "split");
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
         double from = json_number_value(json_array_get(json_array_get(split, r), 0));
         double to = json_number_value(json_array_get(json_array_get(split, r), 1));
-        const json_t *measured = json_array_get(memory, r);
-        char layers[48] = "none";
+        const json_t *stage = json_array_get(memory, r);
+        char layers[48] = "none", has[64] = "";
         if (to > from)
             snprintf(layers, sizeof layers, "%.0f-%.0f", from, to - 1);
-        table_add(t, "  %zu\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f", r, name ? name : "?", layers,
+        if (measured)
+            snprintf(has, sizeof has, "\t%s\t%s", bytes_told(json_object_get(stage, "rss")).text,
+                     bytes_told(json_object_get(stage, "peak")).text);
+        table_add(t, "  %zu\t%s\t%s\t%s\t%s%s\t%.0f", r, name ? name : "?", layers,
                   print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
-                  bytes_told(json_array_get(json_object_get(plan, "available"), r)).text,
-                  bytes_told(json_object_get(measured, "rss")).text,
-                  bytes_told(json_object_get(measured, "peak")).text,
+                  bytes_told(json_array_get(json_object_get(plan, "available"), r)).text, has,
                   json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
     }
+    return t;
+}
+
+void ctl_print_plan(const json_t *job)
+{
+    const json_t *plan = json_object_get(job, "plan");
+    struct table *t = stages(plan, json_object_get(job, "memory"));
     if (table_rows(t) && !*field_text(plan, "schedule", ""))
         printf("plan, at most %.0f tokens at once\n", field_number(plan, "tokens"));
     else if (table_rows(t))
@@ -38,4 +51,33 @@ void ctl_print_plan(const json_t *job)
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
                field_number(plan, "tokens"));
     table_print_free(t, stdout);
+}
+
+bool ctl_plan_wanted(const struct ctl *ctl)
+{
+    return ctl->plans || opts_flag(ctl->opts, "dry-run");
+}
+
+int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec)
+{
+    enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
+    json_t *answer = NULL, *line;
+    size_t i;
+    int rc = ctl_spec_send(ctl, "/v1/plan", type, spec, WITHIN_S, &answer);
+    if (rc)
+        return rc;
+    if (ctl->json) {
+        print_json(answer);
+    } else {
+        json_array_foreach(json_object_get(answer, "lines"), i, line)
+            fprintf(stderr, "%s\n", json_string_value(line));
+        ctl_print_plan(answer);
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int ctl_plan_main(struct ctl *ctl)
+{
+    return ctl_usage(ctl, "a plan of what? Of a job: train, generate or score, with its options");
 }

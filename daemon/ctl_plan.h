@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job's plan as a table: who holds what, and memory planned, available and measured. Called by ringctl job, and by the commands that
- * follow a job which was only to be planned. */
+ * Plans: ringctl plan, the --dry-run of the commands that submit, and a plan as a table, also that of a job that runs. One thread. */
 #ifndef DAEMON_CTL_PLAN_H
 #define DAEMON_CTL_PLAN_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
-/* job: in full, with its plan; the rest of that is for --json. */
+#include "daemon/ctl.h"
+
+/* Only the plan is wanted of the command, which has --dry-run. */
+bool ctl_plan_wanted(const struct ctl *ctl);
+/* Has the daemon plan that job, and prints what it says. Takes over spec. */
+int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec);
+
+/* job: what has a "plan", and perhaps the measured "memory" of its stages. */
 void ctl_print_plan(const json_t *job);
 
 #endif

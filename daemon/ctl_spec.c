@@ -112,13 +112,22 @@ json_t *ctl_spec_ids(const char *text)
     }
 }
 
-int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id)
+int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, json_t *spec, unsigned within_s,
+                  json_t **ret)
 {
-    json_t *body = json_pack("{s:s,s:o}", "type", type, "spec", spec), *reply = NULL;
+    json_t *body = json_pack("{s:s,s:o}", "type", type, "spec", spec);
     if (!body)
         return ctl_fail(CTL_USAGE, "the options cannot be sent: a path or a text is not UTF-8");
-    int rc = ctl_request(ctl, "POST", "/v1/jobs", body, &reply);
+    int rc = ctl_request_within(ctl, "POST", path, body, within_s, ret);
     json_decref(body);
+    return rc;
+}
+
+int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id)
+{
+    enum { ANSWER_S = 60 };
+    json_t *reply = NULL;
+    int rc = ctl_spec_send(ctl, "/v1/jobs", type, spec, ANSWER_S, &reply);
     if (rc)
         return rc;
     json_int_t id = json_integer_value(json_object_get(reply, "id"));

@@ -15,6 +15,9 @@ json_t *ctl_spec_new(const struct ctl *ctl);
 int ctl_spec_template_args(const struct ctl *ctl, json_t *spec);
 /* "1,2,3" → [1,2,3]; NULL if it is anything else. */
 json_t *ctl_spec_ids(const char *text);
+/* Posts it there, and waits so long for the answer. Takes over spec. */
+int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, json_t *spec, unsigned within_s,
+                  json_t **ret);
 /* Posts the job; CTL_OK and its number, or the reason has been printed. Takes over spec. */
 int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id);
 

@@ -7,16 +7,14 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_data.h"
+#include "daemon/ctl_follow.h"
+#include "daemon/ctl_options.h"
+#include "daemon/ctl_plan.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/spec_limits.h"
-#include "daemon/ctl_follow.h"
 
 const struct opt_def ctl_train_options[] = {
-    {.name = "model",
-     .type = OPT_PATH,
-     .placeholder = "DIR",
-     .help = "the model, a Hugging Face directory",
-     .required = true},
+    OPTION_MODEL(OPTION_MODEL_HELP),
     {.name = "data",
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
@@ -118,13 +116,7 @@ const struct opt_def ctl_train_options[] = {
      .max = SPEC_EPOCHS_MAX,
      .help = "or times through the data (1 if neither is given)"},
     {.name = "no-shuffle", .type = OPT_FLAG, .help = "take the rows in their order"},
-    {.name = "seed",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "0",
-     .min = 0,
-     .max = SPEC_SEED_MAX,
-     .help = "of everything random"},
+    OPTION_SEED("of everything random"),
     {.name = "lr",
      .type = OPT_FLOAT,
      .placeholder = "X",
@@ -185,9 +177,7 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE",
      .help = "a JSON line for each step is written there"},
-    {.name = "dry-run",
-     .type = OPT_FLAG,
-     .help = "only plan: who would hold which layers, and whether they fit; nothing is started or written"},
+    OPTION_DRY_RUN,
     {.name = "detach", .type = OPT_FLAG, .help = "print the job's number and return"},
     {.name = NULL},
 };
@@ -225,22 +215,21 @@ static json_t *make_spec(const struct ctl *ctl)
     return spec;
 }
 
-static int submit(struct ctl *ctl, uint64_t *ret_id)
-{
-    json_t *spec = make_spec(ctl);
-    int rc = ctl_spec_template_args(ctl, spec);
-    if (!rc)
-        return ctl_spec_submit(ctl, "train", spec, ret_id);
-    json_decref(spec);
-    return rc;
-}
-
 int ctl_train_main(struct ctl *ctl)
 {
     uint64_t id;
     int rc = check(ctl);
-    if (!rc)
-        rc = submit(ctl, &id);
+    if (rc)
+        return rc;
+    json_t *spec = make_spec(ctl);
+    rc = ctl_spec_template_args(ctl, spec);
+    if (rc) {
+        json_decref(spec);
+        return rc;
+    }
+    if (ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, "train", spec);
+    rc = ctl_spec_submit(ctl, "train", spec, &id);
     if (rc)
         return rc;
     if (opts_flag(ctl->opts, "detach")) {

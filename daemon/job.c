@@ -52,6 +52,21 @@ void job_free(struct job *job)
     free(job);
 }
 
+json_t *job_take_nodes(struct job *job, const struct members_ring *ring)
+{
+    json_t *nodes = json_array();
+    job->ranks = ring->n;
+    for (size_t r = 0; r < ring->n; r++) {
+        const struct member *m = ring->at[r];
+        memcpy(job->nodes[r], m->id, 16);
+        snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
+        job->available[r] = m->memory_available;
+        json_array_append_new(nodes, json_pack("{s:s s:f s:I}", "name", m->name, "speed", (double)m->threads,
+                                               "memory", (json_int_t)m->memory_available));
+    }
+    return nodes;
+}
+
 bool job_has_node(const struct job *job, const uint8_t id[16])
 {
     for (size_t r = 0; r < job->ranks; r++)
@@ -82,7 +97,7 @@ json_t *job_encode_short(const struct job *job)
                      *job->error ? json_string(job->error) : json_null());
 }
 
-static json_t *plan_encode(const struct job *job)
+json_t *job_encode_plan(const struct job *job)
 {
     if (!job->plan)
         return json_null();
@@ -139,7 +154,7 @@ json_t *job_encode(const struct job *job)
 {
     json_t *o = job_encode_short(job);
     json_object_set(o, "spec", job->spec);
-    json_object_set_new(o, "plan", plan_encode(job));
+    json_object_set_new(o, "plan", job_encode_plan(job));
     json_object_set_new(o, "memory", memory_encode(job));
     json_object_set_new(o, "relayed", relayed_encode(job));
     json_object_set_new(o, "result", job->result ? json_incref(job->result) : json_null());

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/members.h"
 #include "net/clock.h"
 #include "net/ring.h"
 
@@ -61,6 +62,8 @@ struct job {
 
 struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
 void job_free(struct job *job);
+/* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
+json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
 bool job_has_node(const struct job *job, const uint8_t id[16]);
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
@@ -70,6 +73,7 @@ int job_set_memory(struct job *job, size_t rank, const json_t *event);
 void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
 
 json_t *job_encode_short(const struct job *job); /* a row of GET /v1/jobs, and the "job" event */
+json_t *job_encode_plan(const struct job *job);  /* what was planned, by rank; null if it was not */
 json_t *job_encode(const struct job *job);       /* with spec, plan and result */
 
 #endif

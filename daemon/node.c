@@ -30,6 +30,7 @@
 #include "daemon/metrics.h"
 #include "daemon/paths.h"
 #include "daemon/peers.h"
+#include "daemon/planner.h"
 #include "daemon/record.h"
 #include "daemon/relay.h"
 #include "daemon/service.h"
@@ -351,6 +352,7 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
+    n->planner = planner_new(n);
     n->doctor = doctor_new(n);
     n->service = service_new(n);
     r = open_http(n, err);
@@ -408,6 +410,7 @@ void node_close(struct node *n)
     worker_free(n->worker);
     relay_free(n->relay);
     service_free(n->service);
+    planner_free(n->planner);
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);

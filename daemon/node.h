@@ -26,6 +26,7 @@ struct mailbox;
 struct measure;
 struct metrics;
 struct peers;
+struct planner;
 struct records;
 struct relay;
 struct service;
@@ -55,6 +56,7 @@ struct node {
     struct relay *relay;     /* data connections of others, passing through */
     struct worker *worker;   /* runs stages, for any head */
     struct coord *coord;     /* runs the jobs submitted here */
+    struct planner *planner; /* plans without a job */
     struct doctor *doctor;   /* examines this node and the others */
     struct http *http;
     struct metrics *metrics; /* what has been counted */

@@ -155,11 +155,11 @@ static int run(struct ctl *ctl)
     return status;
 }
 
-/* argv[word] is the command's name. */
-static int run_command(const struct ctl_command *command, int argc, char **argv, int word)
+/* argv[word] is the command's name, argv[led_by] that of one before it that leads, or 0. */
+static int run_command(const struct ctl_command *command, int argc, char **argv, int word, int led_by)
 {
     struct opt_def *defs = join_options(command->options);
-    struct ctl ctl = {.command = command, .opts = opts_new(defs)};
+    struct ctl ctl = {.command = command, .opts = opts_new(defs), .plans = led_by != 0};
     struct err err;
     bool help = false;
     int end = command->has_rest ? find_word(defs, argc, argv, word + 1, 1) : argc;
@@ -168,7 +168,7 @@ static int run_command(const struct ctl_command *command, int argc, char **argv,
     char **own = xcalloc((size_t)argc + 1, sizeof *own), **positional = NULL;
     int n = 0, status;
     for (int i = 0; i < end; i++) {
-        if (i != word)
+        if (i != word && (!led_by || i != led_by))
             own[n++] = argv[i];
     }
     if (opts_parse(ctl.opts, n, own, &positional, &ctl.n_args, &help, &err)) {
@@ -185,6 +185,35 @@ static int run_command(const struct ctl_command *command, int argc, char **argv,
     opts_free(ctl.opts);
     free(defs);
     return status;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = words; n && (at = strstr(at, word)); at += n)
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+            return true;
+    return false;
+}
+
+static const struct ctl_command *find_command(const char *name)
+{
+    const struct ctl_command *c = ctl_commands;
+    while (c->name && strcmp(c->name, name))
+        c++;
+    return c->name ? c : NULL;
+}
+
+/* argv[word] is that command; behind it stands the one whose plan is wanted. */
+static int run_leading(const struct ctl_command *command, int argc, char **argv, int word)
+{
+    int at = find_word(ctl_global_options, argc, argv, word + 1, 0);
+    if (at == argc)
+        return run_command(command, argc, argv, word, 0);
+    if (!has_word(command->words, argv[at]))
+        return ctl_fail(CTL_USAGE, "%s %s: \"%s\" is none of: %s", command->name, command->args, argv[at],
+                        command->words);
+    return run_command(find_command(argv[at]), argc, argv, at, word);
 }
 
 /* No command: the only things to say are help and the version. */
@@ -213,9 +242,8 @@ int main(int argc, char **argv)
     int word = find_word(ctl_global_options, argc, argv, 1, 0);
     if (word == argc)
         return run_bare(argc, argv);
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
-        if (!strcmp(c->name, argv[word]))
-            return run_command(c, argc, argv, word);
-    }
-    return ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl --help lists them", argv[word]);
+    const struct ctl_command *c = find_command(argv[word]);
+    if (!c)
+        return ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl --help lists them", argv[word]);
+    return c->leads ? run_leading(c, argc, argv, word) : run_command(c, argc, argv, word, 0);
 }

@@ -322,7 +322,12 @@ static int find_slots(struct head *h, struct err *err)
         return 0;
     struct sched *sched = NULL;
     struct plan *plan = NULL;
-    int e = sched_make(&sched, p->schedule, p->ranks, p->microbatches, err);
+    struct sched_request want = {.name = p->schedule, .ranks = p->ranks, .microbatches = p->microbatches};
+    int e = sched_make(&sched, &want, err);
+    if (!e && sched->stages > sched->ranks)
+        e = err_set(err, -ENOTSUP,
+                    "--schedule %s has several stages on each node, which is not run yet: choose another",
+                    p->schedule);
     struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks};
     if (!e)
         e = plan_compile(&plan, &req, err);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "engine/pipe/sched.h"
 #include "engine/pipe/split.h"
 
 static const char *const type_names[JOB_TYPES] = {"train", "generate", "score"};
@@ -133,6 +134,7 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 
 struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t rank)
 {
+    const struct sched_info *schedule = sched_info(p->schedule);
     return (struct stage_spec){
         .model_dir = p->model,
         .config = *config,
@@ -142,6 +144,7 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .embed = rank == 0,
         .head = rank == p->ranks - 1,
         .training = p->training,
+        .split_backward = p->training && schedule && schedule->halves,
         .slots = p->slots[rank],
         .tokens = p->tokens,
         .seqs = p->seqs,

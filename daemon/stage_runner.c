@@ -66,9 +66,9 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
             return r->plans[i].plan;
     struct sched *sched = NULL;
     struct plan *made = NULL;
-    int e = go->program == PROGRAM_TRAIN
-                ? sched_make(&sched, r->plan->schedule, r->plan->ranks, go->microbatches, err)
-                : 0;
+    struct sched_request want = {
+        .name = r->plan->schedule, .ranks = r->plan->ranks, .microbatches = go->microbatches};
+    int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
     if (!e) {
         struct plan_request req = request_for(r, go, sched);
         e = plan_compile(&made, &req, err);

@@ -163,8 +163,8 @@ static struct plan *plan_of(const struct timeline *t)
     struct sched *sched = NULL;
     struct plan *plan = NULL;
     struct err err;
-    if (s->microbatches * t->ranks > CELLS_MAX ||
-        sched_make(&sched, t->schedule, t->ranks, s->microbatches, &err))
+    struct sched_request want = {.name = t->schedule, .ranks = t->ranks, .microbatches = s->microbatches};
+    if (s->microbatches * t->ranks > CELLS_MAX || sched_make(&sched, &want, &err))
         return NULL;
     struct plan_request req = {.program = PROGRAM_TRAIN,
                                .sched = sched,

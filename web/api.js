@@ -17,14 +17,14 @@ export function authorization() {
     return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-async function request(method, path, body) {
+async function request(method, path, body, patience = 10000) {
     const headers = authorization();
     if (body !== undefined)
         headers['Content-Type'] = 'application/json';
     let answer;
     try {
         answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body),
-            signal: AbortSignal.timeout(10000), cache: 'no-store' });
+            signal: AbortSignal.timeout(patience), cache: 'no-store' });
     } catch {
         throw new Refused(0, 'silent', 'This node does not answer. Is ringd running there, and the way to it open?');
     }
@@ -68,7 +68,7 @@ function askForToken(why) {
 }
 
 /** Changes something; asks for the token first where there is none yet, and again when it was the wrong one. */
-export async function change(method, path, body) {
+export async function change(method, path, body, patience) {
     let asked = false;
     if (!sessionStorage.getItem(KEY)) {
         if (!await askForToken('Changing something from a browser needs it; looking does not.'))
@@ -77,7 +77,7 @@ export async function change(method, path, body) {
     }
     for (;;) {
         try {
-            return await request(method, path, body);
+            return await request(method, path, body, patience);
         } catch (e) {
             if (e.code !== 'forbidden')
                 throw e;

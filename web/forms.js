@@ -4,7 +4,9 @@
 import { change } from './api.js';
 import { h, show } from './dom.js';
 import { changed, detail, say, state } from './live.js';
+import { stages } from './job.js';
 import { isOver } from './jobs.js';
+import { plural } from './words.js';
 
 const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
 
@@ -71,21 +73,59 @@ export function drawNew(section) {
         h('div', { class: 'fields' }, first.map(f => field(f, kept, 'train'))),
         h('details', null, h('summary', null, 'More'), h('div', { class: 'fields' }, more.map(f => field(f, kept, 'train')))),
         h('p', { class: 'notice bad', id: 'train-error', role: 'alert', hidden: true }),
-        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { class: 'quiet', value: 'plan' }, 'Show the plan only'), h('span', { id: 'train-note', class: 'hint' }))));
-    section.querySelector('form').addEventListener('submit', async event => {
+        h('div', { id: 'train-plan', role: 'status' }),
+        h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { value: 'plan' }, 'Show the plan'))));
+    const form = section.querySelector('form');
+    form.addEventListener('submit', event => {
         event.preventDefault();
-        const form = event.target, spec = specOf(form, [...first, ...more]), error = document.getElementById('train-error');
-        localStorage.setItem('ringd-train', JSON.stringify(spec));
-        error.hidden = true;
-        try {
-            const made = await change('POST', 'v1/jobs', { type: 'train', spec: event.submitter?.value === 'plan' ? { ...spec, dry_run: true } : spec });
-            if (made)
-                location.hash = `#/job/${made.id}`;
-        } catch (e) {
-            error.textContent = e.message;
-            error.hidden = false;
-        }
+        event.submitter?.value === 'plan' ? showPlan(form) : startTraining(form);
     });
+    form.addEventListener('input', () => show(document.getElementById('train-plan'))); // it was for something else
+}
+
+function specToSend(form) {
+    const spec = specOf(form, [...first, ...more]);
+    localStorage.setItem('ringd-train', JSON.stringify(spec));
+    document.getElementById('train-error').hidden = true;
+    return spec;
+}
+
+function refused(why) {
+    const error = document.getElementById('train-error');
+    error.textContent = why;
+    error.hidden = false;
+}
+
+async function startTraining(form) {
+    try {
+        const made = await change('POST', 'v1/jobs', { type: 'train', spec: specToSend(form) });
+        if (made)
+            location.hash = `#/job/${made.id}`;
+    } catch (e) {
+        refused(e.message);
+    }
+}
+
+const PLAN_MS = 1000000; // a large data set is read; the node gives up sooner, and says so
+
+async function showPlan(form) {
+    const place = document.getElementById('train-plan'), buttons = form.querySelectorAll('button');
+    show(place, h('p', { class: 'empty' }, 'The node reads model and data…'));
+    buttons.forEach(b => b.disabled = true);
+    try {
+        const made = await change('POST', 'v1/plan', { type: 'train', spec: specToSend(form) }, PLAN_MS);
+        show(place, made && planOf(made));
+    } catch (e) {
+        show(place);
+        refused(e.message);
+    }
+    buttons.forEach(b => b.disabled = false);
+}
+
+function planOf({ steps, plan, lines }) {
+    return h('div', { class: 'plan' }, h('h2', null, `The plan: ${plural(steps, 'step')} on ${plural(plan.nodes.length, 'node')}`),
+        h('p', { class: 'hint' }, `Schedule ${plan.schedule}, ${plural(plan.microbatches, 'microbatch', 'microbatches')} of at most ${plan.tokens} tokens. Nothing has been started.`),
+        stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
 }
 
 /* --- generating --- */

@@ -114,24 +114,25 @@ function lastStep(d, width) {
         d.timeline ? gantt(d.timeline, width) : h('p', { class: 'empty' }, d.steps.length ? 'No timeline of a step has been told yet.' : 'After the first step it is drawn here: planned over actual.'));
 }
 
+/** Who holds what, beside what its machine has; of a job also what its stage's process took. */
+export function stages(plan, measured, over) {
+    return h('ul', { class: 'stages' }, plan.nodes.map((name, rank) => {
+        const node = state.nodes.find(n => n.name === name), total = node?.memory_total || Math.max(...plan.bytes), used = node ? total - node.memory_available : NaN;
+        const wanted = plan.bytes[rank] / total, stage = measured?.[rank];
+        const told = stage ? `${bytes(over ? stage.peak : stage.rss)} ${over ? 'at most' : 'measured'}, ` : '';
+        return h('li', { 'data-key': name }, h('div', { class: 'row spread' }, h('span', null, h('i', { class: `key s${rank % 8}` }), h('b', null, name), ' ',
+            h('span', { class: 'faint' }, `rank ${rank}${layersText(plan.split?.[rank]) && `, ${layersText(plan.split[rank])}`}`)),
+        h('span', { class: 'n' }, `${told}${bytes(plan.bytes[rank])} planned`)),
+        h('div', { class: 'memory', role: 'img', 'aria-label': `${name}: ${told}${bytes(plan.bytes[rank])} planned, the machine has ${bytes(total)}${Number.isFinite(used) ? `, ${bytes(used)} in use` : ''}` },
+            Number.isFinite(used) && h('i', { class: 'used', css: { width: `${(100 * used / total).toFixed(2)}%` } }),
+            h('i', { class: `want s${rank % 8}`, css: { width: `${Math.max(100 * wanted, 0.6).toFixed(2)}%` } }),
+            stage && h('i', { class: 'has', css: { left: `${Math.min(100 * (over ? stage.peak : stage.rss) / total, 99.6).toFixed(2)}%` } })),
+        h('div', { class: 'hint' }, node ? `${bytes(used)} of ${bytes(total)} in use on the machine` : 'this node is not known now'));
+    }));
+}
+
 function memory(job) {
-    const plan = job.plan;
-    if (!plan?.bytes?.length)
-        return null;
-    return h('div', { class: 'panel', 'data-key': 'memory' }, h('h2', null, 'Stages'),
-        h('ul', { class: 'stages' }, plan.nodes.map((name, rank) => {
-            const node = state.nodes.find(n => n.name === name), total = node?.memory_total || Math.max(...plan.bytes), used = node ? total - node.memory_available : NaN;
-            const wanted = plan.bytes[rank] / total, stage = job.memory?.[rank], over = isOver(job);
-            const told = stage ? `${bytes(over ? stage.peak : stage.rss)} ${over ? 'at most' : 'measured'} of ` : '';
-            return h('li', { 'data-key': name }, h('div', { class: 'row spread' }, h('span', null, h('i', { class: `key s${rank % 8}` }), h('b', null, name), ' ',
-                h('span', { class: 'faint' }, `rank ${rank}${layersText(plan.split?.[rank]) && `, ${layersText(plan.split[rank])}`}`)),
-            h('span', { class: 'n' }, `${told}${bytes(plan.bytes[rank])} planned`)),
-            h('div', { class: 'memory', role: 'img', 'aria-label': `${name}: ${told}${bytes(plan.bytes[rank])} planned, the machine has ${bytes(total)}${Number.isFinite(used) ? `, ${bytes(used)} in use` : ''}` },
-                Number.isFinite(used) && h('i', { class: 'used', css: { width: `${(100 * used / total).toFixed(2)}%` } }),
-                h('i', { class: `want s${rank % 8}`, css: { width: `${Math.max(100 * wanted, 0.6).toFixed(2)}%` } }),
-                stage && h('i', { class: 'has', css: { left: `${Math.min(100 * (over ? stage.peak : stage.rss) / total, 99.6).toFixed(2)}%` } })),
-            h('div', { class: 'hint' }, node ? `${bytes(used)} of ${bytes(total)} in use on the machine` : 'this node is not known now'));
-        })));
+    return job.plan?.bytes?.length > 0 && h('div', { class: 'panel', 'data-key': 'memory' }, h('h2', null, 'Stages'), stages(job.plan, job.memory, isOver(job)));
 }
 
 function samples(job, d) {

@@ -242,7 +242,7 @@ export function drawRing(width) {
 /** What there is to say of a cable, across the table. */
 function cableNote(c) {
     const text = c.state === 'up' ? c.warning : c.why;
-    return text && h('tr', { class: 'note', 'data-key': `note ${c.peer} ${c.port} ${c.cable} ${c.address}` }, h('td', { class: 'why', colspan: 7 }, text));
+    return text && h('tr', { class: 'note', 'data-key': `note ${c.peer} ${c.port} ${c.cable} ${c.address}` }, h('td', { class: 'why', colspan: 7 }, h('p', null, text)));
 }
 
 function cableRow(c) {

@@ -9,12 +9,10 @@ enum { COLUMNS = 256 }; /* of the gradient that one thread owns at a time */
 
 void embed_forward(struct num *num, float *y, const uint32_t *ids, struct mat w, size_t tokens)
 {
-    const size_t row_bytes = w.cols * dtype_size(w.dtype);
-    const struct kernels *k = num_kernels(num);
 #pragma omp parallel for schedule(static)                                                                    \
     num_threads(num_threads(num)) if (tokens > 64 && num_threads(num) > 1)
     for (size_t t = 0; t < tokens; t++)
-        k->to_f32[w.dtype](y + t * w.cols, (const char *)w.data + ids[t] * row_bytes, w.cols);
+        gemm_rows(num, y + t * w.cols, w, ids[t], 1);
 }
 
 /* Divided over columns: one token may occur many times, and its rows are added in order. */

@@ -18,12 +18,14 @@ enum {
 
 static struct mat mat_a(const struct linear *lin)
 {
-    return (struct mat){lin->lora->a, DTYPE_F32, lin->lora->rank, lin->w.cols, NULL};
+    return (struct mat){
+        .data = lin->lora->a, .dtype = DTYPE_F32, .rows = lin->lora->rank, .cols = lin->w.cols};
 }
 
 static struct mat mat_b(const struct linear *lin)
 {
-    return (struct mat){lin->lora->b, DTYPE_F32, lin->w.rows, lin->lora->rank, NULL};
+    return (struct mat){
+        .data = lin->lora->b, .dtype = DTYPE_F32, .rows = lin->w.rows, .cols = lin->lora->rank};
 }
 
 /* How many rows of `width` floats the scratch block holds, at least one. */

@@ -179,14 +179,14 @@ static int bind_head(struct stage *s, struct err *err)
                   t->dtype == DTYPE_COUNT || t->dtype == DTYPE_F8_E4M3))
         return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
     if (t && !s->tied_weight) {
-        s->head_w = (struct mat){t->data, t->dtype, c->vocab, c->dim, NULL};
+        s->head_w = (struct mat){.data = t->data, .dtype = t->dtype, .rows = c->vocab, .cols = c->dim};
         return 0;
     }
     if (t)
         dtype_to_f32(s->tied_weight, t->data, t->dtype, t->elements);
     else
         tune_params(&s->spec.tune, s->family, c, 0, init_tied, s);
-    s->head_w = (struct mat){s->tied_weight, DTYPE_F32, c->vocab, c->dim, NULL};
+    s->head_w = (struct mat){.data = s->tied_weight, .dtype = DTYPE_F32, .rows = c->vocab, .cols = c->dim};
     return 0;
 }
 

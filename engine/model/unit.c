@@ -110,7 +110,8 @@ static void param_attach(struct unit *u, struct param *p)
     case PARAM_FULL:
         u->block.grads.full[t] = p->def.fixed ? NULL : p->g;
         u->block.weights.vec[t] = p->w;
-        u->block.weights.lin[t].w = (struct mat){p->w, DTYPE_F32, p->def.rows, p->def.cols, NULL};
+        u->block.weights.lin[t].w =
+            (struct mat){.data = p->w, .dtype = DTYPE_F32, .rows = p->def.rows, .cols = p->def.cols};
         break;
     }
 }
@@ -225,7 +226,11 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
         } else if (is_trained(u, i)) {
             dtype_to_f32(param_of(u, i)->w, t->data, t->dtype, t->elements);
         } else {
-            u->block.weights.lin[i].w = (struct mat){t->data, t->dtype, def->rows, def->cols, u->scale[i]};
+            u->block.weights.lin[i].w = (struct mat){.data = t->data,
+                                                     .dtype = t->dtype,
+                                                     .rows = def->rows,
+                                                     .cols = def->cols,
+                                                     .scale = u->scale[i]};
             if (!def->cold)
                 st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
         }

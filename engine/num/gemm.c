@@ -16,6 +16,7 @@ enum {
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
     FEW_CHUNK = 64,       /* outputs a thread takes at once: four streams of sixteen rows */
     SMALL = 1 << 15,      /* elements below which waking threads costs more than it saves */
+    SIDES = 64,           /* groups whose scales are converted at once */
 };
 
 struct panel {
@@ -43,9 +44,41 @@ static const char *element(struct mat w, size_t row, size_t col)
     return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
 }
 
+static const uint8_t *words_of(struct mat w, size_t row)
+{
+    return (const uint8_t *)w.data + row * quant_words(w.quant->bits, w.cols) * sizeof(uint32_t);
+}
+
+/* Scales and biases of n groups from the `first` on, of all groups of the matrix. */
+static void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q,
+                          size_t first, size_t n)
+{
+    const size_t size = dtype_size(q->side);
+    k->to_f32[q->side](scale, (const char *)q->scale + first * size, n);
+    k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
+}
+
+/* col begins a group, and n are whole groups: panels are. */
+static void convert_quant(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
+{
+    const struct quant *q = w.quant;
+    float scale[SIDES], bias[SIDES];
+    const size_t group = q->group, first = (row * w.cols + col) / group;
+    const uint8_t *from = words_of(w, row) + col * q->bits / 8;
+    for (size_t g = 0, now; g < n / group; g += now, from += now * group * q->bits / 8, dst += now * group) {
+        now = n / group - g < SIDES ? n / group - g : SIDES;
+        convert_sides(k, scale, bias, q, first + g, now);
+        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst, from, scale, bias, group, now * group);
+    }
+}
+
 /* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. */
 static void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
+    if (w.quant) {
+        convert_quant(k, dst, w, row, col, n);
+        return;
+    }
     k->to_f32[w.dtype](dst, element(w, row, col), n);
     if (w.dtype != DTYPE_F8_E4M3)
         return;
@@ -124,6 +157,65 @@ static void few_rows(struct num *num, float *y, const float *x, struct mat w, si
     }
 }
 
+/* --- few rows of quantized weights: x is put in the kernels' order once, into the panel --- */
+
+static size_t ordered_floats(struct mat w)
+{
+    return quant_x_floats(w.cols) + tile_pad(w.cols / w.quant->group);
+}
+
+static bool quant_is_few(const struct num *num, struct mat w, size_t n)
+{
+    const size_t sides = 2 * FEW_CHUNK * (w.cols / w.quant->group);
+    return n <= FEW_ROWS && n * ordered_floats(w) <= num_panel(num).floats &&
+           sides <= num_lane(num, 0).floats;
+}
+
+/* Rows of W from r on with each row of x: W, read once from memory, is then in the cache. */
+static void quant_dots_of(const struct num *num, float *y, struct mat w, size_t n, size_t r, size_t rows,
+                          bool accumulate)
+{
+    const struct kernels *k = num_kernels(num);
+    const size_t groups = w.cols / w.quant->group;
+    float *scale = num_lane(num, omp_get_thread_num()).data, *bias = scale + rows * groups;
+    convert_sides(k, scale, bias, w.quant, r * groups, rows * groups);
+    for (size_t i = 0; i < n; i++) {
+        const float *x = num_panel(num).data + i * ordered_floats(w);
+        const struct quant_dots d = {.y = y + i * w.rows + r,
+                                     .x = x,
+                                     .sum = x + quant_x_floats(w.cols),
+                                     .w = words_of(w, r),
+                                     .scale = scale,
+                                     .bias = bias,
+                                     .rows = rows,
+                                     .cols = w.cols,
+                                     .group = w.quant->group,
+                                     .accumulate = accumulate};
+        (w.quant->bits == 4 ? k->quant4_dots : k->quant8_dots)(&d);
+    }
+}
+
+static void few_quant(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
+    const size_t chunks = (w.rows + FEW_CHUNK - 1) / FEW_CHUNK;
+    for (size_t i = 0; i < n; i++) {
+        float *to = num_panel(num).data + i * ordered_floats(w);
+        num_kernels(num)->quant_x(to, to + quant_x_floats(w.cols), x + i * w.cols, w.cols, w.quant->bits,
+                                  w.quant->group);
+    }
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (w.rows * w.cols > SMALL && num_threads(num) > 1)
+    for (size_t c = 0; c < chunks; c++) {
+        const size_t r = c * FEW_CHUNK, rows = w.rows - r < FEW_CHUNK ? w.rows - r : FEW_CHUNK;
+        quant_dots_of(num, y, w, n, r, rows, accumulate);
+    }
+}
+
+static bool is_plain_f32(struct mat w)
+{
+    return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
+}
+
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
     if (n == 0 || w.rows == 0)
@@ -133,11 +225,15 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
             clear(y, n * w.rows);
         return;
     }
-    if (n <= FEW_ROWS && w.cols <= num_lane(num, 0).floats) {
+    if (w.quant && quant_is_few(num, w, n)) {
+        few_quant(num, y, x, w, n, accumulate);
+        return;
+    }
+    if (!w.quant && n <= FEW_ROWS && w.cols <= num_lane(num, 0).floats) {
         few_rows(num, y, x, w, n, accumulate);
         return;
     }
-    if (w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0) {
+    if (is_plain_f32(w)) {
         sgemm(num, CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols, w.data, w.cols, accumulate, y,
               w.rows);
         return;
@@ -158,7 +254,7 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
             clear(dx, n * w.cols);
         return;
     }
-    if (w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0) {
+    if (is_plain_f32(w)) {
         sgemm(num, CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows, w.data, w.cols, accumulate,
               dx, w.cols);
         return;

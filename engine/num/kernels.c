@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "num/simd.h"
+#include "num/simd_quant.h"
 
 #if defined __clang__
 #define UNROLL _Pragma("unroll")
@@ -535,6 +536,11 @@ const struct kernels KERNELS = {
                [DTYPE_BF16] = bf16_to_f32,
                [DTYPE_F8_E4M3] = f8_to_f32},
     .dots = {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16},
+    .quant4_to_f32 = quant4_to_f32,
+    .quant8_to_f32 = quant8_to_f32,
+    .quant_x = quant_x,
+    .quant4_dots = quant4_dots,
+    .quant8_dots = quant8_dots,
     .tile = tile,
     .transpose = transpose,
     .add = add,

@@ -50,12 +50,37 @@ struct dropout_consts {
     float keep;         /* factor of the others */
 };
 
+/* y[r] (+)= x · (row r of W), W quantized (quant.h). x as quant_x orders it, its sums by group beside it. */
+struct quant_dots {
+    float *y;
+    const float *x, *sum;
+    const uint8_t *w;
+    const float *scale, *bias; /* [rows, cols / group] */
+    size_t rows, cols, group;
+    bool accumulate;
+};
+
+/* What x of so many columns takes in the order of the kernels, whatever their width. */
+static inline size_t quant_x_floats(size_t cols)
+{
+    return (cols + 127) / 128 * 128;
+}
+
 struct kernels {
     const char *isa;
     void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
     /* For types without scales. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
     void (*dots[DTYPE_F8_E4M3])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
                                 size_t ldw, size_t rows, size_t cols, bool accumulate);
+    /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on, n a multiple of `group`. */
+    void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
+                          size_t n);
+    void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
+                          size_t n);
+    /* ordered [quant_x_floats(cols)] and sum [cols / group] from x [cols], for the dots of so many bits. */
+    void (*quant_x)(float *ordered, float *sum, const float *x, size_t cols, size_t bits, size_t group);
+    void (*quant4_dots)(const struct quant_dots *d);
+    void (*quant8_dots)(const struct quant_dots *d);
     void (*tile)(const struct tile *t);
     void (*transpose)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols);
 

@@ -228,6 +228,8 @@ static void add_list(struct build *b, uint32_t rank, const double *start, struct
     const struct sched_list *list = &b->req->sched->rank[rank];
     for (size_t k = 0; k < list->n; k++) {
         const struct sched_task *task = &list->tasks[k];
+        if (task->op == OP_R)
+            continue;
         take_losses_before(b, losses, task);
         if (task->op == OP_F)
             add_forward_loss(b, task->stage, task->mb, task->stage >= b->req->lowest_trained);
@@ -272,7 +274,8 @@ static int build_train(struct build *b, struct err *err)
 {
     const struct sched *sched = b->req->sched;
     struct sched_sim sim;
-    int rc = sched_simulate(&sim, sched, (struct sched_costs){1.0, 1.0, 1.0}, err);
+    const struct sched_costs units = {.each = {1.0, 1.0, 1.0, 1.0}};
+    int rc = sched_simulate(&sim, sched, &units, err);
     if (rc < 0)
         return rc;
     struct losses losses;

@@ -61,8 +61,9 @@ static int check_range(const struct check *c, size_t rank, size_t at, const stru
 {
     const struct sched *sched = c->sched;
     if ((unsigned)task->op >= OP_COUNT)
-        return err_set(c->err, -EINVAL, "rank %zu, position %zu (%s): unknown kind of task; use F, I, W or B",
-                       rank, at, name);
+        return err_set(c->err, -EINVAL,
+                       "rank %zu, position %zu (%s): unknown kind of task; use F, I, W, B or R", rank, at,
+                       name);
     if (task->stage >= sched->stages)
         return err_set(c->err, -EINVAL, "rank %zu, position %zu (%s): stage %u is out of range 0 to %zu",
                        rank, at, name, task->stage, sched->stages - 1);
@@ -106,7 +107,8 @@ static int check_task(const struct check *c, size_t rank, size_t at, const struc
         return err_set(c->err, -EINVAL,
                        "rank %zu, position %zu: %s is a duplicate of position %zu; remove one", rank, at,
                        name, position(&c->sched->rank[rank], task->op, task->stage, task->mb));
-    unsigned rivals = task->op == OP_B ? bit(OP_I) | bit(OP_W) : task->op == OP_F ? 0 : bit(OP_B);
+    bool half = task->op == OP_I || task->op == OP_W;
+    unsigned rivals = task->op == OP_B ? bit(OP_I) | bit(OP_W) : half ? bit(OP_B) : 0;
     if (*seen & rivals)
         return err_set(c->err, -EINVAL,
                        "rank %zu, position %zu: %s stands beside the other form of its backward; B is I and "
@@ -114,6 +116,10 @@ static int check_task(const struct check *c, size_t rank, size_t at, const struc
                        rank, at, name);
     if (task->op != OP_F && !(*seen & bit(OP_F)))
         return refuse_order(c, rank, at, task, OP_F);
+    if (task->op == OP_R && (*seen & (bit(OP_I) | bit(OP_B))))
+        return err_set(c->err, -EINVAL,
+                       "rank %zu, position %zu: %s stands after the backward it is for; move it before", rank,
+                       at, name);
     if (task->op == OP_W && !(*seen & bit(OP_I)))
         return refuse_order(c, rank, at, task, OP_I);
     *seen |= (uint8_t)bit(task->op);

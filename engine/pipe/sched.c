@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes the built-in schedules. Owns the lists it returns until sched_free. Pure: called by the planner and
- * by whoever shows a plan, from any thread. */
+ * Makes schedules. Owns the lists it returns until sched_free. Pure: called by the planner and by whoever shows
+ * a plan, from any thread. */
 #include "pipe/sched.h"
 
 #include <errno.h>
@@ -9,42 +9,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The built-in orders are one: some forwards to fill the pipeline, then a forward and a backward in turn,
- * then the backwards that are left. They differ in how many forwards come first. */
-static size_t warmup_naive(size_t ranks, size_t rank, size_t microbatches)
-{
-    (void)ranks;
-    (void)rank;
-    (void)microbatches;
-    return 0;
-}
+#include "pipe/sched_impl.h"
+#include "pipe/sched_text.h"
 
-static size_t warmup_gpipe(size_t ranks, size_t rank, size_t microbatches)
-{
-    (void)ranks;
-    (void)rank;
-    return microbatches;
-}
-
-/* One for every rank that follows: the first gradient is back just when the last of them has been sent off.
- */
-static size_t warmup_1f1b(size_t ranks, size_t rank, size_t microbatches)
-{
-    size_t behind = ranks - 1 - rank;
-    return behind < microbatches ? behind : microbatches;
-}
-
-static const char *const names[] = {"naive", "gpipe", "1f1b", NULL};
-static size_t (*const warmups[])(size_t, size_t, size_t) = {warmup_naive, warmup_gpipe, warmup_1f1b};
+static const struct {
+    struct sched_info info;
+    sched_order_fn *order;
+} schedules[] = {
+    {{"naive", PLACE_SINGLE, 1, 1, 1, false, true}, order_naive},
+    {{"gpipe", PLACE_SINGLE, 1, 1, 1, false, true}, order_gpipe},
+    {{"1f1b", PLACE_SINGLE, 1, 1, 1, false, true}, order_1f1b},
+    {{"eager-1f1b", PLACE_SINGLE, 1, 1, 1, false, true}, order_eager},
+    {{"interleaved-1f1b", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false, true}, order_interleaved},
+    {{"looped-bfs", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false, false}, order_looped},
+    {{"zb-h1", PLACE_SINGLE, 1, 1, 1, true, true}, order_zb_h1},
+    {{"zb-h2", PLACE_SINGLE, 1, 1, 1, true, true}, order_zb_h2},
+    {{"zbv", PLACE_V, 2, 2, 2, true, true}, order_zbv},
+    {{"v-1f1b", PLACE_V, 2, 2, 2, false, true}, order_v_1f1b},
+};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 const char *const *sched_names(void)
 {
+    static const char *const names[] = {"naive",      "gpipe", "1f1b",  "eager-1f1b", "interleaved-1f1b",
+                                        "looped-bfs", "zb-h1", "zb-h2", "zbv",        "v-1f1b",
+                                        NULL};
+    _Static_assert(sizeof names / sizeof *names == SCHEDULES + 1, "every schedule has its name in the list");
     return names;
+}
+
+static size_t find(const char *name)
+{
+    size_t i = 0;
+    while (i < SCHEDULES && (!name || strcmp(name, schedules[i].info.name)))
+        i++;
+    return i;
+}
+
+const struct sched_info *sched_info(const char *name)
+{
+    size_t i = find(name);
+    return i < SCHEDULES ? &schedules[i].info : NULL;
 }
 
 const char *sched_op_name(enum sched_op op)
 {
-    static const char *const text[OP_COUNT] = {[OP_F] = "F", [OP_I] = "I", [OP_W] = "W", [OP_B] = "B"};
+    static const char *const text[OP_COUNT] = {"F", "I", "W", "B", "R"};
     return (unsigned)op < OP_COUNT ? text[op] : "?";
 }
 
@@ -54,38 +64,32 @@ char *sched_task_name(char *buf, size_t n, const struct sched_task *task)
     return buf;
 }
 
-static void push(struct sched_list *list, enum sched_op op, uint32_t stage, size_t mb)
+const char *sched_placement_name(enum sched_placement placement)
 {
-    list->tasks[list->n++] = (struct sched_task){op, stage, (uint32_t)mb};
+    static const char *const text[] = {"single", "loop", "v"};
+    return (unsigned)placement <= PLACE_V ? text[placement] : "?";
 }
 
-static void fill(struct sched_list *list, uint32_t stage, size_t microbatches, size_t warmup)
+uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage)
 {
-    size_t forward = 0;
-    while (forward < warmup)
-        push(list, OP_F, stage, forward++);
-    for (size_t backward = 0; backward < microbatches; backward++) {
-        if (forward < microbatches)
-            push(list, OP_F, stage, forward++);
-        push(list, OP_B, stage, backward);
-    }
+    uint32_t p = (uint32_t)ranks, at = stage % p;
+    return placement == PLACE_V && (stage / p) % 2 ? p - 1 - at : at;
 }
 
-/* One stage per rank, room for 2·microbatches tasks on each, none in it yet. */
-static struct sched *sched_new(size_t ranks, size_t microbatches)
+struct sched *sched_new(size_t ranks, size_t stages, size_t microbatches, size_t tasks)
 {
     struct sched *sched = calloc(1, sizeof *sched);
     if (!sched)
         return NULL;
-    sched->ranks = sched->stages = ranks;
+    sched->ranks = ranks;
+    sched->stages = stages;
     sched->microbatches = microbatches;
-    sched->rank_of_stage = calloc(ranks, sizeof *sched->rank_of_stage);
+    sched->rank_of_stage = calloc(stages, sizeof *sched->rank_of_stage);
     sched->rank = calloc(ranks, sizeof *sched->rank);
     if (!sched->rank_of_stage || !sched->rank)
         goto fail;
     for (size_t r = 0; r < ranks; r++) {
-        sched->rank_of_stage[r] = (uint32_t)r;
-        sched->rank[r].tasks = calloc(2 * microbatches, sizeof *sched->rank[r].tasks);
+        sched->rank[r].tasks = calloc(tasks, sizeof *sched->rank[r].tasks);
         if (!sched->rank[r].tasks)
             goto fail;
     }
@@ -95,39 +99,85 @@ fail:
     return NULL;
 }
 
-static int find_name(size_t *ret_index, const char *name, struct err *err)
+static int refuse_name(const char *name, struct err *err)
 {
-    char known[128] = "";
+    char known[160] = "";
     size_t used = 0;
-    for (size_t i = 0; names[i]; i++) {
-        if (name && strcmp(name, names[i]) == 0) {
-            *ret_index = i;
-            return 0;
-        }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
-    }
+    for (size_t i = 0; i < SCHEDULES; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 schedules[i].info.name);
     return err_set(err, -EINVAL, "there is no schedule \"%s\": choose one of %s", name ? name : "", known);
 }
 
-int sched_make(struct sched **ret, const char *name, size_t ranks, size_t microbatches, struct err *err)
+static int check_chunks(const struct sched_info *info, size_t chunks, struct err *err)
 {
-    size_t which = 0;
-    int rc = find_name(&which, name, err);
-    if (rc < 0)
-        return rc;
+    if (chunks >= info->min_chunks && chunks <= info->max_chunks)
+        return 0;
+    if (info->min_chunks == info->max_chunks)
+        return err_set(err, -EINVAL,
+                       "%s has %zu stage%s on each rank, not %zu; interleaved-1f1b and looped-bfs take "
+                       "any number of chunks",
+                       info->name, info->chunks, info->chunks == 1 ? "" : "s", chunks);
+    return err_set(err, -EINVAL, "%s has %zu to %zu stages on each rank, not %zu", info->name,
+                   info->min_chunks, info->max_chunks, chunks);
+}
+
+static int check_size(size_t wanted, size_t has, const char *what, struct err *err)
+{
+    return !wanted || wanted == has
+               ? 0
+               : err_set(err, -EINVAL, "the schedule is written for %zu %s, and there are %zu", has, what,
+                         wanted);
+}
+
+static int make_text(struct sched **ret, const struct sched_request *req, struct err *err)
+{
+    struct sched *sched = NULL;
+    int rc = sched_read(&sched, req->text, err);
+    if (rc == 0 && req->chunks)
+        rc = err_set(err, -EINVAL,
+                     "a schedule of one's own says itself which stages a rank has: give no number of "
+                     "chunks");
+    if (rc == 0)
+        rc = check_size(req->ranks, sched->ranks, "ranks", err);
+    if (rc == 0)
+        rc = check_size(req->microbatches, sched->microbatches, "microbatches", err);
+    if (rc == 0)
+        *ret = sched;
+    else
+        sched_free(sched);
+    return rc;
+}
+
+static int make_builtin(struct sched **ret, const struct sched_request *req, struct err *err)
+{
+    size_t which = find(req->name), ranks = req->ranks, m = req->microbatches;
+    if (which == SCHEDULES)
+        return refuse_name(req->name, err);
+    const struct sched_info *info = &schedules[which].info;
+    size_t chunks = req->chunks ? req->chunks : info->chunks;
     if (ranks < 1 || ranks > SCHED_MAX_RANKS)
         return err_set(err, -EINVAL, "a schedule needs 1 to %d ranks, not %zu", SCHED_MAX_RANKS, ranks);
-    if (microbatches < 1 || microbatches > SCHED_MAX_CELLS / ranks)
-        return err_set(err, -EINVAL, "a step on %zu ranks takes 1 to %zu microbatches, not %zu", ranks,
-                       SCHED_MAX_CELLS / ranks, microbatches);
-    struct sched *sched = sched_new(ranks, microbatches);
+    int rc = check_chunks(info, chunks, err);
+    if (rc < 0)
+        return rc;
+    if (m < 1 || m > SCHED_MAX_CELLS / (ranks * chunks))
+        return err_set(err, -EINVAL, "a step on %zu stages takes 1 to %zu microbatches, not %zu",
+                       ranks * chunks, SCHED_MAX_CELLS / (ranks * chunks), m);
+    struct sched *sched = sched_new(ranks, ranks * chunks, m, 3 * chunks * m);
     if (!sched)
-        return err_set(err, -ENOMEM, "no memory for a schedule of %zu ranks and %zu microbatches", ranks,
-                       microbatches);
-    for (size_t r = 0; r < ranks; r++)
-        fill(&sched->rank[r], (uint32_t)r, microbatches, warmups[which](ranks, r, microbatches));
+        return err_set(err, -ENOMEM, "no memory for a schedule of %zu ranks and %zu microbatches", ranks, m);
+    for (uint32_t s = 0; s < sched->stages; s++)
+        sched->rank_of_stage[s] = sched_place(info->placement, ranks, s);
+    for (uint32_t r = 0; r < ranks; r++)
+        schedules[which].order(&sched->rank[r], sched, r);
     *ret = sched;
     return 0;
+}
+
+int sched_make(struct sched **ret, const struct sched_request *req, struct err *err)
+{
+    return req->text ? make_text(ret, req, err) : make_builtin(ret, req, err);
 }
 
 void sched_free(struct sched *sched)

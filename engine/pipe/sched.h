@@ -5,6 +5,7 @@
 #ifndef PIPE_SCHED_H
 #define PIPE_SCHED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,14 +16,16 @@ enum sched_op {
     OP_I, /* backward to the input */
     OP_W, /* backward to the weights */
     OP_B, /* I then W, as one task */
+    OP_R, /* the forward again, for a backward whose activations were not kept */
     OP_COUNT
 };
-const char *sched_op_name(enum sched_op op); /* "F", "I", "W", "B" */
+const char *sched_op_name(enum sched_op op); /* "F", "I", "W", "B", "R" */
 
 enum {
     SCHED_MAX_RANKS = 256,
+    SCHED_MAX_CHUNKS = 16, /* stages of one rank, of the built-in schedules */
     SCHED_MAX_CELLS =
-        1 << 18, /* ranks · microbatches: keeps a plan small and its dry run below a second or two */
+        1 << 18, /* stages · microbatches: keeps a plan small and its dry run below a second or two */
 };
 
 struct sched_task {
@@ -41,26 +44,67 @@ struct sched {
 /* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
 char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
 
-/* "naive", "gpipe", "1f1b": one stage per rank. Orders are those of TRAINING's §1.3: naive = F,B per
- * microbatch; gpipe = all F then all B, both ascending; 1f1b = min(m, p−1−r) forwards, then F,B pairs, then
- * the remaining B. An unknown name is refused with the list of known ones. */
-int sched_make(struct sched **ret, const char *name, size_t ranks, size_t microbatches, struct err *err);
-void sched_free(struct sched *sched);
-const char *const *sched_names(void); /* NULL-terminated */
+/* Where the stages lie. single: stage s on rank s. loop: on rank s mod p, so the last rank hands on to the
+ * first over the closing cable. V: there and back, so that each turn stays on its rank and the closing cable
+ * carries nothing. */
+enum sched_placement { PLACE_SINGLE, PLACE_LOOP, PLACE_V };
+const char *sched_placement_name(enum sched_placement placement); /* "single", "loop", "v" */
+uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage);
 
-/* Unit-cost simulation with free communication: what the published figures are given in. Costs in any unit,
- * per stage. Refuses a schedule that cannot run, naming rank, position, task and what each rank was waiting
- * for. */
+/* What a built-in schedule is like, whatever its size. */
+struct sched_info {
+    const char *name;
+    enum sched_placement placement;
+    size_t min_chunks, max_chunks, chunks; /* stages per rank; the last where nothing is said */
+    bool halves;                           /* its backward is I and W, not B */
+    bool
+        in_order; /* every stage goes back through the microbatches in ascending order: same bits as all others */
+};
+const struct sched_info *sched_info(const char *name); /* NULL: unknown */
+const char *const *sched_names(void);                  /* NULL-terminated */
+
+/* Which schedule: a built-in one by name, or the one that `text` holds (sched_text.h), whose sizes must be those
+ * given here. */
+struct sched_request {
+    const char *name;    /* not looked at where there is a text */
+    size_t ranks;        /* 1 … SCHED_MAX_RANKS; of a text also 0: as it has */
+    size_t chunks;       /* stages per rank; 0 = what the schedule usually has. Of a text: 0 */
+    size_t microbatches; /* of a step; of a text also 0: as it has */
+    const char *text;    /* borrowed, or NULL */
+};
+/* "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "zbv", "v-1f1b":
+ * orders of docs/SCHEDULES.md. An unknown name is refused with the list of known ones, a number of chunks with
+ * those the schedule takes. */
+int sched_make(struct sched **ret, const struct sched_request *req, struct err *err);
+void sched_free(struct sched *sched);
+
+/* --- on paper --------------------------------------------------------------------------------- */
+
+/* What tasks cost, in any unit of time: of a stage, where `stage` is given, else of each. A B costs i + w. An R
+ * costs r where the schedule has one, and nothing where it has none. */
+struct sched_cost {
+    double f, i, w, r;
+};
+/* A message between neighbours: it holds its link for `transfer`, and is there `latency` after that. */
+struct sched_link {
+    double transfer, latency;
+};
 struct sched_costs {
-    double f, i, w;
+    struct sched_cost each;
+    const struct sched_cost *stage; /* [stages], borrowed, or NULL */
+    const struct sched_link *link;  /* [2·ranks], borrowed, or NULL = free: 2r is from rank r to the next,
+                                       2r + 1 from rank r to the previous; of two ranks only 2r is used */
 };
 struct sched_sim {
     double makespan, bubble; /* bubble = 1 − work / (ranks·makespan) */
     double *span, *idle;     /* [ranks], owned by the caller through sched_sim_done */
     size_t *peak;            /* [ranks] microbatch·stages in flight: from F to the end of W */
-    double *start;           /* when each task begins, rank after rank in the order of the lists */
+    double *start, *end;     /* when each task begins and ends, rank after rank in the order of the lists */
 };
-int sched_simulate(struct sched_sim *ret, const struct sched *sched, struct sched_costs costs,
+/* Every task as early as its rank and its inputs allow; what passes between two stages of one rank is there at once.
+ * Refuses a schedule that cannot run, naming rank, position, task and what each rank was waiting for. Between
+ * ranks that are no neighbours a message is free: plan_compile refuses such placements. */
+int sched_simulate(struct sched_sim *ret, const struct sched *sched, const struct sched_costs *costs,
                    struct err *err);
 void sched_sim_done(struct sched_sim *sim);
 

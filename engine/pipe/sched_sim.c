@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs a schedule on paper: every task as early as its rank and its inputs allow, messages free. Owns nothing
+ * Runs a schedule on paper: every task as early as its rank and its inputs allow. Owns nothing
  * beyond the result it fills in. Pure: called by the planner, by tests and by whoever shows a forecast, from
  * any thread. */
 #include "pipe/plan.h"
@@ -10,17 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Microbatch i of stage s has its forward done at forward[s·microbatches + i], the gradient of its input at
- * backward[…]; NAN = not yet. A full backward hands its gradient on when it is over: published figures assume
- * so. */
+/* Microbatch i of stage s has the output of its forward at its next stage at forward[s·microbatches + i], the
+ * gradient of its input at the stage below at backward[…]; NAN = not yet. A full backward hands its gradient on
+ * when it is over: published figures assume so. */
 struct run {
     const struct sched *sched;
-    struct sched_costs costs;
+    const struct sched_costs *costs;
     double *forward, *backward;
-    double *now;  /* [ranks] when the rank is free */
-    size_t *next; /* [ranks] position of its next task */
-    size_t *base; /* [ranks] index of its first task in start */
-    double *start;
+    double *now;         /* [ranks] when the rank is free */
+    double *link;        /* [2·ranks] when the link is; its sender's order alone decides that */
+    size_t *next;        /* [ranks] position of its next task */
+    size_t *base;        /* [ranks] index of its first task in start */
+    double *start, *end; /* into the result */
 };
 
 static size_t cell(const struct sched *sched, uint32_t stage, uint32_t mb)
@@ -28,13 +29,15 @@ static size_t cell(const struct sched *sched, uint32_t stage, uint32_t mb)
     return (size_t)stage * sched->microbatches + mb;
 }
 
-static double cost_of(const struct sched_costs *costs, enum sched_op op)
+static double cost_of(const struct sched_costs *costs, const struct sched_task *task)
 {
-    switch (op) {
-    case OP_F: return costs->f;
-    case OP_I: return costs->i;
-    case OP_W: return costs->w;
-    default: return costs->i + costs->w;
+    const struct sched_cost *cost = costs->stage ? &costs->stage[task->stage] : &costs->each;
+    switch (task->op) {
+    case OP_F: return cost->f;
+    case OP_I: return cost->i;
+    case OP_W: return cost->w;
+    case OP_R: return cost->r;
+    default: return cost->i + cost->w;
     }
 }
 
@@ -53,6 +56,32 @@ static bool upstream(const struct sched *sched, const struct sched_task *task, s
     return false;
 }
 
+/* When what a stage gives at time `end` is with its neighbour `to`. */
+static double deliver(struct run *run, uint32_t from_stage, uint32_t to_stage, double end)
+{
+    const struct sched *sched = run->sched;
+    uint32_t from = sched->rank_of_stage[from_stage], to = sched->rank_of_stage[to_stage];
+    if (!run->costs->link || from == to)
+        return end;
+    bool next = to == plan_next(sched->ranks, from);
+    if (!next && to != plan_prev(sched->ranks, from))
+        return end;
+    size_t link = 2 * (size_t)from + !next;
+    run->link[link] = fmax(run->link[link], end) + run->costs->link[link].transfer;
+    return run->link[link] + run->costs->link[link].latency;
+}
+
+static void hand_on(struct run *run, const struct sched_task *task, double end)
+{
+    const struct sched *sched = run->sched;
+    size_t at = cell(sched, task->stage, task->mb);
+    if (task->op == OP_F)
+        run->forward[at] =
+            task->stage + 1 < sched->stages ? deliver(run, task->stage, task->stage + 1, end) : end;
+    else if (task->op == OP_I || task->op == OP_B)
+        run->backward[at] = task->stage ? deliver(run, task->stage, task->stage - 1, end) : end;
+}
+
 static bool step(struct run *run, size_t rank)
 {
     const struct sched *sched = run->sched;
@@ -69,12 +98,10 @@ static bool step(struct run *run, size_t rank)
             return false;
         begin = fmax(begin, input);
     }
-    double end = begin + cost_of(&run->costs, task->op);
-    if (task->op == OP_F)
-        run->forward[cell(sched, task->stage, task->mb)] = end;
-    else if (task->op != OP_W)
-        run->backward[cell(sched, task->stage, task->mb)] = end;
+    double end = begin + cost_of(run->costs, task);
+    hand_on(run, task, end);
     run->start[run->base[rank] + run->next[rank]] = begin;
+    run->end[run->base[rank] + run->next[rank]] = end;
     run->now[rank] = end;
     run->next[rank]++;
     return true;
@@ -146,7 +173,7 @@ static void sum_up(struct sched_sim *sim, const struct run *run)
         size_t alive = 0;
         for (size_t k = 0; k < list->n; k++) {
             enum sched_op op = list->tasks[k].op;
-            busy += cost_of(&run->costs, op);
+            busy += cost_of(run->costs, &list->tasks[k]);
             if (op == OP_F && ++alive > sim->peak[r])
                 sim->peak[r] = alive;
             if (op == OP_W || op == OP_B)
@@ -167,9 +194,10 @@ static int allocate(struct run *run, struct sched_sim *sim)
     run->base = calloc(sched->ranks, sizeof *run->base);
     run->next = calloc(sched->ranks, sizeof *run->next);
     run->now = calloc(sched->ranks, sizeof *run->now);
+    run->link = calloc(2 * sched->ranks, sizeof *run->link);
     run->forward = calloc(cells, sizeof *run->forward);
     run->backward = calloc(cells, sizeof *run->backward);
-    if (!run->base || !run->next || !run->now || !run->forward || !run->backward)
+    if (!run->base || !run->next || !run->now || !run->link || !run->forward || !run->backward)
         return -ENOMEM;
     for (size_t c = 0; c < cells; c++)
         run->forward[c] = run->backward[c] = NAN;
@@ -181,17 +209,43 @@ static int allocate(struct run *run, struct sched_sim *sim)
     sim->idle = calloc(sched->ranks, sizeof *sim->idle);
     sim->peak = calloc(sched->ranks, sizeof *sim->peak);
     sim->start = run->start = calloc(tasks, sizeof *sim->start);
-    return sim->span && sim->idle && sim->peak && sim->start ? 0 : -ENOMEM;
+    sim->end = run->end = calloc(tasks, sizeof *sim->end);
+    return sim->span && sim->idle && sim->peak && sim->start && sim->end ? 0 : -ENOMEM;
 }
 
-int sched_simulate(struct sched_sim *ret, const struct sched *sched, struct sched_costs costs,
+static bool is_cost(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+static int check_cost(const struct sched_cost *cost, struct err *err)
+{
+    if (is_cost(cost->f) && is_cost(cost->i) && is_cost(cost->w) && is_cost(cost->r))
+        return 0;
+    return err_set(err, -EINVAL,
+                   "costs of F, I, W and R must be finite and not negative, not %g, %g, %g and %g", cost->f,
+                   cost->i, cost->w, cost->r);
+}
+
+static int check_costs(const struct sched *sched, const struct sched_costs *costs, struct err *err)
+{
+    int rc = check_cost(&costs->each, err);
+    for (size_t s = 0; rc == 0 && costs->stage && s < sched->stages; s++)
+        rc = check_cost(&costs->stage[s], err);
+    for (size_t l = 0; rc == 0 && costs->link && l < 2 * sched->ranks; l++)
+        if (!is_cost(costs->link[l].transfer) || !is_cost(costs->link[l].latency))
+            rc =
+                err_set(err, -EINVAL, "the times of a message must be finite and not negative, not %g and %g",
+                        costs->link[l].transfer, costs->link[l].latency);
+    return rc;
+}
+
+int sched_simulate(struct sched_sim *ret, const struct sched *sched, const struct sched_costs *costs,
                    struct err *err)
 {
-    if (!isfinite(costs.f) || !isfinite(costs.i) || !isfinite(costs.w) || costs.f < 0 || costs.i < 0 ||
-        costs.w < 0)
-        return err_set(err, -EINVAL, "costs of F, I and W must be finite and not negative, not %g, %g and %g",
-                       costs.f, costs.i, costs.w);
     int rc = plan_check(sched, err);
+    if (rc == 0)
+        rc = check_costs(sched, costs, err);
     if (rc < 0)
         return rc;
     struct run run = {.sched = sched, .costs = costs};
@@ -213,6 +267,7 @@ out:
     free(run.backward);
     free(run.forward);
     free(run.now);
+    free(run.link);
     free(run.next);
     free(run.base);
     return rc;
@@ -226,5 +281,6 @@ void sched_sim_done(struct sched_sim *sim)
     free(sim->idle);
     free(sim->peak);
     free(sim->start);
+    free(sim->end);
     *sim = (struct sched_sim){0};
 }

@@ -102,7 +102,8 @@ static void run_swiglu(struct bench *b)
 static void run_dropout(struct bench *b)
 {
     const struct lora lora = {b->w.data, b->w.data, 8, 1, 0.1f, {{1, 2}, 0}};
-    const struct linear lin = {{b->w.data, DTYPE_F32, 1, b->cols, NULL}, NULL, &lora};
+    const struct linear lin = {
+        {.data = b->w.data, .dtype = DTYPE_F32, .rows = 1, .cols = b->cols}, NULL, &lora};
     linear_forward(b->num, b->y, b->qkvo[0], b->x, &lin, b->n);
 }
 
@@ -129,10 +130,10 @@ static void products(struct num *num, size_t n, size_t rows, size_t cols)
     b.y = numbers(n * rows, "y");
     const double flop = 2e-9 * (double)n * (double)rows * (double)cols,
                  bytes = 1e-9 * (double)rows * (double)cols;
-    b.w = (struct mat){w, DTYPE_F32, rows, cols, NULL};
+    b.w = (struct mat){.data = w, .dtype = DTYPE_F32, .rows = rows, .cols = cols};
     const double bare = flop / median_of(run_bare, &b), f32 = flop / median_of(run_xwt, &b);
     const double xw32 = flop / median_of(run_xw, &b);
-    b.w = (struct mat){half, DTYPE_BF16, rows, cols, NULL};
+    b.w = (struct mat){.data = half, .dtype = DTYPE_BF16, .rows = rows, .cols = cols};
     const double bf16 = flop / median_of(run_xwt, &b), xw16 = flop / median_of(run_xw, &b);
     printf("%4zu x %5zu x %5zu  sgemm %6.1f  xwt f32 %6.1f (%3.0f %%)  bf16 %6.1f (%3.0f %%)  xw f32 %6.1f  "
            "bf16 %6.1f GFLOP/s",
@@ -169,7 +170,7 @@ static void elementwise(struct num *num)
     b.x = numbers(b.n * b.cols, "x");
     b.y = numbers(b.n * b.cols, "y");
     float *w = numbers(8 * b.cols, "w");
-    b.w = (struct mat){w, DTYPE_F32, 1, b.cols, NULL};
+    b.w = (struct mat){.data = w, .dtype = DTYPE_F32, .rows = 1, .cols = b.cols};
     b.qkvo[0] = numbers(b.n * 8, "xa");
     b.qkvo[4] = numbers(b.n, "rstd");
     const double n = 1e-9 * (double)(b.n * b.cols);

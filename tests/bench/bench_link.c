@@ -5,8 +5,10 @@
  * with each cipher. Prints rates, CPU seconds per GB of each end, page faults, and how long a small message takes.
  *
  * Each end of a link keeps two cores busy, four in all. Where there are fewer, or others use them, the rate says more of the machine
- * than of the link: so the goal is put to what its threads would reach if each had a core, by the CPU seconds of the busiest one, and
- * to the rate itself only with cores enough.
+ * than of the link: two cores that carry both ends cannot move more than two CPU seconds' worth a second, of sealing, opening and TCP at
+ * both. So the goal is put to what its threads would reach if each had a core, by the CPU seconds of the busiest one, and to the rate itself
+ * only with cores enough; and beside it stands what both ends spend altogether against the cipher and a bare TCP copy, which they cannot
+ * do without.
  * usage: bench_link NAMESPACE-A NAMESPACE-B ADDRESS-OF-B */
 #include "tests/bench/bench.h"
 
@@ -302,21 +304,21 @@ static void ping(const struct end *end, struct cost *cost)
 
 /* --- the cipher ------------------------------------------------------------------------------- */
 
-/* From a message into a record and back into a message, as a lane does it, so that memory takes its share. The rate is that of the slower of the
- * two, by the clock on the wall. */
+/* From messages into a record and back, as a lane does it, and from as many messages as are on their way there, so that memory takes its share. The
+ * rate is that of the slower of the two, by the clock on the wall. */
 static struct cipher cipher(enum seal_suite suite)
 {
     static uint8_t record[SEAL_HEAD + RECORD + SEAL_TAG];
-    uint8_t key[32], *message = bench_alloc(MESSAGE);
+    uint8_t key[32], *messages = bench_alloc((size_t)CREDITS * MESSAGE);
     struct seal tx, rx;
     double spent[2] = {0, 0}, cpu[2] = {0, 0};
     const double gb = 1e-9 * (double)(TOTAL_BYTES / 2);
-    memset(message, 1, MESSAGE);
+    memset(messages, 1, (size_t)CREDITS * MESSAGE);
     randombytes_buf(key, sizeof key);
     seal_init(&tx, key, suite);
     rx = tx;
     for (size_t done = 0; done < TOTAL_BYTES / 2; done += RECORD) {
-        uint8_t *at = message + done % MESSAGE;
+        uint8_t *at = messages + done % ((size_t)CREDITS * MESSAGE);
         double begin = bench_now(), begin_cpu = thread_cpu();
         must(seal_seal(&tx, record, at, RECORD), "sealing");
         cpu[0] += thread_cpu() - begin_cpu;
@@ -328,7 +330,7 @@ static struct cipher cipher(enum seal_suite suite)
         cpu[1] += thread_cpu() - begin_cpu;
         spent[1] += bench_now() - begin;
     }
-    free(message);
+    free(messages);
     return (struct cipher){gb / (spent[0] > spent[1] ? spent[0] : spent[1]), cpu[0] / gb, cpu[1] / gb};
 }
 
@@ -367,7 +369,8 @@ static void print_cpu(const char *what, const struct result *r)
 static void print_suite(enum seal_suite suite, const struct result *linked, const struct result *plain,
                         const struct cipher *alone)
 {
-    struct bench_series tcp = {.n = REPEATS}, wall = {.n = REPEATS}, cores = {.n = REPEATS};
+    struct bench_series tcp = {.n = REPEATS}, wall = {.n = REPEATS}, cores = {.n = REPEATS},
+                        spent = {.n = REPEATS};
     char what[64];
     for (size_t i = 0; i < REPEATS; i++) {
         tcp.limit[i] = plain[i].rate;
@@ -375,6 +378,8 @@ static void print_suite(enum seal_suite suite, const struct result *linked, cons
         wall.limit[i] = alone[i].rate;
         cores.figure[i] = 1 / linked[i].busiest;
         cores.limit[i] = 1 / (alone[i].seal > alone[i].open ? alone[i].seal : alone[i].open);
+        spent.figure[i] = 1 / (linked[i].cpu_tx + linked[i].cpu_rx);
+        spent.limit[i] = 1 / (alone[i].seal + alone[i].open + plain[i].cpu_tx + plain[i].cpu_rx);
     }
     const bool enough = sysconf(_SC_NPROCESSORS_ONLN) >= 4;
     snprintf(what, sizeof what, "link, %s, 8 MiB", seal_suite_name(suite));
@@ -383,6 +388,8 @@ static void print_suite(enum seal_suite suite, const struct result *linked, cons
                 &wall);
     snprintf(what, sizeof what, "  its threads with a core each");
     bench_print(&(struct bench_row){what, "GB/s", "cipher, by CPU time", "GB/s", 1, 0.9}, &cores);
+    bench_print(&(struct bench_row){"  per CPU second of both ends", "GB", "cipher and bare TCP", "GB", 1, 0},
+                &spent);
     print_cpu("  link", linked);
     print_cpu("  bare TCP, same cable", plain);
     printf("%-38s %9.2f %-9s sealing, %.2f opening\n", "  cipher alone", MEDIAN(alone, seal), "CPU s/GB",

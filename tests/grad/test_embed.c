@@ -36,7 +36,8 @@ static void test_twin(void **state)
                         twin_random(&pool, "c", tokens * dim, 0, 1),
                         pool_get(&pool, tokens * dim * sizeof(double))};
         float *y = floats(&pool, tokens * dim), *dw = floats(&pool, vocab * dim);
-        embed_forward(num, y, ids, (struct mat){x.w.f, DTYPE_F32, vocab, dim, NULL}, tokens);
+        embed_forward(num, y, ids,
+                      (struct mat){.data = x.w.f, .dtype = DTYPE_F32, .rows = vocab, .cols = dim}, tokens);
         naive(&x);
         check_close("y", y, x.y, tokens * dim, 0);
         embed_backward_w(num, dw, x.c.f, ids, tokens, dim);
@@ -56,7 +57,7 @@ static void test_stored(void **state)
     memcpy(raw + 1, table, sizeof table);
     const uint32_t ids[2] = {1, 0};
     float y[6];
-    embed_forward(num, y, ids, (struct mat){raw + 1, DTYPE_BF16, 2, 3, NULL}, 2);
+    embed_forward(num, y, ids, (struct mat){.data = raw + 1, .dtype = DTYPE_BF16, .rows = 2, .cols = 3}, 2);
     const float want[6] = {0.5f, 0, 3.140625f, 1, -1, 2};
     assert_memory_equal(y, want, sizeof want);
     num_free(num);

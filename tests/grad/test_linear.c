@@ -59,8 +59,9 @@ static struct ctx setup(struct pool *pool, const struct shape *s)
                     .xa = pool_get(pool, s->tokens * s->rank * sizeof(double))};
     struct lora *lora = pool_get(pool, sizeof *lora);
     *lora = (struct lora){x.a.f, x.b.f, s->rank, 1.5f, s->dropout, rng_for(SEED, "dropout/test")};
-    x.lin = (struct linear){
-        {x.w.f, DTYPE_F32, s->out, s->in, NULL}, s->bias ? x.bias.f : NULL, s->rank ? lora : NULL};
+    x.lin = (struct linear){{.data = x.w.f, .dtype = DTYPE_F32, .rows = s->out, .cols = s->in},
+                            s->bias ? x.bias.f : NULL,
+                            s->rank ? lora : NULL};
     return x;
 }
 
@@ -123,8 +124,8 @@ static void test_stored_weight(void **state)
         bits &= 0xffff0000u;
         memcpy(&w.f[i], &bits, sizeof bits);
     }
-    const struct linear full = {{w.f, DTYPE_F32, OUT, IN, NULL}, NULL, NULL},
-                        stored = {{half, DTYPE_BF16, OUT, IN, NULL}, NULL, NULL};
+    const struct linear full = {{.data = w.f, .dtype = DTYPE_F32, .rows = OUT, .cols = IN}, NULL, NULL},
+                        stored = {{.data = half, .dtype = DTYPE_BF16, .rows = OUT, .cols = IN}, NULL, NULL};
     float *a = floats(&pool, T * IN), *b = floats(&pool, T * IN);
     static const size_t tokens[] = {1, 5, 12, 13, T};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {

@@ -60,7 +60,7 @@ static void test_twin(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct pool pool = {0};
         struct ctx x = setup(&pool, shapes[i][0], shapes[i][1], shapes[i][2]);
-        const struct mat w = {x.w.f, DTYPE_F32, x.vocab, x.dim, NULL};
+        const struct mat w = {.data = x.w.f, .dtype = DTYPE_F32, .rows = x.vocab, .cols = x.dim};
         float *dh = floats(&pool, x.h.n), *dw = floats(&pool, x.w.n), *logprob = floats(&pool, x.tokens);
         const struct xent xent = {.labels = x.labels, .dscale = 0.37f, .logprob = logprob};
         memset(dh, 0xff, x.h.n * sizeof *dh); /* must be assigned everywhere */
@@ -92,7 +92,7 @@ static void test_large_vocabulary(void **state)
         x.h.d[i] = (double)(x.h.f[i] *= 30);
     float *dh = floats(&pool, x.h.n), *logprob = floats(&pool, T);
     const struct xent xent = {.labels = x.labels, .dscale = 0.37f, .logprob = logprob};
-    const struct mat w = {x.w.f, DTYPE_F32, V, D, NULL};
+    const struct mat w = {.data = x.w.f, .dtype = DTYPE_F32, .rows = V, .cols = D};
     const double loss = xent_forward(num, dh, NULL, x.h.f, w, &xent, T), want = naive(&x) / x.dscale;
     assert_true(fabs(loss - want) <= 1e-6 * want);
     check_close("logprob", logprob, x.logprob, T, 1e-6);
@@ -110,7 +110,9 @@ static void test_nothing_supervised(void **state)
     float dh[6], logprob[3] = {9, 9, 9};
     const struct xent xent = {labels, 1, logprob};
     memset(dh, 0xff, sizeof dh);
-    assert_true(xent_forward(num, dh, NULL, h, (struct mat){w, DTYPE_F32, 2, 2, NULL}, &xent, 3) == 0);
+    assert_true(xent_forward(num, dh, NULL, h,
+                             (struct mat){.data = w, .dtype = DTYPE_F32, .rows = 2, .cols = 2}, &xent,
+                             3) == 0);
     for (size_t i = 0; i < 6; i++)
         assert_true(dh[i] == 0 && logprob[i / 2] == 0);
     num_free(num);

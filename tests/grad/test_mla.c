@@ -92,7 +92,9 @@ static void bind(struct absorbed *x)
     const struct mla_dims d = x->s.dims;
     x->lora = (struct lora){.a = x->a.f, .b = x->b.f, .rank = x->s.lora, .scale = 1.5f};
     x->lin = (struct linear){
-        {x->w.f, DTYPE_F32, d.heads * (d.nope + d.value), d.rank, NULL}, NULL, x->s.lora ? &x->lora : NULL};
+        {.data = x->w.f, .dtype = DTYPE_F32, .rows = d.heads * (d.nope + d.value), .cols = d.rank},
+        NULL,
+        x->s.lora ? &x->lora : NULL};
 }
 
 /* Row `row` of kv_b_proj with its LoRA, times x [rank]. */

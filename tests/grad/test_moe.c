@@ -70,7 +70,8 @@ static struct out run(struct pool *pool, struct num *num, const struct ctx *k)
     for (size_t e = 0; e < s.experts; e++) {
         const uint32_t from = out.groups.start[e];
         const struct moe_rows r = {out.groups.pick + from, out.groups.start[e + 1] - from, s.chosen};
-        const struct mat w = {k->w.f + e * s.dim * s.dim, DTYPE_F32, s.dim, s.dim, NULL};
+        const struct mat w = {
+            .data = k->w.f + e * s.dim * s.dim, .dtype = DTYPE_F32, .rows = s.dim, .cols = s.dim};
         moe_gather(num, rows, k->x.f, NULL, r, s.dim);
         gemm_xwt(num, wide, rows, w, r.n, false);
         moe_scatter_add(num, out.y, wide, k->weight.f, r, s.dim);

@@ -18,7 +18,7 @@
 #include "pipe/exec.h"
 #include "pipe/split.h"
 
-enum { MAX_RANKS = 6, MAX_MB = 12, NEVER = UINT32_MAX };
+enum { MAX_RANKS = 6, MAX_CHUNKS = 3, MAX_STAGES = MAX_RANKS * MAX_CHUNKS, MAX_MB = 12, NEVER = UINT32_MAX };
 
 static uint64_t first_seed = 1;
 static unsigned long runs = 2000;
@@ -44,10 +44,10 @@ struct node {
     struct world *world;
     struct exec exec;
     size_t done;
-    uint32_t slot_of[MAX_RANKS][MAX_MB]; /* SLOT_NONE = holds none */
-    bool slot_taken[MAX_RANKS * MAX_MB];
+    uint32_t slot_of[MAX_STAGES][MAX_MB]; /* SLOT_NONE = holds none */
+    bool slot_taken[MAX_STAGES * MAX_MB];
     size_t slots, most_slots;
-    uint32_t accumulated[MAX_RANKS]; /* next microbatch whose weight gradient may be added, per stage */
+    uint32_t accumulated[MAX_STAGES]; /* next microbatch whose weight gradient may be added, per stage */
     int failed;
 };
 
@@ -58,6 +58,7 @@ struct world {
     size_t credits;
     bool frugal; /* room counts every emit of the task asked about, not only those queued already */
     bool cut;
+    bool in_order;                           /* every stage adds up its weight gradients in ascending order */
     struct link links[MAX_RANKS][MAX_RANKS]; /* [from][to] */
     struct node nodes[MAX_RANKS];
 };
@@ -194,7 +195,7 @@ static int run(void *owner, const struct task *task, struct err *err)
     require(w, node->done == node->exec.next); /* in order, each once */
     node->done++;
     use_slot(node, task);
-    if (task->kind == TASK_B || task->kind == TASK_W)
+    if (w->in_order && (task->kind == TASK_B || task->kind == TASK_W))
         require(w, task->mb == node->accumulated[task->stage]++);
     for (uint32_t i = 0; i < task->nneeds; i++) {
         struct link *link = &w->links[task->needs[i].from][node->exec.rank];
@@ -221,8 +222,18 @@ static const struct exec_ops ops = {ready, room, run};
 static struct sched *random_sched(struct world *w, size_t ranks, size_t microbatches)
 {
     struct sched *sched = NULL;
-    const char *name = sched_names()[below(w, 3)];
-    require(w, sched_make(&sched, name, ranks, microbatches, NULL) == 0);
+    size_t known = 0;
+    while (sched_names()[known])
+        known++;
+    const char *name = sched_names()[below(w, (uint32_t)known)];
+    const struct sched_info *info = sched_info(name);
+    size_t chunks = info->min_chunks + below(w, (uint32_t)(info->max_chunks - info->min_chunks) + 1);
+    chunks = chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS;
+    require(w, sched_make(&sched,
+                          &(struct sched_request){
+                              .name = name, .ranks = ranks, .chunks = chunks, .microbatches = microbatches},
+                          NULL) == 0);
+    w->in_order = info->in_order;
     return sched;
 }
 
@@ -259,15 +270,15 @@ static struct sched *random_v(struct world *w, size_t ranks, size_t microbatches
 }
 
 /* Some backwards into halves, W as late as the list lets it. */
-static void halve_backwards(struct world *w, struct sched_list *list, size_t microbatches)
+static void halve_backwards(struct world *w, struct sched_list *list)
 {
-    struct sched_task *tasks = calloc(2 * list->n + microbatches, sizeof *tasks);
+    struct sched_task *tasks = calloc(2 * list->n, sizeof *tasks);
     require(w, tasks != NULL);
-    struct sched_task late[MAX_MB];
+    struct sched_task late[MAX_CHUNKS * MAX_MB];
     size_t n = 0, nlate = 0, written = 0;
     for (size_t k = 0; k < list->n; k++) {
         struct sched_task task = list->tasks[k];
-        if (task.op == OP_F) {
+        if (task.op != OP_B) {
             tasks[n++] = task;
             continue;
         }
@@ -286,11 +297,11 @@ static void halve_backwards(struct world *w, struct sched_list *list, size_t mic
 
 static void compile_train(struct world *w, size_t ranks, size_t microbatches)
 {
-    bool v = ranks <= MAX_RANKS / 2 && below(w, 4) == 0;
+    bool v = below(w, 4) == 0;
     struct sched *sched = v ? random_v(w, ranks, microbatches) : random_sched(w, ranks, microbatches);
     for (size_t r = 0; r < ranks && !v; r++)
         if (below(w, 3) == 0)
-            halve_backwards(w, &sched->rank[r], microbatches);
+            halve_backwards(w, &sched->rank[r]);
     struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .tied = below(w, 2)};
     if (!req.tied)
         req.lowest_trained = below(w, (uint32_t)sched->stages);
@@ -338,7 +349,7 @@ static void list_messages(struct world *w, uint32_t to)
 
 static void world_init(struct world *w, uint64_t seed)
 {
-    *w = (struct world){.seed = seed, .rng = seed * 0xd1342543de82ef95u + 1};
+    *w = (struct world){.seed = seed, .rng = seed * 0xd1342543de82ef95u + 1, .in_order = true};
     size_t ranks = 1 + below(w, MAX_RANKS), microbatches = 1 + below(w, MAX_MB);
     if (below(w, 3))
         compile_train(w, ranks, microbatches);

@@ -87,14 +87,18 @@ await_line "$(log_of 2)" 'the configuration was read again' 10 "$from"
 equal "the limit after SIGHUP" "$(on 2 status --json | jq '.node.memory_total > 1073741824')" true
 
 # A plan without its job: the split, what it needs of what there is, and no trace of it.
-limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 --dry-run \
-    >plan.txt 2>plan.err || fail "dry run: $(cat plan.err)"
-holds "dry run" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
-[ ! -e "$work/unmade" ] || fail "a dry run leaves a folder"
-limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$stories" --ids 1 --dry-run >plan.json 2>plan.err || fail "dry run: $(cat plan.err)"
-jq -e '.state == "done" and .result == null and .memory == [null, null, null] and
-       (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.json >/dev/null || fail "dry run: $(head -c 2000 plan.json)"
-limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data nowhere.jsonl --adapter-out "$work/unmade" --dry-run >plan.txt 2>plan.err &&
-    fail "a dry run without data succeeds"
-holds "dry run, refused" plan.err 'nowhere.jsonl cannot be opened'
-works "after dry runs" 1
+plan_of() { limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >plan.txt 2>plan.err; }
+jobs_before=$(on 1 jobs --json | jq '[.jobs[].id] | max')
+plan_of plan train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 || fail "plan: $(cat plan.err)"
+holds "plan" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
+holds "what it said of the data" plan.err '1000 rows, 1000 used'
+[ ! -e "$work/unmade" ] || fail "a plan leaves a folder"
+plan_of --json generate --model "$stories" --ids 1 --dry-run || fail "dry run: $(cat plan.err)"
+jq -e '.type == "generate" and (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.txt >/dev/null ||
+    fail "dry run: $(head -c 2000 plan.txt)"
+plan_of plan train --model "$stories" --data nowhere.jsonl --adapter-out "$work/unmade" && fail "a plan without data succeeds"
+holds "plan, refused" plan.err 'nowhere.jsonl cannot be opened'
+plan_of plan cancel 1 && fail "a plan of what is no job"
+holds "a plan of what is no job" plan.err 'none of: train generate score'
+equal "jobs after plans" "$(on 1 jobs --json | jq '[.jobs[].id] | max')" "$jobs_before"
+works "after plans" 1

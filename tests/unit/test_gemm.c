@@ -61,7 +61,11 @@ static struct mat stored_f8(size_t rows, size_t cols, char **ret_raw, float **re
     free(scale);
     *ret_raw = raw;
     *ret_f = f;
-    return (struct mat){raw + 1, DTYPE_F8_E4M3, rows, cols, (const float *)(const void *)(raw + room)};
+    return (struct mat){.data = raw + 1,
+                        .dtype = DTYPE_F8_E4M3,
+                        .rows = rows,
+                        .cols = cols,
+                        .scale = (const float *)(const void *)(raw + room)};
 }
 
 /* A weight as a file holds it, one byte past alignment, and the values it stands for. */
@@ -89,7 +93,7 @@ static struct mat stored_weight(enum dtype t, size_t rows, size_t cols, char **r
     }
     *ret_raw = raw;
     *ret_f = f;
-    return (struct mat){raw + 1, t, rows, cols, NULL};
+    return (struct mat){.data = raw + 1, .dtype = t, .rows = rows, .cols = cols};
 }
 
 /* c[i, j] (+)= Σ_p a[i·ai + p·ap] · b[p·bp + j·bj]; the tolerance is √k·2 roundings of Σ |a·b|. */
@@ -161,7 +165,7 @@ static void test_few_rows_same_bits(void **state)
     struct num *num = NULL;
     assert_int_equal(num_new(&num, 2, NULL), 0);
     float *x = random_floats(12 * COLS, "x"), *w = random_floats(ROWS * COLS, "w"), all[12 * ROWS], one[ROWS];
-    const struct mat mat = {w, DTYPE_F32, ROWS, COLS, NULL};
+    const struct mat mat = {.data = w, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS};
     for (size_t n = 1; n <= 12; n++) {
         gemm_xwt(num, all, x, mat, n, false);
         for (size_t i = 0; i < n; i++) {

@@ -94,11 +94,26 @@ await page.fill('#train-target_modules', 'all-linear');
 await page.fill('#train-max_grad_norm', '1');
 await checkAxe(page, 'form');
 await shoot(page, 'form');
-await page.click('button >> text=Start');
+await page.click('button >> text=Show the plan');
 await page.waitForSelector('#ask[open]');
 await checkAxe(page, 'token asked for');
 await page.fill('#ask-token', TOKEN);
 await page.click('#ask >> text=Go on');
+await page.waitForSelector('#train-plan .stages li >> nth=2');
+if (!/600 steps on 3 nodes/.test(await page.textContent('#train-plan h2')))
+    throw new Error(`the plan is of ${await page.textContent('#train-plan h2')}`);
+ok('the plan is shown before the start');
+await checkAxe(page, 'plan');
+await shoot(page, 'plan', { fullPage: true });
+await page.fill('#train-data', '/nowhere.jsonl');
+if (await page.locator('#train-plan .stages').count())
+    throw new Error('a plan of something else stays');
+await page.click('button >> text=Show the plan');
+await page.waitForSelector('#train-error:has-text("/nowhere.jsonl")');
+complaints.splice(0, complaints.length, ...complaints.filter(c => !/409 \(Conflict\).*v1\/plan/.test(c)));
+ok('a plan that cannot be made says why');
+await page.fill('#train-data', ROWS);
+await page.click('button >> text=Start');
 await page.waitForURL(/#\/job\/1$/);
 await page.waitForSelector('.pill:has-text("running")');
 await page.waitForSelector('.chart canvas');

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows of the option tables of more than one command that submits a job, so that they are called, bounded and told of in one way. A row is an
+ * initializer of struct opt_def; what differs from command to command is its argument. Owns nothing. */
+#ifndef DAEMON_CTL_OPTIONS_H
+#define DAEMON_CTL_OPTIONS_H
+
+#include "daemon/optable.h"
+#include "daemon/spec_limits.h"
+
+#define OPTION_MODEL(what)                                                                                   \
+    {                                                                                                        \
+        .name = "model", .type = OPT_PATH, .placeholder = "DIR", .help = what, .required = true              \
+    }
+#define OPTION_MODEL_HELP "the model, a Hugging Face directory"
+#define OPTION_ADAPTER                                                                                       \
+    {                                                                                                        \
+        .name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"         \
+    }
+#define OPTION_MAX_TOKENS(preset, what)                                                                      \
+    {                                                                                                        \
+        .name = "max-tokens", .type = OPT_INT, .placeholder = "N", .def = preset, .min = 1,                  \
+        .max = SPEC_TOKENS_MAX, .help = what                                                                 \
+    }
+#define OPTION_TEMPERATURE(preset)                                                                           \
+    {                                                                                                        \
+        .name = "temperature", .type = OPT_FLOAT, .placeholder = "X", .def = preset, .min = 0,               \
+        .max = SPEC_TEMPERATURE_MAX, .help = "0 for the likeliest token each time"                           \
+    }
+#define OPTION_TOP_P(preset)                                                                                 \
+    {                                                                                                        \
+        .name = "top-p", .type = OPT_FLOAT, .placeholder = "P", .def = preset, .min = SPEC_TOP_P_MIN,        \
+        .max = 1, .help = "choose among the likeliest tokens that make up this share"                        \
+    }
+#define OPTION_SEED(what)                                                                                    \
+    {                                                                                                        \
+        .name = "seed", .type = OPT_INT, .placeholder = "N", .def = "0", .min = 0, .max = SPEC_SEED_MAX,     \
+        .help = what                                                                                         \
+    }
+#define OPTION_SYSTEM(what)                                                                                  \
+    {                                                                                                        \
+        .name = "system", .type = OPT_STRING, .placeholder = "S", .help = what                               \
+    }
+#define OPTION_TEMPLATE_ARG(what)                                                                            \
+    {                                                                                                        \
+        .name = "template-arg", .type = OPT_LIST, .placeholder = "NAME=VALUE", .help = what                  \
+    }
+#define OPTION_IDS(what)                                                                                     \
+    {                                                                                                        \
+        .name = "ids", .type = OPT_STRING, .placeholder = "1,2,3", .help = what                              \
+    }
+#define OPTION_DRY_RUN                                                                                       \
+    {                                                                                                        \
+        .name = "dry-run", .type = OPT_FLAG,                                                                 \
+        .help = "only plan, as `ringctl plan` does: who would hold which layers, and whether they fit"       \
+    }
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Quantized weights: what quantizing loses at most, the layout against a packing written out here, the kernels of every width
+ * against one another, products against f64. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "num/gemm.h"
+#include "num/kernels.h"
+#include "num/quant.h"
+#include "num/rng.h"
+
+static float *random_floats(size_t n, const char *purpose)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    struct rng rng = rng_for(23, purpose);
+    rng_fill_normal(&rng, x, n, 0, 1);
+    return x;
+}
+
+/* A quantized matrix as another program would have written it: drawn levels, packed here. */
+struct packed {
+    uint8_t *raw; /* one byte past alignment, as a file may have it */
+    char *sides;
+    float *values; /* what it stands for */
+    struct quant quant;
+    struct mat w;
+};
+
+static size_t side_bytes(enum dtype t)
+{
+    return t == DTYPE_F32 ? 4 : 2;
+}
+
+/* A number that every type of side holds, and its bytes. */
+static float put_side(char *to, enum dtype t, float x)
+{
+    float rounded;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= 0xfff80000u; /* four bits of fraction */
+    memcpy(&rounded, &bits, sizeof rounded);
+    const uint16_t bf16 = (uint16_t)(bits >> 16);
+    const uint16_t f16 =
+        (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 23 & 255u) - 112) << 10) | (bits >> 13 & 1023u));
+    memcpy(to,
+           t == DTYPE_F32    ? (const void *)&rounded
+           : t == DTYPE_BF16 ? (const void *)&bf16
+                             : (const void *)&f16,
+           side_bytes(t));
+    return rounded;
+}
+
+static float draw_side(struct rng *rng, float low, float high)
+{
+    float x;
+    rng_fill_uniform(rng, &x, 1, low, high);
+    return x;
+}
+
+static void pack(struct packed *p, size_t rows, size_t cols, size_t bits, size_t group, enum dtype side)
+{
+    const size_t groups = rows * cols / group, size = side_bytes(side);
+    struct rng rng = rng_for(rows * 1000 + cols, "packed");
+    p->raw = calloc(rows * cols * bits / 8 + 1, 1);
+    p->sides = calloc(2 * groups, size);
+    p->values = calloc(rows * cols, sizeof *p->values);
+    assert_true(p->raw && p->sides && p->values);
+    for (size_t i = 0; i < rows * cols; i++) {
+        static float scale, bias;
+        if (i % group == 0) {
+            scale = put_side(p->sides + i / group * size, side, draw_side(&rng, 0.01f, 0.5f));
+            bias = put_side(p->sides + (groups + i / group) * size, side, draw_side(&rng, -1, -0.25f));
+        }
+        const uint32_t q = (uint32_t)draw_side(&rng, 0, (float)(1u << bits)) & ((1u << bits) - 1);
+        if (bits == 8)
+            p->raw[1 + i] = (uint8_t)q;
+        else
+            p->raw[1 + i / 2] |= (uint8_t)(i % 2 ? q << 4 : q);
+        p->values[i] = (float)((double)q * (double)scale + (double)bias);
+    }
+    p->quant = (struct quant){p->sides, p->sides + groups * size, side, bits, group};
+    p->w = (struct mat){.data = p->raw + 1, .rows = rows, .cols = cols, .quant = &p->quant};
+}
+
+static void unpack(struct packed *p)
+{
+    free(p->raw), free(p->sides), free(p->values);
+}
+
+static const size_t widths[] = {4, 8}, group_sizes[] = {32, 64, 128};
+static const enum dtype sides[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+
+/* --- layout ----------------------------------------------------------------------------------- */
+
+static void test_rows_mean_what_they_say(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, COLS = 384 };
+    struct num *num = NULL;
+    assert_int_equal(num_new(&num, 1, NULL), 0);
+    for (size_t i = 0; i < 18; i++) {
+        struct packed p;
+        float row[ROWS * COLS];
+        pack(&p, ROWS, COLS, widths[i % 2], group_sizes[i / 2 % 3], sides[i / 6]);
+        gemm_rows(num, row, p.w, 0, ROWS);
+        for (size_t k = 0; k < ROWS * COLS; k++)
+            assert_true(fabsf(row[k] - p.values[k]) <= 2e-7f * (fabsf(p.values[k]) + 128));
+        gemm_rows(num, row, p.w, 3, 1);
+        for (size_t k = 0; k < COLS; k++)
+            assert_true(fabsf(row[k] - p.values[3 * COLS + k]) <=
+                        2e-7f * (fabsf(p.values[3 * COLS + k]) + 128));
+        unpack(&p);
+    }
+    num_free(num);
+}
+
+/* --- quantizing ------------------------------------------------------------------------------- */
+
+static void check_round_trip(struct num *num, const float *x, size_t cols, size_t bits)
+{
+    uint32_t words[64];
+    float scale[8], bias[8], back[256];
+    assert_true(cols <= 256);
+    assert_int_equal(quant_row(words, scale, bias, x, cols, bits), 0);
+    const struct quant q = {scale, bias, DTYPE_F32, bits, QUANT_GROUP};
+    gemm_rows(num, back, (struct mat){.data = words, .rows = 1, .cols = cols, .quant = &q}, 0, 1);
+    for (size_t i = 0; i < cols; i++) {
+        const float *group = x + i / QUANT_GROUP * QUANT_GROUP;
+        double low = (double)group[0], high = low;
+        for (size_t k = 0; k < QUANT_GROUP; k++) {
+            low = fmin(low, (double)group[k]);
+            high = fmax(high, (double)group[k]);
+        }
+        const double size = fmax(fabs(low), fabs(high)), s = (double)scale[i / QUANT_GROUP];
+        const double off = fabs((double)back[i] - (double)x[i]), levels = (1u << bits) - 1;
+        if (!(off <= 0.5 * s + 4e-7 * size))
+            fail_msg("%zu bits: %g came back as %g, scale %g", bits, (double)x[i], (double)back[i], s);
+        /* the spread, what rounding the bias down adds to it, and a BF16 upwards */
+        assert_true(s * levels <= (high - low + size / 128) * (1 + 1.0 / 64) + 1e-37);
+    }
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct num *num = NULL;
+    assert_int_equal(num_new(&num, 1, NULL), 0);
+    static const float spread[] = {1, 1e-4f, 1e4f, 1e-30f}, shift[] = {0, 3, -0.01f};
+    for (size_t bits = 4; bits <= 8; bits += 4)
+        for (size_t i = 0; i < 12; i++) {
+            float *x = random_floats(256, "weights");
+            for (size_t k = 0; k < 256; k++)
+                x[k] = x[k] * spread[i % 4] + shift[i / 4];
+            check_round_trip(num, x, 256, bits);
+            for (size_t k = 0; k < 256; k++)
+                x[k] = shift[i / 4] * spread[i % 4]; /* all alike; zeros too */
+            check_round_trip(num, x, 192, bits);
+            free(x);
+        }
+    num_free(num);
+}
+
+static void test_what_cannot_be_quantized(void **state)
+{
+    (void)state;
+    uint32_t words[16];
+    float scale[1], bias[1], x[64] = {0};
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 3.4e38f};
+    for (size_t i = 0; i < 4; i++) {
+        x[17] = bad[i];
+        x[18] = -3e38f;
+        assert_int_equal(quant_row(words, scale, bias, x, 64, 4), -EDOM);
+    }
+    assert_true(quant_is_possible(4, 64, 128) && quant_is_possible(8, 32, 96) &&
+                quant_is_possible(4, 128, 128));
+    assert_false(quant_is_possible(4, 64, 96) || quant_is_possible(6, 64, 64) ||
+                 quant_is_possible(4, 16, 64) || quant_is_possible(8, 64, 0));
+}
+
+/* --- products --------------------------------------------------------------------------------- */
+
+/* c[i, j] (+)= Σ_p a[i·ap + p] · b[p·bp + j·bj], with room for the rounding of levels that are larger than what they stand for. */
+static void check(const char *what, const float *got, const float *was, const float *a, size_t ap,
+                  const float *b, size_t bp, size_t bj, size_t m, size_t n, size_t k)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            double sum = was ? (double)was[i * n + j] : 0, size = fabs(sum);
+            for (size_t p = 0; p < k; p++) {
+                const double term = (double)a[i * ap + p] * (double)b[p * bp + j * bj];
+                sum += term;
+                size += fabs(term) + fabs((double)a[i * ap + p]);
+            }
+            if (!(fabs((double)got[i * n + j] - sum) <= 2.4e-7 * (2 + sqrt((double)k)) * size))
+                fail_msg("%s of %zu·%zu·%zu at [%zu, %zu]: %.9g, expected %.9g", what, m, n, k, i, j,
+                         (double)got[i * n + j], sum);
+        }
+}
+
+static void check_shape(struct num *num, size_t n, size_t rows, size_t cols, size_t bits, size_t group,
+                        enum dtype side)
+{
+    struct packed p;
+    pack(&p, rows, cols, bits, group, side);
+    float *x = random_floats(n * cols, "x"), *dy = random_floats(n * rows, "dy");
+    float *y = random_floats(n * rows, "y"), *y0 = random_floats(n * rows, "y");
+    float *dx = random_floats(n * cols, "dx"), *dx0 = random_floats(n * cols, "dx");
+    gemm_xwt(num, y, x, p.w, n, true);
+    check("x·Wᵀ added", y, y0, x, cols, p.values, 1, cols, n, rows, cols);
+    gemm_xwt(num, y, x, p.w, n, false);
+    check("x·Wᵀ", y, NULL, x, cols, p.values, 1, cols, n, rows, cols);
+    gemm_xw(num, dx, dy, p.w, n, true);
+    check("dy·W added", dx, dx0, dy, rows, p.values, cols, 1, n, cols, rows);
+    gemm_xw(num, dx, dy, p.w, n, false);
+    check("dy·W", dx, NULL, dy, rows, p.values, cols, 1, n, cols, rows);
+    free(x), free(dy), free(y), free(y0), free(dx), free(dx0);
+    unpack(&p);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const size_t shapes[][3] = {
+        /* n, rows, columns in groups; few rows of x and many; more groups than are converted at once; wider than a panel */
+        {1, 1, 1},   {1, 37, 3},   {2, 131, 5}, {3, 66, 2},    {12, 5, 7},
+        {13, 65, 3}, {40, 129, 4}, {1, 70, 65}, {14, 3, 2049},
+    };
+    struct num *num[2] = {NULL, NULL};
+    assert_int_equal(num_new(&num[0], 1, NULL), 0);
+    assert_int_equal(num_new(&num[1], 2, NULL), 0);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t v = 0; v < 6; v++) {
+            const size_t group = group_sizes[v / 2];
+            check_shape(num[(i + v) % 2], shapes[i][0], shapes[i][1], shapes[i][2] * group, widths[v % 2],
+                        group, sides[(i + v) % 3]);
+        }
+    num_free(num[0]);
+    num_free(num[1]);
+}
+
+/* Decoding one sequence or four gives the same bits, with one thread or three. */
+static void test_few_rows_same_bits(void **state)
+{
+    (void)state;
+    enum { ROWS = 301, COLS = 320 };
+    struct num *one = NULL, *three = NULL;
+    assert_int_equal(num_new(&one, 1, NULL), 0);
+    assert_int_equal(num_new(&three, 3, NULL), 0);
+    float *x = random_floats(12 * COLS, "x"), all[12 * ROWS], single[ROWS];
+    for (size_t v = 0; v < 4; v++) {
+        struct packed p;
+        pack(&p, ROWS, COLS, widths[v % 2], group_sizes[v / 2], DTYPE_BF16);
+        for (size_t n = 1; n <= 12; n += 11) {
+            gemm_xwt(three, all, x, p.w, n, false);
+            for (size_t i = 0; i < n; i++) {
+                gemm_xwt(one, single, x + i * COLS, p.w, 1, false);
+                assert_memory_equal(single, all + i * ROWS, sizeof single);
+            }
+        }
+        unpack(&p);
+    }
+    free(x);
+    num_free(one);
+    num_free(three);
+}
+
+/* The kernels of this CPU against those of plain C. */
+static void test_twins(void **state)
+{
+    (void)state;
+    const struct kernels *const k[] = {&kernels_base, isa_pick()};
+    enum { ROWS = 7, MOST = 7 * 128 };
+    for (size_t v = 0; v < 6; v++)
+        for (size_t groups = 1; groups <= 7; groups++) {
+            struct packed p;
+            const size_t bits = widths[v % 2], group = group_sizes[v / 2], cols = groups * group;
+            float *x = random_floats(cols, "x"), y[2][ROWS], row[2][MOST], ordered[MOST + 128], sum[7];
+            pack(&p, ROWS, cols, bits, group, DTYPE_F32);
+            const float *scale = p.quant.scale, *bias = p.quant.bias;
+            for (size_t i = 0; i < 2; i++) {
+                k[i]->quant_x(ordered, sum, x, cols, bits, group);
+                const struct quant_dots d = {.y = y[i],
+                                             .x = ordered,
+                                             .sum = sum,
+                                             .w = p.raw + 1,
+                                             .scale = scale,
+                                             .bias = bias,
+                                             .rows = ROWS,
+                                             .cols = cols,
+                                             .group = group};
+                (bits == 4 ? k[i]->quant4_dots : k[i]->quant8_dots)(&d);
+                (bits == 4 ? k[i]->quant4_to_f32 : k[i]->quant8_to_f32)(row[i], p.raw + 1, scale, bias, group,
+                                                                        cols);
+            }
+            for (size_t c = 0; c < cols; c++)
+                assert_true(fabsf(row[0][c] - row[1][c]) <=
+                            1e-5f); /* with and without a fused multiply-add */
+            for (size_t r = 0; r < ROWS; r++)
+                assert_true(fabsf(y[0][r] - y[1][r]) <= 1e-3f);
+            free(x);
+            unpack(&p);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_mean_what_they_say),  cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_what_cannot_be_quantized), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_few_rows_same_bits),       cmocka_unit_test(test_twins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
