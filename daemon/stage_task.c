@@ -291,7 +291,9 @@ static int tied_gradient(struct runner *r, const struct task *t, struct err *err
 
 static int task_norm(struct runner *r, const struct task *t, struct err *err)
 {
-    struct norm_message sum = is_last(r, t) ? (struct norm_message){0} : r->norm;
+    struct norm_message sum = {0};
+    if (!is_last(r, t))
+        sum = r->norm;
     int e = take_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
     if (!e)
         e = tied_gradient(r, t, err);
