@@ -23,7 +23,8 @@ struct job_spec {
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
-    bool chat; /* the prompt goes through the chat template */
+    size_t weight_bits; /* 8 or 4: --weights int8, int4; 0: stored */
+    bool chat;          /* the prompt goes through the chat template */
     bool full, random_init, resume, shuffle, rslora, dry_run;
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens;
