@@ -32,6 +32,9 @@ const struct ctl_command ctl_commands[] = {
      .options = NULL, .leads = true, .words = "train generate score"},
     {"merge", "--model DIR --adapter DIR --out DIR [--dtype TYPE]", "put an adapter into its model, for good",
      ctl_merge_main, .options = ctl_merge_options},
+    {"schedule", "(show | check | convert) (NAME | FILE) [OPTIONS]",
+     "the order of work in a step: its chart, whether it can run, as a file", ctl_schedule_main,
+     .options = ctl_schedule_options, .words = "show check convert"},
     {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",
      ctl_local_main, .options = ctl_local_options, .has_rest = true},
 

@@ -229,7 +229,10 @@ static struct sched *random_sched(struct world *w, size_t ranks, size_t microbat
     const struct sched_info *info = sched_info(name);
     size_t chunks = info->min_chunks + below(w, (uint32_t)(info->max_chunks - info->min_chunks) + 1);
     chunks = chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS;
-    require(w, sched_make(&sched, &(struct sched_request){name, ranks, chunks, microbatches}, NULL) == 0);
+    require(w, sched_make(&sched,
+                          &(struct sched_request){
+                              .name = name, .ranks = ranks, .chunks = chunks, .microbatches = microbatches},
+                          NULL) == 0);
     w->in_order = info->in_order;
     return sched;
 }

@@ -82,7 +82,11 @@ static int tell(struct timeline *t, uint64_t step, int64_t begin)
     struct err err;
     json_t *tasks[RANKS] = {json_array(), json_array(), json_array()};
     int r = -1;
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"1f1b", RANKS, 0, MICROBATCHES}, &err), 0);
+    assert_int_equal(
+        sched_make(&sched,
+                   &(struct sched_request){.name = "1f1b", .ranks = RANKS, .microbatches = MICROBATCHES},
+                   &err),
+        0);
     struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS};
     assert_int_equal(plan_compile(&plan, &req, &err), 0);
     perform(plan, tasks, begin);
