@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_data.h"
 #include "daemon/ctl_follow.h"
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_plan.h"
@@ -18,9 +19,14 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
      .required = true,
-     .help = "rows to learn from: JSON lines with \"text\", or with \"input_ids\" and \"labels\"; of a "
-             "directory its "
-             "train.jsonl"},
+     .help = "rows to learn from, as JSON lines or in a JSON array: texts, prompts with completions, "
+             "conversations, "
+             "instructions, or token ids; of a directory its train.jsonl"},
+    CTL_DATA_OPTIONS("512"),
+    CTL_PACKING_OPTION,
+    {.name = "group-by-length",
+     .type = OPT_FLAG,
+     .help = "take rows of like length in one step, so that nodes wait less for each other"},
     {.name = "adapter-out",
      .type = OPT_PATH,
      .placeholder = "DIR",
@@ -103,13 +109,6 @@ const struct opt_def ctl_train_options[] = {
      .min = 1,
      .max = SPEC_MICRO_BATCH_MAX,
      .help = "rows that go through the ring together"},
-    {.name = "seq-len",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "512",
-     .min = 2,
-     .max = SPEC_SEQ_LEN_MAX,
-     .help = "tokens per row at most"},
     {.name = "iters", .type = OPT_INT, .placeholder = "N", .min = 1, .max = SPEC_STEPS_MAX, .help = "steps"},
     {.name = "epochs",
      .type = OPT_INT,
@@ -157,7 +156,10 @@ const struct opt_def ctl_train_options[] = {
      .placeholder = "naive|gpipe|1f1b",
      .def = "1f1b",
      .help = "order of work in the pipeline"},
-    {.name = "valid", .type = OPT_PATH, .placeholder = "FILE", .help = "rows to measure on"},
+    {.name = "valid",
+     .type = OPT_PATH,
+     .placeholder = "FILE|DIR",
+     .help = "rows to measure on, read as those of --data; of a directory its valid.jsonl"},
     {.name = "eval-every",
      .type = OPT_INT,
      .placeholder = "N",
@@ -189,6 +191,9 @@ static int check(const struct ctl *ctl)
         return ctl_usage(ctl, "--iters and --epochs both say how long: give one");
     if (opts_is_set(ctl->opts, "layers") && opts_is_set(ctl->opts, "num-layers"))
         return ctl_usage(ctl, "--layers and --num-layers both say which layers: give one");
+    if (opts_flag(ctl->opts, "group-by-length") && opts_flag(ctl->opts, "no-shuffle"))
+        return ctl_usage(ctl,
+                         "--group-by-length sorts rows anew and --no-shuffle keeps their order: give one");
     if (opts_is_set(ctl->opts, "init") && opts_is_set(ctl->opts, "init-adapter"))
         return ctl_usage(ctl, "--init and --init-adapter both say where to begin: give one");
     return CTL_OK;
@@ -215,10 +220,17 @@ int ctl_train_main(struct ctl *ctl)
 {
     uint64_t id;
     int rc = check(ctl);
-    if (!rc && ctl_plan_wanted(ctl))
-        return ctl_plan_ask(ctl, "train", make_spec(ctl));
-    if (!rc)
-        rc = ctl_spec_submit(ctl, "train", make_spec(ctl), &id);
+    if (rc)
+        return rc;
+    json_t *spec = make_spec(ctl);
+    rc = ctl_spec_template_args(ctl, spec);
+    if (rc) {
+        json_decref(spec);
+        return rc;
+    }
+    if (ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, "train", spec);
+    rc = ctl_spec_submit(ctl, "train", spec, &id);
     if (rc)
         return rc;
     if (opts_flag(ctl->opts, "detach")) {

@@ -22,6 +22,7 @@
 #include "daemon/ipc.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
+#include "daemon/stage_data.h"
 #include "daemon/stage_merge.h"
 #include "engine/pipe/split.h"
 
@@ -272,6 +273,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "merge"))
         return stage_merge_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "data"))
+        return stage_data_main(argc - 1, argv + 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};

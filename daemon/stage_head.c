@@ -71,26 +71,19 @@ static int read_text(struct head *h, const char *text, struct err *err)
     return r;
 }
 
-static int open_data(struct head *h, struct data **ret, const char *path, const char *split, struct err *err)
+static int open_data(struct head *h, struct stage_data *ret, const char *path, const char *split,
+                     struct err *err)
 {
     /* A set of ready token ids needs no tokenizer, so a model directory without one is no reason to refuse
      * here. */
     struct err quiet;
+    char line[STAGE_DATA_LINE];
     open_tokenizer(h, &quiet);
-    struct data_request req = {.path = path,
-                               .split = split,
-                               .tok = h->tok,
-                               .seq_len = h->spec.seq_len,
-                               .vocab = h->config.vocab,
-                               .eos = h->config.neos ? h->config.eos[0] : -1};
-    int r = data_open(ret, &req, err);
+    int r = stage_data_open(ret, &h->spec, &h->config, h->tok, path, split, err);
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
-    struct data_counts c = data_counts(*ret);
-    say(h,
-        "%s: %zu rows, %zu used (%zu without a supervised token dropped, %zu cut to %zu tokens), %zu "
-        "tokens, %zu supervised",
-        path, c.rows, c.kept, c.unsupervised, c.truncated, h->spec.seq_len, c.tokens, c.supervised);
+    stage_data_describe(line, ret, &h->spec);
+    say(h, "%s: %s", path, line);
     return 0;
 }
 
@@ -168,13 +161,19 @@ static int plan_tune(struct head *h, struct err *err)
 
 static int plan_steps(struct head *h, struct err *err)
 {
-    size_t rows = data_rows(h->train), epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
-    h->steps = h->spec.iters ? h->spec.iters : (epochs * rows + h->spec.batch - 1) / h->spec.batch;
+    size_t packs = data_packs_count(h->train.packs),
+           epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
+    h->steps = h->spec.iters ? h->spec.iters : (epochs * packs + h->spec.batch - 1) / h->spec.batch;
     if (h->first_step >= h->steps)
         return err_set(err, -EINVAL,
                        "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
                        h->spec.adapter_out, (unsigned long long)h->first_step, (unsigned long long)h->steps);
-    return data_order_new(&h->order, rows, h->spec.shuffle, h->spec.seed, err);
+    int r = head_check_order(h, err);
+    struct data_order_request req = {.packs = h->train.packs,
+                                     .shuffle = h->spec.shuffle,
+                                     .seed = h->spec.seed,
+                                     .group = h->spec.group_by_length ? h->spec.batch : 0};
+    return r ? r : data_order_new(&h->order, &req, err);
 }
 
 static int plan_train(struct head *h, struct err *err)
@@ -193,9 +192,16 @@ static int plan_train(struct head *h, struct err *err)
     if (r)
         return r;
     p->microbatches = (h->spec.batch + h->spec.micro_batch - 1) / h->spec.micro_batch;
-    p->positions = larger(data_longest(h->train), h->valid ? data_longest(h->valid) : 0);
-    p->seqs = h->spec.micro_batch;
-    p->tokens = p->positions * p->seqs;
+    p->positions = data_longest(h->train.data);
+    p->seqs = data_packs_most_rows(h->train.packs);
+    p->tokens = data_packs_longest(h->train.packs);
+    if (h->valid.data) {
+        p->positions = larger(p->positions, data_longest(h->valid.data));
+        p->seqs = larger(p->seqs, data_packs_most_rows(h->valid.packs));
+        p->tokens = larger(p->tokens, data_packs_longest(h->valid.packs));
+    }
+    p->seqs *= h->spec.micro_batch;
+    p->tokens *= h->spec.micro_batch;
     snprintf(p->schedule, sizeof p->schedule, "%s", h->spec.schedule);
     return 0;
 }
@@ -240,12 +246,12 @@ static int plan_score(struct head *h, struct err *err)
                            : open_data(h, &h->train, h->spec.data, "test", err);
     if (!r)
         r = plan_adapter(h, err);
-    if (!r && !h->train && h->nids < 2)
+    if (!r && !h->train.data && h->nids < 2)
         r = err_set(err, -EINVAL, "one token alone has no probability to score: give at least two");
     if (r)
         return r;
-    p->positions = p->tokens = h->train ? data_longest(h->train) : h->nids;
-    p->microbatches = h->train ? 8 : 1;
+    p->positions = p->tokens = h->train.data ? data_longest(h->train.data) : h->nids;
+    p->microbatches = h->train.data ? 8 : 1;
     p->seqs = 1;
     return 0;
 }
@@ -423,8 +429,8 @@ void head_done(struct head *h)
 {
     adapter_in_close(h->in);
     data_order_free(h->order);
-    data_close(h->train);
-    data_close(h->valid);
+    stage_data_done(&h->train);
+    stage_data_done(&h->valid);
     tokenizer_close(h->tok);
     free(h->ids);
     json_decref(h->json);

@@ -58,6 +58,38 @@ static void demand(struct reader *r, bool ok, const char *sentence)
         r->failed = err_set(r->err, -EINVAL, "%s", sentence);
 }
 
+static size_t choice(struct reader *r, const char *key, const char *const *names, size_t n)
+{
+    const char *given = text(r, key, names[0]);
+    size_t i = 0;
+    while (i < n && given && strcmp(given, names[i]) != 0)
+        i++;
+    if (given && i < n)
+        return i;
+    if (!r->failed)
+        r->failed = err_set(r->err, -EINVAL, "\"%s\" is %s, %s or %s", key, names[0], names[1], names[2]);
+    return 0;
+}
+
+static void read_data(struct job_spec *s, struct reader *r, size_t seq_len)
+{
+    static const char *const masks[] = {"none", "prompt", "assistant"};
+    static const char *const overlong[] = {"truncate", "split", "drop"};
+    s->data = text(r, "data", NULL);
+    s->mask = (enum data_mask)choice(r, "mask", masks, 3);
+    s->overlong = (enum data_overlong)choice(r, "overlong", overlong, 3);
+    s->fields = (struct data_fields){.text = text(r, "text_field", NULL),
+                                     .prompt = text(r, "prompt_field", NULL),
+                                     .completion = text(r, "completion_field", NULL),
+                                     .messages = text(r, "messages_field", NULL),
+                                     .tools = text(r, "tools_field", NULL)};
+    s->template_args = json_object_get(r->o, "template_args");
+    demand(r, !s->template_args || json_is_object(s->template_args), "\"template_args\" must be an object");
+    s->seq_len = count(r, "seq_len", seq_len, 2, SPEC_SEQ_LEN_MAX);
+    s->packing = flag(r, "packing");
+    s->group_by_length = flag(r, "group_by_length");
+}
+
 /* After what decides whether there is LoRA, and where it starts. */
 static void read_lora(struct job_spec *s, struct reader *r)
 {
@@ -93,7 +125,7 @@ static void read_weights(struct job_spec *s, struct reader *r)
 
 static void read_train(struct job_spec *s, struct reader *r)
 {
-    s->data = text(r, "data", NULL);
+    read_data(s, r, 512);
     s->valid = text(r, "valid", NULL);
     s->adapter_out = text(r, "adapter_out", NULL);
     s->init_adapter = text(r, "init_adapter", NULL);
@@ -109,7 +141,6 @@ static void read_train(struct job_spec *s, struct reader *r)
     read_lora(s, r);
     s->batch = count(r, "batch_size", 4, 1, SPEC_BATCH_MAX);
     s->micro_batch = count(r, "micro_batch_size", 1, 1, SPEC_MICRO_BATCH_MAX);
-    s->seq_len = count(r, "seq_len", 512, 2, SPEC_SEQ_LEN_MAX);
     s->iters = count(r, "iters", 0, 0, SPEC_STEPS_MAX);
     s->epochs = count(r, "epochs", 0, 0, SPEC_EPOCHS_MAX);
     s->eval_every = count(r, "eval_every", 0, 0, SPEC_STEPS_MAX);
@@ -122,6 +153,8 @@ static void read_train(struct job_spec *s, struct reader *r)
     demand(r, kind && !lr_kind_from_name(kind, &s->lr_kind), "\"lr_schedule\" is constant, linear or cosine");
     demand(r, s->data, "--data FILE|DIR is needed: what to train on");
     demand(r, s->adapter_out, "--adapter-out DIR is needed: where the result goes");
+    demand(r, !s->group_by_length || s->shuffle,
+           "--group-by-length sorts rows anew and --no-shuffle keeps their order: give one");
     demand(r, !s->iters || !s->epochs, "give --iters or --epochs, not both");
     demand(r, s->full || !s->random_init, "--init random makes sense only with --fine-tune-type full");
     demand(r, !s->full || !s->init_adapter,
@@ -172,10 +205,22 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     }
     if (type == JOB_SCORE) {
         s.text = text(&r, "text", NULL);
-        s.data = text(&r, "data", NULL);
-        s.seq_len = count(&r, "seq_len", 2048, 2, SPEC_SEQ_LEN_MAX);
+        read_data(&s, &r, 2048);
         demand(&r, !!s.text + !!s.ids + !!s.data == 1, "give one of --text, --ids and --data");
     }
+    if (!r.failed)
+        *ret = s;
+    return r.failed;
+}
+
+int job_spec_read_data(struct job_spec *ret, const json_t *json, struct err *err)
+{
+    struct reader r = {json, err, 0};
+    struct job_spec s = {.type = JOB_TRAIN, .json = json};
+    s.model = text(&r, "model", NULL);
+    read_data(&s, &r, 512);
+    demand(&r, s.model, "--model DIR is needed");
+    demand(&r, s.data, "--data FILE|DIR is needed");
     if (!r.failed)
         *ret = s;
     return r.failed;

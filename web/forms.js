@@ -15,7 +15,7 @@ const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
 // name, label, kind, default, hint
 const first = [
     ['model', 'Model', 'path', '', 'a Hugging Face directory on this node'],
-    ['data', 'Data', 'path', '', 'JSON lines with "text", or a directory with train.jsonl'],
+    ['data', 'Data', 'path', '', 'texts, prompts or conversations as JSON lines, or a directory with train.jsonl'],
     ['adapter_out', 'Result', 'path', '', 'where the adapter goes'],
     ['iters', 'Steps', 'number', 200, ''],
     ['batch_size', 'Rows per step', 'number', 4, ''],
@@ -23,6 +23,10 @@ const first = [
     ['lr', 'Learning rate', 'number', 0.0002, ''],
 ];
 const more = [
+    ['mask', 'Left out of training', ['none', 'prompt', 'assistant'], 'none', 'the prompt, or all but the assistant’s turns'],
+    ['overlong', 'Rows that are too long', ['truncate', 'split', 'drop'], 'truncate', ''],
+    ['prompt_field', 'Key of prompts', 'text', '', 'if not "prompt"'],
+    ['completion_field', 'Key of completions', 'text', '', 'if not "completion"'],
     ['valid', 'Validation rows', 'path', '', ''],
     ['eval_every', 'Steps between validations', 'number', 0, ''],
     ['fine_tune_type', 'What is trained', ['lora', 'full'], 'lora', ''],
