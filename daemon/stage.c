@@ -88,14 +88,49 @@ static void on_round(void *owner)
                              "peak", (json_int_t)use.peak));
 }
 
+/* Where quantized weights are kept: what systemd set aside for the service, else the user's cache. */
+static int weights_dir(char *ret, size_t size, struct err *err)
+{
+    const char *own = getenv("CACHE_DIRECTORY"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = own && *own     ? snprintf(ret, size, "%s/weights", own)
+            : xdg && *xdg   ? snprintf(ret, size, "%s/ringd/weights", xdg)
+            : home && *home ? snprintf(ret, size, "%s/.cache/ringd/weights", home)
+                            : -1;
+    return n > 0 && (size_t)n < size ? 0
+                                     : err_set(err, -ENOENT,
+                                               "there is no place to keep quantized weights: start ringd "
+                                               "with CACHE_DIRECTORY set to one");
+}
+
+static void tell_weights(struct process *p, const char *dir)
+{
+    size_t made = 0, found = 0;
+    char text[5000];
+    for (size_t s = 0; s < p->plan.stages; s++) {
+        size_t new = 0, old = 0;
+        if (p->stages[s])
+            stage_requanted(p->stages[s], &new, &old);
+        made += new;
+        found += old;
+    }
+    snprintf(text, sizeof text,
+             "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
+             p->plan.weight_bits, dir, (double)made / (1 << 20), (double)found / (1 << 20));
+    head_event(&p->head, "log", json_pack("{s:s}", "text", text));
+}
+
 static int open_stages(struct process *p, const struct config *config, struct err *err)
 {
-    int r = 0;
+    char dir[4096];
+    int r = p->plan.weight_bits ? weights_dir(dir, sizeof dir, err) : 0;
     for (size_t s = 0; s < p->plan.stages && !r; s++) {
         struct stage_spec spec = job_plan_stage(&p->plan, config, s);
+        spec.cache_dir = dir;
         if (p->plan.place[s] == p->rank)
             r = stage_open(&p->stages[s], p->num, &spec, err);
     }
+    if (!r && p->plan.weight_bits)
+        tell_weights(p, dir);
     return r;
 }
 

@@ -42,6 +42,7 @@ static struct job_plan example(void)
                              .tokens = 96,
                              .seqs = 3,
                              .positions = 32,
+                             .weight_bits = 4,
                              .vocab = 512,
                              .dim = 64,
                              .slots = {3, 2, 1, 4},
@@ -146,6 +147,7 @@ static void what_does_not_fit_is_refused(void **state)
         refuse(with(counts[i], json_integer(0)), counts[i]);
         refuse(with(counts[i], json_integer(-1)), counts[i]);
     }
+    refuse(with("weight_bits", json_integer(6)), "bits nobody asked for");
     refuse(with("type", json_string("dance")), "type");
     for (size_t n = 0; n < 40; n++)
         if (n != 5)
@@ -206,7 +208,8 @@ static void each_stage_opens_its_part(void **state)
         assert_int_equal(s.embed, i == 0);
         assert_int_equal(s.head, i == 3);
         assert_int_equal(s.slots, plan.slots[i]);
-        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32);
+        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
+                    s.weight_bits == 4);
         assert_true(s.split_backward);
         assert_int_equal(s.config.layers, 5);
         assert_int_equal(s.tune.ntargets, 2);
