@@ -166,6 +166,12 @@ const struct opt_def ctl_train_options[] = {
      .min = 1,
      .max = SCHED_MAX_CHUNKS,
      .help = "stages on each node, for interleaved-1f1b and looped-bfs (default 2)"},
+    {.name = "recompute",
+     .type = OPT_CHOICE,
+     .placeholder = "none|stage|auto",
+     .def = "auto",
+     .help = "nodes that keep only the input of a microbatch and do its forward again: none, all, or those "
+             "short of memory"},
     {.name = "microbatches",
      .type = OPT_INT,
      .placeholder = "N",
