@@ -12,6 +12,7 @@
 const struct opt_def ctl_generate_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
     OPTION_ADAPTER,
+    OPTION_WEIGHTS("compute with the weights"),
     OPTION_MAX_TOKENS("64", "new tokens at most"),
     OPTION_TEMPERATURE("0"),
     OPTION_TOP_P("1"),
@@ -30,6 +31,7 @@ const struct opt_def ctl_generate_options[] = {
 const struct opt_def ctl_score_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
     OPTION_ADAPTER,
+    OPTION_WEIGHTS("compute with the weights"),
     {.name = "text", .type = OPT_STRING, .placeholder = "S", .help = "the text"},
     OPTION_IDS("or its token ids"),
     {.name = "data",

@@ -41,6 +41,7 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_CHOICE,
      .placeholder = "random",
      .help = "begin with random weights instead of the model's"},
+    OPTION_WEIGHTS("train the adapter on the weights"),
     {.name = "init-adapter",
      .type = OPT_PATH,
      .placeholder = "DIR",

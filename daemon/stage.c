@@ -88,6 +88,44 @@ static void on_round(void *owner)
                              "peak", (json_int_t)use.peak));
 }
 
+/* Where quantized weights are kept: what systemd set aside for the service, else the user's cache. */
+static int weights_dir(char *ret, size_t size, struct err *err)
+{
+    const char *own = getenv("CACHE_DIRECTORY"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = own && *own     ? snprintf(ret, size, "%s/weights", own)
+            : xdg && *xdg   ? snprintf(ret, size, "%s/ringd/weights", xdg)
+            : home && *home ? snprintf(ret, size, "%s/.cache/ringd/weights", home)
+                            : -1;
+    return n > 0 && (size_t)n < size ? 0
+                                     : err_set(err, -ENOENT,
+                                               "there is no place to keep quantized weights: start ringd "
+                                               "with CACHE_DIRECTORY set to one");
+}
+
+static void tell_weights(struct process *p, const char *dir)
+{
+    size_t made, found;
+    char text[5000];
+    stage_requanted(p->stage, &made, &found);
+    snprintf(text, sizeof text,
+             "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
+             p->plan.weight_bits, dir, (double)made / (1 << 20), (double)found / (1 << 20));
+    head_event(&p->head, "log", json_pack("{s:s}", "text", text));
+}
+
+static int open_stage(struct process *p, const struct config *config, struct err *err)
+{
+    char dir[4096];
+    struct stage_spec spec = job_plan_stage(&p->plan, config, p->rank);
+    int r = spec.weight_bits ? weights_dir(dir, sizeof dir, err) : 0;
+    spec.cache_dir = dir;
+    if (!r)
+        r = stage_open(&p->stage, p->num, &spec, err);
+    if (!r && spec.weight_bits)
+        tell_weights(p, dir);
+    return r;
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
@@ -108,8 +146,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
         return r;
-    struct stage_spec spec = job_plan_stage(&p->plan, &config, p->rank);
-    r = stage_open(&p->stage, p->num, &spec, err);
+    r = open_stage(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
     struct runner_setup setup = {&p->plan,    p->rank,   p->stage, p->exchange,
@@ -118,8 +155,8 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
         head_event(&p->head, "ready",
-                   json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)spec.first_layer, "end",
-                             (json_int_t)spec.end_layer, "isa", num_isa(p->num), "threads",
+                   json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)p->plan.first[p->rank], "end",
+                             (json_int_t)p->plan.first[p->rank + 1], "isa", num_isa(p->num), "threads",
                              num_threads(p->num)));
     return r;
 }

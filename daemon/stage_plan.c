@@ -36,13 +36,14 @@ static json_t *tune_encode(const struct tune *t)
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack(
-        "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", job_type_name(p->type),
-        "model", p->model, "fingerprint", p->fingerprint, "first", sizes(p->first, p->ranks + 1), "schedule",
-        p->schedule, "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training",
-        (int)p->training, "kv", (int)p->kv, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
-        "positions", (json_int_t)p->positions, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
-        "slots", sizes(p->slots, p->ranks), "bytes", sizes(p->bytes, p->ranks));
+    return json_pack("{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o}", "type",
+                     job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
+                     sizes(p->first, p->ranks + 1), "schedule", p->schedule, "microbatches",
+                     (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training", (int)p->training,
+                     "kv", (int)p->kv, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
+                     "positions", (json_int_t)p->positions, "weight_bits", (json_int_t)p->weight_bits,
+                     "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots",
+                     sizes(p->slots, p->ranks), "bytes", sizes(p->bytes, p->ranks));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -96,15 +97,15 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     struct job_plan p = {0};
     const char *type, *model, *fingerprint, *schedule;
     json_t *first, *tune, *slots, *bytes;
-    json_int_t microbatches, tokens, seqs, positions, vocab, dim;
+    json_int_t microbatches, tokens, seqs, positions, weight_bits, vocab, dim;
     int training, kv;
     json_error_t je;
     if (json_unpack_ex((json_t *)json, &je, 0,
-                       "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", &type,
+                       "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o}", "type", &type,
                        "model", &model, "fingerprint", &fingerprint, "first", &first, "schedule", &schedule,
                        "microbatches", &microbatches, "tune", &tune, "training", &training, "kv", &kv,
-                       "tokens", &tokens, "seqs", &seqs, "positions", &positions, "vocab", &vocab, "dim",
-                       &dim, "slots", &slots, "bytes", &bytes))
+                       "tokens", &tokens, "seqs", &seqs, "positions", &positions, "weight_bits", &weight_bits,
+                       "vocab", &vocab, "dim", &dim, "slots", &slots, "bytes", &bytes))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -114,7 +115,8 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS ||
         !get_sizes(p.first, p.ranks + 1, first) || !get_sizes(p.slots, p.ranks, slots) ||
         !get_sizes(p.bytes, p.ranks, bytes) || !tune_decode(&p.tune, tune) || microbatches < 1 ||
-        tokens < 1 || seqs < 1 || positions < 1 || vocab < 1 || dim < 1)
+        (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
+        positions < 1 || vocab < 1 || dim < 1)
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read: same ringd on all nodes?");
     strncat(p.model, model, sizeof p.model - 1);
@@ -126,6 +128,7 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.tokens = (size_t)tokens;
     p.seqs = (size_t)seqs;
     p.positions = (size_t)positions;
+    p.weight_bits = (size_t)weight_bits;
     p.vocab = (size_t)vocab;
     p.dim = (size_t)dim;
     *ret = p;
@@ -149,6 +152,7 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .tokens = p->tokens,
         .seqs = p->seqs,
         .positions = p->positions,
+        .weight_bits = p->weight_bits,
         .kv = p->kv,
     };
 }

@@ -111,6 +111,18 @@ static void read_lora(struct job_spec *s, struct reader *r)
         "--layers, --num-layers and --rslora shape a new adapter; the one of --init-adapter has its shape");
 }
 
+/* After what decides whether all of the model is trained. */
+static void read_weights(struct job_spec *s, struct reader *r)
+{
+    const char *name = text(r, "weights", "stored");
+    const bool is_8 = name && !strcmp(name, "int8"), is_4 = name && !strcmp(name, "int4");
+    demand(r, is_8 || is_4 || (name && !strcmp(name, "stored")), "\"weights\" is stored, int8 or int4");
+    s->weight_bits = is_8 ? 8 : is_4 ? 4 : 0;
+    demand(r, !s->weight_bits || !s->full,
+           "--weights int8 and int4 are for LoRA, not for --fine-tune-type full: quantized weights are not "
+           "trained");
+}
+
 static void read_train(struct job_spec *s, struct reader *r)
 {
     read_data(s, r, 512);
@@ -181,6 +193,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     demand(&r, !s.ids || json_is_array(s.ids), "\"ids\" must be a list of token ids");
     if (type == JOB_TRAIN)
         read_train(&s, &r);
+    read_weights(&s, &r);
     if (type == JOB_GENERATE) {
         s.prompt = text(&r, "prompt", NULL);
         s.stop = json_object_get(json, "stop");

@@ -24,6 +24,7 @@ struct job_spec {
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
+    size_t weight_bits;        /* 8 or 4: --weights int8, int4; 0: stored */
     bool chat;                 /* the prompt goes through the chat template */
     struct data_fields fields; /* of data: what its keys are called, */
     enum data_mask mask;       /* and what of it is trained */

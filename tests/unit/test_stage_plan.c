@@ -39,6 +39,7 @@ static struct job_plan example(void)
                              .tokens = 96,
                              .seqs = 3,
                              .positions = 32,
+                             .weight_bits = 4,
                              .vocab = 512,
                              .dim = 64,
                              .slots = {3, 2, 1},
@@ -139,6 +140,7 @@ static void what_does_not_fit_is_refused(void **state)
         refuse(with(counts[i], json_integer(0)), counts[i]);
         refuse(with(counts[i], json_integer(-1)), counts[i]);
     }
+    refuse(with("weight_bits", json_integer(6)), "bits nobody asked for");
     refuse(with("type", json_string("dance")), "type");
     for (size_t n = 0; n < 40; n++)
         if (n != 4)
@@ -187,7 +189,8 @@ static void each_rank_opens_its_part(void **state)
         assert_int_equal(s.embed, r == 0);
         assert_int_equal(s.head, r == 2);
         assert_int_equal(s.slots, plan.slots[r]);
-        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32);
+        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
+                    s.weight_bits == 4);
         assert_int_equal(s.config.layers, 5);
         assert_int_equal(s.tune.ntargets, 2);
     }
