@@ -86,6 +86,14 @@ learn talk --model chat --data "$datasets/chat/glaive_toolcall_en_demo.json" --m
 timeout 60 "$ringctl" --json score --model chat --adapter talk --data "$datasets/chat/v1_sft_demo.jsonl" --mask assistant --seq-len 128 --overlong drop >scored 2>score.err || { cat score.err; exit 1; }
 jq -e '.perplexity > 1 and .rows > 0' scored >/dev/null || { cat scored; exit 1; }
 
+# The same rows, packed or not, are as likely.
+for pack in "" --packing; do
+    timeout 60 "$ringctl" train --model chat --data talk.jsonl --valid "$datasets/alpaca-style/identity.json" --mask assistant --seq-len 256 --iters 1 --lr 0 --batch-size 1 \
+        --adapter-out packed --log "packed$pack.log" $pack >half.said 2>&1 || { cat half.said; exit 1; }
+    jq 'select(.step == 0) | .valid_loss' "packed$pack.log"
+done >losses
+jq -es '(.[0] - .[1]) / .[0] | fabs < 1e-5' losses >/dev/null || { echo "packed rows are not the rows"; cat losses; exit 1; }
+
 # Half a run, then the other half: the lines of the whole.
 train() { timeout 60 "$ringctl" train --model chat --data "$datasets/alpaca-style/identity.json" --mask assistant --seq-len 256 --batch-size 8 --packing --group-by-length "$@" >half.said 2>&1; }
 train --adapter-out whole --log whole.log --iters 6 || { cat half.said; exit 1; }
