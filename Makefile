@@ -149,7 +149,8 @@ netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # A terminal for tests of what people see.
-$(B)/tests/system/lib/pty: %: %.o
+system_bin := $(addprefix $(B)/tests/system/lib/,pty slow)
+$(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
@@ -158,7 +159,7 @@ netns: all $(netns_bin)
 web: all
 	@tests/run web $(B)
 
-test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(B)/tests/system/lib/pty
+test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(system_bin)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
