@@ -5,9 +5,9 @@
 #ifndef DAEMON_CTL_DATA_H
 #define DAEMON_CTL_DATA_H
 
+#include "daemon/ctl_options.h"
 #include "daemon/spec_limits.h"
 
-/* clang-format off: entries of a table */
 #define CTL_DATA_OPTIONS(seq_len_default)                                                                    \
     {.name = "mask",                                                                                         \
      .type = OPT_CHOICE,                                                                                     \
@@ -48,18 +48,13 @@
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \
          .help = "what rows call the functions a conversation may use (default tools)"},                     \
-    {                                                                                                        \
-        .name = "template-arg", .type = OPT_LIST, .placeholder = "NAME=VALUE",                               \
-        .help = "a variable of the chat template, as enable_thinking=false"                                  \
-    }
-/* clang-format on */
+        OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false")
 
 #define CTL_PACKING_OPTION                                                                                   \
     {                                                                                                        \
         .name = "packing", .type = OPT_FLAG,                                                                 \
         .help = "lay as many rows into --seq-len tokens as fit, each with its own positions and attention; " \
-                "what "                                                                                      \
-                "counts rows then counts these packs"                                                        \
+                "what counts rows then counts these packs"                                                   \
     }
 
 #endif

@@ -96,7 +96,7 @@ static size_t common_end(const struct chat_text *a, const struct chat_text *b, s
     return n;
 }
 
-/* What changes when turn i says something else. Two other sayings, for one may begin or end as the turn does. */
+/* What changes when turn i says something else. Two other sayings, for one may begin or end as the turn does, or be it. */
 static int find_change(const struct speech *s, size_t i, struct span *ret)
 {
     static const char *const sayings[] = {"Quite another", "Zebras dance"};
@@ -109,10 +109,12 @@ static int find_change(const struct speech *s, size_t i, struct span *ret)
         json_decref(messages);
         if (code)
             return code;
-        size_t same = common_start(&s->whole, &text);
-        start = same < start ? same : start;
-        same = common_end(&s->whole, &text, (s->whole.n < text.n ? s->whole.n : text.n) - same);
-        end = same < end ? same : end;
+        if (text.n != s->whole.n || memcmp(text.text, s->whole.text, text.n) != 0) {
+            size_t same = common_start(&s->whole, &text);
+            start = same < start ? same : start;
+            same = common_end(&s->whole, &text, (s->whole.n < text.n ? s->whole.n : text.n) - same);
+            end = same < end ? same : end;
+        }
         chat_text_done(&text);
     }
     *ret = (struct span){start, s->whole.n - end > start ? s->whole.n - end : start};
