@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringctl train: its options, and from them the job; ctl_follow.c shows how it goes. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_data.h"
@@ -12,6 +15,7 @@
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/spec_limits.h"
+#include "engine/pipe/sched.h"
 
 const struct opt_def ctl_train_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
@@ -152,10 +156,23 @@ const struct opt_def ctl_train_options[] = {
      .max = SPEC_GRAD_NORM_MAX,
      .help = "clip gradients to this norm, 0 for not"},
     {.name = "schedule",
-     .type = OPT_CHOICE,
-     .placeholder = "naive|gpipe|1f1b",
+     .type = OPT_STRING,
+     .placeholder = "NAME|FILE",
      .def = "1f1b",
-     .help = "order of work in the pipeline"},
+     .help = "order of work in the pipeline: naive, gpipe, 1f1b, eager-1f1b, interleaved-1f1b, looped-bfs, "
+             "zb-h1, zb-h2, zbv, v-1f1b, or a file with an order of your own"},
+    {.name = "chunks",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SCHED_MAX_CHUNKS,
+     .help = "stages on each node, for interleaved-1f1b and looped-bfs (default 2)"},
+    {.name = "microbatches",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SPEC_BATCH_MAX,
+     .help = "parts a step's rows are cut into, instead of --micro-batch-size"},
     {.name = "valid",
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
@@ -187,8 +204,15 @@ static int check(const struct ctl *ctl)
 {
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": nothing but options is expected", ctl->args[0]);
+    if (!sched_info(opts_str(ctl->opts, "schedule")) && access(opts_str(ctl->opts, "schedule"), F_OK))
+        return ctl_usage(ctl,
+                         "--schedule %s is neither a schedule there is (see train --help) nor a file: %s",
+                         opts_str(ctl->opts, "schedule"), strerror(errno));
     if (opts_is_set(ctl->opts, "iters") && opts_is_set(ctl->opts, "epochs"))
         return ctl_usage(ctl, "--iters and --epochs both say how long: give one");
+    if (opts_is_set(ctl->opts, "microbatches") && opts_is_set(ctl->opts, "micro-batch-size"))
+        return ctl_usage(ctl,
+                         "--microbatches and --micro-batch-size both say how the rows are cut up: give one");
     if (opts_is_set(ctl->opts, "layers") && opts_is_set(ctl->opts, "num-layers"))
         return ctl_usage(ctl, "--layers and --num-layers both say which layers: give one");
     if (opts_flag(ctl->opts, "group-by-length") && opts_flag(ctl->opts, "no-shuffle"))
@@ -199,12 +223,26 @@ static int check(const struct ctl *ctl)
     return CTL_OK;
 }
 
+/* What is no name is a file; the daemon has another working directory. */
+static void put_schedule(const struct ctl *ctl, json_t *spec)
+{
+    const char *schedule = opts_str(ctl->opts, "schedule");
+    if (sched_info(schedule))
+        return;
+    char *path = ctl_absolute_path(schedule);
+    json_object_set_new(spec, "schedule", json_string(path));
+    free(path);
+}
+
 static json_t *make_spec(const struct ctl *ctl)
 {
     static const char *const shape[][2] = {
         {"rank", "rank"}, {"alpha", "alpha"}, {"dropout", "dropout"}, {"target-modules", "target_modules"}};
     json_t *spec = ctl_spec_new(ctl);
     json_object_del(spec, "detach");
+    put_schedule(ctl, spec);
+    if (opts_is_set(ctl->opts, "microbatches"))
+        json_object_del(spec, "micro_batch_size");
     if (!opts_is_set(ctl->opts, "iters") && !opts_is_set(ctl->opts, "epochs"))
         json_object_set_new(spec, "epochs", json_integer(1));
     /* The adapter begun with has a shape of its own: only what was asked for may disagree with it. */

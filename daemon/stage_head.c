@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
-#include "engine/pipe/split.h"
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
 
@@ -256,138 +255,6 @@ static int plan_score(struct head *h, struct err *err)
     return 0;
 }
 
-/* --- split and memory ------------------------------------------------------------------------- */
-
-/* Most slots any rank can need: all microbatches where the schedule keeps all, else one per rank. Exact once
- * the split is known. */
-static size_t slots_guess(const struct job_plan *p)
-{
-    if (!p->training || !strcmp(p->schedule, "naive"))
-        return 1;
-    return strcmp(p->schedule, "1f1b") || p->microbatches < p->ranks ? p->microbatches : p->ranks;
-}
-
-static int measure_unit(const struct head *h, size_t unit, size_t *ret, struct err *err)
-{
-    struct job_plan one = h->plan;
-    size_t layer = unit ? unit - 1 : 0;
-    bool inner = unit >= 1 && unit <= h->config.layers;
-    one.ranks = 1;
-    one.slots[0] = slots_guess(&h->plan);
-    struct stage_spec spec = job_plan_stage(&one, &h->config, 0);
-    spec.first_layer = inner ? layer : 0;
-    spec.end_layer = inner ? layer + 1 : 0;
-    spec.embed = unit == 0;
-    spec.head = unit > h->config.layers;
-    struct stage_bytes bytes;
-    int r = stage_measure(&bytes, &spec, err);
-    if (!r)
-        *ret = bytes.total;
-    return r;
-}
-
-struct split_inputs {
-    double *cost, speed[JOB_MAX_RANKS];
-    size_t *bytes, memory[JOB_MAX_RANKS];
-};
-
-static int split_inputs(struct split_inputs *in, const struct head *h, const json_t *nodes, struct err *err)
-{
-    size_t units = h->config.layers + 2;
-    in->cost = calloc(units, sizeof *in->cost);
-    in->bytes = calloc(units, sizeof *in->bytes);
-    if (!in->cost || !in->bytes)
-        return err_set(err, -ENOMEM, "out of memory");
-    for (size_t r = 0; r < h->plan.ranks; r++) {
-        const json_t *node = json_array_get(nodes, r);
-        double speed = json_number_value(json_object_get(node, "speed"));
-        json_int_t memory = json_integer_value(json_object_get(node, "memory"));
-        in->speed[r] = speed > 0 ? speed : 1;
-        in->memory[r] = memory > 0 ? (size_t)memory : SIZE_MAX;
-    }
-    int e = 0;
-    for (size_t u = 0; u < units && !e; u++) {
-        in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
-        e = measure_unit(h, u, &in->bytes[u], err);
-    }
-    return e;
-}
-
-static int find_slots(struct head *h, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    for (size_t r = 0; r < p->ranks; r++)
-        p->slots[r] = 1;
-    if (!p->training)
-        return 0;
-    struct sched *sched = NULL;
-    struct plan *plan = NULL;
-    struct sched_request want = {.name = p->schedule, .ranks = p->ranks, .microbatches = p->microbatches};
-    int e = sched_make(&sched, &want, err);
-    if (!e && sched->stages > sched->ranks)
-        e = err_set(err, -ENOTSUP,
-                    "--schedule %s has several stages on each node, which is not run yet: choose another",
-                    p->schedule);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks};
-    if (!e)
-        e = plan_compile(&plan, &req, err);
-    for (size_t r = 0; !e && r < p->ranks; r++)
-        p->slots[r] = plan->rank[r].slots ? plan->rank[r].slots : 1;
-    plan_free(plan);
-    sched_free(sched);
-    return e;
-}
-
-static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    for (size_t r = 0; r < p->ranks; r++) {
-        struct stage_spec spec = job_plan_stage(p, &h->config, r);
-        struct stage_bytes bytes;
-        int e = stage_measure(&bytes, &spec, err);
-        if (e)
-            return e;
-        p->bytes[r] = bytes.total;
-        if (bytes.total > in->memory[r])
-            return err_set(
-                err, -ENOSPC,
-                "node %s needs %.2f GiB for layers %zu to %zu and has %.2f GiB: use a smaller --seq-len or "
-                "--micro-batch-size, or add a node",
-                json_string_value(json_object_get(json_array_get(nodes, r), "name")),
-                (double)bytes.total / (1 << 30), p->first[r], p->first[r + 1],
-                (double)in->memory[r] / (1 << 30));
-    }
-    return 0;
-}
-
-static int plan_split(struct head *h, const json_t *nodes, struct err *err)
-{
-    struct split_inputs in = {0};
-    int e = split_inputs(&in, h, nodes, err);
-    struct split_request req = {.stages = h->plan.ranks,
-                                .layers = h->config.layers,
-                                .unit_cost = in.cost,
-                                .unit_bytes = in.bytes,
-                                .speed = in.speed,
-                                .memory = in.memory};
-    if (!e)
-        e = split_layers(h->plan.first, &req, err);
-    if (e ==
-        -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
-        req.memory = NULL;
-        e = split_layers(h->plan.first, &req, err);
-    }
-    if (!e)
-        e = split_check(h->plan.first, h->plan.ranks, h->config.layers, err);
-    if (!e)
-        e = find_slots(h, err);
-    if (!e)
-        e = check_memory(h, nodes, &in, err);
-    free(in.cost);
-    free(in.bytes);
-    return e;
-}
-
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static int plan_model(struct head *h, struct err *err)
@@ -422,7 +289,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         r = plan_model(h, err);
     if (!r)
         r = plan[type](h, err);
-    return r ? r : plan_split(h, nodes, err);
+    return r ? r : head_split(h, nodes, err);
 }
 
 void head_done(struct head *h)
@@ -433,6 +300,7 @@ void head_done(struct head *h)
     stage_data_done(&h->valid);
     tokenizer_close(h->tok);
     free(h->ids);
+    job_plan_done(&h->plan);
     json_decref(h->json);
     pthread_mutex_destroy(&h->sending);
 }

@@ -40,6 +40,9 @@ void head_done(struct head *h);
  * change. Takes a reference to `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 
+/* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and memory. */
+int head_split(struct head *h, const json_t *nodes, struct err *err);
+
 /* The conversation of a generation, written down by the model's chat template: h->ids. The token that ends a turn
  * ends the answer too. */
 int head_read_chat(struct head *h, struct err *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/spec_limits.h"
+#include "engine/pipe/sched.h"
 
 /* A reader that remembers the first complaint, so that twenty fields are read without twenty ifs. */
 struct reader {
@@ -131,6 +132,8 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
+    s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
+    s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);
     demand(r, type && (!strcmp(type, "lora") || !strcmp(type, "full")), "\"fine_tune_type\" is lora or full");
     demand(r, !init || !strcmp(init, "random"), "\"init\" can only be random");
@@ -141,6 +144,15 @@ static void read_train(struct job_spec *s, struct reader *r)
     read_lora(s, r);
     s->batch = count(r, "batch_size", 4, 1, SPEC_BATCH_MAX);
     s->micro_batch = count(r, "micro_batch_size", 1, 1, SPEC_MICRO_BATCH_MAX);
+    demand(r, !s->microbatches || !json_object_get(r->o, "micro_batch_size"),
+           "--microbatches and --micro-batch-size both say how the rows of a step are cut up: give one");
+    demand(r, s->microbatches <= s->batch,
+           "--microbatches is more than the rows of a step: raise --batch-size");
+    if (s->microbatches)
+        s->micro_batch = (s->batch + s->microbatches - 1) / s->microbatches;
+    demand(
+        r, !s->microbatches || (s->batch + s->micro_batch - 1) / s->micro_batch == s->microbatches,
+        "--batch-size cannot be cut into that many --microbatches of as many rows each: choose a multiple");
     s->iters = count(r, "iters", 0, 0, SPEC_STEPS_MAX);
     s->epochs = count(r, "epochs", 0, 0, SPEC_EPOCHS_MAX);
     s->eval_every = count(r, "eval_every", 0, 0, SPEC_STEPS_MAX);

@@ -31,6 +31,8 @@ struct job_spec {
     enum data_overlong overlong;
     bool packing, group_by_length;
     bool full, random_init, resume, shuffle, rslora, dry_run;
+    size_t microbatches; /* of a step, 0 = as many as micro_batch makes */
+    size_t chunks;       /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens;
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;

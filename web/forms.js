@@ -35,7 +35,7 @@ const more = [
     ['dropout', 'Dropout', 'number', 0, ''],
     ['target_modules', 'Layers with an adapter', 'text', 'q_proj,v_proj', ''],
     ['micro_batch_size', 'Rows at once', 'number', 1, ''],
-    ['schedule', 'Schedule', ['1f1b', 'gpipe', 'naive'], '1f1b', ''],
+    ['schedule', 'Schedule', ['1f1b', 'eager-1f1b', 'interleaved-1f1b', 'v-1f1b', 'looped-bfs', 'gpipe', 'zb-h1', 'zb-h2', 'zbv', 'naive'], '1f1b', ''],
     ['lr_schedule', 'Rate falls', ['constant', 'linear', 'cosine'], 'constant', ''],
     ['warmup', 'Warm-up steps', 'number', 0, ''],
     ['max_grad_norm', 'Largest gradient norm', 'number', 0, '0: not clipped'],

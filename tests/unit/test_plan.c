@@ -358,11 +358,11 @@ static void test_train_v(void **state)
     struct plan *plan =
         compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = &sched, .tied = true});
     assert_rank(plan, 0,
-                "0F0[0| >activations@1.0; 3F0[1| <activations@1.0; 3B0|1] >gradient@1.0; 0 loss 0; 0B0|0] "
+                "0F0[0| >activations@1.0; 3F0[0| <activations@1.0; 3B0|0] >gradient@1.0; 0 loss 0; 0B0|0] "
                 "<gradient@1.0; "
                 "3 norm >norm@1.0; 0 norm <norm@1.0; 0 update >scale@1.0; 3 update <scale@1.0");
     assert_rank(plan, 1,
-                "1F0[0| <activations@0.0; 2F0[1| >activations@0.0; 2B0|1] <gradient@0.0; 1B0|0] "
+                "1F0[0| <activations@0.0; 2F0[0| >activations@0.0; 2B0|0] <gradient@0.0; 1B0|0] "
                 ">gradient@0.0; 2 norm <norm@0.0; 1 norm >norm@0.0; "
                 "1 update <scale@0.0; 2 update >scale@0.0");
     plan_free(plan);
