@@ -281,36 +281,37 @@ static size_t owner_of(const struct runner *r, size_t unit)
     return rank;
 }
 
-/* One unit's values where they start: from the owner (SAVE) or from the head's files (LOAD). */
-static int put_source(struct runner *r, uint32_t unit, float *values, struct err *err)
+/* Values where they start: from the owner (SAVE) or from the head's files (LOAD). */
+static int put_source(struct runner *r, const struct param_piece *piece, float *values, struct err *err)
 {
     if (r->go->program == PROGRAM_SAVE) {
-        stage_unit_pack(r->stage, unit, values, r->go->state);
+        stage_pack(r->stage, piece, values);
         return 0;
     }
-    return r->head->unit(r->head->owner, unit, values, err);
+    return r->head->piece(r->head->owner, piece, values, err);
 }
 
-static int put_sink(struct runner *r, uint32_t unit, float *values, struct err *err)
+static int put_sink(struct runner *r, const struct param_piece *piece, float *values, struct err *err)
 {
     if (r->go->program == PROGRAM_LOAD) {
-        stage_unit_unpack(r->stage, unit, values, r->go->state);
+        stage_unpack(r->stage, piece, values);
         return 0;
     }
-    return r->head->unit(r->head->owner, unit, values, err);
+    return r->head->piece(r->head->owner, piece, values, err);
 }
 
 static int task_put(struct runner *r, const struct task *t, struct err *err)
 {
     const struct task_need *need = need_of(t, MSG_PARAM);
-    struct msg_key key = {.kind = MSG_PARAM, .mb = t->mb};
+    const struct msg_key key = {.kind = MSG_PARAM, .mb = t->mb};
+    const struct param_piece *piece = &r->pieces.piece[t->mb];
     float *values = need ? runner_take(r, need) : exchange_buffer(r->exchange, runner_message_size(r, &key));
-    int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %u", t->mb);
+    int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %zu", piece->unit);
     if (!e && !need)
-        e = put_source(r, t->mb, values, err);
-    bool mine = r->go->program == PROGRAM_LOAD ? r->rank == owner_of(r, t->mb) : is_first(r);
+        e = put_source(r, piece, values, err);
+    bool mine = r->go->program == PROGRAM_LOAD ? r->rank == owner_of(r, piece->unit) : is_first(r);
     if (!e && mine)
-        e = put_sink(r, t->mb, values, err);
+        e = put_sink(r, piece, values, err);
     if (!e)
         e = tied_weight(r, t, err);
     if (!e && emit_of(t, MSG_PARAM))

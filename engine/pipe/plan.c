@@ -322,31 +322,36 @@ static void build_decode(struct build *b)
         need(b, add(b, TASK_TOKEN, 0, final), MSG_TOKEN, final, b->last);
 }
 
-/* Unit by unit between its owner and stage 0, through every stage that lies between. A tied embedding that is
- * loaded goes on to the head's copy of it, first of all: what is sent first is awaited first. */
+/* Piece by piece between its owner and stage 0, through every stage that lies between. A tied embedding that is loaded goes on
+ * to the head's copy of it with its last piece, and the head's stage takes it before anything else: what is sent first is
+ * awaited first. */
 static void build_params(struct build *b, bool save)
 {
-    const size_t *first = b->req->first;
-    size_t layers = first[b->last + 1];
+    const size_t *first = b->req->first, *pieces = b->req->pieces;
+    const size_t layers = first[b->last + 1];
+    const bool tied = b->req->tied && !save && b->last > 0;
+    bool taken = false;
+    size_t unit = 0;
     uint32_t owner = 0;
-    bool tied = b->req->tied && !save && b->last > 0, taken = false;
-    for (uint32_t unit = 0; unit <= layers + 1; unit++) {
+    for (uint32_t piece = 0; piece < pieces[layers + 2]; piece++) {
+        while (piece >= pieces[unit + 1])
+            unit++;
         while (unit > 0 && unit <= layers && first[owner + 1] < unit)
             owner++;
         if (unit > layers)
             owner = b->last;
         for (uint32_t s = 0; s <= owner; s++) {
-            struct task *put = add(b, TASK_PUT, s, unit);
-            if (tied && unit == 0)
+            struct task *put = add(b, TASK_PUT, s, piece);
+            if (tied && piece + 1 == pieces[1])
                 emit(b, put, MSG_TIED_WEIGHT, 0, b->last);
             if (tied && s == b->last && !taken) {
                 need(b, put, MSG_TIED_WEIGHT, 0, 0);
                 taken = true;
             }
             if (save ? s < owner : s > 0)
-                need(b, put, MSG_PARAM, unit, save ? s + 1 : s - 1);
+                need(b, put, MSG_PARAM, piece, save ? s + 1 : s - 1);
             if (save ? s > 0 : s < owner)
-                emit(b, put, MSG_PARAM, unit, save ? s - 1 : s + 1);
+                emit(b, put, MSG_PARAM, piece, save ? s - 1 : s + 1);
         }
     }
 }
@@ -442,6 +447,20 @@ static int check_train(const struct plan_request *req, struct err *err)
     return check_placement(sched, err);
 }
 
+static int check_params(const struct plan_request *req, struct err *err)
+{
+    if (!req->first || !req->pieces)
+        return err_set(err, -EINVAL, "saving and loading need the split of the layers and their pieces");
+    int r = split_check(req->first, req->ranks, req->first[req->ranks], err);
+    if (r)
+        return r;
+    const size_t layers = req->first[req->ranks];
+    if (layers > SCHED_MAX_CELLS || req->pieces[layers + 2] > SCHED_MAX_CELLS / req->ranks)
+        return err_set(err, -EINVAL, "the parameters of %zu layers are too many for %zu ranks", layers,
+                       req->ranks);
+    return 0;
+}
+
 static int check_request(const struct plan_request *req, struct err *err)
 {
     if ((unsigned)req->program > PROGRAM_LOAD)
@@ -451,13 +470,8 @@ static int check_request(const struct plan_request *req, struct err *err)
     if (req->ranks < 1 || req->ranks > SCHED_MAX_RANKS)
         return err_set(err, -EINVAL, "a plan needs 1 to %d ranks, not %zu", SCHED_MAX_RANKS, req->ranks);
     bool params = req->program == PROGRAM_SAVE || req->program == PROGRAM_LOAD;
-    if (params && !req->first)
-        return err_set(err, -EINVAL, "saving and loading need the split of the layers");
-    if (params && req->first[req->ranks] > SCHED_MAX_CELLS / req->ranks - 2)
-        return err_set(err, -EINVAL, "%zu layers are too many for %zu ranks", req->first[req->ranks],
-                       req->ranks);
     if (params)
-        return split_check(req->first, req->ranks, req->first[req->ranks], err);
+        return check_params(req, err);
     if (req->microbatches < 1 || req->microbatches > SCHED_MAX_CELLS / req->ranks)
         return err_set(
             err, -EINVAL,
@@ -489,7 +503,7 @@ static struct plan *plan_new(const struct plan_request *req)
     plan->stages = sched ? sched->stages : req->ranks;
     plan->microbatches = sched ? sched->microbatches : req->microbatches;
     if (req->program == PROGRAM_SAVE || req->program == PROGRAM_LOAD)
-        plan->microbatches = req->first[req->ranks] + 2; /* units */
+        plan->microbatches = req->pieces[req->first[req->ranks] + 2];
     plan->rank = calloc(plan->ranks, sizeof *plan->rank);
     if (!plan->rank) {
         free(plan);
