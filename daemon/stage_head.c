@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
+#include "daemon/stage_room.h"
 #include "engine/pipe/split.h"
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
@@ -338,17 +339,20 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
     for (size_t r = 0; r < p->ranks; r++) {
         struct stage_spec spec = job_plan_stage(p, &h->config, r);
         struct stage_bytes bytes;
+        size_t room;
         int e = stage_measure(&bytes, &spec, err);
+        if (!e)
+            e = stage_room(&room, p, &h->config, r, (size_t)in->speed[r], err);
         if (e)
             return e;
-        p->bytes[r] = bytes.total;
-        if (bytes.total > in->memory[r])
+        p->bytes[r] = bytes.total + room;
+        if (p->bytes[r] > in->memory[r])
             return err_set(
                 err, -ENOSPC,
                 "node %s needs %.2f GiB for layers %zu to %zu and has %.2f GiB: use a smaller --seq-len or "
                 "--micro-batch-size, or add a node",
                 json_string_value(json_object_get(json_array_get(nodes, r), "name")),
-                (double)bytes.total / (1 << 30), p->first[r], p->first[r + 1],
+                (double)p->bytes[r] / (1 << 30), p->first[r], p->first[r + 1],
                 (double)in->memory[r] / (1 << 30));
     }
     return 0;

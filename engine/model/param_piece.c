@@ -6,7 +6,7 @@
 
 struct cutting {
     struct param_pieces *out;
-    size_t cap, unit, at;
+    size_t cap, unit, at, most;
     bool cut_large, no_memory;
 };
 
@@ -34,29 +34,41 @@ static int cut_one(void *arg, const struct param_def *def)
     struct param_pieces *p = k->out;
     size_t left = param_elements(def);
     struct param_piece *last = p->n > p->first[k->unit] ? &p->piece[p->n - 1] : NULL;
-    if (last && last->n + left <= PARAM_PIECE_VALUES) {
+    if (last && last->n + left <= k->most) {
         last->n += left;
         k->at += left;
         return 0;
     }
     while (left && !k->no_memory) {
-        const size_t n = k->cut_large && left > PARAM_PIECE_VALUES ? PARAM_PIECE_VALUES : left;
+        const size_t n = k->cut_large && left > k->most ? k->most : left;
         add(k, n);
         left -= n;
     }
     return k->no_memory ? -ENOMEM : 0;
 }
 
+static size_t piece_size(const struct tune *tune, const struct family *f, const struct config *c,
+                         size_t values)
+{
+    size_t total = 0;
+    for (size_t u = 0; u < c->layers + 2; u++)
+        total += values * tune_unit_elements(tune, f, c, u);
+    return total / PARAM_PIECES > PARAM_PIECE_VALUES ? total / PARAM_PIECES : PARAM_PIECE_VALUES;
+}
+
 int param_pieces_make(struct param_pieces *ret, const struct tune *tune, const struct family *f,
                       const struct config *c, bool state, struct err *err)
 {
-    const size_t units = c->layers + 2;
+    const size_t units = c->layers + 2, values = state ? 3 : 1;
     *ret = (struct param_pieces){.first = calloc(units + 1, sizeof *ret->first)};
-    struct cutting k = {.out = ret, .cut_large = tune->kind == TUNE_FULL, .no_memory = !ret->first};
+    struct cutting k = {.out = ret,
+                        .cut_large = tune->kind == TUNE_FULL,
+                        .no_memory = !ret->first,
+                        .most = piece_size(tune, f, c, values)};
     for (k.unit = 0; k.unit < units && !k.no_memory; k.unit++) {
         ret->first[k.unit] = ret->n;
         k.at = 0;
-        for (int value = 0; value < (state ? 3 : 1); value++)
+        for (size_t value = 0; value < values; value++)
             tune_params(tune, f, c, k.unit, cut_one, &k);
     }
     if (k.no_memory) {

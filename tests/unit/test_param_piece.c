@@ -62,13 +62,13 @@ static void test_full(void **state)
 static void test_lora(void **state)
 {
     (void)state;
-    struct tune tune = {.kind = TUNE_LORA, .rank = 300, .ntargets = 1, .end_layer = 1};
+    struct tune tune = {.kind = TUNE_LORA, .rank = 100, .ntargets = 1, .end_layer = 1};
     snprintf(tune.targets[0], sizeof tune.targets[0], "down_proj");
     struct param_pieces p = cut(&tune, true);
     assert_whole(&p, &tune, 3);
-    /* 300·6000 and 2048·300 values, and that three times, where a piece has room for 4 Mi: A B | A B | A B */
+    /* 100·6000 and 2048·100 values, and that three times, where a piece has room for 1 Mi: A B | A B | A B */
     assert_int_equal(p.n, 3);
-    assert_int_equal(p.piece[1].at, 300 * 6000 + 2048 * 300);
+    assert_int_equal(p.piece[1].at, 100 * 6000 + 2048 * 100);
     param_pieces_done(&p);
 }
 
