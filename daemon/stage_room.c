@@ -5,10 +5,10 @@
 
 /* Measured on x86-64: pages of the program and its libraries that are touched; what OpenBLAS and our kernels pack matrices into;
  * what sealing and opening want for each neighbour. */
-enum { PROGRAM = 10 << 20, PER_THREAD = 3 << 20, PER_NEIGHBOUR = 2 << 20 };
+enum { PROGRAM = 8 << 20, PER_THREAD = 3 << 20, PER_NEIGHBOUR = 1 << 20 };
 
 /* A message is being received while the one before it is computed with and the answer waits to leave. */
-enum { MESSAGES = 3, PIECES = 5, PIECES_AT_END = 3, TIED = 2 };
+enum { MESSAGES = 3, PIECES = 3, PIECES_AT_END = 2, TIED = 2 };
 
 static int largest_piece(size_t *ret, const struct job_plan *p, const struct config *c, struct err *err)
 {
