@@ -10,6 +10,7 @@
 #include "daemon/api_jobs.h"
 #include "daemon/api_ring.h"
 #include "daemon/api_service.h"
+#include "daemon/api_status.h"
 #include "daemon/cables.h"
 #include "daemon/coord.h"
 #include "daemon/doctor_ask.h"
@@ -42,42 +43,6 @@ void api_reply_rounded(struct http_call *call, int status, json_t *json, int dig
 }
 
 /* --- what there is ---------------------------------------------------------------------------- */
-
-static json_t *jobs_in_hand(struct node *n)
-{
-    json_t *running = json_array(), *queued = json_array();
-    for (const struct job *job = coord_first(n->coord); job; job = job->next)
-        if (!job_state_ended(job->state))
-            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
-                                  json_integer((json_int_t)job->id));
-    return json_pack("{s:o s:o}", "running", running, "queued", queued);
-}
-
-static void get_status(struct node *n, struct http_call *call)
-{
-    node_refresh_self(n);
-    const struct member *self = members_self(n->members);
-    json_t *trouble = json_array();
-    char id[33];
-    id_hex(id, self->id);
-    if (store_trouble(n->store))
-        json_array_append_new(trouble,
-                              json_sprintf("job history is not being written: %s", store_trouble(n->store)));
-    if (records_forged(n->records))
-        json_array_append_new(
-            trouble,
-            json_sprintf(
-                "%llu records that were not signed by the member they speak of were dropped: a member of "
-                "the ring is broken or hostile, and the log names who sent the first",
-                (unsigned long long)records_forged(n->records)));
-    api_reply(call, 200,
-              json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node",
-                        "id", id, "name", self->name, "threads", (int)self->threads, "core_type",
-                        num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
-                        (json_int_t)self->memory_total, "memory_available",
-                        (json_int_t)self->memory_available, "ring", api_ring_encode(n->members), "jobs",
-                        jobs_in_hand(n), "trouble", trouble));
-}
 
 /* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that relays. */
 static void show_address(struct node *n, const struct member *m, char *buf, size_t size)
@@ -174,7 +139,7 @@ static const struct api_route routes[] = {
     {"POST", "/v1/reload", API_WRITES, api_post_reload},
     {"POST", "/v1/token", API_WRITES, api_post_token},
     {"GET", "/v1/history", API_READS, api_get_history},
-    {"GET", "/v1/status", API_READS, get_status},
+    {"GET", "/v1/status", API_READS, api_get_status},
     {"GET", "/v1/ring", API_READS, api_get_ring},
     {"GET", "/v1/nodes", API_READS, get_nodes},
     {"GET", "/v1/links", API_READS, get_links},

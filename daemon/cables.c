@@ -211,9 +211,19 @@ void cables_search(struct cables *c)
         event_active(c->asking, EV_TIMEOUT, 0);
 }
 
+/* Another cluster's, mostly; or of ours, with a key that was made while we were away. */
+static void on_sealed(void *owner, unsigned ifindex, unsigned generation)
+{
+    struct cables *c = owner;
+    uint8_t question[TOKEN_TAG];
+    if (enrol_missed(c->node->enrol, generation, question))
+        finder_ask(c->finder, ifindex, BEACON_JOINQ, question, sizeof question);
+}
+
 static const struct finder_ops finder_ops = {
     .beacons = {on_cable_up, on_cable_changed, on_cable_down, on_trouble},
     .ask = on_ask,
+    .sealed = on_sealed,
 };
 
 static void on_ports_changed(void *owner)

@@ -324,21 +324,32 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
             log_job(LOG_LEVEL_DEBUG, job->id, "%s cannot be told %s", job->names[r], kind);
 }
 
+static void note_layers(char *text, size_t n, const struct job *job, size_t rank)
+{
+    const json_t *first = json_object_get(job->plan, "first");
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t s = 0; s + 1 < json_array_size(first) && used < n; s++) {
+        long long from = json_integer_value(json_array_get(first, s)),
+                  to = json_integer_value(json_array_get(first, s + 1));
+        if (job_rank_of_stage(job->plan, s) == rank && to > from)
+            used +=
+                (size_t)snprintf(text + used, n - used, "%s%lld-%lld", used ? "," : "layers ", from, to - 1);
+    }
+    if (!used)
+        snprintf(text, n, "no layer");
+}
+
 static void note_plan(struct coord *c, struct job *job)
 {
-    char text[800] = "";
-    const json_t *first = json_object_get(job->plan, "first"), *bytes = json_object_get(job->plan, "bytes");
+    char text[2048] = "";
+    const json_t *bytes = json_object_get(job->plan, "bytes");
     for (size_t r = 0; r < job->ranks; r++) {
+        char layers[100];
         size_t len = strlen(text);
-        long long from = json_integer_value(json_array_get(first, r)),
-                  to = json_integer_value(json_array_get(first, r + 1));
-        double mib = (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20);
-        if (to > from)
-            snprintf(text + len, sizeof text - len, "%s%s layers %lld-%lld (%.1f MiB)", r ? ", " : "",
-                     job->names[r], from, to - 1, mib);
-        else
-            snprintf(text + len, sizeof text - len, "%s%s no layer (%.1f MiB)", r ? ", " : "", job->names[r],
-                     mib);
+        note_layers(layers, sizeof layers, job, r);
+        snprintf(text + len, sizeof text - len, "%s%s %s (%.1f MiB)", r ? ", " : "", job->names[r], layers,
+                 (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
     }
     job_log_note(c->node, job, "planned: %s", text);
 }
@@ -350,7 +361,9 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
     job->opened = true;
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)
-        job->timeline = timeline_new(schedule, job->ranks);
+        job->timeline = timeline_new(
+            &(struct timeline_job){schedule, json_string_value(json_object_get(job->plan, "order")),
+                                   job->ranks, json_array_size(json_object_get(job->plan, "places"))});
     note_plan(c, job);
     set_state(c, job, JOB_OPENING, OPEN_S);
     for (size_t r = 0; r < job->ranks; r++) {
@@ -377,26 +390,31 @@ static bool all(const bool *have, size_t n)
     return true;
 }
 
-/* What was planned is one thing, what the stages really opened another: together they must hold every layer
- * exactly once. */
+/* What was planned is one thing, what a rank really opened another: together they must hold every layer exactly
+ * once. */
+static bool opened_as_planned(struct coord *c, struct job *job, size_t rank, const json_t *layers)
+{
+    const json_t *first = json_object_get(job->plan, "first");
+    size_t at = 0;
+    for (size_t s = 0; s + 1 < json_array_size(first); s++) {
+        const json_t *opened = json_array_get(layers, at);
+        if (job_rank_of_stage(job->plan, s) != rank)
+            continue;
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *is = json_array_get(opened, i), *due = json_array_get(first, s + i);
+            if (json_integer_value(is) == json_integer_value(due) && json_is_integer(is))
+                continue;
+            fail(c, job, "node %s opened other layers than planned: %lld where %lld was due",
+                 job->names[rank], (long long)json_integer_value(is), (long long)json_integer_value(due));
+            return false;
+        }
+        at++;
+    }
+    return true;
+}
+
 static void on_all_ready(struct coord *c, struct job *job)
 {
-    size_t first[RING_MAX_NODES + 1] = {0};
-    struct err err;
-    for (size_t r = 0; r < job->ranks; r++) {
-        if (job->first[r] != first[r]) {
-            fail(c, job, "node %s opened layers from %zu on where %zu was due", job->names[r], job->first[r],
-                 first[r]);
-            return;
-        }
-        first[r + 1] = job->end[r];
-    }
-    const json_t *planned = json_object_get(job->plan, "first");
-    if (split_check(first, job->ranks, (size_t)json_integer_value(json_array_get(planned, job->ranks)),
-                    &err)) {
-        fail(c, job, "%s", err.text);
-        return;
-    }
     set_state(c, job, JOB_CONNECTING, CONNECT_S);
     send_all(c, job, "job-connect");
 }
@@ -492,9 +510,7 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         on_planned(c, job, body);
     } else if (!strcmp(kind, "job-ready") && job->state == JOB_OPENING) {
         job->ready[rank] = true;
-        job->first[rank] = (size_t)json_integer_value(json_object_get(body, "first"));
-        job->end[rank] = (size_t)json_integer_value(json_object_get(body, "end"));
-        if (all(job->ready, job->ranks))
+        if (opened_as_planned(c, job, rank, json_object_get(body, "layers")) && all(job->ready, job->ranks))
             on_all_ready(c, job);
     } else if (!strcmp(kind, "job-connected") && job->state == JOB_CONNECTING) {
         job->connected[rank] = true;

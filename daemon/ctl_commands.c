@@ -19,7 +19,7 @@ const struct opt_def ctl_global_options[] = {
 };
 
 const struct ctl_command ctl_commands[] = {
-    {"train", "--model DIR --data FILE --adapter-out DIR [OPTIONS]", "fine-tune a model on the ring",
+    {"train", "--model DIR --data FILE|DIR --adapter-out DIR [OPTIONS]", "fine-tune a model on the ring",
      ctl_train_main, .options = ctl_train_options, .group = "Work"},
     {"generate", "--model DIR [OPTIONS] (PROMPT | --ids 1,2,3)", "continue a text", ctl_generate_main,
      .options = ctl_generate_options},
@@ -32,6 +32,11 @@ const struct ctl_command ctl_commands[] = {
      .options = NULL, .leads = true, .words = "train generate score"},
     {"merge", "--model DIR --adapter DIR --out DIR [--dtype TYPE]", "put an adapter into its model, for good",
      ctl_merge_main, .options = ctl_merge_options},
+    {"data", "check --model DIR --data FILE|DIR [OPTIONS]", "show what training would learn from a data set",
+     ctl_data_main, .options = ctl_data_options, .words = "check"},
+    {"schedule", "(show | check | convert) (NAME | FILE) [OPTIONS]",
+     "the order of work in a step: its chart, whether it can run, as a file", ctl_schedule_main,
+     .options = ctl_schedule_options, .words = "show check convert"},
     {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",
      ctl_local_main, .options = ctl_local_options, .has_rest = true},
 

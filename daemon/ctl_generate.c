@@ -3,6 +3,7 @@
  * ringctl generate and ringctl score: their options, and from them short jobs, whose answer ctl_follow.c prints. */
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_data.h"
 #include "daemon/ctl_follow.h"
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_plan.h"
@@ -11,6 +12,7 @@
 const struct opt_def ctl_generate_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
     OPTION_ADAPTER,
+    OPTION_WEIGHTS("compute with the weights"),
     OPTION_MAX_TOKENS("64", "new tokens at most"),
     OPTION_TEMPERATURE("0"),
     OPTION_TOP_P("1"),
@@ -29,9 +31,14 @@ const struct opt_def ctl_generate_options[] = {
 const struct opt_def ctl_score_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
     OPTION_ADAPTER,
+    OPTION_WEIGHTS("compute with the weights"),
     {.name = "text", .type = OPT_STRING, .placeholder = "S", .help = "the text"},
     OPTION_IDS("or its token ids"),
-    {.name = "data", .type = OPT_PATH, .placeholder = "FILE", .help = "or a data set as for training"},
+    {.name = "data",
+     .type = OPT_PATH,
+     .placeholder = "FILE|DIR",
+     .help = "or a data set as for training; of a directory its test.jsonl"},
+    CTL_DATA_OPTIONS("2048"),
     OPTION_DRY_RUN,
     {.name = NULL},
 };
@@ -81,6 +88,7 @@ int ctl_score_main(struct ctl *ctl)
         return ctl_usage(ctl, "exactly one of --text, --ids and --data is needed");
     json_t *spec = ctl_spec_new(ctl);
     int rc = set_ids(ctl, spec);
+    rc = rc ? rc : ctl_spec_template_args(ctl, spec);
     if (rc) {
         json_decref(spec);
         return rc;

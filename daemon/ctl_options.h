@@ -13,6 +13,11 @@
         .name = "model", .type = OPT_PATH, .placeholder = "DIR", .help = what, .required = true              \
     }
 #define OPTION_MODEL_HELP "the model, a Hugging Face directory"
+#define OPTION_WEIGHTS(what)                                                                                 \
+    {                                                                                                        \
+        .name = "weights", .type = OPT_CHOICE, .placeholder = "stored|int8|int4", .def = "stored",           \
+        .help = what " as they are stored, or quantized to 8 or 4 bits when the job starts"                  \
+    }
 #define OPTION_ADAPTER                                                                                       \
     {                                                                                                        \
         .name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"         \

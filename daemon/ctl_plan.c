@@ -14,6 +14,20 @@ static struct amount bytes_told(const json_t *value)
     return value ? print_bytes(json_number_value(value)) : (struct amount){"-"};
 }
 
+/* "0-3", "0-1,6-7"; "none". bounds: first layer and the one after the last, of each stage. */
+static void layers_text(char *text, size_t n, const json_t *bounds)
+{
+    size_t used = 0;
+    for (size_t i = 0; i + 1 < json_array_size(bounds) && used < n; i += 2) {
+        double from = json_number_value(json_array_get(bounds, i));
+        double to = json_number_value(json_array_get(bounds, i + 1));
+        if (to > from)
+            used += (size_t)snprintf(text + used, n - used, "%s%.0f-%.0f", used ? "," : "", from, to - 1);
+    }
+    if (!used)
+        snprintf(text, n, "none");
+}
+
 /* Who holds what: with what was measured, where anything was. */
 static struct table *stages(const json_t *plan, const json_t *memory)
 {
@@ -23,12 +37,9 @@ static struct table *stages(const json_t *plan, const json_t *memory)
     const json_t *split = json_object_get(plan, "split");
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
-        double from = json_number_value(json_array_get(json_array_get(split, r), 0));
-        double to = json_number_value(json_array_get(json_array_get(split, r), 1));
         const json_t *stage = json_array_get(memory, r);
-        char layers[48] = "none", has[64] = "";
-        if (to > from)
-            snprintf(layers, sizeof layers, "%.0f-%.0f", from, to - 1);
+        char layers[48], has[64] = "";
+        layers_text(layers, sizeof layers, json_array_get(split, r));
         if (measured)
             snprintf(has, sizeof has, "\t%s\t%s", bytes_told(json_object_get(stage, "rss")).text,
                      bytes_told(json_object_get(stage, "peak")).text);

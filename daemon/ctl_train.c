@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringctl train: its options, and from them the job; ctl_follow.c shows how it goes. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_data.h"
 #include "daemon/ctl_follow.h"
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/spec_limits.h"
+#include "engine/pipe/sched.h"
 
 const struct opt_def ctl_train_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
@@ -18,9 +23,14 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
      .required = true,
-     .help = "rows to learn from: JSON lines with \"text\", or with \"input_ids\" and \"labels\"; of a "
-             "directory its "
-             "train.jsonl"},
+     .help = "rows to learn from, as JSON lines or in a JSON array: texts, prompts with completions, "
+             "conversations, "
+             "instructions, or token ids; of a directory its train.jsonl"},
+    CTL_DATA_OPTIONS("512"),
+    CTL_PACKING_OPTION,
+    {.name = "group-by-length",
+     .type = OPT_FLAG,
+     .help = "take rows of like length in one step, so that nodes wait less for each other"},
     {.name = "adapter-out",
      .type = OPT_PATH,
      .placeholder = "DIR",
@@ -35,6 +45,7 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_CHOICE,
      .placeholder = "random",
      .help = "begin with random weights instead of the model's"},
+    OPTION_WEIGHTS("train the adapter on the weights"),
     {.name = "init-adapter",
      .type = OPT_PATH,
      .placeholder = "DIR",
@@ -102,13 +113,6 @@ const struct opt_def ctl_train_options[] = {
      .min = 1,
      .max = SPEC_MICRO_BATCH_MAX,
      .help = "rows that go through the ring together"},
-    {.name = "seq-len",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "512",
-     .min = 2,
-     .max = SPEC_SEQ_LEN_MAX,
-     .help = "tokens per row at most"},
     {.name = "iters", .type = OPT_INT, .placeholder = "N", .min = 1, .max = SPEC_STEPS_MAX, .help = "steps"},
     {.name = "epochs",
      .type = OPT_INT,
@@ -152,11 +156,27 @@ const struct opt_def ctl_train_options[] = {
      .max = SPEC_GRAD_NORM_MAX,
      .help = "clip gradients to this norm, 0 for not"},
     {.name = "schedule",
-     .type = OPT_CHOICE,
-     .placeholder = "naive|gpipe|1f1b",
+     .type = OPT_STRING,
+     .placeholder = "NAME|FILE",
      .def = "1f1b",
-     .help = "order of work in the pipeline"},
-    {.name = "valid", .type = OPT_PATH, .placeholder = "FILE", .help = "rows to measure on"},
+     .help = "order of work in the pipeline: naive, gpipe, 1f1b, eager-1f1b, interleaved-1f1b, looped-bfs, "
+             "zb-h1, zb-h2, zbv, v-1f1b, or a file with an order of your own"},
+    {.name = "chunks",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SCHED_MAX_CHUNKS,
+     .help = "stages on each node, for interleaved-1f1b and looped-bfs (default 2)"},
+    {.name = "microbatches",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SPEC_BATCH_MAX,
+     .help = "parts a step's rows are cut into, instead of --micro-batch-size"},
+    {.name = "valid",
+     .type = OPT_PATH,
+     .placeholder = "FILE|DIR",
+     .help = "rows to measure on, read as those of --data; of a directory its valid.jsonl"},
     {.name = "eval-every",
      .type = OPT_INT,
      .placeholder = "N",
@@ -184,13 +204,34 @@ static int check(const struct ctl *ctl)
 {
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": nothing but options is expected", ctl->args[0]);
+    if (!sched_info(opts_str(ctl->opts, "schedule")) && access(opts_str(ctl->opts, "schedule"), F_OK))
+        return ctl_usage(ctl,
+                         "--schedule %s is neither a schedule there is (see train --help) nor a file: %s",
+                         opts_str(ctl->opts, "schedule"), strerror(errno));
     if (opts_is_set(ctl->opts, "iters") && opts_is_set(ctl->opts, "epochs"))
         return ctl_usage(ctl, "--iters and --epochs both say how long: give one");
+    if (opts_is_set(ctl->opts, "microbatches") && opts_is_set(ctl->opts, "micro-batch-size"))
+        return ctl_usage(ctl,
+                         "--microbatches and --micro-batch-size both say how the rows are cut up: give one");
     if (opts_is_set(ctl->opts, "layers") && opts_is_set(ctl->opts, "num-layers"))
         return ctl_usage(ctl, "--layers and --num-layers both say which layers: give one");
+    if (opts_flag(ctl->opts, "group-by-length") && opts_flag(ctl->opts, "no-shuffle"))
+        return ctl_usage(ctl,
+                         "--group-by-length sorts rows anew and --no-shuffle keeps their order: give one");
     if (opts_is_set(ctl->opts, "init") && opts_is_set(ctl->opts, "init-adapter"))
         return ctl_usage(ctl, "--init and --init-adapter both say where to begin: give one");
     return CTL_OK;
+}
+
+/* What is no name is a file; the daemon has another working directory. */
+static void put_schedule(const struct ctl *ctl, json_t *spec)
+{
+    const char *schedule = opts_str(ctl->opts, "schedule");
+    if (sched_info(schedule))
+        return;
+    char *path = ctl_absolute_path(schedule);
+    json_object_set_new(spec, "schedule", json_string(path));
+    free(path);
 }
 
 static json_t *make_spec(const struct ctl *ctl)
@@ -199,6 +240,9 @@ static json_t *make_spec(const struct ctl *ctl)
         {"rank", "rank"}, {"alpha", "alpha"}, {"dropout", "dropout"}, {"target-modules", "target_modules"}};
     json_t *spec = ctl_spec_new(ctl);
     json_object_del(spec, "detach");
+    put_schedule(ctl, spec);
+    if (opts_is_set(ctl->opts, "microbatches"))
+        json_object_del(spec, "micro_batch_size");
     if (!opts_is_set(ctl->opts, "iters") && !opts_is_set(ctl->opts, "epochs"))
         json_object_set_new(spec, "epochs", json_integer(1));
     /* The adapter begun with has a shape of its own: only what was asked for may disagree with it. */
@@ -214,10 +258,17 @@ int ctl_train_main(struct ctl *ctl)
 {
     uint64_t id;
     int rc = check(ctl);
-    if (!rc && ctl_plan_wanted(ctl))
-        return ctl_plan_ask(ctl, "train", make_spec(ctl));
-    if (!rc)
-        rc = ctl_spec_submit(ctl, "train", make_spec(ctl), &id);
+    if (rc)
+        return rc;
+    json_t *spec = make_spec(ctl);
+    rc = ctl_spec_template_args(ctl, spec);
+    if (rc) {
+        json_decref(spec);
+        return rc;
+    }
+    if (ctl_plan_wanted(ctl))
+        return ctl_plan_ask(ctl, "train", spec);
+    rc = ctl_spec_submit(ctl, "train", spec, &id);
     if (rc)
         return rc;
     if (opts_flag(ctl->opts, "detach")) {

@@ -13,11 +13,6 @@
 #include "daemon/log.h"
 #include "daemon/xalloc.h"
 
-#define TAG_TOKEN                                                                                            \
-    (UINT64_C(1)                                                                                             \
-     << 32) /* a link key's tag is this and the token's id; generations are below                \
-                         */
-
 static uint64_t now_s(const struct enrol *e)
 {
     return e->setup.now_s ? e->setup.now_s(e->setup.owner) : (uint64_t)time(NULL);
@@ -59,7 +54,7 @@ static uint64_t tag_of(const uint8_t id[static TOKEN_ID])
     uint32_t number;
 
     memcpy(&number, id, sizeof number);
-    return TAG_TOKEN | number;
+    return ENROL_TAG_TOKEN | number;
 }
 
 static void token_of(uint64_t tag, uint8_t ret[static TOKEN_ID])
@@ -69,9 +64,14 @@ static void token_of(uint64_t tag, uint8_t ret[static TOKEN_ID])
     memcpy(ret, &number, sizeof number);
 }
 
-bool enrol_is_token(uint64_t tag)
+static bool is_token(uint64_t tag)
 {
-    return tag & TAG_TOKEN;
+    return tag & ENROL_TAG_TOKEN;
+}
+
+bool enrol_is_key(uint64_t tag)
+{
+    return is_token(tag) || enrol_is_return(tag);
 }
 
 size_t enrol_link_keys(const struct enrol *e, struct link_key *ret, size_t cap)
@@ -89,6 +89,8 @@ size_t enrol_link_keys(const struct enrol *e, struct link_key *ret, size_t cap)
         memcpy(ret[n].psk, e->foreign[i].token.keys.psk, sizeof ret[n].psk);
         ret[n].tag = tag_of(e->foreign[i].token.id);
     }
+    if (n < cap)
+        enrol_return_key(e, &ret[n++]);
     return n;
 }
 
@@ -114,7 +116,7 @@ bool enrol_answers(const struct enrol *e, const uint8_t question[static TOKEN_TA
     for (size_t i = 0; i < e->n_foreign; i++)
         if (answers(&e->foreign[i].token, question, now_s(e), ret))
             return true;
-    return false;
+    return enrol_return_answers(e, question, ret);
 }
 
 static const struct foreign *find_foreign(const struct enrol *e, const uint8_t id[static TOKEN_ID])
@@ -288,6 +290,14 @@ static void ask_issuer(struct serving *s, const struct foreign *f, const uint8_t
     }
 }
 
+/* A token speaks for whoever has it; who comes back speaks for himself. */
+int enrol_hello(struct enrol *e, struct link *link, const struct link_hello *peer, char *why, size_t size)
+{
+    return enrol_is_return(link_key_tag(link))
+               ? cluster_judge(e->setup.cluster, link_peer_key(link), peer, why, size)
+               : 0;
+}
+
 void enrol_serve(struct enrol *e, struct link *link)
 {
     struct serving *s = xcalloc(1, sizeof *s);
@@ -299,6 +309,11 @@ void enrol_serve(struct enrol *e, struct link *link)
     s->timer = event_new(e->setup.base, -1, 0, on_no_answer, s);
     LIST_INSERT_HEAD(&e->servings, s, next);
     enrol_arm(s->timer, e->setup.answer_ms);
+    if (enrol_is_return(link_key_tag(link))) {
+        s->granted = true;
+        enrol_return_serve(e, link);
+        return;
+    }
     token_of(link_key_tag(link), token);
     const struct foreign *f = find_foreign(e, token);
     if (f) {
@@ -325,7 +340,7 @@ void enrol_left(struct enrol *e, struct link *link)
         free(s);
     }
     token_of(link_key_tag(link), token);
-    if (enrol_is_token(link_key_tag(link)) && !granted)
+    if (is_token(link_key_tag(link)) && !granted)
         count_failure(e, token);
 }
 
@@ -374,6 +389,7 @@ struct enrol *enrol_new(const struct enrol_setup *setup)
     e->setup.answer_ms = setup->answer_ms ? setup->answer_ms : ENROL_ANSWER_MS;
     LIST_INIT(&e->servings);
     enrol_join_init(e);
+    enrol_return_init(e);
     return e;
 }
 
@@ -387,6 +403,7 @@ void enrol_free(struct enrol *e)
         free(s);
     }
     enrol_join_done(e);
+    enrol_return_done(e);
     sodium_memzero(e, sizeof *e);
     free(e);
 }

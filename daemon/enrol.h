@@ -53,16 +53,24 @@ bool enrol_question(const struct enrol *e, uint8_t ret[static TOKEN_TAG]);
 bool enrol_is_answer(const struct enrol *e, const uint8_t answer[static TOKEN_TAG]);
 void enrol_try(struct enrol *e, const char *host, uint16_t port);
 
+/* --- the end of a member that was away while the network key changed --- */
+/* A beacon was heard that no key opens: its sender may have a newer one. True: ask that on its cable; answers are told as those to joiners are. */
+bool enrol_missed(struct enrol *e, unsigned generation, uint8_t ret[static TOKEN_TAG]);
+/* A member may be there that does not know our network key any more: goes there for the roster, now and then. */
+void enrol_return(struct enrol *e, const char *host, uint16_t port);
+
 /* --- the member's end --- */
-/* For discovery: does somebody ask for a token that lives here? Then what to answer. */
+/* For discovery: does somebody ask for a token that lives here, or for the cluster that he is a member of? Then what to answer. */
 bool enrol_answers(const struct enrol *e, const uint8_t question[static TOKEN_TAG],
                    uint8_t ret[static TOKEN_TAG]);
 /* Secrets of join links, to be tried beside the cluster's own; and whether a link's key is one of them. */
 size_t enrol_link_keys(const struct enrol *e, struct link_key *ret, size_t cap);
-bool enrol_is_token(uint64_t tag);
-/* A join link that came in: up, and down (whatever its state was). Between the two it may be closed from
- * here. */
+bool enrol_is_key(uint64_t tag);
+/* A join link that came in: its hello (0, or why not), up, its frames, and down (whatever its state was). Between up and down it may be closed
+ * from here. */
+int enrol_hello(struct enrol *e, struct link *link, const struct link_hello *peer, char *why, size_t size);
 void enrol_serve(struct enrol *e, struct link *link);
+void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t *body, size_t n);
 void enrol_left(struct enrol *e, struct link *link);
 
 /* Messages between members: kinds "tokens", "join-ask", "join-answer", "token-failed". */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside enrolment: shared by enrol.c (the member's end) and enrol_join.c (the joiner's), and by nobody else.
- * Loop thread. */
+ * Inside enrolment: shared by enrol.c (the member's end), enrol_join.c (the joiner's) and enrol_return.c (a member's that was away), and by
+ * nobody else. Loop thread. */
 #ifndef DAEMON_ENROL_IMPL_H
 #define DAEMON_ENROL_IMPL_H
 
@@ -9,8 +9,15 @@
 #include <sys/queue.h>
 
 #include "daemon/enrol.h"
+#include "net/clock.h"
 
-enum { ENROL_FRAME_GRANT = LINK_FRAME_USER + 8 }; /* member → joiner: certificate, cluster key, roster */
+enum {
+    ENROL_FRAME_GRANT = LINK_FRAME_USER + 8,  /* member → joiner: certificate, cluster key, roster */
+    ENROL_FRAME_ROSTER = LINK_FRAME_USER + 9, /* between members, one of which was away */
+};
+/* A link key's tag is the first and the token's id, or the second; generations are below. */
+#define ENROL_TAG_TOKEN (UINT64_C(1) << 32)
+#define ENROL_TAG_RETURN (UINT64_C(1) << 33)
 enum {
     ENROL_GRANT_HEAD = CERT_BYTES + CERT_CLUSTER_KEY,
     ENROL_GRANT_MAX = ENROL_GRANT_HEAD + ROSTER_BYTES_MAX
@@ -40,6 +47,15 @@ struct joining {
     void (*done)(void *arg, const char *error);
     void *arg;
 };
+struct returning {
+    struct link *link;      /* owned */
+    struct event *deadline; /* owned */
+    bool asked;
+    uint8_t nonce[8];                    /* of the last question */
+    struct instant ask_again, try_again; /* not before */
+    uint64_t pause_us;
+    char words[256]; /* why it was refused */
+};
 struct enrol {
     struct enrol_setup setup;
     LIST_HEAD(, serving) servings;
@@ -48,6 +64,7 @@ struct enrol {
     struct foreign foreign[ENROL_FOREIGN_MAX];
     struct joining joining;
     struct event *deadline; /* owned: of the join under way */
+    struct returning returning;
 };
 
 static inline void enrol_arm(struct event *timer, unsigned ms)
@@ -58,5 +75,15 @@ static inline void enrol_arm(struct event *timer, unsigned ms)
 /* enrol_join.c */
 void enrol_join_init(struct enrol *e);
 void enrol_join_done(struct enrol *e);
+
+/* enrol_return.c */
+void enrol_return_init(struct enrol *e);
+void enrol_return_done(struct enrol *e);
+bool enrol_is_return(uint64_t tag);
+void enrol_return_key(const struct enrol *e, struct link_key *ret); /* of a member */
+bool enrol_return_answers(const struct enrol *e, const uint8_t question[static TOKEN_TAG],
+                          uint8_t ret[static TOKEN_TAG]);
+bool enrol_return_is_answer(const struct enrol *e, const uint8_t answer[static TOKEN_TAG]);
+void enrol_return_serve(struct enrol *e, struct link *link);
 
 #endif

@@ -125,6 +125,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 void enrol_try(struct enrol *e, const char *host, uint16_t port)
 {
     struct joining *j = &e->joining;
+    if (!j->active)
+        enrol_return(e, host, port);
     if (!j->active || j->link)
         return;
     struct link_setup setup = {.base = e->setup.base,
@@ -180,7 +182,8 @@ bool enrol_question(const struct enrol *e, uint8_t ret[static TOKEN_TAG])
 
 bool enrol_is_answer(const struct enrol *e, const uint8_t answer[static TOKEN_TAG])
 {
-    return e->joining.active && !sodium_memcmp(answer, e->joining.keys.answer, TOKEN_TAG);
+    return (e->joining.active && !sodium_memcmp(answer, e->joining.keys.answer, TOKEN_TAG)) ||
+           enrol_return_is_answer(e, answer);
 }
 
 void enrol_join_init(struct enrol *e)

@@ -305,6 +305,8 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
     int rc = guard_start(&http->guard);
     if (rc)
         err_set(err, rc, "the HTTP server's guard cannot be started: %s", strerror(-rc));
+    else
+        http->wake_streams = guard_add(http->guard, stream_on_due, http);
     if (!rc && setup->unix_path)
         rc = start_unix(http, setup, err);
     if (!rc && wants_tcp(setup))
@@ -364,6 +366,7 @@ void http_stop(struct http *http)
         MHD_stop_daemon(http->unix_socket.daemon);
     mailbox_forget(http->setup.mailbox, http);
     orphan_all(http);
+    guard_remove(http->guard, http->wake_streams);
     guard_stop(http->guard);
     if (http->unix_path)
         unlink(http->unix_path);

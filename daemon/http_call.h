@@ -17,6 +17,7 @@
 
 #include "daemon/http.h"
 #include "daemon/http_access.h"
+#include "net/clock.h"
 
 struct listener {
     struct http *http;         /* borrowed */
@@ -35,8 +36,11 @@ struct http {
     struct guard *guard; /* owned */
     struct listener unix_socket, tcp;
     pthread_mutex_t lock;
-    struct http_call *calls; /* all that live, under lock */
-    bool stopping;           /* under lock */
+    struct http_call *calls;          /* all that live, under lock */
+    bool stopping;                    /* under lock */
+    struct guard_entry *wake_streams; /* owned: those of all events, a moment after the last time */
+    struct instant woken;             /* when they last were, under lock */
+    bool is_wake_due;                 /* wake_streams has been set, under lock */
 };
 
 struct connection {
@@ -96,6 +100,7 @@ struct MHD_Response *response_dress(struct MHD_Response *r,
                                     const char *content_type); /* common headers; NULL stays NULL */
 struct MHD_Response *response_error(const char *code, const char *message);
 
+void stream_on_due(void *http);     /* the guard's thread */
 void stream_on_publish(void *http); /* the hub's, on the publisher's thread */
 
 #endif

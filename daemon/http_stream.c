@@ -11,7 +11,10 @@
 #include "daemon/hub.h"
 #include "daemon/xalloc.h"
 
-enum { PING_MS = 10000 /* a comment line, so that a stream whose client has left is noticed */ };
+enum {
+    PING_MS = 10000, /* a comment line, so that a stream whose client has left is noticed */
+    SPACING_MS = 200 /* between two times that the streams of all events are woken */
+};
 
 static void send_next(struct http_call *call, char *text)
 {
@@ -21,11 +24,13 @@ static void send_next(struct http_call *call, char *text)
     call->sent = 0;
 }
 
-/* Puts the next piece into call->text. False: parked until there is one. */
-static bool stream_advance(struct http_call *call)
+/* Puts the next piece into call->text. False: there is none, and with `may_park` the stream is parked until there is one, unless it is at its end. */
+static bool stream_advance(struct http_call *call, bool may_park)
 {
     struct http *http = call->http;
     bool last = false;
+    if (call->is_last)
+        return false;
     pthread_mutex_lock(&http->lock);
     char *text = NULL;
     if (http->stopping)
@@ -35,8 +40,7 @@ static bool stream_advance(struct http_call *call)
     if (!text && call->ping_due)
         text = xstrdup(":\n\n");
     /* Parked under the lock that every publisher takes after publishing: no event slips between. */
-    bool park = !text && !call->is_last;
-    if (park) {
+    if (!text && !call->is_last && may_park) {
         call->parked = true;
         MHD_suspend_connection(call->mhd);
     }
@@ -45,24 +49,23 @@ static bool stream_advance(struct http_call *call)
     if (text)
         send_next(call, text);
     call->is_last = call->is_last || (last && call->job);
-    return !park;
+    return text;
 }
 
+/* As many events as fit go out together. */
 static ssize_t stream_read(void *arg, uint64_t position, char *buf, size_t room)
 {
     (void)position;
     struct http_call *call = arg;
-    if (call->sent == call->n_text) {
-        if (call->is_last)
-            return MHD_CONTENT_READER_END_OF_STREAM;
-        if (!stream_advance(call))
-            return 0;
-        if (call->sent == call->n_text)
-            return MHD_CONTENT_READER_END_OF_STREAM;
+    size_t n = 0;
+    while (n < room && (call->sent < call->n_text || stream_advance(call, !n))) {
+        size_t part = call->n_text - call->sent < room - n ? call->n_text - call->sent : room - n;
+        memcpy(buf + n, call->text + call->sent, part);
+        call->sent += part;
+        n += part;
     }
-    size_t n = call->n_text - call->sent < room ? call->n_text - call->sent : room;
-    memcpy(buf, call->text + call->sent, n);
-    call->sent += n;
+    if (!n)
+        return call->is_last ? MHD_CONTENT_READER_END_OF_STREAM : 0;
     guard_set(call->http->guard, call->connection->deadline, PING_MS);
     return (ssize_t)n;
 }
@@ -82,14 +85,37 @@ void http_stream(struct http_call *call, uint64_t job, uint64_t after)
     call_answer(call, MHD_HTTP_OK, r, true);
 }
 
-/* The publisher's thread. */
+/* Under lock. */
+static void wake(struct http *http, bool all)
+{
+    for (struct http_call *call = http->calls; call; call = call->next) {
+        if (call->parked && call->connection->streaming == call && (all || call->job))
+            call_unpark(call);
+    }
+}
+
+void stream_on_due(void *arg)
+{
+    struct http *http = arg;
+    pthread_mutex_lock(&http->lock);
+    http->is_wake_due = false;
+    http->woken = clock_now();
+    wake(http, true);
+    pthread_mutex_unlock(&http->lock);
+}
+
+/* The publisher's thread. Who follows one job hears of it at once; who follows everything, as hundreds of dashboards may, a few times a second. */
 void stream_on_publish(void *arg)
 {
     struct http *http = arg;
     pthread_mutex_lock(&http->lock);
-    for (struct http_call *call = http->calls; call; call = call->next) {
-        if (call->parked && call->connection->streaming == call)
-            call_unpark(call);
-    }
+    uint64_t since_us = clock_since_us(clock_now(), http->woken);
+    bool is_due = since_us >= SPACING_MS * 1000, later = !is_due && !http->is_wake_due;
+    wake(http, is_due);
+    if (is_due)
+        http->woken = clock_now();
+    http->is_wake_due = http->is_wake_due || later;
     pthread_mutex_unlock(&http->lock);
+    if (later)
+        guard_set(http->guard, http->wake_streams, (unsigned)(SPACING_MS - since_us / 1000));
 }

@@ -15,7 +15,7 @@
 struct hub_event {
     uint64_t job;
     char type[16];
-    char *json; /* owned */
+    char *text; /* owned: as it is sent, to however many */
 };
 
 struct hub {
@@ -41,23 +41,31 @@ void hub_free(struct hub *hub)
     if (!hub)
         return;
     for (size_t i = 0; i < hub->size; i++)
-        free(hub->events[i].json);
+        free(hub->events[i].text);
     free(hub->events);
     pthread_mutex_destroy(&hub->lock);
     free(hub);
 }
 
+/* A line break would end the data field of a server-sent event; in JSON it can only be white space. */
+static char *sse_text(uint64_t id, const char *type, const char *json)
+{
+    char *text = xasprintf("id: %" PRIu64 "\nevent: %s\ndata: %s\n\n", id, type, json);
+    char *from = strstr(text, "\ndata: ") + 1, *end = from + strlen(from) - 2;
+    for (char *p = from; (p = strpbrk(p, "\r\n")) && p < end;)
+        *p = ' ';
+    return text;
+}
+
 uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char *json)
 {
-    struct hub_event fresh = {.job = job, .json = xstrdup(json)};
+    struct hub_event fresh = {.job = job};
     snprintf(fresh.type, sizeof fresh.type, "%s", type);
-    /* A line break would end the data field of a server-sent event; in JSON it can only be white space. */
-    for (char *p = fresh.json; (p = strpbrk(p, "\r\n"));)
-        *p = ' ';
     pthread_mutex_lock(&hub->lock);
     uint64_t id = ++hub->newest;
+    fresh.text = sse_text(id, type, json);
     struct hub_event *place = &hub->events[(id - 1) % hub->size];
-    char *forgotten = place->json;
+    char *forgotten = place->text;
     *place = fresh;
     void (*on_publish)(void *) = hub->on_publish;
     void *owner = hub->owner;
@@ -74,11 +82,6 @@ uint64_t hub_newest(struct hub *hub)
     uint64_t id = hub->newest;
     pthread_mutex_unlock(&hub->lock);
     return id;
-}
-
-static char *sse_text(uint64_t id, const char *type, const char *json)
-{
-    return xasprintf("id: %" PRIu64 "\nevent: %s\ndata: %s\n\n", id, type, json);
 }
 
 /* The reader asked for what is gone, or holds an id from before a restart: says so, and goes on from the
@@ -107,7 +110,7 @@ char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, 
         const struct hub_event *e = &hub->events[(id - 1) % hub->size];
         if (job && e->job != job)
             continue;
-        text = sse_text(id, e->type, e->json);
+        text = xstrdup(e->text);
         *ret_id = id;
         *ret_last = !strcmp(e->type, "end");
         break;

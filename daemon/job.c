@@ -97,21 +97,47 @@ json_t *job_encode_short(const struct job *job)
                      *job->error ? json_string(job->error) : json_null());
 }
 
+size_t job_rank_of_stage(const json_t *plan, size_t stage)
+{
+    const json_t *rank = json_array_get(json_object_get(plan, "places"), stage);
+    return rank ? (size_t)json_integer_value(rank) : stage;
+}
+
+/* Of each rank: the bounds of its stages one after the other, and all their slots together. */
+static void encode_stages(json_t *plan, size_t ranks)
+{
+    const json_t *first = json_object_get(plan, "first"), *of_stage = json_object_get(plan, "slots");
+    json_t *split = json_array(), *slots = json_array();
+    for (size_t r = 0; r < ranks; r++) {
+        json_int_t sum = 0;
+        json_t *bounds = json_array();
+        for (size_t s = 0; s + 1 < json_array_size(first); s++) {
+            if (job_rank_of_stage(plan, s) != r)
+                continue;
+            json_array_append(bounds, json_array_get(first, s));
+            json_array_append(bounds, json_array_get(first, s + 1));
+            sum += json_integer_value(json_array_get(of_stage, s));
+        }
+        json_array_append_new(split, bounds);
+        json_array_append_new(slots, json_integer(sum));
+    }
+    json_object_set_new(plan, "split", split);
+    if (of_stage)
+        json_object_set_new(plan, "slots", slots);
+    json_decref(of_stage ? NULL : slots);
+}
+
 json_t *job_encode_plan(const struct job *job)
 {
     if (!job->plan)
         return json_null();
-    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *split = json_array(),
-           *available = json_array();
-    const json_t *first = json_object_get(plan, "first");
+    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *available = json_array();
     for (size_t r = 0; r < job->ranks; r++) {
         json_array_append_new(names, json_string(job->names[r]));
         json_array_append_new(available, json_integer((json_int_t)job->available[r]));
-        json_array_append_new(split,
-                              json_pack("[O,O]", json_array_get(first, r), json_array_get(first, r + 1)));
     }
+    encode_stages(plan, job->ranks);
     json_object_set_new(plan, "nodes", names);
-    json_object_set_new(plan, "split", split);
     json_object_set_new(plan, "available", available);
     return plan;
 }

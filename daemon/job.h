@@ -50,7 +50,6 @@ struct job {
     char names[RING_MAX_NODES][64];
     uint64_t available[RING_MAX_NODES]; /* bytes each node had for its stage when it was planned */
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
-    size_t first[RING_MAX_NODES], end[RING_MAX_NODES]; /* layers each stage says it opened */
     struct job_memory {
         uint64_t rss, anon,
             peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
@@ -72,8 +71,9 @@ void job_reset(struct job *job);
 int job_set_memory(struct job *job, size_t rank, const json_t *event);
 void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
 
-json_t *job_encode_short(const struct job *job); /* a row of GET /v1/jobs, and the "job" event */
-json_t *job_encode_plan(const struct job *job);  /* what was planned, by rank; null if it was not */
-json_t *job_encode(const struct job *job);       /* with spec, plan and result */
+json_t *job_encode_short(const struct job *job);            /* a row of GET /v1/jobs, and the "job" event */
+size_t job_rank_of_stage(const json_t *plan, size_t stage); /* of the plan the stages were told */
+json_t *job_encode_plan(const struct job *job); /* what was planned, by rank; null if it was not */
+json_t *job_encode(const struct job *job);      /* with spec, plan and result */
 
 #endif

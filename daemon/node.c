@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/api.h"
+#include "daemon/api_status.h"
 #include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/conf.h"
@@ -355,6 +356,7 @@ static int open_rest(struct node *n, struct err *err)
     n->planner = planner_new(n);
     n->doctor = doctor_new(n);
     n->service = service_new(n);
+    n->status = api_status_new();
     r = open_http(n, err);
     return r ? r : cables_open(&n->cables, n, err);
 }
@@ -403,6 +405,7 @@ void node_close(struct node *n)
     if (!n)
         return;
     http_stop(n->http);
+    api_status_free(n->status);
     cables_close(n->cables);
     peers_close(n->peers);
     measure_free(n->measure);

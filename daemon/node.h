@@ -14,6 +14,7 @@
 #include "net/auth.h"
 #include "net/link.h"
 
+struct api_status;
 struct cables;
 struct cluster;
 struct coord;
@@ -52,12 +53,13 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
-    struct measure *measure; /* what the cables can do */
-    struct relay *relay;     /* data connections of others, passing through */
-    struct worker *worker;   /* runs stages, for any head */
-    struct coord *coord;     /* runs the jobs submitted here */
-    struct planner *planner; /* plans without a job */
-    struct doctor *doctor;   /* examines this node and the others */
+    struct measure *measure;   /* what the cables can do */
+    struct relay *relay;       /* data connections of others, passing through */
+    struct worker *worker;     /* runs stages, for any head */
+    struct coord *coord;       /* runs the jobs submitted here */
+    struct planner *planner;   /* plans without a job */
+    struct doctor *doctor;     /* examines this node and the others */
+    struct api_status *status; /* the answer that is asked for most */
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */

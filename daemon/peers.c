@@ -276,13 +276,13 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
                  self->name);
         return -EINVAL;
     }
-    bool by_token = enrol_is_token(link_key_tag(link));
-    if (by_token != (link_kind(link) == LINK_JOIN)) {
+    bool enrols = enrol_is_key(link_key_tag(link));
+    if (enrols != (link_kind(link) == LINK_JOIN)) {
         snprintf(why, size, "a token's secret is for joining, and for nothing else");
         return -EPERM;
     }
-    if (by_token)
-        return 0; /* the token speaks for it */
+    if (enrols)
+        return enrol_hello(p->node->enrol, link, peer, why, size);
     int r = cluster_judge(p->node->cluster, link_peer_key(link), peer, why, size);
     if (r)
         return r;
@@ -362,7 +362,9 @@ static void on_up(void *owner, struct link *link)
 static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
 {
     struct session *s = owner;
-    if (!s->up) /* a joiner has nothing to say that we would listen to */
+    if (link_kind(link) == LINK_JOIN)
+        enrol_frame(s->p->node->enrol, link, type, body, n);
+    if (!s->up)
         return;
     if (type == FRAME_ROSTER) {
         peers_learn_roster(s->p, link, body, n);
@@ -459,6 +461,8 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
     snprintf(copy, sizeof copy, "%s", text);
     if (d && !s->up && strcmp(d->way.words, copy))
         log_info("no connection to %s port %u: %s (%s)", d->host, d->port, copy, link_end_name(end));
+    if (d && end == LINK_END_HANDSHAKE) /* it may be one of ours that has a newer key */
+        enrol_return(s->p->node->enrol, d->host, d->port);
     end_session(s, end == LINK_END_HANDSHAKE ? WAY_STRANGER : WAY_FAILED, copy);
 }
 

@@ -22,6 +22,7 @@
 #include "daemon/ipc.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
+#include "daemon/stage_data.h"
 #include "daemon/stage_merge.h"
 #include "engine/pipe/split.h"
 
@@ -32,7 +33,7 @@ struct process {
     struct job_plan plan;
     uint32_t rank;
     struct num *num;
-    struct stage *stage;
+    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank */
     struct exchange *exchange;
     struct runner *runner;
     struct memory_watch memory;
@@ -87,6 +88,63 @@ static void on_round(void *owner)
                              "peak", (json_int_t)use.peak));
 }
 
+/* Where quantized weights are kept: what systemd set aside for the service, else the user's cache. */
+static int weights_dir(char *ret, size_t size, struct err *err)
+{
+    const char *own = getenv("CACHE_DIRECTORY"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = own && *own     ? snprintf(ret, size, "%s/weights", own)
+            : xdg && *xdg   ? snprintf(ret, size, "%s/ringd/weights", xdg)
+            : home && *home ? snprintf(ret, size, "%s/.cache/ringd/weights", home)
+                            : -1;
+    return n > 0 && (size_t)n < size ? 0
+                                     : err_set(err, -ENOENT,
+                                               "there is no place to keep quantized weights: start ringd "
+                                               "with CACHE_DIRECTORY set to one");
+}
+
+static void tell_weights(struct process *p, const char *dir)
+{
+    size_t made = 0, found = 0;
+    char text[5000];
+    for (size_t s = 0; s < p->plan.stages; s++) {
+        size_t new = 0, old = 0;
+        if (p->stages[s])
+            stage_requanted(p->stages[s], &new, &old);
+        made += new;
+        found += old;
+    }
+    snprintf(text, sizeof text,
+             "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
+             p->plan.weight_bits, dir, (double)made / (1 << 20), (double)found / (1 << 20));
+    head_event(&p->head, "log", json_pack("{s:s}", "text", text));
+}
+
+static int open_stages(struct process *p, const struct config *config, struct err *err)
+{
+    char dir[4096];
+    int r = p->plan.weight_bits ? weights_dir(dir, sizeof dir, err) : 0;
+    for (size_t s = 0; s < p->plan.stages && !r; s++) {
+        struct stage_spec spec = job_plan_stage(&p->plan, config, s);
+        spec.cache_dir = dir;
+        if (p->plan.place[s] == p->rank)
+            r = stage_open(&p->stages[s], p->num, &spec, err);
+    }
+    if (!r && p->plan.weight_bits)
+        tell_weights(p, dir);
+    return r;
+}
+
+/* [[first, end], …]: of each stage, as it was opened. */
+static json_t *opened_layers(const struct process *p)
+{
+    json_t *list = json_array();
+    for (size_t s = 0; s < p->plan.stages; s++)
+        if (p->stages[s])
+            json_array_append_new(
+                list, json_pack("[I,I]", (json_int_t)p->plan.first[s], (json_int_t)p->plan.first[s + 1]));
+    return list;
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
@@ -95,30 +153,28 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r && p->rank >= p->plan.ranks)
         r = err_set(err, -EINVAL, "rank %u of a job of %zu", p->rank, p->plan.ranks);
     if (!r)
-        r = split_check(p->plan.first, p->plan.ranks, p->plan.first[p->plan.ranks], err);
+        r = split_check(p->plan.first, p->plan.stages, p->plan.first[p->plan.stages], err);
     if (!r)
         r = check_model(&p->plan, err);
     if (!r)
         r = config_read(&config, p->plan.model, err);
-    if (!r && config.layers != p->plan.first[p->plan.ranks])
+    if (!r && config.layers != p->plan.first[p->plan.stages])
         r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
-                    p->plan.first[p->plan.ranks], config.layers);
+                    p->plan.first[p->plan.stages], config.layers);
     if (!r)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
         return r;
-    struct stage_spec spec = job_plan_stage(&p->plan, &config, p->rank);
-    r = stage_open(&p->stage, p->num, &spec, err);
+    r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,    p->rank,   p->stage, p->exchange,
-                                 p->progress, on_traced, on_round, p};
+    struct runner_setup setup = {&p->plan,    p->rank,   p->stages, p->exchange,
+                                 p->progress, on_traced, on_round,  p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
         head_event(&p->head, "ready",
-                   json_pack("{s:I s:I s:s s:i}", "first", (json_int_t)spec.first_layer, "end",
-                             (json_int_t)spec.end_layer, "isa", num_isa(p->num), "threads",
+                   json_pack("{s:o s:s s:i}", "layers", opened_layers(p), "isa", num_isa(p->num), "threads",
                              num_threads(p->num)));
     return r;
 }
@@ -225,7 +281,9 @@ static void process_done(struct process *p)
 {
     runner_free(p->runner);
     exchange_free(p->exchange);
-    stage_close(p->stage);
+    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
+        stage_close(p->stages[s]);
+    job_plan_done(&p->plan);
     num_free(p->num);
     head_done(&p->head);
     progress_detach(p->progress);
@@ -235,6 +293,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "merge"))
         return stage_merge_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "data"))
+        return stage_data_main(argc - 1, argv + 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};

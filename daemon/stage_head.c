@@ -13,8 +13,6 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
-#include "daemon/stage_room.h"
-#include "engine/pipe/split.h"
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
 
@@ -72,26 +70,19 @@ static int read_text(struct head *h, const char *text, struct err *err)
     return r;
 }
 
-static int open_data(struct head *h, struct data **ret, const char *path, const char *split, struct err *err)
+static int open_data(struct head *h, struct stage_data *ret, const char *path, const char *split,
+                     struct err *err)
 {
     /* A set of ready token ids needs no tokenizer, so a model directory without one is no reason to refuse
      * here. */
     struct err quiet;
+    char line[STAGE_DATA_LINE];
     open_tokenizer(h, &quiet);
-    struct data_request req = {.path = path,
-                               .split = split,
-                               .tok = h->tok,
-                               .seq_len = h->spec.seq_len,
-                               .vocab = h->config.vocab,
-                               .eos = h->config.neos ? h->config.eos[0] : -1};
-    int r = data_open(ret, &req, err);
+    int r = stage_data_open(ret, &h->spec, &h->config, h->tok, path, split, err);
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
-    struct data_counts c = data_counts(*ret);
-    say(h,
-        "%s: %zu rows, %zu used (%zu without a supervised token dropped, %zu cut to %zu tokens), %zu "
-        "tokens, %zu supervised",
-        path, c.rows, c.kept, c.unsupervised, c.truncated, h->spec.seq_len, c.tokens, c.supervised);
+    stage_data_describe(line, ret, &h->spec);
+    say(h, "%s: %s", path, line);
     return 0;
 }
 
@@ -169,13 +160,19 @@ static int plan_tune(struct head *h, struct err *err)
 
 static int plan_steps(struct head *h, struct err *err)
 {
-    size_t rows = data_rows(h->train), epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
-    h->steps = h->spec.iters ? h->spec.iters : (epochs * rows + h->spec.batch - 1) / h->spec.batch;
+    size_t packs = data_packs_count(h->train.packs),
+           epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
+    h->steps = h->spec.iters ? h->spec.iters : (epochs * packs + h->spec.batch - 1) / h->spec.batch;
     if (h->first_step >= h->steps)
         return err_set(err, -EINVAL,
                        "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
                        h->spec.adapter_out, (unsigned long long)h->first_step, (unsigned long long)h->steps);
-    return data_order_new(&h->order, rows, h->spec.shuffle, h->spec.seed, err);
+    int r = head_check_order(h, err);
+    struct data_order_request req = {.packs = h->train.packs,
+                                     .shuffle = h->spec.shuffle,
+                                     .seed = h->spec.seed,
+                                     .group = h->spec.group_by_length ? h->spec.batch : 0};
+    return r ? r : data_order_new(&h->order, &req, err);
 }
 
 static int plan_train(struct head *h, struct err *err)
@@ -194,9 +191,16 @@ static int plan_train(struct head *h, struct err *err)
     if (r)
         return r;
     p->microbatches = (h->spec.batch + h->spec.micro_batch - 1) / h->spec.micro_batch;
-    p->positions = larger(data_longest(h->train), h->valid ? data_longest(h->valid) : 0);
-    p->seqs = h->spec.micro_batch;
-    p->tokens = p->positions * p->seqs;
+    p->positions = data_longest(h->train.data);
+    p->seqs = data_packs_most_rows(h->train.packs);
+    p->tokens = data_packs_longest(h->train.packs);
+    if (h->valid.data) {
+        p->positions = larger(p->positions, data_longest(h->valid.data));
+        p->seqs = larger(p->seqs, data_packs_most_rows(h->valid.packs));
+        p->tokens = larger(p->tokens, data_packs_longest(h->valid.packs));
+    }
+    p->seqs *= h->spec.micro_batch;
+    p->tokens *= h->spec.micro_batch;
     snprintf(p->schedule, sizeof p->schedule, "%s", h->spec.schedule);
     return 0;
 }
@@ -241,149 +245,14 @@ static int plan_score(struct head *h, struct err *err)
                            : open_data(h, &h->train, h->spec.data, "test", err);
     if (!r)
         r = plan_adapter(h, err);
-    if (!r && !h->train && h->nids < 2)
+    if (!r && !h->train.data && h->nids < 2)
         r = err_set(err, -EINVAL, "one token alone has no probability to score: give at least two");
     if (r)
         return r;
-    p->positions = p->tokens = h->train ? data_longest(h->train) : h->nids;
-    p->microbatches = h->train ? 8 : 1;
+    p->positions = p->tokens = h->train.data ? data_longest(h->train.data) : h->nids;
+    p->microbatches = h->train.data ? 8 : 1;
     p->seqs = 1;
     return 0;
-}
-
-/* --- split and memory ------------------------------------------------------------------------- */
-
-/* Most slots any rank can need: all microbatches where the schedule keeps all, else one per rank. Exact once
- * the split is known. */
-static size_t slots_guess(const struct job_plan *p)
-{
-    if (!p->training || !strcmp(p->schedule, "naive"))
-        return 1;
-    return strcmp(p->schedule, "1f1b") || p->microbatches < p->ranks ? p->microbatches : p->ranks;
-}
-
-static int measure_unit(const struct head *h, size_t unit, size_t *ret, struct err *err)
-{
-    struct job_plan one = h->plan;
-    size_t layer = unit ? unit - 1 : 0;
-    bool inner = unit >= 1 && unit <= h->config.layers;
-    one.ranks = 1;
-    one.slots[0] = slots_guess(&h->plan);
-    struct stage_spec spec = job_plan_stage(&one, &h->config, 0);
-    spec.first_layer = inner ? layer : 0;
-    spec.end_layer = inner ? layer + 1 : 0;
-    spec.embed = unit == 0;
-    spec.head = unit > h->config.layers;
-    struct stage_bytes bytes;
-    int r = stage_measure(&bytes, &spec, err);
-    if (!r)
-        *ret = bytes.total;
-    return r;
-}
-
-struct split_inputs {
-    double *cost, speed[JOB_MAX_RANKS];
-    size_t *bytes, memory[JOB_MAX_RANKS];
-};
-
-static int split_inputs(struct split_inputs *in, const struct head *h, const json_t *nodes, struct err *err)
-{
-    size_t units = h->config.layers + 2;
-    in->cost = calloc(units, sizeof *in->cost);
-    in->bytes = calloc(units, sizeof *in->bytes);
-    if (!in->cost || !in->bytes)
-        return err_set(err, -ENOMEM, "out of memory");
-    for (size_t r = 0; r < h->plan.ranks; r++) {
-        const json_t *node = json_array_get(nodes, r);
-        double speed = json_number_value(json_object_get(node, "speed"));
-        json_int_t memory = json_integer_value(json_object_get(node, "memory"));
-        in->speed[r] = speed > 0 ? speed : 1;
-        in->memory[r] = memory > 0 ? (size_t)memory : SIZE_MAX;
-    }
-    int e = 0;
-    for (size_t u = 0; u < units && !e; u++) {
-        in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
-        e = measure_unit(h, u, &in->bytes[u], err);
-    }
-    return e;
-}
-
-static int find_slots(struct head *h, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    for (size_t r = 0; r < p->ranks; r++)
-        p->slots[r] = 1;
-    if (!p->training)
-        return 0;
-    struct sched *sched = NULL;
-    struct plan *plan = NULL;
-    struct sched_request want = {.name = p->schedule, .ranks = p->ranks, .microbatches = p->microbatches};
-    int e = sched_make(&sched, &want, err);
-    if (!e && sched->stages > sched->ranks)
-        e = err_set(err, -ENOTSUP,
-                    "--schedule %s has several stages on each node, which is not run yet: choose another",
-                    p->schedule);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks};
-    if (!e)
-        e = plan_compile(&plan, &req, err);
-    for (size_t r = 0; !e && r < p->ranks; r++)
-        p->slots[r] = plan->rank[r].slots ? plan->rank[r].slots : 1;
-    plan_free(plan);
-    sched_free(sched);
-    return e;
-}
-
-static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    for (size_t r = 0; r < p->ranks; r++) {
-        struct stage_spec spec = job_plan_stage(p, &h->config, r);
-        struct stage_bytes bytes;
-        size_t room;
-        int e = stage_measure(&bytes, &spec, err);
-        if (!e)
-            e = stage_room(&room, p, &h->config, r, (size_t)in->speed[r], err);
-        if (e)
-            return e;
-        p->bytes[r] = bytes.total + room;
-        if (p->bytes[r] > in->memory[r])
-            return err_set(
-                err, -ENOSPC,
-                "node %s needs %.2f GiB for layers %zu to %zu and has %.2f GiB: use a smaller --seq-len or "
-                "--micro-batch-size, or add a node",
-                json_string_value(json_object_get(json_array_get(nodes, r), "name")),
-                (double)p->bytes[r] / (1 << 30), p->first[r], p->first[r + 1],
-                (double)in->memory[r] / (1 << 30));
-    }
-    return 0;
-}
-
-static int plan_split(struct head *h, const json_t *nodes, struct err *err)
-{
-    struct split_inputs in = {0};
-    int e = split_inputs(&in, h, nodes, err);
-    struct split_request req = {.stages = h->plan.ranks,
-                                .layers = h->config.layers,
-                                .unit_cost = in.cost,
-                                .unit_bytes = in.bytes,
-                                .speed = in.speed,
-                                .memory = in.memory};
-    if (!e)
-        e = split_layers(h->plan.first, &req, err);
-    if (e ==
-        -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
-        req.memory = NULL;
-        e = split_layers(h->plan.first, &req, err);
-    }
-    if (!e)
-        e = split_check(h->plan.first, h->plan.ranks, h->config.layers, err);
-    if (!e)
-        e = find_slots(h, err);
-    if (!e)
-        e = check_memory(h, nodes, &in, err);
-    free(in.cost);
-    free(in.bytes);
-    return e;
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */
@@ -401,6 +270,7 @@ static int plan_model(struct head *h, struct err *err)
                        h->config.family);
     p->vocab = h->config.vocab;
     p->dim = h->config.dim;
+    p->weight_bits = h->spec.weight_bits;
     p->tune.end_layer = h->config.layers;
     return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
 }
@@ -419,17 +289,18 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         r = plan_model(h, err);
     if (!r)
         r = plan[type](h, err);
-    return r ? r : plan_split(h, nodes, err);
+    return r ? r : head_split(h, nodes, err);
 }
 
 void head_done(struct head *h)
 {
     adapter_in_close(h->in);
     data_order_free(h->order);
-    data_close(h->train);
-    data_close(h->valid);
+    stage_data_done(&h->train);
+    stage_data_done(&h->valid);
     tokenizer_close(h->tok);
     free(h->ids);
+    job_plan_done(&h->plan);
     json_decref(h->json);
     pthread_mutex_destroy(&h->sending);
 }

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "daemon/stage_data.h"
 #include "daemon/stage_plan.h"
 #include "daemon/stage_runner.h"
 #include "daemon/stage_spec.h"
@@ -23,12 +24,12 @@ struct head {
     struct job_plan plan;
     struct config config;
     const struct family *family;
-    struct tokenizer *tok;      /* owned, or NULL */
-    struct data *train, *valid; /* owned, or NULL */
-    struct data_order *order;   /* owned, or NULL */
-    struct adapter_in *in;      /* owned: values to start from, or NULL */
-    uint64_t first_step, steps; /* of a training job: done before, and the last one */
-    uint32_t *ids;              /* owned: prompt or text to score */
+    struct tokenizer *tok;          /* owned, or NULL */
+    struct stage_data train, valid; /* owned; of a job without, nothing */
+    struct data_order *order;       /* owned, or NULL */
+    struct adapter_in *in;          /* owned: values to start from, or NULL */
+    uint64_t first_step, steps;     /* of a training job: done before, and the last one */
+    uint32_t *ids;                  /* owned: prompt or text to score */
     size_t nids;
 };
 
@@ -38,6 +39,9 @@ void head_done(struct head *h);
 /* nodes: [{"name","speed","memory"}, …] in ring order, the head's first. Fills head->plan; a refusal is a sentence that says what to
  * change. Takes a reference to `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
+
+/* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and memory. */
+int head_split(struct head *h, const json_t *nodes, struct err *err);
 
 /* The conversation of a generation, written down by the model's chat template: h->ids. The token that ends a turn
  * ends the answer too. */
@@ -50,6 +54,10 @@ int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err
 
 /* Hands the starting values (adapter, resumed state) to the stages. */
 int head_load(struct head *h, struct runner *r, struct err *err);
+
+/* DIR/training_order.json: what the order of the rows followed from. A run that is resumed must follow from the same. */
+int head_save_order(const struct head *h, const char *dir, struct err *err);
+int head_check_order(const struct head *h, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
 void head_event(struct head *h, const char *kind, json_t *fields);

@@ -2,6 +2,7 @@
 #include "daemon/stage_plan.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/pipe/sched.h"
@@ -34,15 +35,25 @@ static json_t *tune_encode(const struct tune *t)
                      (json_int_t)t->seed, "random_init", (int)t->random_init);
 }
 
+static json_t *places(const struct job_plan *p)
+{
+    json_t *a = json_array();
+    for (size_t s = 0; s < p->stages; s++)
+        json_array_append_new(a, json_integer(p->place[s]));
+    return a;
+}
+
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack(
-        "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", job_type_name(p->type),
-        "model", p->model, "fingerprint", p->fingerprint, "first", sizes(p->first, p->ranks + 1), "schedule",
-        p->schedule, "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training",
-        (int)p->training, "kv", (int)p->kv, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
-        "positions", (json_int_t)p->positions, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
-        "slots", sizes(p->slots, p->ranks), "bytes", sizes(p->bytes, p->ranks));
+    return json_pack("{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o}", "type",
+                     job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
+                     sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
+                     p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune",
+                     tune_encode(&p->tune), "training", (int)p->training, "kv", (int)p->kv, "tokens",
+                     (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions",
+                     (json_int_t)p->positions, "weight_bits", (json_int_t)p->weight_bits, "vocab",
+                     (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages),
+                     "bytes", sizes(p->bytes, p->ranks));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -56,6 +67,24 @@ static bool get_sizes(size_t *ret, size_t n, const json_t *a)
         ret[i] = (size_t)v;
     }
     return true;
+}
+
+/* Every rank has a stage, and the first stage is the head's. */
+static bool get_places(struct job_plan *p, const json_t *a)
+{
+    bool used[JOB_MAX_RANKS] = {false};
+    for (size_t s = 0; s < p->stages; s++) {
+        const json_t *v = json_array_get(a, s);
+        json_int_t rank = json_integer_value(v);
+        if (!json_is_integer(v) || rank < 0 || rank >= (json_int_t)p->ranks)
+            return false;
+        p->place[s] = (uint32_t)rank;
+        used[rank] = true;
+    }
+    for (size_t r = 0; r < p->ranks; r++)
+        if (!used[r])
+            return false;
+    return p->place[0] == 0;
 }
 
 static bool tune_decode(struct tune *t, const json_t *json)
@@ -94,27 +123,31 @@ static bool tune_decode(struct tune *t, const json_t *json)
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
-    const char *type, *model, *fingerprint, *schedule;
-    json_t *first, *tune, *slots, *bytes;
-    json_int_t microbatches, tokens, seqs, positions, vocab, dim;
+    const char *type, *model, *fingerprint, *schedule, *order;
+    json_t *first, *place, *tune, *slots, *bytes;
+    json_int_t microbatches, tokens, seqs, positions, weight_bits, vocab, dim;
     int training, kv;
     json_error_t je;
     if (json_unpack_ex((json_t *)json, &je, 0,
-                       "{s:s s:s s:s s:o s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:o s:o}", "type", &type,
-                       "model", &model, "fingerprint", &fingerprint, "first", &first, "schedule", &schedule,
-                       "microbatches", &microbatches, "tune", &tune, "training", &training, "kv", &kv,
-                       "tokens", &tokens, "seqs", &seqs, "positions", &positions, "vocab", &vocab, "dim",
-                       &dim, "slots", &slots, "bytes", &bytes))
+                       "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o}",
+                       "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places",
+                       &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
+                       &tune, "training", &training, "kv", &kv, "tokens", &tokens, "seqs", &seqs, "positions",
+                       &positions, "weight_bits", &weight_bits, "vocab", &vocab, "dim", &dim, "slots", &slots,
+                       "bytes", &bytes))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
     while (p.type < JOB_TYPES && strcmp(type_names[p.type], type))
         p.type++;
-    p.ranks = json_array_size(first) - 1;
-    if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS ||
-        !get_sizes(p.first, p.ranks + 1, first) || !get_sizes(p.slots, p.ranks, slots) ||
-        !get_sizes(p.bytes, p.ranks, bytes) || !tune_decode(&p.tune, tune) || microbatches < 1 ||
-        tokens < 1 || seqs < 1 || positions < 1 || vocab < 1 || dim < 1)
+    p.ranks = json_array_size(bytes);
+    p.stages = json_array_size(place);
+    if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS || p.stages < p.ranks ||
+        p.stages > JOB_MAX_STAGES || !get_places(&p, place) || !get_sizes(p.first, p.stages + 1, first) ||
+        !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.bytes, p.ranks, bytes) ||
+        strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) || microbatches < 1 ||
+        (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
+        positions < 1 || vocab < 1 || dim < 1)
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read: same ringd on all nodes?");
     strncat(p.model, model, sizeof p.model - 1);
@@ -126,29 +159,61 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.tokens = (size_t)tokens;
     p.seqs = (size_t)seqs;
     p.positions = (size_t)positions;
+    p.weight_bits = (size_t)weight_bits;
     p.vocab = (size_t)vocab;
     p.dim = (size_t)dim;
+    if (*order && !(p.order = strdup(order)))
+        return err_set(err, -ENOMEM, "out of memory");
     *ret = p;
     return 0;
 }
 
-struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t rank)
+void job_plan_done(struct job_plan *p)
 {
-    const struct sched_info *schedule = sched_info(p->schedule);
+    free(p->order);
+    p->order = NULL;
+}
+
+void job_plan_place_single(struct job_plan *p)
+{
+    p->stages = p->ranks;
+    for (uint32_t s = 0; s < p->stages; s++)
+        p->place[s] = s;
+}
+
+struct sched_request job_plan_schedule(const struct job_plan *p, size_t microbatches)
+{
+    return (struct sched_request){.name = p->schedule,
+                                  .text = p->order,
+                                  .ranks = p->ranks,
+                                  .chunks = p->order ? 0 : p->stages / p->ranks,
+                                  .microbatches = microbatches};
+}
+
+/* A stage of a user's schedule may have either kind of backward. */
+static bool has_halves(const struct job_plan *p)
+{
+    const struct sched_info *info = sched_info(p->schedule);
+    return p->training && (p->order || (info && info->halves));
+}
+
+struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
+{
     return (struct stage_spec){
         .model_dir = p->model,
         .config = *config,
         .tune = p->tune,
-        .first_layer = p->first[rank],
-        .end_layer = p->first[rank + 1],
-        .embed = rank == 0,
-        .head = rank == p->ranks - 1,
+        .first_layer = p->first[stage],
+        .end_layer = p->first[stage + 1],
+        .embed = stage == 0,
+        .head = stage == p->stages - 1,
         .training = p->training,
-        .split_backward = p->training && schedule && schedule->halves,
-        .slots = p->slots[rank],
+        .split_backward = has_halves(p),
+        .slots = p->slots[stage],
         .tokens = p->tokens,
         .seqs = p->seqs,
         .positions = p->positions,
+        .weight_bits = p->weight_bits,
         .kv = p->kv,
     };
 }

@@ -12,8 +12,9 @@
 
 #include "engine/err.h"
 #include "engine/model/stage.h"
+#include "engine/pipe/sched.h"
 
-enum { JOB_MAX_RANKS = 16 };
+enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
 enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
 const char *job_type_name(enum job_type type); /* "train", "generate", "score" */
 
@@ -21,22 +22,29 @@ struct job_plan {
     enum job_type type;
     char model[4096]; /* directory, the same path on every node */
     char fingerprint[33];
-    size_t ranks;
-    size_t first[JOB_MAX_RANKS + 1]; /* layers first[r] … first[r+1]−1 on rank r */
-    char schedule[32];
+    size_t ranks, stages;
+    size_t first[JOB_MAX_STAGES + 1]; /* layers first[s] … first[s+1]−1 are stage s */
+    uint32_t place[JOB_MAX_STAGES];   /* rank of each stage */
+    char schedule[32];                /* training: its name, "" = none */
+    char *order;         /* owned: the schedule as its user wrote it, or NULL; at most JOB_ORDER_MAX bytes */
     size_t microbatches; /* of a training step */
     struct tune tune;
     bool training, kv;
-    size_t tokens, seqs, positions; /* as in stage_spec */
+    size_t tokens, seqs, positions, weight_bits; /* as in stage_spec */
     size_t vocab, dim;
-    size_t slots[JOB_MAX_RANKS];
+    size_t slots[JOB_MAX_STAGES];
     size_t bytes[JOB_MAX_RANKS]; /* predicted memory */
 };
 
 json_t *job_plan_encode(const struct job_plan *plan);
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err);
+void job_plan_done(struct job_plan *plan);
 
-/* What rank r opens. */
-struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t rank);
+/* One stage on each rank. */
+void job_plan_place_single(struct job_plan *plan);
+/* The schedule of a training step; borrows from the plan. */
+struct sched_request job_plan_schedule(const struct job_plan *plan, size_t microbatches);
+/* What is opened for a stage, by the rank it lies on. */
+struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
 
 #endif

@@ -24,7 +24,9 @@ static int largest_piece(size_t *ret, const struct job_plan *p, const struct con
 int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, size_t rank, size_t threads,
                struct err *err)
 {
-    const bool end = rank == 0 || rank + 1 == p->ranks, full = p->tune.kind == TUNE_FULL;
+    const bool end = p->stages == p->ranks && (rank == 0 || rank + 1 == p->ranks);
+    const uint32_t embed = p->place[0], head = p->place[p->stages - 1];
+    const bool tied = p->training && p->tune.kind == TUNE_FULL && c->tied && embed != head;
     const size_t neighbours = p->ranks == 1 ? 0 : p->ranks == 2 ? 1 : 2, values = p->tokens * p->dim;
     size_t bytes = PROGRAM + threads * PER_THREAD + neighbours * PER_NEIGHBOUR, piece = 0;
     if (p->training) {
@@ -35,7 +37,7 @@ int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, si
     if (p->ranks > 1) {
         bytes += MESSAGES * (p->training && !end ? 2 : 1) * values * sizeof(float);
         bytes += (end ? PIECES_AT_END : PIECES) * piece;
-        if (p->training && full && c->tied && end)
+        if (tied && (rank == embed || rank == head))
             bytes += TIED * c->vocab * c->dim * sizeof(float);
     } else {
         bytes += piece;

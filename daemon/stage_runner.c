@@ -29,7 +29,7 @@ size_t runner_message_size(const struct runner *r, const struct msg_key *key)
     case MSG_NORM: return sizeof(struct norm_message);
     case MSG_SCALE: return sizeof(struct scale_message);
     case MSG_TIED_GRAD:
-    case MSG_TIED_WEIGHT: return stage_tied_elements(r->stage) * sizeof(float);
+    case MSG_TIED_WEIGHT: return stage_tied_elements(r->any) * sizeof(float);
     case MSG_PARAM: return r->pieces.piece[key->mb].n * sizeof(float);
     case MSG_GO: return go_max_size(r->plan->microbatches, r->plan->seqs);
     case MSG_COUNT: break;
@@ -43,14 +43,16 @@ static struct plan_request request_for(const struct runner *r, const struct go *
 {
     const struct job_plan *p = r->plan;
     size_t lowest = tune_lowest_layer(&p->tune, &r->config), stage = 0;
-    while (stage + 1 < p->ranks && p->first[stage + 1] <= lowest)
+    while (stage + 1 < p->stages && p->first[stage + 1] <= lowest)
         stage++;
     return (struct plan_request){
         .program = (enum program)go->program,
         .sched = sched,
         .ranks = p->ranks,
+        .stages = go->program == PROGRAM_TRAIN ? 0 : p->stages,
+        .rank_of_stage = p->place,
         .microbatches = go->microbatches,
-        .tied = p->tune.kind == TUNE_FULL && r->config.tied && p->ranks > 1,
+        .tied = p->tune.kind == TUNE_FULL && r->config.tied && p->stages > 1,
         .lowest_trained = p->tune.kind == TUNE_FULL ? 0 : (uint32_t)stage,
         .want_token = go->want_token,
         .first = p->first,
@@ -67,8 +69,7 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
             return r->plans[i].plan;
     struct sched *sched = NULL;
     struct plan *made = NULL;
-    struct sched_request want = {
-        .name = r->plan->schedule, .ranks = r->plan->ranks, .microbatches = go->microbatches};
+    struct sched_request want = job_plan_schedule(r->plan, go->microbatches);
     int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
     if (!e) {
         struct plan_request req = request_for(r, go, sched);
@@ -245,7 +246,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
     const struct job_plan *p = setup->plan;
     *r = (struct runner){.plan = p,
                          .rank = setup->rank,
-                         .stage = setup->stage,
+                         .stages = setup->stages,
                          .exchange = setup->exchange,
                          .progress = setup->progress,
                          .traced = setup->traced,
@@ -254,7 +255,9 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};
     int e = config_read(&r->config, p->model, err);
-    bool last = setup->rank + 1 == p->ranks;
+    for (size_t s = 0; s < p->stages && !r->any; s++)
+        r->any = setup->stages[s];
+    bool last = setup->rank == p->place[p->stages - 1];
     if (!e && last && p->kv && !(r->scratch = calloc(p->vocab, sizeof *r->scratch)))
         e = err_set(err, -ENOMEM, "out of memory");
     if (e)
@@ -272,6 +275,9 @@ void runner_free(struct runner *r)
         plan_free(r->plans[i].plan);
     param_pieces_done(&r->pieces);
     trace_done(&r->trace);
+    for (size_t i = 0; i < r->nhanded; i++)
+        exchange_release(r->exchange, r->handed[i].buffer);
+    free(r->handed);
     free(r->scratch);
     free(r);
 }

@@ -43,7 +43,7 @@ struct head_round {
 struct runner_setup {
     const struct job_plan *plan; /* borrowed, as all below */
     uint32_t rank;
-    struct stage *stage;
+    struct stage *const *stages; /* [plan->stages] those that lie here; NULL elsewhere */
     struct exchange *exchange;
     struct progress *progress;
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody wants it. */

@@ -48,7 +48,7 @@ static int score_group(struct head *h, struct runner *r, size_t at, size_t n, do
     struct seqs seqs[GROUP];
     uint32_t start[GROUP][2] = {0};
     for (size_t i = 0; i < n; i++) {
-        struct data_row row = data_row(h->train, at + i);
+        struct data_row row = data_row(h->train.data, at + i);
         start[i][1] = (uint32_t)row.n;
         seqs[i] = (struct seqs){1, start[i]};
         mb[i] = (struct head_mb){.ids = row.ids, .labels = row.labels};
@@ -63,8 +63,9 @@ static int score_group(struct head *h, struct runner *r, size_t at, size_t n, do
 
 static int score_data(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    size_t rows = data_rows(h->train), group = h->plan.microbatches < GROUP ? h->plan.microbatches : GROUP;
-    struct data_counts counts = data_counts(h->train);
+    size_t rows = data_rows(h->train.data),
+           group = h->plan.microbatches < GROUP ? h->plan.microbatches : GROUP;
+    struct data_counts counts = data_counts(h->train.data);
     double loss = 0;
     int e = 0;
     for (size_t at = 0; at < rows && !e; at += group) {
@@ -82,5 +83,5 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
 
 int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    return h->train ? score_data(h, r, ret_result, err) : score_text(h, r, ret_result, err);
+    return h->train.data ? score_data(h, r, ret_result, err) : score_text(h, r, ret_result, err);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/spec_limits.h"
+#include "engine/pipe/sched.h"
 
 /* A reader that remembers the first complaint, so that twenty fields are read without twenty ifs. */
 struct reader {
@@ -58,6 +59,38 @@ static void demand(struct reader *r, bool ok, const char *sentence)
         r->failed = err_set(r->err, -EINVAL, "%s", sentence);
 }
 
+static size_t choice(struct reader *r, const char *key, const char *const *names, size_t n)
+{
+    const char *given = text(r, key, names[0]);
+    size_t i = 0;
+    while (i < n && given && strcmp(given, names[i]) != 0)
+        i++;
+    if (given && i < n)
+        return i;
+    if (!r->failed)
+        r->failed = err_set(r->err, -EINVAL, "\"%s\" is %s, %s or %s", key, names[0], names[1], names[2]);
+    return 0;
+}
+
+static void read_data(struct job_spec *s, struct reader *r, size_t seq_len)
+{
+    static const char *const masks[] = {"none", "prompt", "assistant"};
+    static const char *const overlong[] = {"truncate", "split", "drop"};
+    s->data = text(r, "data", NULL);
+    s->mask = (enum data_mask)choice(r, "mask", masks, 3);
+    s->overlong = (enum data_overlong)choice(r, "overlong", overlong, 3);
+    s->fields = (struct data_fields){.text = text(r, "text_field", NULL),
+                                     .prompt = text(r, "prompt_field", NULL),
+                                     .completion = text(r, "completion_field", NULL),
+                                     .messages = text(r, "messages_field", NULL),
+                                     .tools = text(r, "tools_field", NULL)};
+    s->template_args = json_object_get(r->o, "template_args");
+    demand(r, !s->template_args || json_is_object(s->template_args), "\"template_args\" must be an object");
+    s->seq_len = count(r, "seq_len", seq_len, 2, SPEC_SEQ_LEN_MAX);
+    s->packing = flag(r, "packing");
+    s->group_by_length = flag(r, "group_by_length");
+}
+
 /* After what decides whether there is LoRA, and where it starts. */
 static void read_lora(struct job_spec *s, struct reader *r)
 {
@@ -79,14 +112,28 @@ static void read_lora(struct job_spec *s, struct reader *r)
         "--layers, --num-layers and --rslora shape a new adapter; the one of --init-adapter has its shape");
 }
 
+/* After what decides whether all of the model is trained. */
+static void read_weights(struct job_spec *s, struct reader *r)
+{
+    const char *name = text(r, "weights", "stored");
+    const bool is_8 = name && !strcmp(name, "int8"), is_4 = name && !strcmp(name, "int4");
+    demand(r, is_8 || is_4 || (name && !strcmp(name, "stored")), "\"weights\" is stored, int8 or int4");
+    s->weight_bits = is_8 ? 8 : is_4 ? 4 : 0;
+    demand(r, !s->weight_bits || !s->full,
+           "--weights int8 and int4 are for LoRA, not for --fine-tune-type full: quantized weights are not "
+           "trained");
+}
+
 static void read_train(struct job_spec *s, struct reader *r)
 {
-    s->data = text(r, "data", NULL);
+    read_data(s, r, 512);
     s->valid = text(r, "valid", NULL);
     s->adapter_out = text(r, "adapter_out", NULL);
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
+    s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
+    s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);
     demand(r, type && (!strcmp(type, "lora") || !strcmp(type, "full")), "\"fine_tune_type\" is lora or full");
     demand(r, !init || !strcmp(init, "random"), "\"init\" can only be random");
@@ -97,7 +144,15 @@ static void read_train(struct job_spec *s, struct reader *r)
     read_lora(s, r);
     s->batch = count(r, "batch_size", 4, 1, SPEC_BATCH_MAX);
     s->micro_batch = count(r, "micro_batch_size", 1, 1, SPEC_MICRO_BATCH_MAX);
-    s->seq_len = count(r, "seq_len", 512, 2, SPEC_SEQ_LEN_MAX);
+    demand(r, !s->microbatches || !json_object_get(r->o, "micro_batch_size"),
+           "--microbatches and --micro-batch-size both say how the rows of a step are cut up: give one");
+    demand(r, s->microbatches <= s->batch,
+           "--microbatches is more than the rows of a step: raise --batch-size");
+    if (s->microbatches)
+        s->micro_batch = (s->batch + s->microbatches - 1) / s->microbatches;
+    demand(
+        r, !s->microbatches || (s->batch + s->micro_batch - 1) / s->micro_batch == s->microbatches,
+        "--batch-size cannot be cut into that many --microbatches of as many rows each: choose a multiple");
     s->iters = count(r, "iters", 0, 0, SPEC_STEPS_MAX);
     s->epochs = count(r, "epochs", 0, 0, SPEC_EPOCHS_MAX);
     s->eval_every = count(r, "eval_every", 0, 0, SPEC_STEPS_MAX);
@@ -110,6 +165,8 @@ static void read_train(struct job_spec *s, struct reader *r)
     demand(r, kind && !lr_kind_from_name(kind, &s->lr_kind), "\"lr_schedule\" is constant, linear or cosine");
     demand(r, s->data, "--data FILE|DIR is needed: what to train on");
     demand(r, s->adapter_out, "--adapter-out DIR is needed: where the result goes");
+    demand(r, !s->group_by_length || s->shuffle,
+           "--group-by-length sorts rows anew and --no-shuffle keeps their order: give one");
     demand(r, !s->iters || !s->epochs, "give --iters or --epochs, not both");
     demand(r, s->full || !s->random_init, "--init random makes sense only with --fine-tune-type full");
     demand(r, !s->full || !s->init_adapter,
@@ -148,6 +205,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     demand(&r, !s.ids || json_is_array(s.ids), "\"ids\" must be a list of token ids");
     if (type == JOB_TRAIN)
         read_train(&s, &r);
+    read_weights(&s, &r);
     if (type == JOB_GENERATE) {
         s.prompt = text(&r, "prompt", NULL);
         s.stop = json_object_get(json, "stop");
@@ -159,10 +217,22 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     }
     if (type == JOB_SCORE) {
         s.text = text(&r, "text", NULL);
-        s.data = text(&r, "data", NULL);
-        s.seq_len = count(&r, "seq_len", 2048, 2, SPEC_SEQ_LEN_MAX);
+        read_data(&s, &r, 2048);
         demand(&r, !!s.text + !!s.ids + !!s.data == 1, "give one of --text, --ids and --data");
     }
+    if (!r.failed)
+        *ret = s;
+    return r.failed;
+}
+
+int job_spec_read_data(struct job_spec *ret, const json_t *json, struct err *err)
+{
+    struct reader r = {json, err, 0};
+    struct job_spec s = {.type = JOB_TRAIN, .json = json};
+    s.model = text(&r, "model", NULL);
+    read_data(&s, &r, 512);
+    demand(&r, s.model, "--model DIR is needed");
+    demand(&r, s.data, "--data FILE|DIR is needed");
     if (!r.failed)
         *ret = s;
     return r.failed;

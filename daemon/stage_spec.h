@@ -12,6 +12,7 @@
 
 #include "daemon/stage_plan.h"
 #include "engine/err.h"
+#include "engine/train/data.h"
 #include "engine/train/lr.h"
 
 struct job_spec {
@@ -23,8 +24,15 @@ struct job_spec {
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
-    bool chat; /* the prompt goes through the chat template */
+    size_t weight_bits;        /* 8 or 4: --weights int8, int4; 0: stored */
+    bool chat;                 /* the prompt goes through the chat template */
+    struct data_fields fields; /* of data: what its keys are called, */
+    enum data_mask mask;       /* and what of it is trained */
+    enum data_overlong overlong;
+    bool packing, group_by_length;
     bool full, random_init, resume, shuffle, rslora, dry_run;
+    size_t microbatches; /* of a step, 0 = as many as micro_batch makes */
+    size_t chunks;       /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens;
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
@@ -34,5 +42,8 @@ struct job_spec {
 
 /* Reads and checks {"model": …, …}; every complaint names the option, its value and what is allowed. */
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err);
+
+/* The part that is about data sets, as ringctl data check has it: model, data, and how it is read. */
+int job_spec_read_data(struct job_spec *ret, const json_t *json, struct err *err);
 
 #endif

@@ -72,14 +72,78 @@ static int emit_copy(struct runner *r, const struct task *t, enum msg_kind kind,
     return emit(r, t, kind, buffer, err);
 }
 
-static bool is_first(const struct runner *r)
+static bool is_head(const struct runner *r)
 {
     return r->rank == 0;
 }
 
-static bool is_last(const struct runner *r)
+static bool is_last(const struct runner *r, const struct task *t)
 {
-    return r->rank + 1 == r->plan->ranks;
+    return t->stage + 1 == r->plan->stages;
+}
+
+static struct stage *stage_of(const struct runner *r, const struct task *t)
+{
+    return r->stages[t->stage];
+}
+
+/* --- between two stages of this rank ---------------------------------------------------------- */
+
+static size_t floats_size(const struct runner *r, enum msg_kind kind, uint32_t mb)
+{
+    struct msg_key key = {.kind = (uint16_t)kind, .mb = mb};
+    return runner_message_size(r, &key);
+}
+
+static int hand_over(struct runner *r, const struct handed *what, struct err *err)
+{
+    if (r->nhanded == r->handed_room) {
+        size_t room = 2 * r->handed_room + 4;
+        struct handed *grown = reallocarray(r->handed, room, sizeof *grown);
+        if (!grown) {
+            exchange_release(r->exchange, what->buffer);
+            return err_set(err, -ENOMEM, "out of memory");
+        }
+        r->handed = grown;
+        r->handed_room = room;
+    }
+    r->handed[r->nhanded++] = *what;
+    return 0;
+}
+
+static void *take_handed(struct runner *r, enum msg_kind kind, const struct task *t)
+{
+    for (size_t i = 0; i < r->nhanded; i++) {
+        struct handed one = r->handed[i];
+        if (one.kind != kind || one.stage != t->stage || one.mb != t->mb)
+            continue;
+        r->handed[i] = r->handed[--r->nhanded];
+        return one.buffer;
+    }
+    return NULL;
+}
+
+/* Activations or gradient from wherever they come; NULL where the task has none, or memory is out. */
+static float *take_floats(struct runner *r, const struct task *t, enum msg_kind kind)
+{
+    return t->from_here ? take_handed(r, kind, t) : take(r, t, kind);
+}
+
+/* Room for them, wherever they go. */
+static float *output_floats(struct runner *r, const struct task *t, enum msg_kind kind)
+{
+    return t->to_here ? exchange_buffer(r->exchange, floats_size(r, kind, t->mb)) : output(r, t, kind);
+}
+
+static int give_floats(struct runner *r, const struct task *t, enum msg_kind kind, float *buffer,
+                       struct err *err)
+{
+    if (!t->to_here)
+        return emit(r, t, kind, buffer, err);
+    if (!buffer)
+        return err_set(err, -ENOMEM, "out of memory for what stage %u hands on", t->stage);
+    uint32_t to = kind == MSG_ACT ? t->stage + 1 : t->stage - 1;
+    return hand_over(r, &(struct handed){kind, to, t->mb, buffer}, err);
 }
 
 /* --- forward ---------------------------------------------------------------------------------- */
@@ -91,15 +155,16 @@ static uint64_t dropout_number(const struct runner *r, uint32_t mb)
 
 static int put_input(struct runner *r, const struct task *t, size_t slot, struct err *err)
 {
-    int e = stage_begin(r->stage, slot, r->go->mb[t->mb], dropout_number(r, t->mb), err);
+    struct stage *stage = stage_of(r, t);
+    int e = stage_begin(stage, slot, r->go->mb[t->mb], dropout_number(r, t->mb), err);
     if (e)
         return e;
-    if (is_first(r))
-        return stage_input_ids(r->stage, slot, r->head->mb[t->mb].ids, err);
-    float *x = take(r, t, MSG_ACT);
+    if (t->stage == 0)
+        return stage_input_ids(stage, slot, r->head->mb[t->mb].ids, err);
+    float *x = take_floats(r, t, MSG_ACT);
     if (!x)
         return err_set(err, -ENOMEM, "out of memory for a message");
-    stage_input(r->stage, slot, x);
+    stage_input(stage, slot, x);
     exchange_release(r->exchange, x);
     return 0;
 }
@@ -107,7 +172,7 @@ static int put_input(struct runner *r, const struct task *t, size_t slot, struct
 /* The loss goes to the head with its log-probabilities behind it, or stays here where the head is. */
 static int give_loss(struct runner *r, const struct task *t, double loss, float *logprobs, struct err *err)
 {
-    if (is_first(r)) {
+    if (is_head(r)) {
         r->head->mb[t->mb].loss = loss;
         return 0;
     }
@@ -118,18 +183,18 @@ static int give_loss(struct runner *r, const struct task *t, double loss, float 
 
 static int compute_loss(struct runner *r, const struct task *t, size_t slot, struct err *err)
 {
-    int32_t *message = is_first(r) ? NULL : take(r, t, MSG_TARGET);
-    char *out = is_first(r) ? NULL : output(r, t, MSG_LOSS);
-    if (!is_first(r) && (!message || !out)) {
+    int32_t *message = is_head(r) ? NULL : take(r, t, MSG_TARGET);
+    char *out = is_head(r) ? NULL : output(r, t, MSG_LOSS);
+    if (!is_head(r) && (!message || !out)) {
         exchange_release(r->exchange, message);
         exchange_release(r->exchange, out);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
-    float *logprobs = is_first(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
-    struct xent xent = {.labels = is_first(r) ? r->head->mb[t->mb].labels : message,
+    float *logprobs = is_head(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
+    struct xent xent = {.labels = is_head(r) ? r->head->mb[t->mb].labels : message,
                         .dscale = r->go->program == PROGRAM_TRAIN ? (float)r->go->dscale : 0,
-                        .logprob = is_first(r) || r->go->logprobs ? logprobs : NULL};
-    double loss = stage_loss(r->stage, slot, &xent);
+                        .logprob = is_head(r) || r->go->logprobs ? logprobs : NULL};
+    double loss = stage_loss(stage_of(r, t), slot, &xent);
     exchange_release(r->exchange, message);
     int e = give_loss(r, t, loss, logprobs, err);
     if (!e && !isfinite(loss))
@@ -144,14 +209,19 @@ static int task_forward(struct runner *r, const struct task *t, struct err *err)
 {
     size_t slot = t->slot == SLOT_NONE ? 0 : t->slot;
     int e = put_input(r, t, slot, err);
-    if (!e && is_first(r) && emit_of(t, MSG_TARGET))
+    if (!e && emit_of(t, MSG_TARGET))
         e = emit_copy(r, t, MSG_TARGET, r->head->mb[t->mb].labels,
                       runner_message_size(r, &emit_of(t, MSG_TARGET)->key), err);
     if (e)
         return e;
-    float *y = output(r, t, MSG_ACT);
-    stage_forward(r->stage, slot, is_last(r) ? NULL : y);
-    return is_last(r) ? compute_loss(r, t, slot, err) : emit(r, t, MSG_ACT, y, err);
+    if (is_last(r, t)) {
+        stage_forward(stage_of(r, t), slot, NULL);
+        return compute_loss(r, t, slot, err);
+    }
+    float *y = output_floats(r, t, MSG_ACT);
+    if (y)
+        stage_forward(stage_of(r, t), slot, y);
+    return give_floats(r, t, MSG_ACT, y, err);
 }
 
 static int task_loss(struct runner *r, const struct task *t, struct err *err)
@@ -174,38 +244,47 @@ static int task_loss(struct runner *r, const struct task *t, struct err *err)
 
 static int task_backward(struct runner *r, const struct task *t, struct err *err)
 {
-    float *dy = t->kind == TASK_W || is_last(r) ? NULL : take(r, t, MSG_GRAD);
-    float *dx = output(r, t, MSG_GRAD);
-    if ((t->kind != TASK_W && !is_last(r) && !dy) || (emit_of(t, MSG_GRAD) && !dx)) {
+    struct stage *stage = stage_of(r, t);
+    if (t->kind == TASK_W) {
+        stage_backward_w(stage, t->slot);
+        return 0;
+    }
+    bool from = !is_last(r, t), to = t->to_here || emit_of(t, MSG_GRAD);
+    float *dy = from ? take_floats(r, t, MSG_GRAD) : NULL, *dx = to ? output_floats(r, t, MSG_GRAD) : NULL;
+    if ((from && !dy) || (to && !dx)) {
         exchange_release(r->exchange, dy);
         exchange_release(r->exchange, dx);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
     if (t->kind == TASK_B)
-        stage_backward(r->stage, t->slot, dy, dx);
-    else if (t->kind == TASK_I)
-        stage_backward_x(r->stage, t->slot, dy, dx);
+        stage_backward(stage, t->slot, dy, dx);
     else
-        stage_backward_w(r->stage, t->slot);
+        stage_backward_x(stage, t->slot, dy, dx);
     exchange_release(r->exchange, dy);
-    return emit(r, t, MSG_GRAD, dx, err);
+    return to ? give_floats(r, t, MSG_GRAD, dx, err) : 0;
 }
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
+/* The last stage, where it lies here: its head may be tied to the embedding of stage 0. */
+static struct stage *last_here(const struct runner *r)
+{
+    return r->stages[r->plan->stages - 1];
+}
+
 static int tied_gradient(struct runner *r, const struct task *t, struct err *err)
 {
-    size_t n = stage_tied_elements(r->stage) * sizeof(float);
+    size_t n = stage_tied_elements(r->any) * sizeof(float);
     if (emit_of(t, MSG_TIED_GRAD))
-        return emit_copy(r, t, MSG_TIED_GRAD, stage_tied_grad(r->stage), n, err);
+        return emit_copy(r, t, MSG_TIED_GRAD, stage_tied_grad(stage_of(r, t)), n, err);
     if (need_of(t, MSG_TIED_GRAD)) {
         float *grad = take(r, t, MSG_TIED_GRAD);
         if (!grad)
             return err_set(err, -ENOMEM, "out of memory for a message");
-        stage_add_tied_grad(r->stage, grad);
+        stage_add_tied_grad(stage_of(r, t), grad);
         exchange_release(r->exchange, grad);
-    } else if (is_first(r) && is_last(r) && stage_tied_grad(r->stage)) {
-        stage_add_tied_grad(r->stage, stage_tied_grad(r->stage));
+    } else if (t->stage == 0 && last_here(r) && stage_tied_grad(last_here(r))) {
+        stage_add_tied_grad(stage_of(r, t), stage_tied_grad(last_here(r)));
     }
     return 0;
 }
@@ -213,16 +292,19 @@ static int tied_gradient(struct runner *r, const struct task *t, struct err *err
 static int task_norm(struct runner *r, const struct task *t, struct err *err)
 {
     struct norm_message sum = {0};
+    if (!is_last(r, t))
+        sum = r->norm;
     int e = take_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
     if (!e)
         e = tied_gradient(r, t, err);
     if (!e)
-        e = stage_sumsq(r->stage, sum.partial, &sum.partial, err);
+        e = stage_sumsq(stage_of(r, t), sum.partial, &sum.partial, err);
     if (e)
         return err_prefix(err, e, "step %llu, stage %u", (unsigned long long)r->go->step, t->stage);
     sum.busy += r->busy;
     r->busy = 0;
-    if (is_first(r)) {
+    r->norm = sum;
+    if (t->stage == 0) {
         r->head->grad_norm = sqrt(sum.partial);
         r->head->busy = sum.busy;
     }
@@ -236,35 +318,44 @@ static double clip_factor(const struct head_round *head)
     return factor < 1 ? factor : 1;
 }
 
+/* A head that is tied to an embedding in another stage has a copy of it. */
+static bool has_copy(const struct runner *r)
+{
+    return r->plan->stages > 1 && last_here(r) && r->plan->tune.kind == TUNE_FULL && r->config.tied;
+}
+
 static int tied_weight(struct runner *r, const struct task *t, struct err *err)
 {
-    size_t n = stage_tied_elements(r->stage) * sizeof(float);
+    size_t n = stage_tied_elements(r->any) * sizeof(float);
     if (emit_of(t, MSG_TIED_WEIGHT))
-        return emit_copy(r, t, MSG_TIED_WEIGHT, stage_tied_weight(r->stage), n, err);
+        return emit_copy(r, t, MSG_TIED_WEIGHT, stage_tied_weight(r->stages[0]), n, err);
     if (!need_of(t, MSG_TIED_WEIGHT))
         return 0;
     float *w = take(r, t, MSG_TIED_WEIGHT);
     if (!w)
         return err_set(err, -ENOMEM, "out of memory for a message");
-    stage_set_tied_weight(r->stage, w);
+    stage_set_tied_weight(last_here(r), w);
     exchange_release(r->exchange, w);
     return 0;
 }
 
 static int task_update(struct runner *r, const struct task *t, struct err *err)
 {
-    struct scale_message s = {0};
+    struct scale_message s = r->scale;
     int e = take_copy(r, t, MSG_SCALE, &s, sizeof s, err);
     if (e)
         return e;
-    if (is_first(r)) {
+    if (t->stage == 0) {
         const struct adamw *o = &r->head->opt;
         s = (struct scale_message){clip_factor(r->head), o->lr, o->beta1, o->beta2, o->eps,
                                    o->weight_decay,      0};
     }
+    r->scale = s;
     e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
     struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
-    stage_update(r->stage, (float)s.gscale, &opt, r->go->step);
+    stage_update(stage_of(r, t), (float)s.gscale, &opt, r->go->step);
+    if (!e && is_last(r, t) && is_head(r) && has_copy(r))
+        stage_set_tied_weight(last_here(r), stage_tied_weight(r->stages[0]));
     return e ? e : tied_weight(r, t, err);
 }
 
@@ -272,32 +363,33 @@ static int task_update(struct runner *r, const struct task *t, struct err *err)
 
 static size_t owner_of(const struct runner *r, size_t unit)
 {
-    size_t last = r->plan->ranks - 1;
+    size_t last = r->plan->stages - 1;
     if (unit == 0 || unit > r->config.layers)
         return unit == 0 ? 0 : last;
-    size_t rank = 0;
-    while (rank < last && r->plan->first[rank + 1] < unit)
-        rank++;
-    return rank;
+    size_t stage = 0;
+    while (stage < last && r->plan->first[stage + 1] < unit)
+        stage++;
+    return stage;
 }
 
 /* Values where they start: from the owner (SAVE) or from the head's files (LOAD). */
 static int put_source(struct runner *r, const struct param_piece *piece, float *values, struct err *err)
 {
-    if (r->go->program == PROGRAM_SAVE) {
-        stage_pack(r->stage, piece, values);
-        return 0;
-    }
-    return r->head->piece(r->head->owner, piece, values, err);
+    if (r->go->program == PROGRAM_LOAD)
+        return r->head->piece(r->head->owner, piece, values, err);
+    stage_pack(r->stages[owner_of(r, piece->unit)], piece, values);
+    return 0;
 }
 
-static int put_sink(struct runner *r, const struct param_piece *piece, float *values, struct err *err)
+static int put_sink(struct runner *r, uint32_t number, float *values, struct err *err)
 {
-    if (r->go->program == PROGRAM_LOAD) {
-        stage_unpack(r->stage, piece, values);
-        return 0;
-    }
-    return r->head->piece(r->head->owner, piece, values, err);
+    const struct param_piece *piece = &r->pieces.piece[number];
+    if (r->go->program == PROGRAM_SAVE)
+        return r->head->piece(r->head->owner, piece, values, err);
+    stage_unpack(r->stages[owner_of(r, piece->unit)], piece, values);
+    if (number + 1 == r->pieces.first[1] && has_copy(r))
+        stage_set_tied_weight(last_here(r), stage_tied_weight(r->stages[0]));
+    return 0;
 }
 
 static int task_put(struct runner *r, const struct task *t, struct err *err)
@@ -309,9 +401,9 @@ static int task_put(struct runner *r, const struct task *t, struct err *err)
     int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %zu", piece->unit);
     if (!e && !need)
         e = put_source(r, piece, values, err);
-    bool mine = r->go->program == PROGRAM_LOAD ? r->rank == owner_of(r, piece->unit) : is_first(r);
+    bool mine = r->go->program == PROGRAM_LOAD ? r->stages[owner_of(r, piece->unit)] != NULL : is_head(r);
     if (!e && mine)
-        e = put_sink(r, piece, values, err);
+        e = put_sink(r, t->mb, values, err);
     if (!e)
         e = tied_weight(r, t, err);
     if (!e && emit_of(t, MSG_PARAM))
@@ -331,21 +423,21 @@ static size_t position_of(const struct runner *r, uint32_t mb)
 static int task_decode(struct runner *r, const struct task *t, struct err *err)
 {
     size_t n = r->go->mb[t->mb].start[r->go->mb[t->mb].n];
-    float *x = is_first(r) ? NULL : take(r, t, MSG_ACT), *y = output(r, t, MSG_ACT);
-    if ((!is_first(r) && !x) || (!is_last(r) && !y)) {
+    float *x = is_head(r) ? NULL : take(r, t, MSG_ACT), *y = output(r, t, MSG_ACT);
+    if ((!is_head(r) && !x) || (!is_last(r, t) && !y)) {
         exchange_release(r->exchange, x);
         exchange_release(r->exchange, y);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
-    int e = stage_decode(r->stage, is_first(r) ? r->head->mb[t->mb].ids : NULL, x, y, n,
+    int e = stage_decode(stage_of(r, t), is_head(r) ? r->head->mb[t->mb].ids : NULL, x, y, n,
                          position_of(r, t->mb), err);
     exchange_release(r->exchange, x);
-    if (e || !is_last(r))
+    if (e || !is_last(r, t))
         return e ? e : emit(r, t, MSG_ACT, y, err);
     if (!r->go->want_token || t->mb + 1 != r->go->microbatches)
         return 0;
     struct sample_params params = {r->go->temperature, r->go->top_p, r->go->seed};
-    r->token = sample_token(stage_logits(r->stage), r->plan->vocab, &params, r->go->step, r->scratch);
+    r->token = sample_token(stage_logits(stage_of(r, t)), r->plan->vocab, &params, r->go->step, r->scratch);
     return emit_copy(r, t, MSG_TOKEN, &r->token, sizeof r->token, err);
 }
 

@@ -33,9 +33,16 @@ struct cursor { /* how far the receives of a link are posted */
     size_t task, need, posted;
 };
 
+/* Activations or a gradient between two stages of this rank: no message carries them. */
+struct handed {
+    uint32_t kind, stage, mb; /* enum msg_kind; destination */
+    void *buffer;             /* owned: of the exchange */
+};
+
 struct runner {
-    const struct job_plan *plan; /* borrowed, as the next three */
-    struct stage *stage;
+    const struct job_plan *plan; /* borrowed, as the next four */
+    struct stage *const *stages; /* [plan->stages], NULL where a stage lies elsewhere */
+    struct stage *any;           /* one of them */
     struct exchange *exchange;
     struct progress *progress;
     struct config config;
@@ -55,6 +62,10 @@ struct runner {
     void *owner; /* borrowed */
     double busy; /* seconds computed since the last NORM */
     uint32_t token;
+    struct handed *handed; /* owned */
+    size_t nhanded, handed_room;
+    struct norm_message norm;   /* of the last NORM and UPDATE done here: for the next stage, */
+    struct scale_message scale; /* if that lies here too */
 };
 
 size_t runner_message_size(const struct runner *r, const struct msg_key *key);

@@ -46,29 +46,38 @@ static int batch_alloc(struct batch *b, const struct job_plan *p)
     return b->ids && b->labels && b->starts && b->seqs && b->mb ? 0 : -ENOMEM;
 }
 
-/* Fills the batch with `rows` rows, pick(k) naming the k-th. */
-static void batch_fill(struct batch *b, const struct job_plan *p, const struct data *data, const size_t *rows,
+/* The rows of a pack, behind what microbatch b->n holds; `at` is where its tokens begin, start[seqs] how many it has. */
+static size_t batch_add(struct batch *b, const struct stage_data *d, size_t pack, size_t at, uint32_t *start,
+                        size_t seqs)
+{
+    size_t n;
+    const uint32_t *rows = data_packs_at(d->packs, pack, &n);
+    for (size_t i = 0; i < n; i++, seqs++) {
+        const struct data_row row = data_row(d->data, rows[i]);
+        memcpy(b->ids + at + start[seqs], row.ids, row.n * sizeof *b->ids);
+        memcpy(b->labels + at + start[seqs], row.labels, row.n * sizeof *b->labels);
+        start[seqs + 1] = start[seqs] + (uint32_t)row.n;
+        b->supervised += row.supervised;
+    }
+    return seqs;
+}
+
+/* Fills the batch with n packs of the set. */
+static void batch_fill(struct batch *b, const struct head *h, const struct stage_data *d, const size_t *packs,
                        size_t n)
 {
+    const struct job_plan *p = &h->plan;
     b->n = b->tokens = b->supervised = 0;
-    for (size_t at = 0; at < n; b->n++) {
-        struct head_mb *mb = &b->mb[b->n];
-        uint32_t *ids = b->ids + b->n * p->tokens, *start = b->starts + b->n * (p->seqs + 1);
-        int32_t *labels = b->labels + b->n * p->tokens;
-        *mb = (struct head_mb){.ids = ids, .labels = labels};
+    for (size_t k = 0; k < n; b->n++) {
+        const size_t at = b->n * p->tokens;
+        uint32_t *start = b->starts + b->n * (p->seqs + 1);
         size_t seqs = 0;
-        uint32_t used = 0;
-        for (; seqs < p->seqs && at < n; seqs++, at++) {
-            struct data_row row = data_row(data, rows[at]);
-            memcpy(ids + used, row.ids, row.n * sizeof *ids);
-            memcpy(labels + used, row.labels, row.n * sizeof *labels);
-            start[seqs] = used;
-            used += (uint32_t)row.n;
-            b->supervised += row.supervised;
-        }
-        start[seqs] = used;
-        b->tokens += used;
+        start[0] = 0;
+        for (size_t i = 0; i < h->spec.micro_batch && k < n; i++, k++)
+            seqs = batch_add(b, d, packs[k], at, start, seqs);
+        b->tokens += start[seqs];
         b->seqs[b->n] = (struct seqs){seqs, start};
+        b->mb[b->n] = (struct head_mb){.ids = b->ids + at, .labels = b->labels + at};
     }
 }
 
@@ -86,8 +95,8 @@ struct run {
     struct head *h;
     struct runner *r;
     struct batch batch;
-    size_t *rows; /* owned: [batch] */
-    FILE *log;    /* owned, or NULL */
+    size_t *packs; /* owned: [batch] */
+    FILE *log;     /* owned, or NULL */
     double last_loss, last_valid;
     struct instant traced; /* when a step was last recorded for people to look at */
 };
@@ -103,6 +112,20 @@ static int log_line(struct run *run, const json_t *line, struct err *err)
     return ok ? 0 : err_set(err, -saved, "--log %s cannot be written: %s", run->h->spec.log, strerror(saved));
 }
 
+/* Which lines of the data a step has learnt: with the seed, what its permutation was. */
+static json_t *lines_of(const struct run *run)
+{
+    const struct stage_data *d = &run->h->train;
+    json_t *lines = json_array();
+    for (size_t i = 0; i < run->h->spec.batch; i++) {
+        size_t n;
+        const uint32_t *rows = data_packs_at(d->packs, run->packs[i], &n);
+        for (size_t k = 0; k < n; k++)
+            json_array_append_new(lines, json_integer((json_int_t)data_row(d->data, rows[k]).line));
+    }
+    return lines;
+}
+
 static int report_step(struct run *run, uint64_t step, const struct head_round *round, double loss,
                        double seconds, struct err *err)
 {
@@ -115,7 +138,10 @@ static int report_step(struct run *run, uint64_t step, const struct head_round *
                   "tokens_per_second", (double)b->tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
     if (!line)
         return err_set(err, -ENOMEM, "out of memory");
-    int e = log_line(run, line, err);
+    json_t *written = json_copy(line);
+    json_object_set_new(written, "lines", lines_of(run));
+    int e = log_line(run, written, err);
+    json_decref(written);
     json_object_set_new(line, "steps", json_integer((json_int_t)run->h->steps));
     head_event(run->h, "step", line);
     return e;
@@ -127,8 +153,8 @@ static int train_step(struct run *run, uint64_t step, struct err *err)
     const struct job_spec *s = &h->spec;
     struct instant start = clock_now();
     for (size_t i = 0; i < s->batch; i++)
-        run->rows[i] = data_order_at(h->order, (step - 1) * s->batch + i);
-    batch_fill(&run->batch, &h->plan, h->train, run->rows, s->batch);
+        run->packs[i] = data_order_at(h->order, (step - 1) * s->batch + i);
+    batch_fill(&run->batch, h, &h->train, run->packs, s->batch);
     struct head_round round = {.mb = run->batch.mb, .max_norm = s->max_grad_norm};
     round.opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, h->steps, step), 0.9f, 0.999f,
                                1e-8f, (float)s->weight_decay};
@@ -152,16 +178,16 @@ static int train_step(struct run *run, uint64_t step, struct err *err)
 static int evaluate(struct run *run, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
-    size_t rows = data_rows(h->valid), per = h->plan.microbatches * h->plan.seqs,
+    size_t packs = data_packs_count(h->valid.packs), per = h->plan.microbatches * h->spec.micro_batch,
            *pick = calloc(per, sizeof *pick);
     double sum = 0;
     size_t tokens = 0;
     int e = pick ? 0 : err_set(err, -ENOMEM, "out of memory");
-    for (size_t at = 0; at < rows && !e; at += per) {
-        size_t n = rows - at < per ? rows - at : per;
+    for (size_t at = 0; at < packs && !e; at += per) {
+        size_t n = packs - at < per ? packs - at : per;
         for (size_t i = 0; i < n; i++)
             pick[i] = at + i;
-        batch_fill(&run->batch, &h->plan, h->valid, pick, n);
+        batch_fill(&run->batch, h, &h->valid, pick, n);
         struct head_round round = {.mb = run->batch.mb};
         struct go go = {
             .program = PROGRAM_FORWARD, .step = step, .microbatches = run->batch.n, .mb = run->batch.seqs};
@@ -205,7 +231,9 @@ static int save_to(struct run *run, const char *dir, uint64_t step, struct err *
     e = runner_round(run->r, &go, &round, err);
     if (e)
         adapter_out_abort(out);
-    return e ? e : adapter_out_finish(out, err);
+    if (!e)
+        e = adapter_out_finish(out, err);
+    return e ? e : head_save_order(h, dir, err);
 }
 
 /* A result that cannot be written where it was asked for is kept under the daemon's state, and the sentence says where: an hour of
@@ -226,8 +254,8 @@ static int save(struct run *run, uint64_t step, struct err *err)
 static int run_open(struct run *run, struct err *err)
 {
     const struct job_spec *s = &run->h->spec;
-    run->rows = calloc(s->batch, sizeof *run->rows);
-    if (!run->rows || batch_alloc(&run->batch, &run->h->plan))
+    run->packs = calloc(s->batch, sizeof *run->packs);
+    if (!run->packs || batch_alloc(&run->batch, &run->h->plan))
         return err_set(err, -ENOMEM, "out of memory");
     if (s->log && !(run->log = fopen(s->log, s->resume ? "ae" : "we")))
         return err_set(err, -errno, "--log %s cannot be opened: %s", s->log, strerror(errno));
@@ -238,11 +266,11 @@ static int run_steps(struct run *run, struct err *err)
 {
     struct head *h = run->h;
     const struct job_spec *s = &h->spec;
-    int e = h->valid ? evaluate(run, h->first_step, err) : 0;
+    int e = h->valid.data ? evaluate(run, h->first_step, err) : 0;
     for (uint64_t step = h->first_step + 1; step <= h->steps && !e; step++) {
         bool last = step == h->steps;
         e = train_step(run, step, err);
-        if (!e && h->valid && (last || (s->eval_every && step % s->eval_every == 0)))
+        if (!e && h->valid.data && (last || (s->eval_every && step % s->eval_every == 0)))
             e = evaluate(run, step, err);
         if (!e && (last || (s->save_every && step % s->save_every == 0)))
             e = save(run, step, err);
@@ -259,7 +287,7 @@ int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err
     if (run.log)
         fclose(run.log);
     batch_done(&run.batch);
-    free(run.rows);
+    free(run.packs);
     if (e)
         return e;
     *ret_result = json_pack("{s:s s:I s:f}", "adapter_out", h->spec.adapter_out, "steps",

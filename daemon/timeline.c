@@ -16,7 +16,7 @@
 
 enum {
     CELLS_MAX =
-        4096 /* ranks · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
+        4096 /* stages · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
 };
 
 struct row {
@@ -46,18 +46,21 @@ struct step {
 
 struct timeline {
     char schedule[32];
-    size_t ranks;
+    char *order; /* owned, or NULL */
+    size_t ranks, stages;
     struct step next, last;
 };
 
 /* --- collecting ------------------------------------------------------------------------------- */
 
-struct timeline *timeline_new(const char *schedule, size_t ranks)
+struct timeline *timeline_new(const struct timeline_job *job)
 {
     struct timeline *t = xcalloc(1, sizeof *t);
-    t->ranks = ranks < RING_MAX_NODES ? ranks : RING_MAX_NODES;
-    for (size_t i = 0; schedule[i] && i + 1 < sizeof t->schedule; i++)
-        t->schedule[i] = schedule[i];
+    t->ranks = job->ranks < RING_MAX_NODES ? job->ranks : RING_MAX_NODES;
+    t->stages = job->stages ? job->stages : t->ranks;
+    t->order = job->order && *job->order ? xstrdup(job->order) : NULL;
+    for (size_t i = 0; job->schedule[i] && i + 1 < sizeof t->schedule; i++)
+        t->schedule[i] = job->schedule[i];
     return t;
 }
 
@@ -74,6 +77,7 @@ void timeline_free(struct timeline *t)
         return;
     step_done(&t->next);
     step_done(&t->last);
+    free(t->order);
     free(t);
 }
 
@@ -131,7 +135,7 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
                microbatches = json_integer_value(json_object_get(event, "microbatches")),
                lowest = json_integer_value(json_object_get(event, "lowest"));
     if (rank >= t->ranks || number <= 0 || microbatches <= 0 || microbatches > CELLS_MAX || lowest < 0 ||
-        lowest > RING_MAX_NODES)
+        (size_t)lowest > t->stages)
         return -EBADMSG;
     if ((uint64_t)number < t->next.number || (uint64_t)number <= t->last.number)
         return -ESTALE;
@@ -163,8 +167,12 @@ static struct plan *plan_of(const struct timeline *t)
     struct sched *sched = NULL;
     struct plan *plan = NULL;
     struct err err;
-    struct sched_request want = {.name = t->schedule, .ranks = t->ranks, .microbatches = s->microbatches};
-    if (s->microbatches * t->ranks > CELLS_MAX || sched_make(&sched, &want, &err))
+    struct sched_request want = {.name = t->schedule,
+                                 .text = t->order,
+                                 .ranks = t->ranks,
+                                 .chunks = t->order ? 0 : t->stages / t->ranks,
+                                 .microbatches = s->microbatches};
+    if (s->microbatches * t->stages > CELLS_MAX || sched_make(&sched, &want, &err))
         return NULL;
     struct plan_request req = {.program = PROGRAM_TRAIN,
                                .sched = sched,

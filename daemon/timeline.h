@@ -11,7 +11,12 @@
 
 struct timeline;
 
-struct timeline *timeline_new(const char *schedule, size_t ranks); /* at most RING_MAX_NODES */
+struct timeline_job {
+    const char *schedule; /* its name */
+    const char *order;    /* the schedule as its user wrote it; "" or NULL where it is a built-in one */
+    size_t ranks, stages; /* ranks: at most RING_MAX_NODES; stages 0 = one per rank */
+};
+struct timeline *timeline_new(const struct timeline_job *job);
 void timeline_free(struct timeline *t);
 
 /* A rank's "timeline" event. 1: all ranks have told of that step, which now is the last one; 0: some have not. −EBADMSG: nonsense, or

@@ -241,7 +241,7 @@ static int meet_ourselves(struct beacons *b, struct beacon_port *port, const str
 
 static bool is_behind(const struct beacons *b, const struct beacon *beacon, const uint8_t *data)
 {
-    return b->keys[0].id != (data[6] | data[7] << 8) && !(beacon->flags & BEACON_OLDER_KEY);
+    return b->keys[0].id != beacon_generation(data) && !(beacon->flags & BEACON_OLDER_KEY);
 }
 
 static int take(struct beacons *b, struct beacon_port *port, const struct in6_addr *from, const void *data,

@@ -225,6 +225,11 @@ int beacon_peek(const void *data, size_t n)
     }
 }
 
+unsigned beacon_generation(const uint8_t data[static BEACON_HEAD])
+{
+    return (unsigned)data[6] | (unsigned)data[7] << 8;
+}
+
 int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys,
                   const struct in6_addr *from, const void *data, size_t n)
 {
@@ -236,7 +241,7 @@ int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkey
 
     if (type != BEACON_HELLO && type != BEACON_GOODBYE)
         return -EBADMSG;
-    while (i < nkeys && keys[i].id != (at[6] | at[7] << 8))
+    while (i < nkeys && keys[i].id != beacon_generation(at))
         i++;
     if (i == nkeys)
         return -ENOKEY;

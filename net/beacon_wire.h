@@ -81,6 +81,8 @@ int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkey
 
 /* The type if the clear part is sound, else −EBADMSG: cheap, for looking before opening. */
 int beacon_peek(const void *data, size_t n);
+/* Of a HELLO or GOODBYE whose clear part is sound: the generation of the key it is sealed with, as anybody can claim. */
+unsigned beacon_generation(const uint8_t data[static BEACON_HEAD]);
 /* The clear kinds, JOINQ and JOINA. Bytes written, −EINVAL or −ENOBUFS. The body of one that beacon_peek
  * accepted follows its head. */
 int beacon_ask_encode(enum beacon_type type, const void *body, size_t n, uint8_t *out, size_t cap);

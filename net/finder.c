@@ -220,6 +220,7 @@ static int receive(int fd, struct arrival *ret)
 static void take_datagram(struct finder_port *p, const struct arrival *a)
 {
     struct finder *f = p->finder;
+    int r;
 
     f->stats.in++;
     f->stats.in_bytes += a->n;
@@ -228,7 +229,10 @@ static void take_datagram(struct finder_port *p, const struct arrival *a)
         f->stats.dropped++;
         return;
     }
-    if (beacons_receive(f->beacons, a->ifindex, &a->from, a->data, a->n, clock_now()) == 1 && f->ops->ask)
+    r = beacons_receive(f->beacons, a->ifindex, &a->from, a->data, a->n, clock_now());
+    if ((r == -ENOKEY || r == -EKEYREJECTED) && f->ops->sealed)
+        f->ops->sealed(f->owner, a->ifindex, beacon_generation(a->data));
+    if (r == 1 && f->ops->ask)
         f->ops->ask(f->owner, a->ifindex, &a->from, (enum beacon_type)beacon_peek(a->data, a->n),
                     a->data + BEACON_HEAD, a->n - BEACON_HEAD);
 }

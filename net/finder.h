@@ -20,6 +20,8 @@ struct finder_ops {
      * second at most. */
     void (*ask)(void *owner, unsigned ifindex, const struct in6_addr *from, enum beacon_type type,
                 const uint8_t *body, size_t n);
+    /* A beacon that no key of ours opens, said to be sealed with that generation; may be NULL. Unauthenticated, and as many as questions. */
+    void (*sealed)(void *owner, unsigned ifindex, unsigned generation);
 };
 
 enum { FINDER_PORT = 17464 };

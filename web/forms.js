@@ -15,7 +15,7 @@ const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
 // name, label, kind, default, hint
 const first = [
     ['model', 'Model', 'path', '', 'a Hugging Face directory on this node'],
-    ['data', 'Data', 'path', '', 'JSON lines with "text", or a directory with train.jsonl'],
+    ['data', 'Data', 'path', '', 'texts, prompts or conversations as JSON lines, or a directory with train.jsonl'],
     ['adapter_out', 'Result', 'path', '', 'where the adapter goes'],
     ['iters', 'Steps', 'number', 200, ''],
     ['batch_size', 'Rows per step', 'number', 4, ''],
@@ -23,6 +23,10 @@ const first = [
     ['lr', 'Learning rate', 'number', 0.0002, ''],
 ];
 const more = [
+    ['mask', 'Left out of training', ['none', 'prompt', 'assistant'], 'none', 'the prompt, or all but the assistant’s turns'],
+    ['overlong', 'Rows that are too long', ['truncate', 'split', 'drop'], 'truncate', ''],
+    ['prompt_field', 'Key of prompts', 'text', '', 'if not "prompt"'],
+    ['completion_field', 'Key of completions', 'text', '', 'if not "completion"'],
     ['valid', 'Validation rows', 'path', '', ''],
     ['eval_every', 'Steps between validations', 'number', 0, ''],
     ['fine_tune_type', 'What is trained', ['lora', 'full'], 'lora', ''],
@@ -31,7 +35,7 @@ const more = [
     ['dropout', 'Dropout', 'number', 0, ''],
     ['target_modules', 'Layers with an adapter', 'text', 'q_proj,v_proj', ''],
     ['micro_batch_size', 'Rows at once', 'number', 1, ''],
-    ['schedule', 'Schedule', ['1f1b', 'gpipe', 'naive'], '1f1b', ''],
+    ['schedule', 'Schedule', ['1f1b', 'eager-1f1b', 'interleaved-1f1b', 'v-1f1b', 'looped-bfs', 'gpipe', 'zb-h1', 'zb-h2', 'zbv', 'naive'], '1f1b', ''],
     ['lr_schedule', 'Rate falls', ['constant', 'linear', 'cosine'], 'constant', ''],
     ['warmup', 'Warm-up steps', 'number', 0, ''],
     ['max_grad_norm', 'Largest gradient norm', 'number', 0, '0: not clipped'],

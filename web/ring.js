@@ -43,10 +43,17 @@ function stages() {
     return by;
 }
 
-export function layersText(range) {
-    if (!range || range[0] === null)
+/** The bounds of each stage one after the other, as words. */
+export function layersText(bounds) {
+    if (!bounds?.length || bounds[0] === null)
         return '';
-    return range[1] - range[0] > 1 ? `layers ${range[0]}–${range[1] - 1}` : range[1] > range[0] ? `layer ${range[0]}` : 'no layer';
+    const parts = [];
+    for (let i = 0; i + 1 < bounds.length; i += 2)
+        if (bounds[i + 1] > bounds[i])
+            parts.push(bounds[i + 1] - bounds[i] > 1 ? `${bounds[i]}–${bounds[i + 1] - 1}` : `${bounds[i]}`);
+    if (!parts.length)
+        return 'no layer';
+    return `${parts.length > 1 || parts[0].includes('–') ? 'layers' : 'layer'} ${parts.join(', ')}`;
 }
 
 /* --- cables --- */

@@ -48,8 +48,10 @@ struct config {
     bool attn_out_bias; /* of o_proj */
     bool qk_norm;       /* RMSNorm of each head's q and k */
     bool mlp_bias;
-    bool fp8;            /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
-    enum dtype dtype;    /* torch_dtype / dtype: what a full fine-tune is written as */
+    bool fp8; /* linears are stored as F8_E4M3 with a scale for each 128×128 block */
+    size_t quant_bits,
+        quant_group;  /* matrices are stored in MLX's quantization, most of them like this; 0: they are not */
+    enum dtype dtype; /* torch_dtype / dtype: what a full fine-tune is written as */
     size_t extra_layers; /* stored after the others and not part of the model (multi-token prediction) */
     struct config_mla mla;
     struct config_moe moe;

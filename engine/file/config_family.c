@@ -72,11 +72,46 @@ static void read_tokens(struct config_reader *r, struct config *c, int32_t bos, 
     config_read_eos(r, config_lookup(r->root, "eos_token_id"), c);
 }
 
+static void check_quant(struct config_reader *r, const char *of, size_t bits, size_t group)
+{
+    if (bits && group && ((bits != 4 && bits != 8) || (group != 32 && group != 64 && group != 128)))
+        config_complain(r,
+                        "quantization%s: %zu bits in groups of %zu are not read here (4 or 8 in groups of "
+                        "32, 64 or 128 are)",
+                        of, bits, group);
+}
+
+/* As mlx-lm writes it: {"group_size", "bits"}, and under a layer's name the same for that layer, or false. */
+static bool read_mlx(struct config_reader *r, struct config *c)
+{
+    const json_t *q = config_lookup(r->root, "quantization");
+    const char *key;
+    json_t *own;
+    if (!q)
+        return false;
+    const char *mode = config_string(r, q, "mode", "affine");
+    if (mode && strcmp(mode, "affine") != 0)
+        config_complain(r, "quantization: mode \"%s\" is not read here (affine is)", input_quote(mode).text);
+    c->quant_bits = config_size(r, q, "bits", 0, 64);
+    c->quant_group = config_size(r, q, "group_size", 0, 1 << 16);
+    check_quant(r, "", c->quant_bits, c->quant_group);
+    json_object_foreach((json_t *)q, key, own)
+    {
+        char of[128];
+        if (!json_is_object(own))
+            continue;
+        snprintf(of, sizeof of, " of %.100s", input_quote(key).text);
+        check_quant(r, of, config_size(r, own, "bits", c->quant_bits, 64),
+                    config_size(r, own, "group_size", c->quant_group, 1 << 16));
+    }
+    return true;
+}
+
 /* FP8 as DeepSeek releases it: E4M3, one scale for a block of 128 × 128. All else is refused. */
 static void read_quantization(struct config_reader *r, struct config *c)
 {
     const json_t *q = config_lookup(r->root, "quantization_config");
-    if (!q)
+    if (read_mlx(r, c) || !q) /* mlx-lm may write the same under both names */
         return;
     const char *method = config_string(r, q, "quant_method", NULL), *fmt = config_string(r, q, "fmt", "e4m3");
     const json_t *block = config_lookup(q, "weight_block_size");

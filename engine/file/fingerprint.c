@@ -29,6 +29,8 @@ static void print_config(FILE *f, const struct config *c)
             c->rope_original, c->bos);
     for (size_t i = 0; i < c->neos; i++)
         fprintf(f, " %" PRId32, c->eos[i]);
+    if (c->quant_bits)
+        fprintf(f, " quantized %zu %zu", c->quant_bits, c->quant_group);
     fputc('\n', f);
 }
 

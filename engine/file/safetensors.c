@@ -5,6 +5,8 @@
 #include "file/safetensors.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -302,4 +304,22 @@ void st_willneed(const struct st *st, const struct st_tensor *t)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t at = (size_t)((const char *)t->data - (const char *)shard->map), from = at & ~(page - 1);
     madvise((char *)shard->map + from, at - from + t->bytes, MADV_WILLNEED);
+}
+
+void st_dontneed(const struct st *st, const struct st_tensor *t)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)t->data, first = (begin + page - 1) / page * page,
+                    end = (begin + t->bytes) / page * page;
+    if (st->shards[t->file].map && end > first)
+        madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY])
+{
+    const struct st_shard *shard = &st->shards[file];
+    const struct st_stamp *s = &shard->stamp;
+    snprintf(ret, ST_IDENTITY, "%" PRIx64 ":%" PRIx64 " %zu %lld.%09ld %lld.%09ld", s->device, s->inode,
+             shard->bytes, (long long)s->written.tv_sec, s->written.tv_nsec, (long long)s->changed.tv_sec,
+             s->changed.tv_nsec);
 }

@@ -46,12 +46,18 @@ size_t st_names(const struct st *st, const char *const **ret);
 
 /* Advice for the pages of a tensor: will be read soon / no longer needed. */
 void st_willneed(const struct st *st, const struct st_tensor *t);
+void st_dontneed(const struct st *st, const struct st_tensor *t); /* of pages that are its own alone */
+
+/* Text that is another one once somebody writes to the file, or puts another in its place. */
+enum { ST_IDENTITY = 128 };
+void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY]);
 
 /* --- writing ---------------------------------------------------------------------------------- */
 struct st_out_tensor {
     const char *name;
     enum dtype dtype;
     size_t ndim, shape[ST_MAX_DIMS];
+    bool words; /* U32, given by st_writer_words; dtype does not count */
 };
 struct st_writer;
 /* Lays the file out (wide types first, then by name; data part 8-byte aligned and without gaps, so that every
@@ -65,6 +71,7 @@ int st_writer_put(struct st_writer *w, const char *name, const float *data, size
 /* The same in pieces, each after the one before. */
 int st_writer_append(struct st_writer *w, const char *name, const float *data, size_t elements,
                      struct err *err);
+int st_writer_words(struct st_writer *w, const char *name, const uint32_t *data, size_t n, struct err *err);
 int st_writer_finish(struct st_writer *w, struct err *err); /* frees w either way */
 void st_writer_abort(struct st_writer *w);
 

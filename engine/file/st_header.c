@@ -317,6 +317,7 @@ static int add_open(struct st *st, int fd, bool map, struct err *err)
     if (!S_ISREG(sb.st_mode))
         return err_set(err, -EINVAL, "%s is not a regular file", shard->path);
     shard->bytes = (size_t)sb.st_size;
+    shard->stamp = (struct st_stamp){sb.st_dev, sb.st_ino, sb.st_mtim, sb.st_ctim};
     size_t first = st->count;
     int r = read_header(st, fd, err);
     if (r == 0 && map)

@@ -6,13 +6,18 @@
 #define FILE_ST_SET_H
 
 #include <jansson.h>
+#include <time.h>
 
 #include "file/safetensors.h"
 
 struct st_shard {
-    char *path;     /* owned */
-    void *map;      /* owned: the whole file, or NULL where only headers were read */
-    size_t bytes;   /* of the file */
+    char *path;   /* owned */
+    void *map;    /* owned: the whole file, or NULL where only headers were read */
+    size_t bytes; /* of the file */
+    struct st_stamp {
+        uint64_t device, inode;
+        struct timespec written, changed;
+    } stamp;
     size_t data_at; /* first byte after the header */
 };
 

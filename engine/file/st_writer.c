@@ -20,6 +20,8 @@ enum { HEADER_LIMIT = 100 * 1000 * 1000, ALIGN = 8, CHUNK = 16384 };
 struct out {
     char *name; /* owned */
     enum dtype dtype;
+    bool words;  /* U32, dtype does not count */
+    size_t size; /* of an element */
     size_t ndim, shape[ST_MAX_DIMS];
     size_t elements, bytes;
     size_t begin;   /* from the start of the data part */
@@ -64,8 +66,7 @@ void st_writer_abort(struct st_writer *w)
 static int by_layout(const void *a, const void *b)
 {
     const struct out *x = a, *y = b;
-    size_t xs = dtype_size(x->dtype), ys = dtype_size(y->dtype);
-    return xs != ys ? (xs > ys ? -1 : 1) : strcmp(x->name, y->name);
+    return x->size != y->size ? (x->size > y->size ? -1 : 1) : strcmp(x->name, y->name);
 }
 
 static int measure(struct st_writer *w, struct err *err)
@@ -76,7 +77,7 @@ static int measure(struct st_writer *w, struct err *err)
         o->elements = 1;
         for (size_t d = 0; d < o->ndim; d++)
             over |= __builtin_mul_overflow(o->elements, o->shape[d], &o->elements);
-        over |= __builtin_mul_overflow(o->elements, dtype_size(o->dtype), &o->bytes);
+        over |= __builtin_mul_overflow(o->elements, o->size, &o->bytes);
         o->begin = w->data_bytes;
         over |= __builtin_add_overflow(w->data_bytes, o->bytes, &w->data_bytes);
         if (over || w->data_bytes > (size_t)INT64_MAX - HEADER_LIMIT - 2 * ALIGN)
@@ -94,8 +95,8 @@ static json_t *describe(const struct out *o)
     json_t *shape = json_array();
     for (size_t d = 0; d < o->ndim; d++)
         json_array_append_new(shape, json_integer((json_int_t)o->shape[d]));
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", dtype_name(o->dtype), "shape", shape, "data_offsets",
-                     (json_int_t)o->begin, (json_int_t)(o->begin + o->bytes));
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", o->words ? "U32" : dtype_name(o->dtype), "shape", shape,
+                     "data_offsets", (json_int_t)o->begin, (json_int_t)(o->begin + o->bytes));
 }
 
 static int make_header(struct st_writer *w, struct err *err)
@@ -132,6 +133,8 @@ static int copy_layout(struct st_writer *w, const struct st_out_tensor *tensors,
         const struct st_out_tensor *t = &tensors[w->n];
         struct out *o = &w->outs[w->n];
         o->dtype = t->dtype;
+        o->words = t->words;
+        o->size = t->words ? sizeof(uint32_t) : dtype_size(t->dtype);
         o->ndim = t->ndim;
         memcpy(o->shape, t->shape, t->ndim * sizeof *o->shape);
         o->name = strdup(t->name);
@@ -228,8 +231,8 @@ int st_writer_open(struct st_writer **ret, const char *path, const struct st_out
 
 static struct out *find_out(struct st_writer *w, const char *name)
 {
-    for (enum dtype type = 0; type < DTYPE_COUNT; type++) {
-        struct out key = {.name = (char *)name, .dtype = type};
+    for (size_t size = 4; size > 0; size /= 2) {
+        struct out key = {.name = (char *)name, .size = size};
         struct out *o = w->n ? bsearch(&key, w->outs, w->n, sizeof *w->outs, by_layout) : NULL;
         if (o)
             return o;
@@ -237,16 +240,39 @@ static struct out *find_out(struct st_writer *w, const char *name)
     return NULL;
 }
 
-int st_writer_append(struct st_writer *w, const char *name, const float *data, size_t elements,
+/* The tensor that so many more elements of `words`, or of numbers, are for. */
+static int find_room(struct st_writer *w, const char *name, size_t elements, bool words, struct out **ret,
                      struct err *err)
 {
     struct out *o = find_out(w, name);
-    if (!o)
+    if (!o || o->words != words)
         return err_set(err, -ENOENT, "%s: tensor %s was not announced", w->path, input_quote(name).text);
     if (elements > o->elements - o->written)
         return err_set(err, -EINVAL, "%s: tensor %s has %zu elements, %zu of them written; it was given %zu",
                        w->path, input_quote(name).text, o->elements, o->written, elements);
-    size_t size = dtype_size(o->dtype), at = w->header_bytes + o->begin + o->written * size;
+    *ret = o;
+    return 0;
+}
+
+int st_writer_words(struct st_writer *w, const char *name, const uint32_t *data, size_t n, struct err *err)
+{
+    struct out *o;
+    int r = find_room(w, name, n, true, &o, err);
+    if (!r)
+        r = write_at(w, data, n * sizeof *data, w->header_bytes + o->begin + o->written * sizeof *data, err);
+    if (!r)
+        o->written += n;
+    return r;
+}
+
+int st_writer_append(struct st_writer *w, const char *name, const float *data, size_t elements,
+                     struct err *err)
+{
+    struct out *o;
+    int room = find_room(w, name, elements, false, &o, err);
+    if (room)
+        return room;
+    size_t size = o->size, at = w->header_bytes + o->begin + o->written * size;
     char stored[CHUNK * sizeof(float)];
     for (size_t done = 0; done < elements;) {
         size_t now = elements - done < CHUNK ? elements - done : CHUNK;

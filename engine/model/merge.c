@@ -5,12 +5,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "file/input.h"
 #include "file/safetensors.h"
@@ -232,22 +229,13 @@ static int put_rows(struct merge *m, struct st_writer *out, const struct st_tens
     return r;
 }
 
-/* Pages that lie wholly inside a tensor that is done are given back: they would count as ours until the end. */
-static void forget(const struct st_tensor *t)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)t->data;
-    const uintptr_t first = (begin + page - 1) / page * page, end = (begin + t->bytes) / page * page;
-    if (end > first)
-        madvise((void *)first, end - first, MADV_DONTNEED);
-}
-
 static int put_tensor(struct merge *m, struct st_writer *w, const struct st_tensor *t)
 {
     const struct pair *p = pair_of(m, t);
     if (m->req->stop && m->req->stop(m->req->arg))
         return err_set(m->err, -ECANCELED, "interrupted; nothing is left of it");
     int r = p || t->dtype == DTYPE_F8_E4M3 ? put_rows(m, w, t, p) : put_plain(m, w, t);
-    forget(t);
+    st_dontneed(m->st, t); /* what is done would count as ours until the end */
     return r;
 }
 
@@ -293,6 +281,12 @@ static int open_all(struct merge *m)
     int r = config_read(&m->config, q->model, m->err);
     if (r)
         return r;
+    if (m->config.quant_bits)
+        return err_set(m->err, -ENOTSUP,
+                       "%s is stored in %zu bits, and what an adapter adds would be lost in rounding to "
+                       "them: merge into the model it "
+                       "was quantized from",
+                       q->model, m->config.quant_bits);
     if (!(m->family = family_find(m->config.family)))
         return err_set(m->err, -ENOTSUP, "%s: models of the family \"%s\" are not known here", q->model,
                        m->config.family);

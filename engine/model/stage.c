@@ -150,7 +150,22 @@ static void free_units(struct stage *s)
 {
     for (size_t i = 0; i < s->nunits; i++)
         unit_done(&s->units[i]);
+    unit_done(&s->lender);
     free(s->units);
+}
+
+/* What cannot be, whatever the model's size. */
+static int check_spec(const struct stage_spec *spec, struct err *err)
+{
+    const struct config *c = &spec->config;
+    if (spec->tune.kind == TUNE_FULL && (c->quant_bits || spec->weight_bits))
+        return err_set(err, -ENOTSUP,
+                       "quantized weights are not trained: train LoRA on them, or take the model in bfloat16 "
+                       "with --weights stored");
+    if (c->quant_bits && spec->weight_bits)
+        return err_set(err, -EINVAL, "this model is stored in %zu bits already: leave out --weights",
+                       c->quant_bits);
+    return 0;
 }
 
 static int make_units(struct stage *s, struct err *err)
@@ -171,25 +186,32 @@ static int make_units(struct stage *s, struct err *err)
         return err_set(err, -ENOTSUP,
                        "weights stored as FP8 are not trained here: train LoRA on them, or take the model in "
                        "bfloat16");
+    int r = check_spec(spec, err);
+    if (r)
+        return r;
     s->layers = stage_layers(spec);
     size_t lowest = tune_lowest_layer(&spec->tune, c);
     s->lowest = lowest > spec->first_layer ? lowest - spec->first_layer : 0;
     s->units = calloc(s->layers + 2, sizeof *s->units);
     if (!s->units)
         return err_set(err, -ENOMEM, "out of memory");
-    int r = spec->embed ? add_unit(s, &s->embed, 0, err) : 0;
+    r = spec->embed ? add_unit(s, &s->embed, 0, err) : 0;
     s->layer0 = &s->units[s->nunits];
     for (size_t l = spec->first_layer; l < spec->end_layer && !r; l++)
         r = add_unit(s, NULL, l + 1, err);
-    return !r && spec->head ? add_unit(s, &s->head, c->layers + 1, err) : r;
+    if (!r && spec->head)
+        r = add_unit(s, &s->head, c->layers + 1, err);
+    if (!r && stage_head_borrows(s) && spec->tune.kind != TUNE_FULL)
+        r = unit_init(&s->lender, s->family, c, &spec->tune, 0, err);
+    return r;
 }
 
 static size_t mapped_bytes(const struct stage *s)
 {
     const struct config *c = &s->spec.config;
-    size_t bytes = stage_head_borrows(s) ? c->vocab * c->dim * dtype_size(c->dtype) : 0;
+    size_t bytes = s->lender.ntensors ? unit_mapped(&s->lender, c, s->spec.weight_bits) : 0;
     for (size_t i = 0; i < s->nunits; i++)
-        bytes += unit_mapped(&s->units[i], c);
+        bytes += unit_mapped(&s->units[i], c, s->spec.weight_bits);
     return bytes;
 }
 
@@ -311,4 +333,10 @@ void stage_close(struct stage *s)
         return;
     stage_free(s);
     free(s);
+}
+
+void stage_requanted(const struct stage *s, size_t *ret_made, size_t *ret_found)
+{
+    *ret_made = s->told.made;
+    *ret_found = s->told.found;
 }

@@ -30,7 +30,9 @@ struct stage_spec {
     size_t slots;                  /* microbatches in flight */
     size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
     size_t seqs;                   /* most sequences of a microbatch */
-    size_t positions;              /* longest sequence; of the KV cache when kv */
+    size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
+    const char *cache_dir; /* borrowed during stage_open */
+    size_t positions;      /* longest sequence; of the KV cache when kv */
     bool kv;
 };
 
@@ -49,6 +51,8 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
  * borrowed. */
 int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spec, struct err *err);
 void stage_close(struct stage *stage);
+/* What weight_bits took: bytes that were quantized now, and bytes found as an earlier stage had left them. */
+void stage_requanted(const struct stage *stage, size_t *ret_made, size_t *ret_found);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and

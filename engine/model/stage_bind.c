@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/stored.h"
+
 #define EMBEDDING "model.embed_tokens.weight"
-#define SCALE_SUFFIX "_scale_inv"
 
 /* --- lists of names --------------------------------------------------------------------------- */
 
@@ -48,16 +49,14 @@ static int names_make(struct names *list, const struct stage *s, size_t unit)
     return r;
 }
 
-/* The name itself; or of an FP8 model, the name of which it is the scale. */
-static bool names_have(const struct names *list, const char *name, bool scales)
+/* The name itself, or one that goes with it in a file. */
+static bool names_have(const struct names *list, const char *name)
 {
-    char base[TENSOR_NAME];
-    const size_t n = strlen(name), end = strlen(SCALE_SUFFIX);
-    if (n >= sizeof base)
+    char own[STORED_NAME];
+    if (strlen(name) >= TENSOR_NAME)
         return false;
-    const bool scale = scales && n > end && !strcmp(name + n - end, SCALE_SUFFIX);
-    snprintf(base, sizeof base, "%.*s", (int)(scale ? n - end : n), name);
-    return list->n && bsearch(base, list->at, list->n, sizeof *list->at, name_order);
+    stored_model_name(own, name);
+    return list->n && bsearch(own, list->at, list->n, sizeof *list->at, name_order);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -67,27 +66,21 @@ bool stage_head_borrows(const struct stage *s)
     return s->head && s->spec.config.tied && !s->embed;
 }
 
-struct wanted {
-    struct names names;
-    bool scales;
-};
-
 static bool is_wanted(void *arg, const char *name)
 {
-    const struct wanted *w = arg;
-    return names_have(&w->names, name, w->scales);
+    return names_have(arg, name);
 }
 
 int stage_open_files(struct stage *s, struct err *err)
 {
-    struct wanted w = {.scales = s->spec.config.fp8};
+    struct names w = {.at = NULL};
     int r = 0;
     for (size_t i = 0; i < s->nunits && !r; i++)
-        r = names_make(&w.names, s, s->units[i].index);
+        r = names_make(&w, s, s->units[i].index);
     if (!r && stage_head_borrows(s))
-        r = names_make(&w.names, s, 0);
+        r = names_make(&w, s, 0);
     r = r ? err_set(err, r, "out of memory") : st_open_dir(&s->st, s->spec.model_dir, is_wanted, &w, err);
-    free(w.names.at);
+    free(w.at);
     return r;
 }
 
@@ -117,7 +110,7 @@ static bool is_known(const struct stage *s, struct knowing *k, const char *name)
     const struct config *c = &s->spec.config;
     size_t layer;
     if (sscanf(name, "model.layers.%zu.", &layer) != 1)
-        return names_have(&k->ends, name, c->fp8);
+        return names_have(&k->ends, name);
     if (layer >= c->layers)
         return false;
     if (k->index != layer + 1) {
@@ -125,7 +118,7 @@ static bool is_known(const struct stage *s, struct knowing *k, const char *name)
         k->layer.n = 0;
         names_make(&k->layer, s, layer + 1);
     }
-    return names_have(&k->layer, name, c->fp8);
+    return names_have(&k->layer, name);
 }
 
 /* A tensor that the recipe has no place for means another recipe: leaving it out would give another model, silently. */
@@ -138,7 +131,9 @@ static int check_names(const struct stage *s, struct err *err)
     names_make(&k.ends, s, 0);
     names_make(&k.ends, s, s->spec.config.layers + 1);
     for (size_t i = 0; i < n; i++) {
-        if (is_known(s, &k, names[i]) || is_redundant(s, names[i]))
+        char own[STORED_NAME];
+        stored_model_name(own, names[i]);
+        if (is_known(s, &k, names[i]) || is_redundant(s, own))
             continue;
         size_t len = strlen(list);
         snprintf(list + len, sizeof list - len, "%s%s", unknown++ ? ", " : "", names[i]);
@@ -159,6 +154,25 @@ static int init_tied(void *arg, const struct param_def *def)
     return 0;
 }
 
+static struct mat tied_mat(const struct stage *s)
+{
+    const struct config *c = &s->spec.config;
+    return (struct mat){.data = s->tied_weight, .dtype = DTYPE_F32, .rows = c->vocab, .cols = c->dim};
+}
+
+/* A copy of the embedding to train on. */
+static int read_tied(struct stage *s, struct err *err)
+{
+    const struct config *c = &s->spec.config;
+    const struct st_tensor *t = st_find(s->st, EMBEDDING);
+    if (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim || t->dtype == DTYPE_COUNT ||
+        t->dtype == DTYPE_F8_E4M3)
+        return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
+    dtype_to_f32(s->tied_weight, t->data, t->dtype, t->elements);
+    s->head_w = tied_mat(s);
+    return 0;
+}
+
 /* The head multiplies by its own matrix, by the embedding's, or by its copy of a trained embedding that lies
  * elsewhere. */
 static int bind_head(struct stage *s, struct err *err)
@@ -174,31 +188,40 @@ static int bind_head(struct stage *s, struct err *err)
         s->head_w = s->embed->block.weights.lin[0].w;
         return 0;
     }
-    const struct st_tensor *t = s->st ? st_find(s->st, EMBEDDING) : NULL;
-    if (s->st && (!t || t->ndim != 2 || t->shape[0] != c->vocab || t->shape[1] != c->dim ||
-                  t->dtype == DTYPE_COUNT || t->dtype == DTYPE_F8_E4M3))
-        return err_set(err, -EINVAL, "the head is tied to %s, which is missing or misshapen", EMBEDDING);
-    if (t && !s->tied_weight) {
-        s->head_w = (struct mat){.data = t->data, .dtype = t->dtype, .rows = c->vocab, .cols = c->dim};
+    if (!s->tied_weight) {
+        s->head_w = s->lender.block.weights.lin[0].w;
         return 0;
     }
-    if (t)
-        dtype_to_f32(s->tied_weight, t->data, t->dtype, t->elements);
-    else
-        tune_params(&s->spec.tune, s->family, c, 0, init_tied, s);
-    s->head_w = (struct mat){.data = s->tied_weight, .dtype = DTYPE_F32, .rows = c->vocab, .cols = c->dim};
+    if (s->st)
+        return read_tied(s, err);
+    tune_params(&s->spec.tune, s->family, c, 0, init_tied, s);
+    s->head_w = tied_mat(s);
     return 0;
+}
+
+static int requant(struct stage *s, struct unit *u, struct err *err)
+{
+    const struct requant how = {s->spec.cache_dir, s->spec.weight_bits};
+    return s->spec.weight_bits && s->st ? unit_requant(u, s->num, s->st, &how, &s->told, err) : 0;
 }
 
 int stage_bind(struct stage *s, struct err *err)
 {
     char complaints[400] = "";
     size_t bad = 0;
-    for (size_t i = 0; i < s->nunits; i++)
-        bad += unit_bind(&s->units[i], s->st, &s->spec.tune, &s->spec.config, complaints, sizeof complaints);
+    struct unit *extra = s->lender.ntensors ? &s->lender : NULL;
+    for (size_t i = 0; i < s->nunits + (extra != NULL); i++) {
+        struct unit *u = i < s->nunits ? &s->units[i] : extra;
+        u->later = s->spec.weight_bits;
+        bad += unit_bind(u, s->st, &s->spec.tune, &s->spec.config, complaints, sizeof complaints);
+    }
     if (bad)
         return err_set(err, -EINVAL, "%s: %zu tensor%s not what config.json says: %s", s->spec.model_dir, bad,
                        bad == 1 ? " is" : "s are", complaints);
     int r = check_names(s, err);
+    for (size_t i = 0; i < s->nunits && !r; i++)
+        r = requant(s, &s->units[i], err);
+    if (!r && extra)
+        r = requant(s, extra, err);
     return r ? r : bind_head(s, err);
 }

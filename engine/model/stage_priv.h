@@ -4,6 +4,7 @@
 #ifndef MODEL_STAGE_PRIV_H
 #define MODEL_STAGE_PRIV_H
 
+#include "model/requant.h"
 #include "model/stage.h"
 #include "model/unit.h"
 
@@ -32,6 +33,8 @@ struct stage {
     struct unit *units;        /* [nunits] owned: embedding?, layers, head? */
     struct unit *embed, *head; /* into units, or NULL */
     struct unit *layer0;       /* first layer's unit */
+    struct unit lender; /* the embedding, where only a tied head needs it; index of none: ntensors = 0 */
+    struct requant_told told;
     struct slab params, slots, work, kvs;
 
     struct slot *slot;             /* [spec.slots] */

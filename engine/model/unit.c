@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/stored.h"
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Fills the lists as tensors and parameters are shown. */
@@ -46,6 +48,7 @@ static void carve_lists(struct unit *u)
     u->lora = slab_take(s, n, 1, sizeof *u->lora);
     u->vec = slab_take(s, n, 1, sizeof *u->vec);
     u->scale = slab_take(s, n, 1, sizeof *u->scale);
+    u->quant = slab_take(s, n, 1, sizeof *u->quant);
     u->block.weights.lin = slab_take(s, n, 1, sizeof *u->block.weights.lin);
     u->block.weights.vec = slab_take(s, n, 1, sizeof *u->block.weights.vec);
     u->block.grads.full = slab_take(s, n, 1, sizeof *u->block.grads.full);
@@ -76,6 +79,7 @@ int unit_init(struct unit *u, const struct family *f, const struct config *c, co
 
 void unit_done(struct unit *u)
 {
+    st_close(u->made);
     slab_free(&u->lists);
 }
 
@@ -146,32 +150,6 @@ static void complain(char *complaints, size_t size, const char *text)
     snprintf(complaints + len, size - len, "%s%s", len ? "; " : "", text);
 }
 
-/* "[12]" or "[12, 20]", as the writers of such files print shapes. */
-static void shape_text(char ret[64], size_t ndim, size_t rows, size_t cols)
-{
-    if (ndim < 2)
-        snprintf(ret, 64, "[%zu]", rows);
-    else
-        snprintf(ret, 64, "[%zu, %zu%s]", rows, cols, ndim > 2 ? ", …" : "");
-}
-
-/* A sentence part if the file's tensor is not what the family wants, else "". */
-static void check_tensor(char *ret, size_t size, const struct tensor_def *def, const struct st_tensor *t,
-                         bool fp8)
-{
-    *ret = 0;
-    size_t dims = def->cols ? 2 : 1;
-    if (!t)
-        snprintf(ret, size, "%s is missing", def->name);
-    else if (t->ndim != dims || t->shape[0] != def->rows || (dims == 2 && t->shape[1] != def->cols)) {
-        char is[64], wanted[64];
-        shape_text(is, t->ndim, t->ndim ? t->shape[0] : 0, t->ndim > 1 ? t->shape[1] : 0);
-        shape_text(wanted, dims, def->rows, def->cols);
-        snprintf(ret, size, "%s is %s, config.json says %s", def->name, is, wanted);
-    } else if (t->dtype == DTYPE_COUNT || (t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear)))
-        snprintf(ret, size, "%s is stored as %s, which is not computed with here", def->name, t->dtype_name);
-}
-
 /* The scales of an FP8 matrix lie beside it. */
 static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why, size_t size)
 {
@@ -179,10 +157,9 @@ static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why
     snprintf(name, sizeof name, "%s_scale_inv", u->defs[i].name);
     struct tensor_def def = {.rows = blocks(u->defs[i].rows), .cols = blocks(u->defs[i].cols)};
     memcpy(def.name, name, sizeof def.name);
-    const struct st_tensor *t = st_find(st, name);
-    check_tensor(why, size, &def, t, false);
-    if (!*why)
-        dtype_to_f32(u->scale[i], t->data, t->dtype, t->elements);
+    struct stored s;
+    if (stored_find(&s, st, &def, false, why, size))
+        dtype_to_f32(u->scale[i], s.data, s.t->dtype, s.t->elements);
 }
 
 /* A linear's bias is the vector whose name differs only in its last word. */
@@ -213,26 +190,21 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
     size_t bad = 0;
     for (size_t i = 0; st && i < u->ntensors; i++) {
         const struct tensor_def *def = &u->defs[i];
-        const struct st_tensor *t = st_find(st, def->name);
+        struct stored s;
         char why[256];
-        check_tensor(why, sizeof why, def, t, u->fp8);
-        if (!*why && t->dtype == DTYPE_F8_E4M3)
+        if (stored_find(&s, st, def, u->fp8, why, sizeof why) && s.t->dtype == DTYPE_F8_E4M3)
             bind_scales(u, i, st, why, sizeof why);
         if (*why) {
             complain(complaints, size, why);
             bad++;
         } else if (u->vec[i]) {
-            dtype_to_f32(u->vec[i], t->data, t->dtype, t->elements);
+            dtype_to_f32(u->vec[i], s.data, s.t->dtype, s.t->elements);
         } else if (is_trained(u, i)) {
-            dtype_to_f32(param_of(u, i)->w, t->data, t->dtype, t->elements);
+            dtype_to_f32(param_of(u, i)->w, s.data, s.t->dtype, s.t->elements);
         } else {
-            u->block.weights.lin[i].w = (struct mat){.data = t->data,
-                                                     .dtype = t->dtype,
-                                                     .rows = def->rows,
-                                                     .cols = def->cols,
-                                                     .scale = u->scale[i]};
-            if (!def->cold)
-                st_willneed(st, t); /* read ahead in the order of the layers, while the rest is set up */
+            u->block.weights.lin[i].w = stored_mat(&s, def, &u->quant[i], u->scale[i]);
+            if (!def->cold && !u->later)
+                st_willneed(st, s.t); /* read ahead in the order of the layers, while the rest is set up */
         }
     }
     bind_biases(u);
@@ -240,12 +212,17 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
     return bad;
 }
 
-size_t unit_mapped(const struct unit *u, const struct config *c)
+size_t unit_mapped(const struct unit *u, const struct config *c, size_t weight_bits)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < u->ntensors; i++)
-        bytes += u->defs[i].rows * u->defs[i].cols *
-                 dtype_size(c->fp8 && u->defs[i].linear ? DTYPE_F8_E4M3 : c->dtype);
+    const size_t bits = weight_bits ? weight_bits : c->quant_bits,
+                 group = weight_bits ? QUANT_GROUP : c->quant_group;
+    for (size_t i = 0; i < u->ntensors; i++) {
+        const struct tensor_def *def = &u->defs[i];
+        bytes += bits && stored_is_quantizable(def)
+                     ? stored_quantized_bytes(def, bits, group)
+                     : def->rows * def->cols * dtype_size(c->fp8 && def->linear ? DTYPE_F8_E4M3 : c->dtype);
+    }
     return bytes;
 }
 

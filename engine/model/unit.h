@@ -24,13 +24,16 @@ struct param {
 
 struct unit {
     size_t index, ntensors, nparams;
-    bool fp8;                /* linears may be stored as F8_E4M3 */
-    struct slab lists;       /* owned: all lists below, and those of the block */
+    bool fp8;          /* linears may be stored as F8_E4M3 */
+    bool later;        /* what is bound is only read where there is no quantized form of it: requant.c */
+    struct st *made;   /* owned: the file with that form, or NULL */
+    struct slab lists; /* owned: all lists below, and those of the block */
     struct tensor_def *defs; /* [ntensors] */
     struct block block;      /* weights and gradients, also of units that are no layer */
     struct lora *lora;       /* [ntensors] */
     float **vec;             /* [ntensors] f32 copies of frozen vectors: norms are small and always wanted in
                                 f32 */
+    struct quant *quant;     /* [ntensors] of matrices that are quantized */
     float **scale;           /* [ntensors] the same of the scales of FP8 linears */
     struct param *params;    /* [nparams] */
 };
@@ -49,8 +52,8 @@ void unit_carve(struct unit *u, struct slab *slab, bool training);
 size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, const struct config *c,
                  char *complaints, size_t size);
 
-/* Bytes of the mapping that are the unit's matrices. */
-size_t unit_mapped(const struct unit *u, const struct config *c);
+/* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec. */
+size_t unit_mapped(const struct unit *u, const struct config *c, size_t weight_bits);
 
 /* A piece of the unit's values out of the parameters, and into them. */
 void unit_pack(const struct unit *u, const struct param_piece *piece, float *out);

@@ -7,6 +7,7 @@
 #include "num/gemm.h"
 
 #include <cblas.h>
+#include <errno.h>
 #include <omp.h>
 
 #include "num/kernels.h"
@@ -58,17 +59,18 @@ static void convert_sides(const struct kernels *k, float *scale, float *bias, co
     k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
 }
 
-/* col begins a group, and n are whole groups: panels are. */
+/* col begins a group: those of panels do. */
 static void convert_quant(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
 {
     const struct quant *q = w.quant;
     float scale[SIDES], bias[SIDES];
-    const size_t group = q->group, first = (row * w.cols + col) / group;
+    const size_t group = q->group, first = row * quant_groups(group, w.cols) + col / group;
     const uint8_t *from = words_of(w, row) + col * q->bits / 8;
-    for (size_t g = 0, now; g < n / group; g += now, from += now * group * q->bits / 8, dst += now * group) {
-        now = n / group - g < SIDES ? n / group - g : SIDES;
-        convert_sides(k, scale, bias, q, first + g, now);
-        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst, from, scale, bias, group, now * group);
+    for (size_t i = 0, now; i < n; i += now) {
+        now = n - i < SIDES * group ? n - i : SIDES * group;
+        convert_sides(k, scale, bias, q, first + i / group, quant_groups(group, now));
+        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst + i, from + i * q->bits / 8, scale, bias,
+                                                             group, now);
     }
 }
 
@@ -94,6 +96,25 @@ void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size
 {
     for (size_t r = 0; r < rows; r++)
         convert_row(num_kernels(num), dst + r * w.cols, w, row + r, 0, w.cols);
+}
+
+int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
+                  size_t rows, size_t bits)
+{
+    const size_t across = quant_words(bits, w.cols), groups = quant_groups(QUANT_GROUP, w.cols);
+    int failed = 0;
+    if (w.cols > num_lane(num, 0).floats)
+        return -EOVERFLOW;
+#pragma omp parallel for schedule(static) reduction(min                                                      \
+                                                    : failed)                                                \
+    num_threads(num_threads(num)) if (num_threads(num) > 1)
+    for (size_t r = 0; r < rows; r++) {
+        float *x = num_lane(num, omp_get_thread_num()).data;
+        gemm_rows(num, x, w, row + r, 1);
+        const int e = quant_row(words + r * across, scale + r * groups, bias + r * groups, x, w.cols, bits);
+        failed = e < failed ? e : failed;
+    }
+    return failed;
 }
 
 static const float *convert_panel(struct num *num, struct mat w, struct panel p)
@@ -161,12 +182,12 @@ static void few_rows(struct num *num, float *y, const float *x, struct mat w, si
 
 static size_t ordered_floats(struct mat w)
 {
-    return quant_x_floats(w.cols) + tile_pad(w.cols / w.quant->group);
+    return quant_x_floats(w.cols) + tile_pad(quant_groups(w.quant->group, w.cols));
 }
 
 static bool quant_is_few(const struct num *num, struct mat w, size_t n)
 {
-    const size_t sides = 2 * FEW_CHUNK * (w.cols / w.quant->group);
+    const size_t sides = 2 * FEW_CHUNK * quant_groups(w.quant->group, w.cols);
     return n <= FEW_ROWS && n * ordered_floats(w) <= num_panel(num).floats &&
            sides <= num_lane(num, 0).floats;
 }
@@ -176,7 +197,7 @@ static void quant_dots_of(const struct num *num, float *y, struct mat w, size_t 
                           bool accumulate)
 {
     const struct kernels *k = num_kernels(num);
-    const size_t groups = w.cols / w.quant->group;
+    const size_t groups = quant_groups(w.quant->group, w.cols);
     float *scale = num_lane(num, omp_get_thread_num()).data, *bias = scale + rows * groups;
     convert_sides(k, scale, bias, w.quant, r * groups, rows * groups);
     for (size_t i = 0; i < n; i++) {

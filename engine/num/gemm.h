@@ -27,6 +27,10 @@ enum { MAT_BLOCK = 128 };
 /* Rows row … row+rows−1 of W in f32 into dst [rows, W.cols], by the calling thread alone. */
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows);
 
+/* The same rows quantized as quant_row does it: words, scale and bias [rows] times a row's. −EDOM: a weight is not finite. */
+int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
+                  size_t rows, size_t bits);
+
 /* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. */
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
 

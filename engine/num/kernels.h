@@ -55,7 +55,7 @@ struct quant_dots {
     float *y;
     const float *x, *sum;
     const uint8_t *w;
-    const float *scale, *bias; /* [rows, cols / group] */
+    const float *scale, *bias; /* [rows, quant_groups] */
     size_t rows, cols, group;
     bool accumulate;
 };
@@ -77,7 +77,7 @@ struct kernels {
                           size_t n);
     void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
-    /* ordered [quant_x_floats(cols)] and sum [cols / group] from x [cols], for the dots of so many bits. */
+    /* ordered [quant_x_floats(cols)] and sum [quant_groups] from x [cols], for the dots of so many bits. */
     void (*quant_x)(float *ordered, float *sum, const float *x, size_t cols, size_t bits, size_t group);
     void (*quant4_dots)(const struct quant_dots *d);
     void (*quant8_dots)(const struct quant_dots *d);

@@ -10,8 +10,7 @@
 
 bool quant_is_possible(size_t bits, size_t group, size_t cols)
 {
-    return (bits == 4 || bits == 8) && (group == 32 || group == 64 || group == 128) && cols &&
-           cols % group == 0;
+    return (bits == 4 || bits == 8) && (group == 32 || group == 64 || group == 128) && cols && cols % 8 == 0;
 }
 
 size_t quant_words(size_t bits, size_t cols)
@@ -39,10 +38,10 @@ static uint32_t level(float x, float bias, float inverse, float most)
 }
 
 /* The bias is the smallest weight, rounded down, and the scale reaches from there to the largest, rounded up: nothing is cut off. */
-static int group_sides(float *ret_scale, float *ret_bias, const float *x, float levels)
+static int group_sides(float *ret_scale, float *ret_bias, const float *x, size_t n, float levels)
 {
     float low = x[0], high = x[0], all = 0;
-    for (size_t i = 0; i < QUANT_GROUP; i++) {
+    for (size_t i = 0; i < n; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
         all += x[i] - x[i]; /* NaN where one is not finite */
@@ -59,12 +58,13 @@ int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t
 {
     const float levels = (float)((1u << bits) - 1);
     const size_t per_word = QUANT_WORD / bits;
-    for (size_t at = 0; at < cols; at += QUANT_GROUP, scale++, bias++) {
-        int r = group_sides(scale, bias, x + at, levels);
+    for (size_t at = 0, n; at < cols; at += n, scale++, bias++) {
+        n = cols - at < QUANT_GROUP ? cols - at : QUANT_GROUP;
+        int r = group_sides(scale, bias, x + at, n, levels);
         if (r)
             return r;
         const float inverse = *scale >= 0x1p-126f ? 1 / *scale : 0; /* all alike: every q is 0 */
-        for (size_t i = at; i < at + QUANT_GROUP; i += per_word) {
+        for (size_t i = at; i < at + n; i += per_word) {
             uint32_t word = 0;
             for (size_t k = 0; k < per_word; k++)
                 word |= level(x[i + k], *bias, inverse, levels) << (k * bits);

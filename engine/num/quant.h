@@ -19,16 +19,21 @@ enum {
 };
 
 struct quant {
-    const void *scale, *bias; /* [rows, cols / group] each, borrowed */
+    const void *scale, *bias; /* [rows, quant_groups] each, borrowed */
     enum dtype side;          /* their type: F32, F16 or BF16 */
     size_t bits, group;
 };
 
-/* Can rows of so many columns lie in such groups? */
+/* Can rows of so many columns lie in such groups? They must fill words of 4 bits; the last group may be shorter. */
 bool quant_is_possible(size_t bits, size_t group, size_t cols);
-size_t quant_words(size_t bits, size_t cols); /* of a row */
+/* Of a row. */
+size_t quant_words(size_t bits, size_t cols);
+static inline size_t quant_groups(size_t group, size_t cols)
+{
+    return (cols + group - 1) / group;
+}
 
-/* Quantizes a row in groups of QUANT_GROUP: words [quant_words], scale and bias [cols / QUANT_GROUP], both rounded to what BF16
+/* Quantizes a row in groups of QUANT_GROUP: words [quant_words], scale and bias [quant_groups], both rounded to what BF16
  * holds. A weight is off by at most half of its group's scale, and a scale is at most 1/64 wider than the group's spread asks for.
  * −EDOM: a weight is not finite, or too large to scale. */
 int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t cols, size_t bits);

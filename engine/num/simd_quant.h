@@ -41,18 +41,38 @@ INLINE vu load_words(const uint8_t *p, size_t n)
     return w;
 }
 
+/* The first m of VL bytes. */
+INLINE vf widen_some_q8(const uint8_t *p, size_t m)
+{
+    if (m == VL)
+        return widen_q8(p);
+    uint8_t last[VL] = {0};
+    memcpy(last, p, m);
+    return widen_q8(last);
+}
+
+/* Where the group that begins at `at` ends: the last of a row may be shorter. */
+INLINE size_t group_end(size_t at, size_t group, size_t n)
+{
+    return n - at < group ? n : at + group;
+}
+
 /* --- rows in f32 --- */
 
 static inline void quant8_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias,
                                  size_t group, size_t n)
 {
-    for (size_t at = 0; at < n; at += group, scale++, bias++)
-        for (size_t i = at; i < at + group; i += VL)
-            store(dst + i, widen_q8(w + i) * *scale + *bias);
+    for (size_t at = 0, end; at < n; at = end, scale++, bias++) {
+        end = group_end(at, group, n);
+        for (size_t i = at, m; i < end; i += m) {
+            m = end - i < VL ? end - i : VL;
+            store_m(dst + i, widen_some_q8(w + i, m) * *scale + *bias, m);
+        }
+    }
 }
 
-/* The elements from i on, of the words they lie in. */
-INLINE vu nibbles_at(const uint8_t *w, size_t i)
+/* Elements i … i+m−1, of the words they lie in; m is VL, or as many as one word has. */
+INLINE vu nibbles_at(const uint8_t *w, size_t i, size_t m)
 {
     vu word, shift;
     for (uint32_t k = 0; k < VL; k++)
@@ -60,7 +80,7 @@ INLINE vu nibbles_at(const uint8_t *w, size_t i)
     uint32_t first;
     memcpy(&first, w + i / NIBBLES * sizeof first, sizeof first);
     word = (vu){0} + first;
-    if ((int)VL > (int)NIBBLES) {
+    if ((int)VL > (int)NIBBLES && m > NIBBLES) {
         uint32_t second;
         memcpy(&second, w + (i / NIBBLES + 1) * sizeof second, sizeof second);
         for (uint32_t k = NIBBLES; k < VL; k++)
@@ -72,9 +92,13 @@ INLINE vu nibbles_at(const uint8_t *w, size_t i)
 static inline void quant4_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias,
                                  size_t group, size_t n)
 {
-    for (size_t at = 0; at < n; at += group, scale++, bias++)
-        for (size_t i = at; i < at + group; i += VL)
-            store(dst + i, __builtin_convertvector((vi)nibbles_at(w, i), vf) * *scale + *bias);
+    for (size_t at = 0, end; at < n; at = end, scale++, bias++) {
+        end = group_end(at, group, n);
+        for (size_t i = at, m; i < end; i += m) {
+            m = end - i < VL ? end - i : VL;
+            store_m(dst + i, __builtin_convertvector((vi)nibbles_at(w, i, m), vf) * *scale + *bias, m);
+        }
+    }
 }
 
 /* --- products --- */
@@ -99,10 +123,11 @@ static inline void quant_x(float *ordered, float *sum, const float *x, size_t co
         nibble_order(ordered, x, cols);
     else
         memcpy(ordered, x, cols * sizeof *x);
-    for (size_t at = 0; at < cols; at += group) {
+    for (size_t at = 0, end; at < cols; at = end) {
         vf acc = {0};
-        for (size_t i = at; i < at + group; i += VL)
-            acc += load(x + i);
+        end = group_end(at, group, cols);
+        EACH(i, m, end - at)
+        acc += load_m(x + at + i, m);
         *sum++ = sum_of(acc);
     }
 }
@@ -127,7 +152,8 @@ INLINE vf word_scales(const float *scale, size_t word, size_t lanes, size_t word
 INLINE void quant4_tile(const struct quant_dots *d, vf *acc, size_t row, size_t apart, const int nr,
                         const bool is_wide)
 {
-    const size_t words = d->cols / NIBBLES, groups = d->cols / d->group, lanes = d->group / NIBBLES;
+    const size_t words = d->cols / NIBBLES, groups = quant_groups(d->group, d->cols),
+                 lanes = d->group / NIBBLES;
     const uint8_t *w = d->w + row * words * sizeof(uint32_t);
     const float *scale = d->scale + row * groups;
     for (size_t at = 0; at < words; at += VL) {
@@ -156,25 +182,31 @@ INLINE void quant4_tile(const struct quant_dots *d, vf *acc, size_t row, size_t 
 
 INLINE void quant8_tile(const struct quant_dots *d, vf *acc, size_t row, size_t apart, const int nr)
 {
-    const size_t groups = d->cols / d->group;
+    const size_t groups = quant_groups(d->group, d->cols);
     const uint8_t *w = d->w + row * d->cols;
     const float *scale = d->scale + row * groups;
     for (size_t g = 0; g < groups; g++) {
+        const size_t end = group_end(g * d->group, d->group, d->cols);
         vf sum[4] = {0};
-        for (size_t i = g * d->group; i < (g + 1) * d->group; i += VL) {
+        size_t i = g * d->group;
+        for (; i + VL <= end; i += VL) {
             const vf x = load(d->x + i);
             UNROLL_QUANT
             for (int r = 0; r < nr; r++)
                 sum[r] += widen_q8(w + (size_t)r * apart * d->cols + i) * x;
         }
-        for (int r = 0; r < nr; r++)
+        for (int r = 0; r < nr; r++) {
+            if (i < end)
+                sum[r] +=
+                    widen_some_q8(w + (size_t)r * apart * d->cols + i, end - i) * load_m(d->x + i, end - i);
             acc[r] += sum[r] * splat(scale[(size_t)r * apart * groups + g]);
+        }
     }
 }
 
 INLINE float bias_part(const struct quant_dots *d, size_t row)
 {
-    const size_t groups = d->cols / d->group;
+    const size_t groups = quant_groups(d->group, d->cols);
     const float *bias = d->bias + row * groups;
     vf acc = {0};
     EACH(i, m, groups)

@@ -21,8 +21,8 @@ enum program {
     PROGRAM_FORWARD, /* losses only (evaluation, scoring): F for every microbatch, no slot kept */
     PROGRAM_DECODE,  /* generation: one F per microbatch (= one chunk of positions), the last one yields a
                         token */
-    PROGRAM_SAVE,    /* trained parameters, piece by piece, to rank 0 */
-    PROGRAM_LOAD,    /* the same from rank 0 */
+    PROGRAM_SAVE, /* trained parameters, piece by piece, to rank 0; its stages, and LOAD's, are the ranks */
+    PROGRAM_LOAD, /* the same from rank 0 */
 };
 
 enum task_kind {
@@ -51,7 +51,7 @@ enum msg_kind {
     MSG_SCALE,       /* clip factor, stage−1 → stage */
     MSG_TIED_GRAD,   /* head's gradient of a tied embedding, last → stage 0, once a step */
     MSG_TIED_WEIGHT, /* the updated embedding, stage 0 → last */
-    MSG_PARAM,       /* piece `mb` of the parameters, towards or from stage 0 */
+    MSG_PARAM,       /* piece `mb` of the parameters, towards or from rank 0 */
     MSG_GO, /* which program the next round runs: not in plans; passed along the ring before a round */
     MSG_COUNT
 };
@@ -77,8 +77,10 @@ struct task_need {
 struct task {
     enum task_kind kind;
     uint32_t stage, mb;
-    uint32_t slot;            /* activations' slot on this rank, or SLOT_NONE */
+    uint32_t slot;            /* activations' slot of this stage, or SLOT_NONE */
     bool first_use, last_use; /* of the slot: take it here, free it after this task */
+    bool from_here,
+        to_here; /* activations or gradient come from, go to another stage of this rank: no message */
     uint32_t nneeds, nemits;
     struct task_need needs[TASK_MAX_NEEDS];
     struct task_emit emits[TASK_MAX_EMITS];
@@ -87,7 +89,8 @@ struct task {
 struct plan_rank {
     struct task *tasks; /* owned */
     size_t n;
-    size_t slots; /* most slots alive at once */
+    size_t slots;  /* most slots alive at once, of all its stages together */
+    size_t handed; /* most activations and gradients on their way from one of its stages to another */
     size_t in_from_prev,
         in_from_next; /* messages of a round on each incoming link; of two ranks each is the other's
                          previous and next one over the same link: all count as in_from_prev */
@@ -100,19 +103,22 @@ struct plan {
     enum program program;
     size_t ranks, stages, microbatches;
     struct plan_rank *rank; /* [ranks], owned */
+    size_t *slots;          /* [stages], owned: most slots alive at once, of each stage */
 };
 
 struct plan_request {
     enum program program;
     const struct sched *sched; /* TRAIN: the order; otherwise NULL */
-    size_t ranks;        /* one stage per rank where there is no schedule; TRAIN: the schedule's, or 0 */
-    size_t microbatches; /* FORWARD, DECODE; TRAIN takes the schedule's */
-    bool tied;           /* TRAIN: embedding and head share a trained weight and lie on different stages */
+    size_t ranks;              /* TRAIN: the schedule's, or 0 */
+    size_t stages;             /* not TRAIN: of the model, 0 = one per rank. DECODE takes one per rank only */
+    const uint32_t *rank_of_stage; /* not TRAIN: [stages], borrowed; NULL = stage s on rank s */
+    size_t microbatches;           /* FORWARD, DECODE; TRAIN takes the schedule's */
+    bool tied; /* TRAIN: embedding and head share a trained weight and lie on different stages */
     uint32_t lowest_trained; /* TRAIN: stages below this one get no gradient and send none: their backward
                                 tasks vanish; 0 = all stages train */
     bool want_token;         /* DECODE: the last microbatch's F emits a token */
-    const size_t *first;     /* SAVE, LOAD: split (stages + 1 entries); units = first[stages] + 2 */
-    const size_t *pieces;    /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
+    const size_t *first;  /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
+    const size_t *pieces; /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
 };
 
 /* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and reason:

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "pipe/sched_impl.h"
+#include "pipe/sched_text.h"
 
 static const struct {
     struct sched_info info;
@@ -121,7 +122,34 @@ static int check_chunks(const struct sched_info *info, size_t chunks, struct err
                    info->min_chunks, info->max_chunks, chunks);
 }
 
-int sched_make(struct sched **ret, const struct sched_request *req, struct err *err)
+static int check_size(size_t wanted, size_t has, const char *what, struct err *err)
+{
+    return !wanted || wanted == has
+               ? 0
+               : err_set(err, -EINVAL, "the schedule is written for %zu %s, and there are %zu", has, what,
+                         wanted);
+}
+
+static int make_text(struct sched **ret, const struct sched_request *req, struct err *err)
+{
+    struct sched *sched = NULL;
+    int rc = sched_read(&sched, req->text, err);
+    if (rc == 0 && req->chunks)
+        rc = err_set(err, -EINVAL,
+                     "a schedule of one's own says itself which stages a rank has: give no number of "
+                     "chunks");
+    if (rc == 0)
+        rc = check_size(req->ranks, sched->ranks, "ranks", err);
+    if (rc == 0)
+        rc = check_size(req->microbatches, sched->microbatches, "microbatches", err);
+    if (rc == 0)
+        *ret = sched;
+    else
+        sched_free(sched);
+    return rc;
+}
+
+static int make_builtin(struct sched **ret, const struct sched_request *req, struct err *err)
 {
     size_t which = find(req->name), ranks = req->ranks, m = req->microbatches;
     if (which == SCHEDULES)
@@ -145,6 +173,11 @@ int sched_make(struct sched **ret, const struct sched_request *req, struct err *
         schedules[which].order(&sched->rank[r], sched, r);
     *ret = sched;
     return 0;
+}
+
+int sched_make(struct sched **ret, const struct sched_request *req, struct err *err)
+{
+    return req->text ? make_text(ret, req, err) : make_builtin(ret, req, err);
 }
 
 void sched_free(struct sched *sched)

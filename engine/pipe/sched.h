@@ -63,11 +63,14 @@ struct sched_info {
 const struct sched_info *sched_info(const char *name); /* NULL: unknown */
 const char *const *sched_names(void);                  /* NULL-terminated */
 
+/* Which schedule: a built-in one by name, or the one that `text` holds (sched_text.h), whose sizes must be those
+ * given here. */
 struct sched_request {
-    const char *name;
-    size_t ranks;        /* 1 … SCHED_MAX_RANKS */
-    size_t chunks;       /* stages per rank; 0 = what the schedule usually has */
-    size_t microbatches; /* of a step */
+    const char *name;    /* not looked at where there is a text */
+    size_t ranks;        /* 1 … SCHED_MAX_RANKS; of a text also 0: as it has */
+    size_t chunks;       /* stages per rank; 0 = what the schedule usually has. Of a text: 0 */
+    size_t microbatches; /* of a step; of a text also 0: as it has */
+    const char *text;    /* borrowed, or NULL */
 };
 /* "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "zbv", "v-1f1b":
  * orders of docs/SCHEDULES.md. An unknown name is refused with the list of known ones, a number of chunks with
@@ -96,7 +99,7 @@ struct sched_sim {
     double makespan, bubble; /* bubble = 1 − work / (ranks·makespan) */
     double *span, *idle;     /* [ranks], owned by the caller through sched_sim_done */
     size_t *peak;            /* [ranks] microbatch·stages in flight: from F to the end of W */
-    double *start;           /* when each task begins, rank after rank in the order of the lists */
+    double *start, *end;     /* when each task begins and ends, rank after rank in the order of the lists */
 };
 /* Every task as early as its rank and its inputs allow; what passes between two stages of one rank is there at once.
  * Refuses a schedule that cannot run, naming rank, position, task and what each rank was waiting for. Between

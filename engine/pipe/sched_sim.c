@@ -17,11 +17,11 @@ struct run {
     const struct sched *sched;
     const struct sched_costs *costs;
     double *forward, *backward;
-    double *now;  /* [ranks] when the rank is free */
-    double *link; /* [2·ranks] when the link is; its sender's order alone decides that */
-    size_t *next; /* [ranks] position of its next task */
-    size_t *base; /* [ranks] index of its first task in start */
-    double *start;
+    double *now;         /* [ranks] when the rank is free */
+    double *link;        /* [2·ranks] when the link is; its sender's order alone decides that */
+    size_t *next;        /* [ranks] position of its next task */
+    size_t *base;        /* [ranks] index of its first task in start */
+    double *start, *end; /* into the result */
 };
 
 static size_t cell(const struct sched *sched, uint32_t stage, uint32_t mb)
@@ -101,6 +101,7 @@ static bool step(struct run *run, size_t rank)
     double end = begin + cost_of(run->costs, task);
     hand_on(run, task, end);
     run->start[run->base[rank] + run->next[rank]] = begin;
+    run->end[run->base[rank] + run->next[rank]] = end;
     run->now[rank] = end;
     run->next[rank]++;
     return true;
@@ -208,7 +209,8 @@ static int allocate(struct run *run, struct sched_sim *sim)
     sim->idle = calloc(sched->ranks, sizeof *sim->idle);
     sim->peak = calloc(sched->ranks, sizeof *sim->peak);
     sim->start = run->start = calloc(tasks, sizeof *sim->start);
-    return sim->span && sim->idle && sim->peak && sim->start ? 0 : -ENOMEM;
+    sim->end = run->end = calloc(tasks, sizeof *sim->end);
+    return sim->span && sim->idle && sim->peak && sim->start && sim->end ? 0 : -ENOMEM;
 }
 
 static bool is_cost(double x)
@@ -279,5 +281,6 @@ void sched_sim_done(struct sched_sim *sim)
     free(sim->idle);
     free(sim->peak);
     free(sim->start);
+    free(sim->end);
     *sim = (struct sched_sim){0};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A file of lines, one JSON object each, read one after the other in bounded memory. */
+ * A file of JSON objects, one a line, or all in one array, or each on several lines; read one after the other in bounded memory. */
 #ifndef TRAIN_JSONL_H
 #define TRAIN_JSONL_H
 
@@ -18,6 +18,6 @@ void jsonl_close(struct jsonl *in);
 /* The next object, a new reference for the caller; 1, or 0 at the end. Blank lines are passed over. Errors
  * name file and line. */
 int jsonl_next(struct jsonl *in, json_t **ret, struct err *err);
-size_t jsonl_line(const struct jsonl *in); /* of the object returned last, from 1 */
+size_t jsonl_line(const struct jsonl *in); /* where the object returned last begins, from 1 */
 
 #endif

@@ -1,10 +1,13 @@
 #!/bin/sh
 # What open dashboards cost a job: the median time of a training step while 200 streams of events stand open and the status is asked
-# for 50 times a second, against that of the same job left alone, in turns, so that both see the same machine.
+# for 50 times a second, against that of the same job left alone, in short turns, so that both see the same machine. The stage has a CPU
+# of its own; the daemon and those who ask share another: dashboards are open elsewhere, and what is measured is what they cost the
+# job, not what a browser costs the machine it runs on. Time the stage stood ready while its CPU had others to serve is taken off: no
+# thread of the daemon may run there, so it was not the daemon.
 # usage: bench_web.sh BUILD MODEL [SECONDS]; runs itself again as the command of `ringctl local`.
 # SPDX-License-Identifier: MIT
 set -eu
-streams=200 rate=50 turns=3
+streams=200 rate=50 turns=6
 name="LoRA step, $streams dashboards, $rate requests/s"
 
 if [ "${1-}" != --inside ]; then
@@ -21,11 +24,20 @@ if [ "${1-}" != --inside ]; then
 fi
 build=$2 model=$3 seconds=$4 work=$RINGD_BENCH_WORK
 
-# The node is a child of the ringctl that runs this; the CPU time of all its threads, in nanoseconds.
-for stat in /proc/[0-9]*/stat; do
-    read -r pid comm _ parent _ <"$stat" 2>/dev/null || continue
-    [ "$comm" = "(ringd)" ] && [ "$parent" = "$PPID" ] && daemon=$pid
-done
+# child PARENT NAME: the process of that name it has started
+child() {
+    for stat in /proc/[0-9]*/stat; do
+        read -r pid comm _ parent _ <"$stat" 2>/dev/null || continue
+        if [ "$comm" = "($2)" ] && [ "$parent" = "$1" ]; then echo "$pid"; fi
+    done
+}
+cpus=$(awk '/^Cpus_allowed_list/ {print $2}' /proc/self/status | tr ',' '\n' | awk -F- '{for (c = $1; c <= ($2 == "" ? $1 : $2); c++) print c}')
+ours=$(echo "$cpus" | sed -n 1p) others=$(echo "$cpus" | sed -n 2p)
+daemon=$(child "$PPID" ringd) # of the ringctl that runs this
+pin() { taskset -apc "$1" "$2" >/dev/null; }
+pin "$others" $$
+pin "$others" "$daemon"
+# The CPU time of all its threads, in nanoseconds.
 cpu_ns() { cat "/proc/$daemon/task"/*/schedstat | awk '{sum += $1} END {printf "%d\n", sum}'; }
 loaded() {
     before=$(cpu_ns)
@@ -47,18 +59,28 @@ awk 'BEGIN {
 job=$("$build/ringctl" train --model "$model" --data "$work/rows.jsonl" --adapter-out "$work/out" --batch-size 1 --seq-len 32 \
     --iters 1000000 --log "$work/log" --detach)
 
-# steps FILE: times of the steps that began and ended while the rest of the arguments ran
-steps() {
-    file=$1
-    shift
-    from=$(($(wc -l <"$work/log") + 2))
-    "$@" || return
-    to=$(wc -l <"$work/log")
-    sed -n "${from},${to}p" "$work/log" | jq .step_seconds >>"$work/$file"
-}
 timeout 60 tail -n +1 -f "$work/log" 2>/dev/null | grep -qm1 '"step":3,' || {
     "$build/ringctl" job "$job" >&2
     exit 1
+}
+stage=$(child "$daemon" ringd-stage)
+pin "$ours" "$stage"
+# The thread that computes is the one that has computed most. Of each step: its seconds, and what its CPU kept it waiting up to then.
+thread=$(for task in /proc/"$stage"/task/*; do echo "$(cut -d' ' -f1 "$task/schedstat") $task"; done | sort -n | tail -n 1 | cut -d' ' -f2)
+tail --pid=$$ -n 0 -f "$work/log" | while read -r line && read -r _ waited _ <"$thread/schedstat"; do
+    line=${line#*\"step_seconds\":}
+    echo "${line%%[,\}]*} $waited"
+done >"$work/steps" 2>/dev/null &
+
+# steps FILE: of the steps that began and ended while the rest of the arguments ran
+steps() {
+    file=$1
+    shift
+    from=$(($(wc -l <"$work/steps") + 1))
+    "$@" || return
+    to=$(wc -l <"$work/steps")
+    awk -v from="$from" -v to="$to" 'NR > from && NR <= to {print $1 - ($2 - before) / 1e9} {before = $2}' \
+        "$work/steps" >>"$work/$file"
 }
 turn=0
 while [ $turn -lt $turns ]; do
@@ -67,6 +89,7 @@ while [ $turn -lt $turns ]; do
     steps loaded loaded
 done
 "$build/ringctl" cancel "$job" >/dev/null
+kill $! 2>/dev/null || true
 
 sort -n "$work/alone" >"$work/alone.sorted"
 sort -n "$work/loaded" | awk -v name="$name" -v other="$work/alone.sorted" -v load="$work/load" \

@@ -119,7 +119,8 @@ static struct job *begin(struct coord *c, enum job_state state)
         snprintf(job->names[r], sizeof job->names[r], "n%zu", r);
     }
     job->plan = state > JOB_PLANNING ? json_pack("{s:[i,i,i,i]}", "first", 0, 1, 2, 4) : NULL;
-    job->timeline = state > JOB_OPENING ? timeline_new("1f1b", RANKS) : NULL;
+    job->timeline =
+        state > JOB_OPENING ? timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS}) : NULL;
     job->state = state;
     job->outcome = JOB_FAILED;
     c->jobs = c->active = job;

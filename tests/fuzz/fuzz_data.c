@@ -26,8 +26,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     struct data *data = NULL;
     struct err err = {""};
-    struct data_request req = {
-        .path = fuzz_file(bytes, n), .split = "train", .seq_len = SEQ_LEN, .vocab = VOCAB, .eos = -1};
+    struct data_request req = {.path = fuzz_file(bytes, n),
+                               .split = "train",
+                               .seq_len = SEQ_LEN,
+                               .vocab = VOCAB,
+                               .eos = -1,
+                               .overlong = (enum data_overlong)(n % 3)};
     if (data_open(&data, &req, &err) == 0) {
         for (size_t i = 0; i < data_rows(data); i++)
             check_row(data_row(data, i));

@@ -30,17 +30,25 @@ static void plan(const json_t *json)
         expect(err.text[0] != '\0');
         return;
     }
-    expect(p.ranks >= 1 && p.ranks <= JOB_MAX_RANKS && p.type < JOB_TYPES);
+    expect(p.ranks >= 1 && p.ranks <= JOB_MAX_RANKS && p.stages <= JOB_MAX_STAGES && p.type < JOB_TYPES);
     json_t *again = job_plan_encode(&p);
     expect(again && job_plan_decode(&back, again, &err) == 0);
     expect(back.ranks == p.ranks && back.tokens == p.tokens && !strcmp(back.model, p.model));
     json_decref(again);
+    job_plan_done(&p);
+    job_plan_done(&back);
 }
 
 /* A plan that can be read, and specs that can be: fields of the input stand in place of theirs. */
 static json_t *beginning(uint8_t which)
 {
-    struct job_plan p = {.ranks = 2, .type = JOB_TRAIN, .first = {0, 1, 2}, .microbatches = 1, .model = "/m"};
+    struct job_plan p = {.ranks = 2,
+                         .stages = 2,
+                         .place = {0, 1},
+                         .type = JOB_TRAIN,
+                         .first = {0, 1, 2},
+                         .microbatches = 1,
+                         .model = "/m"};
     p.tokens = p.seqs = p.positions = p.vocab = p.dim = 1;
     strcpy(p.schedule, "1f1b");
     switch (which % 8) {
@@ -107,6 +115,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        "vocab",
                                        "dim",
                                        "slots",
+                                       "places",
+                                       "order",
+                                       "chunks",
                                        "bytes",
                                        "kind",
                                        "targets",

@@ -18,12 +18,13 @@ static json_t *row(struct input *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const schedules[] = {"1f1b", "gpipe", "zb-h1", "interleaved", "none"};
+    static const char *const schedules[] = {"1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "none"};
     static const char names[RANKS][64] = {"a", "b", "c", "d"};
     struct input in = {data, n};
     const uint8_t how = input_u8(&in);
     const size_t ranks = 1 + how % RANKS;
-    struct timeline *t = timeline_new(schedules[how / RANKS % 5], ranks);
+    struct timeline *t = timeline_new(&(struct timeline_job){
+        .schedule = schedules[how / RANKS % 5], .ranks = ranks, .stages = how & 64 ? 2 * ranks : 0});
     for (int i = 0; i < MESSAGES && in.left; i++) {
         const uint8_t rank = input_u8(&in) % 5, step = input_u8(&in), mbs = input_u8(&in) % 8;
         json_t *tasks = json_array();

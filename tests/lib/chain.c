@@ -71,6 +71,8 @@ void chain_open(struct chain *c, const struct chain_spec *spec)
             .seqs = spec->seqs,
             .positions = spec->positions,
             .kv = spec->kv,
+            .weight_bits = spec->weight_bits,
+            .cache_dir = spec->cache_dir,
         };
         must(stage_open(&c->stage[i], c->num, &s, &err), &err);
         c->act[i] = buffer_new(spec->tokens * spec->config.dim);

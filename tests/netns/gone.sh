@@ -7,7 +7,8 @@
 #        b = node 2 ═════ c = node 3
 #                  cable2
 #
-# b's daemon is killed while the ring is idle, and while a job runs; its machine and its cables stay. Needs root and the shared test data.
+# b's daemon is killed while the ring is idle, and while a job runs; its machine and its cables stay. At last it is off while a fourth node is
+# removed again and again, and the network key changes each time. Needs root and the shared test data.
 # SPDX-License-Identifier: MIT
 set -u
 build=$(realpath "${1:-build}")
@@ -81,6 +82,31 @@ start_node 2
 await_all 'a ring of 3' 10 a b c
 within "job: from its start to the ring of three" 3000 "$start"
 next_job after
+ok "the next job runs on all three"
+
+# --- off while the network key changes, more often than beacons remember
+begin_logs 4
+ns_up 4
+no_dad 4
+cable 4 1
+start_link 4
+start_node 4
+await_line "$tmp/d.log" 'API on' 20
+stop b TERM
+for time in 1 2 3; do
+    mark a d
+    enrol 4
+    await_all 'connected to d' 15 a
+    on a remove d >/dev/null || fail "d cannot be removed"
+    await_all 'was removed from' 10 d
+done
+mark a b c
+start=$(milliseconds)
+start_node 2
+await_all 'a ring of 3' 15 a b c
+within "the key changed three times meanwhile: from b's start to the ring of three" 5000 "$start"
+await_all 'back in cluster' 5 b
+next_job returned
 ok "the next job runs on all three"
 [ "$(cat "$tmp/a.pid") $(cat "$tmp/c.pid")" = "$a_daemon $c_daemon" ] && alive a b c || fail "another daemon ended"
 ok "no other daemon ended"

@@ -52,7 +52,9 @@ struct node {
     struct exec exec;
     size_t done;
     uint32_t slot_of[MAX_STAGES][MAX_MB]; /* SLOT_NONE = holds none */
-    bool slot_taken[MAX_STAGES * MAX_MB];
+    bool slot_taken[MAX_STAGES][MAX_MB];
+    bool handed[MSG_COUNT][MAX_STAGES][MAX_MB]; /* on its way between two stages of this rank */
+    size_t nhanded, most_handed;
     size_t slots, most_slots;
     uint32_t accumulated[MAX_STAGES]; /* next microbatch whose weight gradient may be added, per stage */
     int failed;
@@ -172,25 +174,43 @@ static bool pump(struct world *w, struct link *link)
 static void use_slot(struct node *node, const struct task *task)
 {
     struct world *w = node->world;
-    const struct plan_rank *rank = &w->plan->rank[node->exec.rank];
     if (task->kind > TASK_B) {
         require(w, task->slot == SLOT_NONE && !task->first_use && !task->last_use);
         return;
     }
     uint32_t *slot = &node->slot_of[task->stage][task->mb];
-    require(w, task->slot < rank->slots);
+    require(w, task->slot < w->plan->slots[task->stage]);
     if (task->first_use) {
-        require(w, *slot == SLOT_NONE && !node->slot_taken[task->slot]);
+        require(w, *slot == SLOT_NONE && !node->slot_taken[task->stage][task->slot]);
         *slot = task->slot;
-        node->slot_taken[*slot] = true;
+        node->slot_taken[task->stage][*slot] = true;
         if (++node->slots > node->most_slots)
             node->most_slots = node->slots;
     }
     require(w, *slot == task->slot);
     if (task->last_use) {
-        node->slot_taken[*slot] = false;
+        node->slot_taken[task->stage][*slot] = false;
         *slot = SLOT_NONE;
         node->slots--;
+    }
+}
+
+/* What goes from one stage of a rank to another must be there when it is taken. */
+static void hand_over(struct node *node, const struct task *task)
+{
+    struct world *w = node->world;
+    enum msg_kind kind = task->kind == TASK_F ? MSG_ACT : MSG_GRAD;
+    uint32_t to = kind == MSG_ACT ? task->stage + 1 : task->stage - 1;
+    if (task->to_here) {
+        require(w, !node->handed[kind][to][task->mb]);
+        node->handed[kind][to][task->mb] = true;
+        if (++node->nhanded > node->most_handed)
+            node->most_handed = node->nhanded;
+    }
+    if (task->from_here) {
+        require(w, node->handed[kind][task->stage][task->mb]);
+        node->handed[kind][task->stage][task->mb] = false;
+        node->nhanded--;
     }
 }
 
@@ -202,6 +222,7 @@ static int run(void *owner, const struct task *task, struct err *err)
     require(w, node->done == node->exec.next); /* in order, each once */
     node->done++;
     use_slot(node, task);
+    hand_over(node, task);
     if (w->in_order && (task->kind == TASK_B || task->kind == TASK_W))
         require(w, task->mb == node->accumulated[task->stage]++);
     for (uint32_t i = 0; i < task->nneeds; i++) {
@@ -236,7 +257,10 @@ static struct sched *random_sched(struct world *w, size_t ranks, size_t microbat
     const struct sched_info *info = sched_info(name);
     size_t chunks = info->min_chunks + below(w, (uint32_t)(info->max_chunks - info->min_chunks) + 1);
     chunks = chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS;
-    require(w, sched_make(&sched, &(struct sched_request){name, ranks, chunks, microbatches}, NULL) == 0);
+    require(w, sched_make(&sched,
+                          &(struct sched_request){
+                              .name = name, .ranks = ranks, .chunks = chunks, .microbatches = microbatches},
+                          NULL) == 0);
     w->in_order = info->in_order;
     return sched;
 }
@@ -317,16 +341,26 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
 
 static void compile_other(struct world *w, size_t ranks, size_t microbatches)
 {
-    size_t first[MAX_RANKS + 1];
-    struct split_request split = {.stages = ranks, .layers = below(w, MAX_LAYERS + 1)};
+    size_t first[MAX_STAGES + 1], chunks = 1 + below(w, MAX_CHUNKS);
+    uint32_t place[MAX_STAGES];
     struct plan_request req = {
         .program = PROGRAM_FORWARD + below(w, 4), .ranks = ranks, .microbatches = microbatches};
+    if (req.program != PROGRAM_DECODE && chunks > 1) {
+        req.stages = chunks * ranks;
+        req.rank_of_stage = place;
+        enum sched_placement placement = chunks == 2 && below(w, 2) ? PLACE_V : PLACE_LOOP;
+        for (uint32_t s = 0; s < req.stages; s++)
+            place[s] = sched_place(placement, ranks, s);
+    }
+    struct split_request split = {.stages = req.stages ? req.stages : ranks,
+                                  .layers = below(w, MAX_LAYERS + 1)};
     require(w, split_layers(first, &split, NULL) == 0);
     req.first = first;
     size_t pieces[MAX_LAYERS + 3] = {0};
     for (size_t u = 0; u < split.layers + 2; u++)
-        pieces[u + 1] = pieces[u] + below(w, 4);
+        pieces[u + 1] = pieces[u] + req.tied + below(w, 4);
     req.pieces = pieces;
+    req.tied = below(w, 2);
     req.want_token = below(w, 2);
     struct err err = {0};
     if (plan_compile(&w->plan, &req, &err) < 0)
@@ -448,6 +482,7 @@ static void require_all_done(struct world *w)
         require(w, node->done == w->plan->rank[r].n);
         require(w, node->most_slots == w->plan->rank[r].slots);
         require(w, node->slots == 0);
+        require(w, node->nhanded == 0 && node->most_handed == w->plan->rank[r].handed);
         for (uint32_t a = 0; a < w->plan->ranks; a++)
             require(w, w->links[a][r].consumed == w->links[a][r].n && w->links[a][r].unsent == 0);
     }

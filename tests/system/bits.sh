@@ -19,11 +19,20 @@ cat >"$work/lora" <<'END'
 train() { sh "$work/train" "lora-$nodes-$1-$2" --schedule "$1" --micro-batch-size "$2" --iters 4 --batch-size 6 --rank 4 \
     --dropout 0.1 --target-modules all-linear; }
 for run in $runs; do
-    train "${run%-*}" "${run#*-}" || exit 1
+    train "${run%-*}" "${run##*-}" || exit 1
 done
 END
+# A schedule of one's own, which no built-in one equals; and one that adds gradients up in another order.
+cat >"$work/own" <<'END'
+common="--iters 4 --batch-size 6 --rank 4 --dropout 0.1 --target-modules all-linear"
+"$ringctl" schedule convert v-1f1b --ranks 2 --microbatches 6 --format compute_comms | sed 's/\([0-9][0-9]*\)B1\>/\1R1,\1I1,\1W1/g' >"$work/own.csv"
+sh "$work/train" lora-2-own-1 --schedule "$work/own.csv" $common --micro-batch-size 1 || exit 1
+sh "$work/train" looped --schedule looped-bfs --chunks 3 --microbatches 6 $common
+END
 cat >"$work/full" <<'END'
-sh "$work/train" "full-$nodes" --fine-tune-type full --schedule "$schedule" --iters 3 --batch-size 4
+for schedule in $schedules; do
+    sh "$work/train" "full-$nodes-$schedule" --fine-tune-type full --schedule "$schedule" --iters 3 --batch-size 4 || exit 1
+done
 END
 
 # the_same KIND NAME FILES...: a run against the first of its kind
@@ -41,26 +50,34 @@ the_same() {
 }
 
 head -n 5 "$wikisql/valid.jsonl" >"$work/valid.jsonl"
-export ringctl work stories wikisql nodes runs schedule
+export ringctl work stories wikisql nodes runs schedules
 for nodes in 1 2 3 4; do
     case $nodes in
-    1) runs="naive-1 gpipe-2 1f1b-1 1f1b-2" ;;
-    2) runs="naive-2 1f1b-1" ;;
-    3) runs="naive-1 gpipe-1 1f1b-2" ;;
-    4) runs="gpipe-2 1f1b-1" ;;
+    1) runs="naive-1 gpipe-2 1f1b-1 1f1b-2 interleaved-1f1b-1 zbv-2" ;;
+    2) runs="naive-2 1f1b-1 zbv-1 interleaved-1f1b-2" ;;
+    3) runs="naive-1 gpipe-1 1f1b-2 zb-h1-2 v-1f1b-1 interleaved-1f1b-1" ;;
+    4) runs="gpipe-2 1f1b-1 zbv-1 zb-h2-2 eager-1f1b-1 interleaved-1f1b-2" ;;
     esac
     limit 60 "$ringctl" local $nodes --threads 1 -- exec sh "$work/lora" || fail "LoRA on $nodes nodes"
     for run in $runs; do
-        the_same "lora-${run#*-}" "lora-$nodes-$run" adapter_model.safetensors
+        the_same "lora-${run##*-}" "lora-$nodes-$run" adapter_model.safetensors
     done
 done
+limit 60 "$ringctl" local 2 --threads 1 -- exec sh "$work/own" || fail "schedules of one's own"
+grep -q 1R1,1I1,1W1 "$work/own.csv" || fail "the schedule of one's own has no halves: $(cat "$work/own.csv")"
+the_same lora-1 lora-2-own-1 adapter_model.safetensors
+apart=$(jq -s '[.[] | .loss // empty] as $l | ($l | length / 2) as $n | [range($n) | ($l[.] - $l[. + $n]) | fabs] | max' \
+    "$work/lora-1-naive-1.numbers" "$work/looped.numbers")
+equal "looped-bfs is off by no more than rounding: $apart" "$(jq -n "$apart < 1e-4")" true
 for nodes in 1 2 3; do
-    case $nodes in 1) schedule=naive ;; 2) schedule=1f1b ;; 3) schedule=gpipe ;; esac
+    case $nodes in 1) schedules="naive v-1f1b" ;; 2) schedules="1f1b zbv" ;; 3) schedules="gpipe zb-h1 interleaved-1f1b" ;; esac
     limit 60 "$ringctl" local $nodes --threads 1 -- exec sh "$work/full" || fail "full fine-tuning on $nodes nodes"
-    the_same full "full-$nodes" model.safetensors
+    for schedule in $schedules; do
+        the_same full "full-$nodes-$schedule" model.safetensors
+    done
 done
 
 # The comparison would not mean much if nothing had been learnt.
-first=$(jq -s 'map(select(.loss))[0].loss' "$work/full-1.numbers")
-last=$(jq -s 'map(select(.loss))[-1].loss' "$work/full-1.numbers")
+first=$(jq -s 'map(select(.loss))[0].loss' "$work/full-1-naive.numbers")
+last=$(jq -s 'map(select(.loss))[-1].loss' "$work/full-1-naive.numbers")
 equal "the loss fell from $first to $last" "$(jq -n "$last < $first")" true

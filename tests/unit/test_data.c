@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Data sets: rows, shifted labels, cutting, what is refused and how; and the order of rows. */
+ * Data sets: files and arrays of rows, shifted labels, what is too long, what is refused and how. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,7 +115,74 @@ static void test_directory(void **state)
     data_close(data);
     p->req.split = "valid";
     assert_int_equal(data_open(&data, &p->req, &err), -ENOENT);
-    assert_non_null(strstr(err.text, "has no valid.jsonl"));
+    assert_non_null(strstr(err.text, "has neither valid.jsonl nor valid.json; put the valid rows"));
+}
+
+/* What is longer than a row may be, and whether any label is lost with it. */
+static void test_overlong(void **state)
+{
+    struct place *p = *state;
+    static const char rows[] =
+        "{\"input_ids\":[0,1,2,3,4,5,6,7,8,9,10,11,12]}\n{\"input_ids\":[1,2,3]}\n"
+        "{\"input_ids\":[0,1,2,3,4,5,6],\"labels\":[-100,-100,-100,-100,-100,-100,6]}\n";
+    p->req.overlong = DATA_SPLIT;
+    struct data *data = open_rows(p, rows);
+    assert_int_equal(data_rows(data), 5);
+    check_row(data, 0, (uint32_t[]){0, 1, 2, 3, 4, 5}, (int32_t[]){1, 2, 3, 4, 5, -100}, 6);
+    check_row(data, 1, (uint32_t[]){5, 6, 7, 8, 9, 10}, (int32_t[]){6, 7, 8, 9, 10, -100}, 6);
+    check_row(data, 2, (uint32_t[]){10, 11, 12}, (int32_t[]){11, 12, -100}, 3);
+    check_row(data, 4, (uint32_t[]){5, 6}, (int32_t[]){6, -100}, 2);
+    struct data_counts n = data_counts(data);
+    assert_int_equal(n.supervised, 12 + 2 + 1); /* every one there was */
+    assert_true(n.rows == 3 && n.split == 2 && n.kept == 5 && !n.lost && !n.truncated && !n.unsupervised);
+    assert_int_equal(data_row(data, 2).line, 1);
+    assert_int_equal(data_row(data, 4).line, 3);
+    data_close(data);
+
+    p->req.overlong = DATA_DROP;
+    data = open_rows(p, rows);
+    assert_int_equal(data_rows(data), 1);
+    check_row(data, 0, (uint32_t[]){1, 2, 3}, (int32_t[]){2, 3, -100}, 3);
+    n = data_counts(data);
+    assert_true(n.rows == 3 && n.dropped == 2 && n.lost == 20 && n.kept == 1 && !n.split && !n.unsupervised);
+    data_close(data);
+
+    p->req.overlong = DATA_TRUNCATE;
+    data = open_rows(p, rows);
+    n = data_counts(data);
+    assert_true(n.truncated == 2 && n.lost == 8 && n.unsupervised == 1 && n.kept == 2);
+    data_close(data);
+}
+
+/* One array, objects over many lines, and both as the same rows as lines; braces and quotes in texts are nothing. */
+static void test_array(void **state)
+{
+    struct place *p = *state;
+    static const char *const files[] = {
+        "[{\"input_ids\":[1,2],\"x\":\"}]\\\"{\"},{\"input_ids\":[3,4]}]",
+        "\n [\n  {\n \"input_ids\": [\n1,\n2], \"x\": {\"y\": [{}]}\n},\n{\"input_ids\":[3,4]}\n]\n\n",
+        "{\n\"input_ids\": [1, 2]\n}\n{\"input_ids\":\n[3,4]}",
+    };
+    static const size_t lines[][2] = {{1, 1}, {3, 8}, {1, 4}};
+    for (size_t i = 0; i < 3; i++) {
+        struct data *data = open_rows(p, files[i]);
+        assert_int_equal(data_rows(data), 2);
+        check_row(data, 0, (uint32_t[]){1, 2}, (int32_t[]){2, -100}, 2);
+        check_row(data, 1, (uint32_t[]){3, 4}, (int32_t[]){4, -100}, 2);
+        assert_int_equal(data_row(data, 0).line, lines[i][0]);
+        assert_int_equal(data_row(data, 1).line, lines[i][1]);
+        data_close(data);
+    }
+    enum { LONG = 300000 }; /* beyond the first buffer */
+    char *file = malloc(LONG + 100);
+    int n = sprintf(file, "[{\"x\": \"");
+    memset(file + n, '{', LONG);
+    strcpy(file + n + LONG, "\", \"input_ids\": [5, 6]},\n\n{\"input_ids\": [7, 8]}]");
+    struct data *data = open_rows(p, file);
+    check_row(data, 1, (uint32_t[]){7, 8}, (int32_t[]){8, -100}, 2);
+    assert_int_equal(data_row(data, 1).line, 3);
+    data_close(data);
+    free(file);
 }
 
 /* Many rows, so that every array grows several times. */
@@ -156,12 +223,21 @@ static void test_refusals(void **state)
     refuse(p, "", -ENODATA, "has no rows");
     refuse(p, "{\"input_ids\":[1]}\n", -ENODATA, "none of its 1 rows has a supervised token");
     refuse(p, "It was the best of times.\n", -EBADMSG, ":1: not a JSON object; plain text must be");
-    refuse(p, "[{\"text\":\"x\"}]\n", -EBADMSG, "jq -c '.[]'");
+    refuse(p, "[" GOOD "," GOOD, -EBADMSG, ":3: the file ends before its array does");
+    refuse(p, "[" GOOD GOOD "]", -EBADMSG, ":2: no comma between two objects");
+    refuse(p, "[" GOOD ",]", -EBADMSG, ":2: a comma before the end of the array");
+    refuse(p, "[" GOOD "] {}", -EBADMSG, ":2: there is more after the end of the array");
+    refuse(p, "[" GOOD ", 7]", -EBADMSG, ":2: not a JSON object");
+    refuse(p, "[ ]", -ENODATA, "has no rows");
+    refuse(p, "{\n\"input_ids\": [1,\n", -EBADMSG, ":1: not a sound JSON object: the file ends within it");
     refuse(p, GOOD "{\"input_ids\":[1,2}\n", -EBADMSG, ":2: not a sound JSON object");
     refuse(p, "{\"question\":\"x\",\"answer\":\"y\"}\n", -EBADMSG,
-           ":1: has only the keys \"question\", \"answer\"; a row needs \"text\", or \"input_ids\"");
+           ":1: has only the keys \"question\", \"answer\"; a row needs \"text\", \"prompt\" and "
+           "\"completion\"");
     refuse(p, "{}\n", -EBADMSG, ":1: has no keys; a row needs");
-    refuse(p, GOOD GOOD "{\"messages\":[]}\n", -EBADMSG, ":3: has only the keys \"messages\"");
+    refuse(p, GOOD GOOD "{\"words\":[]}\n", -EBADMSG, ":3: has only the keys \"words\"");
+    refuse(p, GOOD GOOD "{\"messages\":[]}\n", -EBADMSG,
+           ":3: has \"messages\", but line 1 has \"input_ids\"");
     refuse(p, GOOD "\n{\"text\":\"x\"}\n", -EBADMSG, ":3: has \"text\", but line 1 has \"input_ids\"");
     refuse(p, "{\"input_ids\":7}\n", -EBADMSG, ":1: \"input_ids\" must be a list");
     refuse(p, "{\"input_ids\":[1,\"2\"]}\n", -EBADMSG, ":1: entry 1 of \"input_ids\" is not a whole number");
@@ -264,69 +340,13 @@ static void test_texts(void **state)
     tokenizer_close(tok);
 }
 
-/* --- order ------------------------------------------------------------------------------------ */
-
-static void test_order(void **state)
-{
-    (void)state;
-    enum { ROWS = 37, EPOCHS = 4 };
-    struct data_order *order = NULL, *other = NULL;
-    size_t taken[ROWS * EPOCHS];
-    assert_int_equal(data_order_new(&order, ROWS, true, 5, NULL), 0);
-    assert_int_equal(data_order_new(&other, ROWS, true, 6, NULL), 0);
-    size_t differ = 0, moved = 0;
-    for (size_t e = 0; e < EPOCHS; e++) {
-        bool seen[ROWS] = {false};
-        for (size_t i = 0; i < ROWS; i++) {
-            size_t k = e * ROWS + i;
-            taken[k] = data_order_at(order, k);
-            assert_true(taken[k] < ROWS && !seen[taken[k]]);
-            seen[taken[k]] = true;
-            differ += taken[k] != data_order_at(other, k);
-            moved += e > 0 && taken[k] != taken[k - ROWS];
-        }
-    }
-    assert_true(differ > ROWS); /* another seed, another order */
-    assert_true(moved > ROWS);  /* another epoch, another order */
-    for (size_t k = ROWS * EPOCHS; k-- > 0;) {
-        size_t jump = k * 41 % (ROWS * EPOCHS);
-        assert_int_equal(data_order_at(order, jump), taken[jump]);
-    }
-    data_order_free(order);
-    /* resumed in the middle */
-    assert_int_equal(data_order_new(&order, ROWS, true, 5, NULL), 0);
-    assert_int_equal(data_order_at(order, 3 * ROWS + 11), taken[3 * ROWS + 11]);
-    data_order_free(order);
-    data_order_free(other);
-    data_order_free(NULL);
-}
-
-static void test_file_order(void **state)
-{
-    (void)state;
-    struct data_order *order = NULL;
-    struct err err = {""};
-    assert_int_equal(data_order_new(&order, 3, false, 5, NULL), 0);
-    for (size_t k = 0; k < 10; k++)
-        assert_int_equal(data_order_at(order, k), k % 3);
-    data_order_free(order);
-    assert_int_equal(data_order_new(&order, 0, true, 5, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "0 rows"));
-}
-
 #define PLACED(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PLACED(test_ids),
-        PLACED(test_directory),
-        PLACED(test_many),
-        PLACED(test_refusals),
-        PLACED(test_zeros),
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_file_order),
+        PLACED(test_ids),   PLACED(test_directory),       PLACED(test_many),     PLACED(test_refusals),
+        PLACED(test_zeros), cmocka_unit_test(test_texts), PLACED(test_overlong), PLACED(test_array),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

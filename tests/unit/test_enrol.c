@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Joining, as it should go and as attackers would have it: wrong, expired, spent and worn-out tokens, members
- * of other clusters, replayed and relayed handshakes, removed nodes coming back. */
+ * of other clusters, replayed and relayed handshakes. */
 #include "tests/unit/trust_world.h"
 
 #include "net/wire.h"
@@ -526,157 +526,6 @@ static void test_replayed_openings_wear_the_token_out(void **state)
     assert_int_equal(anna->hellos, 0);
 }
 
-/* --- members afterwards --- */
-
-static void test_members_take_each_other(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
-    uint8_t psk[AUTH_PSK];
-
-    init(anna);
-    admit(anna, bert);
-    admit(anna, cleo);
-    cluster_psk(cleo->cluster, 0, psk);
-    assert_string_equal(dial_member(cleo, bert->port, psk), "");
-}
-
-static void test_a_newcomer_is_taken_before_the_roster_is_heard(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
-    uint8_t psk[AUTH_PSK];
-
-    init(anna);
-    admit(anna, bert);
-    bert->deaf = true;
-    admit(anna, cleo);
-    assert_int_equal(roster_active(cluster_roster(bert->cluster)), 2);
-    cluster_psk(cleo->cluster, 0, psk);
-    assert_string_equal(dial_member(cleo, bert->port, psk), "");
-}
-
-static void test_a_removed_member_returns(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
-    uint8_t psk[AUTH_PSK];
-    char token[TOKEN_TEXT];
-    struct err err;
-
-    init(anna);
-    admit(anna, bert);
-    admit(anna, cleo);
-    cleo->deaf = true; /* it was switched off when it happened */
-    must(cluster_remove(anna->cluster, cleo->node_id, &err), &err);
-    spread(anna);
-    cluster_psk(cleo->cluster, 0, psk);
-    expect_text(dial_member(cleo, bert->port, psk), "cleo was removed from cluster home");
-    expect_text(dial_member(cleo, anna->port, psk), "ringctl join");
-    cleo->deaf = false;
-    spread(anna); /* the signed word reaches it */
-    assert_int_equal(cluster_state(cleo->cluster), CLUSTER_REMOVED);
-    invite(anna, 60, token);
-    assert_string_equal(join(cleo, token, anna->port), ""); /* and with a new token it is let in */
-    settle(w);
-    cluster_psk(cleo->cluster, 0, psk);
-    assert_string_equal(dial_member(cleo, bert->port, psk), "");
-}
-
-/* It was away, believes itself a member, and is given a token: no need to tell it first. */
-static void test_a_removed_member_that_does_not_know_joins(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
-    struct cluster_net_key keys[4];
-    uint8_t psk[AUTH_PSK];
-    char token[TOKEN_TEXT];
-    struct err err;
-
-    init(anna);
-    admit(anna, bert);
-    admit(anna, cleo);
-    cleo->deaf = true;
-    must(cluster_remove(anna->cluster, cleo->node_id, &err), &err);
-    spread(anna);
-    cleo->deaf = false;
-    assert_int_equal(cluster_state(cleo->cluster), CLUSTER_MEMBER);
-    assert_int_equal(cluster_invite(anna->cluster, 60, w->now_s, token, &err), 0);
-    enrol_share(anna->enrol);
-    settle(w);
-    assert_string_equal(join(cleo, token, bert->port), "");
-    settle(w);
-    assert_int_equal(cluster_net_keys(cleo->cluster, keys, 4), 2);
-    cluster_psk(cleo->cluster, 0, psk);
-    assert_string_equal(dial_member(cleo, bert->port, psk), "");
-}
-
-/* An authority that joins its own cluster again keeps what it holds. */
-static void test_an_authority_joins_again(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1];
-    char token[TOKEN_TEXT];
-    struct err err;
-
-    init(anna);
-    admit(anna, bert);
-    must(cluster_promote(anna->cluster, bert->node_id, &err), &err);
-    spread(anna);
-    invite(anna, 60, token);
-    assert_string_equal(join(bert, token, anna->port), "");
-    settle(w);
-    assert_true(cluster_is_authority(bert->cluster));
-    admit(bert, &w->ends[2]);
-    assert_int_equal(roster_active(cluster_roster(anna->cluster)), 3);
-}
-
-static void test_a_member_that_was_away_while_keys_changed(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
-    uint8_t psk[AUTH_PSK];
-    struct err err;
-
-    init(anna);
-    admit(anna, bert);
-    admit(anna, cleo);
-    cleo->deaf = true;
-    must(cluster_remove(anna->cluster, bert->node_id, &err), &err);
-    cluster_psk(cleo->cluster, 0, psk);
-    assert_string_equal(dial_member(cleo, anna->port, psk), ""); /* its old secret still opens the door */
-    cluster_psk(anna->cluster, 0, psk);
-    assert_true(*dial_member(anna, cleo->port, psk)); /* the new one not yet: cleo has not heard of it */
-    cluster_psk(anna->cluster, 1, psk);
-    assert_string_equal(dial_member(anna, cleo->port, psk), "");
-    cleo->deaf = false;
-    spread(anna);
-    cluster_psk(anna->cluster, 0, psk);
-    assert_string_equal(dial_member(anna, cleo->port, psk), "");
-}
-
-static void test_certificates_do_not_travel(void **state)
-{
-    struct world *w = *state;
-    struct end *anna = &w->ends[0], *bert = &w->ends[1], *thief = &w->ends[2];
-    struct link_setup s;
-    uint8_t psk[AUTH_PSK];
-
-    init(anna);
-    admit(anna, bert);
-    s = setup_of(bert); /* all that bert ever says, and the cluster's secret, under another identity */
-    cluster_psk(bert->cluster, 0, psk);
-    s.id = &thief->id;
-    s.owner = thief;
-    s.kind = LINK_CONTROL;
-    s.psk = psk;
-    s.ops = &dial_ops;
-    assert_int_equal(link_dial(&thief->control, &s, "127.0.0.1", anna->port), 0);
-    while (!thief->control_up && !thief->control_down)
-        run_until(w, NULL);
-    expect_text(thief->control_text, "no certificate of cluster home for its key");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -700,13 +549,6 @@ int main(void)
         TEST(test_a_relay_gains_nothing),
         TEST(test_a_relay_that_meddles_is_noticed),
         TEST(test_replayed_openings_wear_the_token_out),
-        TEST(test_members_take_each_other),
-        TEST(test_a_newcomer_is_taken_before_the_roster_is_heard),
-        TEST(test_a_removed_member_returns),
-        TEST(test_a_removed_member_that_does_not_know_joins),
-        TEST(test_an_authority_joins_again),
-        TEST(test_a_member_that_was_away_while_keys_changed),
-        TEST(test_certificates_do_not_travel),
     };
 
     if (sodium_init() < 0)

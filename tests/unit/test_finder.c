@@ -34,7 +34,7 @@ struct side {
     struct event_base *base;
     struct ports *ports;
     struct finder *finder;
-    unsigned ups, downs, asks;
+    unsigned ups, downs, asks, sealed;
     enum cable_end end;
     struct cable cable; /* the last that came up */
     uint8_t asked[16];
@@ -89,7 +89,15 @@ static void on_ask(void *owner, unsigned ifindex, const struct in6_addr *from, e
     tell(side, 'q');
 }
 
-static const struct finder_ops finder_ops = {{on_up, on_changed, on_down, on_trouble}, on_ask};
+static void on_sealed(void *owner, unsigned ifindex, unsigned generation)
+{
+    struct side *side = owner;
+
+    assert_true(ifindex > 0 && (generation == 3 || generation == 7));
+    side->sealed += generation == 7;
+}
+
+static const struct finder_ops finder_ops = {{on_up, on_changed, on_down, on_trouble}, on_ask, on_sealed};
 
 static void on_ports(void *owner)
 {
@@ -112,9 +120,10 @@ static void open_ports(struct side *side, int pipe_end)
         abort();
 }
 
-static void open_finder(struct side *side, uint8_t number, bool enrolled)
+/* generation 0: not enrolled */
+static void open_finder(struct side *side, uint8_t number, uint8_t generation)
 {
-    struct beacon_key key = {.id = 3, .key = {1, 2, 3}};
+    struct beacon_key key = {.id = generation, .key = {1, 2, generation}};
     struct finder_setup setup = {.base = side->base,
                                  .ports = side->ports,
                                  .self = {.node_id = {number},
@@ -124,7 +133,7 @@ static void open_finder(struct side *side, uint8_t number, bool enrolled)
                                           .proto_min = 1,
                                           .proto_max = 1},
                                  .keys = &key,
-                                 .nkeys = enrolled ? 1 : 0,
+                                 .nkeys = generation ? 1 : 0,
                                  .ops = &finder_ops,
                                  .owner = side};
 
@@ -204,13 +213,14 @@ static void on_command(evutil_socket_t fd, short what, void *arg)
     event_base_loopbreak(side->base);
 }
 
-/* Letters: 'p' wait for two ports, 'f' find, 'F' find without being enrolled, 'q' ask, 'x' leave. */
+/* Letters: 'p' wait for two ports, 'f' find, 'F' find without being enrolled, 'n' find with a newer key, 'q' ask, 'x' leave. */
 static void obey(struct side *side, char letter)
 {
     switch (letter) {
     case 'p': await_ports(side, 2); break;
-    case 'f': open_finder(side, 2, true); break;
-    case 'F': open_finder(side, 2, false); break;
+    case 'f': open_finder(side, 2, 3); break;
+    case 'F': open_finder(side, 2, 0); break;
+    case 'n': open_finder(side, 2, 7); break;
     case 'q': finder_ask(side->finder, 0, BEACON_JOINQ, "0123456789abcdef", 16); break;
     case 'x': finder_close(side->finder); _exit(0);
     }
@@ -337,7 +347,7 @@ static void cables_are_found_and_lost(void **state)
     begin(&there, &here);
     command(&there, 'f');
     assert_int_equal(hear(&there, &here, 1000), '.');
-    open_finder(&here, 1, true);
+    open_finder(&here, 1, 3);
     took = await(&here, 2, 0, 5 * S);
     print_message("two cables after %lu ms\n", took / 1000);
     assert_true(took < 2 * S);
@@ -381,7 +391,7 @@ static void silence_of_the_dead(void **state)
     (void)state;
     begin(&there, &here);
     command(&there, 'f');
-    open_finder(&here, 1, true);
+    open_finder(&here, 1, 3);
     assert_true(await(&here, 2, 0, 5 * S) < 2 * S);
     kill(there.pid, SIGSTOP); /* carrier stays */
     took = await(&here, 0, 2, 10 * S);
@@ -400,7 +410,7 @@ static void strangers_can_ask_and_nothing_else(void **state)
     begin(&there, &here);
     command(&there, 'F');
     assert_int_equal(hear(&there, &here, 1000), '.');
-    open_finder(&here, 1, true);
+    open_finder(&here, 1, 3);
     assert_true(await(&here, 1, 0, 1 * S) == UINT64_MAX);
     command(&there, 'q');
     for (int i = 0; i < 20 && here.asks < 2; i++)
@@ -411,6 +421,23 @@ static void strangers_can_ask_and_nothing_else(void **state)
     assert_int_equal(finder_ask(here.finder, 0, BEACON_JOINQ, "0123456789abcdef", 16), 2);
     assert_int_equal(hear(&there, &here, 1000), '.'); /* of 'q' */
     assert_int_equal(hear(&there, &here, 1000), 'q');
+    end_child(&there);
+    close_side(&here);
+}
+
+static void a_key_we_do_not_have_is_told(void **state)
+{
+    struct there there;
+    struct side here;
+
+    (void)state;
+    begin(&there, &here);
+    open_finder(&here, 1, 3);
+    command(&there, 'n');
+    for (int i = 0; i < 50 && here.sealed < 2; i++)
+        turn(&here, S / 10);
+    assert_true(here.sealed >= 2);
+    assert_int_equal(here.ups, 0);
     end_child(&there);
     close_side(&here);
 }
@@ -440,7 +467,7 @@ static void what_was_routed_or_is_too_long_is_dropped(void **state)
     run("ip link add va type veth peer name vb; ip link set va up; ip link set vb up");
     open_ports(&here, -1);
     await_ports(&here, 2);
-    open_finder(&here, 1, true);
+    open_finder(&here, 1, 3);
     turn_for(&here, S); /* both ports are ours: one segment, no cable */
     assert_int_equal(here.ups, 0);
     finder_stats(here.finder, &stats);
@@ -463,6 +490,7 @@ int main(void)
         cmocka_unit_test(cables_are_found_and_lost),
         cmocka_unit_test(silence_of_the_dead),
         cmocka_unit_test(strangers_can_ask_and_nothing_else),
+        cmocka_unit_test(a_key_we_do_not_have_is_told),
         cmocka_unit_test(what_was_routed_or_is_too_long_is_dropped),
     };
 

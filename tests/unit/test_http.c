@@ -26,6 +26,7 @@
 #include "daemon/http_access.h"
 #include "daemon/hub.h"
 #include "daemon/mailbox.h"
+#include "net/clock.h"
 
 enum { DEADLINE_MS = 300, PATIENCE_MS = 10000 };
 
@@ -367,6 +368,36 @@ static void many_streams_hear_every_event(void **state)
 }
 
 /* As many dashboards as there may be in an office, all behind one tunnel. */
+/* What comes at 200 events a second is sent in few pieces, and none of it is lost. */
+static void events_of_all_jobs_come_together(void **state)
+{
+    enum { CROWD = 20 };
+    struct fixture *f = *state;
+    char buf[8192] = "", json[32], last[40];
+    int fd = dial_unix(f);
+    static const char request[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    say(fd, request, strlen(request));
+    assert_true(hear(fd, buf, sizeof buf, "retry:"));
+    hub_publish(f->hub, 1, "step", "{\"n\":0}");
+    assert_true(hear(fd, buf, sizeof buf, "{\"n\":0}\n\n"));
+    struct instant begun = clock_now();
+    for (int i = 1; i <= CROWD; i++) {
+        poll(NULL, 0, 5);
+        snprintf(json, sizeof json, "{\"n\":%d}", i);
+        hub_publish(f->hub, 1, "step", json);
+    }
+    snprintf(last, sizeof last, "{\"n\":%d}\n\n", CROWD);
+    assert_true(hear(fd, buf, sizeof buf, last));
+    size_t pieces = 0, events = 0;
+    for (const char *p = buf; (p = strstr(p, "\nevent: step")); p++)
+        events++;
+    for (const char *p = buf; (p = strstr(p, "\r\nid: ")); p++) /* begins a chunk */
+        pieces++;
+    assert_int_equal(events, 1 + CROWD);
+    assert_in_range(pieces, 1, 3 + clock_since_us(clock_now(), begun) / 200000);
+    close(fd);
+}
+
 static void two_hundred_dashboards_leave_room(void **state)
 {
     enum { CLIENTS = 200 };
@@ -605,6 +636,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(two_hundred_dashboards_leave_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(silent_connections_make_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_streams_hear_every_event, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(events_of_all_jobs_come_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slow_clients_are_cut_off, set_up_hasty, tear_down),
         cmocka_unit_test_setup_teardown(ten_thousand_connections_are_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopping_answers_who_waits_and_ends_streams, set_up, tear_down),

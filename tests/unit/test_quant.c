@@ -69,7 +69,7 @@ static float draw_side(struct rng *rng, float low, float high)
 
 static void pack(struct packed *p, size_t rows, size_t cols, size_t bits, size_t group, enum dtype side)
 {
-    const size_t groups = rows * cols / group, size = side_bytes(side);
+    const size_t across = quant_groups(group, cols), groups = rows * across, size = side_bytes(side);
     struct rng rng = rng_for(rows * 1000 + cols, "packed");
     p->raw = calloc(rows * cols * bits / 8 + 1, 1);
     p->sides = calloc(2 * groups, size);
@@ -77,9 +77,10 @@ static void pack(struct packed *p, size_t rows, size_t cols, size_t bits, size_t
     assert_true(p->raw && p->sides && p->values);
     for (size_t i = 0; i < rows * cols; i++) {
         static float scale, bias;
-        if (i % group == 0) {
-            scale = put_side(p->sides + i / group * size, side, draw_side(&rng, 0.01f, 0.5f));
-            bias = put_side(p->sides + (groups + i / group) * size, side, draw_side(&rng, -1, -0.25f));
+        if (i % cols % group == 0) {
+            const size_t g = i / cols * across + i % cols / group;
+            scale = put_side(p->sides + g * size, side, draw_side(&rng, 0.01f, 0.5f));
+            bias = put_side(p->sides + (groups + g) * size, side, draw_side(&rng, -1, -0.25f));
         }
         const uint32_t q = (uint32_t)draw_side(&rng, 0, (float)(1u << bits)) & ((1u << bits) - 1);
         if (bits == 8)
@@ -105,7 +106,7 @@ static const enum dtype sides[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 static void test_rows_mean_what_they_say(void **state)
 {
     (void)state;
-    enum { ROWS = 5, COLS = 384 };
+    enum { ROWS = 5, COLS = 328 };
     struct num *num = NULL;
     assert_int_equal(num_new(&num, 1, NULL), 0);
     for (size_t i = 0; i < 18; i++) {
@@ -137,7 +138,7 @@ static void check_round_trip(struct num *num, const float *x, size_t cols, size_
     for (size_t i = 0; i < cols; i++) {
         const float *group = x + i / QUANT_GROUP * QUANT_GROUP;
         double low = (double)group[0], high = low;
-        for (size_t k = 0; k < QUANT_GROUP; k++) {
+        for (size_t k = 0; k < QUANT_GROUP && group + k < x + cols; k++) {
             low = fmin(low, (double)group[k]);
             high = fmax(high, (double)group[k]);
         }
@@ -161,7 +162,7 @@ static void test_round_trip(void **state)
             float *x = random_floats(256, "weights");
             for (size_t k = 0; k < 256; k++)
                 x[k] = x[k] * spread[i % 4] + shift[i / 4];
-            check_round_trip(num, x, 256, bits);
+            check_round_trip(num, x, 256 - i * 8, bits);
             for (size_t k = 0; k < 256; k++)
                 x[k] = shift[i / 4] * spread[i % 4]; /* all alike; zeros too */
             check_round_trip(num, x, 192, bits);
@@ -181,9 +182,9 @@ static void test_what_cannot_be_quantized(void **state)
         x[18] = -3e38f;
         assert_int_equal(quant_row(words, scale, bias, x, 64, 4), -EDOM);
     }
-    assert_true(quant_is_possible(4, 64, 128) && quant_is_possible(8, 32, 96) &&
+    assert_true(quant_is_possible(4, 64, 128) && quant_is_possible(8, 32, 80) &&
                 quant_is_possible(4, 128, 128));
-    assert_false(quant_is_possible(4, 64, 96) || quant_is_possible(6, 64, 64) ||
+    assert_false(quant_is_possible(4, 64, 100) || quant_is_possible(6, 64, 64) ||
                  quant_is_possible(4, 16, 64) || quant_is_possible(8, 64, 0));
 }
 
@@ -241,8 +242,8 @@ static void test_shapes(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t v = 0; v < 6; v++) {
             const size_t group = group_sizes[v / 2];
-            check_shape(num[(i + v) % 2], shapes[i][0], shapes[i][1], shapes[i][2] * group, widths[v % 2],
-                        group, sides[(i + v) % 3]);
+            check_shape(num[(i + v) % 2], shapes[i][0], shapes[i][1], shapes[i][2] * group - i % 3 * 8,
+                        widths[v % 2], group, sides[(i + v) % 3]);
         }
     num_free(num[0]);
     num_free(num[1]);
@@ -283,7 +284,8 @@ static void test_twins(void **state)
     for (size_t v = 0; v < 6; v++)
         for (size_t groups = 1; groups <= 7; groups++) {
             struct packed p;
-            const size_t bits = widths[v % 2], group = group_sizes[v / 2], cols = groups * group;
+            const size_t bits = widths[v % 2], group = group_sizes[v / 2],
+                         cols = groups * group - groups % 4 * 8;
             float *x = random_floats(cols, "x"), y[2][ROWS], row[2][MOST], ordered[MOST + 128], sum[7];
             pack(&p, ROWS, cols, bits, group, DTYPE_F32);
             const float *scale = p.quant.scale, *bias = p.quant.bias;

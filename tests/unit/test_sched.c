@@ -22,7 +22,8 @@ static struct sched *make(const char *name, size_t ranks, size_t microbatches)
 {
     struct sched *sched = NULL;
     struct err err = {0};
-    int rc = sched_make(&sched, &(struct sched_request){name, ranks, 0, microbatches}, &err);
+    int rc = sched_make(
+        &sched, &(struct sched_request){.name = name, .ranks = ranks, .microbatches = microbatches}, &err);
     if (rc < 0)
         fail_msg("%s p=%zu m=%zu: %s", name, ranks, microbatches, err.text);
     return sched;
@@ -144,7 +145,8 @@ static void test_interleaved(void **state)
             for (size_t m = p; m <= 32; m++) {
                 struct sched *sched = NULL;
                 struct err err = {0};
-                struct sched_request req = {"interleaved-1f1b", p, v, m};
+                struct sched_request req = {
+                    .name = "interleaved-1f1b", .ranks = p, .chunks = v, .microbatches = m};
                 if (sched_make(&sched, &req, &err) < 0)
                     fail_msg("%s", err.text);
                 struct sched_sim sim = simulate(sched, 1, 1, 0.5);
@@ -252,25 +254,55 @@ static void test_refusals(void **state)
     (void)state;
     struct sched *sched = NULL;
     struct err err = {0};
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"gpype", 2, 0, 2}, &err), -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "gpype", .ranks = 2, .microbatches = 2}, &err),
+        -EINVAL);
     assert_string_equal(err.text, "there is no schedule \"gpype\": choose one of naive, gpipe, 1f1b, "
                                   "eager-1f1b, interleaved-1f1b, looped-bfs, zb-h1, zb-h2, zbv, v-1f1b");
-    assert_int_equal(sched_make(&sched, &(struct sched_request){NULL, 2, 0, 2}, &err), -EINVAL);
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"naive", 0, 0, 2}, &err), -EINVAL);
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"naive", 2, 0, 0}, &err), -EINVAL);
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"naive", SIZE_MAX, 0, 2}, &err), -EINVAL);
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"naive", 2, 0, SIZE_MAX}, &err), -EINVAL);
+    assert_int_equal(sched_make(&sched, &(struct sched_request){.ranks = 2, .microbatches = 2}, &err),
+                     -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "naive", .ranks = 0, .microbatches = 2}, &err),
+        -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "naive", .ranks = 2, .microbatches = 0}, &err),
+        -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "naive", .ranks = SIZE_MAX, .microbatches = 2},
+                   &err),
+        -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "naive", .ranks = 2, .microbatches = SIZE_MAX},
+                   &err),
+        -EINVAL);
     assert_non_null(strstr(err.text, "1 to 131072 microbatches"));
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"gpipe", 2, 2, 2}, &err), -EINVAL);
+    assert_int_equal(
+        sched_make(&sched,
+                   &(struct sched_request){.name = "gpipe", .ranks = 2, .chunks = 2, .microbatches = 2},
+                   &err),
+        -EINVAL);
     assert_string_equal(err.text,
                         "gpipe has 1 stage on each rank, not 2; interleaved-1f1b and looped-bfs take any "
                         "number of chunks");
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"zbv", 2, 1, 2}, &err), -EINVAL);
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"looped-bfs", 2, 17, 2}, &err), -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "zbv", .ranks = 2, .chunks = 1, .microbatches = 2},
+                   &err),
+        -EINVAL);
+    assert_int_equal(
+        sched_make(&sched,
+                   &(struct sched_request){.name = "looped-bfs", .ranks = 2, .chunks = 17, .microbatches = 2},
+                   &err),
+        -EINVAL);
     assert_string_equal(err.text, "looped-bfs has 1 to 16 stages on each rank, not 17");
     assert_int_equal(
-        sched_make(&sched, &(struct sched_request){"looped-bfs", 2, 2, SCHED_MAX_CELLS / 2}, &err), -EINVAL);
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"naive", 2, 0, 2}, NULL) < 0, 0);
+        sched_make(&sched,
+                   &(struct sched_request){
+                       .name = "looped-bfs", .ranks = 2, .chunks = 2, .microbatches = SCHED_MAX_CELLS / 2},
+                   &err),
+        -EINVAL);
+    assert_int_equal(
+        sched_make(&sched, &(struct sched_request){.name = "naive", .ranks = 2, .microbatches = 2}, NULL) < 0,
+        0);
     struct sched_sim sim = {0};
     assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, -1, 0, 0}}, &err),
                      -EINVAL);

@@ -19,8 +19,11 @@ static struct job_plan example(void)
                              .model = "/models/a \"b\" \xc3\xa9",
                              .fingerprint = "0123456789abcdef0123456789abcdef",
                              .ranks = 3,
-                             .first = {0, 0, 4, 5},
-                             .schedule = "1f1b",
+                             .stages = 4,
+                             .first = {0, 0, 3, 4, 5},
+                             .place = {0, 1, 2, 0},
+                             .schedule = "own",
+                             .order = (char *)"0F0,3F0\n1F0\n",
                              .microbatches = 7,
                              .tune = {.kind = TUNE_LORA,
                                       .rank = 8,
@@ -39,9 +42,10 @@ static struct job_plan example(void)
                              .tokens = 96,
                              .seqs = 3,
                              .positions = 32,
+                             .weight_bits = 4,
                              .vocab = 512,
                              .dim = 64,
-                             .slots = {3, 2, 1},
+                             .slots = {3, 2, 1, 4},
                              .bytes = {UINT64_C(1) << 40, 2, 0}};
 }
 
@@ -61,6 +65,9 @@ static void every_field_comes_back(void **state)
         assert_true(back->tune.alpha == plan.tune.alpha && back->tune.dropout == plan.tune.dropout &&
                     back->tune.rslora && back->tune.plus_ratio == plan.tune.plus_ratio);
         assert_memory_equal(back->first, plan.first, sizeof plan.first);
+        assert_memory_equal(back->place, plan.place, sizeof plan.place);
+        assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
+        assert_string_equal(back->order, plan.order);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
         assert_string_equal(job_type_name(back->type), job_type_name(type));
@@ -68,6 +75,7 @@ static void every_field_comes_back(void **state)
         json_decref(travelled);
         json_decref(again);
         free(text);
+        job_plan_done(back);
         free(back);
     }
     assert_string_equal(job_type_name(JOB_TYPES), "?");
@@ -139,11 +147,23 @@ static void what_does_not_fit_is_refused(void **state)
         refuse(with(counts[i], json_integer(0)), counts[i]);
         refuse(with(counts[i], json_integer(-1)), counts[i]);
     }
+    refuse(with("weight_bits", json_integer(6)), "bits nobody asked for");
     refuse(with("type", json_string("dance")), "type");
     for (size_t n = 0; n < 40; n++)
-        if (n != 4)
+        if (n != 5)
             refuse(with("first", many(n)), "first of another length");
-    refuse(with("first", json_pack("[iiii]", 0, 1, -2, 3)), "a negative layer");
+    refuse(with("first", json_pack("[iiiii]", 0, 1, -2, 3, 3)), "a negative layer");
+    for (size_t n = 0; n < 300; n += n < 20 ? 1 : 40)
+        refuse(with("places", many(n)), "places of another length, or of no rank");
+    refuse(with("places", json_pack("[iiii]", 0, 1, 2, 3)), "a rank there is not");
+    refuse(with("places", json_pack("[iiii]", 0, 1, 1, 0)), "a rank without a stage");
+    refuse(with("places", json_pack("[iiii]", 1, 0, 2, 0)), "a head without the first stage");
+    char *order = malloc(JOB_ORDER_MAX + 2);
+    assert_non_null(order);
+    memset(order, ',', JOB_ORDER_MAX + 1);
+    order[JOB_ORDER_MAX + 1] = '\0';
+    refuse(with("order", json_string(order)), "an order too long");
+    free(order);
     refuse(with("slots", many(2)), "slots of another length");
     refuse(with("bytes", many(4)), "bytes of another length");
     refuse(with_tune("kind", json_integer(3)), "kind");
@@ -171,29 +191,49 @@ static void long_names_are_cut(void **state)
     assert_int_equal(strlen(back.tune.targets[0]), sizeof back.tune.targets[0] - 1);
     assert_int_equal(strlen(back.schedule), sizeof back.schedule - 1);
     assert_int_equal(strlen(back.fingerprint), sizeof back.fingerprint - 1);
+    job_plan_done(&back);
     json_decref(json);
 }
 
-static void each_rank_opens_its_part(void **state)
+static void each_stage_opens_its_part(void **state)
 {
     (void)state;
     struct job_plan plan = example();
     struct config config = {.layers = 5, .dim = 64};
-    for (size_t r = 0; r < plan.ranks; r++) {
-        struct stage_spec s = job_plan_stage(&plan, &config, r);
+    for (size_t i = 0; i < plan.stages; i++) {
+        struct stage_spec s = job_plan_stage(&plan, &config, i);
         assert_ptr_equal(s.model_dir, plan.model);
-        assert_int_equal(s.first_layer, plan.first[r]);
-        assert_int_equal(s.end_layer, plan.first[r + 1]);
-        assert_int_equal(s.embed, r == 0);
-        assert_int_equal(s.head, r == 2);
-        assert_int_equal(s.slots, plan.slots[r]);
-        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32);
+        assert_int_equal(s.first_layer, plan.first[i]);
+        assert_int_equal(s.end_layer, plan.first[i + 1]);
+        assert_int_equal(s.embed, i == 0);
+        assert_int_equal(s.head, i == 3);
+        assert_int_equal(s.slots, plan.slots[i]);
+        assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
+                    s.weight_bits == 4);
+        assert_true(s.split_backward);
         assert_int_equal(s.config.layers, 5);
         assert_int_equal(s.tune.ntargets, 2);
     }
     plan.ranks = 1;
+    plan.order = NULL;
+    job_plan_place_single(&plan);
     struct stage_spec alone = job_plan_stage(&plan, &config, 0);
-    assert_true(alone.embed && alone.head);
+    assert_true(alone.embed && alone.head && !alone.split_backward);
+    strcpy(plan.schedule, "zb-h1");
+    assert_true(job_plan_stage(&plan, &config, 0).split_backward);
+}
+
+static void schedules_are_asked_for(void **state)
+{
+    (void)state;
+    struct job_plan plan = example();
+    struct sched_request own = job_plan_schedule(&plan, 7);
+    assert_ptr_equal(own.text, plan.order);
+    assert_true(own.ranks == 3 && own.chunks == 0 && own.microbatches == 7);
+    plan.order = NULL;
+    plan.stages = 6;
+    struct sched_request looped = job_plan_schedule(&plan, 5);
+    assert_true(!looped.text && looped.chunks == 2 && looped.microbatches == 5);
 }
 
 int main(void)
@@ -201,7 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_comes_back),       cmocka_unit_test(nothing_may_be_missing),
         cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(each_rank_opens_its_part),
+        cmocka_unit_test(each_stage_opens_its_part),    cmocka_unit_test(schedules_are_asked_for),
     };
     return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
 }

@@ -33,8 +33,13 @@ static size_t room(const struct job_plan *p, size_t rank, size_t threads)
 static void test_room(void **state)
 {
     (void)state;
-    struct job_plan p = {
-        .ranks = 3, .training = true, .tokens = 512, .dim = 256, .tune = {.kind = TUNE_FULL, .end_layer = 4}};
+    struct job_plan p = {.ranks = 3,
+                         .stages = 3,
+                         .place = {0, 1, 2},
+                         .training = true,
+                         .tokens = 512,
+                         .dim = 256,
+                         .tune = {.kind = TUNE_FULL, .end_layer = 4}};
     const size_t message = p.tokens * p.dim * sizeof(float), tied = config.vocab * config.dim * sizeof(float);
     const size_t first = room(&p, 0, 1), middle = room(&p, 1, 1);
     assert_int_equal(room(&p, 2, 1), first);
@@ -47,7 +52,7 @@ static void test_room(void **state)
     const size_t frozen = room(&p, 0, 1);
     p.tune.kind = TUNE_FULL;
     assert_true(room(&p, 0, 1) - frozen >= 2 * tied); /* and the pieces that are saved */
-    p.ranks = 1;
+    p.ranks = p.stages = 1;
     assert_true(room(&p, 0, 1) < first - 2 * tied - 3 * message);
 }
 

@@ -82,7 +82,11 @@ static int tell(struct timeline *t, uint64_t step, int64_t begin)
     struct err err;
     json_t *tasks[RANKS] = {json_array(), json_array(), json_array()};
     int r = -1;
-    assert_int_equal(sched_make(&sched, &(struct sched_request){"1f1b", RANKS, 0, MICROBATCHES}, &err), 0);
+    assert_int_equal(
+        sched_make(&sched,
+                   &(struct sched_request){.name = "1f1b", .ranks = RANKS, .microbatches = MICROBATCHES},
+                   &err),
+        0);
     struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS};
     assert_int_equal(plan_compile(&plan, &req, &err), 0);
     perform(plan, tasks, begin);
@@ -107,7 +111,7 @@ static double number(const json_t *o, const char *key)
 static void clocks_apart_are_laid_together(void **state)
 {
     (void)state;
-    struct timeline *t = timeline_new("1f1b", RANKS);
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
     assert_null(timeline_encode(t, 1, names));
     tell(t, 12, 1000000000000);
     json_t *json = timeline_encode(t, 7, names), *ranks = json_object_get(json, "ranks");
@@ -141,7 +145,7 @@ static void clocks_apart_are_laid_together(void **state)
 static void the_plan_is_what_the_schedule_gives(void **state)
 {
     (void)state;
-    struct timeline *t = timeline_new("1f1b", RANKS);
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
     tell(t, 1, 1000000000000);
     json_t *json = timeline_encode(t, 1, names), *ranks = json_object_get(json, "ranks");
     double planned = number(json, "planned_seconds"), seconds = number(json, "seconds");
@@ -166,7 +170,7 @@ static void the_plan_is_what_the_schedule_gives(void **state)
 static void only_what_all_have_told_of_is_shown(void **state)
 {
     (void)state;
-    struct timeline *t = timeline_new("1f1b", RANKS);
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
     json_t *part = event_of(9, json_pack("[[i,i,i,i,i,i,i,i]]", 0, 0, 1, 2, 0, 0, -1, 2));
     tell(t, 3, 1000000000000);
     assert_int_equal(timeline_add(t, 0, part), 0); /* the others stay silent */
@@ -196,7 +200,7 @@ static void nonsense_is_refused(void **state)
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,3]]}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,\"1\",2,0,0,-1,2]]}",
     };
-    struct timeline *t = timeline_new("1f1b", RANKS);
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         json_t *event = json_loads(bad[i], 0, NULL);
         assert_non_null(event);
@@ -212,7 +216,7 @@ static void nonsense_is_refused(void **state)
 static void another_plan_is_not_made_up(void **state)
 {
     (void)state;
-    struct timeline *t = timeline_new("1f1b", 1);
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = 1});
     json_t *event = event_of(1, json_pack("[[i,i,i,i,i,i,i,i]]", 2, 0, 10, 30, 0, 0, -1, 20));
     assert_int_equal(timeline_add(t, 0, event), 1);
     json_decref(event);

@@ -164,11 +164,11 @@ static inline int in_hello(void *owner, struct link *link, const struct link_hel
     struct end *end = owner;
 
     end->hellos++;
-    if (enrol_is_token(link_key_tag(link)) != (link_kind(link) == LINK_JOIN)) {
+    if (enrol_is_key(link_key_tag(link)) != (link_kind(link) == LINK_JOIN)) {
         snprintf(why, size, "a token's secret is for joining, and for nothing else");
         return -EPERM;
     }
-    return link_kind(link) == LINK_JOIN ? 0
+    return link_kind(link) == LINK_JOIN ? enrol_hello(end->enrol, link, peer, why, size)
                                         : cluster_judge(end->cluster, link_peer_key(link), peer, why, size);
 }
 
@@ -183,11 +183,10 @@ static inline void in_up(void *owner, struct link *link)
 
 static inline void in_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
 {
-    (void)owner;
-    (void)link;
-    (void)type;
-    (void)body;
-    (void)n;
+    struct end *end = owner;
+
+    if (link_kind(link) == LINK_JOIN)
+        enrol_frame(end->enrol, link, type, body, n);
 }
 
 static inline void in_down(void *owner, struct link *link, enum link_end why, const char *text)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The record of a run's order of rows, beside its result: written with every save, and read when the run is resumed, so that
+ * it goes on with the rows it would have taken next or says why it cannot. Called by the head's thread. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage_head.h"
+#include "engine/file/input.h"
+
+enum { FILE_MAX = 1 << 20 };
+
+static const char file_name[] = "training_order.json";
+
+static json_t *record_of(const struct head *h)
+{
+    const struct job_spec *s = &h->spec;
+    char fingerprint[17];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, data_fingerprint(h->train.data));
+    return json_pack("{s:s s:I s:s s:I s:b s:I s:I s:b}", "data", s->data, "rows",
+                     (json_int_t)data_rows(h->train.data), "fingerprint", fingerprint, "seed",
+                     (json_int_t)s->seed, "shuffle", (int)s->shuffle, "batch_size", (json_int_t)s->batch,
+                     "pack_tokens", (json_int_t)(s->packing ? s->seq_len : 0), "group_by_length",
+                     (int)s->group_by_length);
+}
+
+int head_save_order(const struct head *h, const char *dir, struct err *err)
+{
+    char path[4096], old[4200];
+    json_t *record = record_of(h);
+    snprintf(path, sizeof path, "%s/%s", dir, file_name);
+    snprintf(old, sizeof old, "%s.tmp", path);
+    int failed = record ? json_dump_file(record, old, JSON_INDENT(2)) : -1;
+    if (!failed)
+        failed = rename(old, path);
+    int code = failed ? err_set(err, -EIO, "%s cannot be written: %s", path, strerror(errno)) : 0;
+    json_decref(record);
+    return code;
+}
+
+/* The path may have changed, but not what was in the file. */
+static const char *difference(const json_t *was, json_t *is)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(is, key, value)
+    {
+        const json_t *before = json_object_get(was, key);
+        if (strcmp(key, "data") != 0 && before && !json_equal(before, value))
+            return key;
+    }
+    return NULL;
+}
+
+static int refuse(const char *path, const char *key, const json_t *was, const json_t *is, struct err *err)
+{
+    char *before = json_dumps(json_object_get(was, key), JSON_ENCODE_ANY),
+         *now = json_dumps(json_object_get(is, key), JSON_ENCODE_ANY);
+    const bool data = !strcmp(key, "rows") || !strcmp(key, "fingerprint");
+    int code = err_set(err, -EINVAL,
+                       data ? "%s: the run began with other data (%s was %s and is %s), so which rows come "
+                              "next is not known; give the same data, or begin anew with --init-adapter"
+                            : "%s: the run began with another order of rows (%s was %s and is %s), so which "
+                              "come next is not known; give what it began with, or begin anew with "
+                              "--init-adapter",
+                       path, key, before ? before : "?", now ? now : "?");
+    free(before);
+    free(now);
+    return code;
+}
+
+int head_check_order(const struct head *h, struct err *err)
+{
+    char path[4096], *text;
+    size_t n;
+    if (!h->spec.resume)
+        return 0;
+    snprintf(path, sizeof path, "%s/%s", h->spec.adapter_out, file_name);
+    int code = input_read(path, FILE_MAX, &text, &n, err);
+    if (code)
+        return code == -ENOENT ? 0 : code; /* a run of an older version */
+    json_t *was = json_loadb(text, n, 0, NULL), *is = record_of(h);
+    const char *key = difference(was, is);
+    code = !json_is_object(was)
+               ? err_set(err, -EINVAL, "%s is damaged; remove it, and the order is taken as it is now", path)
+           : key ? refuse(path, key, was, is, err)
+                 : 0;
+    json_decref(was);
+    json_decref(is);
+    free(text);
+    return code;
+}

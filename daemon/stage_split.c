@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Planning, the half that shares the model out: which stages there are and where they lie, which layers each has, how many slots and
+ * bytes that takes. Called by head_plan, in the stage process of rank 0. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage_head.h"
+#include "daemon/stage_room.h"
+#include "engine/pipe/sched_text.h"
+#include "engine/pipe/split.h"
+
+/* --- the schedule ----------------------------------------------------------------------------- */
+
+static int read_order(struct head *h, struct err *err)
+{
+    const char *path = h->spec.schedule;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return err_set(err, -errno,
+                       "--schedule %s is no built-in schedule, and no file the daemon can read: %s", path,
+                       strerror(errno));
+    char *text = calloc(1, JOB_ORDER_MAX + 2);
+    size_t n = text ? fread(text, 1, JOB_ORDER_MAX + 1, f) : 0;
+    int saved = ferror(f) ? errno : 0;
+    fclose(f);
+    h->plan.order = text;
+    if (!text)
+        return err_set(err, -ENOMEM, "out of memory");
+    if (saved)
+        return err_set(err, -saved, "--schedule %s cannot be read: %s", path, strerror(saved));
+    if (n > JOB_ORDER_MAX || strlen(text) != n)
+        return err_set(err, -EINVAL, "--schedule %s is no text of at most %d KiB", path, JOB_ORDER_MAX >> 10);
+    return 0;
+}
+
+/* As it travels: nothing but tasks. */
+static int write_order(struct job_plan *p, const struct sched *sched, struct err *err)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *to = open_memstream(&text, &n);
+    int e = to ? sched_write(to, sched, false, err) : err_set(err, -ENOMEM, "out of memory");
+    if (to && fclose(to) && !e)
+        e = err_set(err, -ENOMEM, "out of memory");
+    if (e) {
+        free(text);
+        return e;
+    }
+    free(p->order);
+    p->order = text;
+    snprintf(p->schedule, sizeof p->schedule, "own");
+    return 0;
+}
+
+static int make_schedule(struct head *h, struct sched **ret, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    int e = sched_info(p->schedule) ? 0 : read_order(h, err);
+    if (e)
+        return e;
+    struct sched_request req = {.name = p->schedule,
+                                .text = p->order,
+                                .ranks = p->ranks,
+                                .chunks = h->spec.chunks,
+                                .microbatches = p->microbatches};
+    e = sched_make(ret, &req, err);
+    if (e)
+        return err_prefix(err, e, "--schedule %s", h->spec.schedule);
+    return p->order ? write_order(p, *ret, err) : 0;
+}
+
+static int place_stages(struct job_plan *p, const struct sched *sched, struct err *err)
+{
+    if (sched->stages > JOB_MAX_STAGES)
+        return err_set(err, -EINVAL, "a job has at most %d stages, not %zu", JOB_MAX_STAGES, sched->stages);
+    if (sched->rank_of_stage[0] != 0)
+        return err_set(err, -EINVAL,
+                       "stage 0 lies on rank %u, but must lie on rank 0, which reads the data: move its line "
+                       "to the top",
+                       sched->rank_of_stage[0]);
+    p->stages = sched->stages;
+    memcpy(p->place, sched->rank_of_stage, p->stages * sizeof *p->place);
+    return 0;
+}
+
+/* Stages, their places and slots; ret_handed [ranks]: what is between two stages of a rank at most. */
+static int plan_stages(struct head *h, size_t *ret_handed, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    struct sched *sched = NULL;
+    struct plan *plan = NULL;
+    job_plan_place_single(p);
+    for (size_t r = 0; r < p->ranks; r++) {
+        p->slots[r] = 1;
+        ret_handed[r] = 0;
+    }
+    if (!p->training)
+        return 0;
+    int e = make_schedule(h, &sched, err);
+    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks};
+    if (!e)
+        e = plan_compile(&plan, &req, err);
+    if (!e)
+        e = place_stages(p, sched, err);
+    for (size_t s = 0; !e && s < p->stages; s++)
+        p->slots[s] = plan->slots[s] ? plan->slots[s] : 1;
+    for (size_t r = 0; !e && r < p->ranks; r++)
+        ret_handed[r] = plan->rank[r].handed;
+    plan_free(plan);
+    sched_free(sched);
+    return e;
+}
+
+/* --- layers ----------------------------------------------------------------------------------- */
+
+struct split_inputs {
+    double *cost, speed[JOB_MAX_STAGES]; /* by unit; by stage */
+    size_t *bytes, memory[JOB_MAX_STAGES];
+    size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS], threads[JOB_MAX_RANKS];
+};
+
+static int measure_unit(const struct head *h, size_t unit, size_t *ret, struct err *err)
+{
+    size_t layer = unit ? unit - 1 : 0;
+    bool inner = unit >= 1 && unit <= h->config.layers;
+    struct stage_spec spec = job_plan_stage(&h->plan, &h->config, 0);
+    for (size_t s = 0; s < h->plan.stages; s++)
+        spec.slots = h->plan.slots[s] > spec.slots ? h->plan.slots[s] : spec.slots;
+    spec.first_layer = inner ? layer : 0;
+    spec.end_layer = inner ? layer + 1 : 0;
+    spec.embed = unit == 0;
+    spec.head = unit > h->config.layers;
+    struct stage_bytes bytes;
+    int r = stage_measure(&bytes, &spec, err);
+    if (!r)
+        *ret = bytes.total;
+    return r;
+}
+
+static size_t chunks_of(const struct job_plan *p, uint32_t rank)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < p->stages; s++)
+        n += p->place[s] == rank;
+    return n;
+}
+
+static int split_inputs(struct split_inputs *in, const struct head *h, const json_t *nodes, struct err *err)
+{
+    size_t units = h->config.layers + 2;
+    in->cost = calloc(units, sizeof *in->cost);
+    in->bytes = calloc(units, sizeof *in->bytes);
+    if (!in->cost || !in->bytes)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t r = 0; r < h->plan.ranks; r++) {
+        json_int_t memory = json_integer_value(json_object_get(json_array_get(nodes, r), "memory"));
+        in->available[r] = memory > 0 ? (size_t)memory : SIZE_MAX;
+        double threads = json_number_value(json_object_get(json_array_get(nodes, r), "speed"));
+        in->threads[r] = threads >= 1 ? (size_t)threads : 1;
+    }
+    for (size_t s = 0; s < h->plan.stages; s++) {
+        uint32_t rank = h->plan.place[s];
+        double speed = json_number_value(json_object_get(json_array_get(nodes, rank), "speed"));
+        in->speed[s] = speed > 0 ? speed : 1;
+        in->memory[s] = in->available[rank] / chunks_of(&h->plan, rank);
+    }
+    int e = 0;
+    for (size_t u = 0; u < units && !e; u++) {
+        in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
+        e = measure_unit(h, u, &in->bytes[u], err);
+    }
+    return e;
+}
+
+static int split(struct head *h, const struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    struct split_request req = {.stages = p->stages,
+                                .layers = h->config.layers,
+                                .unit_cost = in->cost,
+                                .unit_bytes = in->bytes,
+                                .speed = in->speed,
+                                .memory = in->memory};
+    int e = split_layers(p->first, &req, err);
+    if (e ==
+        -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
+        req.memory = NULL;
+        e = split_layers(p->first, &req, err);
+    }
+    return e ? e : split_check(p->first, p->stages, h->config.layers, err);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* "layers 0 to 3", "layers 0 to 1 and 6 to 7" */
+static void layers_text(char *text, size_t n, const struct job_plan *p, uint32_t rank)
+{
+    size_t used = (size_t)snprintf(text, n, "layers");
+    bool more = false;
+    for (size_t s = 0; s < p->stages && used < n; s++) {
+        if (p->place[s] != rank || p->first[s] == p->first[s + 1])
+            continue;
+        used += (size_t)snprintf(text + used, n - used, "%s %zu to %zu", more ? " and" : "", p->first[s],
+                                 p->first[s + 1] - 1);
+        more = true;
+    }
+    if (!more)
+        snprintf(text, n, "no layer");
+}
+
+static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    size_t room;
+    int r = stage_room(&room, p, &h->config, rank, in->threads[rank], err);
+    if (r)
+        return r;
+    p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float);
+    for (size_t s = 0; s < p->stages; s++) {
+        struct stage_spec spec = job_plan_stage(p, &h->config, s);
+        struct stage_bytes bytes;
+        int e = p->place[s] == rank ? stage_measure(&bytes, &spec, err) : 0;
+        if (e)
+            return e;
+        if (p->place[s] == rank)
+            p->bytes[rank] += bytes.total;
+    }
+    return 0;
+}
+
+static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        int e = measure_rank(h, r, in, err);
+        if (e)
+            return e;
+        char layers[200];
+        layers_text(layers, sizeof layers, p, r);
+        if (p->bytes[r] > in->available[r])
+            return err_set(err, -ENOSPC,
+                           "node %s needs %.2f GiB for %s and has %.2f GiB: use a smaller --seq-len or "
+                           "--micro-batch-size, or add a node",
+                           json_string_value(json_object_get(json_array_get(nodes, r), "name")),
+                           (double)p->bytes[r] / (1 << 30), layers, (double)in->available[r] / (1 << 30));
+    }
+    return 0;
+}
+
+int head_split(struct head *h, const json_t *nodes, struct err *err)
+{
+    struct split_inputs in = {0};
+    int e = plan_stages(h, in.handed, err);
+    if (!e)
+        e = split_inputs(&in, h, nodes, err);
+    if (!e)
+        e = split(h, &in, err);
+    if (!e)
+        e = check_memory(h, nodes, &in, err);
+    free(in.cost);
+    free(in.bytes);
+    return e;
+}

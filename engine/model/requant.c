@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Quantizing a unit's matrices into a file, or finding that file. It is made under a name of this process's own and renamed when it
+ * is whole, so two stages that make the same one do no harm. Called once while a stage opens, on the computing thread. */
+#include "model/requant.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/murmur.h"
+#include "model/stored.h"
+
+enum { PIECE = 4 << 20 /* bytes of levels that are written at once */, NAME_MAX_BYTES = 4096 };
+#define LAYOUT "ringd 1: levels in words, BF16 scales and biases, group 64"
+
+struct making {
+    struct unit *u;
+    struct num *num;
+    const struct st *st;
+    const struct requant *how;
+    struct st_writer *out; /* owned while a file is made */
+    char path[NAME_MAX_BYTES];
+    struct err *err;
+};
+
+static bool is_wanted(const struct unit *u, size_t i)
+{
+    const struct mat *w = &u->block.weights.lin[i].w;
+    return w->data && !w->quant && stored_is_quantizable(&u->defs[i]);
+}
+
+/* --- the file's name -------------------------------------------------------------------------- */
+
+/* What the values depend on: the tensors, and of the files that hold them all that changes when somebody writes to them. Their content
+ * is not read: that would cost what the file is there to save. */
+static int make_path(struct making *m)
+{
+    char *text = NULL;
+    size_t n = 0;
+    uint64_t hash[2];
+    FILE *f = open_memstream(&text, &n);
+    if (!f)
+        return err_set(m->err, -ENOMEM, "out of memory");
+    fprintf(f, LAYOUT "\n%zu\n", m->how->bits);
+    for (size_t i = 0; i < m->u->ntensors; i++) {
+        char identity[ST_IDENTITY];
+        struct stored s;
+        char why[256];
+        if (!is_wanted(m->u, i) || !stored_find(&s, m->st, &m->u->defs[i], m->u->fp8, why, sizeof why))
+            continue;
+        st_file_identity(m->st, s.t->file, identity);
+        fprintf(f, "%s %s %zu %zu %s\n", m->u->defs[i].name, s.t->dtype_name, m->u->defs[i].rows,
+                m->u->defs[i].cols, identity);
+    }
+    if (fclose(f)) {
+        free(text);
+        return err_set(m->err, -ENOMEM, "out of memory");
+    }
+    murmur128(hash, text, n, 0);
+    free(text);
+    const int used =
+        snprintf(m->path, sizeof m->path, "%s/%016" PRIx64 "%016" PRIx64 "-unit%zu-int%zu.safetensors",
+                 m->how->dir, hash[0], hash[1], m->u->index, m->how->bits);
+    return used < (int)sizeof m->path - 32
+               ? 0
+               : err_set(m->err, -ENAMETOOLONG, "%.100s…: this path is too long for a cache", m->how->dir);
+}
+
+/* Its parents too. */
+static int make_dir(const char *dir, struct err *err)
+{
+    char path[NAME_MAX_BYTES];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return err_set(err, -ENAMETOOLONG, "%.100s…: this path is too long for a cache", dir);
+    for (char *at = path + 1; *at; at++)
+        if (*at == '/') {
+            *at = 0;
+            mkdir(path, 0755);
+            *at = '/';
+        }
+    if (mkdir(path, 0750) && errno != EEXIST)
+        return err_set(err, -errno,
+                       "%s, where quantized weights are kept, cannot be made: %s; set CACHE_DIRECTORY in "
+                       "ringd's environment to "
+                       "another place",
+                       dir, strerror(errno));
+    return 0;
+}
+
+/* --- making it -------------------------------------------------------------------------------- */
+
+static int announce(struct making *m, const char *path)
+{
+    const struct unit *u = m->u;
+    struct st_out_tensor *list = calloc(3 * u->ntensors + 1, sizeof *list);
+    char(*names)[STORED_NAME] = calloc(2 * u->ntensors + 1, sizeof *names);
+    size_t n = 0, k = 0;
+    int r = list && names ? 0 : err_set(m->err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < u->ntensors && !r; i++) {
+        const struct tensor_def *def = &u->defs[i];
+        if (!is_wanted(u, i))
+            continue;
+        list[n++] = (struct st_out_tensor){.name = def->name,
+                                           .words = true,
+                                           .ndim = 2,
+                                           .shape = {def->rows, quant_words(m->how->bits, def->cols)}};
+        for (size_t side = 0; side < 2; side++, k++) {
+            stored_side_name(names[k], def->name, side ? "biases" : "scales");
+            list[n++] = (struct st_out_tensor){.name = names[k],
+                                               .dtype = DTYPE_BF16,
+                                               .ndim = 2,
+                                               .shape = {def->rows, quant_groups(QUANT_GROUP, def->cols)}};
+        }
+    }
+    if (!r)
+        r = st_writer_open(&m->out, path, list, n, m->err);
+    free(names);
+    free(list);
+    return r;
+}
+
+/* A piece of a matrix. */
+struct piece {
+    uint32_t *words;     /* owned */
+    float *scale, *bias; /* owned */
+    size_t rows;         /* how many it has room for */
+};
+
+static void piece_done(struct piece *p)
+{
+    free(p->words);
+    free(p->scale);
+    free(p->bias);
+}
+
+static int piece_init(struct piece *p, const struct tensor_def *def, size_t bits, struct err *err)
+{
+    const size_t words = quant_words(bits, def->cols), groups = quant_groups(QUANT_GROUP, def->cols);
+    const size_t fit = PIECE / sizeof *p->words / words + 1;
+    p->rows = fit < def->rows ? fit : def->rows;
+    p->words = calloc(p->rows * words + 1, sizeof *p->words);
+    p->scale = calloc(p->rows * groups + 1, sizeof *p->scale);
+    p->bias = calloc(p->rows * groups + 1, sizeof *p->bias);
+    return p->words && p->scale && p->bias ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int put_piece(struct making *m, const struct piece *p, const struct tensor_def *def, size_t rows)
+{
+    char side[STORED_NAME];
+    const size_t groups = rows * quant_groups(QUANT_GROUP, def->cols);
+    int r = st_writer_words(m->out, def->name, p->words, rows * quant_words(m->how->bits, def->cols), m->err);
+    stored_side_name(side, def->name, "scales");
+    if (!r)
+        r = st_writer_append(m->out, side, p->scale, groups, m->err);
+    stored_side_name(side, def->name, "biases");
+    return r ? r : st_writer_append(m->out, side, p->bias, groups, m->err);
+}
+
+static int put_matrix(struct making *m, size_t i)
+{
+    const struct tensor_def *def = &m->u->defs[i];
+    const struct mat w = m->u->block.weights.lin[i].w;
+    struct piece p = {NULL};
+    const struct st_tensor *t = st_find(m->st, def->name);
+    int r = piece_init(&p, def, m->how->bits, m->err);
+    if (t)
+        st_willneed(m->st, t);
+    for (size_t row = 0, now; row < def->rows && !r; row += now) {
+        now = def->rows - row < p.rows ? def->rows - row : p.rows;
+        r = gemm_quantize(m->num, p.words, p.scale, p.bias, w, row, now, m->how->bits);
+        r = r ? err_set(m->err, r,
+                        "%s holds a weight that is not finite or too large: it cannot be quantized; use "
+                        "--weights stored",
+                        def->name)
+              : put_piece(m, &p, def, now);
+    }
+    piece_done(&p);
+    if (t)
+        st_dontneed(m->st, t); /* read once: its pages would count as this stage's until the end */
+    return r;
+}
+
+static int make_file(struct making *m)
+{
+    char mine[NAME_MAX_BYTES + 16];
+    snprintf(mine, sizeof mine, "%s.%ld", m->path, (long)getpid());
+    int r = make_dir(m->how->dir, m->err);
+    if (!r)
+        r = announce(m, mine);
+    for (size_t i = 0; i < m->u->ntensors && !r; i++)
+        if (is_wanted(m->u, i))
+            r = put_matrix(m, i);
+    if (r) {
+        st_writer_abort(m->out);
+        return r;
+    }
+    r = st_writer_finish(m->out, m->err);
+    if (!r && rename(mine, m->path))
+        r = err_set(m->err, -errno, "%s cannot be put in its place: %s", mine, strerror(errno));
+    return r;
+}
+
+/* --- using it --------------------------------------------------------------------------------- */
+
+static bool is_complete(const struct making *m, const struct st *made)
+{
+    char why[256];
+    struct stored s;
+    for (size_t i = 0; i < m->u->ntensors; i++)
+        if (is_wanted(m->u, i) && (!stored_find(&s, made, &m->u->defs[i], false, why, sizeof why) ||
+                                   !s.is_quantized || s.quant.bits != m->how->bits))
+            return false;
+    return true;
+}
+
+static int open_file(struct making *m, struct st **ret)
+{
+    struct st *made;
+    int r = st_open_file(&made, m->path, m->err);
+    if (!r && !is_complete(m, made)) {
+        st_close(made);
+        r = err_set(m->err, -EBADMSG, "%s is not what its name says: delete it", m->path);
+    }
+    if (!r)
+        *ret = made;
+    return r;
+}
+
+static size_t use_file(struct making *m)
+{
+    struct unit *u = m->u;
+    size_t bytes = 0;
+    char why[256];
+    for (size_t i = 0; i < u->ntensors; i++) {
+        struct stored s;
+        if (!is_wanted(u, i) || !stored_find(&s, u->made, &u->defs[i], false, why, sizeof why))
+            continue;
+        u->block.weights.lin[i].w = stored_mat(&s, &u->defs[i], &u->quant[i], NULL);
+        if (!u->defs[i].cold)
+            st_willneed(u->made, s.t);
+        bytes += stored_quantized_bytes(&u->defs[i], m->how->bits, QUANT_GROUP);
+    }
+    return bytes;
+}
+
+int unit_requant(struct unit *u, struct num *num, const struct st *st, const struct requant *how,
+                 struct requant_told *told, struct err *err)
+{
+    struct making m = {.u = u, .num = num, .st = st, .how = how, .err = err};
+    size_t wanted = 0;
+    for (size_t i = 0; i < u->ntensors; i++)
+        wanted += is_wanted(u, i);
+    int r = wanted ? make_path(&m) : 0;
+    if (r || !wanted)
+        return r;
+    const bool was_there = !open_file(&m, &u->made); /* a damaged one is made again */
+    if (!was_there)
+        r = make_file(&m);
+    if (!r && !was_there)
+        r = open_file(&m, &u->made);
+    if (r)
+        return r;
+    *(was_there ? &told->found : &told->made) += use_file(&m);
+    return 0;
+}

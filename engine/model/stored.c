@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finding tensors in files, and saying what is wrong with them. Called while a stage opens; no state. */
+#include "model/stored.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WEIGHT ".weight"
+#define FP8_SCALES "_scale_inv"
+#define STACK "switch_mlp."
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), e = strlen(end);
+    return n > e && !strcmp(name + n - e, end);
+}
+
+void stored_side_name(char ret[STORED_NAME], const char *name, const char *side)
+{
+    const size_t stem = ends_with(name, WEIGHT) ? strlen(name) - strlen(WEIGHT) : strlen(name);
+    snprintf(ret, STORED_NAME, "%.*s.%s", (int)stem, name, side);
+}
+
+/* "….mlp.experts.7.gate_proj.weight" → "….mlp.switch_mlp.gate_proj.weight" and 7. */
+static bool stack_name(char ret[STORED_NAME], size_t *ret_expert, const char *name)
+{
+    const char *at = strstr(name, ".experts.");
+    int used = 0;
+    if (!at || sscanf(at, ".experts.%zu.%n", ret_expert, &used) != 1 || !used)
+        return false;
+    snprintf(ret, STORED_NAME, "%.*s." STACK "%s", (int)(at - name), name, at + used);
+    return true;
+}
+
+void stored_model_name(char ret[STORED_NAME], const char *name)
+{
+    static const char *const sides[] = {".scales", ".biases"};
+    char own[STORED_NAME];
+    snprintf(own, sizeof own, "%s", name);
+    if (ends_with(own, FP8_SCALES))
+        own[strlen(own) - strlen(FP8_SCALES)] = 0;
+    for (size_t i = 0; i < 2; i++)
+        if (ends_with(own, sides[i]))
+            memcpy(own + strlen(own) - strlen(sides[i]), WEIGHT, sizeof WEIGHT);
+    const char *stack = strstr(own, "." STACK);
+    if (stack)
+        snprintf(ret, STORED_NAME, "%.*s.experts.0.%.80s", (int)(stack - own), own,
+                 stack + strlen("." STACK));
+    else
+        memcpy(ret, own, sizeof own);
+}
+
+/* --- shapes ----------------------------------------------------------------------------------- */
+
+/* A tensor's shape once the slice of a stack is taken; slices 0: there is no stack. */
+struct view {
+    const struct st_tensor *t;
+    const void *data;
+    size_t ndim, shape[2], bytes;
+};
+
+static bool view_of(struct view *v, const struct st_tensor *t, bool is_stack, size_t slice)
+{
+    if (!t || (is_stack && (t->ndim != 3 || slice >= t->shape[0])))
+        return false;
+    const size_t skip = is_stack ? 1 : 0;
+    *v = (struct view){.t = t, .ndim = t->ndim - skip, .bytes = is_stack ? t->bytes / t->shape[0] : t->bytes};
+    for (size_t i = 0; i < 2 && i < v->ndim; i++)
+        v->shape[i] = t->shape[i + skip];
+    v->data = (const char *)t->data + slice * v->bytes;
+    return true;
+}
+
+struct found {
+    struct view weight, scale, bias;
+    bool has_sides;
+};
+
+/* Under its own name, or in a stack. */
+static bool find(struct found *f, const struct st *st, const char *name)
+{
+    char in_stack[STORED_NAME], side[STORED_NAME];
+    size_t slice = 0;
+    const char *at = name;
+    bool is_stack = false;
+    if (!st_find(st, name) && stack_name(in_stack, &slice, name)) {
+        at = in_stack;
+        is_stack = true;
+    }
+    if (!view_of(&f->weight, st_find(st, at), is_stack, slice))
+        return false;
+    stored_side_name(side, at, "scales");
+    f->has_sides = view_of(&f->scale, st_find(st, side), is_stack, slice);
+    stored_side_name(side, at, "biases");
+    f->has_sides = f->has_sides && view_of(&f->bias, st_find(st, side), is_stack, slice);
+    return true;
+}
+
+/* "[12]" or "[12, 20]", as the writers of such files print shapes. */
+static void shape_text(char ret[64], size_t ndim, size_t rows, size_t cols)
+{
+    if (ndim < 2)
+        snprintf(ret, 64, "[%zu]", rows);
+    else
+        snprintf(ret, 64, "[%zu, %zu%s]", rows, cols, ndim > 2 ? ", …" : "");
+}
+
+static bool is_side(const struct view *v, size_t rows, size_t groups)
+{
+    return v->ndim == 2 && v->shape[0] == rows && v->shape[1] == groups && v->t->dtype < DTYPE_F8_E4M3;
+}
+
+/* Which bits and groups the words and scales of a row make; false: none that is read here. */
+static bool find_quant(struct quant *q, const struct found *f, const struct tensor_def *def)
+{
+    const size_t groups = f->scale.ndim == 2 ? f->scale.shape[1] : 0;
+    for (size_t bits = 4; bits <= 8; bits += 4)
+        for (size_t group = 32; group <= 128; group *= 2)
+            if (quant_is_possible(bits, group, def->cols) && quant_groups(group, def->cols) == groups &&
+                quant_words(bits, def->cols) == f->weight.shape[1]) {
+                *q = (struct quant){f->scale.data, f->bias.data, f->scale.t->dtype, bits, group};
+                return is_side(&f->scale, def->rows, groups) && is_side(&f->bias, def->rows, groups) &&
+                       f->scale.t->dtype == f->bias.t->dtype;
+            }
+    return false;
+}
+
+bool stored_find(struct stored *ret, const struct st *st, const struct tensor_def *def, bool fp8, char *why,
+                 size_t size)
+{
+    const size_t dims = def->cols ? 2 : 1;
+    struct found f = {.has_sides = false};
+    *why = 0;
+    if (!find(&f, st, def->name)) {
+        snprintf(why, size, "%s is missing", def->name);
+        return false;
+    }
+    const struct view *v = &f.weight;
+    *ret = (struct stored){.t = v->t, .data = v->data, .bytes = v->bytes};
+    ret->is_quantized =
+        dims == 2 && !strcmp(v->t->dtype_name, "U32") && v->ndim == 2 && v->shape[0] == def->rows;
+    if (ret->is_quantized && (!f.has_sides || !find_quant(&ret->quant, &f, def)))
+        snprintf(why, size,
+                 "%s is quantized in a way that is not read here (4 or 8 bits in groups of 32, 64 or 128, "
+                 "with scales and "
+                 "biases, are)",
+                 def->name);
+    else if (!ret->is_quantized &&
+             (v->ndim != dims || v->shape[0] != def->rows || (dims == 2 && v->shape[1] != def->cols))) {
+        char is[64], wanted[64];
+        shape_text(is, v->ndim, v->shape[0], v->shape[1]);
+        shape_text(wanted, dims, def->rows, def->cols);
+        snprintf(why, size, "%s is %s, config.json says %s", def->name, is, wanted);
+    } else if (!ret->is_quantized &&
+               (v->t->dtype == DTYPE_COUNT || (v->t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear))))
+        snprintf(why, size, "%s is stored as %s, which is not computed with here", def->name,
+                 v->t->dtype_name);
+    return !*why;
+}
+
+struct mat stored_mat(const struct stored *s, const struct tensor_def *def, struct quant *quant,
+                      const float *scale)
+{
+    struct mat w = {
+        .data = s->data, .dtype = s->t->dtype, .rows = def->rows, .cols = def->cols, .scale = scale};
+    if (s->is_quantized) {
+        *quant = s->quant;
+        w.quant = quant;
+    }
+    return w;
+}
+
+/* --- quantizing ------------------------------------------------------------------------------- */
+
+bool stored_is_quantizable(const struct tensor_def *def)
+{
+    return (def->linear || (def->cols && def->part == LAYER_NORMS)) &&
+           quant_is_possible(4, QUANT_GROUP, def->cols);
+}
+
+size_t stored_quantized_bytes(const struct tensor_def *def, size_t bits, size_t group)
+{
+    return def->rows * (quant_words(bits, def->cols) * sizeof(uint32_t) +
+                        2 * quant_groups(group, def->cols) * dtype_size(DTYPE_BF16));
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program of a training step: the schedule's tasks, losses where they hold nobody up, norm and update. Owns its
+ * scratch. Pure; called by plan_compile. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pipe/plan_impl.h"
+
+static void add_backward(struct build *b, enum sched_op op, uint32_t stage, uint32_t mb)
+{
+    uint32_t lowest = b->req->lowest_trained;
+    if (stage < lowest)
+        return;
+    struct task *task = build_add(b, op == OP_I ? TASK_I : op == OP_W ? TASK_W : TASK_B, stage, mb);
+    task->last_use = op != OP_I;
+    if (op == OP_W)
+        return;
+    if (stage < b->last)
+        build_need(b, task, MSG_GRAD, mb, stage + 1);
+    if (stage > lowest)
+        build_emit(b, task, MSG_GRAD, mb, stage - 1);
+}
+
+/* --- TRAIN: where stage 0 takes each loss ----------------------------------------------------- */
+
+/* A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing else. So
+ * stage 0 takes losses (1) before its backward of microbatch j: those of all microbatches which the last
+ * stage forwards before it goes back through j; they are on their way before the gradient it waits for
+ * anyway. (2) After a forward that leaves more than `ranks` losses open: the oldest one, if in a unit-cost
+ * run it would be there by then, which keeps the lists free of cyclic waits: sorted by their times in that
+ * run, the tasks of all ranks still stand after everything they need. */
+struct losses {
+    uint32_t *order; /* [microbatches] as the last stage forwards them */
+    double *end;     /* [microbatches] when the k-th of them is there in a unit-cost run */
+    size_t *before; /* [microbatches] how many the last stage forwards before it goes back through this one */
+    size_t forwarded, taken; /* by stage 0 */
+};
+
+static void losses_done(struct losses *losses)
+{
+    free(losses->order);
+    free(losses->end);
+    free(losses->before);
+}
+
+static int losses_init(struct losses *ret, const struct sched *sched, const double *start)
+{
+    struct losses losses = {0};
+    losses.order = calloc(sched->microbatches, sizeof *losses.order);
+    losses.end = calloc(sched->microbatches, sizeof *losses.end);
+    losses.before = calloc(sched->microbatches, sizeof *losses.before);
+    if (!losses.order || !losses.end || !losses.before) {
+        losses_done(&losses);
+        return -ENOMEM;
+    }
+    uint32_t last = (uint32_t)sched->stages - 1, rank = sched->rank_of_stage[last];
+    for (uint32_t r = 0; r < rank; r++)
+        start += sched->rank[r].n;
+    size_t n = 0;
+    for (size_t k = 0; k < sched->rank[rank].n; k++) {
+        const struct sched_task *task = &sched->rank[rank].tasks[k];
+        if (task->stage != last)
+            continue;
+        if (task->op == OP_F) {
+            losses.order[n] = task->mb;
+            losses.end[n++] = start[k] + 1.0;
+        } else if (task->op != OP_W) {
+            losses.before[task->mb] = n;
+        }
+    }
+    *ret = losses;
+    return 0;
+}
+
+/* Rule (1): `task` comes next in its rank's list. */
+static void take_losses_before(struct build *b, struct losses *losses, const struct sched_task *task)
+{
+    if (task->stage != 0 || (task->op != OP_I && task->op != OP_B))
+        return;
+    while (losses->taken < losses->before[task->mb])
+        build_loss(b, losses->order[losses->taken++]);
+}
+
+/* Rule (2): `task` was just appended; the one after it begins at `next` in the unit-cost run. */
+static void take_losses_after(struct build *b, struct losses *losses, const struct sched_task *task,
+                              double next)
+{
+    if (task->stage != 0 || task->op != OP_F)
+        return;
+    losses->forwarded++;
+    if (losses->forwarded > losses->taken + b->plan->ranks && losses->end[losses->taken] <= next)
+        build_loss(b, losses->order[losses->taken++]);
+}
+
+static void add_list(struct build *b, uint32_t rank, const double *start, struct losses *losses)
+{
+    const struct sched_list *list = &b->req->sched->rank[rank];
+    for (size_t k = 0; k < list->n; k++) {
+        const struct sched_task *task = &list->tasks[k];
+        if (task->op == OP_R)
+            continue;
+        take_losses_before(b, losses, task);
+        if (task->op == OP_F)
+            build_forward_loss(b, task->stage, task->mb, task->stage >= b->req->lowest_trained);
+        else
+            add_backward(b, task->op, task->stage, task->mb);
+        if (k + 1 < list->n)
+            take_losses_after(b, losses, task, start[k + 1]);
+    }
+    while (rank == build_rank(b, 0) && losses->taken < b->plan->microbatches)
+        build_loss(b, losses->order[losses->taken++]);
+}
+
+/* The end of a step: the squared norm runs down the ring, the clip factor runs up it. */
+static void add_update(struct build *b)
+{
+    bool tied = b->req->tied;
+    for (uint32_t s = b->last + 1; s-- > 0;) {
+        struct task *norm = build_add(b, TASK_NORM, s, 0);
+        if (s < b->last)
+            build_need(b, norm, MSG_NORM, 0, s + 1);
+        if (s > 0)
+            build_emit(b, norm, MSG_NORM, 0, s - 1);
+        if (tied && s == b->last)
+            build_emit(b, norm, MSG_TIED_GRAD, 0, 0);
+        if (tied && s == 0)
+            build_need(b, norm, MSG_TIED_GRAD, 0, b->last);
+    }
+    for (uint32_t s = 0; s <= b->last; s++) {
+        struct task *update = build_add(b, TASK_UPDATE, s, 0);
+        if (s > 0)
+            build_need(b, update, MSG_SCALE, 0, s - 1);
+        if (s < b->last)
+            build_emit(b, update, MSG_SCALE, 0, s + 1);
+        if (tied && s == 0)
+            build_emit(b, update, MSG_TIED_WEIGHT, 0, b->last);
+        if (tied && s == b->last)
+            build_need(b, update, MSG_TIED_WEIGHT, 0, 0);
+    }
+}
+
+int build_train(struct build *b, struct err *err)
+{
+    const struct sched *sched = b->req->sched;
+    struct sched_sim sim;
+    const struct sched_costs units = {.each = {1.0, 1.0, 1.0, 1.0}};
+    int rc = sched_simulate(&sim, sched, &units, err);
+    if (rc < 0)
+        return rc;
+    struct losses losses;
+    rc = losses_init(&losses, sched, sim.start);
+    if (rc == 0) {
+        const double *start = sim.start;
+        for (uint32_t r = 0; r < sched->ranks; start += sched->rank[r++].n)
+            add_list(b, r, start, &losses);
+        add_update(b);
+        losses_done(&losses);
+    } else {
+        b->no_memory = true;
+    }
+    sched_sim_done(&sim);
+    return 0;
+}
