@@ -96,14 +96,35 @@ static const json_t *link_over(const json_t *links, const char *cable)
     return NULL;
 }
 
+static void put_rate(char *ret, size_t size, const json_t *l, const char *key)
+{
+    const double mbps = field_number(l, key);
+    if (mbps > 0)
+        snprintf(ret, size, "%.0f", mbps);
+    else
+        snprintf(ret, size, "?");
+}
+
+/* What such a port does, what the two ends agreed on, and what was measured, out and in. */
+static const char *rates(char *ret, size_t size, const json_t *l)
+{
+    static const char *const keys[] = {"expected_mbps", "negotiated_mbps", "tx_mbps", "rx_mbps"};
+    char text[4][24];
+    for (size_t i = 0; i < 4; i++)
+        put_rate(text[i], sizeof text[i], l, keys[i]);
+    snprintf(ret, size, "%s, %s, %s/%s", text[0], text[1], text[2], text[3]);
+    return l ? ret : "-";
+}
+
 /* The row of a link; `port` and `cable` are its first cells. */
 static void add_link(struct table *t, const char *port, const char *cable, const json_t *l)
 {
     const char *timer = field_text(l, "timer", "");
-    table_add(t, "%s\t%s\t%s\t%s\t%s%s%s\t%.0f", port, cable, l ? field_text(l, "state", "?") : "-",
+    char mbps[100];
+    table_add(t, "%s\t%s\t%s\t%s\t%s%s%s\t%.0f\t%s", port, cable, l ? field_text(l, "state", "?") : "-",
               l ? print_duration(field_number(l, "since_seconds")).text : "-", *timer ? timer : "-",
               *timer ? ", " : "", *timer ? print_duration(field_number(l, "timer_seconds")).text : "",
-              field_number(l, "flaps"));
+              field_number(l, "flaps"), rates(mbps, sizeof mbps, l));
 }
 
 static void add_port(struct table *t, const json_t *port, const json_t *links)
@@ -166,7 +187,7 @@ static void explain_link(const json_t *l)
 
 static void print_verbose(const json_t *ports, const json_t *links)
 {
-    struct table *t = table_new("PORT\tCABLE\tLINK\tFOR\tTIMER\tFLAPS");
+    struct table *t = table_new("PORT\tCABLE\tLINK\tFOR\tTIMER\tFLAPS\tMBIT/S EXPECTED, AGREED, OUT/IN");
     size_t i;
     json_t *one;
     json_array_foreach(ports, i, one) add_port(t, one, links);

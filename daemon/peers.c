@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <event2/listener.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-enum { MAX_STRANGERS = 64, REFRESH_US = 900000 };
+enum { REFRESH_US = 900000 };
 
 /* --- who is at the other end --- */
 
@@ -495,7 +494,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
     }
 }
 
-/* --- listening -------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 struct session *peers_session_new(struct peers *p, struct dial *d)
 {
@@ -503,48 +502,6 @@ struct session *peers_session_new(struct peers *p, struct dial *d)
     *s = (struct session){.p = p, .dial = d, .number = ++p->numbers};
     LIST_INSERT_HEAD(&p->sessions, s, next);
     return s;
-}
-
-/* Strangers cannot make us hold more than so many connections. The oldest of them goes: a crowd that says
- * nothing does not keep out a neighbour, who is known within milliseconds. */
-static void limit_strangers(struct peers *p)
-{
-    struct session *s, *oldest = NULL;
-    size_t n = 0;
-    LIST_FOREACH(s, &p->sessions, next)
-    if (!s->up && !s->dial) {
-        oldest = s; /* new ones are put in front */
-        n++;
-    }
-    if (n < MAX_STRANGERS)
-        return;
-    peers_end_session(oldest, "");
-}
-
-static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *from, int len, void *arg)
-{
-    struct peers *p = arg;
-    (void)l;
-    (void)from;
-    (void)len;
-    if (cluster_state(p->node->cluster) != CLUSTER_MEMBER) {
-        close(fd);
-        return;
-    }
-    limit_strangers(p);
-    struct link_setup setup;
-    peers_setup(p, &setup);
-    struct session *s = peers_session_new(p, NULL);
-    struct link_key keys[LINK_KEYS_MAX];
-    setup.owner = s;
-    setup.keys = keys;
-    setup.n_keys = cluster_link_keys(p->node->cluster, keys, LINK_KEYS_MAX);
-    setup.n_keys += enrol_link_keys(p->node->enrol, keys + setup.n_keys, LINK_KEYS_MAX - setup.n_keys);
-    if (link_accept(&s->link, &setup, fd)) {
-        LIST_REMOVE(s, next);
-        free(s);
-    }
-    sodium_memzero(keys, sizeof keys);
 }
 
 static int add_peer(struct peers *p, const char *address, struct err *err)
@@ -565,19 +522,13 @@ int peers_open(struct peers **ret, struct node *node, struct err *err)
     LIST_INIT(&p->sessions);
     LIST_INIT(&p->words);
     *ret = p;
-    int fd = peers_listen_socket(opts_str(node->opts, "listen"), err);
-    if (fd < 0)
-        return fd;
-    evutil_make_socket_nonblocking(fd);
-    evutil_make_socket_closeonexec(fd);
-    p->port = peers_bound_port(fd);
-    p->listener = evconnlistener_new(node->base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, 64, fd);
-    if (!p->listener)
-        return err_set(err, -ENOMEM, "listening for peers: %s", strerror(errno));
+    int r = peers_door_open(p, err);
+    if (r)
+        return r;
     const char *const *peer;
     size_t n = opts_list(node->opts, "peer", &peer);
     for (size_t i = 0; i < n; i++) {
-        int r = add_peer(p, peer[i], err);
+        r = add_peer(p, peer[i], err);
         if (r)
             return r;
     }
@@ -588,8 +539,7 @@ void peers_close(struct peers *p)
 {
     if (!p)
         return;
-    if (p->listener)
-        evconnlistener_free(p->listener);
+    peers_door_close(p);
     for (struct session *s; (s = LIST_FIRST(&p->sessions));) {
         LIST_REMOVE(s, next);
         link_free(s->link);

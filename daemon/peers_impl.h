@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Inside the control connections: shared by peers.c (life of connections, messages), peers_way.c (ways: carries out what peering.c
- * decides), peers_cable.c (ways over cables), peers_member.c (who is let in, rosters) and peers_show.c (what is shown of them), and
+ * decides), peers_cable.c (ways over cables), peers_door.c (who calls), peers_member.c (who is let in, rosters) and peers_show.c (what is shown of them), and
  * by nobody else. Loop thread. */
 #ifndef DAEMON_PEERS_IMPL_H
 #define DAEMON_PEERS_IMPL_H
@@ -31,6 +31,11 @@ enum {
 };
 enum { PEERS_MAX_OUT = 64 }; /* cables that are out and remembered */
 
+/* So many a second, and once as many at a time. */
+struct allowance {
+    struct instant even; /* when what was taken will have been made up for */
+};
+
 /* A way to another node: a configured peer, or the other end of a cable. */
 struct dial {
     LIST_ENTRY(dial) next;
@@ -45,6 +50,7 @@ struct dial {
     bool known;           /* whom we found there: */
     uint8_t id[16];
     char name[64];
+    struct allowance calls; /* from there */
 };
 struct session { /* one live connection */
     LIST_ENTRY(session) next;
@@ -64,6 +70,10 @@ struct words { /* last reason a node's link ended */
 struct peers {
     struct node *node;               /* borrowed: owner */
     struct evconnlistener *listener; /* owned */
+    struct event *breath;            /* owned: when it listens again */
+    unsigned bite;                   /* calls taken since */
+    struct allowance strangers;
+    struct link_seen seen;
     uint16_t port;
     uint64_t boot, numbers;
     struct instant refreshed; /* when our own record was last brought up to date for heartbeats */
@@ -91,6 +101,9 @@ void peers_way_step(struct dial *d, const struct way_news *news);
 /* A connection is up: the ways it runs over are. It has ended, and is no longer listed: those ways take another, or are lost. */
 void peers_ways_joined(struct peers *p, const struct session *s);
 void peers_ways_parted(struct peers *p, uint64_t session, enum way_event event, const char *text);
+/* peers_door.c */
+int peers_door_open(struct peers *p, struct err *err);
+void peers_door_close(struct peers *p);
 /* peers_cable.c */
 uint64_t peers_cable_of(struct peers *p, struct link *link, const uint8_t id[16]);
 

@@ -225,6 +225,14 @@ static uint32_t rate(uint32_t bytes, uint32_t us)
                             : 1000000; /* nobody's cable, and nobody's lie, is faster */
 }
 
+static uint64_t again_us(const struct probe *p)
+{
+    size_t up = 0;
+    for (size_t i = 0; i < p->n; i++)
+        up += p->at[i].path != 0;
+    return up > PROBE_USUAL ? (uint64_t)PROBE_AGAIN_US * up / PROBE_USUAL : PROBE_AGAIN_US;
+}
+
 static void finish(struct probe *p, struct instant now)
 {
     struct way *w = p->way;
@@ -232,7 +240,7 @@ static void finish(struct probe *p, struct instant now)
     w->known = true;
     w->result.at = now;
     w->retry_us = PROBE_RETRY_US;
-    w->due.us = now.us + PROBE_AGAIN_US;
+    w->due.us = now.us + again_us(p);
     p->ops->measured(p->owner, w->cable);
 }
 

@@ -31,7 +31,9 @@ enum probe_limits {
     PROBE_TIMES = 3,            /* so many of them, for either end may have been held up once */
     PROBE_LONG_US = 50000,      /* one that took so long says all */
     PROBE_FIRST_US = 3000000,   /* after a cable came up: the ring forms first */
-    PROBE_AGAIN_US = 600000000, /* after a measurement */
+    PROBE_AGAIN_US = 600000000, /* after a measurement, */
+    PROBE_USUAL =
+        4, /* where a node has so many ways; with more the same in all, so that a switch of 16 is not busy measuring */
     PROBE_RETRY_US =
         500000, /* when somebody was busy; doubled each time, with up to as much again by chance */
     PROBE_RETRY_MAX_US = 60000000,

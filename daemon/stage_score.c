@@ -42,7 +42,8 @@ static int score_text(struct head *h, struct runner *r, json_t **ret_result, str
 
 enum { GROUP = 8 }; /* rows a round: enough to fill the stages of a home ring */
 
-static int score_group(struct head *h, struct runner *r, size_t at, size_t n, double *loss, struct err *err)
+static int score_group(struct head *h, struct runner *r, size_t at, size_t n, double *loss, size_t *labels,
+                       struct err *err)
 {
     struct head_mb mb[GROUP] = {0};
     struct seqs seqs[GROUP];
@@ -58,6 +59,8 @@ static int score_group(struct head *h, struct runner *r, size_t at, size_t n, do
     int e = runner_round(r, &go, &round, err);
     for (size_t i = 0; i < n && !e; i++)
         *loss += mb[i].loss;
+    for (size_t i = 0; i < n && !e; i++)
+        *labels += data_row(h->train.data, at + i).supervised;
     return e;
 }
 
@@ -67,12 +70,15 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
            group = h->plan.microbatches < GROUP ? h->plan.microbatches : GROUP;
     struct data_counts counts = data_counts(h->train.data);
     double loss = 0;
+    size_t labels = 0; /* scored so far, so that what is shown on the way is a mean too */
     int e = 0;
     for (size_t at = 0; at < rows && !e; at += group) {
-        e = score_group(h, r, at, rows - at < group ? rows - at : group, &loss, err);
+        e = score_group(h, r, at, rows - at < group ? rows - at : group, &loss, &labels, err);
+        if (e)
+            break;
         head_event(h, "step",
                    json_pack("{s:I s:I s:f}", "step", (json_int_t)(at + group < rows ? at + group : rows),
-                             "steps", (json_int_t)rows, "loss", loss / (double)counts.supervised));
+                             "steps", (json_int_t)rows, "loss", loss / (double)labels));
     }
     if (!e)
         *ret_result = json_pack("{s:I s:I s:f s:f}", "rows", (json_int_t)rows, "supervised_tokens",

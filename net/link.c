@@ -255,6 +255,7 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
                           .fd = -1,
                           .kind = dialed ? setup->kind : 0,
                           .dialed = dialed,
+                          .seen = setup->seen,
                           .mine = setup->hello,
                           .handshake_us = or_default(setup->handshake_us, LINK_HANDSHAKE_US),
                           .beat_us = or_default(setup->beat_us, LINK_BEAT_US),

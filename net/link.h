@@ -91,12 +91,22 @@ struct link_key {
     uint64_t tag;
 };
 
+/* The first words of handshakes that were begun with a secret of ours, the last so many. A dialer never says the same twice: who does plays a
+ * recording, and is met with silence before it costs anything. Zero to begin with. */
+enum { LINK_SEEN = 4096 };
+struct link_seen {
+    uint64_t words[LINK_SEEN];
+    size_t n; /* ever */
+};
+
 struct link_setup {
     struct event_base *base;        /* borrowed */
     const struct auth_identity *id; /* borrowed */
     const uint8_t *psk;             /* [AUTH_PSK], borrowed; for dialing */
     const struct link_key *keys; /* borrowed; for accepting: tried in order on message 1. NULL = psk alone */
     size_t n_keys;               /* ≤ LINK_KEYS_MAX; keys without any: nobody is let in */
+    struct link_seen *
+        seen; /* borrowed, for as long as the link; for accepting with keys; NULL = recordings are not looked for */
     enum link_kind kind;
     const uint8_t *
         preamble; /* borrowed; dialing: LINK_PREAMBLE bytes for a relay, said before the handshake; NULL = none */

@@ -62,6 +62,7 @@ struct link {
     uint8_t (*psks)[AUTH_PSK]; /* owned; accepted: secrets to try on message 1, then wiped */
     uint64_t *tags;            /* owned; theirs */
     size_t n_psks;
+    struct link_seen *seen;     /* borrowed, or NULL */
     uint64_t tag;               /* of the one that fitted */
     uint8_t peer_key[AUTH_KEY]; /* with has_peer */
     bool has_preamble;

@@ -223,6 +223,19 @@ void link_shake_forget(struct link *link)
     link->tags = NULL;
 }
 
+/* Message 1 begins with the dialer's ephemeral key. */
+static bool is_recording(struct link_seen *seen, const uint8_t *message)
+{
+    uint64_t word;
+
+    memcpy(&word, message, sizeof word);
+    for (size_t i = 0; i < LINK_SEEN && i < seen->n; i++)
+        if (seen->words[i] == word)
+            return true;
+    seen->words[seen->n++ % LINK_SEEN] = word;
+    return false;
+}
+
 static int read_message(struct link *link, const uint8_t *message, size_t n, uint8_t *payload, size_t cap)
 {
     size_t fits;
@@ -232,6 +245,8 @@ static int read_message(struct link *link, const uint8_t *message, size_t n, uin
         return auth_read(link->auth, message, n, payload, cap);
     r = auth_read_any(link->auth, (const uint8_t(*)[AUTH_PSK])link->psks, link->n_psks, message, n, payload,
                       cap, &fits);
+    if (r >= 0 && link->seen && is_recording(link->seen, message))
+        r = -EALREADY;
     if (r >= 0)
         link->tag = link->tags[fits];
     link_shake_forget(link);
@@ -252,7 +267,10 @@ void link_shake_step(struct link *link)
     link->in_body = false;
     link_want(link, WIRE_PREFIX);
     r = read_message(link, message, n, payload, sizeof payload);
-    if (r < 0)
+    if (r == -EALREADY)
+        link_fail(link, LINK_END_BAD_MAC,
+                  "%s began with words that were said before: somebody plays a recording", link->who);
+    else if (r < 0)
         link_fail(link, LINK_END_BAD_MAC,
                   "%s does not know this cluster's secret: if it should belong here, join it with a token",
                   link->who);

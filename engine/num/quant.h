@@ -33,9 +33,9 @@ static inline size_t quant_groups(size_t group, size_t cols)
     return (cols + group - 1) / group;
 }
 
-/* Quantizes a row in groups of QUANT_GROUP: words [quant_words], scale and bias [quant_groups], both rounded to what BF16
- * holds. A weight is off by at most half of its group's scale, and a scale is at most 1/64 wider than the group's spread asks for.
- * −EDOM: a weight is not finite, or too large to scale. */
+/* Quantizes a row in groups of QUANT_GROUP: words [quant_words], scale and bias [quant_groups], both rounded to what BF16 holds.
+ * A weight is off by at most half of its group's scale, and near the ends of its group by what was cut off: the rounding of scale and
+ * bias, and with 4 bits up to 8 % of the group's spread. −EDOM: a weight is not finite, or too large to scale. */
 int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t cols, size_t bits);
 
 #endif

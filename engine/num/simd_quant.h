@@ -149,6 +149,22 @@ INLINE vf word_scales(const float *scale, size_t word, size_t lanes, size_t word
     return s;
 }
 
+/* q · x of one vector of words of each row. */
+INLINE void quant4_sums(vf *sum, const vu *word, const float *x, const int nr)
+{
+    UNROLL_QUANT
+    for (int k = 0; k < NIBBLES; k++) {
+        const vf xk = load(x + k * VL);
+        UNROLL_QUANT
+        for (int r = 0; r < nr; r++) {
+            const vu q = k == NIBBLES - 1 ? word[r] >> 28 : word[r] & (15u << (4 * k % 32));
+            const vf f = __builtin_convertvector((vi)q, vf);
+            sum[r] = k ? sum[r] + f * xk : f * xk;
+        }
+    }
+}
+
+/* is_wide: a vector of words lies in one group, and rows are whole vectors. */
 INLINE void quant4_tile(const struct quant_dots *d, vf *acc, size_t row, size_t apart, const int nr,
                         const bool is_wide)
 {
@@ -157,50 +173,57 @@ INLINE void quant4_tile(const struct quant_dots *d, vf *acc, size_t row, size_t 
     const uint8_t *w = d->w + row * words * sizeof(uint32_t);
     const float *scale = d->scale + row * groups;
     for (size_t at = 0; at < words; at += VL) {
-        const float *x = d->x + at * NIBBLES;
         vu word[4];
         vf sum[4];
+        UNROLL_QUANT
         for (int r = 0; r < nr; r++)
             word[r] = load_words(w + ((size_t)r * apart * words + at) * sizeof(uint32_t),
                                  is_wide ? VL : words - at);
+        quant4_sums(sum, word, d->x + at * NIBBLES, nr);
         UNROLL_QUANT
-        for (int k = 0; k < NIBBLES; k++) {
-            const vf xk = load(x + k * VL);
-            UNROLL_QUANT
-            for (int r = 0; r < nr; r++) {
-                const vu q = k == NIBBLES - 1 ? word[r] >> 28 : word[r] & (15u << (4 * k % 32));
-                const vf f = __builtin_convertvector((vi)q, vf);
-                sum[r] = k ? sum[r] + f * xk : f * xk;
-            }
-        }
         for (int r = 0; r < nr; r++) {
-            const float *s = scale + (size_t)r * apart * groups;
-            acc[r] += sum[r] * (is_wide ? splat(s[at / lanes]) : word_scales(s, at, lanes, words));
+            const float *of = scale + (size_t)r * apart * groups;
+            acc[r] += sum[r] * (is_wide ? splat(of[at / lanes]) : word_scales(of, at, lanes, words));
         }
     }
 }
 
+/* A whole group of each row: two sums a row, so that no addition waits for the one before. */
+INLINE void quant8_group(vf *acc, const struct quant_dots *d, const uint8_t *w, size_t apart,
+                         const float *scale, size_t scale_apart, const float *x, const int nr)
+{
+    vf even[4] = {0}, odd[4] = {0};
+    for (size_t i = 0; i < d->group; i += 2 * VL) {
+        const vf x0 = load(x + i), x1 = load(x + i + VL);
+        UNROLL_QUANT
+        for (int r = 0; r < nr; r++) {
+            even[r] += widen_q8(w + (size_t)r * apart + i) * x0;
+            odd[r] += widen_q8(w + (size_t)r * apart + i + VL) * x1;
+        }
+    }
+    UNROLL_QUANT
+    for (int r = 0; r < nr; r++)
+        acc[r] += (even[r] + odd[r]) * splat(scale[(size_t)r * scale_apart]);
+}
+
 INLINE void quant8_tile(const struct quant_dots *d, vf *acc, size_t row, size_t apart, const int nr)
 {
-    const size_t groups = quant_groups(d->group, d->cols);
+    const size_t groups = quant_groups(d->group, d->cols), whole = d->cols / d->group;
     const uint8_t *w = d->w + row * d->cols;
     const float *scale = d->scale + row * groups;
-    for (size_t g = 0; g < groups; g++) {
-        const size_t end = group_end(g * d->group, d->group, d->cols);
-        vf sum[4] = {0};
-        size_t i = g * d->group;
-        for (; i + VL <= end; i += VL) {
-            const vf x = load(d->x + i);
-            UNROLL_QUANT
-            for (int r = 0; r < nr; r++)
-                sum[r] += widen_q8(w + (size_t)r * apart * d->cols + i) * x;
+    for (size_t g = 0; g < whole; g++)
+        quant8_group(acc, d, w + g * d->group, apart * d->cols, scale + g, apart * groups,
+                     d->x + g * d->group, nr);
+    if (whole == groups)
+        return;
+    for (int r = 0; r < nr; r++) {
+        vf sum = {0};
+        EACH(i, m, d->cols - whole * d->group)
+        {
+            const size_t at = whole * d->group + i;
+            sum += widen_some_q8(w + (size_t)r * apart * d->cols + at, m) * load_m(d->x + at, m);
         }
-        for (int r = 0; r < nr; r++) {
-            if (i < end)
-                sum[r] +=
-                    widen_some_q8(w + (size_t)r * apart * d->cols + i, end - i) * load_m(d->x + i, end - i);
-            acc[r] += sum[r] * splat(scale[(size_t)r * apart * groups + g]);
-        }
+        acc[r] += sum * splat(scale[(size_t)r * apart * groups + whole]);
     }
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_decode NAME MODEL …`: tokens generated one by one through the stage's own functions, without
+ * `bench_decode NAME MODEL …`, a MODEL perhaps with :int8 or :int4 behind it: tokens generated one by one through the stage's own functions, without
  * daemons. Every token reads every weight once, so bytes of weights a second are held against what the same
  * threads read from memory when they do nothing else, measured in between. Each row comes from a process
  * started as the daemon starts a stage. */
 #include "tests/bench/bench.h"
 
 #include "model/stage.h"
+#include "num/quant.h"
 
 enum {
     PROMPT = 8,
@@ -20,11 +21,12 @@ enum {
 typedef uint64_t words __attribute__((vector_size(32)));
 
 /* Bytes of the matrices a token is multiplied with: the layers' and the head's. */
-static double weight_bytes(const struct config *c)
+static double weight_bytes(const struct config *c, size_t bits)
 {
     const double attention = 2.0 * (double)(c->heads + c->kv_heads) * (double)(c->head * c->dim);
     const double layer = attention + 3.0 * (double)c->dim * (double)c->ffn;
-    return (double)dtype_size(c->dtype) * ((double)c->layers * layer + (double)c->vocab * (double)c->dim);
+    const double each = bits ? (double)bits / 8 + 2.0 * 2 / QUANT_GROUP : (double)dtype_size(c->dtype);
+    return each * ((double)c->layers * layer + (double)c->vocab * (double)c->dim);
 }
 
 /* What a chunk adds up to, read as four streams: one alone does not keep the memory busy. */
@@ -82,8 +84,21 @@ static void decode(struct stage *s, size_t at, size_t n)
     }
 }
 
-static int child(const char *name, const char *model, int threads)
+/* "DIR:int8" is DIR with 8 bits, kept in a folder beside it. */
+static size_t split_model(char *model, char *ret_kept, size_t size)
 {
+    char *form = strrchr(model, ':');
+    const size_t bits = !form ? 0 : !strcmp(form, ":int8") ? 8 : !strcmp(form, ":int4") ? 4 : 0;
+    if (bits)
+        *form = 0;
+    snprintf(ret_kept, size, "%s.quantized", model);
+    return bits;
+}
+
+static int child(const char *name, char *model, int threads)
+{
+    char kept[512];
+    const size_t bits = split_model(model, kept, sizeof kept);
     struct err err;
     struct num *num;
     struct stage *stage;
@@ -94,7 +109,9 @@ static int child(const char *name, const char *model, int threads)
                               .slots = 1,
                               .tokens = PROMPT,
                               .seqs = 1,
-                              .positions = PROMPT + NEW_TOKENS};
+                              .positions = PROMPT + NEW_TOKENS,
+                              .weight_bits = bits,
+                              .cache_dir = kept};
     bench_must(config_read(&spec.config, model, &err), &err);
     spec.end_layer = spec.config.layers;
     bench_must(num_new(&num, threads, &err), &err);
@@ -110,9 +127,9 @@ static int child(const char *name, const char *model, int threads)
     }
     char what[64];
     snprintf(what, sizeof what, "decode, %s, %d thread%s", name, threads, threads > 1 ? "s" : "");
-    bench_print(
-        &(struct bench_row){what, "tokens/s", "reading memory", "GB/s", 1e-9 * weight_bytes(&spec.config), 0},
-        &s);
+    bench_print(&(struct bench_row){what, "tokens/s", "reading memory", "GB/s",
+                                    1e-9 * weight_bytes(&spec.config, bits), 0},
+                &s);
     free(block);
     stage_close(stage);
     num_free(num);
@@ -124,7 +141,7 @@ int main(int argc, char **argv)
     if (argc == 5 && !strcmp(argv[1], "child"))
         return child(argv[2], argv[3], atoi(argv[4]));
     if (argc < 3 || argc % 2 == 0) {
-        fputs("usage: bench_decode NAME MODEL [NAME MODEL …]\n", stderr);
+        fputs("usage: bench_decode NAME MODEL[:int8|:int4] …\n", stderr);
         return 2;
     }
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);

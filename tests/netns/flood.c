@@ -5,7 +5,7 @@
  *
  *   flood record INTERFACE SECONDS FILE           beacons, and first messages of handshakes, that pass there
  *   flood beacons KIND INTERFACE SECONDS [FILE]   garbage, truncated, oversized, forged, question; replay and spoofed need what was recorded
- *   flood shakes KIND ADDRESS%INTERFACE SECONDS [FILE]   garbage, truncated, oversized; replay needs what was recorded
+ *   flood shakes KIND ADDRESS%INTERFACE SECONDS [FILE]   garbage, truncated, oversized, silent; replay needs what was recorded
  *
  * The last two print how many datagrams or connections they have made. */
 #include <arpa/inet.h>
@@ -34,7 +34,7 @@ enum {
     HEADS = sizeof(struct ether_header) + sizeof(struct ip6_hdr) + sizeof(struct udphdr),
     TCP_HEAD = sizeof(struct ether_header) + sizeof(struct ip6_hdr),
     OPENING = 55, /* bytes of a handshake's first message with its length in front */
-    OPEN_AT_ONCE = 48,
+    CALLS = 256,  /* at a time */
 };
 
 struct frame {
@@ -221,6 +221,8 @@ static int beacons(const char *kind, const char *interface, const char *seconds,
 
 static size_t first_words(uint8_t *out, const char *kind, const struct pool *pool, uint64_t i)
 {
+    if (strcmp(kind, "silent") == 0)
+        return 0;
     if (strcmp(kind, "replay") == 0) {
         memcpy(out, find_opening(&pool->frame[i % pool->n]), OPENING);
         return OPENING;
@@ -234,32 +236,68 @@ static size_t first_words(uint8_t *out, const char *kind, const struct pool *poo
                                             : OPENING;
 }
 
+struct call {
+    int fd;
+    bool connected;
+};
+
+/* No port stays taken. */
+static void hang_up(struct call *c)
+{
+    const struct linger at_once = {1, 0};
+
+    if (c->fd < 0)
+        return;
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(c->fd);
+    c->fd = -1;
+}
+
+static void call(struct call *c, const struct addrinfo *to)
+{
+    c->fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    c->connected = false;
+    if (c->fd < 0 || (connect(c->fd, to->ai_addr, to->ai_addrlen) && errno != EINPROGRESS))
+        fail("a call");
+}
+
+/* As many calls at a time as there are places: each says its words, and waits until it is hung up on or all the others have had their turn. */
 static int shakes(const char *kind, const char *address, const char *seconds, const char *path)
 {
     static struct pool pool;
+    static struct call calls[CALLS];
+    static struct pollfd polls[CALLS];
     struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST},
                     *to;
-    const struct linger at_once = {1, 0};
     uint8_t words[FRAME_MAX] = {0};
-    int open[OPEN_AT_ONCE];
-    uint64_t made = 0;
+    uint64_t made = 0, oldest = 0;
 
     if (strcmp(kind, "replay") == 0)
         load(&pool, path, true);
     if (getaddrinfo(address, "17464", &hints, &to))
         fail(address);
-    memset(open, -1, sizeof open);
-    for (const struct instant begin = clock_now(); goes_on(begin, seconds); made++) {
-        int *fd = &open[made % OPEN_AT_ONCE];
-
-        if (*fd >= 0)
-            close(*fd);
-        *fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        setsockopt(*fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once); /* no port stays taken */
-        if (*fd < 0 || connect(*fd, to->ai_addr, to->ai_addrlen))
-            fail(address);
-        (void)!send(*fd, words, first_words(words, kind, &pool, made), MSG_NOSIGNAL);
+    for (size_t i = 0; i < CALLS; i++)
+        calls[i].fd = -1;
+    for (const struct instant begin = clock_now(); goes_on(begin, seconds);) {
+        for (size_t i = 0; i < CALLS; i++) {
+            if (calls[i].fd < 0)
+                call(&calls[i], to);
+            polls[i] = (struct pollfd){calls[i].fd, calls[i].connected ? POLLIN : POLLOUT, 0};
+        }
+        if (poll(polls, CALLS, 20) == 0)
+            for (size_t i = 0; i < CALLS / 8; i++)
+                hang_up(&calls[oldest++ % CALLS]);
+        for (size_t i = 0; i < CALLS; i++) {
+            if (polls[i].revents & (POLLERR | POLLHUP | POLLIN)) {
+                hang_up(&calls[i]);
+            } else if (polls[i].revents & POLLOUT) {
+                calls[i].connected = true;
+                (void)!send(calls[i].fd, words, first_words(words, kind, &pool, made++), MSG_NOSIGNAL);
+            }
+        }
     }
+    for (size_t i = 0; i < CALLS; i++)
+        hang_up(&calls[i]);
     printf("%llu\n", (unsigned long long)made);
     return 0;
 }

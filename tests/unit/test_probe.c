@@ -13,7 +13,7 @@
 
 #include "daemon/probe.h"
 
-enum { NODES = 4, CABLES = 5, FLIGHTS = 512 };
+enum { NODES = 4, CABLES = 8, FLIGHTS = 512 };
 
 struct flight {
     uint64_t at;
@@ -269,6 +269,26 @@ static void nonsense_is_dropped(void **state)
     rates_are(w, 0, 1, 1000, 1000);
 }
 
+/* As on a switch of many: what a node sends for measuring does not grow with the number of its cables. */
+static void many_cables_are_measured_more_seldom(void **state)
+{
+    struct world *w = *state;
+    const uint64_t hour = UINT64_C(3600000000);
+    size_t few, many;
+
+    for (size_t i = 0; i < PROBE_USUAL; i++)
+        add_cable(w, 0, 1, 1000, 1000);
+    run(w, hour);
+    few = w->end[0].measured;
+    assert_in_range(few, PROBE_USUAL * 5, PROBE_USUAL * 6);
+    for (size_t i = 0; i < PROBE_USUAL; i++)
+        add_cable(w, 0, 1, 1000, 1000);
+    run(w, 3 * hour); /* an hour to fall into step */
+    many = w->end[0].measured;
+    run(w, 4 * hour);
+    assert_in_range(w->end[0].measured - many, few - PROBE_USUAL, few + PROBE_USUAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_is_measured_under_a_job, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cable_that_dies_ends_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nonsense_is_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_cables_are_measured_more_seldom, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }

@@ -45,6 +45,7 @@ struct end { /* one node */
     uint16_t port;
     struct event *incoming;
     struct link *links[LINKS]; /* owned: accepted */
+    struct link_seen seen;
     unsigned accepted, hellos, ups, downs, changes;
     char last_down[600];
     bool deaf; /* gets no messages */
@@ -240,6 +241,7 @@ static inline void on_incoming(evutil_socket_t listener, short what, void *arg)
         assert_true(++place < LINKS);
     s.ops = &in_ops;
     s.keys = keys;
+    s.seen = &end->seen;
     s.n_keys = cluster_link_keys(end->cluster, keys, LINK_KEYS_MAX);
     s.n_keys += enrol_link_keys(end->enrol, keys + s.n_keys, LINK_KEYS_MAX - s.n_keys);
     assert_int_equal(link_accept(&end->links[place], &s, fd), 0);
