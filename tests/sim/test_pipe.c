@@ -356,11 +356,11 @@ static void compile_other(struct world *w, size_t ranks, size_t microbatches)
                                   .layers = below(w, MAX_LAYERS + 1)};
     require(w, split_layers(first, &split, NULL) == 0);
     req.first = first;
+    req.tied = below(w, 2);
     size_t pieces[MAX_LAYERS + 3] = {0};
     for (size_t u = 0; u < split.layers + 2; u++)
         pieces[u + 1] = pieces[u] + req.tied + below(w, 4);
     req.pieces = pieces;
-    req.tied = below(w, 2);
     req.want_token = below(w, 2);
     struct err err = {0};
     if (plan_compile(&w->plan, &req, &err) < 0)
