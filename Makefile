@@ -149,7 +149,8 @@ netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # A terminal for tests of what people see.
-$(B)/tests/system/lib/pty: %: %.o
+system_bin := $(addprefix $(B)/tests/system/lib/,pty slow)
+$(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
@@ -158,7 +159,7 @@ netns: all $(netns_bin)
 web: all
 	@tests/run web $(B)
 
-test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(B)/tests/system/lib/pty
+test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(system_bin)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
@@ -224,7 +225,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
 	@rm -rf $(B)/units && $(MAKE) --no-print-directory $(filter $(B)/%,$(units))
 	install -d $(to)/sbin $(to)/bin $(to)/libexec/ringd $(to)/share/man/man1 $(to)/share/man/man5 $(to)/share/man/man8 \
 	    $(to)/share/bash-completion/completions $(to)/share/zsh/vendor-completions \
-	    $(to)/share/ringd/tiny-llama $(to)/lib/sysusers.d $(to)/lib/tmpfiles.d $(to)/lib/modules-load.d \
+	    $(to)/share/ringd/tiny-llama $(to)/lib/sysusers.d $(to)/lib/systemd/catalog $(to)/lib/tmpfiles.d $(to)/lib/modules-load.d \
 	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
 	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
 	install $(B)/ringctl $(to)/bin/
@@ -238,6 +239,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
 	install -m 644 $(units) $(DESTDIR)$(UNITDIR)/
 	install -m 644 systemd/ringd.sysusers $(to)/lib/sysusers.d/ringd.conf
 	install -m 644 systemd/ringd.tmpfiles $(to)/lib/tmpfiles.d/ringd.conf
+	install -m 644 systemd/ringd.catalog $(to)/lib/systemd/catalog/
 	install -m 644 systemd/ringd.modules-load $(to)/lib/modules-load.d/ringd.conf
 	[ -e $(DESTDIR)$(SYSCONFDIR)/ringd/ringd.conf ] || install -m 644 $(B)/ringd.conf $(DESTDIR)$(SYSCONFDIR)/ringd/
 

@@ -111,7 +111,8 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     job->ended = time(NULL);
     set_state(c, job, state, 0);
     metrics_job_ended(c->node->metrics, job_state_name(state));
-    log_job(LOG_LEVEL_INFO, job->id, "%s%s%s", job_state_name(state), *job->error ? ": " : "", job->error);
+    struct log_about about = {.id = state == JOB_FAILED ? LOG_ID_JOB_FAILED : NULL, .job = job->id};
+    log_about(LOG_LEVEL_INFO, &about, "%s%s%s", job_state_name(state), *job->error ? ": " : "", job->error);
     job_log_publish(c->node, job, "end", job_encode(job));
     json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
     if (timeline)

@@ -21,10 +21,10 @@ static enum value_kind value_kind(const struct opt_def *def)
     }
 }
 
-/* "a|b" as "a b" */
+/* "a|b|FILE" as "a b" */
 static void print_choices(const struct opt_def *def)
 {
-    for (const char *p = def->placeholder; *p; p++)
+    for (const char *p = def->placeholder; *p && strcmp(p, "FILE"); p++)
         putchar(*p == '|' ? ' ' : *p);
 }
 

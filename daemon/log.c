@@ -34,11 +34,13 @@ static bool to_journal(void)
 static bool send_entry(enum log_level level, const struct log_about *about, const char *text)
 {
     static const char priority[] = {'3', '4', '6', '7'}; /* syslog(3) */
-    char fields[5][1100];
-    struct iovec entry[5];
+    char fields[6][1100];
+    struct iovec entry[6];
     int n = 0;
     snprintf(fields[n++], sizeof fields[0], "MESSAGE=%s", text);
     snprintf(fields[n++], sizeof fields[0], "PRIORITY=%c", priority[level]);
+    if (about->id)
+        snprintf(fields[n++], sizeof fields[0], "MESSAGE_ID=%s", about->id);
     if (about->job)
         snprintf(fields[n++], sizeof fields[0], "RINGD_JOB=%llu", (unsigned long long)about->job);
     if (about->peer)

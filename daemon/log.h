@@ -10,8 +10,14 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
+/* What happened, for those who look for it: MESSAGE_ID= in the journal, explained in systemd/ringd.catalog (`journalctl -x`). */
+#define LOG_ID_JOB_FAILED "ff2224d66fc845b5b762b0cac62fdfb0"
+#define LOG_ID_STAGE_FAILED "263b17c56caa40cf8dab4c46f971f92b"
+#define LOG_ID_NODE_LOST "ae74e7170fab42eda71098b47ed9299e"
+
 /* What a line is about; zero and NULL: nothing of the kind. */
 struct log_about {
+    const char *id;   /* LOG_ID_… */
     uint64_t job;     /* RINGD_JOB=; the line begins with it */
     const char *peer; /* RINGD_PEER=: a node's name */
     int stage;        /* RINGD_STAGE=: rank + 1 */

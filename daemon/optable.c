@@ -171,12 +171,15 @@ static int read_flag(const struct opt_def *def, const char *text, bool *ret, str
     return err_set(err, -EINVAL, "--%s \"%s\": allowed are yes and no", def->name, text);
 }
 
+/* A path has a slash or a dot; no choice has. */
 static int check_choice(const struct opt_def *def, const char *text, struct err *err)
 {
     size_t n = strlen(text);
+    bool path = strpbrk(text, "/.") != NULL;
     for (const char *p = def->placeholder; *p; p += strspn(p, "|")) {
         size_t len = strcspn(p, "|");
-        if (len == n && !strncmp(p, text, n))
+        bool file = len == 4 && !strncmp(p, "FILE", 4);
+        if (file ? path : len == n && !strncmp(p, text, n))
             return 0;
         p += len;
     }

@@ -25,7 +25,7 @@ enum opt_type {
 struct opt_def {
     const char *name; /* "max-grad-norm": --max-grad-norm, INI key max-grad-norm, JSON key max_grad_norm */
     enum opt_type type;
-    const char *placeholder; /* "N", "DIR", or the choices "naive|gpipe|1f1b" */
+    const char *placeholder; /* "N", "DIR", or the choices "naive|gpipe|1f1b"; FILE among them is any path */
     const char *def;         /* default as text, NULL = unset */
     double min, max;         /* INT, FLOAT; both 0 = no limit */
     const char *help;

@@ -429,8 +429,9 @@ static void end_session(struct session *s, enum way_event failed, const char *te
     measure_link_down(p->node->measure, s->number);
     enrol_left(p->node->enrol, link);
     if (was_up) {
-        log_peer(LOG_LEVEL_WARNING, link_peer(link)->name, "connection to %s ended: %s",
-                 link_peer(link)->name, text);
+        log_about(LOG_LEVEL_WARNING,
+                  &(struct log_about){.id = LOG_ID_NODE_LOST, .peer = link_peer(link)->name},
+                  "connection to %s ended: %s", link_peer(link)->name, text);
         remember_words(p, link_peer(link)->node_id, text);
     }
     LIST_REMOVE(s, next);

@@ -45,15 +45,15 @@ static json_t *places(const struct job_plan *p)
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack("{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o}", "type",
-                     job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
-                     sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
-                     p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune",
+    return json_pack("{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o s:o}",
+                     "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint,
+                     "first", sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule,
+                     "order", p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune",
                      tune_encode(&p->tune), "training", (int)p->training, "kv", (int)p->kv, "tokens",
                      (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions",
                      (json_int_t)p->positions, "weight_bits", (json_int_t)p->weight_bits, "vocab",
                      (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages),
-                     "bytes", sizes(p->bytes, p->ranks));
+                     "areas", sizes(p->areas, p->stages), "bytes", sizes(p->bytes, p->ranks));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -124,17 +124,17 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
     const char *type, *model, *fingerprint, *schedule, *order;
-    json_t *first, *place, *tune, *slots, *bytes;
+    json_t *first, *place, *tune, *slots, *areas, *bytes;
     json_int_t microbatches, tokens, seqs, positions, weight_bits, vocab, dim;
     int training, kv;
     json_error_t je;
     if (json_unpack_ex((json_t *)json, &je, 0,
-                       "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o}",
+                       "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:o s:o s:o}",
                        "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places",
                        &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
                        &tune, "training", &training, "kv", &kv, "tokens", &tokens, "seqs", &seqs, "positions",
                        &positions, "weight_bits", &weight_bits, "vocab", &vocab, "dim", &dim, "slots", &slots,
-                       "bytes", &bytes))
+                       "areas", &areas, "bytes", &bytes))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -144,10 +144,10 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.stages = json_array_size(place);
     if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS || p.stages < p.ranks ||
         p.stages > JOB_MAX_STAGES || !get_places(&p, place) || !get_sizes(p.first, p.stages + 1, first) ||
-        !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.bytes, p.ranks, bytes) ||
-        strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) || microbatches < 1 ||
-        (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
-        positions < 1 || vocab < 1 || dim < 1)
+        !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.areas, p.stages, areas) ||
+        !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) ||
+        microbatches < 1 || (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 ||
+        seqs < 1 || positions < 1 || vocab < 1 || dim < 1)
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read: same ringd on all nodes?");
     strncat(p.model, model, sizeof p.model - 1);
@@ -190,6 +190,12 @@ struct sched_request job_plan_schedule(const struct job_plan *p, size_t microbat
                                   .microbatches = microbatches};
 }
 
+void job_plan_recompute(const struct job_plan *p, bool *ret)
+{
+    for (size_t s = 0; s < p->stages; s++)
+        ret[s] = p->areas[s] > 0;
+}
+
 /* A stage of a user's schedule may have either kind of backward. */
 static bool has_halves(const struct job_plan *p)
 {
@@ -210,6 +216,7 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .training = p->training,
         .split_backward = has_halves(p),
         .slots = p->slots[stage],
+        .areas = p->areas[stage],
         .tokens = p->tokens,
         .seqs = p->seqs,
         .positions = p->positions,

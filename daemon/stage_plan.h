@@ -33,6 +33,8 @@ struct job_plan {
     size_t tokens, seqs, positions, weight_bits; /* as in stage_spec */
     size_t vocab, dim;
     size_t slots[JOB_MAX_STAGES];
+    size_t areas
+        [JOB_MAX_STAGES]; /* 0 = of every slot everything is kept, else of so many, and forwards are done again */
     size_t bytes[JOB_MAX_RANKS]; /* predicted memory */
 };
 
@@ -44,6 +46,8 @@ void job_plan_done(struct job_plan *plan);
 void job_plan_place_single(struct job_plan *plan);
 /* The schedule of a training step; borrows from the plan. */
 struct sched_request job_plan_schedule(const struct job_plan *plan, size_t microbatches);
+/* Which stages do forwards again; ret [JOB_MAX_STAGES]. */
+void job_plan_recompute(const struct job_plan *plan, bool *ret);
 /* What is opened for a stage, by the rank it lies on. */
 struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
 

@@ -69,10 +69,13 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
             return r->plans[i].plan;
     struct sched *sched = NULL;
     struct plan *made = NULL;
+    bool recompute[JOB_MAX_STAGES];
     struct sched_request want = job_plan_schedule(r->plan, go->microbatches);
     int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
     if (!e) {
         struct plan_request req = request_for(r, go, sched);
+        job_plan_recompute(r->plan, recompute);
+        req.recompute = recompute;
         e = plan_compile(&made, &req, err);
     }
     sched_free(sched);

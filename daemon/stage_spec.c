@@ -132,6 +132,10 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
+    const char *again = text(r, "recompute", "auto");
+    bool none = again && !strcmp(again, "none"), stage = again && !strcmp(again, "stage");
+    s->recompute = none ? RECOMPUTE_NONE : stage ? RECOMPUTE_STAGE : RECOMPUTE_AUTO;
+    demand(r, none || stage || (again && !strcmp(again, "auto")), "\"recompute\" is none, stage or auto");
     s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
     s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);

@@ -15,6 +15,8 @@
 #include "engine/train/data.h"
 #include "engine/train/lr.h"
 
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
+
 struct job_spec {
     enum job_type type;
     const json_t *json; /* borrowed: strings below point into it */
@@ -31,6 +33,7 @@ struct job_spec {
     enum data_overlong overlong;
     bool packing, group_by_length;
     bool full, random_init, resume, shuffle, rslora, dry_run;
+    enum recompute recompute;
     size_t microbatches; /* of a step, 0 = as many as micro_batch makes */
     size_t chunks;       /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,

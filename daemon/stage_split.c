@@ -73,6 +73,14 @@ static int make_schedule(struct head *h, struct sched **ret, struct err *err)
     return p->order ? write_order(p, *ret, err) : 0;
 }
 
+static bool has_again(const struct plan *plan, size_t stage, uint32_t rank)
+{
+    for (size_t k = 0; k < plan->rank[rank].n; k++)
+        if (plan->rank[rank].tasks[k].stage == stage && plan->rank[rank].tasks[k].recomputes)
+            return true;
+    return false;
+}
+
 static int place_stages(struct job_plan *p, const struct sched *sched, struct err *err)
 {
     if (sched->stages > JOB_MAX_STAGES)
@@ -87,32 +95,41 @@ static int place_stages(struct job_plan *p, const struct sched *sched, struct er
     return 0;
 }
 
-/* Stages, their places and slots; ret_handed [ranks]: what is between two stages of a rank at most. */
-static int plan_stages(struct head *h, size_t *ret_handed, struct err *err)
+/* Slots and areas, and what is between two stages of a rank at most (ret_handed [ranks]), with the stages that
+ * `recompute` names doing forwards again. */
+static int plan_slots(struct job_plan *p, const struct sched *sched, const bool *recompute,
+                      size_t *ret_handed, struct err *err)
 {
-    struct job_plan *p = &h->plan;
-    struct sched *sched = NULL;
     struct plan *plan = NULL;
-    job_plan_place_single(p);
-    for (size_t r = 0; r < p->ranks; r++) {
-        p->slots[r] = 1;
-        ret_handed[r] = 0;
-    }
-    if (!p->training)
-        return 0;
-    int e = make_schedule(h, &sched, err);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks};
-    if (!e)
-        e = plan_compile(&plan, &req, err);
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks, .recompute = recompute};
+    int e = plan_compile(&plan, &req, err);
     if (!e)
         e = place_stages(p, sched, err);
-    for (size_t s = 0; !e && s < p->stages; s++)
-        p->slots[s] = plan->slots[s] ? plan->slots[s] : 1;
+    for (size_t s = 0; !e && s < p->stages; s++) {
+        p->slots[s] = plan->slots[s];
+        p->areas[s] = has_again(plan, s, p->place[s]) ? plan->areas[s] : 0;
+    }
     for (size_t r = 0; !e && r < p->ranks; r++)
         ret_handed[r] = plan->rank[r].handed;
     plan_free(plan);
-    sched_free(sched);
     return e;
+}
+
+/* Stages, their places and slots, before anything is known of memory. */
+static int plan_stages(struct head *h, struct sched **ret_sched, size_t *ret_handed, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    bool recompute[JOB_MAX_STAGES];
+    job_plan_place_single(p);
+    for (size_t r = 0; r < p->ranks; r++)
+        p->slots[r] = 1;
+    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
+        recompute[s] = h->spec.recompute == RECOMPUTE_STAGE;
+    if (!p->training)
+        return 0;
+    int e = make_schedule(h, ret_sched, err);
+    return e ? e : plan_slots(p, *ret_sched, recompute, ret_handed, err);
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -232,13 +249,33 @@ static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs
     return 0;
 }
 
+static int measure_ranks(struct head *h, const struct split_inputs *in, struct err *err)
+{
+    int e = 0;
+    for (uint32_t r = 0; r < h->plan.ranks && !e; r++)
+        e = measure_rank(h, r, in, err);
+    return e;
+}
+
+/* Ranks that are short of memory keep only inputs and do forwards again, unless it was said who does. */
+static int save_memory(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    bool recompute[JOB_MAX_STAGES], any = false;
+    job_plan_recompute(p, recompute);
+    for (size_t s = 0; s < p->stages; s++)
+        if (p->bytes[p->place[s]] > in->available[p->place[s]] && !recompute[s])
+            any = recompute[s] = true;
+    if (!any || h->spec.recompute != RECOMPUTE_AUTO)
+        return 0;
+    int e = plan_slots(p, sched, recompute, in->handed, err);
+    return e ? e : measure_ranks(h, in, err);
+}
+
 static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
     for (uint32_t r = 0; r < p->ranks; r++) {
-        int e = measure_rank(h, r, in, err);
-        if (e)
-            return e;
         char layers[200];
         layers_text(layers, sizeof layers, p, r);
         if (p->bytes[r] > in->available[r])
@@ -254,13 +291,19 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
 int head_split(struct head *h, const json_t *nodes, struct err *err)
 {
     struct split_inputs in = {0};
-    int e = plan_stages(h, in.handed, err);
+    struct sched *sched = NULL;
+    int e = plan_stages(h, &sched, in.handed, err);
     if (!e)
         e = split_inputs(&in, h, nodes, err);
     if (!e)
         e = split(h, &in, err);
     if (!e)
+        e = measure_ranks(h, &in, err);
+    if (!e && sched)
+        e = save_memory(h, sched, &in, err);
+    if (!e)
         e = check_memory(h, nodes, &in, err);
+    sched_free(sched);
     free(in.cost);
     free(in.bytes);
     return e;

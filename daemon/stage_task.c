@@ -153,9 +153,17 @@ static uint64_t dropout_number(const struct runner *r, uint32_t mb)
     return r->go->program == PROGRAM_TRAIN ? r->go->step * 65536 + mb : 0;
 }
 
+/* Areas are shared in training alone; other programs take one microbatch at a time, in slot and area 0. */
+static bool has_areas(const struct runner *r, const struct task *t)
+{
+    return r->plan->areas[t->stage] > 0;
+}
+
 static int put_input(struct runner *r, const struct task *t, size_t slot, struct err *err)
 {
     struct stage *stage = stage_of(r, t);
+    if (has_areas(r, t))
+        stage_use_area(stage, slot, t->area);
     int e = stage_begin(stage, slot, r->go->mb[t->mb], dropout_number(r, t->mb), err);
     if (e)
         return e;
@@ -222,6 +230,13 @@ static int task_forward(struct runner *r, const struct task *t, struct err *err)
     if (y)
         stage_forward(stage_of(r, t), slot, y);
     return give_floats(r, t, MSG_ACT, y, err);
+}
+
+static int task_again(struct runner *r, const struct task *t)
+{
+    stage_use_area(stage_of(r, t), t->slot, t->area);
+    stage_forward(stage_of(r, t), t->slot, NULL);
+    return 0;
 }
 
 static int task_loss(struct runner *r, const struct task *t, struct err *err)
@@ -461,6 +476,7 @@ int runner_task(struct runner *r, const struct task *t, struct err *err)
     case TASK_I:
     case TASK_W:
     case TASK_B: return task_backward(r, t, err);
+    case TASK_R: return task_again(r, t);
     case TASK_LOSS: return task_loss(r, t, err);
     case TASK_NORM: return task_norm(r, t, err);
     case TASK_UPDATE: return task_update(r, t, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Jobs and their history in SQLite (WAL, synchronous=FULL), behind a thread of its own: the loop posts and
- * goes on. The only file pair that knows SQLite. A damaged file is set aside as ringd.db.damaged-TIME and a
+ * goes on. Only the store_ files know SQLite. A damaged file is set aside as ringd.db.damaged-TIME and a
  * new one begun, said in `ret_note`. */
 #ifndef DAEMON_STORE_H
 #define DAEMON_STORE_H

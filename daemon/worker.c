@@ -69,7 +69,8 @@ static void tell_failed(struct worker *w, const char *cause)
     if (w->reported)
         return;
     w->reported = true;
-    log_stage(LOG_LEVEL_WARNING, w->job, w->rank, "its stage here fails: %s", cause);
+    struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
+    log_about(LOG_LEVEL_WARNING, &about, "its stage here fails: %s", cause);
     tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
 }
 

@@ -165,7 +165,7 @@ static int put_matrix(struct making *m, size_t i)
 {
     const struct tensor_def *def = &m->u->defs[i];
     const struct mat w = m->u->block.weights.lin[i].w;
-    struct piece p = {NULL};
+    struct piece p = {.words = NULL};
     const struct st_tensor *t = st_find(m->st, def->name);
     int r = piece_init(&p, def, m->how->bits, m->err);
     if (t)

@@ -37,14 +37,16 @@ static struct block_layout layout_of(const struct stage *s, size_t layer)
                                  s->spec.kv ? s->spec.positions : 0};
 }
 
-static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
+static size_t slot_tokens(const struct stage_spec *spec)
+{
+    return spec->kv ? 0 : spec->tokens; /* generation keeps nothing but positions */
+}
+
+static void carve_area(struct stage *s, struct area *area, struct slab *slab)
 {
     const struct stage_spec *spec = &s->spec;
-    size_t t = spec->kv ? 0 : spec->tokens, d = spec->config.dim; /* generation keeps nothing but positions */
-    struct slot made = {0};
-    made.start = slab_take(slab, spec->seqs + 1, 1, sizeof *made.start);
-    made.pos = slab_take(slab, spec->tokens, 1, sizeof *made.pos);
-    made.ids = s->embed ? slab_take(slab, t, 1, sizeof *made.ids) : NULL;
+    size_t t = slot_tokens(spec), d = spec->config.dim;
+    struct area made = {0};
     made.x = slab_take(slab, s->layers + 1, 1, sizeof *made.x);
     made.saved = slab_take(slab, s->layers, 1, sizeof *made.saved);
     made.dys = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dys) : NULL;
@@ -53,7 +55,7 @@ static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
         struct block_layout layout = layout_of(s, l);
         struct block_saved saved = {0};
         struct block_dys dys = {0};
-        float *x = slab_floats(slab, t, d), *dy = NULL;
+        float *out = slab_floats(slab, t, d), *dy = NULL;
         if (!spec->kv)
             block_saved_carve(&saved, slab, &layout);
         if (spec->split_backward) {
@@ -62,26 +64,45 @@ static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
         }
         if (!slab->base)
             continue;
-        made.x[l] = x;
+        made.x[l + 1] = out;
         made.saved[l] = saved;
         if (spec->split_backward) {
             made.dys[l] = dys;
             made.dy[l] = dy;
         }
     }
-    float *last = slab_floats(slab, t, d);
+    if (slab->base)
+        *area = made;
+}
+
+static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
+{
+    const struct stage_spec *spec = &s->spec;
+    size_t t = slot_tokens(spec), d = spec->config.dim;
+    struct slot made = {0};
+    made.start = slab_take(slab, spec->seqs + 1, 1, sizeof *made.start);
+    made.pos = slab_take(slab, spec->tokens, 1, sizeof *made.pos);
+    made.ids = s->embed ? slab_take(slab, t, 1, sizeof *made.ids) : NULL;
+    made.input = slab_floats(slab, t, d);
     made.dtop = s->head && spec->training ? slab_floats(slab, t, d) : NULL;
     made.dbottom = s->embed && trains_all(spec) ? slab_floats(slab, t, d) : NULL;
-    if (slab->base) {
-        made.x[s->layers] = last;
+    if (slab->base)
         *slot = made;
-    }
+}
+
+static size_t stage_areas(const struct stage_spec *spec)
+{
+    return spec->areas ? spec->areas : spec->slots;
 }
 
 static void carve_slots(struct stage *s, struct slab *slab)
 {
     for (size_t i = 0; i < s->spec.slots; i++)
         carve_slot(s, s->slot ? &s->slot[i] : NULL, slab);
+    for (size_t i = 0; i < stage_areas(&s->spec); i++)
+        carve_area(s, s->area ? &s->area[i] : NULL, slab);
+    for (size_t i = 0; slab->base && !s->spec.areas && i < s->spec.slots; i++)
+        stage_use_area(s, i, i);
 }
 
 /* What one layer needs while it works; all layers get the same place. */
@@ -224,6 +245,7 @@ static void stage_free(struct stage *s)
     st_close(s->st);
     rope_done(&s->rope);
     free(s->slot);
+    free(s->area);
     free_units(s);
 }
 
@@ -307,7 +329,8 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
     int r = make_units(s, err);
     if (!r && !spec->tune.random_init)
         r = stage_open_files(s, err);
-    if (!r && !(s->slot = calloc(spec->slots + 1, sizeof *s->slot)))
+    if (!r && (!(s->slot = calloc(spec->slots + 1, sizeof *s->slot)) ||
+               !(s->area = calloc(stage_areas(spec) + 1, sizeof *s->area))))
         r = err_set(err, -ENOMEM, "out of memory");
     if (!r)
         r = carve_all(s, err);

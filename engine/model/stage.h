@@ -28,6 +28,8 @@ struct stage_spec {
     bool training;                 /* gradients and moments */
     bool split_backward;           /* the plan has I and W as tasks of their own */
     size_t slots;                  /* microbatches in flight */
+    size_t areas;                  /* what of them layers keep for the backward: 0 = of every slot, else of so
+                                      many at a time, and the forward of the others is done again */
     size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
     size_t seqs;                   /* most sequences of a microbatch */
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
@@ -61,7 +63,11 @@ int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, s
 /* Input of the stage: token ids on the embedding's stage, else activations [T, dim]; copied. */
 int stage_input_ids(struct stage *s, size_t slot, const uint32_t *ids, struct err *err);
 void stage_input(struct stage *s, size_t slot, const float *x);
-/* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot. */
+/* Where a forward, and then its backward, keep what layers leave: to be said before stage_input of a slot, and
+ * before its forward is done again. Without areas of its own a stage has one for each slot, of the same number. */
+void stage_use_area(struct stage *s, size_t slot, size_t area);
+/* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot,
+ * and where the forward is done again. */
 void stage_forward(struct stage *s, size_t slot, float *y);
 /* Head's stage, after stage_forward: loss as xent_forward. With `xent->dscale` ≠ 0 the gradient stays in the
  * slot (and head weights get theirs: the one pass over the logits serves both). */

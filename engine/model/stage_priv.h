@@ -8,15 +8,22 @@
 #include "model/stage.h"
 #include "model/unit.h"
 
+/* What the layers keep of a forward for its backward. */
+struct area {
+    float **x; /* [layers + 1] inputs of each layer, the first the slot's; last = output (head's
+                                  stage only) */
+    struct block_saved *saved; /* [layers] */
+    struct block_dys *dys;     /* [layers]; split backward only */
+    float **dy;                /* [layers] output gradients; split backward only */
+};
+
 struct slot {
     struct seqs seqs;
     size_t tokens;
     uint64_t drop;
     uint32_t *start, *pos, *ids; /* [seqs + 1], [tokens], [tokens] */
-    float **x;                   /* [layers + 1] inputs of each layer, last = output (head's stage only) */
-    struct block_saved *saved;   /* [layers] */
-    struct block_dys *dys;       /* [layers]; split backward only */
-    float **dy;                  /* [layers] output gradients; split backward only */
+    float *input;                /* [tokens, dim] */
+    struct area in;              /* the area it works in */
     float *dtop;                 /* head's stage: gradient of the last layer's output */
     float *dbottom;              /* embedding's stage, full: gradient of the embedding's output */
 };
@@ -38,6 +45,7 @@ struct stage {
     struct slab params, slots, work, kvs;
 
     struct slot *slot;             /* [spec.slots] */
+    struct area *area;             /* [spec.areas], or one for each slot */
     struct block_work *block_work; /* [layers]: they lie on each other, for layers work one at a time */
     struct block_dys *shared_dys;  /* [layers], likewise; fused backward */
     float *ping[2];                /* [tokens, dim] */

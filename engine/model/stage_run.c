@@ -43,6 +43,13 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
     return 0;
 }
 
+void stage_use_area(struct stage *s, size_t at, size_t area)
+{
+    struct slot *slot = &s->slot[at];
+    slot->in = s->area[area];
+    slot->in.x[0] = slot->input;
+}
+
 static int check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err)
 {
     for (size_t t = 0; t < n; t++)
@@ -59,13 +66,13 @@ int stage_input_ids(struct stage *s, size_t at, const uint32_t *ids, struct err 
     if (r)
         return r;
     memcpy(slot->ids, ids, slot->tokens * sizeof *ids);
-    embed_forward(s->num, slot->x[0], slot->ids, s->embed->block.weights.lin[0].w, slot->tokens);
+    embed_forward(s->num, slot->input, slot->ids, s->embed->block.weights.lin[0].w, slot->tokens);
     return 0;
 }
 
 void stage_input(struct stage *s, size_t at, const float *x)
 {
-    memcpy(s->slot[at].x[0], x, slot_floats(s, &s->slot[at]) * sizeof *x);
+    memcpy(s->slot[at].input, x, slot_floats(s, &s->slot[at]) * sizeof *x);
 }
 
 /* Dropout masks belong to a layer, a linear, a step and a microbatch, and to nothing else: backward draws the
@@ -92,11 +99,11 @@ void stage_forward(struct stage *s, size_t at, float *y)
     struct block_ctx ctx = context(s, slot);
     for (size_t l = 0; l < s->layers; l++) {
         set_dropout(s, &s->layer0[l], slot->drop);
-        float *out = l + 1 == s->layers && y ? y : slot->x[l + 1];
-        block_forward(&ctx, out, &slot->saved[l], slot->x[l], &s->layer0[l].block, &s->block_work[l]);
+        float *out = l + 1 == s->layers && y ? y : slot->in.x[l + 1];
+        block_forward(&ctx, out, &slot->in.saved[l], slot->in.x[l], &s->layer0[l].block, &s->block_work[l]);
     }
     if (!s->layers && y)
-        memcpy(y, slot->x[0], slot_floats(s, slot) * sizeof *y);
+        memcpy(y, slot->input, slot_floats(s, slot) * sizeof *y);
 }
 
 static struct rmsnorm_dims head_dims(const struct stage *s, size_t tokens)
@@ -107,7 +114,7 @@ static struct rmsnorm_dims head_dims(const struct stage *s, size_t tokens)
 double stage_loss(struct stage *s, size_t at, const struct xent *xent)
 {
     struct slot *slot = &s->slot[at];
-    const float *x = slot->x[s->layers], *norm = s->head->block.weights.vec[0];
+    const float *x = slot->in.x[s->layers], *norm = s->head->block.weights.vec[0];
     struct rmsnorm_dims dims = head_dims(s, slot->tokens);
     bool train = xent->dscale != 0;
     float *dw = !train ? NULL : s->spec.config.tied ? s->tied_grad : s->head->block.grads.full[1];
@@ -169,9 +176,9 @@ void stage_backward(struct stage *s, size_t at, const float *dy, float *dx)
             struct unit *u = &s->layer0[l];
             float *to = bottom_gradient(s, slot, l, dx, s->ping[l & 1]);
             set_dropout(s, u, slot->drop);
-            block_backward_x(&ctx, to, &s->shared_dys[l], d, &slot->saved[l], slot->x[l], &u->block,
+            block_backward_x(&ctx, to, &s->shared_dys[l], d, &slot->in.saved[l], slot->in.x[l], &u->block,
                              &s->block_work[l]);
-            block_backward_w(&ctx, &s->shared_dys[l], d, &slot->saved[l], slot->x[l], &u->block,
+            block_backward_w(&ctx, &s->shared_dys[l], d, &slot->in.saved[l], slot->in.x[l], &u->block,
                              &s->block_work[l]);
             d = to;
         }
@@ -185,13 +192,13 @@ void stage_backward_x(struct stage *s, size_t at, const float *dy, float *dx)
     struct block_ctx ctx = context(s, slot);
     if (pass_through(s, slot, dy, dx))
         return;
-    memcpy(slot->dy[s->layers - 1], top_gradient(s, slot, dy), slot_floats(s, slot) * sizeof *dy);
+    memcpy(slot->in.dy[s->layers - 1], top_gradient(s, slot, dy), slot_floats(s, slot) * sizeof *dy);
     for (size_t l = s->layers; l-- > s->lowest;) {
         struct unit *u = &s->layer0[l];
-        float *to = bottom_gradient(s, slot, l, dx, l ? slot->dy[l - 1] : NULL);
+        float *to = bottom_gradient(s, slot, l, dx, l ? slot->in.dy[l - 1] : NULL);
         set_dropout(s, u, slot->drop);
-        block_backward_x(&ctx, to, &slot->dys[l], slot->dy[l], &slot->saved[l], slot->x[l], &u->block,
-                         &s->block_work[l]);
+        block_backward_x(&ctx, to, &slot->in.dys[l], slot->in.dy[l], &slot->in.saved[l], slot->in.x[l],
+                         &u->block, &s->block_work[l]);
     }
 }
 
@@ -202,7 +209,7 @@ void stage_backward_w(struct stage *s, size_t at)
     for (size_t l = s->layers; l-- > s->lowest;) {
         struct unit *u = &s->layer0[l];
         set_dropout(s, u, slot->drop);
-        block_backward_w(&ctx, &slot->dys[l], slot->dy[l], &slot->saved[l], slot->x[l], &u->block,
+        block_backward_w(&ctx, &slot->in.dys[l], slot->in.dy[l], &slot->in.saved[l], slot->in.x[l], &u->block,
                          &s->block_work[l]);
     }
     embed_backward(s, slot, slot->dbottom);

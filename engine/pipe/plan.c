@@ -16,9 +16,9 @@
 const char *task_kind_name(enum task_kind kind)
 {
     static const char *const text[TASK_COUNT] = {
-        [TASK_F] = "F",     [TASK_I] = "I",       [TASK_W] = "W",
-        [TASK_B] = "B",     [TASK_NORM] = "norm", [TASK_UPDATE] = "update",
-        [TASK_PUT] = "put", [TASK_LOSS] = "loss", [TASK_TOKEN] = "token",
+        [TASK_F] = "F",         [TASK_I] = "I",           [TASK_W] = "W",     [TASK_B] = "B",
+        [TASK_NORM] = "norm",   [TASK_UPDATE] = "update", [TASK_PUT] = "put", [TASK_LOSS] = "loss",
+        [TASK_TOKEN] = "token", [TASK_R] = "R",
     };
     return (unsigned)kind < TASK_COUNT ? text[kind] : "?";
 }
@@ -45,7 +45,7 @@ char *task_name(char *buf, size_t n, const struct task *task)
 {
     if (task->kind == TASK_NORM || task->kind == TASK_UPDATE)
         snprintf(buf, n, "%u %s", task->stage, task_kind_name(task->kind));
-    else if (task->kind > TASK_B)
+    else if (!task_is_compute(task->kind))
         snprintf(buf, n, "%u %s %u", task->stage, task_kind_name(task->kind), task->mb);
     else
         snprintf(buf, n, "%u%s%u", task->stage, task_kind_name(task->kind), task->mb);
@@ -71,7 +71,7 @@ struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uin
     }
     if (!b->no_memory)
         task = &rank->tasks[rank->n++];
-    *task = (struct task){.kind = kind, .stage = stage, .mb = mb, .slot = SLOT_NONE};
+    *task = (struct task){.kind = kind, .stage = stage, .mb = mb, .slot = SLOT_NONE, .area = SLOT_NONE};
     return task;
 }
 
@@ -112,7 +112,7 @@ struct task *build_forward(struct build *b, uint32_t stage, uint32_t mb, bool ke
     return task;
 }
 
-void build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep)
+struct task *build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep)
 {
     struct task *task = build_forward(b, stage, mb, keep);
     if (stage == 0)
@@ -121,6 +121,7 @@ void build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep)
         build_need(b, task, MSG_TARGET, mb, 0);
         build_emit(b, task, MSG_LOSS, mb, 0);
     }
+    return task;
 }
 
 void build_loss(struct build *b, uint32_t mb)
@@ -130,54 +131,89 @@ void build_loss(struct build *b, uint32_t mb)
 
 /* --- slots and counts ------------------------------------------------------------------------- */
 
-/* Slots are those of a stage, as stages differ in what they keep. */
-struct slots {
-    struct plan *plan;
+/* What is numbered by stage and microbatch, slots or areas: the one given back last is taken first, as its memory is
+ * warm. */
+struct pool {
     uint32_t *of, *idle; /* [stages · microbatches] by stage: of each microbatch; free ones */
     size_t *nidle;       /* [stages] */
+    size_t *most;        /* [stages] alive at once */
 };
 
-/* Takes a slot at first_use and gives it back after last_use. The one freed last is taken first: its memory
- * is warm. */
-static void assign_slots(const struct slots *s, struct plan_rank *rank)
+static int pool_init(struct pool *pool, const struct plan *plan, size_t *most)
+{
+    size_t cells = plan->stages * plan->microbatches;
+    *pool = (struct pool){.most = most};
+    pool->of = calloc(cells, sizeof *pool->of);
+    pool->idle = calloc(cells, sizeof *pool->idle);
+    pool->nidle = calloc(plan->stages, sizeof *pool->nidle);
+    return pool->of && pool->idle && pool->nidle && most ? 0 : -ENOMEM;
+}
+
+static void pool_done(struct pool *pool)
+{
+    free(pool->of);
+    free(pool->idle);
+    free(pool->nidle);
+}
+
+static uint32_t pool_use(struct pool *pool, const struct plan *plan, const struct task *task, bool take,
+                         bool give)
+{
+    size_t stage = task->stage, base = stage * plan->microbatches;
+    uint32_t *at = &pool->of[base + task->mb];
+    if (take)
+        *at = pool->nidle[stage] ? pool->idle[base + --pool->nidle[stage]] : (uint32_t)pool->most[stage]++;
+    if (give)
+        pool->idle[base + pool->nidle[stage]++] = *at;
+    return *at;
+}
+
+/* A stage that recomputes gives the area of a forward back at once, unless the very next thing it does is that
+ * microbatch's backward: then the activations are still there. plan_train.c leaves out the R of those. */
+static bool keeps_area(const struct plan_rank *rank, size_t at)
+{
+    const struct task *task = &rank->tasks[at];
+    if (task->kind != TASK_F || !task->recomputes)
+        return !task->last_use;
+    for (size_t k = at + 1; k < rank->n; k++)
+        if (rank->tasks[k].stage == task->stage && task_is_compute(rank->tasks[k].kind))
+            return rank->tasks[k].mb == task->mb &&
+                   (rank->tasks[k].kind == TASK_I || rank->tasks[k].kind == TASK_B);
+    return false;
+}
+
+/* Slots are those of a stage, as stages differ in what they keep. */
+static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct pool *slots,
+                         struct pool *areas)
 {
     size_t alive = 0, handed = 0;
     for (size_t k = 0; k < rank->n; k++) {
         struct task *task = &rank->tasks[k];
-        if (task->kind > TASK_B)
+        if (!task_is_compute(task->kind))
             continue;
-        size_t stage = task->stage, base = stage * s->plan->microbatches;
-        uint32_t *slot = &s->of[base + task->mb];
-        if (task->first_use) {
-            *slot = s->nidle[stage] ? s->idle[base + --s->nidle[stage]] : (uint32_t)s->plan->slots[stage]++;
-            alive++;
-        }
-        task->slot = *slot;
+        alive += task->first_use;
+        task->slot = pool_use(slots, plan, task, task->first_use, task->last_use);
+        task->area =
+            pool_use(areas, plan, task, task->kind == TASK_F || task->kind == TASK_R, !keeps_area(rank, k));
         handed += task->to_here;
         rank->slots = alive > rank->slots ? alive : rank->slots;
         rank->handed = handed > rank->handed ? handed : rank->handed;
         handed -= task->from_here;
-        if (task->last_use) {
-            s->idle[base + s->nidle[stage]++] = *slot;
-            alive--;
-        }
+        alive -= task->last_use;
     }
 }
 
 static int assign_all_slots(struct plan *plan)
 {
-    size_t cells = plan->stages * plan->microbatches;
-    struct slots s = {.plan = plan};
+    struct pool slots, areas;
     plan->slots = calloc(plan->stages, sizeof *plan->slots);
-    s.of = calloc(cells, sizeof *s.of);
-    s.idle = calloc(cells, sizeof *s.idle);
-    s.nidle = calloc(plan->stages, sizeof *s.nidle);
-    int rc = plan->slots && s.of && s.idle && s.nidle ? 0 : -ENOMEM;
+    plan->areas = calloc(plan->stages, sizeof *plan->areas);
+    int rc = pool_init(&slots, plan, plan->slots), also = pool_init(&areas, plan, plan->areas);
+    rc = rc ? rc : also;
     for (size_t r = 0; rc == 0 && r < plan->ranks; r++)
-        assign_slots(&s, &plan->rank[r]);
-    free(s.of);
-    free(s.idle);
-    free(s.nidle);
+        assign_slots(plan, &plan->rank[r], &slots, &areas);
+    pool_done(&slots);
+    pool_done(&areas);
     return rc;
 }
 
@@ -366,5 +402,6 @@ void plan_free(struct plan *plan)
         free(plan->rank[r].tasks);
     free(plan->rank);
     free(plan->slots);
+    free(plan->areas);
     free(plan);
 }

@@ -37,9 +37,15 @@ enum task_kind {
     TASK_LOSS,   /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
                     there) */
     TASK_TOKEN,  /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
+    TASK_R,      /* TRAIN: the forward again, into an area: its activations were not kept */
     TASK_COUNT
 };
 const char *task_kind_name(enum task_kind kind);
+/* F, I, W, B, R: a microbatch in a slot. */
+static inline bool task_is_compute(enum task_kind kind)
+{
+    return kind <= TASK_B || kind == TASK_R;
+}
 
 enum msg_kind {
     MSG_ACT,         /* activations, stage−1 → stage: [T, dim] */
@@ -78,9 +84,11 @@ struct task {
     enum task_kind kind;
     uint32_t stage, mb;
     uint32_t slot;            /* activations' slot of this stage, or SLOT_NONE */
+    uint32_t area;            /* where the layers' activations are during this task, or SLOT_NONE */
     bool first_use, last_use; /* of the slot: take it here, free it after this task */
     bool from_here,
-        to_here; /* activations or gradient come from, go to another stage of this rank: no message */
+        to_here;     /* activations or gradient come from, go to another stage of this rank: no message */
+    bool recomputes; /* F: its stage keeps its input alone */
     uint32_t nneeds, nemits;
     struct task_need needs[TASK_MAX_NEEDS];
     struct task_emit emits[TASK_MAX_EMITS];
@@ -104,6 +112,8 @@ struct plan {
     size_t ranks, stages, microbatches;
     struct plan_rank *rank; /* [ranks], owned */
     size_t *slots;          /* [stages], owned: most slots alive at once, of each stage */
+    size_t
+        *areas; /* [stages], owned: most areas alive at once; as many as slots where nothing is recomputed */
 };
 
 struct plan_request {
@@ -116,8 +126,11 @@ struct plan_request {
     bool tied; /* TRAIN: embedding and head share a trained weight and lie on different stages */
     uint32_t lowest_trained; /* TRAIN: stages below this one get no gradient and send none: their backward
                                 tasks vanish; 0 = all stages train */
-    bool want_token;         /* DECODE: the last microbatch's F emits a token */
-    const size_t *first;  /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
+    const bool *
+        recompute; /* TRAIN: [stages], borrowed: stages that keep their input alone, or NULL; a stage with an R in its
+                                schedule always does */
+    bool want_token;     /* DECODE: the last microbatch's F emits a token */
+    const size_t *first; /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
     const size_t *pieces; /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
 };
 

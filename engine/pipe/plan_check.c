@@ -355,7 +355,7 @@ static void finish(struct dry *d, uint32_t r, const struct task *task)
 
 static uint64_t unit_cost(enum task_kind kind)
 {
-    return kind == TASK_B ? 2 : kind < TASK_B ? 1 : 0;
+    return kind == TASK_B ? 2 : task_is_compute(kind) ? 1 : 0;
 }
 
 /* Does whatever can be done at time `now`; false = nothing could. */

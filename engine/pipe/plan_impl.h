@@ -28,7 +28,7 @@ void build_emit(const struct build *b, struct task *task, enum msg_kind kind, ui
 /* `keep`: the backward pass will want what this forward leaves in its slot. */
 struct task *build_forward(struct build *b, uint32_t stage, uint32_t mb, bool keep);
 /* The forward of a program that ends in a loss: labels go straight to the last stage, the loss comes back. */
-void build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep);
+struct task *build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep);
 void build_loss(struct build *b, uint32_t mb);
 
 int build_train(struct build *b, struct err *err); /* plan_train.c */

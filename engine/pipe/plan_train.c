@@ -93,18 +93,74 @@ static void take_losses_after(struct build *b, struct losses *losses, const stru
         build_loss(b, losses->order[losses->taken++]);
 }
 
-static void add_list(struct build *b, uint32_t rank, const double *start, struct losses *losses)
+/* --- forwards done again ---------------------------------------------------------------------- */
+
+/* A stage that keeps its input alone does its forward again right before the backward, while the gradient is on its
+ * way; or where its schedule says. Not where the backward follows the forward at once: then all is still there. */
+struct again {
+    bool *stage;    /* [stages] does so */
+    bool *done;     /* [stages · microbatches] */
+    uint32_t *last; /* [stages] microbatch of its latest forward, UINT32_MAX once anything came after that */
+};
+
+static void again_done(struct again *again)
+{
+    free(again->stage);
+    free(again->done);
+    free(again->last);
+}
+
+static int again_init(struct again *again, const struct plan_request *req)
+{
+    const struct sched *sched = req->sched;
+    again->stage = calloc(sched->stages, sizeof *again->stage);
+    again->done = calloc(sched->stages * sched->microbatches, sizeof *again->done);
+    again->last = calloc(sched->stages, sizeof *again->last);
+    if (!again->stage || !again->done || !again->last)
+        return -ENOMEM;
+    for (size_t s = 0; s < sched->stages; s++) {
+        again->stage[s] = req->recompute && req->recompute[s];
+        again->last[s] = UINT32_MAX;
+    }
+    for (size_t r = 0; r < sched->ranks; r++)
+        for (size_t k = 0; k < sched->rank[r].n; k++)
+            if (sched->rank[r].tasks[k].op == OP_R)
+                again->stage[sched->rank[r].tasks[k].stage] = true;
+    return 0;
+}
+
+static void forward_again(struct build *b, struct again *again, const struct sched_task *task)
+{
+    bool *done = &again->done[(size_t)task->stage * b->plan->microbatches + task->mb];
+    bool backward = task->op == OP_I || task->op == OP_B;
+    if (task->op != OP_R && !(backward && again->stage[task->stage] && again->last[task->stage] != task->mb))
+        return;
+    if (!*done && task->stage >= b->req->lowest_trained)
+        build_add(b, TASK_R, task->stage, task->mb);
+    *done = true;
+}
+
+static void add_task(struct build *b, struct again *again, const struct sched_task *task)
+{
+    bool trained = task->stage >= b->req->lowest_trained;
+    if (task->op == OP_F) {
+        struct task *forward = build_forward_loss(b, task->stage, task->mb, trained);
+        forward->recomputes = trained && again->stage[task->stage];
+    } else if (task->op != OP_R) {
+        add_backward(b, task->op, task->stage, task->mb);
+    }
+    again->last[task->stage] = task->op == OP_F ? task->mb : UINT32_MAX;
+}
+
+static void add_list(struct build *b, uint32_t rank, const double *start, struct losses *losses,
+                     struct again *again)
 {
     const struct sched_list *list = &b->req->sched->rank[rank];
     for (size_t k = 0; k < list->n; k++) {
         const struct sched_task *task = &list->tasks[k];
-        if (task->op == OP_R)
-            continue;
+        forward_again(b, again, task);
         take_losses_before(b, losses, task);
-        if (task->op == OP_F)
-            build_forward_loss(b, task->stage, task->mb, task->stage >= b->req->lowest_trained);
-        else
-            add_backward(b, task->op, task->stage, task->mb);
+        add_task(b, again, task);
         if (k + 1 < list->n)
             take_losses_after(b, losses, task, start[k + 1]);
     }
@@ -148,17 +204,18 @@ int build_train(struct build *b, struct err *err)
     int rc = sched_simulate(&sim, sched, &units, err);
     if (rc < 0)
         return rc;
-    struct losses losses;
-    rc = losses_init(&losses, sched, sim.start);
-    if (rc == 0) {
+    struct losses losses = {0};
+    struct again again = {0};
+    if (again_init(&again, b->req) == 0 && losses_init(&losses, sched, sim.start) == 0) {
         const double *start = sim.start;
         for (uint32_t r = 0; r < sched->ranks; start += sched->rank[r++].n)
-            add_list(b, r, start, &losses);
+            add_list(b, r, start, &losses, &again);
         add_update(b);
-        losses_done(&losses);
     } else {
         b->no_memory = true;
     }
+    losses_done(&losses);
+    again_done(&again);
     sched_sim_done(&sim);
     return 0;
 }

@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 
 dpkg-deb -c "$deb" | awk '{ print $6 }' >"$work/files"
 for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/ringd/ringd-stage /etc/ringd/ringd.conf \
-    /etc/apparmor.d/usr.sbin.ringd /lib/systemd/system/ringd.service /lib/systemd/system/ringd.socket \
+    /etc/apparmor.d/usr.sbin.ringd /usr/lib/systemd/catalog/ringd.catalog /lib/systemd/system/ringd.service /lib/systemd/system/ringd.socket \
     /lib/systemd/system/ringd-link.service /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
     /usr/lib/modules-load.d/ringd.conf /usr/share/bash-completion/completions/ringctl \
     /usr/share/zsh/vendor-completions/_ringctl /usr/share/man/man1/ringctl.1.gz /usr/share/man/man5/ringd.conf.5.gz \

@@ -116,6 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        "dim",
                                        "slots",
                                        "places",
+                                       "areas",
+                                       "recompute",
                                        "order",
                                        "chunks",
                                        "bytes",

@@ -522,7 +522,7 @@ static void choices_match(void **state)
     chain_open(&c, &spec);
     chain_forward(&c, 0, &mb, 0, logprob);
     for (size_t l = m->first; l < g.config.layers; l++) {
-        const union part_saved *s = &c.stage[0]->slot[0].saved[l].mlp;
+        const union part_saved *s = &c.stage[0]->slot[0].in.saved[l].mlp;
         const float *want = golden_floats(&g, TOKENS * m->chosen, "route.%zu.weight", l);
         int64_t index[TOKENS * MOST_EXPERTS];
         golden_longs(&g, index, TOKENS * m->chosen, "route.%zu.index", l);

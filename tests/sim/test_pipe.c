@@ -53,6 +53,8 @@ struct node {
     size_t done;
     uint32_t slot_of[MAX_STAGES][MAX_MB]; /* SLOT_NONE = holds none */
     bool slot_taken[MAX_STAGES][MAX_MB];
+    uint32_t area_of[MAX_STAGES]
+                    [MAX_MB]; /* whose activations each area holds, microbatch + 1; 0 = nobody's */
     bool handed[MSG_COUNT][MAX_STAGES][MAX_MB]; /* on its way between two stages of this rank */
     size_t nhanded, most_handed;
     size_t slots, most_slots;
@@ -174,7 +176,7 @@ static bool pump(struct world *w, struct link *link)
 static void use_slot(struct node *node, const struct task *task)
 {
     struct world *w = node->world;
-    if (task->kind > TASK_B) {
+    if (!task_is_compute(task->kind)) {
         require(w, task->slot == SLOT_NONE && !task->first_use && !task->last_use);
         return;
     }
@@ -193,6 +195,20 @@ static void use_slot(struct node *node, const struct task *task)
         *slot = SLOT_NONE;
         node->slots--;
     }
+}
+
+/* A backward finds the activations of its microbatch, whoever computed in that area before. */
+static void use_area(struct node *node, const struct task *task)
+{
+    struct world *w = node->world;
+    if (!task_is_compute(task->kind))
+        return;
+    require(w, task->area < w->plan->areas[task->stage]);
+    uint32_t *area = &node->area_of[task->stage][task->area];
+    if (task->kind == TASK_F || task->kind == TASK_R)
+        *area = task->mb + 1;
+    else
+        require(w, *area == task->mb + 1);
 }
 
 /* What goes from one stage of a rank to another must be there when it is taken. */
@@ -222,6 +238,7 @@ static int run(void *owner, const struct task *task, struct err *err)
     require(w, node->done == node->exec.next); /* in order, each once */
     node->done++;
     use_slot(node, task);
+    use_area(node, task);
     hand_over(node, task);
     if (w->in_order && (task->kind == TASK_B || task->kind == TASK_W))
         require(w, task->mb == node->accumulated[task->stage]++);
@@ -330,7 +347,11 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
     for (size_t r = 0; r < ranks && !v; r++)
         if (below(w, 3) == 0)
             halve_backwards(w, &sched->rank[r]);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .tied = below(w, 2)};
+    bool recompute[MAX_STAGES];
+    for (size_t s = 0; s < MAX_STAGES; s++)
+        recompute[s] = below(w, 3) == 0;
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = sched, .tied = below(w, 2), .recompute = recompute};
     if (!req.tied)
         req.lowest_trained = below(w, (uint32_t)sched->stages);
     struct err err = {0};

@@ -91,12 +91,12 @@ if command -v bash >/dev/null; then
         . ./completion.bash
         try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ringctl; echo "$* = ${COMPREPLY[*]}"; }
         try ringctl tra
-        try ringctl --color never train --schedule = g
+        try ringctl --color never train --schedule = gp
         try ringctl local 3 train --sche
         try ringctl attach ""
         try ringctl remove n' >completed || fail "completion in bash"
     holds "a command" completed '^ringctl tra = train$'
-    holds "a choice" completed '= g = gpipe$'
+    holds "a choice" completed '= gp = gpipe$'
     holds "behind local" completed 'sche = --schedule$'
     holds "jobs" completed '^ringctl attach  = 4 3 2 1$'
     holds "members" completed '^ringctl remove n = n1 n2 n3$'

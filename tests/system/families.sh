@@ -36,12 +36,12 @@ timeout $((60 * ${RINGD_TEST_SLOW:-1})) "$ringctl" --json train --model "$deepse
 jq -c 'del(.step_seconds, .tokens_per_second, .bubble)' "$work/$name.log" >"$work/$name.numbers"
 END
 cat >"$work/lora" <<'END'
-sh "$work/train" "lora-$nodes" --iters 3 --schedule "$schedule" || exit 1
+sh "$work/train" "lora-$nodes" --iters 3 --schedule "$schedule" --recompute "$recompute" || exit 1
 [ "$nodes" != 1 ] || sh "$work/train" half --iters 2 || exit 1
 [ "$nodes" != 1 ] || sh "$work/train" half --iters 3 --resume
 END
 
-export ringctl work qwen deepseek nodes schedule
+export ringctl work qwen deepseek nodes schedule recompute
 : >"$work/compared"
 limit 90 "$ringctl" local 3 -- exec sh "$work/prompts" || fail "greedy text on three nodes"
 [ "$(sort -u "$work/compared" | wc -l)" = 2 ] || fail "no prompt without a near-tie was compared"
@@ -50,7 +50,7 @@ say "$(wc -l <"$work/compared") texts are the expected ones"
 head -c 6000 "$shared/datasets/text/tinyshakespeare.txt" | jq -R -s -c '[splits("\n\n")] | .[] | select(length > 20) | {text: .}' \
     >"$work/rows.jsonl"
 for nodes in 1 2 3 4; do
-    case $nodes in 1) schedule=naive ;; 2) schedule=1f1b ;; *) schedule=gpipe ;; esac
+    case $nodes in 1) schedule=naive recompute=none ;; 2) schedule=zbv recompute=stage ;; *) schedule=interleaved-1f1b recompute=stage ;; esac
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/lora" || fail "LoRA on $nodes nodes"
     same "log on $nodes nodes" "$work/lora-1.numbers" "$work/lora-$nodes.numbers"
     same "result on $nodes nodes" "$work/lora-1/adapter_model.safetensors" "$work/lora-$nodes/adapter_model.safetensors"

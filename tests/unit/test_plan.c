@@ -398,6 +398,54 @@ static void test_train_reversed(void **state)
     plan_free(plan);
 }
 
+/* The order of what is computed on a rank, and where. */
+static void assert_computed(const struct plan *plan, uint32_t rank, const char *wanted)
+{
+    char text[400] = "";
+    for (size_t k = 0; k < plan->rank[rank].n; k++) {
+        const struct task *task = &plan->rank[rank].tasks[k];
+        size_t used = strlen(text);
+        char name[24];
+        if (task_is_compute(task->kind))
+            snprintf(text + used, sizeof text - used, "%s%s@%u", used ? " " : "",
+                     task_name(name, sizeof name, task), task->area);
+    }
+    assert_string_equal(text, wanted);
+}
+
+/* A stage that keeps inputs alone does its forwards again right before the backward, the last one never: there the
+ * backward follows at once. One area does for all; with W put off, as many as there are I without their W. */
+static void test_recompute(void **state)
+{
+    (void)state;
+    const bool all[] = {true, true, true};
+    struct sched *sched = NULL;
+    struct sched_request want = {.name = "1f1b", .ranks = 3, .microbatches = 3};
+    assert_int_equal(sched_make(&sched, &want, NULL), 0);
+    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .recompute = all};
+    struct plan *plan = compile(&req);
+    assert_computed(plan, 0, "0F0@0 0F1@0 0F2@0 0R0@0 0B0@0 0R1@0 0B1@0 0R2@0 0B2@0");
+    assert_computed(plan, 2, "2F0@0 2B0@0 2F1@0 2B1@0 2F2@0 2B2@0");
+    assert_int_equal(plan->slots[0], 3);
+    assert_int_equal(plan->areas[0], 1);
+    plan_free(plan);
+    req.recompute = (const bool[]){false, true, false};
+    req.lowest_trained = 1;
+    plan = compile(&req);
+    assert_computed(plan, 0, "0F0@0 0F1@0 0F2@0");
+    assert_computed(plan, 1, "1F0@0 1F1@0 1R0@0 1B0@0 1F2@0 1R1@0 1B1@0 1R2@0 1B2@0");
+    plan_free(plan);
+    sched_free(sched);
+    want = (struct sched_request){.text = "0F0,0F1,0I0,0R1,0I1,0W0,0W1"};
+    assert_int_equal(sched_make(&sched, &want, NULL), 0);
+    req = (struct plan_request){.program = PROGRAM_TRAIN, .sched = sched};
+    plan = compile(&req); /* an R in the schedule makes the stage one that keeps inputs alone */
+    assert_computed(plan, 0, "0F0@0 0F1@0 0R0@0 0I0@0 0R1@1 0I1@1 0W0@0 0W1@1");
+    assert_int_equal(plan->areas[0], 2);
+    plan_free(plan);
+    sched_free(sched);
+}
+
 static void test_forward(void **state)
 {
     (void)state;
@@ -627,10 +675,11 @@ int main(void)
         cmocka_unit_test(test_train_three),    cmocka_unit_test(test_train_frozen_below),
         cmocka_unit_test(test_train_alone),    cmocka_unit_test(test_train_two),
         cmocka_unit_test(test_train_halves),   cmocka_unit_test(test_train_v),
-        cmocka_unit_test(test_train_reversed), cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_decode),         cmocka_unit_test(test_save_and_load),
-        cmocka_unit_test(test_counts),         cmocka_unit_test(test_credits),
-        cmocka_unit_test(test_exec),           cmocka_unit_test(test_names),
+        cmocka_unit_test(test_train_reversed), cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_forward),        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_save_and_load),  cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_credits),        cmocka_unit_test(test_exec),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,7 @@ static struct job_plan example(void)
                              .vocab = 512,
                              .dim = 64,
                              .slots = {3, 2, 1, 4},
+                             .areas = {0, 1, 0, 2},
                              .bytes = {UINT64_C(1) << 40, 2, 0}};
 }
 
@@ -67,6 +68,7 @@ static void every_field_comes_back(void **state)
         assert_memory_equal(back->first, plan.first, sizeof plan.first);
         assert_memory_equal(back->place, plan.place, sizeof plan.place);
         assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
+        assert_memory_equal(back->areas, plan.areas, sizeof plan.areas);
         assert_string_equal(back->order, plan.order);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
@@ -164,6 +166,7 @@ static void what_does_not_fit_is_refused(void **state)
     order[JOB_ORDER_MAX + 1] = '\0';
     refuse(with("order", json_string(order)), "an order too long");
     free(order);
+    refuse(with("areas", many(3)), "areas of another length");
     refuse(with("slots", many(2)), "slots of another length");
     refuse(with("bytes", many(4)), "bytes of another length");
     refuse(with_tune("kind", json_integer(3)), "kind");
@@ -208,6 +211,7 @@ static void each_stage_opens_its_part(void **state)
         assert_int_equal(s.embed, i == 0);
         assert_int_equal(s.head, i == 3);
         assert_int_equal(s.slots, plan.slots[i]);
+        assert_int_equal(s.areas, plan.areas[i]);
         assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
                     s.weight_bits == 4);
         assert_true(s.split_backward);
@@ -221,6 +225,15 @@ static void each_stage_opens_its_part(void **state)
     assert_true(alone.embed && alone.head && !alone.split_backward);
     strcpy(plan.schedule, "zb-h1");
     assert_true(job_plan_stage(&plan, &config, 0).split_backward);
+}
+
+static void stages_with_areas_do_forwards_again(void **state)
+{
+    (void)state;
+    struct job_plan plan = example();
+    bool recompute[JOB_MAX_STAGES];
+    job_plan_recompute(&plan, recompute);
+    assert_true(!recompute[0] && recompute[1] && !recompute[2] && recompute[3]);
 }
 
 static void schedules_are_asked_for(void **state)
@@ -239,9 +252,13 @@ static void schedules_are_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_comes_back),       cmocka_unit_test(nothing_may_be_missing),
-        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(each_stage_opens_its_part),    cmocka_unit_test(schedules_are_asked_for),
+        cmocka_unit_test(every_field_comes_back),
+        cmocka_unit_test(nothing_may_be_missing),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(each_stage_opens_its_part),
+        cmocka_unit_test(schedules_are_asked_for),
+        cmocka_unit_test(stages_with_areas_do_forwards_again),
     };
     return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
 }
