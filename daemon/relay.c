@@ -295,7 +295,7 @@ static void on_open(struct relay *r, const uint8_t asker[16], const json_t *body
     leg->timer = event_new(r->s.base, -1, 0, on_leg_timer, leg);
     LIST_INSERT_HEAD(&r->legs, leg, link);
     r->nlegs++;
-    leg->ask = ask_next(r, &want, asker, hops > MAX_HOPS ? 0 : (int)hops - 1, &leg_ask_ops, leg);
+    leg->ask = ask_next(r, &want, asker, hops < 1 || hops > MAX_HOPS ? 0 : (int)hops - 1, &leg_ask_ops, leg);
 }
 
 void relay_message(struct relay *r, const uint8_t from[16], const char *kind, const json_t *body)

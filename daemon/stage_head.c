@@ -313,11 +313,11 @@ void head_init(struct head *h, int sock)
 
 /* --- starting values -------------------------------------------------------------------------- */
 
-static int load_unit(void *owner, size_t unit, float *values, struct err *err)
+static int load_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
 {
     struct head *h = owner;
     (void)err;
-    adapter_in_unit(h->in, unit, values);
+    adapter_in_piece(h->in, piece, values);
     return 0;
 }
 
@@ -325,7 +325,7 @@ int head_load(struct head *h, struct runner *r, struct err *err)
 {
     if (!h->in)
         return 0;
-    struct head_round round = {.unit = load_unit, .owner = h};
+    struct head_round round = {.piece = load_piece, .owner = h};
     struct go go = {.program = PROGRAM_LOAD, .state = adapter_in_has_state(h->in), .step = h->first_step};
     return runner_round(r, &go, &round, err);
 }

@@ -30,7 +30,7 @@ size_t runner_message_size(const struct runner *r, const struct msg_key *key)
     case MSG_SCALE: return sizeof(struct scale_message);
     case MSG_TIED_GRAD:
     case MSG_TIED_WEIGHT: return stage_tied_elements(r->any) * sizeof(float);
-    case MSG_PARAM: return stage_unit_elements(r->any, key->mb) * (r->go->state ? 3 : 1) * sizeof(float);
+    case MSG_PARAM: return r->pieces.piece[key->mb].n * sizeof(float);
     case MSG_GO: return go_max_size(r->plan->microbatches, r->plan->seqs);
     case MSG_COUNT: break;
     }
@@ -56,6 +56,7 @@ static struct plan_request request_for(const struct runner *r, const struct go *
         .lowest_trained = p->tune.kind == TUNE_FULL ? 0 : (uint32_t)stage,
         .want_token = go->want_token,
         .first = p->first,
+        .pieces = r->pieces.first,
     };
 }
 
@@ -191,16 +192,28 @@ static void report_trace(struct runner *r, const struct go *go)
                                   (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace)));
 }
 
+static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
+{
+    param_pieces_done(&r->pieces);
+    if (go->program != PROGRAM_SAVE && go->program != PROGRAM_LOAD)
+        return 0;
+    return param_pieces_make(&r->pieces, &r->plan->tune, family_find(r->config.family), &r->config, go->state,
+                             err);
+}
+
 static int run_round(struct runner *r, const struct go *go, struct err *err)
 {
     r->go = go;
+    int e = cut_pieces(r, go, err);
+    if (e)
+        return e;
     const struct plan *plan = plan_for(r, go, err);
     if (!plan)
         return -EINVAL;
     atomic_store_explicit(&r->progress->step, go->step, memory_order_relaxed);
     exec_start(&r->exec, plan, r->rank, go->round);
     trace_begin(&r->trace, plan->rank[r->rank].n);
-    int e = post_first(r);
+    e = post_first(r);
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
     if (!e && go->trace && r->traced)
         report_trace(r, go);
@@ -263,6 +276,7 @@ void runner_free(struct runner *r)
         return;
     for (size_t i = 0; i < RUNNER_PLANS; i++)
         plan_free(r->plans[i].plan);
+    param_pieces_done(&r->pieces);
     trace_done(&r->trace);
     for (size_t i = 0; i < r->nhanded; i++)
         exchange_release(r->exchange, r->handed[i].buffer);

@@ -35,8 +35,8 @@ struct head_round {
     double busy;      /* out: seconds all ranks computed, since their last round of this kind */
     /* DECODE */
     uint32_t token; /* out */
-    /* SAVE: called with every unit's values; LOAD: called to fill them. May be NULL. */
-    int (*unit)(void *owner, size_t unit, float *values, struct err *err);
+    /* SAVE: called with every piece's values; LOAD: called to fill them. May be NULL. */
+    int (*piece)(void *owner, const struct param_piece *piece, float *values, struct err *err);
     void *owner;
 };
 

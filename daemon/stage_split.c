@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/stage_head.h"
+#include "daemon/stage_room.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
@@ -136,7 +137,7 @@ static int plan_stages(struct head *h, struct sched **ret_sched, size_t *ret_han
 struct split_inputs {
     double *cost, speed[JOB_MAX_STAGES]; /* by unit; by stage */
     size_t *bytes, memory[JOB_MAX_STAGES];
-    size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS];
+    size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS], threads[JOB_MAX_RANKS];
 };
 
 static int measure_unit(const struct head *h, size_t unit, size_t *ret, struct err *err)
@@ -175,6 +176,8 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
     for (size_t r = 0; r < h->plan.ranks; r++) {
         json_int_t memory = json_integer_value(json_object_get(json_array_get(nodes, r), "memory"));
         in->available[r] = memory > 0 ? (size_t)memory : SIZE_MAX;
+        double threads = json_number_value(json_object_get(json_array_get(nodes, r), "speed"));
+        in->threads[r] = threads >= 1 ? (size_t)threads : 1;
     }
     for (size_t s = 0; s < h->plan.stages; s++) {
         uint32_t rank = h->plan.place[s];
@@ -226,10 +229,14 @@ static void layers_text(char *text, size_t n, const struct job_plan *p, uint32_t
         snprintf(text, n, "no layer");
 }
 
-static int measure_rank(struct head *h, uint32_t rank, size_t handed, struct err *err)
+static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
-    p->bytes[rank] = handed * p->tokens * p->dim * sizeof(float);
+    size_t room;
+    int r = stage_room(&room, p, &h->config, rank, in->threads[rank], err);
+    if (r)
+        return r;
+    p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float);
     for (size_t s = 0; s < p->stages; s++) {
         struct stage_spec spec = job_plan_stage(p, &h->config, s);
         struct stage_bytes bytes;
@@ -246,7 +253,7 @@ static int measure_ranks(struct head *h, const struct split_inputs *in, struct e
 {
     int e = 0;
     for (uint32_t r = 0; r < h->plan.ranks && !e; r++)
-        e = measure_rank(h, r, in->handed[r], err);
+        e = measure_rank(h, r, in, err);
     return e;
 }
 

@@ -387,22 +387,22 @@ static size_t owner_of(const struct runner *r, size_t unit)
     return stage;
 }
 
-/* One unit's values where they start: from the owner (SAVE) or from the head's files (LOAD). */
-static int put_source(struct runner *r, uint32_t unit, float *values, struct err *err)
+/* Values where they start: from the owner (SAVE) or from the head's files (LOAD). */
+static int put_source(struct runner *r, const struct param_piece *piece, float *values, struct err *err)
 {
-    if (r->go->program == PROGRAM_SAVE) {
-        stage_unit_pack(r->stages[owner_of(r, unit)], unit, values, r->go->state);
-        return 0;
-    }
-    return r->head->unit(r->head->owner, unit, values, err);
+    if (r->go->program == PROGRAM_LOAD)
+        return r->head->piece(r->head->owner, piece, values, err);
+    stage_pack(r->stages[owner_of(r, piece->unit)], piece, values);
+    return 0;
 }
 
-static int put_sink(struct runner *r, uint32_t unit, float *values, struct err *err)
+static int put_sink(struct runner *r, uint32_t number, float *values, struct err *err)
 {
+    const struct param_piece *piece = &r->pieces.piece[number];
     if (r->go->program == PROGRAM_SAVE)
-        return r->head->unit(r->head->owner, unit, values, err);
-    stage_unit_unpack(r->stages[owner_of(r, unit)], unit, values, r->go->state);
-    if (unit == 0 && has_copy(r))
+        return r->head->piece(r->head->owner, piece, values, err);
+    stage_unpack(r->stages[owner_of(r, piece->unit)], piece, values);
+    if (number + 1 == r->pieces.first[1] && has_copy(r))
         stage_set_tied_weight(last_here(r), stage_tied_weight(r->stages[0]));
     return 0;
 }
@@ -410,12 +410,13 @@ static int put_sink(struct runner *r, uint32_t unit, float *values, struct err *
 static int task_put(struct runner *r, const struct task *t, struct err *err)
 {
     const struct task_need *need = need_of(t, MSG_PARAM);
-    struct msg_key key = {.kind = MSG_PARAM, .mb = t->mb};
+    const struct msg_key key = {.kind = MSG_PARAM, .mb = t->mb};
+    const struct param_piece *piece = &r->pieces.piece[t->mb];
     float *values = need ? runner_take(r, need) : exchange_buffer(r->exchange, runner_message_size(r, &key));
-    int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %u", t->mb);
+    int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %zu", piece->unit);
     if (!e && !need)
-        e = put_source(r, t->mb, values, err);
-    bool mine = r->go->program == PROGRAM_LOAD ? r->stages[owner_of(r, t->mb)] != NULL : is_head(r);
+        e = put_source(r, piece, values, err);
+    bool mine = r->go->program == PROGRAM_LOAD ? r->stages[owner_of(r, piece->unit)] != NULL : is_head(r);
     if (!e && mine)
         e = put_sink(r, t->mb, values, err);
     if (!e)

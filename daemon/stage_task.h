@@ -55,6 +55,7 @@ struct runner {
     struct runner_plan plans[RUNNER_PLANS];
     size_t next_plan;
     struct sample_scratch *scratch; /* owned, last rank of a generating job */
+    struct param_pieces pieces;     /* owned: of the round that saves or loads */
     struct trace trace;             /* owned: the present round, task by task */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner);

@@ -208,9 +208,9 @@ static int evaluate(struct run *run, uint64_t step, struct err *err)
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-static int save_unit(void *owner, size_t unit, float *values, struct err *err)
+static int save_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
 {
-    return adapter_out_unit(owner, unit, values, err);
+    return adapter_out_piece(owner, piece, values, err);
 }
 
 static int save_to(struct run *run, const char *dir, uint64_t step, struct err *err)
@@ -226,7 +226,7 @@ static int save_to(struct run *run, const char *dir, uint64_t step, struct err *
     int e = adapter_out_open(&out, &req, err);
     if (e)
         return e;
-    struct head_round round = {.unit = save_unit, .owner = out};
+    struct head_round round = {.piece = save_piece, .owner = out};
     struct go go = {.program = PROGRAM_SAVE, .state = true, .step = step};
     e = runner_round(run->r, &go, &round, err);
     if (e)

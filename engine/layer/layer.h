@@ -139,5 +139,7 @@ struct xent {
  * rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
 double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
                     const struct xent *xent, size_t tokens);
+/* Most floats of num's block that it touches for so many tokens. */
+size_t xent_scratch(size_t tokens, size_t vocab, size_t dim);
 
 #endif

@@ -31,15 +31,24 @@ static size_t count_supervised(const int32_t *labels, size_t tokens)
 }
 
 /* Blocks of one size for `supervised` rows: a short last one would read the whole head for little. */
-static void block_init(struct block *b, const struct num *num, size_t supervised, size_t vocab, size_t dim)
+static size_t block_rows(size_t supervised, size_t vocab, size_t dim)
 {
-    const struct scratch s = num_block(num);
-    const size_t fit = s.floats / (vocab + 2 * dim), most = fit < ROWS_MAX ? fit : ROWS_MAX;
+    const size_t fit = NUM_BLOCK_FLOATS / (vocab + 2 * dim), most = fit < ROWS_MAX ? fit : ROWS_MAX;
     assert(fit > 0); /* one row of logits is 32 MiB only beyond eight million tokens */
     const size_t blocks = supervised ? (supervised + most - 1) / most : 1;
+    return (supervised + blocks - 1) / blocks;
+}
+
+size_t xent_scratch(size_t tokens, size_t vocab, size_t dim)
+{
+    return block_rows(tokens, vocab, dim) * (vocab + 2 * dim);
+}
+
+static void block_init(struct block *b, const struct num *num, size_t supervised, size_t vocab, size_t dim)
+{
     b->n = 0;
-    b->cap = (supervised + blocks - 1) / blocks;
-    b->h = s.data;
+    b->cap = block_rows(supervised, vocab, dim);
+    b->h = num_block(num).data;
     b->dh = b->h + b->cap * dim;
     b->logits = b->dh + b->cap * dim;
 }

@@ -357,44 +357,50 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
     return 0;
 }
 
-static void copy_value(const struct adapter_in *in, const struct param_def *def, enum value value, float *out)
+/* Values [first, first + n) of a parameter. */
+static void copy_value(const struct adapter_in *in, const struct param_def *def, enum value value,
+                       size_t first, size_t n, float *out)
 {
     const struct place p = place_of(in, def, value);
     const struct st_tensor *t = st_find(in->st, p.name);
-    const size_t n = param_elements(def), size = dtype_size(t->dtype);
+    const size_t size = dtype_size(t->dtype);
     const char *from = (const char *)t->data + p.first * size;
     if (!p.turned)
-        dtype_to_f32(out, from, t->dtype, n);
-    for (size_t i = 0; p.turned && i < n; i++) /* of [cols, rows] */
-        dtype_to_f32(out + i % def->rows * def->cols + i / def->rows, from + i * size, t->dtype, 1);
+        dtype_to_f32(out, from + first * size, t->dtype, n);
+    for (size_t i = first; p.turned && i < first + n; i++) /* of [cols, rows] */
+        dtype_to_f32(out + i - first, from + (i % def->cols * def->rows + i / def->cols) * size, t->dtype, 1);
 }
 
 struct copying {
     const struct adapter_in *in;
+    const struct param_piece *piece;
     enum value value;
+    size_t pos;
     float *out;
 };
 
 static int copy_one(void *arg, const struct param_def *def)
 {
     struct copying *c = arg;
-    copy_value(c->in, def, c->value, c->out);
-    c->out += param_elements(def);
+    const struct param_piece_part part = param_piece_overlap(c->piece, c->pos, param_elements(def));
+    if (part.n)
+        copy_value(c->in, def, c->value, part.first, part.n, c->out + part.at);
+    c->pos += param_elements(def);
     return 0;
 }
 
-void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out)
+void adapter_in_piece(const struct adapter_in *in, const struct param_piece *piece, float *out)
 {
-    struct copying c = {.in = in, .out = out};
+    struct copying c = {.in = in, .piece = piece, .out = out};
     for (int v = VALUE_W; v <= (adapter_in_has_state(in) ? VALUE_V : VALUE_W); v++) {
         c.value = (enum value)v;
-        tune_params(&in->tune, in->family, &in->config, unit, copy_one, &c);
+        tune_params(&in->tune, in->family, &in->config, piece->unit, copy_one, &c);
     }
 }
 
 void adapter_in_param(const struct adapter_in *in, const struct param_def *def, float *out)
 {
-    copy_value(in, def, VALUE_W, out);
+    copy_value(in, def, VALUE_W, 0, param_elements(def), out);
 }
 
 bool adapter_in_has_state(const struct adapter_in *in)

@@ -11,7 +11,7 @@
 
 #include "err.h"
 #include "file/safetensors.h"
-#include "model/tune.h"
+#include "model/param_piece.h"
 
 /* Reads adapter_config.json, PEFT's or mlx-lm's, into `tune` (kind LORA, rank, alpha, targets, layers). What we do not compute
  * (DoRA, rank patterns, bias, modules_to_save, …) is refused by name. */
@@ -28,8 +28,8 @@ int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune 
 int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct tune *tune,
                           const struct family *f, const struct config *c, uint64_t *ret_step,
                           struct err *err);
-/* out: tune_unit_elements floats (with state three times as many: w, m, v). */
-void adapter_in_unit(const struct adapter_in *in, size_t unit, float *out);
+/* out: piece->n floats; w, and with state m and v. */
+void adapter_in_piece(const struct adapter_in *in, const struct param_piece *piece, float *out);
 /* One parameter, as tune_params shows it. */
 void adapter_in_param(const struct adapter_in *in, const struct param_def *def, float *out);
 bool adapter_in_has_state(const struct adapter_in *in);
@@ -47,8 +47,9 @@ struct adapter_out_request {
     uint64_t step;
 };
 int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request *req, struct err *err);
-/* in: w, m, v of the unit as unit_pack(…, state = true) gives them. */
-int adapter_out_unit(struct adapter_out *out, size_t unit, const float *in, struct err *err);
+/* in: piece->n values, with state; the pieces of a unit in their order. */
+int adapter_out_piece(struct adapter_out *out, const struct param_piece *piece, const float *in,
+                      struct err *err);
 int adapter_out_finish(struct adapter_out *out, struct err *err); /* frees either way */
 void adapter_out_abort(struct adapter_out *out);
 

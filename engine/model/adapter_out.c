@@ -310,11 +310,14 @@ int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request 
 
 struct putting {
     struct adapter_out *out;
-    int part;
+    const struct param_piece *piece;
+    int part; /* w, m, v */
+    size_t pos;
     const float *in;
     struct err *err;
 };
 
+/* A whole factor. */
 static int put_mlx(struct adapter_out *o, const struct param_def *d, const float *in, struct err *err)
 {
     const struct mlx_factor f = mlx_factor_of(d);
@@ -329,33 +332,36 @@ static int put_mlx(struct adapter_out *o, const struct param_def *d, const float
     return r;
 }
 
+/* What the piece has of one parameter. */
 static int put_one(void *arg, const struct param_def *d)
 {
     static const char *const suffix[] = {".w", ".m", ".v"};
     struct putting *p = arg;
     struct adapter_out *o = p->out;
+    const struct param_piece_part part = param_piece_overlap(p->piece, p->pos, param_elements(d));
+    const float *in = p->in + part.at;
     char name[ADAPTER_NAME];
-    size_t elements = param_elements(d);
     int r = 0;
+    p->pos += param_elements(d);
+    if (!part.n)
+        return 0;
     if (p->part == 0) {
         snprintf(name, sizeof name, "%s%s", o->tune.kind == TUNE_FULL ? "" : ADAPTER_PEFT_PREFIX, d->name);
-        r = st_writer_put(o->model, name, p->in, elements, p->err);
+        r = st_writer_append(o->model, name, in, part.n, p->err);
     }
     if (!r && p->part == 0 && o->mlx)
-        r = put_mlx(o, d, p->in, p->err);
+        r = put_mlx(o, d, in, p->err);
     snprintf(name, sizeof name, "%s%s", d->name, suffix[p->part]);
-    if (!r)
-        r = st_writer_put(o->state, name, p->in, elements, p->err);
-    p->in += elements;
-    return r;
+    return r ? r : st_writer_append(o->state, name, in, part.n, p->err);
 }
 
-int adapter_out_unit(struct adapter_out *o, size_t unit, const float *in, struct err *err)
+int adapter_out_piece(struct adapter_out *o, const struct param_piece *piece, const float *in,
+                      struct err *err)
 {
-    struct putting p = {.out = o, .in = in, .err = err};
+    struct putting p = {.out = o, .piece = piece, .in = in, .err = err};
     int r = 0;
     for (p.part = 0; p.part < 3 && !r; p.part++)
-        r = tune_params(&o->tune, o->req.family, &o->config, unit, put_one, &p);
+        r = tune_params(&o->tune, o->req.family, &o->config, piece->unit, put_one, &p);
     return r;
 }
 

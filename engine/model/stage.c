@@ -249,6 +249,17 @@ static void stage_free(struct stage *s)
     free_units(s);
 }
 
+/* What its layers touch of num's block. */
+static size_t shared_scratch(const struct stage_spec *spec)
+{
+    const struct config *c = &spec->config;
+    const size_t widest = c->ffn > c->dim ? c->ffn : c->dim;
+    size_t most = spec->head && !spec->kv ? xent_scratch(spec->tokens, c->vocab, c->dim) : 0;
+    if (spec->training && spec->tune.dropout > 0 && spec->tokens * widest > most)
+        most = spec->tokens * widest;
+    return most < NUM_BLOCK_FLOATS ? most : NUM_BLOCK_FLOATS;
+}
+
 int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err)
 {
     struct stage s = {.spec = *spec};
@@ -263,8 +274,12 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
                         "the memory of this stage does not fit this machine's address space");
     }
     if (!r) {
-        *ret = (struct stage_bytes){
-            trains_all(spec) ? 0 : mapped_bytes(&s), s.params.used, s.slots.used, s.work.used, s.kvs.used, 0};
+        *ret = (struct stage_bytes){trains_all(spec) ? 0 : mapped_bytes(&s),
+                                    s.params.used,
+                                    s.slots.used,
+                                    s.work.used + shared_scratch(spec) * sizeof(float),
+                                    s.kvs.used,
+                                    0};
         ret->total = ret->mapped + ret->params + ret->slots + ret->work + ret->kv;
     }
     free_units(&s);
@@ -321,6 +336,10 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
         r = carve_all(s, err);
     if (!r)
         r = stage_bind(s, err);
+    if (!r && trains_all(spec)) { /* every weight has been copied: its pages need not stay */
+        st_close(s->st);
+        s->st = NULL;
+    }
     if (!r)
         r = open_rope(s, err);
     if (r) {

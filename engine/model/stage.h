@@ -12,7 +12,8 @@
 
 #include "layer/layer.h"
 #include "model/family.h"
-#include "model/tune.h"
+#include "model/param_piece.h"
+#include "model/param_piece.h"
 #include "num/num.h"
 #include "train/adamw.h"
 
@@ -93,9 +94,9 @@ const float *stage_tied_weight(const struct stage *s);
 void stage_set_tied_weight(struct stage *s, const float *w);
 
 /* --- parameters ------------------------------------------------------------------------------- */
-size_t stage_unit_elements(const struct stage *s, size_t unit);
-void stage_unit_pack(const struct stage *s, size_t unit, float *out, bool state);
-void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state);
+/* A piece of a unit this stage holds: its values out and in. */
+void stage_pack(const struct stage *s, const struct param_piece *piece, float *out);
+void stage_unpack(struct stage *s, const struct param_piece *piece, const float *in);
 
 /* --- generation ------------------------------------------------------------------------------- */
 /* The next n ≤ spec.tokens positions, first at `at`; x in or ids in, y out (NULL on the head's stage). */

@@ -285,19 +285,14 @@ static struct unit *unit_of(const struct stage *s, size_t unit)
     return NULL;
 }
 
-size_t stage_unit_elements(const struct stage *s, size_t unit)
+void stage_pack(const struct stage *s, const struct param_piece *piece, float *out)
 {
-    return tune_unit_elements(&s->spec.tune, s->family, &s->spec.config, unit);
+    unit_pack(unit_of(s, piece->unit), piece, out);
 }
 
-void stage_unit_pack(const struct stage *s, size_t unit, float *out, bool state)
+void stage_unpack(struct stage *s, const struct param_piece *piece, const float *in)
 {
-    unit_pack(unit_of(s, unit), out, state);
-}
-
-void stage_unit_unpack(struct stage *s, size_t unit, const float *in, bool state)
-{
-    unit_unpack(unit_of(s, unit), in, state);
+    unit_unpack(unit_of(s, piece->unit), piece, in);
 }
 
 /* --- generation ------------------------------------------------------------------------------- */

@@ -226,22 +226,41 @@ size_t unit_mapped(const struct unit *u, const struct config *c, size_t weight_b
     return bytes;
 }
 
-void unit_pack(const struct unit *u, float *out, bool state)
+/* What there is of the piece in each parameter's values, one after the other. */
+static void unit_copy(const struct unit *u, const struct param_piece *piece,
+                      void (*copy)(float *param, float *travelling, size_t n), float *travelling)
 {
-    for (int part = 0; part < (state ? 3 : 1); part++)
+    size_t pos = 0;
+    for (int value = 0; value < 3; value++)
         for (size_t i = 0; i < u->nparams; i++) {
             const struct param *p = &u->params[i];
-            memcpy(out, part == 0 ? p->w : part == 1 ? p->m : p->v, p->n * sizeof *out);
-            out += p->n;
+            const struct param_piece_part part = param_piece_overlap(piece, pos, p->n);
+            if (part.n)
+                copy((value == 0   ? p->w
+                      : value == 1 ? p->m
+                                   : p->v) +
+                         part.first,
+                     travelling + part.at, part.n);
+            pos += p->n;
         }
 }
 
-void unit_unpack(struct unit *u, const float *in, bool state)
+static void copy_out(float *param, float *travelling, size_t n)
 {
-    for (int part = 0; part < (state ? 3 : 1); part++)
-        for (size_t i = 0; i < u->nparams; i++) {
-            struct param *p = &u->params[i];
-            memcpy(part == 0 ? p->w : part == 1 ? p->m : p->v, in, p->n * sizeof *in);
-            in += p->n;
-        }
+    memcpy(travelling, param, n * sizeof *param);
+}
+
+static void copy_in(float *param, float *travelling, size_t n)
+{
+    memcpy(param, travelling, n * sizeof *param);
+}
+
+void unit_pack(const struct unit *u, const struct param_piece *piece, float *out)
+{
+    unit_copy(u, piece, copy_out, out);
+}
+
+void unit_unpack(struct unit *u, const struct param_piece *piece, const float *in)
+{
+    unit_copy(u, piece, copy_in, (float *)in); /* only read */
 }

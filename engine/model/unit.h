@@ -11,6 +11,7 @@
 #include "file/safetensors.h"
 #include "model/block.h"
 #include "model/family.h"
+#include "model/param_piece.h"
 #include "model/tune.h"
 #include "num/slab.h"
 
@@ -54,8 +55,8 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
 /* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec. */
 size_t unit_mapped(const struct unit *u, const struct config *c, size_t weight_bits);
 
-/* All parameters of the unit as one run of floats (w of each, then with `state` all m, then all v). */
-void unit_pack(const struct unit *u, float *out, bool state);
-void unit_unpack(struct unit *u, const float *in, bool state);
+/* A piece of the unit's values out of the parameters, and into them. */
+void unit_pack(const struct unit *u, const struct param_piece *piece, float *out);
+void unit_unpack(struct unit *u, const struct param_piece *piece, const float *in);
 
 #endif

@@ -11,7 +11,6 @@
 enum {
     THREADS_MAX = 1024,
     PANEL_FLOATS = 1 << 20, /* converted weights, see gemm.c */
-    BLOCK_FLOATS = 8 << 20, /* 32 MiB: one block of logits, see layer/loss.c */
     LANE_FLOATS = 1 << 19,  /* tiles of attention, see layer/attn.c */
 };
 
@@ -29,7 +28,7 @@ int num_new(struct num **ret, int threads, struct err *err)
                        threads, THREADS_MAX);
     if (threads == 0)
         threads = omp_get_max_threads();
-    const size_t floats = PANEL_FLOATS + BLOCK_FLOATS + (size_t)threads * LANE_FLOATS;
+    const size_t floats = PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)threads * LANE_FLOATS;
     struct num *num = calloc(1, sizeof *num);
     if (!num || !(num->scratch = aligned_alloc(64, floats * sizeof *num->scratch))) {
         free(num);
@@ -72,11 +71,11 @@ struct scratch num_panel(const struct num *num)
 
 struct scratch num_block(const struct num *num)
 {
-    return (struct scratch){num->scratch + PANEL_FLOATS, BLOCK_FLOATS};
+    return (struct scratch){num->scratch + PANEL_FLOATS, NUM_BLOCK_FLOATS};
 }
 
 struct scratch num_lane(const struct num *num, int thread)
 {
-    return (struct scratch){num->scratch + PANEL_FLOATS + BLOCK_FLOATS + (size_t)thread * LANE_FLOATS,
+    return (struct scratch){num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * LANE_FLOATS,
                             LANE_FLOATS};
 }

@@ -299,11 +299,18 @@ static int check_stages(const struct plan_request *req, struct err *err)
 static int check_params(const struct plan_request *req, struct err *err)
 {
     size_t stages = request_stages(req);
-    if (!req->first)
-        return err_set(err, -EINVAL, "saving and loading need the split of the layers");
-    if (req->first[stages] > SCHED_MAX_CELLS / stages - 2)
-        return err_set(err, -EINVAL, "%zu layers are too many for %zu stages", req->first[stages], stages);
-    return split_check(req->first, stages, req->first[stages], err);
+    if (!req->first || !req->pieces)
+        return err_set(err, -EINVAL, "saving and loading need the split of the layers and their pieces");
+    int r = split_check(req->first, stages, req->first[stages], err);
+    if (r)
+        return r;
+    const size_t layers = req->first[stages];
+    if (layers > SCHED_MAX_CELLS / stages - 2 || req->pieces[layers + 2] > SCHED_MAX_CELLS / req->ranks)
+        return err_set(err, -EINVAL, "the parameters of %zu layers are too many for %zu stages", layers,
+                       stages);
+    if (req->tied && (req->pieces[1] == 0 || req->pieces[layers + 1] == req->pieces[layers + 2]))
+        return err_set(err, -EINVAL, "a tied embedding is trained, but it or the head has nothing to save");
+    return 0;
 }
 
 static int check_request(const struct plan_request *req, struct err *err)
@@ -350,7 +357,7 @@ static struct plan *plan_new(const struct plan_request *req)
     plan->stages = sched ? sched->stages : params ? req->ranks : request_stages(req);
     plan->microbatches = sched ? sched->microbatches : req->microbatches;
     if (params)
-        plan->microbatches = req->first[request_stages(req)] + 2; /* units */
+        plan->microbatches = req->pieces[req->first[request_stages(req)] + 2];
     plan->rank = calloc(plan->ranks, sizeof *plan->rank);
     if (!plan->rank) {
         free(plan);

@@ -21,8 +21,8 @@ enum program {
     PROGRAM_FORWARD, /* losses only (evaluation, scoring): F for every microbatch, no slot kept */
     PROGRAM_DECODE,  /* generation: one F per microbatch (= one chunk of positions), the last one yields a
                         token */
-    PROGRAM_SAVE,    /* trained parameters, unit by unit, to rank 0; its stages, and LOAD's, are the ranks */
-    PROGRAM_LOAD,    /* the same from rank 0 */
+    PROGRAM_SAVE, /* trained parameters, piece by piece, to rank 0; its stages, and LOAD's, are the ranks */
+    PROGRAM_LOAD, /* the same from rank 0 */
 };
 
 enum task_kind {
@@ -33,7 +33,7 @@ enum task_kind {
     TASK_NORM,   /* add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed
                     from the   last layer to the first whatever the split, so its bits do not depend on it */
     TASK_UPDATE, /* optimizer step, with the clip factor that stage 0 computed and each stage passes up */
-    TASK_PUT,    /* SAVE/LOAD: pass unit `mb` on (or take it, at its destination) */
+    TASK_PUT,    /* SAVE/LOAD: pass piece `mb` on (or take it, at its destination) */
     TASK_LOSS,   /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
                     there) */
     TASK_TOKEN,  /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
@@ -57,7 +57,7 @@ enum msg_kind {
     MSG_SCALE,       /* clip factor, stage−1 → stage */
     MSG_TIED_GRAD,   /* head's gradient of a tied embedding, last → stage 0, once a step */
     MSG_TIED_WEIGHT, /* the updated embedding, stage 0 → last */
-    MSG_PARAM,       /* parameters of unit `mb`, towards or from stage 0 */
+    MSG_PARAM,       /* piece `mb` of the parameters, towards or from rank 0 */
     MSG_GO, /* which program the next round runs: not in plans; passed along the ring before a round */
     MSG_COUNT
 };
@@ -131,6 +131,7 @@ struct plan_request {
                                 schedule always does */
     bool want_token;     /* DECODE: the last microbatch's F emits a token */
     const size_t *first; /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
+    const size_t *pieces; /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
 };
 
 /* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and reason:

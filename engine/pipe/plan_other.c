@@ -83,31 +83,34 @@ static uint32_t owner_of(const struct build *b, uint32_t stage)
     return b->req->rank_of_stage ? b->req->rank_of_stage[stage] : stage;
 }
 
-/* Unit by unit between its owner and rank 0, through every rank that lies between: here stages are ranks. A tied
- * embedding that is loaded goes on to the head's copy of it, first of all: what is sent first is awaited first. */
+/* Piece by piece between its owner and rank 0, through every rank that lies between: here stages are ranks. A tied embedding
+ * that is loaded goes on to the head's copy of it with its last piece, and that rank takes it before anything else: what is
+ * sent first is awaited first. */
 void build_params(struct build *b, bool save)
 {
-    const size_t *first = b->req->first;
+    const size_t *first = b->req->first, *pieces = b->req->pieces;
     uint32_t stages = (uint32_t)(b->req->stages ? b->req->stages : b->req->ranks), stage = 0;
-    size_t layers = first[stages];
+    size_t layers = first[stages], unit = 0;
     uint32_t head = owner_of(b, stages - 1);
     bool tied = b->req->tied && !save && head > 0, taken = false;
-    for (uint32_t unit = 0; unit <= layers + 1; unit++) {
+    for (uint32_t piece = 0; piece < pieces[layers + 2]; piece++) {
+        while (piece >= pieces[unit + 1])
+            unit++;
         while (unit > 0 && unit <= layers && first[stage + 1] < unit)
             stage++;
         uint32_t owner = unit > layers ? head : owner_of(b, unit ? stage : 0);
         for (uint32_t r = 0; r <= owner; r++) {
-            struct task *put = build_add(b, TASK_PUT, r, unit);
-            if (tied && unit == 0)
+            struct task *put = build_add(b, TASK_PUT, r, piece);
+            if (tied && piece + 1 == pieces[1])
                 build_emit(b, put, MSG_TIED_WEIGHT, 0, head);
             if (tied && r == head && !taken) {
                 build_need(b, put, MSG_TIED_WEIGHT, 0, 0);
                 taken = true;
             }
             if (save ? r < owner : r > 0)
-                build_need(b, put, MSG_PARAM, unit, save ? r + 1 : r - 1);
+                build_need(b, put, MSG_PARAM, piece, save ? r + 1 : r - 1);
             if (save ? r > 0 : r < owner)
-                build_emit(b, put, MSG_PARAM, unit, save ? r - 1 : r + 1);
+                build_emit(b, put, MSG_PARAM, piece, save ? r - 1 : r + 1);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes a random Llama for the other benches: `bench_model DIR 110m|1b4 f32|bf16`. 1b4 has the width and
- * vocabulary of a model of a billion parameters, but four layers of its sixteen. `bench_model --machine` says
+ * Writes a random model for the other benches: `bench_model DIR SHAPE f32|bf16`. 1b4 has the width and
+ * vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it, about as large as 110m. `bench_model --machine` says
  * what this CPU is to us. */
 #include <errno.h>
 #include <math.h>
@@ -15,14 +15,53 @@
 
 enum { SEED = 20251121 };
 
+/* The members of config.json that make the shape; write_config adds what all have in common. */
 struct shape {
-    const char *name;
-    size_t layers, dim, ffn, heads, kv_heads, vocab;
+    const char *name, *config;
 };
 
 static const struct shape shapes[] = {
-    {"110m", 12, 768, 2048, 12, 12, 32000},
-    {"1b4", 4, 2048, 8192, 32, 8, 128256},
+    {"110m", "\"model_type\": \"llama\", \"hidden_size\": 768, \"intermediate_size\": 2048, "
+             "\"num_hidden_layers\": 12, "
+             "\"num_attention_heads\": 12, \"num_key_value_heads\": 12, \"vocab_size\": 32000, "
+             "\"tie_word_embeddings\": true"},
+    {"1b4", "\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 8192, "
+            "\"num_hidden_layers\": 4, "
+            "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"vocab_size\": 128256, "
+            "\"tie_word_embeddings\": true"},
+    {"1b", "\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 8192, "
+           "\"num_hidden_layers\": 16, "
+           "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"vocab_size\": 128256, "
+           "\"tie_word_embeddings\": true"},
+    {"qwen3",
+     "\"model_type\": \"qwen3\", \"hidden_size\": 768, \"intermediate_size\": 2304, \"num_hidden_layers\": "
+     "12, "
+     "\"num_attention_heads\": 12, \"num_key_value_heads\": 4, \"head_dim\": 128, \"vocab_size\": 32000, "
+     "\"tie_word_embeddings\": true"},
+    {"qwen3_moe",
+     "\"model_type\": \"qwen3_moe\", \"hidden_size\": 512, \"intermediate_size\": 1024, "
+     "\"num_hidden_layers\": 9, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 64, "
+     "\"num_experts\": 16, \"num_experts_per_tok\": 4, \"moe_intermediate_size\": 384, "
+     "\"norm_topk_prob\": true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": [], "
+     "\"vocab_size\": 32000, \"tie_word_embeddings\": false"},
+    {"deepseek_v2",
+     "\"model_type\": \"deepseek_v2\", \"hidden_size\": 512, \"intermediate_size\": 1536, "
+     "\"num_hidden_layers\": 9, \"num_attention_heads\": 8, \"num_key_value_heads\": 8, "
+     "\"q_lora_rank\": null, \"kv_lora_rank\": 128, \"qk_nope_head_dim\": 64, \"qk_rope_head_dim\": 32, "
+     "\"v_head_dim\": 64, \"n_routed_experts\": 16, \"n_shared_experts\": 2, \"num_experts_per_tok\": 4, "
+     "\"moe_intermediate_size\": 384, \"moe_layer_freq\": 1, \"first_k_dense_replace\": 1, "
+     "\"topk_method\": \"greedy\", \"n_group\": 1, \"topk_group\": 1, \"norm_topk_prob\": false, "
+     "\"scoring_func\": \"softmax\", \"routed_scaling_factor\": 1.0, \"vocab_size\": 32000, "
+     "\"tie_word_embeddings\": false"},
+    {"deepseek_v3",
+     "\"model_type\": \"deepseek_v3\", \"hidden_size\": 512, \"intermediate_size\": 1536, "
+     "\"num_hidden_layers\": 9, \"num_attention_heads\": 8, \"num_key_value_heads\": 8, "
+     "\"q_lora_rank\": 256, \"kv_lora_rank\": 128, \"qk_nope_head_dim\": 64, \"qk_rope_head_dim\": 32, "
+     "\"v_head_dim\": 64, \"n_routed_experts\": 16, \"n_shared_experts\": 1, \"num_experts_per_tok\": 4, "
+     "\"moe_intermediate_size\": 384, \"moe_layer_freq\": 1, \"first_k_dense_replace\": 1, "
+     "\"topk_method\": \"noaux_tc\", \"n_group\": 4, \"topk_group\": 2, \"norm_topk_prob\": true, "
+     "\"scoring_func\": \"sigmoid\", \"routed_scaling_factor\": 2.5, \"vocab_size\": 32000, "
+     "\"tie_word_embeddings\": false"},
 };
 
 static void write_config(const char *dir, const struct shape *s, bool bf16)
@@ -30,16 +69,11 @@ static void write_config(const char *dir, const struct shape *s, bool bf16)
     char path[512];
     snprintf(path, sizeof path, "%s/config.json", dir);
     FILE *f = fopen(path, "we");
-    const bool ok =
-        f &&
-        fprintf(f,
-                "{\"model_type\": \"llama\", \"hidden_size\": %zu, \"intermediate_size\": %zu, "
-                "\"num_hidden_layers\": %zu, \"num_attention_heads\": %zu, \"num_key_value_heads\": %zu, "
-                "\"vocab_size\": %zu, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
-                "\"rope_theta\": 10000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, "
-                "\"torch_dtype\": \"%s\", \"bos_token_id\": 1, \"eos_token_id\": 2}\n",
-                s->dim, s->ffn, s->layers, s->heads, s->kv_heads, s->vocab,
-                bf16 ? "bfloat16" : "float32") > 0;
+    const bool ok = f && fprintf(f,
+                                 "{%s, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
+                                 "\"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
+                                 "\"torch_dtype\": \"%s\", \"bos_token_id\": 1, \"eos_token_id\": 2}\n",
+                                 s->config, bf16 ? "bfloat16" : "float32") > 0;
     if (!ok || fclose(f)) {
         fprintf(stderr, "bench_model: %s cannot be written: %s\n", path, strerror(errno));
         exit(1);
@@ -115,7 +149,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc == 4 && i < sizeof shapes / sizeof *shapes; i++)
         s = !strcmp(argv[2], shapes[i].name) ? &shapes[i] : s;
     if (!s) {
-        fputs("usage: bench_model DIR 110m|1b4 f32|bf16 | --machine\n", stderr);
+        fputs("usage: bench_model DIR SHAPE f32|bf16 | --machine\nshapes:", stderr);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            fprintf(stderr, " %s", shapes[i].name);
+        fputs("\n", stderr);
         return 2;
     }
     struct err err;

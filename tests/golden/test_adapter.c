@@ -158,7 +158,7 @@ static void adapters_of_peft_are_read(void **state)
     size_t n, at = 0;
     float *values = place_random(&p, &tune, &n);
     for (size_t u = 0; u < LAYERS + 2; u++) {
-        adapter_in_unit(in, u, values + at);
+        adapter_in_piece(in, &(struct param_piece){u, 0, place_elements(&p, &tune, u)}, values + at);
         at += 3 * place_elements(&p, &tune, u);
     }
     adapter_in_close(in);

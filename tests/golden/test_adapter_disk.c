@@ -95,7 +95,9 @@ static void abandoned_results_leave_no_trace(void **state)
         must(place_write(&req, values, &err), &err);
         snapshot_take(&before, p.out);
         must(adapter_out_open(&out, &req, &err), &err);
-        must(adapter_out_unit(out, 0, values, &err), &err);
+        must(adapter_out_piece(out, &(struct param_piece){0, 0, 3 * place_elements(&p, &tunes[i], 0)}, values,
+                               &err),
+             &err);
         adapter_out_abort(out);
         assert_untouched(&before, p.out);
         must(adapter_out_open(&out, &req, &err), &err); /* finished before all units came */

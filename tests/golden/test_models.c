@@ -388,8 +388,9 @@ static void check_adapter(struct chain *c, const struct golden *g, const struct 
     float *got = chain_pack(c, false), *want = calloc(chain_elements(c, false), sizeof *want), *at = want;
     assert_non_null(want);
     for (size_t u = 0; u < g->config.layers + 2; u++) {
-        adapter_in_unit(in, u, at);
-        at += tune_unit_elements(&c->spec.tune, c->family, &g->config, u);
+        const size_t n = tune_unit_elements(&c->spec.tune, c->family, &g->config, u);
+        adapter_in_piece(in, &(struct param_piece){u, 0, n}, at);
+        at += n;
     }
     struct values v = {c, g, use, got, want, grads, step};
     for (size_t u = 0; u < g->config.layers + 2; u++)

@@ -229,6 +229,11 @@ size_t chain_elements(const struct chain *c, bool state)
     return state ? 3 * n : n;
 }
 
+static size_t unit_values(const struct chain *c, size_t unit, bool state)
+{
+    return tune_unit_elements(&c->spec.tune, c->family, &c->spec.config, unit) * (state ? 3 : 1);
+}
+
 static struct stage *stage_with(struct chain *c, size_t unit)
 {
     for (size_t i = 0; i <= last(c); i++)
@@ -245,8 +250,9 @@ float *chain_pack(struct chain *c, bool state)
     assert_non_null(out);
     for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
         struct stage *s = stage_with(c, u);
-        stage_unit_pack(s, u, at, state);
-        at += stage_unit_elements(s, u) * (state ? 3 : 1);
+        const size_t n = unit_values(c, u, state);
+        stage_pack(s, &(struct param_piece){u, 0, n}, at);
+        at += n;
     }
     return out;
 }
@@ -255,8 +261,9 @@ void chain_unpack(struct chain *c, const float *in, bool state)
 {
     for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
         struct stage *s = stage_with(c, u);
-        stage_unit_unpack(s, u, in, state);
-        in += stage_unit_elements(s, u) * (state ? 3 : 1);
+        const size_t n = unit_values(c, u, state);
+        stage_unpack(s, &(struct param_piece){u, 0, n}, in);
+        in += n;
     }
     chain_sync_tied(c);
 }
@@ -281,8 +288,9 @@ void chain_load(struct chain *c, const struct adapter_in *in)
     float *all = calloc(chain_elements(c, state) + 1, sizeof *all), *at = all;
     assert_non_null(all);
     for (size_t u = 0; u < c->spec.config.layers + 2; u++) {
-        adapter_in_unit(in, u, at);
-        at += tune_unit_elements(&c->spec.tune, c->family, &c->spec.config, u) * (state ? 3 : 1);
+        const size_t n = unit_values(c, u, state);
+        adapter_in_piece(in, &(struct param_piece){u, 0, n}, at);
+        at += n;
     }
     chain_unpack(c, all, state);
     free(all);

@@ -78,8 +78,14 @@ int place_write(const struct adapter_out_request *req, const float *state, struc
     if (r)
         return r;
     for (size_t u = 0; u < req->config->layers + 2; u++) {
-        must(adapter_out_unit(out, u, state, err), err);
-        state += 3 * tune_unit_elements(req->tune, req->family, req->config, u);
+        const size_t n = 3 * tune_unit_elements(req->tune, req->family, req->config, u);
+        /* What is trained in full may be cut anywhere. */
+        const size_t most = req->tune->kind == TUNE_FULL ? 61 : n + !n;
+        for (size_t at = 0; at < n; at += most)
+            must(adapter_out_piece(out, &(struct param_piece){u, at, n - at < most ? n - at : most},
+                                   state + at, err),
+                 err);
+        state += n;
     }
     return adapter_out_finish(out, err);
 }
@@ -92,7 +98,7 @@ void place_check(const struct adapter_in *in, const struct place *p, const struc
         size_t n = place_elements(p, tune, u);
         float *got = calloc(3 * n + 1, sizeof *got);
         assert_non_null(got);
-        adapter_in_unit(in, u, got);
+        adapter_in_piece(in, &(struct param_piece){u, 0, moments ? 3 * n : n}, got);
         assert_same_bits(got, state, moments ? 3 * n : n, "what was read back");
         free(got);
         state += 3 * n;

@@ -18,7 +18,14 @@
 #include "pipe/exec.h"
 #include "pipe/split.h"
 
-enum { MAX_RANKS = 6, MAX_CHUNKS = 3, MAX_STAGES = MAX_RANKS * MAX_CHUNKS, MAX_MB = 12, NEVER = UINT32_MAX };
+enum {
+    MAX_RANKS = 6,
+    MAX_CHUNKS = 3,
+    MAX_STAGES = MAX_RANKS * MAX_CHUNKS,
+    MAX_MB = 12,
+    MAX_LAYERS = 8,
+    NEVER = UINT32_MAX
+};
 
 static uint64_t first_seed = 1;
 static unsigned long runs = 2000;
@@ -366,10 +373,15 @@ static void compile_other(struct world *w, size_t ranks, size_t microbatches)
         for (uint32_t s = 0; s < req.stages; s++)
             place[s] = sched_place(placement, ranks, s);
     }
-    struct split_request split = {.stages = req.stages ? req.stages : ranks, .layers = below(w, 9)};
+    struct split_request split = {.stages = req.stages ? req.stages : ranks,
+                                  .layers = below(w, MAX_LAYERS + 1)};
     require(w, split_layers(first, &split, NULL) == 0);
     req.first = first;
     req.tied = below(w, 2);
+    size_t pieces[MAX_LAYERS + 3] = {0};
+    for (size_t u = 0; u < split.layers + 2; u++)
+        pieces[u + 1] = pieces[u] + req.tied + below(w, 4);
+    req.pieces = pieces;
     req.want_token = below(w, 2);
     struct err err = {0};
     if (plan_compile(&w->plan, &req, &err) < 0)

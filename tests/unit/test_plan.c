@@ -186,11 +186,16 @@ static void test_bad_requests(void **state)
                    "1 to 256 ranks, not 0");
     refuse_request(&(struct plan_request){.program = PROGRAM_DECODE, .ranks = 2}, "microbatches, not 0");
     refuse_request(&(struct plan_request){.program = PROGRAM_SAVE, .ranks = 2}, "need the split");
-    refuse_request(&(struct plan_request){.program = PROGRAM_LOAD, .ranks = 2, .first = (size_t[]){0, 3, 2}},
+    refuse_request(&(struct plan_request){.program = PROGRAM_LOAD,
+                                          .ranks = 2,
+                                          .first = (size_t[]){0, 3, 2},
+                                          .pieces = (size_t[]){0, 1, 2, 3, 4}},
                    "stage 0");
-    refuse_request(
-        &(struct plan_request){.program = PROGRAM_LOAD, .ranks = 1, .first = (size_t[]){0, SIZE_MAX}},
-        "too many");
+    refuse_request(&(struct plan_request){.program = PROGRAM_LOAD,
+                                          .ranks = 1,
+                                          .first = (size_t[]){0, SIZE_MAX / 2},
+                                          .pieces = (size_t[]){0}},
+                   "too many");
     plan_free(NULL);
     sched_free(sched);
 }
@@ -482,7 +487,11 @@ static void test_save_and_load(void **state)
     (void)state;
     /* Layers 0 and 1 (units 1 and 2) on stage 0, none on stage 1, layer 2 (unit 3) and the head (unit 4) on
      * stage 2. */
-    struct plan_request req = {.program = PROGRAM_SAVE, .ranks = 3, .first = (size_t[]){0, 2, 2, 3}};
+    /* Unit 0 travels in two pieces, unit 2 in none. */
+    struct plan_request req = {.program = PROGRAM_SAVE,
+                               .ranks = 3,
+                               .first = (size_t[]){0, 2, 2, 3},
+                               .pieces = (size_t[]){0, 2, 3, 3, 4, 5}};
     struct plan *plan = compile(&req);
     assert_rank(plan, 0, "0 put 0; 0 put 1; 0 put 2; 0 put 3 <parameters@1.3; 0 put 4 <parameters@1.4");
     assert_rank(plan, 1, "1 put 3 <parameters@2.3 >parameters@0.3; 1 put 4 <parameters@2.4 >parameters@0.4");
@@ -494,6 +503,13 @@ static void test_save_and_load(void **state)
     assert_rank(plan, 2, "2 put 3 <parameters@1.3; 2 put 4 <parameters@1.4");
     assert_int_equal(plan->rank[2].slots, 0);
     assert_int_equal(plan->rank[0].credits, 1);
+    plan_free(plan);
+    req.tied = true;
+    plan = compile(&req);
+    assert_rank(
+        plan, 0,
+        "0 put 0; 0 put 1 >tied weight@2.0; 0 put 2; 0 put 3 >parameters@1.3; 0 put 4 >parameters@1.4");
+    assert_rank(plan, 2, "2 put 3 <tied weight@0.0 <parameters@1.3; 2 put 4 <parameters@1.4");
     plan_free(plan);
 }
 

@@ -402,8 +402,8 @@ static void nothing_is_computed_below_the_lowest_layer(void **state)
     struct chain c;
     tiny_batch_init(&batch, &p->config, 9);
     chain_open(&c, &spec);
-    assert_int_equal(stage_unit_elements(c.stage[1], 2), 0);
-    assert_true(stage_unit_elements(c.stage[1], 3) > 0);
+    assert_int_equal(tune_unit_elements(&tune, c.family, &p->config, 2), 0);
+    assert_true(tune_unit_elements(&tune, c.family, &p->config, 3) > 0);
     chain_forward(&c, 0, &batch.mb, 1, NULL);
     float dx[TINY_TOKENS * 20];
     assert_int_equal(p->config.dim, 20);

@@ -169,15 +169,15 @@ static void parameters_travel_in_order(void **state)
     assert_non_null(out);
     for (size_t i = 0; i < 3 * n; i++)
         in[i] = (float)i;
-    unit_unpack(&p.unit, in, true);
+    unit_unpack(&p.unit, &(struct param_piece){0, 0, 3 * n}, in);
     assert_true(p.unit.params[0].w[0] == 0 && p.unit.params[1].w[0] == 20);
     assert_true(p.unit.params[0].m[0] == (float)n && p.unit.params[1].v[1] == (float)(2 * n + 21));
-    unit_pack(&p.unit, out, true);
+    unit_pack(&p.unit, &(struct param_piece){0, 0, 3 * n}, out);
     assert_same_bits(out, in, 3 * n, "packed state");
     in[3] = -1;
-    unit_unpack(&p.unit, in, false); /* leaves the moments alone */
+    unit_unpack(&p.unit, &(struct param_piece){0, 0, n}, in); /* leaves the moments alone */
     in[n + 3] = -2;
-    unit_pack(&p.unit, out, true);
+    unit_pack(&p.unit, &(struct param_piece){0, 0, 3 * n}, out);
     assert_true(out[3] == -1 && out[n + 3] == (float)(n + 3));
     free(in);
     free(out);
