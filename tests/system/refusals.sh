@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib/ring.sh"
 need_shared "$stories" "$wikisql" "$cases/llama_gqa_rope3"
 cd "$work" || exit 1
-node_options="--memory-limit 16M"
+node_options="--memory-limit 24M"
 start_ring
 
 # refused STATUS PATTERN COMMAND...
