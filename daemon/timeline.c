@@ -48,6 +48,7 @@ struct timeline {
     char schedule[32];
     char *order; /* owned, or NULL */
     size_t ranks, stages;
+    bool *recompute; /* owned: [stages] */
     struct step next, last;
 };
 
@@ -58,6 +59,9 @@ struct timeline *timeline_new(const struct timeline_job *job)
     struct timeline *t = xcalloc(1, sizeof *t);
     t->ranks = job->ranks < RING_MAX_NODES ? job->ranks : RING_MAX_NODES;
     t->stages = job->stages ? job->stages : t->ranks;
+    t->recompute = xcalloc(t->stages + 1, sizeof *t->recompute);
+    for (size_t i = 0; i < t->stages; i++)
+        t->recompute[i] = json_integer_value(json_array_get(job->areas, i)) > 0;
     t->order = job->order && *job->order ? xstrdup(job->order) : NULL;
     for (size_t i = 0; job->schedule[i] && i + 1 < sizeof t->schedule; i++)
         t->schedule[i] = job->schedule[i];
@@ -78,6 +82,7 @@ void timeline_free(struct timeline *t)
     step_done(&t->next);
     step_done(&t->last);
     free(t->order);
+    free(t->recompute);
     free(t);
 }
 
@@ -178,7 +183,12 @@ static struct plan *plan_of(const struct timeline *t)
                                .sched = sched,
                                .ranks = t->ranks,
                                .tied = s->tied,
-                               .lowest_trained = s->lowest};
+                               .lowest_trained = s->lowest,
+                               .recompute = t->recompute};
+    if (sched->stages > t->stages) { /* an order that is not of this job */
+        sched_free(sched);
+        return NULL;
+    }
     bool same = !plan_compile(&plan, &req, &err);
     sched_free(sched);
     for (size_t r = 0; same && r < t->ranks; r++) {

@@ -75,7 +75,7 @@ static json_t *event_of(uint64_t step, json_t *tasks)
 }
 
 /* All ranks tell of that step; what the last one's telling returns. */
-static int tell(struct timeline *t, uint64_t step, int64_t begin)
+static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute)
 {
     struct sched *sched;
     struct plan *plan;
@@ -87,7 +87,8 @@ static int tell(struct timeline *t, uint64_t step, int64_t begin)
                    &(struct sched_request){.name = "1f1b", .ranks = RANKS, .microbatches = MICROBATCHES},
                    &err),
         0);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS};
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS, .recompute = recompute};
     assert_int_equal(plan_compile(&plan, &req, &err), 0);
     perform(plan, tasks, begin);
     for (size_t i = 0; i < RANKS; i++) {
@@ -99,6 +100,11 @@ static int tell(struct timeline *t, uint64_t step, int64_t begin)
     plan_free(plan);
     sched_free(sched);
     return r;
+}
+
+static int tell(struct timeline *t, uint64_t step, int64_t begin)
+{
+    return tell_of(t, step, begin, NULL);
 }
 
 static double number(const json_t *o, const char *key)
@@ -167,6 +173,24 @@ static void the_plan_is_what_the_schedule_gives(void **state)
     timeline_free(t);
 }
 
+/* Forwards that are done again are in the plan, if it is known who does that. */
+static void forwards_done_again_are_planned(void **state)
+{
+    (void)state;
+    const bool recompute[RANKS] = {true, false, true};
+    for (int known = 0; known < 2; known++) {
+        json_t *areas = json_pack("[iii]", 1, 0, 1);
+        struct timeline *t = timeline_new(
+            &(struct timeline_job){.schedule = "1f1b", .ranks = RANKS, .areas = known ? areas : NULL});
+        json_decref(areas);
+        tell_of(t, 1, 1000000000000, recompute);
+        json_t *json = timeline_encode(t, 1, names);
+        assert_int_equal(json_is_number(json_object_get(json, "planned_seconds")), known);
+        json_decref(json);
+        timeline_free(t);
+    }
+}
+
 static void only_what_all_have_told_of_is_shown(void **state)
 {
     (void)state;
@@ -233,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clocks_apart_are_laid_together),
         cmocka_unit_test(the_plan_is_what_the_schedule_gives),
+        cmocka_unit_test(forwards_done_again_are_planned),
         cmocka_unit_test(only_what_all_have_told_of_is_shown),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(another_plan_is_not_made_up),
