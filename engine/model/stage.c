@@ -48,7 +48,7 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
     size_t t = slot_tokens(spec), d = spec->config.dim;
     struct area made = {0};
     made.x = slab_take(slab, s->layers + 1, 1, sizeof *made.x);
-    made.saved = slab_take(slab, s->layers, 1, sizeof *made.saved);
+    made.saved = spec->by_layer ? NULL : slab_take(slab, s->layers, 1, sizeof *made.saved);
     made.dys = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dys) : NULL;
     made.dy = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dy) : NULL;
     for (size_t l = 0; l < s->layers; l++) {
@@ -56,7 +56,7 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
         struct block_saved saved = {0};
         struct block_dys dys = {0};
         float *out = slab_floats(slab, t, d), *dy = NULL;
-        if (!spec->kv)
+        if (!spec->kv && !spec->by_layer)
             block_saved_carve(&saved, slab, &layout);
         if (spec->split_backward) {
             block_dys_carve(&dys, slab, &layout);
@@ -65,7 +65,8 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
         if (!slab->base)
             continue;
         made.x[l + 1] = out;
-        made.saved[l] = saved;
+        if (made.saved)
+            made.saved[l] = saved;
         if (spec->split_backward) {
             made.dys[l] = dys;
             made.dy[l] = dy;
@@ -110,23 +111,29 @@ static void carve_shared(struct stage *s, struct slab *slab)
 {
     struct block_work *work = slab_take(slab, s->layers, 1, sizeof *work);
     struct block_dys *dys = slab_take(slab, s->layers, 1, sizeof *dys);
+    struct block_saved *saved = slab_take(slab, s->layers, 1, sizeof *saved);
     const struct slab start = *slab;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
         struct slab own = start;
         struct block_work w = {0};
         struct block_dys d = {0};
+        struct block_saved kept = {0};
         block_work_carve(&w, &own, &layout);
         if (s->spec.training)
             block_dys_carve(&d, &own, &layout);
+        if (s->spec.by_layer)
+            block_saved_carve(&kept, &own, &layout);
         if (slab->base) {
             work[l] = w;
             dys[l] = d;
+            saved[l] = kept;
         }
         slab_join(slab, &own);
     }
     s->block_work = work;
     s->shared_dys = dys;
+    s->shared_saved = saved;
 }
 
 static void carve_work(struct stage *s, struct slab *slab)

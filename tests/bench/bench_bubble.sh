@@ -55,10 +55,10 @@ BENCH_BUBBLE=$work "$work/bin/ringctl" local 4 --threads 1 exec sh "$0" "$times"
     cat "$work/said" >&2
     exit 1
 }
+# shellcheck disable=SC2046 # options are words
 for name; do
     case $name in
     again) units=$("$build/ringctl" schedule check "$work/again.csv" --cost 1,1,1,1 --json | jq .makespan) ;;
-    # shellcheck disable=SC2046
     *) units=$("$build/ringctl" schedule show $(options "$name" | sed 's/--schedule //') --json | jq .makespan) ;;
     esac
     sort -n "$work/ms.$name" | awk -v name="$name" -v plan="$units" -v task=$task_ms '
