@@ -31,7 +31,7 @@ struct job_plan {
     struct tune tune;
     bool training, kv;
     bool by_layer; /* as in stage_spec, and so are: */
-    size_t tokens, seqs, positions, weight_bits;
+    size_t tokens, seqs, positions, sample, weight_bits;
     size_t vocab, dim;
     size_t slots[JOB_MAX_STAGES];
     size_t areas

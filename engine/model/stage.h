@@ -37,7 +37,9 @@ struct stage_spec {
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
     const char *cache_dir; /* borrowed during stage_open */
     size_t positions;      /* longest sequence; of the KV cache when kv */
-    bool kv;
+    bool kv;               /* generation, and nothing else */
+    size_t sample;         /* positions of a KV cache beside all else, for text that is generated between
+                              steps; 0 = none, and none with kv */
 };
 
 /* Bytes a stage with this spec needs, before it exists: from the config alone, and of a model that MLX quantized

@@ -47,6 +47,7 @@ struct stage {
     struct slot *slot;                /* [spec.slots] */
     struct area *area;                /* [spec.areas], or one for each slot */
     struct block_work *block_work;    /* [layers]: they lie on each other, for layers work one at a time */
+    struct block_work *cached_work;   /* [layers], likewise; generation */
     struct block_dys *shared_dys;     /* [layers], likewise; fused backward */
     struct block_saved *shared_saved; /* [layers], likewise; by layer */
     float *ping[2];                   /* [tokens, dim] */
@@ -58,6 +59,8 @@ struct stage {
     size_t decoded;    /* rows in ping[0] of the last stage_decode */
     union part_kv *kv; /* [layers] */
 };
+
+size_t stage_cached(const struct stage_spec *spec); /* positions of its KV cache, 0 = none */
 
 /* stage_bind.c: maps the shards that hold a tensor of this stage; binds every tensor of its units. */
 int stage_open_files(struct stage *s, struct err *err);
