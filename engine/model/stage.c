@@ -391,8 +391,7 @@ void stage_close(struct stage *s)
     free(s);
 }
 
-void stage_requanted(const struct stage *s, size_t *ret_made, size_t *ret_found)
+void stage_requanted(const struct stage *s, struct requant_told *ret)
 {
-    *ret_made = s->told.made;
-    *ret_found = s->told.found;
+    *ret = s->told;
 }

@@ -13,7 +13,7 @@
 #include "layer/layer.h"
 #include "model/family.h"
 #include "model/param_piece.h"
-#include "model/param_piece.h"
+#include "model/requant.h"
 #include "num/num.h"
 #include "train/adamw.h"
 
@@ -58,8 +58,8 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
  * borrowed. */
 int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spec, struct err *err);
 void stage_close(struct stage *stage);
-/* What weight_bits took: bytes that were quantized now, and bytes found as an earlier stage had left them. */
-void stage_requanted(const struct stage *stage, size_t *ret_made, size_t *ret_found);
+/* What weight_bits took. */
+void stage_requanted(const struct stage *stage, struct requant_told *ret);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and
