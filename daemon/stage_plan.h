@@ -30,7 +30,7 @@ struct job_plan {
     size_t microbatches; /* of a training step */
     struct tune tune;
     bool training, kv;
-    size_t tokens, seqs, positions, weight_bits; /* as in stage_spec */
+    size_t tokens, seqs, positions, sample, weight_bits; /* as in stage_spec */
     size_t vocab, dim;
     size_t slots[JOB_MAX_STAGES];
     size_t areas

@@ -124,6 +124,15 @@ static void read_weights(struct job_spec *s, struct reader *r)
            "trained");
 }
 
+static void read_samples(struct job_spec *s, struct reader *r)
+{
+    s->sample_prompt = text(r, "sample_prompt", NULL);
+    s->sample_every = count(r, "sample_every", 0, 0, SPEC_STEPS_MAX);
+    s->sample_tokens = count(r, "sample_tokens", 64, 1, SPEC_SAMPLE_TOKENS_MAX);
+    demand(r, s->sample_prompt || !s->sample_every,
+           "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
+}
+
 static void read_train(struct job_spec *s, struct reader *r)
 {
     read_data(s, r, 512);
@@ -161,6 +170,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->epochs = count(r, "epochs", 0, 0, SPEC_EPOCHS_MAX);
     s->eval_every = count(r, "eval_every", 0, 0, SPEC_STEPS_MAX);
     s->save_every = count(r, "save_every", 0, 0, SPEC_STEPS_MAX);
+    read_samples(s, r);
     s->warmup = count(r, "warmup", 0, 0, SPEC_STEPS_MAX);
     s->lr = number(r, "lr", 2e-4, 0, SPEC_LR_MAX);
     s->weight_decay = number(r, "weight_decay", 0, 0, SPEC_WEIGHT_DECAY_MAX);

@@ -300,9 +300,10 @@ void stage_unpack(struct stage *s, const struct param_piece *piece, const float 
 int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
                  struct err *err)
 {
-    if (!n || n > s->spec.tokens || n > s->spec.positions || at > s->spec.positions - n)
+    const size_t room = stage_cached(&s->spec);
+    if (!n || n > s->spec.tokens || n > room || at > room - n)
         return err_set(err, -E2BIG, "%zu positions from %zu on are not within the plan's %zu (%zu at once)",
-                       n, at, s->spec.positions, s->spec.tokens);
+                       n, at, room, s->spec.tokens);
     int r = ids ? check_ids(s, ids, n, err) : 0;
     if (r)
         return r;
@@ -317,7 +318,7 @@ int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y,
         memcpy(cur, x, n * s->spec.config.dim * sizeof *x);
     for (size_t l = 0; l < s->layers; l++) {
         set_dropout(s, &s->layer0[l], 0);
-        block_forward_cached(&ctx, next, &s->kv[l], at, cur, &s->layer0[l].block, &s->block_work[l]);
+        block_forward_cached(&ctx, next, &s->kv[l], at, cur, &s->layer0[l].block, &s->cached_work[l]);
         float *t = cur;
         cur = next;
         next = t;

@@ -71,6 +71,7 @@ void chain_open(struct chain *c, const struct chain_spec *spec)
             .seqs = spec->seqs,
             .positions = spec->positions,
             .kv = spec->kv,
+            .sample = spec->sample,
             .weight_bits = spec->weight_bits,
             .cache_dir = spec->cache_dir,
         };

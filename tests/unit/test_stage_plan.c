@@ -42,6 +42,7 @@ static struct job_plan example(void)
                              .tokens = 96,
                              .seqs = 3,
                              .positions = 32,
+                             .sample = 20,
                              .weight_bits = 4,
                              .vocab = 512,
                              .dim = 64,
@@ -70,6 +71,7 @@ static void every_field_comes_back(void **state)
         assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
         assert_memory_equal(back->areas, plan.areas, sizeof plan.areas);
         assert_string_equal(back->order, plan.order);
+        assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
         assert_string_equal(job_type_name(back->type), job_type_name(type));
