@@ -9,6 +9,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_forecast.h"
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
@@ -130,9 +131,38 @@ static void print_job(const json_t *j)
     print_fields("result", json_object_get(j, "result"));
 }
 
+/* A plan that foretold its step is held against the last step there was. */
+static int compare(const struct ctl *ctl, const json_t *job)
+{
+    char path[80];
+    json_t *timeline = NULL;
+    const json_t *plan = json_object_get(job, "plan");
+    if (!json_is_object(json_object_get(plan, "forecast")) || field_number(job, "step") < 1)
+        return CTL_OK;
+    snprintf(path, sizeof path, "/v1/jobs/%.0f/timeline", field_number(job, "id"));
+    int rc = ctl_request(ctl, "GET", path, NULL, &timeline);
+    if (!rc)
+        forecast_compare(plan, timeline);
+    json_decref(timeline);
+    return rc;
+}
+
 int ctl_job_main(struct ctl *ctl)
 {
-    return show_job(ctl, "", print_job);
+    char path[80];
+    uint64_t id;
+    json_t *job = NULL;
+    int rc = ctl->json ? show_job(ctl, "", print_job) : ctl_job_arg(ctl, &id);
+    if (rc || ctl->json)
+        return rc;
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    rc = ctl_request(ctl, "GET", path, NULL, &job);
+    if (rc)
+        return rc;
+    print_job(job);
+    rc = compare(ctl, job);
+    json_decref(job);
+    return rc;
 }
 
 static void print_log(const json_t *answer)

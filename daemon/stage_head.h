@@ -30,6 +30,8 @@ struct head {
     struct adapter_in *in;          /* owned: values to start from, or NULL */
     uint64_t first_step, steps;     /* of a training job: done before, and the last one */
     uint32_t *ids;                  /* owned: prompt or text to score */
+    bool has_split;   /* plan.first was decided before the stages were: searched for, or given */
+    json_t *forecast; /* owned: what a step will take, or NULL */
     size_t nids;
 };
 

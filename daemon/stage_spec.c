@@ -136,6 +136,14 @@ static void read_train(struct job_spec *s, struct reader *r)
     bool none = again && !strcmp(again, "none"), stage = again && !strcmp(again, "stage");
     s->recompute = none ? RECOMPUTE_NONE : stage ? RECOMPUTE_STAGE : RECOMPUTE_AUTO;
     demand(r, none || stage || (again && !strcmp(again, "auto")), "\"recompute\" is none, stage or auto");
+    const char *objective = text(r, "objective", "time");
+    s->save_memory = objective && !strcmp(objective, "memory");
+    demand(r, s->save_memory || (objective && !strcmp(objective, "time")), "\"objective\" is time or memory");
+    s->split = json_object_get(r->o, "split");
+    s->split_nodes = json_object_get(r->o, "split_nodes");
+    demand(r, !s->split || json_is_array(s->split), "\"split\" must be a list: the layers of each stage");
+    demand(r, !s->split || !s->schedule || strcmp(s->schedule, "auto") != 0,
+           "--schedule auto decides who gets which layers: \"split\" needs a schedule by name");
     s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
     s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);

@@ -76,11 +76,14 @@ static int begin(struct candidate *c, struct planner_sim *sim, const struct plan
         .schedule = c->info->name, .chunks = c->chunks, .stages = req->ranks * c->chunks, .cut = c->cut};
     struct planner_score score;
     c->found = other;
-    int e = balanced(c->found.first, req, c, err);
+    if (req->first)
+        memcpy(c->found.first, req->first, (other.stages + 1) * sizeof *req->first);
+    int e = req->first ? 0 : balanced(c->found.first, req, c, err);
     if (!e)
         e = planner_sim_score(&c->score, &c->found, sim, err);
-    if (!e)
-        e = even(other.first, req, c, err);
+    if (e || req->first)
+        return e;
+    e = even(other.first, req, c, err);
     if (!e)
         e = planner_sim_score(&score, &other, sim, err);
     if (!e && planner_score_is_less(&score, &c->score, 1)) {
@@ -245,7 +248,7 @@ int planner_search(struct planner_found *ret_best, struct planner_found *ret_sec
         e = add_all(&x, err);
     if (!e && !(taken = calloc(x.n, sizeof *taken)))
         e = err_set(err, -ENOMEM, "out of memory");
-    if (!e)
+    if (!e && !req->first)
         e = climb_best(&x, taken, err);
     if (!e) {
         memset(taken, 0, x.n * sizeof *taken);

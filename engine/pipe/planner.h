@@ -25,19 +25,19 @@ struct planner_cut {
     const struct sched_cost
         *cost; /* [ranks · (layers + 2)], rank after rank: seconds; i = w = 0: no backward */
     const struct sched_link *link; /* [2 · ranks] as in sched_costs, or NULL = free */
-    const size_t *slot,
-        *area; /* [layers + 2] bytes of a microbatch in flight: kept anyway; kept unless the stage
-                                       recomputes. NULL = nothing */
+    const size_t *held;            /* [layers + 2] bytes of a unit whatever is in flight */
+    const size_t *slot;            /* [layers + 2] and of each microbatch in flight, kept anyway */
+    const size_t *area;            /* [layers + 2] and kept unless the stage recomputes */
 };
 
 struct planner_request {
     size_t ranks, layers;
     const struct planner_cut *cut; /* [cuts] */
     size_t cuts;
-    const size_t *held;   /* [layers + 2] bytes of a unit whatever is in flight, or NULL */
     const size_t *memory; /* [ranks] bytes there are, or NULL = enough */
     const char *schedule; /* only this one, or NULL = all that give the same bits */
     size_t chunks;        /* only so many, or 0 = any */
+    const size_t *first; /* this split alone, borrowed, or NULL; then `schedule` and `chunks` are given too */
     enum planner_objective objective;
     enum planner_again again;
 };

@@ -45,9 +45,10 @@ static int with_again(struct sched **ret, const struct sched *plain)
 static int count_slots(struct planner_sim *sim)
 {
     const struct sched *s = sim->plain;
-    size_t *slots = calloc(2 * s->stages, sizeof *slots), *areas = slots + s->stages;
+    size_t *slots = calloc(2 * s->stages, sizeof *slots);
     if (!slots)
         return -ENOMEM;
+    size_t *areas = slots + s->stages;
     for (size_t r = 0; r < s->ranks; r++)
         for (size_t k = 0; k < s->rank[r].n; k++) {
             const struct sched_task *t = &s->rank[r].tasks[k];
@@ -135,8 +136,7 @@ static size_t bytes_of(const struct planner_sim *sim, const struct planner_found
                                                                    : f->again[stage] ? sim->at_once[stage]
                                                                                      : slots;
     for (size_t u = from; u < to; u++)
-        sum += (sim->req->held ? sim->req->held[u] : 0) + (sim->cut->slot ? slots * sim->cut->slot[u] : 0) +
-               (sim->cut->area ? areas * sim->cut->area[u] : 0);
+        sum += sim->cut->held[u] + slots * sim->cut->slot[u] + areas * sim->cut->area[u];
     return sum;
 }
 

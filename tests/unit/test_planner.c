@@ -45,8 +45,7 @@ static double between(uint64_t *state, double low, double high)
 static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, size_t cuts, uint64_t *seed)
 {
     const size_t units = layers + 2;
-    *w = (struct world){
-        .req = {.ranks = ranks, .layers = layers, .cuts = cuts, .cut = w->cut, .held = w->held}};
+    *w = (struct world){.req = {.ranks = ranks, .layers = layers, .cuts = cuts, .cut = w->cut}};
     for (size_t r = 0; r < ranks; r++) {
         const double slow = between(seed, 1, 4);
         w->link[2 * r] = w->link[2 * r + 1] = (struct sched_link){between(seed, 0, 0.2), 0.01};
@@ -63,7 +62,7 @@ static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, s
         w->area[u] = 10;
     }
     for (size_t c = 0; c < cuts; c++)
-        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->slot, w->area};
+        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->held, w->slot, w->area};
 }
 
 /* --- every split there is --------------------------------------------------------------------- */
