@@ -35,7 +35,10 @@ static void collect_facts(const struct cables *c, struct cables_facts *ret,
                                  .seen = seen,
                                  .nseen = n < CABLES_SEEN ? n : CABLES_SEEN,
                                  .is_member = cluster_state(c->node->cluster) == CLUSTER_MEMBER,
-                                 .pool = c->pool};
+                                 .pool = c->pool,
+                                 .now = clock_now()};
+    if (ret->is_member)
+        ret->roster = cluster_roster(c->node->cluster);
     ret->taken = ports_addresses(c->ports, &ret->ntaken, &is_partial);
     memcpy(ret->node, members_self(c->node->members)->id, 16);
     if (ret->is_member)

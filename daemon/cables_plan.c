@@ -155,6 +155,50 @@ static int compare_seen(const void *a, const void *b)
     return ((*x)->cable.id > (*y)->cable.id) - ((*x)->cable.id < (*y)->cable.id);
 }
 
+/* Whether something on the port says that the cable which was there is no more. */
+static bool is_replaced(const struct cables_plan *now, const struct cables_facts *f,
+                        const struct cable_plan *was)
+{
+    for (size_t i = 0; i < f->nseen; i++)
+        if (f->seen[i].cable.ifindex == was->ifindex && f->seen[i].cable.shared)
+            return true;
+    for (size_t i = 0; i < now->n; i++)
+        if (now->at[i].ifindex == was->ifindex || prefix_overlaps(&now->at[i].four.mine, &was->four.mine))
+            return true;
+    return false;
+}
+
+static bool is_member(const struct cables_facts *f, const uint8_t *node)
+{
+    const struct roster_entry *e = f->roster ? roster_find(f->roster, node) : NULL;
+
+    return f->is_member && (!f->roster || (e && e->status == ROSTER_ACTIVE));
+}
+
+/* A cable that is out: what it has is neither renewed nor taken away while its lease may run, or every restart of the other end
+ * would take the addresses from whoever uses them. */
+static void keep_out(struct cables_plan *now, const struct cables_plan *before, const struct cables_facts *f,
+                     uint64_t *again_us)
+{
+    for (size_t i = 0; i < before->n; i++) {
+        struct cable_plan was = before->at[i];
+        uint64_t left;
+
+        if (cables_plan_find(now, was.id) || !find_port(f, was.ifindex) || !is_member(f, was.peer) ||
+            is_replaced(now, f, &was))
+            continue;
+        if (!was.is_out)
+            was.out = f->now;
+        was.is_out = true;
+        if (clock_since_us(f->now, was.out) >= CABLES_LEASE_US)
+            continue;
+        left = CABLES_LEASE_US - clock_since_us(f->now, was.out);
+        if (*again_us == 0 || left < *again_us)
+            *again_us = left;
+        now->at[now->n++] = was;
+    }
+}
+
 /* Only two ports on one cable: what is shared has no subnet. */
 static size_t list_cables(const struct cables_plan *plan, const struct cables_facts *f,
                           const struct neighbour_view **ret, uint64_t *ret_again_us)
@@ -181,7 +225,7 @@ static size_t list_cables(const struct cables_plan *plan, const struct cables_fa
 uint64_t cables_plan_update(struct cables_plan *plan, const struct cables_facts *f)
 {
     const struct neighbour_view **cables = xcalloc(f->nseen + 1, sizeof *cables);
-    struct cables_plan now = {xcalloc(f->nseen + 1, sizeof *now.at), 0};
+    struct cables_plan now = {xcalloc(f->nseen + plan->n + 1, sizeof *now.at), 0};
     uint64_t again_us;
     size_t n = list_cables(plan, f, cables, &again_us);
 
@@ -197,6 +241,7 @@ uint64_t cables_plan_update(struct cables_plan *plan, const struct cables_facts 
             .id = cable->id, .ifindex = cable->ifindex, .attempt = was ? was->attempt : 0};
         memcpy(mine.node, f->node, 16);
         memcpy(theirs.node, cable->node_id, 16);
+        memcpy(c->peer, cable->node_id, 16);
         c->mtu = port ? choose_mtu(port, cable) : 0;
         if (f->is_member) {
             struct ports_prefix *list = list_taken(&now, f, &taken.n);
@@ -209,9 +254,16 @@ uint64_t cables_plan_update(struct cables_plan *plan, const struct cables_facts 
         now.n++;
     }
     free(cables);
+    keep_out(&now, plan, f, &again_us);
     cables_plan_done(plan);
     *plan = now;
     return again_us;
+}
+
+static struct linkctl_want want_address(const struct cable_plan *c, const struct prefix *addr)
+{
+    return (struct linkctl_want){
+        .verb = RLINK_ADDR_ADD, .ifindex = c->ifindex, .addr = *addr, .lapses = c->is_out};
 }
 
 size_t cables_plan_want(const struct cables_plan *plan, const struct cables_facts *f,
@@ -228,14 +280,12 @@ size_t cables_plan_want(const struct cables_plan *plan, const struct cables_fact
     for (size_t i = 0; i < plan->n; i++) {
         const struct cable_plan *c = &plan->at[i];
 
-        if (c->mtu)
+        if (c->mtu && !c->is_out)
             out[n++] = (struct linkctl_want){.verb = RLINK_SET_MTU, .ifindex = c->ifindex, .mtu = c->mtu};
         if (c->is_six_free)
-            out[n++] =
-                (struct linkctl_want){.verb = RLINK_ADDR_ADD, .ifindex = c->ifindex, .addr = c->six.mine};
+            out[n++] = want_address(c, &c->six.mine);
         if (c->four.mine.family)
-            out[n++] =
-                (struct linkctl_want){.verb = RLINK_ADDR_ADD, .ifindex = c->ifindex, .addr = c->four.mine};
+            out[n++] = want_address(c, &c->four.mine);
     }
     return n;
 }

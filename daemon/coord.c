@@ -363,8 +363,11 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)
         job->timeline = timeline_new(
-            &(struct timeline_job){schedule, json_string_value(json_object_get(job->plan, "order")),
-                                   job->ranks, json_array_size(json_object_get(job->plan, "places"))});
+            &(struct timeline_job){.schedule = schedule,
+                                   .order = json_string_value(json_object_get(job->plan, "order")),
+                                   .ranks = job->ranks,
+                                   .stages = json_array_size(json_object_get(job->plan, "places")),
+                                   .areas = json_object_get(job->plan, "areas")});
     note_plan(c, job);
     set_state(c, job, JOB_OPENING, OPEN_S);
     for (size_t r = 0; r < job->ranks; r++) {

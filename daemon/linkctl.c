@@ -117,7 +117,7 @@ static struct item *find(struct linkctl *l, const struct linkctl_want *want)
 /* The item a request was made for. */
 static struct item *find_asked(struct linkctl *l, const struct rlink_request *r)
 {
-    struct linkctl_want want = {r->verb, r->ifindex, r->verb == RLINK_SET_MTU ? r->value : 0, r->addr};
+    struct linkctl_want want = {r->verb, r->ifindex, r->verb == RLINK_SET_MTU ? r->value : 0, r->addr, false};
 
     if (r->verb == RLINK_ADDR_DEL)
         want.verb = RLINK_ADDR_ADD;
@@ -130,6 +130,12 @@ static void drop(struct linkctl *l, struct item *item)
 
     memmove(item, item + 1, (l->n - i - 1) * sizeof *item);
     l->n--;
+}
+
+/* When an address is to be asserted next. */
+static struct instant next_due(const struct item *item, struct instant at)
+{
+    return item->want.lapses ? never : at;
 }
 
 static void drop_unwanted(struct linkctl *l)
@@ -157,15 +163,23 @@ void linkctl_want(struct linkctl *l, const struct linkctl_want *list, size_t n)
     for (size_t k = 0; k < n; k++) {
         struct item *item = find(l, &list[k]);
 
+        if (list[k].lapses) { /* what is not there is not set, and what is being removed goes on */
+            if (item && item->wanted) {
+                item->want.lapses = true;
+                item->due = never;
+            }
+            continue;
+        }
         if (!item) {
             l->items = xreallocarray(l->items, l->n + 1, sizeof *l->items);
             item = &l->items[l->n++];
             *item = (struct item){.want = list[k]};
             memcpy(item->reason, l->problem, sizeof item->reason);
         }
-        if (!item->wanted) {
+        if (!item->wanted || item->want.lapses) {
+            item->is_set &= item->wanted;
             item->wanted = true;
-            item->is_set = false;
+            item->want.lapses = false;
             item->due = (struct instant){0};
         }
     }
@@ -187,7 +201,7 @@ static void item_failed(struct linkctl *l, struct item *item, const char *why, s
     l->news |= item->is_set;
     item->is_set = false;
     item->backoff_s = longer(item->backoff_s);
-    item->due = after(now, item->backoff_s * UINT64_C(1000000));
+    item->due = next_due(item, after(now, item->backoff_s * UINT64_C(1000000)));
     set_text(l, item->reason, "%s", why);
 }
 
@@ -198,7 +212,8 @@ static void item_done(struct linkctl *l, struct item *item, struct instant now)
     l->news |= !item->is_set;
     item->is_set = true;
     set_text(l, item->reason, "%s", "");
-    item->due = item->want.verb == RLINK_ADDR_ADD ? after(now, l->lease_s * UINT64_C(250000)) : never;
+    item->due =
+        item->want.verb == RLINK_ADDR_ADD ? next_due(item, after(now, l->lease_s * UINT64_C(250000))) : never;
 }
 
 static void item_lost(struct linkctl *l, struct item *item, struct instant now)
@@ -278,7 +293,7 @@ static void on_listed(struct linkctl *l, const struct rlink_reply *a, struct ins
             continue;
         if (item->want.verb != RLINK_ADDR_ADD)
             item->due = now; /* the kernel says nothing of a change that is none, so this comes to rest */
-        else if (!item->seen)
+        else if (!item->seen && !item->want.lapses)
             item_lost(l, item, now);
     }
 }
@@ -363,7 +378,7 @@ static void try_connect(struct linkctl *l, struct instant now)
             l->scope_told[0] = l->scope_told[1] = false;
             l->list_due = never;
             for (size_t i = 0; i < l->n; i++)
-                l->items[i].due = (struct instant){0};
+                l->items[i].due = next_due(&l->items[i], (struct instant){0});
             return;
         }
         errno = ENOMEM;

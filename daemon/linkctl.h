@@ -38,6 +38,7 @@ struct linkctl_want {
     uint32_t ifindex;
     uint32_t mtu;       /* SET_MTU */
     struct prefix addr; /* ADDR_ADD: address with the subnet's length */
+    bool lapses;        /* ADDR_ADD: left alone, if it is there, until its lease ends */
 };
 /* All that is wanted from now on; addresses that were and no longer are get removed, and so are those of an earlier run
  * that stand in the way of these. Copied. */

@@ -187,9 +187,10 @@ static int run_program(struct runner *r, struct err *err)
 static void report_trace(struct runner *r, const struct go *go)
 {
     struct plan_request req = request_for(r, go, NULL);
-    r->traced(r->owner, json_pack("{s:I s:I s:b s:I s:o}", "step", (json_int_t)go->step, "microbatches",
+    r->traced(r->owner, json_pack("{s:I s:I s:b s:I s:o s:o}", "step", (json_int_t)go->step, "microbatches",
                                   (json_int_t)go->microbatches, "tied", (int)req.tied, "lowest",
-                                  (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace)));
+                                  (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace), "bytes",
+                                  trace_encode_bytes(&r->trace)));
 }
 
 static int cut_pieces(struct runner *r, const struct go *go, struct err *err)

@@ -320,10 +320,11 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
         layers_text(layers, sizeof layers, p, r);
         if (p->bytes[r] > in->available[r])
             return err_set(err, -ENOSPC,
-                           "node %s needs %.2f GiB for %s and has %.2f GiB: use a smaller --seq-len or "
+                           "node %s needs %.2f GiB for %s and has %.2f GiB: use %sa smaller --seq-len or "
                            "--micro-batch-size, or add a node",
                            json_string_value(json_object_get(json_array_get(nodes, r), "name")),
-                           (double)p->bytes[r] / (1 << 30), layers, (double)in->available[r] / (1 << 30));
+                           (double)p->bytes[r] / (1 << 30), layers, (double)in->available[r] / (1 << 30),
+                           p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "");
     }
     return 0;
 }

@@ -58,8 +58,9 @@ static int emit(struct runner *r, const struct task *t, enum msg_kind kind, void
         return 0;
     if (!buffer)
         return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
-    trace_emit(&r->trace, (size_t)(e - t->emits), clock_now());
-    int failed = exchange_send(r->exchange, e->to, &e->key, buffer, runner_message_size(r, &e->key));
+    size_t size = runner_message_size(r, &e->key);
+    trace_emit(&r->trace, (size_t)(e - t->emits), size, clock_now());
+    int failed = exchange_send(r->exchange, e->to, &e->key, buffer, size);
     return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
 }
 

@@ -172,6 +172,47 @@ static void walk(size_t *ranks, const struct ring_sorted *s, const uint32_t *cos
     }
 }
 
+/* Whether all cables that are allowed cost the same, as on a switch whose ports are alike: then any way is a best one. */
+static bool is_uniform(const struct ring_sorted *s)
+{
+    uint32_t cost = NEVER;
+
+    for (size_t a = 0; a < s->n; a++)
+        for (uint32_t left = s->near[a]; left != 0; left &= left - 1) {
+            uint32_t c = s->cost[a][__builtin_ctz(left)];
+
+            if (cost != NEVER && c != cost)
+                return false;
+            cost = c;
+        }
+    return true;
+}
+
+/* As walk, where all ways cost the same: by what path_exists has found. */
+static void walk_any(size_t *ranks, const struct ring_sorted *s, const uint16_t *starts, size_t set,
+                     size_t from)
+{
+    for (; set != 0; ranks++) {
+        size_t can = starts[set] & (from == SIZE_MAX ? set : s->near[from]);
+
+        *ranks = from = (size_t)__builtin_ctzl(can);
+        set &= ~((size_t)1 << from);
+    }
+}
+
+/* What needs no search: in a ring of three and more everybody has two neighbours, in a chain all but its ends. */
+static bool has_too_few(const uint32_t *links, size_t n, bool closed)
+{
+    size_t ends = 0;
+
+    for (size_t a = 0; a < n; a++) {
+        if (links[a] == 0)
+            return true;
+        ends += (links[a] & (links[a] - 1)) == 0;
+    }
+    return n > 2 && ends > (closed ? 0 : 2);
+}
+
 /* The highest level at which there is a way, or −1. */
 static int best_level(uint16_t *starts, struct ring_sorted *s, size_t all, bool closed)
 {
@@ -181,25 +222,13 @@ static int best_level(uint16_t *starts, struct ring_sorted *s, size_t all, bool 
         int middle = (low + high + 1) / 2;
 
         allow_level(s, (size_t)middle);
-        if (path_exists(starts, s, all, closed ? s->near[0] : (uint32_t)all))
+        if (!has_too_few(s->near, s->n, closed) &&
+            path_exists(starts, s, all, closed ? s->near[0] : (uint32_t)all))
             low = middle;
         else
             high = middle - 1;
     }
     return low;
-}
-
-/* What needs no search: in a ring of three and more everybody has two neighbours, in a chain all but its ends. */
-static bool has_too_few_links(const struct ring_sorted *s, bool closed)
-{
-    size_t ends = 0;
-
-    for (size_t a = 0; a < s->n; a++) {
-        if (s->linked[a] == 0)
-            return true;
-        ends += (s->linked[a] & (s->linked[a] - 1)) == 0;
-    }
-    return s->n > 2 && ends > (closed ? 0 : 2);
 }
 
 /* `ranks` gets the best way of that kind; false: there is none. */
@@ -208,13 +237,17 @@ static bool find_exact(size_t *ranks, struct work *w, struct ring_sorted *s, boo
     size_t all = ((size_t)1 << s->n) - 1, rest = closed ? all & ~(size_t)1 : all;
     int level;
 
-    if (has_too_few_links(s, closed) || (level = best_level(w->starts, s, rest, closed)) < 0)
+    if (has_too_few(s->linked, s->n, closed) || (level = best_level(w->starts, s, rest, closed)) < 0)
         return false;
     allow_level(s, (size_t)level);
-    find_costs(w->cost, s, rest, closed ? 0 : SIZE_MAX);
     if (closed)
         *ranks++ = 0;
-    walk(ranks, s, w->cost, rest, closed ? 0 : SIZE_MAX);
+    if (is_uniform(s) && path_exists(w->starts, s, rest, closed ? s->near[0] : (uint32_t)all)) {
+        walk_any(ranks, s, w->starts, rest, closed ? 0 : SIZE_MAX);
+    } else {
+        find_costs(w->cost, s, rest, closed ? 0 : SIZE_MAX);
+        walk(ranks, s, w->cost, rest, closed ? 0 : SIZE_MAX);
+    }
     return true;
 }
 

@@ -11,8 +11,10 @@
 
 #include "model/tune.h"
 
-enum { PARAM_PIECE_VALUES = 1 << 20, /* 4 MiB of f32 */
-       PARAM_PIECES = 4096 };        /* about: of a model for which that would be more, they are larger */
+enum {
+    PARAM_PIECE_VALUES = 1 << 20, /* 4 MiB of f32 */
+    PARAM_PIECES = 4096
+}; /* about: of a model for which that would be more, they are larger */
 
 struct param_piece {
     size_t unit, at, n; /* values [at, at + n) of that unit's w, m, v */

@@ -227,12 +227,13 @@ static int make_units(struct stage *s, struct err *err)
     return r;
 }
 
-static size_t mapped_bytes(const struct stage *s)
+static size_t mapped_bytes(const struct stage *s, const struct quant_forms *forms)
 {
     const struct config *c = &s->spec.config;
-    size_t bytes = s->lender.ntensors ? unit_mapped(&s->lender, c, s->spec.weight_bits) : 0;
+    const size_t bits = s->spec.weight_bits;
+    size_t bytes = s->lender.ntensors ? unit_mapped(&s->lender, c, forms, bits) : 0;
     for (size_t i = 0; i < s->nunits; i++)
-        bytes += unit_mapped(&s->units[i], c, s->spec.weight_bits);
+        bytes += unit_mapped(&s->units[i], c, forms, bits);
     return bytes;
 }
 
@@ -263,7 +264,10 @@ static size_t shared_scratch(const struct stage_spec *spec)
 int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err)
 {
     struct stage s = {.spec = *spec};
+    struct quant_forms *forms = NULL;
     int r = make_units(&s, err);
+    if (!r)
+        r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
     if (!r) {
         carve_params(&s, &s.params);
         carve_slots(&s, &s.slots);
@@ -274,14 +278,12 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
                         "the memory of this stage does not fit this machine's address space");
     }
     if (!r) {
-        *ret = (struct stage_bytes){trains_all(spec) ? 0 : mapped_bytes(&s),
-                                    s.params.used,
-                                    s.slots.used,
-                                    s.work.used + shared_scratch(spec) * sizeof(float),
-                                    s.kvs.used,
-                                    0};
+        *ret = (struct stage_bytes){
+            trains_all(spec) ? 0 : mapped_bytes(&s, forms),     s.params.used, s.slots.used,
+            s.work.used + shared_scratch(spec) * sizeof(float), s.kvs.used,    0};
         ret->total = ret->mapped + ret->params + ret->slots + ret->work + ret->kv;
     }
+    quant_forms_close(forms);
     free_units(&s);
     return r;
 }

@@ -38,7 +38,8 @@ struct stage_spec {
     bool kv;
 };
 
-/* Bytes a stage with this spec needs, before it exists: from the config alone. */
+/* Bytes a stage with this spec needs, before it exists: from the config alone, and of a model that MLX quantized
+ * from what its config.json says of single layers. */
 struct stage_bytes {
     size_t mapped; /* weights, as stored */
     size_t params; /* trained values, gradients, moments; f32 copies of vectors */

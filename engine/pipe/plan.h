@@ -129,8 +129,8 @@ struct plan_request {
     const bool *
         recompute; /* TRAIN: [stages], borrowed: stages that keep their input alone, or NULL; a stage with an R in its
                                 schedule always does */
-    bool want_token;     /* DECODE: the last microbatch's F emits a token */
-    const size_t *first; /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
+    bool want_token;      /* DECODE: the last microbatch's F emits a token */
+    const size_t *first;  /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
     const size_t *pieces; /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
 };
 

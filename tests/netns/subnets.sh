@@ -130,14 +130,22 @@ plug 1
 check_cable 1 1 2
 check4 1 1 2
 [ "$six $four" = "$(address 1 1) $(address4 1 1)" ] || fail "replugged: $six and $four became $(address 1 1) and $(address4 1 1)"
+for node in 1 2; do
+    ns_spawn $node ip monitor address >"$tmp/monitor$node.log" 2>&1
+done
+mark b
 stop a KILL
-start_ringd 1 --ipv4-pool $pool --ports-allow 'cable2'
 mark a
+start_ringd 1 --ipv4-pool $pool --ports-allow 'cable2'
 await_all 'cable on cable1: b' 10 a
+await_all 'cable on cable1 to a is out: ' 10 b
+await_all 'cable on cable1: a' 10 b
 check4 1 1 2
 check4 2 1 2
+grep -q 'cable' "$tmp/monitor2.log" || await_line "$tmp/monitor2.log" 'cable' 40 # a lease is renewed: it does listen
+grep Deleted "$tmp/monitor1.log" "$tmp/monitor2.log" && fail "a was restarted, and an address was taken away"
 [ "$four $four2" = "$(address4 1 1) $(address4 1 2)" ] || fail "restarted: $four and $four2 became $(address4 1 1) and $(address4 1 2)"
-ok "the same after replug and after a restart"
+ok "the same after replug and after a restart, through which both ends kept them"
 
 # --- taken away: set again, and what others set stays
 ns_exec 1 ip addr add 192.0.2.1/24 dev cable1
@@ -241,3 +249,13 @@ else
     [ "$(heard d thunderbolt0 '"\(.mtu) \(.mtu_trouble)"')" = "65535 " ] || wait_for 3 is_said d thunderbolt0 .mtu 65535 || fail "$(on d ports)"
     ok "thunderbolt0: set up, both ends with MTU 65535"
 fi
+
+# --- who stays away: the lease runs out, is not renewed, and nothing is left
+stop b KILL
+await_all 'cable on cable1 to b is out: ' 10 a
+left=$(ns_exec 1 ip -6 -o addr show dev cable1 scope global | sed -n 's/.* valid_lft \([0-9]*\)sec.*/\1/p')
+[ "${left:-999}" -le 120 ] || fail "a lease of \"$left\" s: $(ns_exec 1 ip -6 addr show dev cable1)"
+ns_spawn 1 ip monitor address >"$tmp/monitor3.log" 2>&1
+[ -z "$(address 1 1)" ] || await_line "$tmp/monitor3.log" 'Deleted .*cable1 .*inet6 fd' $((left + 5))
+[ -z "$(address 1 1)" ] || fail "b is gone for good, and cable1 has $(address 1 1)"
+ok "a node that stays away: its cable's address is gone within the $left s that were left of the lease"

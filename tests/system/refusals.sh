@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib/ring.sh"
 need_shared "$stories" "$wikisql" "$cases/llama_gqa_rope3"
 cd "$work" || exit 1
-node_options="--memory-limit 16M"
+node_options="--memory-limit 32M"
 start_ring
 
 # refused STATUS PATTERN COMMAND...
@@ -38,7 +38,15 @@ printf '{"text": "good"}\n{"text": "bad}\n' >broken.jsonl
 : >a-file
 
 train 1 'no linear layer of this model is called "lm_head2"; there are q_proj' --target-modules lm_head2
-train 1 '(has 0\.02 GiB: use a smaller --seq-len|stage 0 cannot hold its share)' --micro-batch-size 16 --batch-size 16
+train 1 '(has 0\.03 GiB: use a smaller --seq-len|stage 0 cannot hold its share)' --micro-batch-size 16 --batch-size 16
+# Where it is the microbatches in flight, forwards are done again unless that is forbidden.
+deep="--batch-size 64 --seq-len 256 --schedule gpipe"
+# shellcheck disable=SC2086
+train 1 'has 0\.03 GiB: use --recompute auto, a smaller --seq-len' $deep --recompute none
+# shellcheck disable=SC2086
+on 1 --json plan train --model "$stories" --data "$wikisql" --adapter-out out.adapter $deep >plan.json 2>err ||
+    fail "not planned with forwards done again: $(cat err)"
+jq -e '.plan.slots == [64, 64, 64] and any(.plan.areas[]; . == 1)' plan.json >/dev/null || fail "plan: $(jq -c .plan plan.json)"
 train 1 'empty.jsonl has no rows' --data empty.jsonl
 train 1 'keys.jsonl:1: has only the keys "words"' --data keys.jsonl
 train 1 'masked.jsonl: none of its 1 rows has a supervised token' --data masked.jsonl

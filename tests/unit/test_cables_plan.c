@@ -315,12 +315,69 @@ static void only_cables_of_two_have_any(void **state)
     p->a.seen[0].cable.shared = true;
     p->a.seen[1].state = NEIGHBOUR_ONE_WAY;
     settle(p);
-    assert_int_equal(p->a.plan.n, 0);
-    assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 0);
+    assert_int_equal(p->a.plan.n, 1);
+    assert_true(of(&p->a, 1)->is_out);
     p->a.seen[1].state = NEIGHBOUR_TWO_WAY;
+    settle(p);
+    assert_false(of(&p->a, 1)->is_out);
     p->a.facts.is_member = false;
     settle(p);
     assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 0);
+    free_pair(p);
+}
+
+/* Both cables are not heard any more: the plan after `us`. */
+static void pass(struct pair *p, uint64_t us)
+{
+    p->a.facts.nseen = 0;
+    p->a.facts.now.us += us;
+    cables_plan_update(&p->a.plan, &p->a.facts);
+}
+
+static void a_cable_that_is_out_keeps_its_lease(void **state)
+{
+    struct pair *p = make_pair(2, "10.98.0.0/16");
+    struct linkctl_want want[MOST];
+
+    (void)state;
+    settle(p);
+    pass(p, 5000000);
+    assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(want[i].verb == RLINK_ADDR_ADD && want[i].lapses);
+    p->a.facts.nseen = 2; /* heard again: as if it had never been away */
+    cables_plan_update(&p->a.plan, &p->a.facts);
+    assert_int_equal(cables_plan_want(&p->a.plan, &p->a.facts, want), 4);
+    assert_false(want[0].lapses || want[3].lapses);
+    pass(p, 1000000);
+    p->a.facts.now.us += CABLES_LEASE_US - 1;
+    assert_int_equal(cables_plan_update(&p->a.plan, &p->a.facts), 1);
+    assert_int_equal(p->a.plan.n, 2);
+    pass(p, 1);
+    assert_int_equal(p->a.plan.n, 0);
+    free_pair(p);
+}
+
+static void a_cable_that_is_no_more_keeps_nothing(void **state)
+{
+    struct pair *p = make_pair(2, NULL);
+    struct roster roster = {.n = 1, .at = {{.id = {2}, .status = ROSTER_ACTIVE}}};
+
+    (void)state;
+    p->a.facts.roster = &roster;
+    settle(p);
+    p->a.facts.nports = 1; /* the second is unplugged, port and all */
+    pass(p, 1);
+    assert_int_equal(p->a.plan.n, 1);
+    assert_true(of(&p->a, 0)->is_out);
+    p->a.facts.nseen = 1; /* another node is on the first now */
+    p->a.seen[0].cable.id = 2000;
+    cables_plan_update(&p->a.plan, &p->a.facts);
+    assert_int_equal(p->a.plan.n, 1);
+    assert_int_equal(p->a.plan.at[0].id, 2000);
+    roster.at[0].status = ROSTER_REMOVED;
+    pass(p, 1);
+    assert_int_equal(p->a.plan.n, 0);
     free_pair(p);
 }
 
@@ -406,6 +463,8 @@ int main(void)
         cmocka_unit_test(any_order_of_hearing),
         cmocka_unit_test(pools_that_differ_are_named),
         cmocka_unit_test(six_says_who_has_it),
+        cmocka_unit_test(a_cable_that_is_out_keeps_its_lease),
+        cmocka_unit_test(a_cable_that_is_no_more_keeps_nothing),
         cmocka_unit_test(a_new_cable_settles_first),
         cmocka_unit_test(only_cables_of_two_have_any),
         cmocka_unit_test(thunderbolt_is_set_up_with_its_largest_mtu),

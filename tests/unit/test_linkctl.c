@@ -225,6 +225,10 @@ static bool has_nothing(struct world *w)
 {
     return w->n == 0;
 }
+static bool has_any(struct world *w)
+{
+    return w->n > 0;
+}
 static bool has_both(struct world *w)
 {
     return w->n == 2;
@@ -270,6 +274,33 @@ static bool has_only_six(struct world *w)
 }
 
 /* An address of an earlier run stays as long as it stands in nobody's way: its cable may be about to be heard. */
+static void test_lapsing(void **state)
+{
+    struct linkctl_want out = six;
+    struct world w;
+
+    (void)state;
+    open_world(&w, true);
+    out.lapses = true;
+    linkctl_want(w.l, &six, 1);
+    assert_true(run_until(&w, all_set, 2000));
+    linkctl_want(w.l, &out, 1);
+    w.n = 0; /* its lease has ended */
+    linkctl_recheck(w.l);
+    assert_true(run_until(&w, has_listed, 2000));
+    run_until(&w, has_both, 100);
+    assert_int_equal(w.asked[RLINK_ADDR_ADD], 1);
+    assert_int_equal(w.asked[RLINK_ADDR_DEL], 0);
+    linkctl_want(w.l, &six, 1); /* the cable is back */
+    assert_true(run_until(&w, has_any, 2000));
+    linkctl_want(w.l, &out, 1);
+    linkctl_want(w.l, NULL, 0);
+    assert_true(run_until(&w, has_nothing, 2000));
+    linkctl_want(w.l, &out, 1); /* what was never there is not set */
+    assert_int_equal(linkctl_count(w.l), 0);
+    close_world(&w);
+}
+
 static void test_leftover(void **state)
 {
     struct world w;
@@ -415,6 +446,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_and_removed), cmocka_unit_test(test_leftover),
+        cmocka_unit_test(test_lapsing),
         cmocka_unit_test(test_flushed),         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_not_there),       cmocka_unit_test(test_misbehaves),
         cmocka_unit_test(test_silent),          cmocka_unit_test(test_closed_from_callback),

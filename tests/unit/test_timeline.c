@@ -68,14 +68,18 @@ static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin
         assert_int_equal(next[r], plan->rank[r].n);
 }
 
+/* Each task has sent a hundred bytes more than the one before. */
 static json_t *event_of(uint64_t step, json_t *tasks)
 {
-    return json_pack("{s:I s:i s:b s:i s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES, "tied",
-                     0, "lowest", 0, "tasks", tasks);
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < json_array_size(tasks); i++)
+        json_array_append_new(bytes, json_integer((json_int_t)(100 * i)));
+    return json_pack("{s:I s:i s:b s:i s:o s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES,
+                     "tied", 0, "lowest", 0, "tasks", tasks, "bytes", bytes);
 }
 
 /* All ranks tell of that step; what the last one's telling returns. */
-static int tell(struct timeline *t, uint64_t step, int64_t begin)
+static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute)
 {
     struct sched *sched;
     struct plan *plan;
@@ -87,7 +91,8 @@ static int tell(struct timeline *t, uint64_t step, int64_t begin)
                    &(struct sched_request){.name = "1f1b", .ranks = RANKS, .microbatches = MICROBATCHES},
                    &err),
         0);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS};
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS, .recompute = recompute};
     assert_int_equal(plan_compile(&plan, &req, &err), 0);
     perform(plan, tasks, begin);
     for (size_t i = 0; i < RANKS; i++) {
@@ -99,6 +104,11 @@ static int tell(struct timeline *t, uint64_t step, int64_t begin)
     plan_free(plan);
     sched_free(sched);
     return r;
+}
+
+static int tell(struct timeline *t, uint64_t step, int64_t begin)
+{
+    return tell_of(t, step, begin, NULL);
 }
 
 static double number(const json_t *o, const char *key)
@@ -137,6 +147,10 @@ static void clocks_apart_are_laid_together(void **state)
     assert_true(begins >= 0.0009 && begins <= 0.0012);
     assert_true(json_real_value(json_array_get(second, 4)) > 0.0009);
     assert_int_equal(json_integer_value(json_array_get(second, 6)), 0);
+    assert_int_equal(json_integer_value(json_array_get(second, 7)), 1); /* its stage */
+    assert_int_equal(json_integer_value(json_array_get(second, 8)), 0);
+    second = json_array_get(json_object_get(json_array_get(ranks, 1), "tasks"), 2);
+    assert_int_equal(json_integer_value(json_array_get(second, 8)), 200);
     json_decref(json);
     timeline_free(t);
 }
@@ -165,6 +179,24 @@ static void the_plan_is_what_the_schedule_gives(void **state)
     assert_true(end == planned);
     json_decref(json);
     timeline_free(t);
+}
+
+/* Forwards that are done again are in the plan, if it is known who does that. */
+static void forwards_done_again_are_planned(void **state)
+{
+    (void)state;
+    const bool recompute[RANKS] = {true, false, true};
+    for (int known = 0; known < 2; known++) {
+        json_t *areas = json_pack("[iii]", 1, 0, 1);
+        struct timeline *t = timeline_new(
+            &(struct timeline_job){.schedule = "1f1b", .ranks = RANKS, .areas = known ? areas : NULL});
+        json_decref(areas);
+        tell_of(t, 1, 1000000000000, recompute);
+        json_t *json = timeline_encode(t, 1, names);
+        assert_int_equal(json_is_number(json_object_get(json, "planned_seconds")), known);
+        json_decref(json);
+        timeline_free(t);
+    }
 }
 
 static void only_what_all_have_told_of_is_shown(void **state)
@@ -233,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clocks_apart_are_laid_together),
         cmocka_unit_test(the_plan_is_what_the_schedule_gives),
+        cmocka_unit_test(forwards_done_again_are_planned),
         cmocka_unit_test(only_what_all_have_told_of_is_shown),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(another_plan_is_not_made_up),
