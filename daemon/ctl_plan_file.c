@@ -31,8 +31,10 @@ int plan_file_write(const char *path, const json_t *plan)
     json_t *o = json_pack("{s:O s:I s:O s:s s:O s:o}", "schedule", json_object_get(plan, "schedule"),
                           "chunks", (json_int_t)(stages / ranks), "micro_batch_size",
                           json_object_get(forecast, "micro_batch_size"), "recompute",
-                          recomputes(plan) ? "auto" : "none", "nodes", json_object_get(plan, "nodes"),
-                          "split", split);
+                          json_is_true(json_object_get(plan, "by_layer")) ? "layer"
+                          : recomputes(plan)                              ? "auto"
+                                                                          : "none",
+                          "nodes", json_object_get(plan, "nodes"), "split", split);
     errno = 0;
     int failed = json_dump_file(o, path, JSON_INDENT(1)), saved = errno;
     json_decref(o);

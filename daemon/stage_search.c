@@ -129,6 +129,7 @@ static struct stage_spec unit_spec(const struct look *k, size_t unit, size_t mic
                                .head = unit > layers,
                                .training = true,
                                .split_backward = true,
+                               .by_layer = p->by_layer,
                                .slots = 1,
                                .tokens = p->tokens / k->h->spec.micro_batch * micro,
                                .seqs = p->seqs / k->h->spec.micro_batch * micro,
@@ -301,6 +302,8 @@ static int look_init(struct look *k, struct head *h, const json_t *nodes, bool a
 static struct planner_request request_of(const struct look *k)
 {
     static const enum planner_again again[] = {[RECOMPUTE_NONE] = PLANNER_AGAIN_NONE,
+                                               [RECOMPUTE_LAYER] =
+                                                   PLANNER_AGAIN_NONE, /* timed as part of I and W */
                                                [RECOMPUTE_STAGE] = PLANNER_AGAIN_ALL,
                                                [RECOMPUTE_AUTO] = PLANNER_AGAIN_AUTO};
     return (struct planner_request){.ranks = k->h->plan.ranks,
