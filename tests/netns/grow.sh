@@ -107,4 +107,13 @@ while read -r k; do
 done <"$tmp/cables"
 segment $(seq 1 "$size")
 ring_again "$size"
+[ $took -le $((15000 * slow)) ] || fail "from the last start to a ring of $size on a switch: $took ms, allowed are 15000, and 5000 on a machine that has nothing else to do"
 ok "from the last start to a ring of $size on a switch: $took ms"
+
+# --- and measures some of its cables at once, not all: what is sent is little
+before=$(sent "$size") from=$(milliseconds)
+sleep 20 # the time over which it is counted
+after=$(sent "$size") took=$(($(milliseconds) - from))
+each=$(((${after%% *} - ${before%% *}) / size))
+[ $each -le 300000000 ] || fail "each node sent $each bytes in the first $took ms"
+ok "each node sent $each bytes in the first $took ms: four measurements, and the rest as it is when idle"
