@@ -159,6 +159,7 @@ static const struct api_route routes[] = {
     {"GET", "/v1/jobs/{id}/log", API_READS, api_get_job_log},
     {"GET", "/v1/jobs/{id}/steps", API_READS, api_get_job_steps},
     {"GET", "/v1/jobs/{id}/evaluations", API_READS, api_get_job_evaluations},
+    {"GET", "/v1/jobs/{id}/samples", API_READS, api_get_job_samples},
     {"GET", "/v1/jobs/{id}/timeline", API_READS, api_get_job_timeline},
     {"GET", "/v1/jobs/{id}/events", API_READS, api_get_job_events},
     {"GET", "/v1/events", API_READS, get_events},

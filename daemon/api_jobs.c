@@ -228,6 +228,11 @@ void api_get_job_evaluations(struct node *n, struct http_call *call)
     get_history(n, call, "valid", "evaluations");
 }
 
+void api_get_job_samples(struct node *n, struct http_call *call)
+{
+    get_history(n, call, "sample", "samples");
+}
+
 void api_get_job_timeline(struct node *n, struct http_call *call)
 {
     uint64_t id;

@@ -15,6 +15,7 @@ void api_delete_job(struct node *n, struct http_call *call);
 void api_get_job_log(struct node *n, struct http_call *call);
 void api_get_job_steps(struct node *n, struct http_call *call);
 void api_get_job_evaluations(struct node *n, struct http_call *call);
+void api_get_job_samples(struct node *n, struct http_call *call);
 void api_get_job_timeline(struct node *n, struct http_call *call);
 void api_get_job_events(struct node *n, struct http_call *call);
 

@@ -46,6 +46,11 @@ const struct ctl_command ctl_commands[] = {
     {"attach", "ID", "follow a job to its end, from what it has done so far", ctl_attach_main,
      .names = CTL_NAMES_JOBS},
     {"log", "ID", "what a job has said", ctl_log_main, .names = CTL_NAMES_JOBS},
+    {"gantt", "ID [--svg FILE]",
+     "the last step of a job as a chart: what was planned, what came, what was waited for", ctl_gantt_main,
+     .options = ctl_gantt_options, .names = CTL_NAMES_JOBS},
+    {"trace", "ID --out FILE", "the last step of a job for a trace viewer", ctl_trace_main,
+     .options = ctl_trace_options, .names = CTL_NAMES_JOBS},
     {"cancel", "ID", "end a job", ctl_cancel_main, .names = CTL_NAMES_JOBS},
 
     {"status", "", "this node, the ring, what runs and what is wrong", ctl_status_main, .options = NULL,

@@ -128,11 +128,34 @@ static void print_job(const json_t *j)
         printf("the way from %s to %s is relayed through %s\n", field_text(way, "from", "?"),
                field_text(way, "to", "?"), field_text(way, "through", "?"));
     print_fields("result", json_object_get(j, "result"));
+    json_array_foreach(json_object_get(j, "samples"), i, way)
+        printf("%s  step %-15.0f %s%s\n", i ? "" : "samples\n", field_number(way, "step"),
+               field_text(way, "prompt", ""), field_text(way, "sample", ""));
 }
 
+/* The record, and of a job that takes samples what it has written so far. */
 int ctl_job_main(struct ctl *ctl)
 {
-    return show_job(ctl, "", print_job);
+    char path[80];
+    uint64_t id;
+    json_t *job = NULL, *answer = NULL;
+    int rc = ctl_job_arg(ctl, &id);
+    if (rc)
+        return rc;
+    int n = snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    rc = ctl_request(ctl, "GET", path, NULL, &job);
+    if (!rc && json_object_get(json_object_get(job, "spec"), "sample_prompt")) {
+        snprintf(path + n, sizeof path - (size_t)n, "/samples");
+        rc = ctl_request(ctl, "GET", path, NULL, &answer);
+        json_object_set(job, "samples", json_object_get(answer, "samples"));
+    }
+    if (!rc && ctl->json)
+        print_json(job);
+    else if (!rc)
+        print_job(job);
+    json_decref(answer);
+    json_decref(job);
+    return rc;
 }
 
 static void print_log(const json_t *answer)

@@ -120,6 +120,10 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
         meter_clear(m);
         fprintf(stderr, "step %.0f  valid loss %.4f over %.0f tokens\n", field_number(data, "step"),
                 field_number(data, "valid_loss"), field_number(data, "valid_tokens"));
+    } else if (!strcmp(type, "sample")) {
+        meter_clear(m);
+        fprintf(stderr, "step %.0f  writes: %s%s\n", field_number(data, "step"), field_text(data, "prompt", ""),
+                field_text(data, "sample", ""));
     } else if (!strcmp(type, "log")) {
         meter_clear(m);
         fprintf(stderr, "%s\n", field_text(data, "text", ""));

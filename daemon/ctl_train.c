@@ -168,10 +168,11 @@ const struct opt_def ctl_train_options[] = {
      .help = "stages on each node, for interleaved-1f1b and looped-bfs (default 2)"},
     {.name = "recompute",
      .type = OPT_CHOICE,
-     .placeholder = "none|stage|auto",
+     .placeholder = "none|layer|stage|auto",
      .def = "auto",
-     .help = "nodes that keep only the input of a microbatch and do its forward again: none, all, or those "
-             "short of memory"},
+     .help = "forwards done again to save memory: none, of each layer, of each node's part of the model, or "
+             "that where "
+             "memory is short"},
     {.name = "microbatches",
      .type = OPT_INT,
      .placeholder = "N",
@@ -189,6 +190,24 @@ const struct opt_def ctl_train_options[] = {
      .min = 0,
      .max = SPEC_STEPS_MAX,
      .help = "steps between two measurements, 0 for one before and one after all steps"},
+    {.name = "sample-prompt",
+     .type = OPT_STRING,
+     .placeholder = "TEXT",
+     .help = "let the model go on from this text now and then, to see what it has learnt"},
+    {.name = "sample-every",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "0",
+     .min = 0,
+     .max = SPEC_STEPS_MAX,
+     .help = "steps between two samples, 0 for one at the end"},
+    {.name = "sample-tokens",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "64",
+     .min = 1,
+     .max = SPEC_SAMPLE_TOKENS_MAX,
+     .help = "most tokens of a sample"},
     {.name = "save-every",
      .type = OPT_INT,
      .placeholder = "N",
@@ -223,6 +242,9 @@ static int check(const struct ctl *ctl)
     if (opts_flag(ctl->opts, "group-by-length") && opts_flag(ctl->opts, "no-shuffle"))
         return ctl_usage(ctl,
                          "--group-by-length sorts rows anew and --no-shuffle keeps their order: give one");
+    if (opts_is_set(ctl->opts, "sample-every") && !opts_is_set(ctl->opts, "sample-prompt"))
+        return ctl_usage(
+            ctl, "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
     if (opts_is_set(ctl->opts, "init") && opts_is_set(ctl->opts, "init-adapter"))
         return ctl_usage(ctl, "--init and --init-adapter both say where to begin: give one");
     return CTL_OK;

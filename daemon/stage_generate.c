@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Generation, driven from rank 0: prefill in chunks that follow one another through the stages, then a token
- * a round. */
+ * a round. Called by the head for a job that generates, and between the steps of one that trains. */
 #include "daemon/stage_head.h"
 
 #include <errno.h>
@@ -16,6 +16,9 @@ struct gen {
     char *text; /* owned: what they decode to so far */
     size_t length;
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
+    struct go go;                    /* what all rounds have in common */
+    size_t most;                     /* tokens */
+    bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
 };
 
 static bool is_eos(const struct config *c, uint32_t id)
@@ -26,30 +29,28 @@ static bool is_eos(const struct config *c, uint32_t id)
     return false;
 }
 
-/* The prompt, chunk by chunk as microbatches of one round: a later stage works on one while an earlier one
- * has the next. */
-static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
+/* A part of the prompt, chunk by chunk as microbatches of one round: a later stage works on one while an earlier
+ * one has the next. Only the last part is answered by a token. */
+static int prefill_round(struct gen *g, size_t at, size_t n, uint32_t *ret_token, struct err *err)
 {
     struct head *h = g->h;
-    size_t m = h->plan.microbatches, chunk = h->plan.tokens;
+    const size_t chunk = h->plan.tokens, m = (n + chunk - 1) / chunk;
     struct head_mb *mb = calloc(m, sizeof *mb);
     struct seqs *seqs = calloc(m, sizeof *seqs);
     uint32_t(*start)[2] = calloc(m, sizeof *start);
     int e = mb && seqs && start ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < m && !e; i++) {
-        size_t left = h->nids - i * chunk;
+        size_t left = n - i * chunk;
         start[i][1] = (uint32_t)(left < chunk ? left : chunk);
         seqs[i] = (struct seqs){1, start[i]};
-        mb[i].ids = h->ids + i * chunk;
+        mb[i].ids = h->ids + at + i * chunk;
     }
     struct head_round round = {.mb = mb};
-    struct go go = {.program = PROGRAM_DECODE,
-                    .want_token = true,
-                    .temperature = (float)h->spec.temperature,
-                    .top_p = (float)h->spec.top_p,
-                    .seed = h->spec.seed,
-                    .microbatches = m,
-                    .mb = seqs};
+    struct go go = g->go;
+    go.at = at;
+    go.want_token = at + n == h->nids;
+    go.microbatches = m;
+    go.mb = seqs;
     if (!e)
         e = runner_round(g->r, &go, &round, err);
     *ret_token = round.token;
@@ -59,22 +60,29 @@ static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
     return e;
 }
 
+/* A round has no more microbatches than the plan: enough for the prompt of a generation, perhaps not for that of a sample. */
+static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
+{
+    const struct head *h = g->h;
+    const size_t most = h->plan.microbatches * h->plan.tokens;
+    int e = 0;
+    for (size_t at = 0; at < h->nids && !e; at += most)
+        e = prefill_round(g, at, h->nids - at < most ? h->nids - at : most, ret_token, err);
+    return e;
+}
+
 static int decode_next(struct gen *g, uint32_t *token, struct err *err)
 {
-    const struct job_spec *s = &g->h->spec;
     uint32_t id = *token, start[2] = {0, 1};
     struct head_mb mb = {.ids = &id};
     struct seqs seqs = {1, start};
     struct head_round round = {.mb = &mb};
-    struct go go = {.program = PROGRAM_DECODE,
-                    .want_token = true,
-                    .step = g->n,
-                    .at = g->h->nids + g->n - 1,
-                    .temperature = (float)s->temperature,
-                    .top_p = (float)s->top_p,
-                    .seed = s->seed,
-                    .microbatches = 1,
-                    .mb = &seqs};
+    struct go go = g->go;
+    go.want_token = true;
+    go.step += g->is_sample ? 0 : g->n;
+    go.at = g->h->nids + g->n - 1;
+    go.microbatches = 1;
+    go.mb = &seqs;
     int e = runner_round(g->r, &go, &round, err);
     *token = round.token;
     return e;
@@ -115,21 +123,22 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
     g->length += n;
     g->text[g->length] = 0;
     *stop = hit_stop(g, before);
-    head_event(
-        g->h, "token",
-        json_pack("{s:I s:s}", "id", (json_int_t)token, "text", g->length > before ? g->text + before : ""));
+    if (!g->is_sample)
+        head_event(g->h, "token",
+                   json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
+                             g->length > before ? g->text + before : ""));
     return 0;
 }
 
 static int generate(struct gen *g, struct err *err)
 {
-    uint32_t token;
+    uint32_t token = 0;
     int e = prefill(g, &token, err);
     for (bool stop = false; !e && !stop;) {
         if (is_eos(&g->h->config, token))
             break;
         e = take_token(g, token, &stop, err);
-        if (e || stop || g->n == g->h->spec.max_tokens)
+        if (e || stop || g->n == g->most)
             break;
         e = decode_next(g, &token, err);
     }
@@ -144,26 +153,58 @@ static json_t *id_list(const uint32_t *ids, size_t n)
     return a;
 }
 
-int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+static int gen_open(struct gen *g, struct err *err)
 {
-    struct gen g = {.h = h, .r = r, .text = strdup("")};
-    g.ids = calloc(h->spec.max_tokens, sizeof *g.ids);
-    int e = g.ids && g.text ? 0 : err_set(err, -ENOMEM, "out of memory");
+    const struct head *h = g->h;
+    g->text = strdup("");
+    g->ids = calloc(g->most, sizeof *g->ids);
+    int e = g->ids && g->text ? 0 : err_set(err, -ENOMEM, "out of memory");
     if (!e && h->tok)
-        e = tokenizer_stream_new(&g.stream, h->tok, true, err);
-    for (size_t i = 0; g.stream && !e && i < h->nids;
+        e = tokenizer_stream_new(&g->stream, h->tok, true, err);
+    for (size_t i = 0; g->stream && !e && i < h->nids;
          i++) { /* so that the first new token knows what stands before it */
         const char *piece;
         size_t n;
-        e = tokenizer_stream_push(g.stream, h->ids[i], &piece, &n);
+        e = tokenizer_stream_push(g->stream, h->ids[i], &piece, &n);
     }
+    return e;
+}
+
+static void gen_done(struct gen *g)
+{
+    tokenizer_stream_free(g->stream);
+    free(g->ids);
+    free(g->text);
+}
+
+int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    struct gen g = {.h = h, .r = r, .most = h->spec.max_tokens};
+    g.go = (struct go){.program = PROGRAM_DECODE,
+                       .temperature = (float)h->spec.temperature,
+                       .top_p = (float)h->spec.top_p,
+                       .seed = h->spec.seed};
+    int e = gen_open(&g, err);
     if (!e)
         e = generate(&g, err);
     if (!e)
         *ret_result = json_pack("{s:o s:o s:s}", "prompt_ids", id_list(h->ids, h->nids), "ids",
                                 id_list(g.ids, g.n), "text", g.text);
-    tokenizer_stream_free(g.stream);
-    free(g.ids);
-    free(g.text);
+    gen_done(&g);
+    return e;
+}
+
+int head_sample(struct head *h, struct runner *r, uint64_t step, char **ret_text, struct err *err)
+{
+    struct gen g = {.h = h, .r = r, .most = h->spec.sample_tokens, .is_sample = true};
+    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .top_p = 1};
+    int e = gen_open(&g, err);
+    if (!e)
+        e = generate(&g, err);
+    if (!e) {
+        *ret_text = g.text;
+        g.text = NULL;
+    }
+    gen_done(&g);
     return e;
 }

@@ -175,6 +175,12 @@ static int plan_steps(struct head *h, struct err *err)
     return r ? r : data_order_new(&h->order, &req, err);
 }
 
+static int read_sample_prompt(struct head *h, struct err *err)
+{
+    int r = read_text(h, h->spec.sample_prompt, err);
+    return r ? err_prefix(err, r, "--sample-prompt") : 0;
+}
+
 static int plan_train(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
@@ -188,6 +194,8 @@ static int plan_train(struct head *h, struct err *err)
         r = open_data(h, &h->valid, h->spec.valid, "valid", err);
     if (!r)
         r = plan_steps(h, err);
+    if (!r && h->spec.sample_prompt)
+        r = read_sample_prompt(h, err);
     if (r)
         return r;
     p->microbatches = (h->spec.batch + h->spec.micro_batch - 1) / h->spec.micro_batch;
@@ -201,6 +209,7 @@ static int plan_train(struct head *h, struct err *err)
     }
     p->seqs *= h->spec.micro_batch;
     p->tokens *= h->spec.micro_batch;
+    p->sample = h->nids ? h->nids + h->spec.sample_tokens : 0;
     snprintf(p->schedule, sizeof p->schedule, "%s", h->spec.schedule);
     return 0;
 }
@@ -271,6 +280,7 @@ static int plan_model(struct head *h, struct err *err)
     p->vocab = h->config.vocab;
     p->dim = h->config.dim;
     p->weight_bits = h->spec.weight_bits;
+    p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
     p->tune.end_layer = h->config.layers;
     return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
 }

@@ -29,7 +29,7 @@ struct head {
     struct data_order *order;       /* owned, or NULL */
     struct adapter_in *in;          /* owned: values to start from, or NULL */
     uint64_t first_step, steps;     /* of a training job: done before, and the last one */
-    uint32_t *ids;                  /* owned: prompt or text to score */
+    uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
 };
 
@@ -50,6 +50,9 @@ int head_read_chat(struct head *h, struct err *err);
 /* Drives the job over an open runner; ret_result: the job's result (a new object). */
 int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
 int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
+/* Between two steps: goes on from spec.sample_prompt (h->ids) by spec.sample_tokens, each the likeliest; ret_text is the
+ * caller's to free. */
+int head_sample(struct head *h, struct runner *r, uint64_t step, char **ret_text, struct err *err);
 int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
 
 /* Hands the starting values (adapter, resumed state) to the stages. */

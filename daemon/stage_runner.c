@@ -156,7 +156,8 @@ static int op_run(void *owner, const struct task *task, struct err *err)
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
     struct instant end = clock_now();
-    r->busy += (double)clock_since_us(end, start) / 1e6;
+    if (r->go->program == PROGRAM_TRAIN) /* what a step waited is told of steps alone */
+        r->busy += (double)clock_since_us(end, start) / 1e6;
     uint64_t waited = trace_task(&r->trace, task, start, end);
     atomic_fetch_add_explicit(&r->progress->busy_us, clock_since_us(end, start), memory_order_relaxed);
     atomic_fetch_add_explicit(&r->progress->wait_us, waited, memory_order_relaxed);
@@ -187,9 +188,10 @@ static int run_program(struct runner *r, struct err *err)
 static void report_trace(struct runner *r, const struct go *go)
 {
     struct plan_request req = request_for(r, go, NULL);
-    r->traced(r->owner, json_pack("{s:I s:I s:b s:I s:o}", "step", (json_int_t)go->step, "microbatches",
+    r->traced(r->owner, json_pack("{s:I s:I s:b s:I s:o s:o}", "step", (json_int_t)go->step, "microbatches",
                                   (json_int_t)go->microbatches, "tied", (int)req.tied, "lowest",
-                                  (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace)));
+                                  (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace), "bytes",
+                                  trace_encode_bytes(&r->trace)));
 }
 
 static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
@@ -261,7 +263,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
     for (size_t s = 0; s < p->stages && !r->any; s++)
         r->any = setup->stages[s];
     bool last = setup->rank == p->place[p->stages - 1];
-    if (!e && last && p->kv && !(r->scratch = calloc(p->vocab, sizeof *r->scratch)))
+    if (!e && last && (p->kv || p->sample) && !(r->scratch = calloc(p->vocab, sizeof *r->scratch)))
         e = err_set(err, -ENOMEM, "out of memory");
     if (e)
         runner_free(r);

@@ -32,7 +32,7 @@ struct head_round {
     struct adamw opt;
     double max_norm;  /* 0 = no clipping */
     double grad_norm; /* out */
-    double busy;      /* out: seconds all ranks computed, since their last round of this kind */
+    double busy;      /* out: seconds all ranks computed in rounds of this kind, since the last one */
     /* DECODE */
     uint32_t token; /* out */
     /* SAVE: called with every piece's values; LOAD: called to fill them. May be NULL. */

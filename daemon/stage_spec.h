@@ -15,14 +15,15 @@
 #include "engine/train/data.h"
 #include "engine/train/lr.h"
 
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
 
 struct job_spec {
     enum job_type type;
     const json_t *json; /* borrowed: strings below point into it */
     const char *model, *adapter, *data, *valid, *adapter_out, *init_adapter, *log, *schedule, *targets,
         *layers, *prompt, *text;
-    const char *system; /* with chat */
+    const char *system;        /* with chat */
+    const char *sample_prompt; /* of a training job, or NULL: text to go on from every sample_every steps */
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
@@ -37,7 +38,7 @@ struct job_spec {
     size_t microbatches; /* of a step, 0 = as many as micro_batch makes */
     size_t chunks;       /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
-        max_tokens;
+        max_tokens, sample_every, sample_tokens;
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
     enum lr_kind lr_kind;
     uint64_t seed;

@@ -58,8 +58,9 @@ static int emit(struct runner *r, const struct task *t, enum msg_kind kind, void
         return 0;
     if (!buffer)
         return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
-    trace_emit(&r->trace, (size_t)(e - t->emits), clock_now());
-    int failed = exchange_send(r->exchange, e->to, &e->key, buffer, runner_message_size(r, &e->key));
+    size_t size = runner_message_size(r, &e->key);
+    trace_emit(&r->trace, (size_t)(e - t->emits), size, clock_now());
+    int failed = exchange_send(r->exchange, e->to, &e->key, buffer, size);
     return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
 }
 
@@ -438,17 +439,21 @@ static size_t position_of(const struct runner *r, uint32_t mb)
 static int task_decode(struct runner *r, const struct task *t, struct err *err)
 {
     size_t n = r->go->mb[t->mb].start[r->go->mb[t->mb].n];
-    float *x = is_head(r) ? NULL : take(r, t, MSG_ACT), *y = output(r, t, MSG_ACT);
-    if ((!is_head(r) && !x) || (!is_last(r, t) && !y)) {
+    const bool first = t->stage == 0;
+    float *x = first ? NULL : take_floats(r, t, MSG_ACT);
+    float *y = is_last(r, t) ? NULL : output_floats(r, t, MSG_ACT);
+    if ((!first && !x) || (!is_last(r, t) && !y)) {
         exchange_release(r->exchange, x);
         exchange_release(r->exchange, y);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
-    int e = stage_decode(stage_of(r, t), is_head(r) ? r->head->mb[t->mb].ids : NULL, x, y, n,
+    int e = stage_decode(stage_of(r, t), first ? r->head->mb[t->mb].ids : NULL, x, y, n,
                          position_of(r, t->mb), err);
     exchange_release(r->exchange, x);
+    if (e)
+        exchange_release(r->exchange, y);
     if (e || !is_last(r, t))
-        return e ? e : emit(r, t, MSG_ACT, y, err);
+        return e ? e : give_floats(r, t, MSG_ACT, y, err);
     if (!r->go->want_token || t->mb + 1 != r->go->microbatches)
         return 0;
     struct sample_params params = {r->go->temperature, r->go->top_p, r->go->seed};

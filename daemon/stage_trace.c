@@ -31,10 +31,11 @@ void trace_wait(struct trace *t, const struct exec *e, struct instant now)
     t->rank = e->wait_rank;
 }
 
-void trace_emit(struct trace *t, size_t emit, struct instant now)
+void trace_emit(struct trace *t, size_t emit, size_t bytes, struct instant now)
 {
     if (emit < TASK_MAX_EMITS)
         t->emitted[emit] = now;
+    t->bytes += bytes;
 }
 
 uint64_t trace_task(struct trace *t, const struct task *task, struct instant start, struct instant end)
@@ -47,6 +48,7 @@ uint64_t trace_task(struct trace *t, const struct task *task, struct instant sta
                                   .end = end,
                                   .nemits = task->nemits,
                                   .waited_us = waited,
+                                  .bytes = t->bytes,
                                   .kind = task->kind,
                                   .mb = task->mb,
                                   .message = t->message,
@@ -54,6 +56,7 @@ uint64_t trace_task(struct trace *t, const struct task *task, struct instant sta
         memcpy(row->emitted, t->emitted, sizeof row->emitted);
     }
     memset(t->emitted, 0, sizeof t->emitted);
+    t->bytes = 0;
     return waited;
 }
 
@@ -72,4 +75,12 @@ json_t *trace_encode(const struct trace *t)
         json_array_append_new(rows, one);
     }
     return rows;
+}
+
+json_t *trace_encode_bytes(const struct trace *t)
+{
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < t->n; i++)
+        json_array_append_new(bytes, json_integer((json_int_t)t->rows[i].bytes));
+    return bytes;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Training, driven from rank 0: batches, steps, evaluation, the log, and saving. */
+ * Training, driven from rank 0: batches, steps, evaluation, samples, the log, and saving. */
 #include "daemon/stage_head.h"
 
 #include <errno.h>
@@ -206,6 +206,26 @@ static int evaluate(struct run *run, uint64_t step, struct err *err)
     return e;
 }
 
+/* --- samples ---------------------------------------------------------------------------------- */
+
+/* What the model writes as it is now: for people to look at, and nothing that training follows from. */
+static int take_sample(struct run *run, uint64_t step, struct err *err)
+{
+    const struct job_spec *s = &run->h->spec;
+    char *text;
+    int e = head_sample(run->h, run->r, step, &text, err);
+    if (e)
+        return e;
+    json_t *line =
+        json_pack("{s:I s:s s:s}", "step", (json_int_t)step, "prompt", s->sample_prompt, "sample", text);
+    free(text);
+    if (!line)
+        return err_set(err, -ENOMEM, "out of memory");
+    e = log_line(run, line, err);
+    head_event(run->h, "sample", line);
+    return e;
+}
+
 /* --- saving ----------------------------------------------------------------------------------- */
 
 static int save_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
@@ -272,6 +292,8 @@ static int run_steps(struct run *run, struct err *err)
         e = train_step(run, step, err);
         if (!e && h->valid.data && (last || (s->eval_every && step % s->eval_every == 0)))
             e = evaluate(run, step, err);
+        if (!e && s->sample_prompt && (last || (s->sample_every && step % s->sample_every == 0)))
+            e = take_sample(run, step, err);
         if (!e && (last || (s->save_every && step % s->save_every == 0)))
             e = save(run, step, err);
     }

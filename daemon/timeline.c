@@ -23,7 +23,7 @@ struct row {
     int64_t start, end,
         emitted[TASK_MAX_EMITS]; /* µs of the rank's clock; emitted: each message of the plan */
     size_t nemits;
-    int64_t waited;
+    int64_t waited, bytes; /* bytes: sent, −1 = not told */
     int kind, mb, message, from;
     double planned_start; /* seconds */
 };
@@ -107,6 +107,7 @@ static bool row_read(struct row *ret, const json_t *json)
                         .end = v[3],
                         .nemits = n - FIXED,
                         .waited = v[4],
+                        .bytes = -1,
                         .kind = (int)v[0],
                         .mb = v[1] > INT32_MAX ? -1 : (int)v[1],
                         .message = (int)v[5],
@@ -116,7 +117,15 @@ static bool row_read(struct row *ret, const json_t *json)
     return true;
 }
 
-static int read_rows(struct step *s, size_t rank, const json_t *tasks)
+static void read_bytes(struct row *rows, size_t n, const json_t *bytes)
+{
+    for (size_t i = 0; json_array_size(bytes) == n && i < n; i++) {
+        json_int_t sent = json_integer_value(json_array_get(bytes, i));
+        rows[i].bytes = sent >= 0 && sent < INT64_MAX / 4 ? sent : -1;
+    }
+}
+
+static int read_rows(struct step *s, size_t rank, const json_t *tasks, const json_t *bytes)
 {
     size_t n = json_array_size(tasks);
     if (!n)
@@ -127,6 +136,7 @@ static int read_rows(struct step *s, size_t rank, const json_t *tasks)
             free(rows);
             return -EBADMSG;
         }
+    read_bytes(rows, n, bytes);
     free(s->rows[rank]);
     s->rows[rank] = rows;
     s->n[rank] = n;
@@ -151,7 +161,7 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
         t->next.tied = json_is_true(json_object_get(event, "tied"));
         t->next.lowest = (uint32_t)lowest;
     }
-    int r = read_rows(&t->next, rank, json_object_get(event, "tasks"));
+    int r = read_rows(&t->next, rank, json_object_get(event, "tasks"), json_object_get(event, "bytes"));
     for (size_t i = 0; !r && i < t->ranks; i++)
         if (!t->next.have[i])
             return 0;
@@ -377,29 +387,30 @@ static int microbatch(const struct row *row)
     return row->kind == TASK_NORM || row->kind == TASK_UPDATE ? -1 : row->mb;
 }
 
-static json_t *rank_encode(const struct timeline *t, size_t rank, double zero, bool planned)
+static json_t *rank_encode(const struct timeline *t, size_t rank, double zero, const struct plan *plan)
 {
     const struct step *s = &t->last;
-    json_t *tasks = json_array(), *plan = json_array();
+    json_t *tasks = json_array(), *planned = json_array();
     double busy = 0, waited = 0;
     for (size_t i = 0; i < s->n[rank]; i++) {
         const struct row *row = &s->rows[rank][i];
         const char *kind = task_kind_name((enum task_kind)row->kind);
+        int stage = plan ? (int)plan->rank[rank].tasks[i].stage : -1;
         bool stood = row->waited > 0;
         busy += (double)(row->end - row->start) / 1e6;
         waited += stood ? (double)row->waited / 1e6 : 0;
         json_array_append_new(
-            tasks,
-            json_pack("[s,i,f,f,f,s,i]", kind, microbatch(row), ((double)row->start - zero) / 1e6,
-                      ((double)row->end - zero) / 1e6, stood ? (double)row->waited / 1e6 : 0.0,
-                      stood ? msg_kind_name((enum msg_kind)row->message) : "", stood ? row->from : -1));
-        if (planned)
-            json_array_append_new(plan,
+            tasks, json_pack("[s,i,f,f,f,s,i,i,I]", kind, microbatch(row), ((double)row->start - zero) / 1e6,
+                             ((double)row->end - zero) / 1e6, stood ? (double)row->waited / 1e6 : 0.0,
+                             stood ? msg_kind_name((enum msg_kind)row->message) : "", stood ? row->from : -1,
+                             stage, (json_int_t)row->bytes));
+        if (plan)
+            json_array_append_new(planned,
                                   json_pack("[s,i,f,f]", kind, microbatch(row), row->planned_start,
                                             row->planned_start + (double)(row->end - row->start) / 1e6));
     }
     return json_pack("{s:f s:f s:o s:o}", "busy_seconds", busy, "wait_seconds", waited, "tasks", tasks,
-                     "planned", plan);
+                     "planned", planned);
 }
 
 static double bubble_of(double busy, size_t ranks, double seconds)
@@ -421,7 +432,7 @@ json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*nam
     struct frame f = measure(t, &clocks);
     json_t *ranks = json_array();
     for (size_t r = 0; r < t->ranks; r++) {
-        json_t *one = rank_encode(t, r, f.origin + shift_of(t, &clocks, r), plan != NULL);
+        json_t *one = rank_encode(t, r, f.origin + shift_of(t, &clocks, r), plan);
         json_object_set_new(one, "rank", json_integer((json_int_t)r));
         json_object_set_new(one, "node", json_string(names[r]));
         json_object_set_new(one, "offset_us",

@@ -29,6 +29,8 @@ const more = [
     ['completion_field', 'Key of completions', 'text', '', 'if not "completion"'],
     ['valid', 'Validation rows', 'path', '', ''],
     ['eval_every', 'Steps between validations', 'number', 0, ''],
+    ['sample_prompt', 'Samples go on from', 'text', '', 'empty: none are taken'],
+    ['sample_every', 'Steps between samples', 'number', 0, '0: one at the end'],
     ['fine_tune_type', 'What is trained', ['lora', 'full'], 'lora', ''],
     ['rank', 'Rank', 'number', 8, ''],
     ['alpha', 'Alpha', 'number', 16, ''],

@@ -7,7 +7,7 @@ import { gantt } from './gantt.js';
 import { eta, isOver, pace, progress, stateMark } from './jobs.js';
 import { detail, state, watch } from './live.js';
 import { layersText } from './ring.js';
-import { age, bytes, clock, moment, number, percent, span } from './words.js';
+import { age, bytes, clock, moment, number, percent, plural, span } from './words.js';
 
 let shown = 0, charts = null, drawnSteps = -1, drawnAt = 0;
 const view = { smooth: 0.6, log: false };
@@ -136,6 +136,15 @@ function memory(job) {
 }
 
 function samples(job, d) {
+    if (job.spec?.sample_prompt === undefined)
+        return null;
+    return h('div', { class: 'panel', 'data-key': 'samples' }, h('h2', { id: 'samples-title' }, 'Samples'),
+        d.samples.length ? h('ol', { class: 'samples', tabindex: 0, 'aria-labelledby': 'samples-title' }, d.samples.slice(-50).reverse().map(s =>
+            h('li', { 'data-key': `s${s.step}` }, h('span', { class: 'n' }, `step ${s.step}`), h('p', { class: 'prose' }, h('span', { class: 'faint' }, s.prompt), s.sample)))) :
+            h('p', { class: 'empty' }, isOver(job) ? 'None was taken.' : job.spec.sample_every ? `The model writes here every ${job.spec.sample_every === 1 ? 'step' : plural(job.spec.sample_every, 'step')}, and at the end.` : 'The model writes here when the last step is done.'));
+}
+
+function writing(job, d) {
     const text = job.result?.text ?? d.text;
     if (job.type !== 'generate' || (!text && !job.spec?.prompt))
         return null;
@@ -148,7 +157,7 @@ function log(d) {
             h('li', null, h('time', null, clock(l.time)), h('span', null, l.text)))) : h('p', { class: 'empty' }, 'Nothing was said yet.'));
 }
 
-const unsaid = new Set(['prompt']);
+const unsaid = new Set(['prompt', 'sample_prompt']);
 
 function spec(job) {
     const rows = [...Object.entries(job.spec || {}), ...Object.entries(job.result || {}).map(([k, v]) => [`result: ${k}`, v])]
@@ -178,9 +187,9 @@ export function drawJob(section, id) {
         makeCharts();
     const lines = section.querySelector('#lines'), follows = !lines || lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
     const width = Math.max(300, section.clientWidth - 36), ganttWidth = section.clientWidth > 1060 ? Math.floor(width * 0.66) - 20 : width;
-    show(section, head(job, d), samples(job, d),
+    show(section, head(job, d), writing(job, d),
         h('div', { class: 'columns' },
-            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth)),
+            h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth), samples(job, d)),
             h('div', { class: 'side' }, memory(job), log(d), spec(job))));
     if (trains)
         updateCharts(d, false);

@@ -15,7 +15,7 @@ export const state = {
     rates: new Map() // port → {tx, rx} in Mb/s
 };
 
-/** id → {job, steps, valid, lines, timeline, text, error}; made when first asked for. */
+/** id → {job, steps, valid, samples, lines, timeline, text, error}; made when first asked for. */
 const details = new Map();
 const watchers = new Set();
 let watched = 0, drawing = false, soon = 0;
@@ -106,7 +106,7 @@ function refreshSoon() {
 
 export function detail(id) {
     if (!details.has(id)) {
-        details.set(id, { job: null, steps: [], valid: [], lines: [], timeline: null, text: '', error: '', loaded: false });
+        details.set(id, { job: null, steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', error: '', loaded: false });
         load(id);
     }
     return details.get(id);
@@ -133,12 +133,13 @@ async function load(id) {
     const d = details.get(id);
     try {
         d.job = await get(`v1/jobs/${id}`);
-        const [steps, valid, log] = await Promise.all([`v1/jobs/${id}/steps`, `v1/jobs/${id}/evaluations`, `v1/jobs/${id}/log`].map(get));
+        const [steps, valid, samples, log] = await Promise.all(['steps', 'evaluations', 'samples', 'log'].map(part => get(`v1/jobs/${id}/${part}`)));
         const newest = d.steps;
         d.steps = steps.steps;
         for (const step of newest)
             addStep(d, step);
         d.valid = joined(valid.evaluations, d.valid, v => v.step);
+        d.samples = joined(samples.samples, d.samples, s => s.step);
         d.lines = joined(log.lines, d.lines, l => `${l.time} ${l.text}`).slice(-LINES_KEPT);
         d.error = '';
     } catch (e) {
@@ -216,6 +217,9 @@ const handlers = {
     },
     valid(data) {
         details.get(speaker(data))?.valid.push(data);
+    },
+    sample(data) {
+        details.get(speaker(data))?.samples.push(data);
     },
     log(data) {
         const d = details.get(speaker(data));

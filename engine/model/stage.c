@@ -31,10 +31,24 @@ static void carve_params(struct stage *s, struct slab *slab)
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
 }
 
+size_t stage_cached(const struct stage_spec *spec)
+{
+    return spec->kv ? spec->positions : spec->sample;
+}
+
 static struct block_layout layout_of(const struct stage *s, size_t layer)
 {
     return (struct block_layout){&s->spec.config, &s->layer0[layer].block, s->spec.tokens,
                                  s->spec.kv ? s->spec.positions : 0};
+}
+
+static struct block_layout cached_layout_of(const struct stage *s, size_t layer)
+{
+    struct block_layout layout = layout_of(s, layer);
+    layout.positions = stage_cached(&s->spec);
+    if (layout.tokens > layout.positions)
+        layout.tokens = layout.positions;
+    return layout;
 }
 
 static size_t slot_tokens(const struct stage_spec *spec)
@@ -48,7 +62,7 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
     size_t t = slot_tokens(spec), d = spec->config.dim;
     struct area made = {0};
     made.x = slab_take(slab, s->layers + 1, 1, sizeof *made.x);
-    made.saved = slab_take(slab, s->layers, 1, sizeof *made.saved);
+    made.saved = spec->by_layer ? NULL : slab_take(slab, s->layers, 1, sizeof *made.saved);
     made.dys = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dys) : NULL;
     made.dy = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dy) : NULL;
     for (size_t l = 0; l < s->layers; l++) {
@@ -56,7 +70,7 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
         struct block_saved saved = {0};
         struct block_dys dys = {0};
         float *out = slab_floats(slab, t, d), *dy = NULL;
-        if (!spec->kv)
+        if (!spec->kv && !spec->by_layer)
             block_saved_carve(&saved, slab, &layout);
         if (spec->split_backward) {
             block_dys_carve(&dys, slab, &layout);
@@ -65,7 +79,8 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
         if (!slab->base)
             continue;
         made.x[l + 1] = out;
-        made.saved[l] = saved;
+        if (made.saved)
+            made.saved[l] = saved;
         if (spec->split_backward) {
             made.dys[l] = dys;
             made.dy[l] = dy;
@@ -105,28 +120,43 @@ static void carve_slots(struct stage *s, struct slab *slab)
         stage_use_area(s, i, i);
 }
 
-/* What one layer needs while it works; all layers get the same place. */
+/* What one layer needs while it works; all layers get the same place, and so does generation between steps. */
 static void carve_shared(struct stage *s, struct slab *slab)
 {
+    const bool caches = stage_cached(&s->spec) > 0;
     struct block_work *work = slab_take(slab, s->layers, 1, sizeof *work);
+    struct block_work *cached = slab_take(slab, caches ? s->layers : 0, 1, sizeof *cached);
     struct block_dys *dys = slab_take(slab, s->layers, 1, sizeof *dys);
+    struct block_saved *saved = slab_take(slab, s->layers, 1, sizeof *saved);
     const struct slab start = *slab;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
-        struct slab own = start;
-        struct block_work w = {0};
+        struct block_layout caching = cached_layout_of(s, l);
+        struct slab own = start, other = start;
+        struct block_work w = {0}, c = {0};
         struct block_dys d = {0};
+        struct block_saved kept = {0};
         block_work_carve(&w, &own, &layout);
         if (s->spec.training)
             block_dys_carve(&d, &own, &layout);
+        if (s->spec.by_layer)
+            block_saved_carve(&kept, &own, &layout);
+        if (caches)
+            block_work_carve(&c, &other, &caching);
         if (slab->base) {
             work[l] = w;
             dys[l] = d;
+            if (caches)
+                cached[l] = c;
+            saved[l] = kept;
         }
         slab_join(slab, &own);
+        slab_join(slab, &other);
     }
     s->block_work = work;
+    s->cached_work = cached;
     s->shared_dys = dys;
+    s->shared_saved = saved;
 }
 
 static void carve_work(struct stage *s, struct slab *slab)
@@ -139,16 +169,16 @@ static void carve_work(struct stage *s, struct slab *slab)
     s->hn = s->head ? slab_floats(slab, t, d) : NULL;
     s->dh = s->head && spec->training ? slab_floats(slab, t, d) : NULL;
     s->rstd = s->head ? slab_floats(slab, t, 1) : NULL;
-    s->logits = s->head && spec->kv ? slab_floats(slab, spec->config.vocab, 1) : NULL;
+    s->logits = s->head && stage_cached(spec) ? slab_floats(slab, spec->config.vocab, 1) : NULL;
 }
 
 static void carve_kv(struct stage *s, struct slab *slab)
 {
-    if (!s->spec.kv)
+    if (!stage_cached(&s->spec))
         return;
     union part_kv *kv = slab_take(slab, s->layers, 1, sizeof *kv);
     for (size_t l = 0; l < s->layers; l++) {
-        struct block_layout layout = layout_of(s, l);
+        struct block_layout layout = cached_layout_of(s, l);
         union part_kv at;
         block_kv_carve(&at, slab, &layout);
         if (slab->base)
@@ -227,12 +257,13 @@ static int make_units(struct stage *s, struct err *err)
     return r;
 }
 
-static size_t mapped_bytes(const struct stage *s)
+static size_t mapped_bytes(const struct stage *s, const struct quant_forms *forms)
 {
     const struct config *c = &s->spec.config;
-    size_t bytes = s->lender.ntensors ? unit_mapped(&s->lender, c, s->spec.weight_bits) : 0;
+    const size_t bits = s->spec.weight_bits;
+    size_t bytes = s->lender.ntensors ? unit_mapped(&s->lender, c, forms, bits) : 0;
     for (size_t i = 0; i < s->nunits; i++)
-        bytes += unit_mapped(&s->units[i], c, s->spec.weight_bits);
+        bytes += unit_mapped(&s->units[i], c, forms, bits);
     return bytes;
 }
 
@@ -263,7 +294,10 @@ static size_t shared_scratch(const struct stage_spec *spec)
 int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err)
 {
     struct stage s = {.spec = *spec};
+    struct quant_forms *forms = NULL;
     int r = make_units(&s, err);
+    if (!r)
+        r = quant_forms_open(&forms, spec->model_dir, &spec->config, err);
     if (!r) {
         carve_params(&s, &s.params);
         carve_slots(&s, &s.slots);
@@ -274,14 +308,12 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
                         "the memory of this stage does not fit this machine's address space");
     }
     if (!r) {
-        *ret = (struct stage_bytes){trains_all(spec) ? 0 : mapped_bytes(&s),
-                                    s.params.used,
-                                    s.slots.used,
-                                    s.work.used + shared_scratch(spec) * sizeof(float),
-                                    s.kvs.used,
-                                    0};
+        *ret = (struct stage_bytes){
+            trains_all(spec) ? 0 : mapped_bytes(&s, forms),     s.params.used, s.slots.used,
+            s.work.used + shared_scratch(spec) * sizeof(float), s.kvs.used,    0};
         ret->total = ret->mapped + ret->params + ret->slots + ret->work + ret->kv;
     }
+    quant_forms_close(forms);
     free_units(&s);
     return r;
 }
@@ -313,7 +345,8 @@ static int open_rope(struct stage *s, struct err *err)
     if (!inv)
         return err_set(err, -ENOMEM, "out of memory");
     config_inv_freq(c, inv);
-    int r = rope_init(&s->rope, inv, s->spec.positions, width, c->rope_pairs ? ROPE_NEIGHBOURS : ROPE_HALVES,
+    const size_t positions = s->spec.positions > s->spec.sample ? s->spec.positions : s->spec.sample;
+    int r = rope_init(&s->rope, inv, positions, width, c->rope_pairs ? ROPE_NEIGHBOURS : ROPE_HALVES,
                       config_rope_scale(c), err);
     free(inv);
     return r;
@@ -358,8 +391,7 @@ void stage_close(struct stage *s)
     free(s);
 }
 
-void stage_requanted(const struct stage *s, size_t *ret_made, size_t *ret_found)
+void stage_requanted(const struct stage *s, struct requant_told *ret)
 {
-    *ret_made = s->told.made;
-    *ret_found = s->told.found;
+    *ret = s->told;
 }

@@ -53,6 +53,15 @@ void stored_model_name(char ret[STORED_NAME], const char *name)
         memcpy(ret, own, sizeof own);
 }
 
+void stored_module_name(char ret[STORED_NAME], const char *name)
+{
+    size_t expert;
+    if (!stack_name(ret, &expert, name))
+        snprintf(ret, STORED_NAME, "%s", name);
+    if (ends_with(ret, WEIGHT))
+        ret[strlen(ret) - strlen(WEIGHT)] = 0;
+}
+
 /* --- shapes ----------------------------------------------------------------------------------- */
 
 /* A tensor's shape once the slice of a stack is taken; slices 0: there is no stack. */

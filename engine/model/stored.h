@@ -36,6 +36,9 @@ void stored_model_name(char ret[STORED_NAME], const char *name);
 /* "X.weight" → "X.scales" or "X.biases". */
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side);
 
+/* The module of a matrix as mlx-lm names it: "X.weight" → "X", one of its stack for an expert. */
+void stored_module_name(char ret[STORED_NAME], const char *name);
+
 /* Is this a matrix that is worth quantizing? Routers are not: they are small, and choose. */
 bool stored_is_quantizable(const struct tensor_def *def);
 /* Bytes of a matrix quantized here, with scales and biases. */

@@ -212,15 +212,16 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
     return bad;
 }
 
-size_t unit_mapped(const struct unit *u, const struct config *c, size_t weight_bits)
+size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
+                   size_t weight_bits)
 {
     size_t bytes = 0;
-    const size_t bits = weight_bits ? weight_bits : c->quant_bits,
-                 group = weight_bits ? QUANT_GROUP : c->quant_group;
     for (size_t i = 0; i < u->ntensors; i++) {
         const struct tensor_def *def = &u->defs[i];
-        bytes += bits && stored_is_quantizable(def)
-                     ? stored_quantized_bytes(def, bits, group)
+        const struct quant_form form = weight_bits ? (struct quant_form){weight_bits, QUANT_GROUP, false}
+                                                   : quant_form_of(forms, def->name, c);
+        bytes += form.bits && (form.is_own || stored_is_quantizable(def))
+                     ? stored_quantized_bytes(def, form.bits, form.group)
                      : def->rows * def->cols * dtype_size(c->fp8 && def->linear ? DTYPE_F8_E4M3 : c->dtype);
     }
     return bytes;

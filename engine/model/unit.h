@@ -12,6 +12,7 @@
 #include "model/block.h"
 #include "model/family.h"
 #include "model/param_piece.h"
+#include "model/quant_forms.h"
 #include "model/tune.h"
 #include "num/slab.h"
 
@@ -52,8 +53,9 @@ void unit_carve(struct unit *u, struct slab *slab, bool training);
 size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, const struct config *c,
                  char *complaints, size_t size);
 
-/* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec. */
-size_t unit_mapped(const struct unit *u, const struct config *c, size_t weight_bits);
+/* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model quantized by MLX, or NULL. */
+size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
+                   size_t weight_bits);
 
 /* A piece of the unit's values out of the parameters, and into them. */
 void unit_pack(const struct unit *u, const struct param_piece *piece, float *out);

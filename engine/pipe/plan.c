@@ -284,9 +284,7 @@ static size_t request_stages(const struct plan_request *req)
 static int check_stages(const struct plan_request *req, struct err *err)
 {
     size_t stages = request_stages(req);
-    if (stages < req->ranks || stages > SCHED_MAX_CELLS ||
-        (req->program == PROGRAM_DECODE && stages > req->ranks) ||
-        (stages > req->ranks && !req->rank_of_stage))
+    if (stages < req->ranks || stages > SCHED_MAX_CELLS || (stages > req->ranks && !req->rank_of_stage))
         return err_set(err, -EINVAL, "%zu stages on %zu ranks: this program has no place for them", stages,
                        req->ranks);
     for (size_t s = 0; req->rank_of_stage && s < stages; s++)
@@ -374,7 +372,7 @@ int plan_compile(struct plan **ret, const struct plan_request *req, struct err *
     struct build b = {.req = req, .plan = plan_new(req)};
     if (!b.plan)
         return err_set(err, -ENOMEM, "no memory for a plan");
-    if (req->program == PROGRAM_TRAIN || req->program == PROGRAM_FORWARD)
+    if (req->program != PROGRAM_SAVE && req->program != PROGRAM_LOAD) /* those go from rank to rank */
         b.rank_of_stage = req->program == PROGRAM_TRAIN ? req->sched->rank_of_stage : req->rank_of_stage;
     b.last = (uint32_t)b.plan->stages - 1;
     rc = build_program(&b, err);

@@ -100,7 +100,7 @@ static size_t common_end(const struct chat_text *a, const struct chat_text *b, s
 static int find_change(const struct speech *s, size_t i, struct span *ret)
 {
     static const char *const sayings[] = {"Quite another", "Zebras dance"};
-    size_t start = s->whole.n, end = s->whole.n;
+    size_t start = s->whole.n, end = start; /* all of it, until a saying shows less */
     for (size_t k = 0; k < 2; k++) {
         struct chat_text text = {0};
         json_t *messages = first_messages(s, json_array_size(s->talk->messages));

@@ -49,7 +49,7 @@ static struct config write_config(const char *dir, const char *family, const cha
 {
     struct err err;
     struct config c;
-    char json[1400];
+    char json[1800];
     snprintf(json, sizeof json, "%s%s}", family, more);
     write_file(dir, "config.json", json);
     must(config_read(&c, dir, &err), &err);
@@ -82,10 +82,37 @@ static void check_logits(const char *dir, const struct config *c, const double *
     }
 }
 
+/* What a plan counts for the weights is what the file has of matrices. */
+static void check_measure(const char *dir, const struct config *q)
+{
+    struct err err;
+    struct st *st;
+    struct stage_bytes bytes;
+    char path[512];
+    size_t matrices = 0;
+    const struct stage_spec spec = {.model_dir = dir,
+                                    .config = *q,
+                                    .tune = {.end_layer = q->layers},
+                                    .end_layer = q->layers,
+                                    .embed = true,
+                                    .head = true,
+                                    .slots = 1,
+                                    .tokens = 4,
+                                    .seqs = 1,
+                                    .positions = 4};
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    must(st_open_file(&st, path, &err), &err);
+    for (size_t i = 0; i < st_count(st); i++)
+        matrices += st_at(st, i)->ndim > 1 ? st_at(st, i)->bytes : 0;
+    st_close(st);
+    must(stage_measure(&bytes, &spec, &err), &err);
+    assert_int_equal(bytes.mapped, matrices);
+}
+
 static void check_mlx(const char *family, struct mlx_how how, const char *overrides)
 {
     struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
-    char quantization[400];
+    char quantization[800];
     const struct config c = write_config(plain.path, family, "");
     model_write(plain.path, &c);
     mlx_convert(plain.path, mlx.path, &c, how);
@@ -97,6 +124,7 @@ static void check_mlx(const char *family, struct mlx_how how, const char *overri
     tiny_batch_init(&b, &c, 5);
     double *want = reference_logits(plain.path, &c, b.ids, TINY_TOKENS);
     check_logits(mlx.path, &q, want);
+    check_measure(mlx.path, &q);
     free(want);
     temp_dir_free(&plain);
     temp_dir_free(&mlx);
@@ -114,9 +142,15 @@ static void mlx_directories_load(void **state)
 static void layers_may_differ(void **state)
 {
     (void)state;
-    check_mlx(families[1], (struct mlx_how){.bits = 4, .group = 32, .overrides = true},
-              ",\"mode\":\"affine\",\"model.embed_tokens\":false,\"model.layers.0.mlp.down_proj\":{\"bits\":"
-              "8,\"group_size\":32}");
+#define EIGHT(module) ",\"model.layers." module "\":{\"bits\":8,\"group_size\":32}"
+#define OWN(module) EIGHT("0." module) EIGHT("1." module) EIGHT("2." module)
+    static const char *const own[] = {[1] = EIGHT("0.mlp.down_proj"), [2] = OWN("mlp.gate")};
+    for (size_t f = 1; f <= 2; f++) {
+        char overrides[600];
+        snprintf(overrides, sizeof overrides, ",\"mode\":\"affine\",\"model.embed_tokens\":false%s%s",
+                 OWN("self_attn.o_proj"), own[f]);
+        check_mlx(families[f], (struct mlx_how){.bits = 4, .group = 32, .overrides = true}, overrides);
+    }
 }
 
 static void what_is_not_read_is_refused(void **state)
@@ -268,7 +302,10 @@ static void open_all(const struct place *p, size_t bits, size_t *ret_made, size_
     struct chain chain;
     spec.training = false;
     chain_open(&chain, &spec);
-    stage_requanted(chain.stage[0], ret_made, ret_found);
+    struct requant_told told;
+    stage_requanted(chain.stage[0], &told);
+    *ret_made = told.made;
+    *ret_found = told.found;
     chain_close(&chain);
 }
 

@@ -150,8 +150,10 @@ static void mlx_name(char ret[NAME], const char *name, const char *last)
 
 static size_t bits_of(const struct conversion *v, const struct tensor_def *def)
 {
-    if (!def->cols || (!def->linear && strstr(def->name, "mlp.gate.")))
+    if (!def->cols)
         return 0;
+    if (!def->linear && strstr(def->name, "mlp.gate."))
+        return v->how.overrides ? 8 : 0;
     if (v->how.overrides && strstr(def->name, "embed_tokens"))
         return 0;
     return v->how.overrides && (strstr(def->name, "o_proj") || strstr(def->name, "layers.0.mlp.down_proj"))

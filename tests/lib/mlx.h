@@ -10,7 +10,7 @@
 struct mlx_how {
     size_t bits, group;
     bool half;      /* scales and biases in F16; else BF16 */
-    bool overrides; /* every o_proj and the first down_proj in 8 bits, the embedding not at all */
+    bool overrides; /* every o_proj, router and the first down_proj in 8 bits, the embedding not at all */
 };
 
 /* From the model in `plain` (f32, one file) into `dir`. The weights of `plain` become what the quantized ones stand for. Writes no

@@ -366,7 +366,7 @@ static void compile_other(struct world *w, size_t ranks, size_t microbatches)
     uint32_t place[MAX_STAGES];
     struct plan_request req = {
         .program = PROGRAM_FORWARD + below(w, 4), .ranks = ranks, .microbatches = microbatches};
-    if (req.program != PROGRAM_DECODE && chunks > 1) {
+    if (chunks > 1) {
         req.stages = chunks * ranks;
         req.rank_of_stage = place;
         enum sched_placement placement = chunks == 2 && below(w, 2) ? PLACE_V : PLACE_LOOP;

@@ -45,13 +45,13 @@ ask() {
     [ ! -s wrong.txt ] || fail "$method $path: $(head -n 5 wrong.txt)"
 }
 
-long_job 1 long --valid "$wikisql/valid.jsonl" --eval-every 2
+long_job 1 long --valid "$wikisql/valid.jsonl" --eval-every 2 --sample-prompt Once --sample-every 1 --sample-tokens 2
 for path in status ring nodes links ports doctor members jobs 'jobs?all' history; do
     ask 1 GET "/v1/$path"
 done
 one='/v1/jobs/{id}'
 ask 1 GET /v1/jobs/1 200 "$one"
-for part in log steps evaluations timeline; do
+for part in log steps evaluations samples timeline; do
     ask 1 GET "/v1/jobs/1/$part" 200 "$one/$part"
 done
 ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"

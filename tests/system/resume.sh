@@ -25,6 +25,13 @@ train straight $lora --iters 6 --valid "$work/valid.jsonl"
 train halves $lora --iters 3
 train halves --iters 6 --resume
 train saving $lora --iters 6 --save-every 2
+train sampling $lora --iters 6 --sample-prompt "Once upon a time" --sample-every 4 --sample-tokens 12
+run folded train --model "$stories" --data "$wikisql" --seq-len 16 --iters 1 --batch-size 1 --schedule zbv --micro-batch-size 1 \
+    --adapter-out "$work/folded.adapter" --sample-prompt "$(seq -s ' ' 30)" --sample-tokens 4
+run written generate --model "$stories" --adapter "$work/sampling.adapter" --max-tokens 12 "Once upon a time"
+run folded-written generate --model "$stories" --adapter "$work/folded.adapter" --max-tokens 4 "$(seq -s ' ' 30)"
+"$ringctl" --json jobs | jq -r '.jobs[] | select(.type == "train") | .id' | while read -r id; do "$ringctl" --json job "$id"; done |
+    jq -sc 'map(select(.samples)) | map({(.spec.adapter_out | split("/") | last): .samples}) | add' >"$work/samples"
 # The finished adapter is what a new run begins with: its first evaluation is the other's last.
 train onward --init-adapter "$work/straight.adapter" --iters 1 --valid "$work/valid.jsonl"
 # An adapter loads for scoring, and changes what is scored.
@@ -48,13 +55,21 @@ export ringctl work stories wikisql cases
 for nodes in 1 3; do
     rm -rf "$work"/*.adapter "$work"/*.log
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/script" || fail "$nodes nodes"
-    for name in straight halves saving full full6; do
+    for name in straight halves saving sampling full full6; do
         numbers "$work/$name.log" | jq -c 'select(.loss)' >"$work/$name.steps"
     done
     same "three steps and three more" "$work/straight.steps" "$work/halves.steps"
     same "saving on the way" "$work/straight.steps" "$work/saving.steps"
     same "two full steps and two more" "$work/full6.steps" "$work/full.steps"
-    for name in halves saving; do
+    # A sample is what the adapter writes that was saved at that step; training does not notice that it was taken.
+    same "sampling on the way" "$work/straight.steps" "$work/sampling.steps"
+    equal "steps of samples" "$(jq -c '[.["sampling.adapter"][].step]' "$work/samples")" '[4,6]'
+    for name in sampling folded; do
+        written=$work/written.out
+        [ $name = sampling ] || written=$work/folded-written.out
+        equal "sample of $name" "$(jq -c --arg n "$name.adapter" '.[$n][-1].sample' "$work/samples")" "$(jq -c .text "$written")"
+    done
+    for name in halves saving sampling; do
         same "result of $name" "$work/straight.adapter/adapter_model.safetensors" "$work/$name.adapter/adapter_model.safetensors"
     done
     same "result of full fine-tuning" "$work/full6.adapter/model.safetensors" "$work/full.adapter/model.safetensors"

@@ -480,6 +480,17 @@ static void test_decode(void **state)
     plan = compile(&req);
     assert_rank(plan, 0, "0F0[0]; 0 token 0");
     plan_free(plan);
+    const uint32_t vee[] = {0, 1, 1, 0};
+    req = (struct plan_request){.program = PROGRAM_DECODE,
+                                .ranks = 2,
+                                .stages = 4,
+                                .rank_of_stage = vee,
+                                .microbatches = 1,
+                                .want_token = true};
+    plan = compile(&req);
+    assert_rank(plan, 0, "0F0[0] >activations@1.0; 3F0[0] <activations@1.0; 0 token 0");
+    assert_rank(plan, 1, "1F0[0] <activations@0.0; 2F0[0] >activations@0.0");
+    plan_free(plan);
 }
 
 static void test_save_and_load(void **state)

@@ -151,6 +151,12 @@ static void measures_what_it_takes(void **state)
     must(stage_measure(&more, &spec, &err), &err);
     assert_int_equal(more.slots, 3 * all.slots);
     assert_int_equal(more.params, all.params);
+    spec.by_layer = true;
+    must(stage_measure(&one, &spec, &err), &err);
+    assert_true(3 * one.slots < more.slots); /* inputs of layers alone */
+    assert_true(one.work > more.work);       /* the rest once, and for one layer */
+    assert_true(one.total < more.total);
+    spec.by_layer = false;
     spec.slots = 1, spec.end_layer = 1;
     must(stage_measure(&one, &spec, &err), &err);
     assert_true(one.params < all.params && one.slots < all.slots && one.mapped < all.mapped);
@@ -164,6 +170,17 @@ static void measures_what_it_takes(void **state)
     spec.kv = true;
     must(stage_measure(&more, &spec, &err), &err);
     assert_int_equal(more.kv % 64, 0);
+    spec.kv = false;
+    spec.training = true;
+    spec.tune = lora(&p->config, "all-linear", 0, LAYERS, 0);
+    must(stage_measure(&all, &spec, &err), &err);
+    assert_int_equal(all.kv, 0);
+    spec.sample = 6;
+    struct stage_bytes sampling;
+    must(stage_measure(&sampling, &spec, &err), &err);
+    assert_int_equal(sampling.kv, more.kv); /* as much as a cache of six positions is elsewhere */
+    assert_int_equal(sampling.slots, all.slots);
+    assert_true(sampling.work >= all.work);
     assert_true(more.kv >= LAYERS * 2 * 6 * p->config.kv_heads * p->config.head * sizeof(float));
 }
 
@@ -293,6 +310,27 @@ struct result {
     size_t n;
 };
 
+/* What is generated between steps, by the parameters as they are: those of a chain that only generates say the same. */
+static void sample(struct chain *c, const struct chain_spec *spec)
+{
+    static const uint32_t ids[] = {3, 1, 4, 1, 5};
+    struct chain_spec only = *spec;
+    struct chain plain;
+    only.training = only.split_backward = false;
+    only.sample = 0;
+    only.kv = true;
+    chain_open(&plain, &only);
+    float *values = chain_pack(c, false);
+    chain_unpack(&plain, values, false);
+    free(values);
+    for (size_t at = 0; at < 5; at += 2) {
+        const size_t n = at < 4 ? 2 : 1;
+        const float *logits = chain_decode(c, ids + at, n, at), *want = chain_decode(&plain, ids + at, n, at);
+        assert_same_bits(logits, want, spec->config.vocab, "logits between steps");
+    }
+    chain_close(&plain);
+}
+
 static struct result train(const struct chain_spec *spec)
 {
     struct result r = {0};
@@ -306,6 +344,8 @@ static struct result train(const struct chain_spec *spec)
         chain_backward(&c, 0);
         r.norm[step] = chain_norm(&c);
         chain_update(&c, &opt, step + 1);
+        if (spec->sample)
+            sample(&c, spec);
     }
     r.n = 3 * chain_elements(&c, false);
     r.state = chain_pack(&c, true);
@@ -318,9 +358,10 @@ static void check_cuts(const struct place *p, const struct tune *tune)
     struct chain_spec spec = tiny_chain(p->dir.path, &p->config, tune, whole);
     struct result one = train(&spec);
     for (size_t i = 0; i < CUTS; i++)
-        for (int split = 0; split < 2; split++) {
+        for (int how = 0; how < 4; how++) {
             spec.cut = cuts[i];
-            spec.split_backward = split;
+            spec.split_backward = how & 1;
+            spec.by_layer = how & 2;
             struct result more = train(&spec);
             assert_memory_equal(more.loss, one.loss, sizeof one.loss);
             assert_memory_equal(more.norm, one.norm, sizeof one.norm);
@@ -339,6 +380,25 @@ static void lora_on_some_layers_is_the_same_in_every_cut(void **state)
         check_cuts(p, &high);
         check_cuts(p, &one);
     }
+}
+
+static void samples_leave_training_as_it_is(void **state)
+{
+    const struct place *p = *state;
+    struct tune tune = lora(&p->config, "all-linear", 0, LAYERS, 0.2f);
+    struct chain_spec spec = tiny_chain(p->dir.path, &p->config, &tune, whole);
+    struct result one = train(&spec);
+    for (size_t i = 0; i < CUTS; i++) {
+        spec.cut = cuts[i];
+        spec.split_backward = i & 1;
+        spec.sample = 6;
+        struct result more = train(&spec);
+        assert_memory_equal(more.loss, one.loss, sizeof one.loss);
+        assert_memory_equal(more.norm, one.norm, sizeof one.norm);
+        assert_same_bits(more.state, one.state, one.n, "adapter and moments against a run without samples");
+        free(more.state);
+    }
+    free(one.state);
 }
 
 static void dropout_is_the_same_in_every_cut(void **state)
@@ -455,6 +515,7 @@ static void dropout_belongs_to_its_slot(void **state)
         struct tiny_batch batches[2];
         struct chain c;
         spec.split_backward = i & 2;
+        spec.by_layer = together;
         tiny_batch_init(&batches[0], &p->config, 9);
         tiny_batch_init(&batches[1], &p->config, 10);
         chain_open(&c, &spec);
@@ -487,6 +548,7 @@ int main(void)
         cmocka_unit_test(lora_gradients_are_slopes),
         cmocka_unit_test(lora_on_some_layers_is_the_same_in_every_cut),
         cmocka_unit_test(lora_plus_moves_b_further),
+        cmocka_unit_test(samples_leave_training_as_it_is),
         cmocka_unit_test(dropout_is_the_same_in_every_cut),
         cmocka_unit_test(nothing_is_computed_below_the_lowest_layer),
         cmocka_unit_test(dropout_follows_its_number),

@@ -39,9 +39,11 @@ static struct job_plan example(void)
                                       .random_init = true},
                              .training = true,
                              .kv = true,
+                             .by_layer = true,
                              .tokens = 96,
                              .seqs = 3,
                              .positions = 32,
+                             .sample = 20,
                              .weight_bits = 4,
                              .vocab = 512,
                              .dim = 64,
@@ -70,6 +72,7 @@ static void every_field_comes_back(void **state)
         assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
         assert_memory_equal(back->areas, plan.areas, sizeof plan.areas);
         assert_string_equal(back->order, plan.order);
+        assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
         assert_string_equal(job_type_name(back->type), job_type_name(type));
@@ -214,7 +217,7 @@ static void each_stage_opens_its_part(void **state)
         assert_int_equal(s.areas, plan.areas[i]);
         assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
                     s.weight_bits == 4);
-        assert_true(s.split_backward);
+        assert_true(s.split_backward && s.by_layer);
         assert_int_equal(s.config.layers, 5);
         assert_int_equal(s.tune.ntargets, 2);
     }

@@ -68,10 +68,14 @@ static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin
         assert_int_equal(next[r], plan->rank[r].n);
 }
 
+/* Each task has sent a hundred bytes more than the one before. */
 static json_t *event_of(uint64_t step, json_t *tasks)
 {
-    return json_pack("{s:I s:i s:b s:i s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES, "tied",
-                     0, "lowest", 0, "tasks", tasks);
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < json_array_size(tasks); i++)
+        json_array_append_new(bytes, json_integer((json_int_t)(100 * i)));
+    return json_pack("{s:I s:i s:b s:i s:o s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES,
+                     "tied", 0, "lowest", 0, "tasks", tasks, "bytes", bytes);
 }
 
 /* All ranks tell of that step; what the last one's telling returns. */
@@ -143,6 +147,10 @@ static void clocks_apart_are_laid_together(void **state)
     assert_true(begins >= 0.0009 && begins <= 0.0012);
     assert_true(json_real_value(json_array_get(second, 4)) > 0.0009);
     assert_int_equal(json_integer_value(json_array_get(second, 6)), 0);
+    assert_int_equal(json_integer_value(json_array_get(second, 7)), 1); /* its stage */
+    assert_int_equal(json_integer_value(json_array_get(second, 8)), 0);
+    second = json_array_get(json_object_get(json_array_get(ranks, 1), "tasks"), 2);
+    assert_int_equal(json_integer_value(json_array_get(second, 8)), 200);
     json_decref(json);
     timeline_free(t);
 }
