@@ -124,6 +124,20 @@ static void read_weights(struct job_spec *s, struct reader *r)
            "trained");
 }
 
+static void read_recompute(struct job_spec *s, struct reader *r)
+{
+    static const char *const names[] = {[RECOMPUTE_NONE] = "none",
+                                        [RECOMPUTE_LAYER] = "layer",
+                                        [RECOMPUTE_STAGE] = "stage",
+                                        [RECOMPUTE_AUTO] = "auto"};
+    const char *name = text(r, "recompute", "auto");
+    size_t i = 0;
+    while (i <= RECOMPUTE_AUTO && !(name && !strcmp(name, names[i])))
+        i++;
+    demand(r, i <= RECOMPUTE_AUTO, "\"recompute\" is none, layer, stage or auto");
+    s->recompute = i <= RECOMPUTE_AUTO ? (enum recompute)i : RECOMPUTE_AUTO;
+}
+
 static void read_samples(struct job_spec *s, struct reader *r)
 {
     s->sample_prompt = text(r, "sample_prompt", NULL);
@@ -131,6 +145,19 @@ static void read_samples(struct job_spec *s, struct reader *r)
     s->sample_tokens = count(r, "sample_tokens", 64, 1, SPEC_SAMPLE_TOKENS_MAX);
     demand(r, s->sample_prompt || !s->sample_every,
            "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
+}
+
+/* After the schedule. */
+static void read_split(struct job_spec *s, struct reader *r)
+{
+    const char *objective = text(r, "objective", "time");
+    s->save_memory = objective && !strcmp(objective, "memory");
+    demand(r, s->save_memory || (objective && !strcmp(objective, "time")), "\"objective\" is time or memory");
+    s->split = json_object_get(r->o, "split");
+    s->split_nodes = json_object_get(r->o, "split_nodes");
+    demand(r, !s->split || json_is_array(s->split), "\"split\" must be a list: the layers of each stage");
+    demand(r, !s->split || !s->schedule || strcmp(s->schedule, "auto") != 0,
+           "--schedule auto decides who gets which layers: \"split\" needs a schedule by name");
 }
 
 static void read_train(struct job_spec *s, struct reader *r)
@@ -141,10 +168,8 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
-    const char *again = text(r, "recompute", "auto");
-    bool none = again && !strcmp(again, "none"), stage = again && !strcmp(again, "stage");
-    s->recompute = none ? RECOMPUTE_NONE : stage ? RECOMPUTE_STAGE : RECOMPUTE_AUTO;
-    demand(r, none || stage || (again && !strcmp(again, "auto")), "\"recompute\" is none, stage or auto");
+    read_recompute(s, r);
+    read_split(s, r);
     s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
     s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);

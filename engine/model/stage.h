@@ -30,6 +30,8 @@ struct stage_spec {
     size_t slots;                  /* microbatches in flight */
     size_t areas;                  /* what of them layers keep for the backward: 0 = of every slot, else of so
                                       many at a time, and the forward of the others is done again */
+    bool by_layer;                 /* of every layer only its input is kept, and its forward done again right
+                                      before its backward, before either half of it */
     size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
     size_t seqs;                   /* most sequences of a microbatch */
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
