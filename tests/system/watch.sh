@@ -58,6 +58,8 @@ fi
 for series in 'build_info\{version="[0-9.]+"\} 1' 'ring_nodes 3' 'ring_closed 1' 'jobs\{state="running"\} 1' 'step_seconds_count [1-9]' \
     'trained_tokens_total [1-9]' 'stage_running 1' 'stage_busy_seconds_total 0*[.0-9]*[1-9]' 'stage_memory_bytes [1-9]' 'stage_planned_memory_bytes [1-9]' \
     'link_up\{peer="n2",port="",cable=""\} 1' 'link_retransmits_total\{peer="n2"' 'job_step\{job="2"\} [1-9]' \
+    'stage_tx_bytes_total [1-9]' 'stage_rx_bytes_total [1-9]' 'link_data_tx_bytes_total\{peer="n2",port="",cable=""\} [1-9]' \
+    'link_data_rx_bytes_total\{peer="n3",port="",cable=""\} [1-9]' 'link_data_retransmits_total\{peer="n2"' 'link_data_rtt_seconds\{peer="n2".*\} [0-9.e-]*[1-9]' \
     'http_requests_total\{route="/v1/jobs/\{id\}/timeline",code="4xx"\} 1'; do
     holds "metrics" metrics.txt "^ringd_$series"
 done
@@ -91,7 +93,7 @@ plan_of() { limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >plan.txt 2
 jobs_before=$(on 1 jobs --json | jq '[.jobs[].id] | max')
 plan_of plan train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 || fail "plan: $(cat plan.err)"
 holds "plan" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
-holds "what it said of the data" plan.err '1000 rows, 1000 used'
+holds "what it said of the data" plan.err '1000 rows \(rows of text\), 1000 used'
 [ ! -e "$work/unmade" ] || fail "a plan leaves a folder"
 plan_of --json generate --model "$stories" --ids 1 --dry-run || fail "dry run: $(cat plan.err)"
 jq -e '.type == "generate" and (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.txt >/dev/null ||
