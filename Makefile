@@ -152,6 +152,10 @@ $(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/librin
 system_bin := $(addprefix $(B)/tests/system/lib/,pty slow)
 $(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
+# A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
+sleeping  := $(B)/tests/system/lib/sleeping
+$(sleeping): %: %.o $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=runner_task -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
@@ -159,7 +163,7 @@ netns: all $(netns_bin)
 web: all
 	@tests/run web $(B)
 
-test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(system_bin)
+test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
@@ -168,7 +172,7 @@ check: deps
 demo: deps
 	@$(MAKE) --no-print-directory all
 	@tests/demo/run $(B)
-bench: all $(bench_bin)
+bench: all $(bench_bin) $(sleeping)
 	@tests/bench/run $(B)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------

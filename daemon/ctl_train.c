@@ -168,10 +168,11 @@ const struct opt_def ctl_train_options[] = {
      .help = "stages on each node, for interleaved-1f1b and looped-bfs (default 2)"},
     {.name = "recompute",
      .type = OPT_CHOICE,
-     .placeholder = "none|stage|auto",
+     .placeholder = "none|layer|stage|auto",
      .def = "auto",
-     .help = "nodes that keep only the input of a microbatch and do its forward again: none, all, or those "
-             "short of memory"},
+     .help = "forwards done again to save memory: none, of each layer, of each node's part of the model, or "
+             "that where "
+             "memory is short"},
     {.name = "microbatches",
      .type = OPT_INT,
      .placeholder = "N",

@@ -107,18 +107,22 @@ static int weights_dir(char *ret, size_t size, struct err *err)
 
 static void tell_weights(struct process *p, const char *dir)
 {
-    size_t made = 0, found = 0;
+    struct requant_told sum = {0}, one;
     char text[5000];
     for (size_t s = 0; s < p->plan.stages; s++) {
-        size_t new = 0, old = 0;
-        if (p->stages[s])
-            stage_requanted(p->stages[s], &new, &old);
-        made += new;
-        found += old;
+        if (!p->stages[s])
+            continue;
+        stage_requanted(p->stages[s], &one);
+        sum.made += one.made;
+        sum.found += one.found;
+        sum.removed += one.removed;
     }
-    snprintf(text, sizeof text,
-             "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
-             p->plan.weight_bits, dir, (double)made / (1 << 20), (double)found / (1 << 20));
+    int n = snprintf(text, sizeof text,
+                     "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
+                     p->plan.weight_bits, dir, (double)sum.made / (1 << 20), (double)sum.found / (1 << 20));
+    if (sum.removed)
+        snprintf(text + n, sizeof text - (size_t)n, "; %.1f MiB long unused were deleted for room",
+                 (double)sum.removed / (1 << 20));
     head_event(&p->head, "log", json_pack("{s:s}", "text", text));
 }
 

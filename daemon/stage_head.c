@@ -280,6 +280,7 @@ static int plan_model(struct head *h, struct err *err)
     p->vocab = h->config.vocab;
     p->dim = h->config.dim;
     p->weight_bits = h->spec.weight_bits;
+    p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
     p->tune.end_layer = h->config.layers;
     return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
 }

@@ -45,16 +45,16 @@ static json_t *places(const struct job_plan *p)
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack("{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o s:o}",
-                     "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint,
-                     "first", sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule,
-                     "order", p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune",
-                     tune_encode(&p->tune), "training", (int)p->training, "kv", (int)p->kv, "tokens",
-                     (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions",
-                     (json_int_t)p->positions, "sample", (json_int_t)p->sample, "weight_bits",
-                     (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
-                     "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages), "bytes",
-                     sizes(p->bytes, p->ranks));
+    return json_pack(
+        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o s:o}", "type",
+        job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
+        sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
+        p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune),
+        "training", (int)p->training, "kv", (int)p->kv, "by_layer", (int)p->by_layer, "tokens",
+        (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions, "sample",
+        (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab,
+        "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages),
+        "bytes", sizes(p->bytes, p->ranks));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -127,16 +127,16 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     const char *type, *model, *fingerprint, *schedule, *order;
     json_t *first, *place, *tune, *slots, *areas, *bytes;
     json_int_t microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
-    int training, kv;
+    int training, kv, by_layer;
     json_error_t je;
     if (json_unpack_ex(
             (json_t *)json, &je, 0,
-            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o s:o}", "type",
-            &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places", &place,
+            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o s:o}",
+            "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places", &place,
             "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune", &tune, "training",
-            &training, "kv", &kv, "tokens", &tokens, "seqs", &seqs, "positions", &positions, "sample",
-            &sample, "weight_bits", &weight_bits, "vocab", &vocab, "dim", &dim, "slots", &slots, "areas",
-            &areas, "bytes", &bytes))
+            &training, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens, "seqs", &seqs, "positions",
+            &positions, "sample", &sample, "weight_bits", &weight_bits, "vocab", &vocab, "dim", &dim, "slots",
+            &slots, "areas", &areas, "bytes", &bytes))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -158,6 +158,7 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.microbatches = (size_t)microbatches;
     p.training = training;
     p.kv = kv;
+    p.by_layer = by_layer;
     p.tokens = (size_t)tokens;
     p.seqs = (size_t)seqs;
     p.positions = (size_t)positions;
@@ -220,6 +221,7 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .split_backward = has_halves(p),
         .slots = p->slots[stage],
         .areas = p->areas[stage],
+        .by_layer = p->by_layer && p->training,
         .tokens = p->tokens,
         .seqs = p->seqs,
         .positions = p->positions,

@@ -30,7 +30,8 @@ struct job_plan {
     size_t microbatches; /* of a training step */
     struct tune tune;
     bool training, kv;
-    size_t tokens, seqs, positions, sample, weight_bits; /* as in stage_spec */
+    bool by_layer; /* as in stage_spec, and so are: */
+    size_t tokens, seqs, positions, sample, weight_bits;
     size_t vocab, dim;
     size_t slots[JOB_MAX_STAGES];
     size_t areas

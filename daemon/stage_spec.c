@@ -124,6 +124,20 @@ static void read_weights(struct job_spec *s, struct reader *r)
            "trained");
 }
 
+static void read_recompute(struct job_spec *s, struct reader *r)
+{
+    static const char *const names[] = {[RECOMPUTE_NONE] = "none",
+                                        [RECOMPUTE_LAYER] = "layer",
+                                        [RECOMPUTE_STAGE] = "stage",
+                                        [RECOMPUTE_AUTO] = "auto"};
+    const char *name = text(r, "recompute", "auto");
+    size_t i = 0;
+    while (i <= RECOMPUTE_AUTO && !(name && !strcmp(name, names[i])))
+        i++;
+    demand(r, i <= RECOMPUTE_AUTO, "\"recompute\" is none, layer, stage or auto");
+    s->recompute = i <= RECOMPUTE_AUTO ? (enum recompute)i : RECOMPUTE_AUTO;
+}
+
 static void read_samples(struct job_spec *s, struct reader *r)
 {
     s->sample_prompt = text(r, "sample_prompt", NULL);
@@ -141,10 +155,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->init_adapter = text(r, "init_adapter", NULL);
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
-    const char *again = text(r, "recompute", "auto");
-    bool none = again && !strcmp(again, "none"), stage = again && !strcmp(again, "stage");
-    s->recompute = none ? RECOMPUTE_NONE : stage ? RECOMPUTE_STAGE : RECOMPUTE_AUTO;
-    demand(r, none || stage || (again && !strcmp(again, "auto")), "\"recompute\" is none, stage or auto");
+    read_recompute(s, r);
     s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
     s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);

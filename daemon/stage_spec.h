@@ -15,7 +15,7 @@
 #include "engine/train/data.h"
 #include "engine/train/lr.h"
 
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
 
 struct job_spec {
     enum job_type type;

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "file/murmur.h"
+#include "model/quant_cache.h"
 #include "model/stored.h"
 
 enum { PIECE = 4 << 20 /* bytes of levels that are written at once */, NAME_MAX_BYTES = 4096 };
@@ -23,6 +25,7 @@ struct making {
     struct num *num;
     const struct st *st;
     const struct requant *how;
+    struct requant_told *told;
     struct st_writer *out; /* owned while a file is made */
     char path[NAME_MAX_BYTES];
     struct err *err;
@@ -37,7 +40,7 @@ static bool is_wanted(const struct unit *u, size_t i)
 /* --- the file's name -------------------------------------------------------------------------- */
 
 /* What the values depend on: the tensors, and of the files that hold them all that changes when somebody writes to them. Their content
- * is not read: that would cost what the file is there to save. */
+ * is not read: that would cost what the file is there to save, and no write leaves the time of a change as it was. */
 static int make_path(struct making *m)
 {
     char *text = NULL;
@@ -185,13 +188,25 @@ static int put_matrix(struct making *m, size_t i)
     return r;
 }
 
+/* What others left may have to go for it. */
+static void make_room(struct making *m)
+{
+    size_t need = 0;
+    for (size_t i = 0; i < m->u->ntensors; i++)
+        if (is_wanted(m->u, i))
+            need += stored_quantized_bytes(&m->u->defs[i], m->how->bits, QUANT_GROUP);
+    m->told->removed += quant_cache_trim(m->how->dir, need, quant_cache_available(m->how->dir), time(NULL));
+}
+
 static int make_file(struct making *m)
 {
     char mine[NAME_MAX_BYTES + 16];
     snprintf(mine, sizeof mine, "%s.%ld", m->path, (long)getpid());
     int r = make_dir(m->how->dir, m->err);
-    if (!r)
+    if (!r) {
+        make_room(m);
         r = announce(m, mine);
+    }
     for (size_t i = 0; i < m->u->ntensors && !r; i++)
         if (is_wanted(m->u, i))
             r = put_matrix(m, i);
@@ -226,9 +241,11 @@ static int open_file(struct making *m, struct st **ret)
         st_close(made);
         r = err_set(m->err, -EBADMSG, "%s is not what its name says: delete it", m->path);
     }
-    if (!r)
-        *ret = made;
-    return r;
+    if (r)
+        return r;
+    quant_cache_touch(m->path);
+    *ret = made;
+    return 0;
 }
 
 static size_t use_file(struct making *m)
@@ -251,7 +268,7 @@ static size_t use_file(struct making *m)
 int unit_requant(struct unit *u, struct num *num, const struct st *st, const struct requant *how,
                  struct requant_told *told, struct err *err)
 {
-    struct making m = {.u = u, .num = num, .st = st, .how = how, .err = err};
+    struct making m = {.u = u, .num = num, .st = st, .how = how, .told = told, .err = err};
     size_t wanted = 0;
     for (size_t i = 0; i < u->ntensors; i++)
         wanted += is_wanted(u, i);

@@ -12,7 +12,8 @@ struct requant {
     size_t bits;     /* 4 or 8 */
 };
 struct requant_told {
-    size_t made, found; /* bytes written now, and found as they had been written before */
+    size_t made, found,
+        removed; /* bytes written now, found as they had been written before, and of other files deleted for room */
 };
 
 /* Puts quantized matrices in the place of a bound unit's. What is trained, small or oddly shaped stays. Adds to `told`. */

@@ -62,7 +62,7 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
     size_t t = slot_tokens(spec), d = spec->config.dim;
     struct area made = {0};
     made.x = slab_take(slab, s->layers + 1, 1, sizeof *made.x);
-    made.saved = slab_take(slab, s->layers, 1, sizeof *made.saved);
+    made.saved = spec->by_layer ? NULL : slab_take(slab, s->layers, 1, sizeof *made.saved);
     made.dys = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dys) : NULL;
     made.dy = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dy) : NULL;
     for (size_t l = 0; l < s->layers; l++) {
@@ -70,7 +70,7 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
         struct block_saved saved = {0};
         struct block_dys dys = {0};
         float *out = slab_floats(slab, t, d), *dy = NULL;
-        if (!spec->kv)
+        if (!spec->kv && !spec->by_layer)
             block_saved_carve(&saved, slab, &layout);
         if (spec->split_backward) {
             block_dys_carve(&dys, slab, &layout);
@@ -79,7 +79,8 @@ static void carve_area(struct stage *s, struct area *area, struct slab *slab)
         if (!slab->base)
             continue;
         made.x[l + 1] = out;
-        made.saved[l] = saved;
+        if (made.saved)
+            made.saved[l] = saved;
         if (spec->split_backward) {
             made.dys[l] = dys;
             made.dy[l] = dy;
@@ -126,6 +127,7 @@ static void carve_shared(struct stage *s, struct slab *slab)
     struct block_work *work = slab_take(slab, s->layers, 1, sizeof *work);
     struct block_work *cached = slab_take(slab, caches ? s->layers : 0, 1, sizeof *cached);
     struct block_dys *dys = slab_take(slab, s->layers, 1, sizeof *dys);
+    struct block_saved *saved = slab_take(slab, s->layers, 1, sizeof *saved);
     const struct slab start = *slab;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
@@ -133,9 +135,12 @@ static void carve_shared(struct stage *s, struct slab *slab)
         struct slab own = start, other = start;
         struct block_work w = {0}, c = {0};
         struct block_dys d = {0};
+        struct block_saved kept = {0};
         block_work_carve(&w, &own, &layout);
         if (s->spec.training)
             block_dys_carve(&d, &own, &layout);
+        if (s->spec.by_layer)
+            block_saved_carve(&kept, &own, &layout);
         if (caches)
             block_work_carve(&c, &other, &caching);
         if (slab->base) {
@@ -143,6 +148,7 @@ static void carve_shared(struct stage *s, struct slab *slab)
             dys[l] = d;
             if (caches)
                 cached[l] = c;
+            saved[l] = kept;
         }
         slab_join(slab, &own);
         slab_join(slab, &other);
@@ -150,6 +156,7 @@ static void carve_shared(struct stage *s, struct slab *slab)
     s->block_work = work;
     s->cached_work = cached;
     s->shared_dys = dys;
+    s->shared_saved = saved;
 }
 
 static void carve_work(struct stage *s, struct slab *slab)
@@ -384,8 +391,7 @@ void stage_close(struct stage *s)
     free(s);
 }
 
-void stage_requanted(const struct stage *s, size_t *ret_made, size_t *ret_found)
+void stage_requanted(const struct stage *s, struct requant_told *ret)
 {
-    *ret_made = s->told.made;
-    *ret_found = s->told.found;
+    *ret = s->told;
 }

@@ -13,7 +13,7 @@
 #include "layer/layer.h"
 #include "model/family.h"
 #include "model/param_piece.h"
-#include "model/param_piece.h"
+#include "model/requant.h"
 #include "num/num.h"
 #include "train/adamw.h"
 
@@ -30,6 +30,8 @@ struct stage_spec {
     size_t slots;                  /* microbatches in flight */
     size_t areas;                  /* what of them layers keep for the backward: 0 = of every slot, else of so
                                       many at a time, and the forward of the others is done again */
+    bool by_layer;                 /* of every layer only its input is kept, and its forward done again right
+                                      before its backward, before either half of it */
     size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
     size_t seqs;                   /* most sequences of a microbatch */
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
@@ -56,8 +58,8 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
  * borrowed. */
 int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spec, struct err *err);
 void stage_close(struct stage *stage);
-/* What weight_bits took: bytes that were quantized now, and bytes found as an earlier stage had left them. */
-void stage_requanted(const struct stage *stage, size_t *ret_made, size_t *ret_found);
+/* What weight_bits took. */
+void stage_requanted(const struct stage *stage, struct requant_told *ret);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and

@@ -12,7 +12,7 @@
 struct area {
     float **x; /* [layers + 1] inputs of each layer, the first the slot's; last = output (head's
                                   stage only) */
-    struct block_saved *saved; /* [layers] */
+    struct block_saved *saved; /* [layers]; by layer: none, shared_saved is used */
     struct block_dys *dys;     /* [layers]; split backward only */
     float **dy;                /* [layers] output gradients; split backward only */
 };
@@ -44,15 +44,16 @@ struct stage {
     struct requant_told told;
     struct slab params, slots, work, kvs;
 
-    struct slot *slot;              /* [spec.slots] */
-    struct area *area;              /* [spec.areas], or one for each slot */
-    struct block_work *block_work;  /* [layers]: they lie on each other, for layers work one at a time */
-    struct block_work *cached_work; /* [layers], likewise; generation */
-    struct block_dys *shared_dys;   /* [layers], likewise; fused backward */
-    float *ping[2];                 /* [tokens, dim] */
-    float *hn, *dh, *rstd;          /* head: [tokens, dim] twice, [tokens] */
-    float *tied_grad;               /* head's part of a tied, trained embedding */
-    float *tied_weight;             /* head's own copy where the embedding lies elsewhere and is trained */
+    struct slot *slot;                /* [spec.slots] */
+    struct area *area;                /* [spec.areas], or one for each slot */
+    struct block_work *block_work;    /* [layers]: they lie on each other, for layers work one at a time */
+    struct block_work *cached_work;   /* [layers], likewise; generation */
+    struct block_dys *shared_dys;     /* [layers], likewise; fused backward */
+    struct block_saved *shared_saved; /* [layers], likewise; by layer */
+    float *ping[2];                   /* [tokens, dim] */
+    float *hn, *dh, *rstd;            /* head: [tokens, dim] twice, [tokens] */
+    float *tied_grad;                 /* head's part of a tied, trained embedding */
+    float *tied_weight;               /* head's own copy where the embedding lies elsewhere and is trained */
     struct mat head_w;
     float *logits;     /* [vocab] */
     size_t decoded;    /* rows in ping[0] of the last stage_decode */

@@ -93,6 +93,21 @@ static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
     }
 }
 
+/* What layer l keeps of its forward. */
+static struct block_saved *saved_of(const struct stage *s, const struct slot *slot, size_t l)
+{
+    return s->spec.by_layer ? &s->shared_saved[l] : &slot->in.saved[l];
+}
+
+/* Where layers keep their inputs alone, the rest is made again for the backward that follows. Its output is the next
+ * layer's input, of the same bits: that may be written again. */
+static void layer_again(struct stage *s, const struct slot *slot, const struct block_ctx *ctx, size_t l)
+{
+    if (s->spec.by_layer)
+        block_forward(ctx, slot->in.x[l + 1], saved_of(s, slot, l), slot->in.x[l], &s->layer0[l].block,
+                      &s->block_work[l]);
+}
+
 void stage_forward(struct stage *s, size_t at, float *y)
 {
     struct slot *slot = &s->slot[at];
@@ -100,7 +115,7 @@ void stage_forward(struct stage *s, size_t at, float *y)
     for (size_t l = 0; l < s->layers; l++) {
         set_dropout(s, &s->layer0[l], slot->drop);
         float *out = l + 1 == s->layers && y ? y : slot->in.x[l + 1];
-        block_forward(&ctx, out, &slot->in.saved[l], slot->in.x[l], &s->layer0[l].block, &s->block_work[l]);
+        block_forward(&ctx, out, saved_of(s, slot, l), slot->in.x[l], &s->layer0[l].block, &s->block_work[l]);
     }
     if (!s->layers && y)
         memcpy(y, slot->input, slot_floats(s, slot) * sizeof *y);
@@ -176,9 +191,10 @@ void stage_backward(struct stage *s, size_t at, const float *dy, float *dx)
             struct unit *u = &s->layer0[l];
             float *to = bottom_gradient(s, slot, l, dx, s->ping[l & 1]);
             set_dropout(s, u, slot->drop);
-            block_backward_x(&ctx, to, &s->shared_dys[l], d, &slot->in.saved[l], slot->in.x[l], &u->block,
+            layer_again(s, slot, &ctx, l);
+            block_backward_x(&ctx, to, &s->shared_dys[l], d, saved_of(s, slot, l), slot->in.x[l], &u->block,
                              &s->block_work[l]);
-            block_backward_w(&ctx, &s->shared_dys[l], d, &slot->in.saved[l], slot->in.x[l], &u->block,
+            block_backward_w(&ctx, &s->shared_dys[l], d, saved_of(s, slot, l), slot->in.x[l], &u->block,
                              &s->block_work[l]);
             d = to;
         }
@@ -197,7 +213,8 @@ void stage_backward_x(struct stage *s, size_t at, const float *dy, float *dx)
         struct unit *u = &s->layer0[l];
         float *to = bottom_gradient(s, slot, l, dx, l ? slot->in.dy[l - 1] : NULL);
         set_dropout(s, u, slot->drop);
-        block_backward_x(&ctx, to, &slot->in.dys[l], slot->in.dy[l], &slot->in.saved[l], slot->in.x[l],
+        layer_again(s, slot, &ctx, l);
+        block_backward_x(&ctx, to, &slot->in.dys[l], slot->in.dy[l], saved_of(s, slot, l), slot->in.x[l],
                          &u->block, &s->block_work[l]);
     }
 }
@@ -209,8 +226,9 @@ void stage_backward_w(struct stage *s, size_t at)
     for (size_t l = s->layers; l-- > s->lowest;) {
         struct unit *u = &s->layer0[l];
         set_dropout(s, u, slot->drop);
-        block_backward_w(&ctx, &slot->in.dys[l], slot->in.dy[l], &slot->in.saved[l], slot->in.x[l], &u->block,
-                         &s->block_work[l]);
+        layer_again(s, slot, &ctx, l);
+        block_backward_w(&ctx, &slot->in.dys[l], slot->in.dy[l], saved_of(s, slot, l), slot->in.x[l],
+                         &u->block, &s->block_work[l]);
     }
     embed_backward(s, slot, slot->dbottom);
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the stages of a job really took at most, over what the plan said they would: LoRA and full fine-tuning on three nodes, for a model of
-# each family. usage: bench_memory.sh BUILD MODEL…  (directories, each named as its family)
+# each family; and what schedules and recomputation make of sixteen microbatches, with the first of them. usage: bench_memory.sh BUILD MODEL…  (directories, each named as its family)
 # SPDX-License-Identifier: MIT
 set -eu
 build=$1
@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 awk 'BEGIN {
-    for (r = 0; r < 8; r++) {
+    for (r = 0; r < 16; r++) {
         ids = ""
         for (i = 0; i < 256; i++) {
             x = (x * 75 + 74 + r) % 65537
@@ -19,28 +19,50 @@ awk 'BEGIN {
     }
 }' >"$work/rows.jsonl"
 
-# The job, then the node whose plan was furthest from the truth.
-measure() { # label, options of train
-    label=$1
-    shift
+# run OPTIONS…: the job; a line of plan and peak of each node
+run() {
     "$build/ringctl" local 3 --threads 1 exec sh -c '
         ringctl=$1 work=$2; shift 2
-        "$ringctl" train --data "$work/rows.jsonl" --adapter-out "$work/out" --batch-size 4 --micro-batch-size 1 \
-            --seq-len 256 --iters 2 "$@" >"$work/said" 2>&1 && "$ringctl" job 1 --json >"$work/job"' \
+        "$ringctl" train --data "$work/rows.jsonl" --adapter-out "$work/out" --micro-batch-size 1 --seq-len 256 "$@" >"$work/said" 2>&1 && "$ringctl" job 1 --json >"$work/job"' \
         sh "$build/ringctl" "$work" "$@" || {
         cat "$work/said" >&2
         exit 1
     }
     rm -rf "$work/out"
-    jq -r '[.plan.bytes, [.memory[].peak]] | transpose[] | @tsv' "$work/job" | awk -v label="$label" '
-        {r = $2 / $1; d = r > 1 ? r - 1 : 1 - r; if (d >= worst) {worst = d; ratio = r; peak = $2; plan = $1}}
+    jq -r '[.plan.bytes, [.memory[].peak]] | transpose[] | @tsv' "$work/job"
+}
+# row LABEL PICK: the node whose plan was furthest from the truth, or the one that took the most
+row() {
+    awk -v label="$1" -v pick="$2" '
+        {r = $2 / $1; d = pick == "most" ? $2 : r > 1 ? r - 1 : 1 - r; if (d >= best) {best = d; ratio = r; peak = $2; plan = $1}}
         END {
-            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %7.0f%% %7s   %s\n", label, peak / 1048576, "MiB", "the plan, worst of 3",
+            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %7.0f%% %7s   %s\n", label, peak / 1048576, "MiB", "the plan, " pick " of 3",
                 plan / 1048576, "MiB", 100 * ratio, "", "90-110 %"
-        }'
+        }' "$work/nodes"
+}
+measure() { # label, options of train
+    label=$1
+    shift
+    run --batch-size 4 --iters 2 "$@" >"$work/nodes"
+    row "$label" worst
 }
 
+# The node that holds most, and the one whose plan was worst.
+schedule() { # label, options of train
+    label=$1
+    shift
+    run --model "$first" --rank 16 --target-modules all-linear --batch-size 16 --iters 1 "$@" >"$work/nodes"
+    row "memory, m=16, $label" most
+    row "memory, m=16, $label" worst
+}
+first=$1
 for model; do
     measure "memory, LoRA, $(basename "$model")" --model "$model" --rank 16 --target-modules all-linear
     measure "memory, full, $(basename "$model")" --model "$model" --fine-tune-type full
 done
+schedule gpipe --schedule gpipe --recompute none
+schedule 1f1b --schedule 1f1b --recompute none
+schedule zb-h1 --schedule zb-h1 --recompute none
+schedule zbv --schedule zbv --recompute none
+schedule "gpipe, layers again" --schedule gpipe --recompute layer
+schedule "gpipe, stages again" --schedule gpipe --recompute stage

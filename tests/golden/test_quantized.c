@@ -302,7 +302,10 @@ static void open_all(const struct place *p, size_t bits, size_t *ret_made, size_
     struct chain chain;
     spec.training = false;
     chain_open(&chain, &spec);
-    stage_requanted(chain.stage[0], ret_made, ret_found);
+    struct requant_told told;
+    stage_requanted(chain.stage[0], &told);
+    *ret_made = told.made;
+    *ret_found = told.found;
     chain_close(&chain);
 }
 

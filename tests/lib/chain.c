@@ -66,6 +66,7 @@ void chain_open(struct chain *c, const struct chain_spec *spec)
             .head = i == last(c),
             .training = spec->training,
             .split_backward = spec->split_backward,
+            .by_layer = spec->by_layer,
             .slots = spec->slots,
             .tokens = spec->tokens,
             .seqs = spec->seqs,

@@ -27,7 +27,7 @@ struct chain_spec {
     struct config config;
     struct tune tune;
     struct chain_cut cut; /* ends beyond the last layer are taken as the last layer */
-    bool training, split_backward, kv;
+    bool training, split_backward, by_layer, kv;
     size_t slots, tokens, seqs, positions;
     size_t sample;         /* as in stage_spec */
     size_t weight_bits;    /* as in stage_spec, */

@@ -19,7 +19,7 @@ cat >"$work/lora" <<'END'
 train() { sh "$work/train" "lora-$nodes-$1-$2" --schedule "$1" --recompute $recompute --micro-batch-size "$2" --iters 4 --batch-size 6 --rank 4 \
     --dropout 0.1 --target-modules all-linear; }
 for run in $runs; do
-    case $run in v-* | 1f1b-2 | zb-h1* | interleaved-1f1b-1) recompute=stage ;; *) recompute=none ;; esac
+    case $run in v-* | 1f1b-2 | zb-h1* | interleaved-1f1b-1) recompute=stage ;; gpipe-* | zbv-1) recompute=layer ;; *) recompute=none ;; esac
     train "${run%-*}" "${run##*-}" || exit 1
 done
 END
@@ -32,7 +32,7 @@ sh "$work/train" looped --schedule looped-bfs --chunks 3 --microbatches 6 $commo
 END
 cat >"$work/full" <<'END'
 for schedule in $schedules; do
-    case $schedule in zb* | v-*) recompute=stage ;; *) recompute=none ;; esac
+    case $schedule in zb* | v-*) recompute=stage ;; gpipe | 1f1b) recompute=layer ;; *) recompute=none ;; esac
     sh "$work/train" "full-$nodes-$schedule" --fine-tune-type full --recompute $recompute --schedule "$schedule" --iters 3 --batch-size 4 || exit 1
 done
 END

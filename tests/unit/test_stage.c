@@ -151,6 +151,12 @@ static void measures_what_it_takes(void **state)
     must(stage_measure(&more, &spec, &err), &err);
     assert_int_equal(more.slots, 3 * all.slots);
     assert_int_equal(more.params, all.params);
+    spec.by_layer = true;
+    must(stage_measure(&one, &spec, &err), &err);
+    assert_true(3 * one.slots < more.slots); /* inputs of layers alone */
+    assert_true(one.work > more.work);       /* the rest once, and for one layer */
+    assert_true(one.total < more.total);
+    spec.by_layer = false;
     spec.slots = 1, spec.end_layer = 1;
     must(stage_measure(&one, &spec, &err), &err);
     assert_true(one.params < all.params && one.slots < all.slots && one.mapped < all.mapped);
@@ -352,9 +358,10 @@ static void check_cuts(const struct place *p, const struct tune *tune)
     struct chain_spec spec = tiny_chain(p->dir.path, &p->config, tune, whole);
     struct result one = train(&spec);
     for (size_t i = 0; i < CUTS; i++)
-        for (int split = 0; split < 2; split++) {
+        for (int how = 0; how < 4; how++) {
             spec.cut = cuts[i];
-            spec.split_backward = split;
+            spec.split_backward = how & 1;
+            spec.by_layer = how & 2;
             struct result more = train(&spec);
             assert_memory_equal(more.loss, one.loss, sizeof one.loss);
             assert_memory_equal(more.norm, one.norm, sizeof one.norm);
@@ -508,6 +515,7 @@ static void dropout_belongs_to_its_slot(void **state)
         struct tiny_batch batches[2];
         struct chain c;
         spec.split_backward = i & 2;
+        spec.by_layer = together;
         tiny_batch_init(&batches[0], &p->config, 9);
         tiny_batch_init(&batches[1], &p->config, 10);
         chain_open(&c, &spec);

@@ -109,9 +109,10 @@ static void cuts_give_the_same_bits(void **state)
     struct chain_spec spec = tiny_chain(dir.path, &config, &full, whole);
     struct result one = train(&spec, whole);
     for (size_t i = 0; i < CUTS; i++)
-        for (int split = 0; split < 2; split++) {
+        for (int how = 0; how < 4; how++) {
             spec.cut = cuts[i];
-            spec.split_backward = split;
+            spec.split_backward = how & 1;
+            spec.by_layer = how & 2;
             struct result more = train(&spec, cuts[(i + 3) % CUTS]);
             assert_memory_equal(more.loss, one.loss, sizeof one.loss);
             assert_memory_equal(more.norm, one.norm, sizeof one.norm);

@@ -39,6 +39,7 @@ static struct job_plan example(void)
                                       .random_init = true},
                              .training = true,
                              .kv = true,
+                             .by_layer = true,
                              .tokens = 96,
                              .seqs = 3,
                              .positions = 32,
@@ -216,7 +217,7 @@ static void each_stage_opens_its_part(void **state)
         assert_int_equal(s.areas, plan.areas[i]);
         assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
                     s.weight_bits == 4);
-        assert_true(s.split_backward);
+        assert_true(s.split_backward && s.by_layer);
         assert_int_equal(s.config.layers, 5);
         assert_int_equal(s.tune.ntargets, 2);
     }
