@@ -182,12 +182,6 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
     end_stage(w);
 }
 
-/* The plan counts what is large; code, stacks and buffers of connections come on top. */
-static uint64_t with_headroom(uint64_t planned)
-{
-    return planned + planned / 8 + (UINT64_C(256) << 20);
-}
-
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -216,15 +210,8 @@ static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[256];
-    if (w->state != WORKER_ENDING && w->scope && scope_ran_out(w->scope)) {
-        snprintf(cause, sizeof cause,
-                 "the stage process was killed: out of memory, %.1f GiB were planned and it had %.1f; "
-                 "another split, a smaller batch or "
-                 "--memory-limit helps",
-                 (double)w->planned_bytes / (1 << 30), (double)with_headroom(w->planned_bytes) / (1 << 30));
-        tell_failed(w, cause);
-    } else if (w->state != WORKER_ENDING) {
-        snprintf(cause, sizeof cause, "the stage process %s", *text ? text : "ended before the job did");
+    if (w->state != WORKER_ENDING) {
+        scope_why_ended(cause, sizeof cause, w->scope, w->planned_bytes, text);
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
@@ -348,7 +335,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     if (!planned_here && start_stage(w))
         return;
     if (w->scope && w->planned_bytes)
-        scope_limit(w->scope, with_headroom(w->planned_bytes));
+        scope_limit(w->scope, scope_with_headroom(w->planned_bytes));
     say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
                      w->node->threads));
     peers_flood_self(w->node->peers);

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/lib/ring.sh"
 need_shared "$stories" "$wikisql"
 start_ring
+grafana=$PWD/docs/grafana.json
 cd "$work" || exit 1
 get() { limit 10 curl -sS --unix-socket "$(sock_of "$1")" "http://localhost$2"; }
 
@@ -63,6 +64,10 @@ for series in 'build_info\{version="[0-9.]+"\} 1' 'ring_nodes 3' 'ring_closed 1'
     'http_requests_total\{route="/v1/jobs/\{id\}/timeline",code="4xx"\} 1'; do
     holds "metrics" metrics.txt "^ringd_$series"
 done
+# What the dashboard for Grafana asks for is there.
+jq -r '.panels[].targets[].expr' "$grafana" | grep -o 'ringd_[a-z_]*' | sort -u >asked.txt
+[ "$(wc -l <asked.txt)" -ge 12 ] || fail "docs/grafana.json asks for $(wc -l <asked.txt) metrics"
+while read -r name; do grep -q "^$name[{ ]" metrics.txt || fail "docs/grafana.json asks for $name, which there is not"; done <asked.txt
 equal "health" "$(get 1 /healthz)" ok
 on 1 cancel 2 >/dev/null
 await_end "$job_process" 20
