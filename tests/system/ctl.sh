@@ -95,7 +95,7 @@ if command -v bash >/dev/null; then
         try ringctl local 3 train --sche
         try ringctl attach ""
         try ringctl remove n' >completed || fail "completion in bash"
-    holds "a command" completed '^ringctl tra = train$'
+    holds "a command" completed '^ringctl tra = train trace$'
     holds "a choice" completed '= gp = gpipe$'
     holds "behind local" completed 'sche = --schedule$'
     holds "jobs" completed '^ringctl attach  = 4 3 2 1$'
