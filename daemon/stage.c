@@ -85,7 +85,10 @@ static void on_round(void *owner)
 {
     struct process *p = owner;
     struct memory_use use;
-    if (memory_due(&p->memory, clock_now()) && !memory_read(&use) && memory_changed(&p->memory, &use))
+    if (!memory_due(&p->memory, clock_now()))
+        return;
+    exchange_look(p->exchange);
+    if (!memory_read(&use) && memory_changed(&p->memory, &use))
         head_event(&p->head, "memory",
                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
                              "peak", (json_int_t)use.peak));
