@@ -61,7 +61,12 @@ loops_ns() {
     done
     echo $_sum
 }
-# A ring that has just come up measures its cables first, once.
+# A ring that has just come up measures its cables once, which begins after some seconds.
+have_measured() { # N
+    for _name in $(names 1 "$1"); do
+        [ "$(tail -n "+$(cat "$tmp/$_name.mark")" "$tmp/$_name.log" | grep -c 'Mb/s out, ')" -ge $(($1 > 2 ? 2 : 1)) ] || return 1
+    done
+}
 until_idle() { # N MOST
     _from=$(milliseconds)
     until [ $(($(milliseconds) - _from)) -gt $((120000 * slow)) ]; do
@@ -74,6 +79,7 @@ until_idle() { # N MOST
 }
 count_traffic() { # N MOST: bytes a second and node
     start=$(milliseconds)
+    wait_for $((120 * slow)) have_measured "$1" || fail "after 120 s not every cable has been measured"
     until_idle "$1" "$2"
     ok "cables are measured and all are idle after $(($(milliseconds) - start)) ms"
     before=$(sent "$1") spent=$(loops_ns "$1") from=$(milliseconds)

@@ -127,6 +127,7 @@ ring_again() {
         wait "$_gone" 2>/dev/null
         forget "$_gone"
     done
+    mark $(names 1 "$1")
     _watchers= # there before what they watch: on a busy machine it takes seconds to start so many
     for _name in $(names 1 "$1"); do
         (timeout $((40 * slow)) tail -n 0 -f "$tmp/$_name.log" | grep -Eqm1 -- "a ring of $1:") &
