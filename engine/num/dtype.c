@@ -103,21 +103,14 @@ static inline uint16_t to_bf16(float x)
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-static void load_f16(float *dst, const uint8_t *src, size_t n)
+static float from_bf16(uint16_t x)
 {
-    uint16_t in[BLOCK];
-    float out[BLOCK];
-    memset(in, 0, sizeof in);
-    for (size_t at = 0; at < n; at += BLOCK) {
-        size_t now = n - at < BLOCK ? n - at : BLOCK;
-        memcpy(in, src + 2 * at, now * 2);
-        for (int i = 0; i < BLOCK; i++)
-            out[i] = from_f16(in[i]);
-        memcpy(dst + at, out, now * 4);
-    }
+    return float_of((uint32_t)x << 16);
 }
 
-static void load_bf16(float *dst, const uint8_t *src, size_t n)
+/* Through blocks of a fixed size, which compilers turn into vector code; `one` is always known where these are called. */
+static inline __attribute__((always_inline)) void load_halves(float *dst, const uint8_t *src, size_t n,
+                                                              float (*one)(uint16_t))
 {
     uint16_t in[BLOCK];
     float out[BLOCK];
@@ -126,7 +119,7 @@ static void load_bf16(float *dst, const uint8_t *src, size_t n)
         size_t now = n - at < BLOCK ? n - at : BLOCK;
         memcpy(in, src + 2 * at, now * 2);
         for (int i = 0; i < BLOCK; i++)
-            out[i] = float_of((uint32_t)in[i] << 16);
+            out[i] = one(in[i]);
         memcpy(dst + at, out, now * 4);
     }
 }
@@ -142,7 +135,8 @@ static void load_f8(float *dst, const uint8_t *src, size_t n)
     }
 }
 
-static void store_f16(uint8_t *dst, const float *src, size_t n)
+static inline __attribute__((always_inline)) void store_halves(uint8_t *dst, const float *src, size_t n,
+                                                               uint16_t (*one)(float))
 {
     float in[BLOCK];
     uint16_t out[BLOCK];
@@ -151,21 +145,7 @@ static void store_f16(uint8_t *dst, const float *src, size_t n)
         size_t now = n - at < BLOCK ? n - at : BLOCK;
         memcpy(in, src + at, now * 4);
         for (int i = 0; i < BLOCK; i++)
-            out[i] = to_f16(in[i]);
-        memcpy(dst + 2 * at, out, now * 2);
-    }
-}
-
-static void store_bf16(uint8_t *dst, const float *src, size_t n)
-{
-    float in[BLOCK];
-    uint16_t out[BLOCK];
-    memset(in, 0, sizeof in);
-    for (size_t at = 0; at < n; at += BLOCK) {
-        size_t now = n - at < BLOCK ? n - at : BLOCK;
-        memcpy(in, src + at, now * 4);
-        for (int i = 0; i < BLOCK; i++)
-            out[i] = to_bf16(in[i]);
+            out[i] = one(in[i]);
         memcpy(dst + 2 * at, out, now * 2);
     }
 }
@@ -177,8 +157,8 @@ void dtype_to_f32(float *dst, const void *src, enum dtype type, size_t n)
         if (n > 0)
             memcpy(dst, src, n * 4);
         break;
-    case DTYPE_F16: load_f16(dst, src, n); break;
-    case DTYPE_BF16: load_bf16(dst, src, n); break;
+    case DTYPE_F16: load_halves(dst, src, n, from_f16); break;
+    case DTYPE_BF16: load_halves(dst, src, n, from_bf16); break;
     case DTYPE_F8_E4M3: load_f8(dst, src, n); break;
     case DTYPE_COUNT: break;
     }
@@ -191,8 +171,8 @@ void dtype_from_f32(void *dst, const float *src, enum dtype type, size_t n)
         if (n > 0)
             memcpy(dst, src, n * 4);
         break;
-    case DTYPE_F16: store_f16(dst, src, n); break;
-    case DTYPE_BF16: store_bf16(dst, src, n); break;
+    case DTYPE_F16: store_halves(dst, src, n, to_f16); break;
+    case DTYPE_BF16: store_halves(dst, src, n, to_bf16); break;
     case DTYPE_F8_E4M3:
     case DTYPE_COUNT: break;
     }
