@@ -60,7 +60,7 @@ kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
 
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
 # ringctl's alone, and yet what tests link
-ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c step_view.c step_trace.c step_chart.c)
+ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c step_view.c step_trace.c step_chart.c forecast.c)
 ctl_src     := $(filter-out $(ctl_tested),$(sort $(wildcard daemon/ctl*.c))) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
 ctl_shared  := $(addprefix daemon/,xalloc.c optable.c conf.c doctor.c doctor_net.c doctor_node.c doctor_host.c)

@@ -11,6 +11,7 @@
 #include "engine/err.h"
 
 struct cables;
+struct member;
 struct node;
 
 /* Lists the ports by --ports-allow and --ports-deny and watches them; with --discover off, does nothing at all. */
@@ -28,8 +29,13 @@ void cables_search(struct cables *c);
 struct port;
 const struct port *cables_port(const struct cables *c, unsigned ifindex);
 
+/* Our ends of the cables that have subnets, for our record. */
+void cables_describe(const struct cables *c, struct member *self);
+
 /* For GET /v1/ports: every port with what is heard on it, and for each neighbour that is no cable, why. */
 json_t *cables_encode(struct cables *c);
+/* And the addresses of all other nodes' ends of cables, as their records tell. */
+json_t *cables_elsewhere_encode(const struct node *n);
 /* And Thunderbolt of the machine as a whole: where the driver is missing there are no ports to say it. */
 json_t *cables_thunderbolt_encode(struct cables *c);
 /* For the doctor: beacons counted by what became of them, why ringd-link is of no help, and addresses or routes of this machine within

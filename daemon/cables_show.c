@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "daemon/cables_impl.h"
+#include "daemon/members.h"
+#include "daemon/node.h"
 #include "daemon/xalloc.h"
 
 /* How far ringd-link is with something. */
@@ -125,6 +127,46 @@ json_t *cables_encode(struct cables *c)
         json_array_append_new(list,
                               port_encode(c, ports_at(c->ports, i), seen, n < CABLES_SEEN ? n : CABLES_SEEN));
     free(seen);
+    return list;
+}
+
+void cables_describe(const struct cables *c, struct member *self)
+{
+    self->ncables = 0;
+    for (size_t i = 0; c && i < c->plan.n && self->ncables < MEMBER_CABLES; i++) {
+        const struct cable_plan *plan = &c->plan.at[i];
+        struct member_cable *cable = &self->cables[self->ncables];
+        const struct port *port = ports_find(c->ports, plan->ifindex);
+        if (!port || (!plan->is_six_free && !plan->four.mine.family))
+            continue;
+        *cable = (struct member_cable){.four = plan->four.mine};
+        if (plan->is_six_free)
+            cable->six = plan->six.mine;
+        snprintf(cable->port, sizeof cable->port, "%s", port->name);
+        self->ncables++;
+    }
+}
+
+static void add_elsewhere(json_t *list, const struct member *who)
+{
+    for (size_t i = 0; i < who->ncables; i++) {
+        char six[PREFIX_TEXT] = "", four[PREFIX_TEXT] = "";
+        const struct member_cable *c = &who->cables[i];
+        if (c->six.family)
+            prefix_format(&c->six, six);
+        if (c->four.family)
+            prefix_format(&c->four, four);
+        json_array_append_new(list, json_pack("{s:s s:s s:s s:s}", "node", who->name, "port", c->port,
+                                              "subnet", six, "subnet4", four));
+    }
+}
+
+json_t *cables_elsewhere_encode(const struct node *n)
+{
+    json_t *list = json_array();
+    for (size_t i = 1; i < members_count(n->members); i++)
+        if (members_reachable(n->members, members_at(n->members, i)->id))
+            add_elsewhere(list, members_at(n->members, i));
     return list;
 }
 

@@ -211,6 +211,7 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
         *l = (struct lane){.sync = &p->sync[l - p->lanes],
                            .peer = p,
                            .path = path,
+                           .count = progress_lane(x->progress, path),
                            .fd = fd,
                            .tx = *tx,
                            .rx = *rx,
@@ -228,6 +229,16 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
         return err_set(err, r, "a thread for the data connection to rank %u: %s", rank, strerror(-r));
     }
     return 0;
+}
+
+void exchange_look(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    for (size_t i = 0; i < x->n; i++)
+        for (size_t l = 0; l < MAX_LANES; l++)
+            if (x->peers[i].lanes[l].used && !x->peers[i].lanes[l].broken)
+                lane_look(&x->peers[i].lanes[l]);
+    pthread_mutex_unlock(&x->lock);
 }
 
 static bool is_alive(uint64_t path, const uint64_t *alive, size_t n)

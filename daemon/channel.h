@@ -36,6 +36,9 @@ void exchange_on_lost(struct exchange *x,
 /* Breaks the lanes whose path (other than 0) is not among those still alive: a cable that is out does not end its connections. */
 void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n);
 
+/* Has the progress tell what the kernel knows of each lane by now. */
+void exchange_look(struct exchange *x);
+
 /* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
 void *exchange_buffer(struct exchange *x, size_t size);
 void exchange_release(struct exchange *x, void *buffer);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/channel_priv.h"
+#include "daemon/progress.h"
 
 enum { UNSENT_MAX = 16 * 1024 };
 
@@ -119,10 +120,23 @@ int lane_start(struct lane *l)
     return -r;
 }
 
+void lane_look(struct lane *l)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n) || n < sizeof info)
+        return; /* no TCP: nothing to tell */
+    atomic_fetch_add_explicit(&l->count->retransmits, info.tcpi_total_retrans - l->retransmits,
+                              memory_order_relaxed);
+    atomic_store_explicit(&l->count->rtt_us, info.tcpi_rtt, memory_order_relaxed);
+    l->retransmits = info.tcpi_total_retrans;
+}
+
 void lane_stop(struct lane *l)
 {
     for (size_t i = 0; i < l->nthreads; i++)
         pthread_join(l->threads[i], NULL);
+    lane_look(l);
     close(l->fd);
     seal_wipe(&l->tx);
     seal_wipe(&l->rx);

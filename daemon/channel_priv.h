@@ -73,6 +73,8 @@ struct lane {
     struct seal rx; /* of the receiver that reads */
     pthread_t threads[2 * WORKERS];
     size_t nthreads;
+    struct progress_lane *count; /* borrowed: the exchange's progress */
+    uint32_t retransmits;        /* of this socket, counted so far */
     bool used, broken;
     bool called;          /* a sender has been woken, and has not looked yet */
     uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
@@ -129,6 +131,8 @@ void exchange_finish_message(
 /* Starts and ends a lane's threads; lane_stop joins them (without the lock). */
 int lane_start(struct lane *l);
 void lane_stop(struct lane *l);
+/* Counts what only the kernel knows: segments sent again, and how long a round trip takes. */
+void lane_look(struct lane *l);
 
 /* What its threads run, and what they call without the lock. */
 void *lane_sender(void *lane);

@@ -40,8 +40,9 @@ static int receive_exact(int fd, struct iovec *iov, int n)
 
 static void count_received(struct lane *l, size_t n)
 {
-    atomic_fetch_add_explicit(&l->peer->x->progress->rx_bytes, SEAL_HEAD + n + SEAL_TAG,
-                              memory_order_relaxed);
+    const size_t all = SEAL_HEAD + n + SEAL_TAG;
+    atomic_fetch_add_explicit(&l->peer->x->progress->rx_bytes, all, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->count->rx_bytes, all, memory_order_relaxed);
 }
 
 /* The beginning of a record, at most n bytes, once its length is among them. */

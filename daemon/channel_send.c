@@ -144,6 +144,7 @@ static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
     if (r)
         return r;
     atomic_fetch_add_explicit(&x->progress->tx_bytes, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->count->tx_bytes, n, memory_order_relaxed);
     const int64_t begin = now_ns();
     r = send_all(l->fd, scratch, n);
     const bool quick = now_ns() - begin < QUICK_NS;

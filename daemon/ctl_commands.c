@@ -37,6 +37,9 @@ const struct ctl_command ctl_commands[] = {
     {"schedule", "(show | check | convert) (NAME | FILE) [OPTIONS]",
      "the order of work in a step: its chart, whether it can run, as a file", ctl_schedule_main,
      .options = ctl_schedule_options, .words = "show check convert"},
+    {"simulate", "[OPTIONS]",
+     "a training step on rings larger than those at hand, and how it grows with them", ctl_simulate_main,
+     .options = ctl_simulate_options},
     {"local", "N [OPTIONS] [--] COMMAND …", "run COMMAND on N nodes started on this machine for it",
      ctl_local_main, .options = ctl_local_options, .has_rest = true},
 

@@ -73,7 +73,7 @@ int ctl_generate_main(struct ctl *ctl)
     if (!has_ids)
         json_object_set_new(spec, "prompt", json_string(ctl->args[0]));
     if (ctl_plan_wanted(ctl))
-        return ctl_plan_ask(ctl, "generate", spec);
+        return ctl_plan_ask(ctl, "generate", spec, NULL);
     rc = ctl_spec_submit(ctl, "generate", spec, &id);
     return rc ? rc : ctl_follow_generation(ctl, id, false);
 }
@@ -94,7 +94,7 @@ int ctl_score_main(struct ctl *ctl)
         return rc;
     }
     if (ctl_plan_wanted(ctl))
-        return ctl_plan_ask(ctl, "score", spec);
+        return ctl_plan_ask(ctl, "score", spec, NULL);
     rc = ctl_spec_submit(ctl, "score", spec, &id);
     return rc ? rc : ctl_follow_scoring(ctl, id, false);
 }

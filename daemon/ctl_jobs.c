@@ -9,6 +9,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_forecast.h"
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
@@ -133,6 +134,22 @@ static void print_job(const json_t *j)
                field_text(way, "prompt", ""), field_text(way, "sample", ""));
 }
 
+/* A plan that foretold its step is held against the last step there was. */
+static int compare(const struct ctl *ctl, const json_t *job)
+{
+    char path[80];
+    json_t *timeline = NULL;
+    const json_t *plan = json_object_get(job, "plan");
+    if (!json_is_object(json_object_get(plan, "forecast")) || field_number(job, "step") < 1)
+        return CTL_OK;
+    snprintf(path, sizeof path, "/v1/jobs/%.0f/timeline", field_number(job, "id"));
+    int rc = ctl_request(ctl, "GET", path, NULL, &timeline);
+    if (!rc)
+        forecast_compare(plan, timeline);
+    json_decref(timeline);
+    return rc;
+}
+
 /* The record, and of a job that takes samples what it has written so far. */
 int ctl_job_main(struct ctl *ctl)
 {
@@ -153,6 +170,8 @@ int ctl_job_main(struct ctl *ctl)
         print_json(job);
     else if (!rc)
         print_job(job);
+    if (!rc && !ctl->json)
+        rc = compare(ctl, job);
     json_decref(answer);
     json_decref(job);
     return rc;

@@ -13,7 +13,7 @@
 const struct opt_def ctl_links_options[] = {
     {.name = "hosts",
      .type = OPT_FLAG,
-     .help = "print the addresses of both ends of every cable as lines for /etc/hosts, each named "
+     .help = "print the addresses of both ends of every cable of the cluster as lines for /etc/hosts, each named "
              "NODE-PORT.ring"},
     {.name = "verbose",
      .type = OPT_FLAG,

@@ -122,8 +122,8 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
                 field_number(data, "valid_loss"), field_number(data, "valid_tokens"));
     } else if (!strcmp(type, "sample")) {
         meter_clear(m);
-        fprintf(stderr, "step %.0f  writes: %s%s\n", field_number(data, "step"), field_text(data, "prompt", ""),
-                field_text(data, "sample", ""));
+        fprintf(stderr, "step %.0f  writes: %s%s\n", field_number(data, "step"),
+                field_text(data, "prompt", ""), field_text(data, "sample", ""));
     } else if (!strcmp(type, "log")) {
         meter_clear(m);
         fprintf(stderr, "%s\n", field_text(data, "text", ""));

@@ -5,7 +5,9 @@
 
 #include <stdio.h>
 
+#include "daemon/ctl_forecast.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_plan_file.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/ctl_table.h"
 
@@ -28,25 +30,29 @@ static void layers_text(char *text, size_t n, const json_t *bounds)
         snprintf(text, n, "none");
 }
 
-/* Who holds what: with what was measured, where anything was. */
+/* Who holds what: with what was measured and what was forecast, where anything was. */
 static struct table *stages(const json_t *plan, const json_t *memory)
 {
-    bool measured = json_array_size(memory);
-    struct table *t = table_new(measured ? "  RANK\tNODE\tLAYERS\tPLANNED\tOF\tMEASURED\tPEAK\tSLOTS"
-                                         : "  RANK\tNODE\tLAYERS\tPLANNED\tOF\tSLOTS");
-    const json_t *split = json_object_get(plan, "split");
+    const json_t *split = json_object_get(plan, "split"), *forecast = json_object_get(plan, "forecast");
+    const bool measured = json_array_size(memory), foreseen = json_is_object(forecast);
+    char head[160];
+    snprintf(head, sizeof head, "  RANK\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
+             measured ? "\tMEASURED\tPEAK" : "", foreseen ? "\tF\tI\tW\tR\tBUBBLE" : "");
+    struct table *t = table_new(head);
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
         const json_t *stage = json_array_get(memory, r);
-        char layers[48], has[64] = "";
+        char layers[48], has[64] = "", costs[120] = "";
         layers_text(layers, sizeof layers, json_array_get(split, r));
         if (measured)
             snprintf(has, sizeof has, "\t%s\t%s", bytes_told(json_object_get(stage, "rss")).text,
                      bytes_told(json_object_get(stage, "peak")).text);
-        table_add(t, "  %zu\t%s\t%s\t%s\t%s%s\t%.0f", r, name ? name : "?", layers,
+        if (foreseen)
+            forecast_costs(costs, sizeof costs, plan, r);
+        table_add(t, "  %zu\t%s\t%s\t%s\t%s%s\t%.0f%s", r, name ? name : "?", layers,
                   print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
                   bytes_told(json_array_get(json_object_get(plan, "available"), r)).text, has,
-                  json_number_value(json_array_get(json_object_get(plan, "slots"), r)));
+                  json_number_value(json_array_get(json_object_get(plan, "slots"), r)), costs);
     }
     return t;
 }
@@ -62,6 +68,7 @@ void ctl_print_plan(const json_t *job)
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
                field_number(plan, "tokens"));
     table_print_free(t, stdout);
+    forecast_print(plan);
 }
 
 bool ctl_plan_wanted(const struct ctl *ctl)
@@ -69,7 +76,7 @@ bool ctl_plan_wanted(const struct ctl *ctl)
     return ctl->plans || opts_flag(ctl->opts, "dry-run");
 }
 
-int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec)
+int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec, const char *out)
 {
     enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
     json_t *answer = NULL, *line;
@@ -83,9 +90,11 @@ int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec)
         json_array_foreach(json_object_get(answer, "lines"), i, line)
             fprintf(stderr, "%s\n", json_string_value(line));
         ctl_print_plan(answer);
+        forecast_chart(json_object_get(answer, "plan"));
     }
+    rc = out ? plan_file_write(out, json_object_get(answer, "plan")) : CTL_OK;
     json_decref(answer);
-    return CTL_OK;
+    return rc;
 }
 
 int ctl_plan_main(struct ctl *ctl)

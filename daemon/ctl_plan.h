@@ -11,8 +11,8 @@
 
 /* Only the plan is wanted of the command, which has --dry-run. */
 bool ctl_plan_wanted(const struct ctl *ctl);
-/* Has the daemon plan that job, and prints what it says. Takes over spec. */
-int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec);
+/* Has the daemon plan that job, prints what it says, and writes it to the file `out` unless that is NULL. Takes over spec. */
+int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec, const char *out);
 
 /* job: what has a "plan", and perhaps the measured "memory" of its stages. */
 void ctl_print_plan(const json_t *job);

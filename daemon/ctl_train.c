@@ -13,6 +13,7 @@
 #include "daemon/ctl_follow.h"
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_plan.h"
+#include "daemon/ctl_plan_file.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/spec_limits.h"
 #include "engine/pipe/sched.h"
@@ -157,9 +158,25 @@ const struct opt_def ctl_train_options[] = {
      .help = "clip gradients to this norm, 0 for not"},
     {.name = "schedule",
      .type = OPT_CHOICE,
-     .placeholder = "naive|gpipe|1f1b|eager-1f1b|interleaved-1f1b|looped-bfs|zb-h1|zb-h2|zbv|v-1f1b|FILE",
+     .placeholder =
+         "auto|naive|gpipe|1f1b|eager-1f1b|interleaved-1f1b|looped-bfs|zb-h1|zb-h2|zbv|v-1f1b|FILE",
      .def = "1f1b",
-     .help = "order of work in the pipeline; FILE: one of your own, see ringctl schedule"},
+     .help =
+         "order of work in the pipeline; auto: what is fastest by what was measured, with the split of the "
+         "layers and the microbatches that go with it; FILE: one of your own, see ringctl schedule"},
+    {.name = "objective",
+     .type = OPT_CHOICE,
+     .placeholder = "time|memory",
+     .def = "time",
+     .help = "what --schedule auto looks for: the shortest step, or the least memory on the fullest node"},
+    {.name = "plan",
+     .type = OPT_PATH,
+     .placeholder = "FILE",
+     .help = "schedule, layers and microbatches as in this file, which `ringctl plan train ... --out` wrote"},
+    {.name = "out",
+     .type = OPT_PATH,
+     .placeholder = "FILE",
+     .help = "with `ringctl plan` or --dry-run: the plan is written there, for --plan"},
     {.name = "chunks",
      .type = OPT_INT,
      .placeholder = "N",
@@ -228,10 +245,22 @@ static int check(const struct ctl *ctl)
 {
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": nothing but options is expected", ctl->args[0]);
-    if (!sched_info(opts_str(ctl->opts, "schedule")) && access(opts_str(ctl->opts, "schedule"), F_OK))
+    const char *schedule = opts_str(ctl->opts, "schedule");
+    const bool is_auto = !strcmp(schedule, "auto");
+    static const char *const planned[] = {"schedule", "chunks", "recompute", "microbatches",
+                                          "micro-batch-size"};
+    for (size_t i = 0; opts_is_set(ctl->opts, "plan") && i < sizeof planned / sizeof *planned; i++)
+        if (opts_is_set(ctl->opts, planned[i]))
+            return ctl_usage(ctl, "--plan says what --%s would: give one", planned[i]);
+    if (opts_is_set(ctl->opts, "out") && !ctl_plan_wanted(ctl))
+        return ctl_usage(ctl,
+                         "--out is where a plan is written, and this is a job: `ringctl plan train` plans");
+    if (opts_is_set(ctl->opts, "objective") && !is_auto)
+        return ctl_usage(ctl, "--objective is what --schedule auto looks for: give that too");
+    if (!is_auto && !sched_info(schedule) && access(schedule, F_OK))
         return ctl_usage(ctl,
                          "--schedule %s is neither a schedule there is (see train --help) nor a file: %s",
-                         opts_str(ctl->opts, "schedule"), strerror(errno));
+                         schedule, strerror(errno));
     if (opts_is_set(ctl->opts, "iters") && opts_is_set(ctl->opts, "epochs"))
         return ctl_usage(ctl, "--iters and --epochs both say how long: give one");
     if (opts_is_set(ctl->opts, "microbatches") && opts_is_set(ctl->opts, "micro-batch-size"))
@@ -254,7 +283,7 @@ static int check(const struct ctl *ctl)
 static void put_schedule(const struct ctl *ctl, json_t *spec)
 {
     const char *schedule = opts_str(ctl->opts, "schedule");
-    if (sched_info(schedule))
+    if (sched_info(schedule) || !strcmp(schedule, "auto"))
         return;
     char *path = ctl_absolute_path(schedule);
     json_object_set_new(spec, "schedule", json_string(path));
@@ -267,8 +296,11 @@ static json_t *make_spec(const struct ctl *ctl)
         {"rank", "rank"}, {"alpha", "alpha"}, {"dropout", "dropout"}, {"target-modules", "target_modules"}};
     json_t *spec = ctl_spec_new(ctl);
     json_object_del(spec, "detach");
+    json_object_del(spec, "out");
+    json_object_del(spec, "plan");
     put_schedule(ctl, spec);
-    if (opts_is_set(ctl->opts, "microbatches"))
+    const bool searched = !strcmp(opts_str(ctl->opts, "schedule"), "auto");
+    if (opts_is_set(ctl->opts, "microbatches") || (searched && !opts_is_set(ctl->opts, "micro-batch-size")))
         json_object_del(spec, "micro_batch_size");
     if (!opts_is_set(ctl->opts, "iters") && !opts_is_set(ctl->opts, "epochs"))
         json_object_set_new(spec, "epochs", json_integer(1));
@@ -289,12 +321,14 @@ int ctl_train_main(struct ctl *ctl)
         return rc;
     json_t *spec = make_spec(ctl);
     rc = ctl_spec_template_args(ctl, spec);
+    if (!rc && opts_is_set(ctl->opts, "plan"))
+        rc = plan_file_read(opts_str(ctl->opts, "plan"), spec);
     if (rc) {
         json_decref(spec);
         return rc;
     }
     if (ctl_plan_wanted(ctl))
-        return ctl_plan_ask(ctl, "train", spec);
+        return ctl_plan_ask(ctl, "train", spec, opts_str(ctl->opts, "out"));
     rc = ctl_spec_submit(ctl, "train", spec, &id);
     if (rc)
         return rc;

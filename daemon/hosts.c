@@ -3,6 +3,7 @@
  * Names of cables' ends. Pure. */
 #include "daemon/hosts.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,6 +74,39 @@ static void add_subnets(json_t *list, const json_t *cable, const char *mine, con
     }
 }
 
+static bool has_line(const json_t *list, const char *address)
+{
+    const size_t n = strcspn(address, "/");
+    size_t i;
+    json_t *line;
+    json_array_foreach(list, i, line)
+    {
+        const char *known = text_of(line, "address");
+        if (strlen(known) == n && !strncmp(known, address, n))
+            return true;
+    }
+    return false;
+}
+
+/* What other nodes say of their own ends, but for those that are seen from here. */
+static void add_elsewhere(json_t *list, json_t *names, const json_t *elsewhere)
+{
+    static const char *const keys[] = {"subnet", "subnet4"};
+    size_t i;
+    json_t *cable;
+    json_array_foreach(elsewhere, i, cable)
+    {
+        char name[HOSTS_LABEL + 16];
+        for (size_t k = 0; k < 2; k++) {
+            const char *address = text_of(cable, keys[k]);
+            if (!*address || has_line(list, address))
+                continue;
+            name_end(names, text_of(cable, "node"), text_of(cable, "port"), name);
+            add_line(list, address, name, "");
+        }
+    }
+}
+
 json_t *hosts_list(const json_t *ports, const char *self)
 {
     json_t *list = json_array(), *names = json_object();
@@ -88,6 +122,7 @@ json_t *hosts_list(const json_t *ports, const char *self)
         name_end(names, text_of(cable, "node"), text_of(cable, "port"), theirs);
         add_subnets(list, cable, mine, theirs);
     }
+    add_elsewhere(list, names, json_object_get(ports, "elsewhere"));
     json_decref(names);
     return list;
 }

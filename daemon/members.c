@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "daemon/identity.h"
 #include "daemon/xalloc.h"
@@ -47,6 +48,16 @@ static json_t *hex(const uint8_t id[16])
     return json_string(text);
 }
 
+static json_t *cable_encode(const struct member_cable *c)
+{
+    char six[PREFIX_TEXT] = "", four[PREFIX_TEXT] = "";
+    if (c->six.family)
+        prefix_format(&c->six, six);
+    if (c->four.family)
+        prefix_format(&c->four, four);
+    return json_pack("{s:s s:s s:s}", "port", c->port, "ipv6", six, "ipv4", four);
+}
+
 json_t *member_encode(const struct member *who)
 {
     json_t *links = json_array();
@@ -54,13 +65,16 @@ json_t *member_encode(const struct member *who)
         json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", hex(who->links[i].id), "class_mbps",
                                                (json_int_t)who->links[i].class_mbps, "shared",
                                                (int)who->links[i].shared));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:o s:i s:s s:f}", "id", hex(who->id),
-                     "name", who->name, "version", who->version, "boot", (json_int_t)who->boot, "seq",
-                     (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
+    json_t *cables = json_array();
+    for (size_t i = 0; i < who->ncables; i++)
+        json_array_append_new(cables, cable_encode(&who->cables[i]));
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:s s:I s:o s:i s:s s:f}", "id",
+                     hex(who->id), "name", who->name, "version", who->version, "boot", (json_int_t)who->boot,
+                     "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
                      (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
-                     "memory_available", (json_int_t)who->memory_available, "links", links, "ring", who->ring,
-                     "job", (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing",
-                     who->doing, "seconds", who->seconds);
+                     "memory_available", (json_int_t)who->memory_available, "links", links, "cables", cables,
+                     "ring", who->ring, "job", (json_int_t)who->job, "head", hex(who->head), "rank",
+                     who->rank, "doing", who->doing, "seconds", who->seconds);
 }
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -82,6 +96,33 @@ static int decode_link(struct member_link *ret, const json_t *link)
     return 0;
 }
 
+static int decode_address(struct prefix *ret, const char *text, uint8_t family)
+{
+    return *text && (prefix_parse(ret, text) || ret->family != family) ? -EBADMSG : 0;
+}
+
+static int decode_cable(struct member_cable *ret, const json_t *cable)
+{
+    const char *port, *six, *four;
+    if (json_unpack((json_t *)cable, "{s:s s:s s:s}", "port", &port, "ipv6", &six, "ipv4", &four) ||
+        strlen(port) >= sizeof ret->port || decode_address(&ret->six, six, AF_INET6) ||
+        decode_address(&ret->four, four, AF_INET))
+        return -EBADMSG;
+    memcpy(ret->port, port, strlen(port));
+    return 0;
+}
+
+/* A list that an earlier version does not tell. */
+static int decode_cables(struct member *m, const json_t *cables)
+{
+    if (cables && (!json_is_array(cables) || json_array_size(cables) > MEMBER_CABLES))
+        return -EBADMSG;
+    for (; m->ncables < json_array_size(cables); m->ncables++)
+        if (decode_cable(&m->cables[m->ncables], json_array_get(cables, m->ncables)))
+            return -EBADMSG;
+    return 0;
+}
+
 int member_decode(struct member *ret, const json_t *record)
 {
     struct member m = {0};
@@ -100,7 +141,7 @@ int member_decode(struct member *ret, const json_t *record)
     for (; m.nlinks < json_array_size(links); m.nlinks++)
         if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
             return -EBADMSG;
-    if (strlen(ring) >= sizeof m.ring)
+    if (strlen(ring) >= sizeof m.ring || decode_cables(&m, json_object_get(record, "cables")))
         return -EBADMSG;
     memcpy(m.ring, ring, strlen(ring));
     copy_text(m.name, sizeof m.name, name);

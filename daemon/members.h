@@ -13,18 +13,24 @@
 #include <stdint.h>
 
 #include "net/clock.h"
+#include "net/prefix.h"
 #include "net/ring.h"
 
 enum {
     MEMBERS_SETTLE_US =
         1500000, /* a closed ring is reordered so long after the last change of what would be better */
     MEMBER_RING_TEXT = 1024,
+    MEMBER_CABLES = 16, /* that are told: a record has to fit into a heartbeat */
 };
 
 struct member_link { /* the control connections with one neighbour, together */
     uint8_t id[16];
     uint32_t class_mbps; /* ring_class of all cables to it; 0 = not known */
     bool shared;         /* every way there is a switch, a radio, or what leads to the rest of the world */
+};
+struct member_cable { /* our end of one that only two nodes share */
+    char port[16];
+    struct prefix six, four; /* our addresses, with the subnet's length; family 0: none */
 };
 struct member {
     uint8_t id[16];
@@ -34,6 +40,8 @@ struct member {
     uint64_t memory_total, memory_available;
     size_t nlinks;
     struct member_link links[RING_MAX_NODES];
+    size_t ncables;
+    struct member_cable cables[MEMBER_CABLES];
     char ring[MEMBER_RING_TEXT]; /* names with commas: the order its owner set with --ring; "" = none */
     /* what it does */
     uint64_t job;     /* 0 = nothing */

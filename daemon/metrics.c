@@ -192,6 +192,10 @@ static void write_stage(FILE *to, struct node *n)
            t.busy_seconds);
     single(to, "stage_wait_seconds_total", "counter",
            "Seconds stages of this node stood still within a round.", t.wait_seconds);
+    single(to, "stage_tx_bytes_total", "counter", "Bytes stages of this node sent to others.",
+           (double)t.tx_bytes);
+    single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
+           (double)t.rx_bytes);
     single(to, "stage_memory_bytes", "gauge",
            "Memory the stage has, what it maps of the model's files included.", (double)t.memory_bytes);
     single(to, "stage_planned_memory_bytes", "gauge", "Memory the plan foresees for the stage.",
@@ -226,10 +230,12 @@ static bool link_name(const json_t *link, json_t *seen, char *buf, size_t size)
     return !json_object_get(seen, buf) && !json_object_set_new(seen, buf, json_true());
 }
 
-static const struct link_metric {
+struct link_metric {
     const char *name, *type, *help, *key;
     double scale;
-} link_metrics[] = {
+};
+
+static const struct link_metric link_metrics[] = {
     {"link_tx_bytes_total", "counter", "Bytes sent on the control connection.", "tx_bytes", 1},
     {"link_rx_bytes_total", "counter", "Bytes received on the control connection.", "rx_bytes", 1},
     {"link_retransmits_total", "counter", "Segments the kernel sent again on the control connection.",
@@ -240,6 +246,15 @@ static const struct link_metric {
      "What the cable was measured to carry from here, 0 = not yet.", "tx_mbps", 125e3},
     {"link_measured_rx_bytes_per_second", "gauge",
      "What the cable was measured to carry to here, 0 = not yet.", "rx_mbps", 125e3},
+};
+
+static const struct link_metric lane_metrics[] = {
+    {"link_data_tx_bytes_total", "counter", "Bytes stages sent over the cable.", "data_tx_bytes", 1},
+    {"link_data_rx_bytes_total", "counter", "Bytes stages received over the cable.", "data_rx_bytes", 1},
+    {"link_data_retransmits_total", "counter", "Segments of data connections the kernel sent again.",
+     "data_retransmits", 1},
+    {"link_data_rtt_seconds", "gauge", "Smoothed round trip of the data connection, from the kernel.",
+     "data_rtt_ms", 1e-3},
 };
 
 static void write_link(FILE *to, const char *metric, const json_t *link, double value)
@@ -253,20 +268,14 @@ static void write_link(FILE *to, const char *metric, const json_t *link, double 
     fprintf(to, "} %.17g\n", value);
 }
 
-static void write_links(FILE *to, const json_t *links)
+static void write_table(FILE *to, const json_t *links, const struct link_metric *metrics, size_t n)
 {
     const json_t *link;
     char name[512];
     size_t i;
     json_t *seen = json_object();
-    describe(to, "link_up", "gauge", "1 if the connection over that cable, or with that peer, stands.");
-    json_array_foreach(links, i, link)
-    {
-        if (link_name(link, seen, name, sizeof name))
-            write_link(to, "link_up", link, !strcmp(text_of(link, "state"), "up"));
-    }
-    for (size_t k = 0; k < sizeof link_metrics / sizeof *link_metrics; k++) {
-        const struct link_metric *m = &link_metrics[k];
+    for (size_t k = 0; k < n; k++) {
+        const struct link_metric *m = &metrics[k];
         json_object_clear(seen);
         describe(to, m->name, m->type, m->help);
         json_array_foreach(links, i, link)
@@ -279,6 +288,23 @@ static void write_links(FILE *to, const json_t *links)
     json_decref(seen);
 }
 
+static void write_links(FILE *to, const json_t *links, const json_t *lanes)
+{
+    const json_t *link;
+    char name[512];
+    size_t i;
+    json_t *seen = json_object();
+    describe(to, "link_up", "gauge", "1 if the connection over that cable, or with that peer, stands.");
+    json_array_foreach(links, i, link)
+    {
+        if (link_name(link, seen, name, sizeof name))
+            write_link(to, "link_up", link, !strcmp(text_of(link, "state"), "up"));
+    }
+    json_decref(seen);
+    write_table(to, links, link_metrics, sizeof link_metrics / sizeof *link_metrics);
+    write_table(to, lanes, lane_metrics, sizeof lane_metrics / sizeof *lane_metrics);
+}
+
 char *metrics_text(struct node *n)
 {
     char *text = NULL;
@@ -287,12 +313,13 @@ char *metrics_text(struct node *n)
     if (!to)
         return NULL;
     node_refresh_self(n);
-    json_t *links = peers_encode(n->peers);
+    json_t *links = peers_encode(n->peers), *lanes = worker_lanes(n->worker);
     write_node(to, n);
     write_jobs(to, n);
     write_stage(to, n);
-    write_links(to, links);
+    write_links(to, links, lanes);
     write_requests(to, n->metrics);
+    json_decref(lanes);
     json_decref(links);
     if (!fclose(to))
         return text;

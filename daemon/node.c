@@ -72,6 +72,7 @@ void node_refresh_self(struct node *n)
     self->memory_total = smaller(meminfo("MemTotal"), limit);
     self->memory_available = smaller(meminfo("MemAvailable"), limit);
     self->heard = clock_now();
+    cables_describe(n->cables, self);
     if (n->worker)
         worker_describe(n->worker, self);
 }
@@ -407,6 +408,7 @@ void node_close(struct node *n)
     http_stop(n->http);
     api_status_free(n->status);
     cables_close(n->cables);
+    n->cables = NULL; /* our record is still asked for */
     peers_close(n->peers);
     measure_free(n->measure);
     enrol_free(n->enrol);

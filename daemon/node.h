@@ -76,7 +76,7 @@ void node_close(struct node *n);
 void node_refresh_self(struct node *n);
 /* The set of nodes or links changed: ring, jobs and listeners are told. */
 void node_changed(struct node *n);
-/* The same for news of others, which come in crowds: once for all that come within a few times what it took last. */
+/* The same for news of others and for connections that are up, which come in crowds: once for all that come within a few times what it took last. */
 void node_changed_soon(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);

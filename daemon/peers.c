@@ -327,6 +327,21 @@ static bool is_one_too_many(struct session *s)
     return choice == SESSION_REFUSE;
 }
 
+/* What we know of the others, but for what it has at first hand: those it is connected with in this life of its own. On a switch of
+ * sixteen that is most of them, sixteen times over. */
+static void tell_newcomer(struct peers *p, struct link *link)
+{
+    const struct members *m = p->node->members;
+    const uint8_t *to = link_peer(link)->node_id;
+    const struct member *known = members_find(m, to);
+    bool is_same_life = known && known->boot == link_peer(link)->boot;
+    for (size_t i = 1; i < members_count(m); i++) {
+        const uint8_t *id = members_at(m, i)->id;
+        if (memcmp(id, to, 16) && !(is_same_life && members_linked(m, id, to)))
+            send_record(p, link, id);
+    }
+}
+
 static void on_up(void *owner, struct link *link)
 {
     struct session *s = owner;
@@ -350,12 +365,8 @@ static void on_up(void *owner, struct link *link)
              link_address(link));
     list_links(p);
     peers_flood_self(p);
-    for (size_t i = 1; i < members_count(p->node->members); i++) { /* what we know, for a newcomer */
-        if (!memcmp(members_at(p->node->members, i)->id, link_peer(link)->node_id, 16))
-            continue; /* it knows itself better */
-        send_record(p, link, members_at(p->node->members, i)->id);
-    }
-    node_changed(p->node);
+    tell_newcomer(p, link);
+    node_changed_soon(p->node); /* on a switch they come in crowds as well */
 }
 
 static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)

@@ -44,6 +44,12 @@ struct path {
     char host[64];
     uint16_t port;
 };
+/* What people call it; "" where there is no such thing. */
+struct path_name {
+    char peer[64], port[32], cable[17];
+};
+/* False if the path is gone, or none. */
+bool peers_path_name(struct peers *p, uint64_t path, struct path_name *ret);
 size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS]);
 /* Why the last connection to the node ended, "" if unknown. */
 const char *peers_last_words(struct peers *p, const uint8_t id[16]);

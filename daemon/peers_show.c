@@ -20,6 +20,22 @@ static const struct dial *way_of(struct peers *p, const struct session *s)
     return NULL;
 }
 
+bool peers_path_name(struct peers *p, uint64_t path, struct path_name *ret)
+{
+    struct session *s;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (path && s->number == path) {
+        const struct dial *d = way_of(p, s);
+        *ret = (struct path_name){0};
+        snprintf(ret->peer, sizeof ret->peer, "%s", link_peer(s->link)->name);
+        snprintf(ret->port, sizeof ret->port, "%s", d ? d->on : "");
+        if (d && d->cable)
+            snprintf(ret->cable, sizeof ret->cable, "%016llx", (unsigned long long)d->cable);
+        return true;
+    }
+    return false;
+}
+
 static void add_way(json_t *to, const struct dial *d, struct instant now, double timer_seconds)
 {
     char cable[17] = "";

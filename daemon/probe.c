@@ -27,6 +27,8 @@ struct probe {
     uint64_t random;
     size_t n;
     struct way at[PROBE_WAYS];
+    struct instant last_up,
+        even; /* when the measurements so far will have been made up for, at one a PROBE_PACE_US */
     /* the one measurement under way */
     enum phase phase;
     struct way *way;
@@ -90,6 +92,34 @@ static bool asks(const struct probe *p, const struct way *w)
     return memcmp(p->self, w->peer, sizeof p->self) < 0;
 }
 
+static size_t count_up(const struct probe *p)
+{
+    size_t up = 0;
+    for (size_t i = 0; i < p->n; i++)
+        up += p->at[i].path != 0;
+    return up;
+}
+
+static struct instant later(struct instant a, struct instant b)
+{
+    return a.us > b.us ? a : b;
+}
+
+/* When we may take part in another. Few ways are measured as they come. */
+static struct instant allowed_at(const struct probe *p)
+{
+    const uint64_t at_once = (PROBE_USUAL - 1) * (uint64_t)PROBE_PACE_US;
+    if (count_up(p) <= PROBE_USUAL)
+        return (struct instant){0};
+    return later((struct instant){p->last_up.us + PROBE_FIRST_US},
+                 (struct instant){clock_since_us(p->even, (struct instant){at_once})});
+}
+
+static void take_part(struct probe *p, struct instant now)
+{
+    p->even.us = later(p->even, now).us + PROBE_PACE_US;
+}
+
 /* Who was turned down at the same moment does not ask again at the same moment. */
 static uint64_t scatter(struct probe *p, uint64_t us)
 {
@@ -133,6 +163,7 @@ void probe_up(struct probe *p, uint64_t cable, uint64_t path, const uint8_t peer
     w->path = path;
     w->retry_us = PROBE_RETRY_US;
     w->due.us = now.us + scatter(p, PROBE_FIRST_US);
+    p->last_up = now;
 }
 
 void probe_down(struct probe *p, uint64_t path, struct instant now)
@@ -227,9 +258,7 @@ static uint32_t rate(uint32_t bytes, uint32_t us)
 
 static uint64_t again_us(const struct probe *p)
 {
-    size_t up = 0;
-    for (size_t i = 0; i < p->n; i++)
-        up += p->at[i].path != 0;
+    size_t up = count_up(p);
     return up > PROBE_USUAL ? (uint64_t)PROBE_AGAIN_US * up / PROBE_USUAL : PROBE_AGAIN_US;
 }
 
@@ -287,11 +316,12 @@ static void hear_burst(struct probe *p, struct way *w, uint32_t i, uint32_t fram
 
 static void hear_ask(struct probe *p, struct way *w, struct instant now)
 {
-    if (p->phase != REST || asks(p, w) || !p->ops->idle(p->owner, w->peer)) {
+    if (p->phase != REST || asks(p, w) || now.us < allowed_at(p).us || !p->ops->idle(p->owner, w->peer)) {
         say(p, w->path, NO, 0, 0);
         return;
     }
     p->asker = false;
+    take_part(p, now);
     enter(p, w, TAKING, now);
     say(p, w->path, YES, 0, 0);
 }
@@ -319,8 +349,10 @@ void probe_frame(struct probe *p, uint64_t path, const uint8_t *body, size_t n, 
     switch (body[0]) {
     case NO: give_up(p, now); break;
     case YES:
-        if (p->phase == ASKED)
+        if (p->phase == ASKED) {
+            take_part(p, now);
             send_burst(p, w, PROBE_FIRST, now);
+        }
         break;
     case BURST:
         if (takes)
@@ -363,7 +395,7 @@ struct instant probe_due(const struct probe *p)
     const struct way *w = next_way(p);
     if (p->phase != REST)
         return p->deadline;
-    return w ? w->due : (struct instant){UINT64_MAX};
+    return w ? later(w->due, allowed_at(p)) : (struct instant){UINT64_MAX};
 }
 
 void probe_tick(struct probe *p, struct instant now)
@@ -373,7 +405,7 @@ void probe_tick(struct probe *p, struct instant now)
         say(p, p->way->path, NO, 0, 0);
         give_up(p, now);
     }
-    while (p->phase == REST && (w = next_way(p)) && now.us >= w->due.us) {
+    while (p->phase == REST && (w = next_way(p)) && now.us >= probe_due(p).us) {
         if (!p->ops->idle(p->owner, w->peer)) {
             put_off(p, w, now);
             continue;

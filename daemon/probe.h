@@ -12,7 +12,8 @@
  *   TURN: the rate ------------->    the same the other way round
  *                  <-------------    DONE: the rate
  *
- * A node takes part in one at a time, and only while neither end works on a job: a step of one ends it. */
+ * A node takes part in one at a time, and only while neither end works on a job: a step of one ends it. Where many ways are up, as on a
+ * switch of 16, they first all come up, and then a node takes part in a few at once and in the rest one by one. */
 #ifndef DAEMON_PROBE_H
 #define DAEMON_PROBE_H
 
@@ -33,7 +34,8 @@ enum probe_limits {
     PROBE_FIRST_US = 3000000,   /* after a cable came up: the ring forms first */
     PROBE_AGAIN_US = 600000000, /* after a measurement, */
     PROBE_USUAL =
-        4, /* where a node has so many ways; with more the same in all, so that a switch of 16 is not busy measuring */
+        4, /* where a node has so many ways; with more the same in all, so that a switch of 16 is not busy measuring, */
+    PROBE_PACE_US = 30000000, /* and beyond the first so many one each so long */
     PROBE_RETRY_US =
         500000, /* when somebody was busy; doubled each time, with up to as much again by chance */
     PROBE_RETRY_MAX_US = 60000000,

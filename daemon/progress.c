@@ -44,6 +44,20 @@ void progress_set(struct progress *p, enum progress_state state, uint32_t what, 
     atomic_store_explicit(&p->state, state, memory_order_release);
 }
 
+struct progress_lane *progress_lane(struct progress *p, uint64_t path)
+{
+    size_t i = 0;
+    while (i + 1 < PROGRESS_LANES && atomic_load_explicit(&p->lanes[i].used, memory_order_relaxed) &&
+           p->lanes[i].path != path)
+        i++;
+    struct progress_lane *lane = &p->lanes[i];
+    if (!atomic_load_explicit(&lane->used, memory_order_relaxed)) {
+        lane->path = path;
+        atomic_store_explicit(&lane->used, 1, memory_order_release);
+    }
+    return lane;
+}
+
 double progress_seconds(const struct progress *p)
 {
     struct instant since = {atomic_load_explicit(&p->since_us, memory_order_relaxed)};

@@ -101,6 +101,23 @@ bool scope_ran_out(const struct scope *s)
     return kills > 0;
 }
 
+/* The plan counts what is large; code, stacks and buffers of connections come on top. */
+uint64_t scope_with_headroom(uint64_t planned)
+{
+    return planned + planned / 8 + (UINT64_C(256) << 20);
+}
+
+void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, const char *how)
+{
+    if (s && scope_ran_out(s))
+        snprintf(ret, size,
+                 "the stage process was killed: out of memory, %.1f GiB were planned and it had %.1f; "
+                 "another split, a smaller batch or --memory-limit helps",
+                 (double)planned / (1 << 30), (double)scope_with_headroom(planned) / (1 << 30));
+    else
+        snprintf(ret, size, "the stage process %s", *how ? how : "ended before the job did");
+}
+
 void scope_free(struct scope *s)
 {
     if (!s)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
+#include "daemon/stage_cache.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
 #include "daemon/stage_data.h"
@@ -50,11 +51,13 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
                        name ? name : "");
     p->is_head = true;
     int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
-    if (!r)
-        head_event(&p->head, "planned",
-                   json_pack("{s:o s:I}", "plan", job_plan_encode(&p->head.plan), "steps",
-                             (json_int_t)p->head.steps));
-    return r;
+    if (r)
+        return r;
+    json_t *plan = job_plan_encode(&p->head.plan);
+    if (p->head.forecast)
+        json_object_set(plan, "forecast", p->head.forecast);
+    head_event(&p->head, "planned", json_pack("{s:o s:I}", "plan", plan, "steps", (json_int_t)p->head.steps));
+    return 0;
 }
 
 /* The model on this node must be the one the head planned with: files of the same names are easily of another
@@ -82,24 +85,13 @@ static void on_round(void *owner)
 {
     struct process *p = owner;
     struct memory_use use;
-    if (memory_due(&p->memory, clock_now()) && !memory_read(&use) && memory_changed(&p->memory, &use))
+    if (!memory_due(&p->memory, clock_now()))
+        return;
+    exchange_look(p->exchange);
+    if (!memory_read(&use) && memory_changed(&p->memory, &use))
         head_event(&p->head, "memory",
                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
                              "peak", (json_int_t)use.peak));
-}
-
-/* Where quantized weights are kept: what systemd set aside for the service, else the user's cache. */
-static int weights_dir(char *ret, size_t size, struct err *err)
-{
-    const char *own = getenv("CACHE_DIRECTORY"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = own && *own     ? snprintf(ret, size, "%s/weights", own)
-            : xdg && *xdg   ? snprintf(ret, size, "%s/ringd/weights", xdg)
-            : home && *home ? snprintf(ret, size, "%s/.cache/ringd/weights", home)
-                            : -1;
-    return n > 0 && (size_t)n < size ? 0
-                                     : err_set(err, -ENOENT,
-                                               "there is no place to keep quantized weights: start ringd "
-                                               "with CACHE_DIRECTORY set to one");
 }
 
 static void tell_weights(struct process *p, const char *dir)
@@ -126,7 +118,7 @@ static void tell_weights(struct process *p, const char *dir)
 static int open_stages(struct process *p, const struct config *config, struct err *err)
 {
     char dir[4096];
-    int r = p->plan.weight_bits ? weights_dir(dir, sizeof dir, err) : 0;
+    int r = p->plan.weight_bits ? cache_dir(dir, sizeof dir, "weights", err) : 0;
     for (size_t s = 0; s < p->plan.stages && !r; s++) {
         struct stage_spec spec = job_plan_stage(&p->plan, config, s);
         spec.cache_dir = dir;

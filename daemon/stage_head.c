@@ -311,6 +311,7 @@ void head_done(struct head *h)
     tokenizer_close(h->tok);
     free(h->ids);
     job_plan_done(&h->plan);
+    json_decref(h->forecast);
     json_decref(h->json);
     pthread_mutex_destroy(&h->sending);
 }

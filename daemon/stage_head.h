@@ -29,7 +29,9 @@ struct head {
     struct data_order *order;       /* owned, or NULL */
     struct adapter_in *in;          /* owned: values to start from, or NULL */
     uint64_t first_step, steps;     /* of a training job: done before, and the last one */
-    uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
+    bool has_split;   /* plan.first was decided before the stages were: searched for, or given */
+    json_t *forecast; /* owned: what a step will take, or NULL */
+    uint32_t *ids;    /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
 };
 

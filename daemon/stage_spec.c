@@ -147,6 +147,19 @@ static void read_samples(struct job_spec *s, struct reader *r)
            "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
 }
 
+/* After the schedule. */
+static void read_split(struct job_spec *s, struct reader *r)
+{
+    const char *objective = text(r, "objective", "time");
+    s->save_memory = objective && !strcmp(objective, "memory");
+    demand(r, s->save_memory || (objective && !strcmp(objective, "time")), "\"objective\" is time or memory");
+    s->split = json_object_get(r->o, "split");
+    s->split_nodes = json_object_get(r->o, "split_nodes");
+    demand(r, !s->split || json_is_array(s->split), "\"split\" must be a list: the layers of each stage");
+    demand(r, !s->split || !s->schedule || strcmp(s->schedule, "auto") != 0,
+           "--schedule auto decides who gets which layers: \"split\" needs a schedule by name");
+}
+
 static void read_train(struct job_spec *s, struct reader *r)
 {
     read_data(s, r, 512);
@@ -156,6 +169,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->log = text(r, "log", NULL);
     s->schedule = text(r, "schedule", "1f1b");
     read_recompute(s, r);
+    read_split(s, r);
     s->chunks = count(r, "chunks", 0, 1, SCHED_MAX_CHUNKS);
     s->microbatches = count(r, "microbatches", 0, 1, SPEC_BATCH_MAX);
     const char *type = text(r, "fine_tune_type", "lora"), *init = text(r, "init", NULL);

@@ -35,8 +35,11 @@ struct job_spec {
     bool packing, group_by_length;
     bool full, random_init, resume, shuffle, rslora, dry_run;
     enum recompute recompute;
-    size_t microbatches; /* of a step, 0 = as many as micro_batch makes */
-    size_t chunks;       /* stages per node, 0 = what the schedule usually has */
+    bool save_memory;          /* --objective memory */
+    const json_t *split;       /* layers of each stage as asked for, or NULL */
+    const json_t *split_nodes; /* names of the nodes that is meant for, or NULL */
+    size_t microbatches;       /* of a step, 0 = as many as micro_batch makes */
+    size_t chunks;             /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens, sample_every, sample_tokens;
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;

@@ -10,6 +10,7 @@
 
 #include "daemon/stage_head.h"
 #include "daemon/stage_room.h"
+#include "daemon/stage_search.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
@@ -195,9 +196,48 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
     return e;
 }
 
-static int split(struct head *h, const struct split_inputs *in, struct err *err)
+/* As it was asked for. */
+static int take_split(struct head *h, const json_t *nodes, struct err *err)
 {
     struct job_plan *p = &h->plan;
+    const json_t *split = h->spec.split;
+    size_t sum = 0;
+    for (size_t r = 0; h->spec.split_nodes && r < p->ranks; r++) {
+        const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
+                   *is = json_string_value(json_object_get(json_array_get(nodes, r), "name"));
+        if (!wanted || !is || strcmp(wanted, is) != 0)
+            return err_set(err, -EINVAL,
+                           "the split is for a ring whose node %zu is %s, and now that is %s: plan again", r,
+                           wanted ? wanted : "missing", is ? is : "?");
+    }
+    if (json_array_size(split) != p->stages)
+        return err_set(err, -EINVAL, "the split is for %zu stages, and %s on %zu nodes has %zu",
+                       json_array_size(split), p->schedule, p->ranks, p->stages);
+    for (size_t s = 0; s < p->stages; s++) {
+        const json_t *v = json_array_get(split, s);
+        const json_int_t n = json_integer_value(v);
+        p->first[s] = sum;
+        if (!json_is_integer(v) || n < 0 || (size_t)n > h->config.layers - sum)
+            return err_set(
+                err, -EINVAL,
+                "the split gives stage %zu no number of layers that is left: the model has %zu in all", s,
+                h->config.layers);
+        sum += (size_t)n;
+    }
+    p->first[p->stages] = sum;
+    return sum == h->config.layers
+               ? 0
+               : err_set(err, -EINVAL, "the split shares out %zu layers, and the model has %zu", sum,
+                         h->config.layers);
+}
+
+static int split(struct head *h, const struct split_inputs *in, const json_t *nodes, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    if (h->spec.split)
+        return take_split(h, nodes, err);
+    if (h->has_split)
+        return split_check(p->first, p->stages, h->config.layers, err);
     struct split_request req = {.stages = p->stages,
                                 .layers = h->config.layers,
                                 .unit_cost = in->cost,
@@ -295,17 +335,22 @@ int head_split(struct head *h, const json_t *nodes, struct err *err)
 {
     struct split_inputs in = {0};
     struct sched *sched = NULL;
-    int e = plan_stages(h, &sched, in.handed, err);
+    const bool searched = h->plan.training && !strcmp(h->spec.schedule, "auto");
+    int e = searched ? head_search(h, nodes, err) : 0;
+    if (!e)
+        e = plan_stages(h, &sched, in.handed, err);
     if (!e)
         e = split_inputs(&in, h, nodes, err);
     if (!e)
-        e = split(h, &in, err);
+        e = split(h, &in, nodes, err);
     if (!e)
         e = measure_ranks(h, &in, err);
     if (!e && sched)
         e = save_memory(h, sched, &in, err);
     if (!e)
         e = check_memory(h, nodes, &in, err);
+    if (!e && h->plan.training && h->spec.dry_run && !searched)
+        head_forecast(h, nodes);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/identity.h"
+#include "daemon/lane_counts.h"
 #include "daemon/lanes.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
@@ -39,18 +40,19 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage;               /* owned */
-    char *groups;                      /* owned: where stages get a control group each, NULL = nowhere */
-    struct scope *scope;               /* owned: the stage's, or NULL */
-    struct lanes *lanes;               /* owned: data connections to the next rank */
-    unsigned alive[RING_MAX_NODES];    /* data connections the stage has, by rank */
-    struct event *patience;            /* owned: how long a broken connection may stay broken */
-    char why_lost[400];                /* the sentence if it runs out */
-    struct event *kill_timer;          /* owned: from asking the stage to end to making it */
-    struct event *reap;                /* owned: frees the stage outside its own callback */
-    double busy_seconds, wait_seconds; /* of stages that are gone */
-    uint64_t planned_bytes;            /* of memory, for the stage here */
-    bool reported;                     /* the stage said how it ended: "done" or "failed" */
+    struct spawn *stage;            /* owned */
+    char *groups;                   /* owned: where stages get a control group each, NULL = nowhere */
+    struct scope *scope;            /* owned: the stage's, or NULL */
+    struct lanes *lanes;            /* owned: data connections to the next rank */
+    unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
+    struct event *patience;         /* owned: how long a broken connection may stay broken */
+    char why_lost[400];             /* the sentence if it runs out */
+    struct event *kill_timer;       /* owned: from asking the stage to end to making it */
+    struct event *reap;             /* owned: frees the stage outside its own callback */
+    struct worker_totals past;      /* of stages that are gone */
+    struct lane_counts *counts;     /* owned: what its data connections carried */
+    uint64_t planned_bytes;         /* of memory, for the stage here */
+    bool reported;                  /* the stage said how it ended: "done" or "failed" */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -107,23 +109,29 @@ static void end_stage(struct worker *w)
     }
 }
 
-static void add_times(const struct spawn *stage, double *busy, double *wait)
+static void add_stage(const struct spawn *stage, struct worker_totals *to)
 {
     if (!stage)
         return;
     const struct progress *p = spawn_progress(stage);
-    *busy += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
-    *wait += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
+    to->busy_seconds += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
+    to->wait_seconds += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
+    to->tx_bytes += atomic_load_explicit(&p->tx_bytes, memory_order_relaxed);
+    to->rx_bytes += atomic_load_explicit(&p->rx_bytes, memory_order_relaxed);
 }
 
 void worker_totals(const struct worker *w, struct worker_totals *ret)
 {
-    *ret = (struct worker_totals){.running = w->stage != NULL,
-                                  .busy_seconds = w->busy_seconds,
-                                  .wait_seconds = w->wait_seconds,
-                                  .memory_bytes = w->stage ? spawn_memory(w->stage) : 0,
-                                  .planned_bytes = w->stage ? w->planned_bytes : 0};
-    add_times(w->stage, &ret->busy_seconds, &ret->wait_seconds);
+    *ret = w->past;
+    ret->running = w->stage != NULL;
+    ret->memory_bytes = w->stage ? spawn_memory(w->stage) : 0;
+    ret->planned_bytes = w->stage ? w->planned_bytes : 0;
+    add_stage(w->stage, ret);
+}
+
+json_t *worker_lanes(const struct worker *w)
+{
+    return lane_counts_encode(w->counts, w->stage ? spawn_progress(w->stage) : NULL);
 }
 
 /* After the process is gone: the lease is free again. */
@@ -132,7 +140,9 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     struct worker *w = arg;
     (void)fd;
     (void)what;
-    add_times(w->stage, &w->busy_seconds, &w->wait_seconds);
+    add_stage(w->stage, &w->past);
+    if (w->stage)
+        lane_counts_keep(w->counts, spawn_progress(w->stage));
     spawn_free(w->stage);
     w->stage = NULL;
     scope_free(w->scope);
@@ -172,12 +182,6 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
     end_stage(w);
 }
 
-/* The plan counts what is large; code, stacks and buffers of connections come on top. */
-static uint64_t with_headroom(uint64_t planned)
-{
-    return planned + planned / 8 + (UINT64_C(256) << 20);
-}
-
 static void stage_event(void *owner, const char *kind, json_t *event)
 {
     struct worker *w = owner;
@@ -206,15 +210,8 @@ static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
     char cause[256];
-    if (w->state != WORKER_ENDING && w->scope && scope_ran_out(w->scope)) {
-        snprintf(cause, sizeof cause,
-                 "the stage process was killed: out of memory, %.1f GiB were planned and it had %.1f; "
-                 "another split, a smaller batch or "
-                 "--memory-limit helps",
-                 (double)w->planned_bytes / (1 << 30), (double)with_headroom(w->planned_bytes) / (1 << 30));
-        tell_failed(w, cause);
-    } else if (w->state != WORKER_ENDING) {
-        snprintf(cause, sizeof cause, "the stage process %s", *text ? text : "ended before the job did");
+    if (w->state != WORKER_ENDING) {
+        scope_why_ended(cause, sizeof cause, w->scope, w->planned_bytes, text);
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
@@ -338,7 +335,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     if (!planned_here && start_stage(w))
         return;
     if (w->scope && w->planned_bytes)
-        scope_limit(w->scope, with_headroom(w->planned_bytes));
+        scope_limit(w->scope, scope_with_headroom(w->planned_bytes));
     say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
                      w->node->threads));
     peers_flood_self(w->node->peers);
@@ -374,6 +371,10 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64
     memset(&lane, 0, sizeof lane); /* its padding leaves this process */
     lane.path = path;
     lane.rank = rank;
+    struct path_name name = {0};
+    if (!peers_path_name(w->node->peers, path, &name))
+        snprintf(name.peer, sizeof name.peer, "%s", link_peer(link)->name);
+    lane_counts_name(w->counts, path, &name);
     if (link_detach(link, &fd, &lane.tx, &lane.rx)) {
         link_free(link);
         return;
@@ -560,6 +561,7 @@ struct worker *worker_new(struct node *node)
     w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
     w->reap = event_new(node->base, -1, 0, on_reap, w);
     w->lanes = lanes_new(node, &lanes_ops, w);
+    w->counts = lane_counts_new();
     w->patience = event_new(node->base, -1, 0, on_patience, w);
     find_groups(w);
     return w;
@@ -570,6 +572,7 @@ void worker_free(struct worker *w)
     if (!w)
         return;
     lanes_free(w->lanes);
+    lane_counts_free(w->counts);
     spawn_free(w->stage);
     scope_free(w->scope);
     free(w->groups);

@@ -39,9 +39,12 @@ void worker_describe(const struct worker *w, struct member *self);
 
 struct worker_totals {
     bool running;                      /* a stage is here */
-    double busy_seconds, wait_seconds; /* of all stages so far */
+    double busy_seconds, wait_seconds; /* of all stages so far, */
+    uint64_t tx_bytes, rx_bytes;       /* these too: over data connections */
     uint64_t memory_bytes, planned_bytes;
 };
+/* What data connections carried, by cable, as lane_counts_encode says it; a new list. */
+json_t *worker_lanes(const struct worker *w);
 void worker_totals(const struct worker *w, struct worker_totals *ret);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Ring order: which class of cable a ring can do with throughout, by bisection with one bit per path; then
  * the cheapest ring of such cables by dynamic programming over sets of nodes (Held and Karp), walked so that
- * equal rings are told apart by ids. Beyond RING_EXACT_NODES: nearest neighbour from every node, improved by
+ * equal rings are told apart by ids; where all cables are alike, the first ring that is found in that order. Beyond RING_EXACT_NODES: nearest neighbour from every node, improved by
  * 2-opt and by moving short runs (net/ring_large.c). Pure; called by the daemon on its loop.
  *
  * Every node must get the same answer from the same records, so nodes are put in order of their ids first
@@ -91,7 +91,7 @@ struct work {
     uint32_t *cost;   /* owned: [set][node] of the cheapest such path */
 };
 
-enum { NEVER = UINT32_MAX / 2 };
+enum { NEVER = UINT32_MAX / 2, EASY_STEPS = 2000 };
 
 static void work_done(struct work *w)
 {
@@ -188,16 +188,39 @@ static bool is_uniform(const struct ring_sorted *s)
     return true;
 }
 
-/* As walk, where all ways cost the same: by what path_exists has found. */
-static void walk_any(size_t *ranks, const struct ring_sorted *s, const uint16_t *starts, size_t set,
-                     size_t from)
-{
-    for (; set != 0; ranks++) {
-        size_t can = starts[set] & (from == SIZE_MAX ? set : s->near[from]);
+struct easy {
+    const struct ring_sorted *s;
+    size_t *ranks;
+    uint32_t ends; /* who may be last */
+    unsigned left; /* steps before it is given up */
+};
 
-        *ranks = from = (size_t)__builtin_ctzl(can);
-        set &= ~((size_t)1 << from);
+/* The first way in order of ids that goes on from ranks[n - 1] through all of `rest`. */
+static bool go_on(struct easy *e, size_t n, uint32_t rest)
+{
+    if (rest == 0)
+        return e->ends >> e->ranks[n - 1] & 1;
+    for (uint32_t next = n > 0 ? rest & e->s->near[e->ranks[n - 1]] : rest; next != 0 && e->left > 0;
+         next &= next - 1) {
+        e->left--;
+        e->ranks[n] = (size_t)__builtin_ctz(next);
+        if (go_on(e, n + 1, rest & ~(UINT32_C(1) << e->ranks[n])))
+            return true;
     }
+    return false;
+}
+
+/* Among many cables a way is found in no time, and where they cost the same, the first is the best. 1: found, 0: there is none, -1: it
+ * would take long. */
+static int find_easy(size_t *ranks, const struct ring_sorted *s, bool closed)
+{
+    const uint32_t all = (UINT32_C(1) << s->n) - 1;
+    struct easy e = {s, ranks, closed ? s->near[0] : all, EASY_STEPS};
+
+    ranks[0] = 0;
+    if (closed ? go_on(&e, 1, all & ~UINT32_C(1)) : go_on(&e, 0, all))
+        return 1;
+    return e.left > 0 ? 0 : -1;
 }
 
 /* What needs no search: in a ring of three and more everybody has two neighbours, in a chain all but its ends. */
@@ -213,8 +236,23 @@ static bool has_too_few(const uint32_t *links, size_t n, bool closed)
     return n > 2 && ends > (closed ? 0 : 2);
 }
 
+/* Is there a way of the cables that are allowed? */
+static bool way_exists(uint16_t *starts, const struct ring_sorted *s, bool closed)
+{
+    size_t all = ((size_t)1 << s->n) - 1, ranks[RING_EXACT_NODES];
+    int easy;
+
+    if (has_too_few(s->near, s->n, closed))
+        return false;
+    easy = find_easy(ranks, s, closed);
+    if (easy >= 0)
+        return easy;
+    return closed ? path_exists(starts, s, all & ~(size_t)1, s->near[0])
+                  : path_exists(starts, s, all, (uint32_t)all);
+}
+
 /* The highest level at which there is a way, or −1. */
-static int best_level(uint16_t *starts, struct ring_sorted *s, size_t all, bool closed)
+static int best_level(uint16_t *starts, struct ring_sorted *s, bool closed)
 {
     int low = -1, high = LEVELS - 1;
 
@@ -222,8 +260,7 @@ static int best_level(uint16_t *starts, struct ring_sorted *s, size_t all, bool 
         int middle = (low + high + 1) / 2;
 
         allow_level(s, (size_t)middle);
-        if (!has_too_few(s->near, s->n, closed) &&
-            path_exists(starts, s, all, closed ? s->near[0] : (uint32_t)all))
+        if (way_exists(starts, s, closed))
             low = middle;
         else
             high = middle - 1;
@@ -235,19 +272,17 @@ static int best_level(uint16_t *starts, struct ring_sorted *s, size_t all, bool 
 static bool find_exact(size_t *ranks, struct work *w, struct ring_sorted *s, bool closed)
 {
     size_t all = ((size_t)1 << s->n) - 1, rest = closed ? all & ~(size_t)1 : all;
-    int level;
+    int level = has_too_few(s->linked, s->n, closed) ? -1 : best_level(w->starts, s, closed);
 
-    if (has_too_few(s->linked, s->n, closed) || (level = best_level(w->starts, s, rest, closed)) < 0)
+    if (level < 0)
         return false;
     allow_level(s, (size_t)level);
+    if (is_uniform(s) && find_easy(ranks, s, closed) > 0)
+        return true;
+    find_costs(w->cost, s, rest, closed ? 0 : SIZE_MAX);
     if (closed)
         *ranks++ = 0;
-    if (is_uniform(s) && path_exists(w->starts, s, rest, closed ? s->near[0] : (uint32_t)all)) {
-        walk_any(ranks, s, w->starts, rest, closed ? 0 : SIZE_MAX);
-    } else {
-        find_costs(w->cost, s, rest, closed ? 0 : SIZE_MAX);
-        walk(ranks, s, w->cost, rest, closed ? 0 : SIZE_MAX);
-    }
+    walk(ranks, s, w->cost, rest, closed ? 0 : SIZE_MAX);
     return true;
 }
 

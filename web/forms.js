@@ -80,53 +80,54 @@ export function drawNew(section) {
     const form = section.querySelector('form');
     form.addEventListener('submit', event => {
         event.preventDefault();
-        event.submitter?.value === 'plan' ? showPlan(form) : startTraining(form);
+        event.submitter?.value === 'plan' ? showPlan(form, 'train') : startTraining(form);
     });
     form.addEventListener('input', () => show(document.getElementById('train-plan'))); // it was for something else
 }
 
-function specToSend(form) {
-    const spec = specOf(form, [...first, ...more]);
-    localStorage.setItem('ringd-train', JSON.stringify(spec));
-    document.getElementById('train-error').hidden = true;
-    return spec;
+/** What the form asks for; kept for the next time, but for the prompt of a generation. */
+function specToSend(form, type) {
+    const spec = specOf(form, type === 'train' ? [...first, ...more] : generating);
+    localStorage.setItem(`ringd-${type}`, JSON.stringify(spec));
+    document.getElementById(`${type}-error`).hidden = true;
+    return type === 'train' ? spec : { ...spec, prompt: form.elements.prompt.value };
 }
 
-function refused(why) {
-    const error = document.getElementById('train-error');
+function refused(type, why) {
+    const error = document.getElementById(`${type}-error`);
     error.textContent = why;
     error.hidden = false;
 }
 
 async function startTraining(form) {
     try {
-        const made = await change('POST', 'v1/jobs', { type: 'train', spec: specToSend(form) });
+        const made = await change('POST', 'v1/jobs', { type: 'train', spec: specToSend(form, 'train') });
         if (made)
             location.hash = `#/job/${made.id}`;
     } catch (e) {
-        refused(e.message);
+        refused('train', e.message);
     }
 }
 
 const PLAN_MS = 1000000; // a large data set is read; the node gives up sooner, and says so
 
-async function showPlan(form) {
-    const place = document.getElementById('train-plan'), buttons = form.querySelectorAll('button');
-    show(place, h('p', { class: 'empty' }, 'The node reads model and data…'));
+async function showPlan(form, type) {
+    const place = document.getElementById(`${type}-plan`), buttons = form.querySelectorAll('button');
+    show(place, h('p', { class: 'empty' }, type === 'train' ? 'The node reads model and data…' : 'The node reads the model…'));
     buttons.forEach(b => b.disabled = true);
     try {
-        const made = await change('POST', 'v1/plan', { type: 'train', spec: specToSend(form) }, PLAN_MS);
+        const made = await change('POST', 'v1/plan', { type, spec: specToSend(form, type) }, PLAN_MS);
         show(place, made && planOf(made));
     } catch (e) {
         show(place);
-        refused(e.message);
+        refused(type, e.message);
     }
     buttons.forEach(b => b.disabled = false);
 }
 
 function planOf({ steps, plan, lines }) {
-    return h('div', { class: 'plan' }, h('h2', null, `The plan: ${plural(steps, 'step')} on ${plural(plan.nodes.length, 'node')}`),
-        h('p', { class: 'hint' }, `Schedule ${plan.schedule}, ${plural(plan.microbatches, 'microbatch', 'microbatches')} of at most ${plan.tokens} tokens. Nothing has been started.`),
+    return h('div', { class: 'plan' }, h('h2', null, `The plan: ${steps ? `${plural(steps, 'step')} on ` : ''}${plural(plan.nodes.length, 'node')}`),
+        h('p', { class: 'hint' }, `${plan.schedule ? `Schedule ${plan.schedule}, ` : ''}${plural(plan.microbatches, 'microbatch', 'microbatches')} of at most ${plan.tokens} tokens. Nothing has been started.`),
         stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
 }
 
@@ -155,14 +156,16 @@ export function drawGenerate(section) {
         show(section, h('div', { class: 'panel narrow' }, h('h1', null, 'Generate'), h('ol', { id: 'talk', class: 'talk', 'data-kept': '', 'aria-live': 'polite', 'aria-label': 'What was written' }),
             h('form', { id: 'generate-form', 'data-kept': '' },
                 h('label', { for: 'prompt' }, 'Prompt'), h('textarea', { id: 'prompt', name: 'prompt', rows: 3, required: true, placeholder: 'Once upon a time' }),
-                h('p', { class: 'row' }, h('button', { class: 'main' }, 'Generate'), h('span', { class: 'hint' }, 'Ctrl+Enter')),
+                h('p', { class: 'row' }, h('button', { class: 'main' }, 'Generate'), h('button', { value: 'plan' }, 'Show the plan'), h('span', { class: 'hint' }, 'Ctrl+Enter')),
+                h('div', { id: 'generate-plan', role: 'status' }),
                 h('details', { open: !kept.model }, h('summary', null, 'Model and choices'), h('div', { class: 'fields' }, generating.map(f => field(f, kept, 'generate')))),
                 h('p', { class: 'notice bad', id: 'generate-error', role: 'alert', hidden: true }))));
         const form = section.querySelector('form');
         form.addEventListener('submit', event => {
             event.preventDefault();
-            submit(form);
+            event.submitter?.value === 'plan' ? showPlan(form, 'generate') : submit(form);
         });
+        form.addEventListener('input', () => show(document.getElementById('generate-plan')));
         form.addEventListener('keydown', event => {
             if (event.key === 'Enter' && event.ctrlKey)
                 form.requestSubmit();
@@ -173,19 +176,16 @@ export function drawGenerate(section) {
 }
 
 async function submit(form) {
-    const spec = specOf(form, generating), prompt = form.elements.prompt.value, error = document.getElementById('generate-error');
-    localStorage.setItem('ringd-generate', JSON.stringify(spec));
-    error.hidden = true;
+    const spec = specToSend(form, 'generate'), prompt = spec.prompt;
     try {
-        const made = await change('POST', 'v1/jobs', { type: 'generate', spec: { ...spec, prompt } });
+        const made = await change('POST', 'v1/jobs', { type: 'generate', spec });
         if (!made)
             return;
         detail(made.id);
         talk.push({ id: made.id, prompt });
         say('Submitted.');
     } catch (e) {
-        error.textContent = e.message;
-        error.hidden = false;
+        refused('generate', e.message);
     }
     changed();
 }

@@ -13,6 +13,10 @@ enum { QB, KVA, KVB, O, QA, LINEARS };
 /* Epsilon of the latents' norms, whatever rms_norm_eps says. */
 static const float latent_eps = 1e-6f;
 
+/* From so many tokens on, those that begin a sequence are cheaper with keys and values expanded than with the expansion moved to
+ * the other side of the products, which is made for one token and a long cache. */
+enum { EXPANDED_ROWS = 16 };
+
 /* Where the tensors lie in the part's list. */
 struct places {
     size_t lin[LINEARS], kv_norm, q_norm;
@@ -91,21 +95,24 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
 {
     const struct config *c = l->config;
     const struct config_mla *m = &c->mla;
-    const size_t t = l->tokens, caching = l->positions ? t : 0, expanding = t - caching;
+    const size_t t = l->tokens, caching = l->positions ? t : 0, back = t - caching;
+    const size_t expanding = caching && caching < EXPANDED_ROWS ? 0 : t;
     ret->mla.q = slab_floats(slab, caching, c->heads * c->head);
-    ret->mla.k = slab_floats(slab, expanding, c->heads * c->head);
-    ret->mla.v = slab_floats(slab, expanding, c->heads * m->value);
-    ret->mla.kv = slab_floats(slab, expanding, c->heads * (m->nope + m->value));
-    ret->mla.dk = slab_floats(slab, expanding, c->heads * c->head);
-    ret->mla.dv = slab_floats(slab, expanding, c->heads * m->value);
+    ret->mla.dk = slab_floats(slab, back, c->heads * c->head);
+    ret->mla.dv = slab_floats(slab, back, c->heads * m->value);
     ret->mla.o = slab_floats(slab, t, c->heads * m->value);
     ret->mla.qa = slab_floats(slab, m->q_rank ? t : 0, m->q_rank);
     ret->mla.c = slab_floats(slab, t, m->kv_rank);
     ret->mla.kva = slab_floats(slab, caching, m->kv_rank + m->rope);
-    ret->mla.latent_q = slab_floats(slab, caching, c->heads * (m->kv_rank + m->rope));
-    ret->mla.latent_o = slab_floats(slab, caching, c->heads * m->kv_rank);
     ret->mla.rstd = slab_floats(slab, t, 1);
     ret->mla.xa = slab_floats(slab, t, part_max_rank(l, 0, linears(c)));
+    struct slab other = *slab; /* a call is in one form or the other */
+    ret->mla.latent_q = slab_floats(slab, caching, c->heads * (m->kv_rank + m->rope));
+    ret->mla.latent_o = slab_floats(slab, caching, c->heads * m->kv_rank);
+    ret->mla.k = slab_floats(&other, expanding, c->heads * c->head);
+    ret->mla.v = slab_floats(&other, expanding, c->heads * m->value);
+    ret->mla.kv = slab_floats(&other, expanding, c->heads * (m->nope + m->value));
+    slab_join(slab, &other);
 }
 
 static void kv_carve(union part_kv *ret, struct slab *slab, const struct part_layout *l)
@@ -259,6 +266,27 @@ static void backward_w(const struct block_ctx *ctx, const struct unit_grads *g, 
                            q_norm_dims(ctx));
 }
 
+/* o of t tokens against the cache's len rows. */
+static void attend_absorbed(const struct block_ctx *ctx, const union part_kv *kv, size_t len,
+                            const struct unit_weights *w, union part_work *work)
+{
+    const struct config *c = ctx->config;
+    const struct linear *kv_b = &w->lin[places(c).lin[KVB]];
+    const size_t t = ctx->tokens;
+    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, kv_b, mla_dims(c), t);
+    attn_cached(ctx->num, work->mla.latent_o, work->mla.latent_q, kv->mla.latent, kv->mla.latent, t, len,
+                absorbed_dims(c));
+    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, mla_dims(c), t);
+}
+
+/* The same where these tokens are all there is. */
+static void attend_expanded(const struct block_ctx *ctx, const struct unit_weights *w, union part_work *work)
+{
+    expand(ctx, work->mla.rstd, work->mla.xa, work->mla.kva, w, work);
+    attn_cached(ctx->num, work->mla.o, work->mla.q, work->mla.k, work->mla.v, ctx->tokens, ctx->tokens,
+                attn_dims(ctx->config));
+}
+
 /* A row of the cache is the normalised latent and the rotated shared key. */
 static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
                            const float *h, const struct unit_weights *w, union part_work *work)
@@ -277,10 +305,10 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
         memcpy(row, work->mla.c + i * c->mla.kv_rank, c->mla.kv_rank * sizeof *row);
         memcpy(row + c->mla.kv_rank, work->mla.kva + i * width + c->mla.kv_rank, c->mla.rope * sizeof *row);
     }
-    mla_absorb_q(ctx->num, work->mla.latent_q, work->mla.q, &w->lin[place.lin[KVB]], mla_dims(c), t);
-    attn_cached(ctx->num, work->mla.latent_o, work->mla.latent_q, kv->mla.latent, kv->mla.latent, t, at + t,
-                absorbed_dims(c));
-    mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, &w->lin[place.lin[KVB]], mla_dims(c), t);
+    if (at == 0 && t >= EXPANDED_ROWS)
+        attend_expanded(ctx, w, work);
+    else
+        attend_absorbed(ctx, kv, at + t, w, work);
     linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t);
 }
 

@@ -277,6 +277,9 @@ static int check_train(const struct plan_request *req, struct err *err)
     int rc = plan_check(sched, err);
     if (rc < 0)
         return rc;
+    if (sched->stages * sched->microbatches > PLAN_MAX_CELLS)
+        return err_set(err, -EINVAL, "a step on %zu stages takes 1 to %zu microbatches, not %zu",
+                       sched->stages, PLAN_MAX_CELLS / sched->stages, sched->microbatches);
     if (req->ranks && req->ranks != sched->ranks)
         return err_set(err, -EINVAL,
                        "the plan is for %zu ranks, but its schedule is for %zu; make the schedule again",
@@ -304,7 +307,7 @@ static size_t request_stages(const struct plan_request *req)
 static int check_stages(const struct plan_request *req, struct err *err)
 {
     size_t stages = request_stages(req);
-    if (stages < req->ranks || stages > SCHED_MAX_CELLS || (stages > req->ranks && !req->rank_of_stage))
+    if (stages < req->ranks || stages > PLAN_MAX_CELLS || (stages > req->ranks && !req->rank_of_stage))
         return err_set(err, -EINVAL, "%zu stages on %zu ranks: this program has no place for them", stages,
                        req->ranks);
     for (size_t s = 0; req->rank_of_stage && s < stages; s++)
@@ -323,7 +326,7 @@ static int check_params(const struct plan_request *req, struct err *err)
     if (r)
         return r;
     const size_t layers = req->first[stages];
-    if (layers > SCHED_MAX_CELLS / stages - 2 || req->pieces[layers + 2] > SCHED_MAX_CELLS / req->ranks)
+    if (layers > PLAN_MAX_CELLS / stages - 2 || req->pieces[layers + 2] > PLAN_MAX_CELLS / req->ranks)
         return err_set(err, -EINVAL, "the parameters of %zu layers are too many for %zu stages", layers,
                        stages);
     if (req->tied && (req->pieces[1] == 0 || req->pieces[layers + 1] == req->pieces[layers + 2]))
@@ -342,7 +345,7 @@ static int check_request(const struct plan_request *req, struct err *err)
     int rc = check_stages(req, err);
     if (rc < 0 || req->program == PROGRAM_SAVE || req->program == PROGRAM_LOAD)
         return rc < 0 ? rc : check_params(req, err);
-    size_t most = SCHED_MAX_CELLS / request_stages(req);
+    size_t most = PLAN_MAX_CELLS / request_stages(req);
     if (req->microbatches < 1 || req->microbatches > most)
         return err_set(
             err, -EINVAL,

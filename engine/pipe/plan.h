@@ -70,7 +70,12 @@ struct msg_key {
     uint32_t mb;
 };
 
-enum { TASK_MAX_NEEDS = 3, TASK_MAX_EMITS = 3, SLOT_NONE = UINT32_MAX };
+enum {
+    TASK_MAX_NEEDS = 3,
+    TASK_MAX_EMITS = 3,
+    SLOT_NONE = UINT32_MAX,
+    PLAN_MAX_CELLS = 1 << 18 /* stages · microbatches: keeps its dry run below a second or two */
+};
 
 struct task_emit {
     struct msg_key key;

@@ -22,10 +22,10 @@ enum sched_op {
 const char *sched_op_name(enum sched_op op); /* "F", "I", "W", "B", "R" */
 
 enum {
-    SCHED_MAX_RANKS = 256,
+    SCHED_MAX_RANKS = 1024,
     SCHED_MAX_CHUNKS = 16, /* stages of one rank, of the built-in schedules */
     SCHED_MAX_CELLS =
-        1 << 18, /* stages · microbatches: keeps a plan small and its dry run below a second or two */
+        1 << 22, /* stages · microbatches: keeps a forecast within seconds and half a gigabyte */
 };
 
 struct sched_task {

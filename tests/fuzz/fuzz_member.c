@@ -7,13 +7,15 @@
 #include "daemon/members.h"
 
 static const char *const keys[] = {
-    "id",    "name", "version", "boot", "seq",  "cores", "threads", "memory_total", "memory_available",
-    "links", "ring", "job",     "head", "rank", "doing", "seconds", "class_mbps",   "shared",
-    NULL};
+    "id",     "name", "version", "boot", "seq",  "cores", "threads", "memory_total", "memory_available",
+    "links",  "ring", "job",     "head", "rank", "doing", "seconds", "class_mbps",   "shared",
+    "cables", "port", "ipv6",    "ipv4", NULL};
 static const char *const texts[] = {"02000000000000000000000000000000",
                                     "03000000000000000000000000000000",
                                     "0200000000000000000000000000000g",
                                     "a,b",
+                                    "fd00::1/127",
+                                    "10.98.0.1/31",
                                     "",
                                     NULL};
 static const struct input_words words = {keys, texts};
@@ -21,20 +23,25 @@ static const struct input_words words = {keys, texts};
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const struct member plain = {
-        .id = {2}, .name = "n", .version = "1", .boot = 1, .seq = 1, .nlinks = 1};
+        .id = {2}, .name = "n", .version = "1", .boot = 1, .seq = 1, .nlinks = 1, .ncables = 1};
     struct input in = {data, n};
     struct member m, back;
     json_t *record = input_u8(&in) % 8 ? member_encode(&plain) : json_object();
     json_t *fields = input_object(&in, &words, 1);
     json_object_update(record, fields);
     if (member_decode(&m, record) == 0) {
+        expect(m.ncables <= MEMBER_CABLES);
+        for (size_t i = 0; i < m.ncables; i++)
+            expect(memchr(m.cables[i].port, '\0', sizeof m.cables[i].port) &&
+                   (!m.cables[i].six.family || prefix_is_valid(&m.cables[i].six)) &&
+                   (!m.cables[i].four.family || prefix_is_valid(&m.cables[i].four)));
         expect(m.nlinks <= RING_MAX_NODES && memchr(m.name, '\0', sizeof m.name) &&
                memchr(m.doing, '\0', sizeof m.doing) && memchr(m.ring, '\0', sizeof m.ring));
         json_t *again = member_encode(&m);
         if (again) { /* a text may have been cut inside a character */
             expect(member_decode(&back, again) == 0);
-            expect(back.seq == m.seq && back.nlinks == m.nlinks && !strcmp(back.name, m.name) &&
-                   !strcmp(back.ring, m.ring));
+            expect(back.seq == m.seq && back.nlinks == m.nlinks && back.ncables == m.ncables &&
+                   !strcmp(back.name, m.name) && !strcmp(back.ring, m.ring));
         }
         json_decref(again);
     }

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/lib/ring.sh"
 need_shared "$stories" "$wikisql"
 start_ring
+grafana=$PWD/docs/grafana.json
 cd "$work" || exit 1
 get() { limit 10 curl -sS --unix-socket "$(sock_of "$1")" "http://localhost$2"; }
 
@@ -58,9 +59,15 @@ fi
 for series in 'build_info\{version="[0-9.]+"\} 1' 'ring_nodes 3' 'ring_closed 1' 'jobs\{state="running"\} 1' 'step_seconds_count [1-9]' \
     'trained_tokens_total [1-9]' 'stage_running 1' 'stage_busy_seconds_total 0*[.0-9]*[1-9]' 'stage_memory_bytes [1-9]' 'stage_planned_memory_bytes [1-9]' \
     'link_up\{peer="n2",port="",cable=""\} 1' 'link_retransmits_total\{peer="n2"' 'job_step\{job="2"\} [1-9]' \
+    'stage_tx_bytes_total [1-9]' 'stage_rx_bytes_total [1-9]' 'link_data_tx_bytes_total\{peer="n2",port="",cable=""\} [1-9]' \
+    'link_data_rx_bytes_total\{peer="n3",port="",cable=""\} [1-9]' 'link_data_retransmits_total\{peer="n2"' 'link_data_rtt_seconds\{peer="n2".*\} [0-9.e-]*[1-9]' \
     'http_requests_total\{route="/v1/jobs/\{id\}/timeline",code="4xx"\} 1'; do
     holds "metrics" metrics.txt "^ringd_$series"
 done
+# What the dashboard for Grafana asks for is there.
+jq -r '.panels[].targets[].expr' "$grafana" | grep -o 'ringd_[a-z_]*' | sort -u >asked.txt
+[ "$(wc -l <asked.txt)" -ge 12 ] || fail "docs/grafana.json asks for $(wc -l <asked.txt) metrics"
+while read -r name; do grep -q "^$name[{ ]" metrics.txt || fail "docs/grafana.json asks for $name, which there is not"; done <asked.txt
 equal "health" "$(get 1 /healthz)" ok
 on 1 cancel 2 >/dev/null
 await_end "$job_process" 20
@@ -91,7 +98,7 @@ plan_of() { limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >plan.txt 2
 jobs_before=$(on 1 jobs --json | jq '[.jobs[].id] | max')
 plan_of plan train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 || fail "plan: $(cat plan.err)"
 holds "plan" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
-holds "what it said of the data" plan.err '1000 rows (rows of text), 1000 used'
+holds "what it said of the data" plan.err '1000 rows \(rows of text\), 1000 used'
 [ ! -e "$work/unmade" ] || fail "a plan leaves a folder"
 plan_of --json generate --model "$stories" --ids 1 --dry-run || fail "dry run: $(cat plan.err)"
 jq -e '.type == "generate" and (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.txt >/dev/null ||

@@ -49,14 +49,19 @@ static void both_ends_of_every_cable(void **state)
         "\"subnet4_trouble\":\"not yet\"}]},"
         "{\"name\":\"eth-1\",\"heard\":[{\"node\":\"c\",\"port\":\"\",\"subnet\":\"fd00::2/"
         "127\",\"peer_subnet\":\"fd00::3/127\",\"subnet_set\":true}]},"
-        "{\"name\":\"eth2\",\"heard\":[{\"node\":\"d\",\"port\":\"e\",\"subnet\":\"\",\"subnet4\":\"\"}]}]}",
+        "{\"name\":\"eth2\",\"heard\":[{\"node\":\"d\",\"port\":\"e\",\"subnet\":\"\",\"subnet4\":\"\"}]}],"
+        "\"elsewhere\":[{\"node\":\"b\",\"port\":\"eth0\",\"subnet\":\"fd00::/127\",\"subnet4\":\"10.98.0.3/"
+        "31\"},"
+        "{\"node\":\"d\",\"port\":\"e0\",\"subnet\":\"fd00::9/127\",\"subnet4\":\"\"}]}",
         0, NULL);
     json_t *list;
 
     (void)state;
     assert_non_null(ports);
     list = hosts_list(ports, "a");
-    assert_int_equal(json_array_size(list), 6);
+    assert_int_equal(json_array_size(list), 7);
+    assert_string_equal(at(list, 6, "name"), "d-e0.ring"); /* of b's nothing but what is known from here */
+    assert_string_equal(at(list, 6, "address"), "fd00::9");
     assert_string_equal(at(list, 0, "address"), "fd00::1");
     assert_string_equal(at(list, 0, "name"), "a-eth-1.ring");
     assert_string_equal(at(list, 0, "why"), "");

@@ -20,6 +20,11 @@ static void every_field_travels(void **state)
     link_to(&a, 9);
     a.links[1].class_mbps = 40000;
     a.links[1].shared = true;
+    a.ncables = 2;
+    snprintf(a.cables[0].port, sizeof a.cables[0].port, "thunderbolt0");
+    assert_int_equal(prefix_parse(&a.cables[0].six, "fd00::1/127"), 0);
+    assert_int_equal(prefix_parse(&a.cables[0].four, "10.98.0.1/31"), 0);
+    snprintf(a.cables[1].port, sizeof a.cables[1].port, "enp0s31f6");
     snprintf(a.ring, sizeof a.ring, "n7,n0");
     snprintf(a.doing, sizeof a.doing, "waiting for \"rank 1\"");
     assert_int_equal(learn(m, &a, 77), 1);
@@ -96,7 +101,8 @@ static void nonsense_is_refused(void **state)
     {
         json_t *bad = json_deep_copy(good);
         json_object_del(bad, key);
-        assert_int_equal(members_learn(m, bad, (struct instant){1}), -EBADMSG);
+        if (strcmp(key, "cables")) /* an earlier version tells nothing of those */
+            assert_int_equal(members_learn(m, bad, (struct instant){1}), -EBADMSG);
         json_object_set_new(bad, key, json_null());
         assert_int_equal(members_learn(m, bad, (struct instant){1}), -EBADMSG);
         json_decref(bad);
@@ -113,6 +119,25 @@ static void nonsense_is_refused(void **state)
         json_array_clear(json_object_get(good, "links"));
         json_decref(bad);
     }
+    static const char *const ends[][3] = {
+        {"eth0", "fd00::1/127", "10.0.0.1/33"},
+        {"eth0", "10.0.0.1/31", ""},
+        {"eth0", "", "fd00::1/127"},
+        {"eth0", "here", ""},
+        {"a-port-of-sixteen", "", ""},
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        json_array_append_new(
+            json_object_get(good, "cables"),
+            json_pack("{s:s s:s s:s}", "port", ends[i][0], "ipv6", ends[i][1], "ipv4", ends[i][2]));
+        assert_int_equal(members_learn(m, good, (struct instant){1}), -EBADMSG);
+        json_array_clear(json_object_get(good, "cables"));
+    }
+    for (size_t i = 0; i <= MEMBER_CABLES; i++)
+        json_array_append_new(json_object_get(good, "cables"),
+                              json_pack("{s:s s:s s:s}", "port", "eth0", "ipv6", "", "ipv4", ""));
+    assert_int_equal(members_learn(m, good, (struct instant){1}), -EBADMSG);
+    json_array_clear(json_object_get(good, "cables"));
     for (size_t i = 0; i <= RING_MAX_NODES; i++)
         json_array_append_new(json_object_get(good, "links"),
                               json_pack("{s:s s:i s:b}", "id", "00000000000000000000000000000000",

@@ -180,10 +180,19 @@ static void test_bad_requests(void **state)
     req.lowest_trained = 1;
     req.tied = true;
     refuse_request(&req, "a tied embedding is trained on stage 0");
+    struct sched *long_one = NULL;
+    assert_int_equal(sched_make(&long_one,
+                                &(struct sched_request){
+                                    .name = "naive", .ranks = 2, .microbatches = PLAN_MAX_CELLS / 2 + 1},
+                                NULL),
+                     0);
+    refuse_request(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = long_one},
+                   "1 to 131072 microbatches, not 131073");
+    sched_free(long_one);
     refuse_request(&(struct plan_request){.program = PROGRAM_TRAIN}, "needs a schedule");
     refuse_request(&(struct plan_request){.program = (enum program)77}, "no program number 77");
     refuse_request(&(struct plan_request){.program = PROGRAM_FORWARD, .microbatches = 1},
-                   "1 to 256 ranks, not 0");
+                   "1 to 1024 ranks, not 0");
     refuse_request(&(struct plan_request){.program = PROGRAM_DECODE, .ranks = 2}, "microbatches, not 0");
     refuse_request(&(struct plan_request){.program = PROGRAM_SAVE, .ranks = 2}, "need the split");
     refuse_request(&(struct plan_request){.program = PROGRAM_LOAD,

@@ -289,6 +289,27 @@ static void many_cables_are_measured_more_seldom(void **state)
     assert_in_range(w->end[0].measured - many, few - PROBE_USUAL, few + PROBE_USUAL);
 }
 
+/* Nor is the first round of all of them a flood. */
+static void of_many_cables_a_few_are_measured_at_once(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < CABLES; i++) {
+        add_cable(w, 0, 1, 1000, 1000);
+        run(w, w->now + PROBE_FIRST_US / 10);
+    }
+    assert_true(w->heavy == 0); /* they all come up first */
+    run(w, w->now + PROBE_PACE_US - PROBE_FIRST_US);
+    assert_int_equal(w->end[0].measured, PROBE_USUAL);
+    assert_in_range(w->heavy, 1, PROBE_USUAL * 2 * UINT64_C(15000000)); /* as PROTOCOL.md says */
+    for (size_t i = PROBE_USUAL; i < CABLES; i++) {
+        size_t before = w->end[0].measured;
+        run(w, w->now + PROBE_PACE_US);
+        assert_in_range(w->end[0].measured, before, before + 1);
+    }
+    run(w, w->now + 2 * (uint64_t)PROBE_RETRY_MAX_US);
+    assert_int_equal(w->end[0].measured, CABLES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cable_that_dies_ends_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nonsense_is_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_cables_are_measured_more_seldom, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(of_many_cables_a_few_are_measured_at_once, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }

@@ -84,6 +84,13 @@ static void the_daemon_makes_room_for_children(void **state)
     drop("cgroup.subtree_control");
 }
 
+static void says(const struct scope *s, const char *how, const char *sentence)
+{
+    char text[256];
+    scope_why_ended(text, sizeof text, s, UINT64_C(2) << 30, how);
+    assert_string_equal(text, sentence);
+}
+
 static void a_stage_is_limited_and_its_end_explained(void **state)
 {
     (void)state;
@@ -99,8 +106,15 @@ static void a_stage_is_limited_and_its_end_explained(void **state)
     assert_false(scope_ran_out(s));
     put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n");
     assert_false(scope_ran_out(s));
+    says(s, "was killed by signal 9", "the stage process was killed by signal 9");
+    says(s, "", "the stage process ended before the job did");
     put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");
     assert_true(scope_ran_out(s));
+    says(s, "was killed by signal 9",
+         "the stage process was killed: out of memory, 2.0 GiB were planned and it had 2.5; another split, a "
+         "smaller batch or "
+         "--memory-limit helps");
+    says(NULL, "was killed by signal 9", "the stage process was killed by signal 9"); /* nobody knows */
     drop("job-7/memory.events");
     drop("job-7/memory.max");
     drop("job-7/cgroup.procs");

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/forecast.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/pipe/plan.h"
+#include "engine/pipe/split.h"
+
+struct making {
+    const struct forecast_request *req;
+    struct sched *sched;        /* owned */
+    size_t *first;              /* [stages + 1], owned: layers of each stage */
+    struct sched_cost *cost;    /* [stages], owned */
+    struct sched_link *link;    /* [2·nodes], owned */
+    struct sched_sim sim;       /* owned */
+    struct forecast_node *node; /* [nodes], owned */
+};
+
+static size_t layers_of(const struct making *m, size_t stage)
+{
+    return m->first[stage + 1] - m->first[stage];
+}
+
+static int prepare(struct making *m, struct err *err)
+{
+    const struct forecast_request *req = m->req;
+    struct sched_request want = {
+        .name = req->schedule, .ranks = req->nodes, .chunks = req->chunks, .microbatches = req->microbatches};
+    int rc = sched_make(&m->sched, &want, err);
+    if (rc)
+        return rc;
+    size_t stages = m->sched->stages;
+    m->first = calloc(stages + 1, sizeof *m->first);
+    m->cost = calloc(stages, sizeof *m->cost);
+    m->link = calloc(2 * req->nodes, sizeof *m->link);
+    m->node = calloc(req->nodes, sizeof *m->node);
+    if (!m->first || !m->cost || !m->link || !m->node)
+        return err_set(err, -ENOMEM, "out of memory");
+    rc = split_layers(m->first, &(struct split_request){.stages = stages, .layers = req->layers}, err);
+    for (size_t s = 0; !rc && s < stages; s++) {
+        double n = (double)layers_of(m, s);
+        m->cost[s] = (struct sched_cost){n * req->forward, n * req->input, n * req->weights, 0};
+    }
+    for (size_t l = 0; l < 2 * req->nodes; l++)
+        m->link[l] = (struct sched_link){req->message / req->rate, req->latency};
+    return rc;
+}
+
+/* A message of the task to the stage behind or, of a backward, before its own; true where it leaves the node. */
+static bool leaves(const struct sched *sched, const struct sched_task *t, uint32_t *ret_to)
+{
+    bool forward = t->op == OP_F, backward = t->op == OP_I || t->op == OP_B;
+    if (forward ? t->stage + 1 == sched->stages : !backward || !t->stage)
+        return false;
+    *ret_to = sched->rank_of_stage[forward ? t->stage + 1 : t->stage - 1];
+    return *ret_to != sched->rank_of_stage[t->stage];
+}
+
+static void account(struct making *m, uint32_t rank)
+{
+    const struct forecast_request *req = m->req;
+    const struct sched *sched = m->sched;
+    struct forecast_node *node = &m->node[rank];
+    size_t kept = 0, most = 0; /* layers · microbatches */
+    for (size_t s = 0; s < sched->stages; s++)
+        node->layers += sched->rank_of_stage[s] == rank ? layers_of(m, s) : 0;
+    for (size_t k = 0; k < sched->rank[rank].n; k++) {
+        const struct sched_task *t = &sched->rank[rank].tasks[k];
+        uint32_t to;
+        kept += t->op == OP_F ? layers_of(m, t->stage) : 0;
+        most = kept > most ? kept : most;
+        kept -= t->op == OP_W || t->op == OP_B ? layers_of(m, t->stage) : 0;
+        if (leaves(sched, t, &to))
+            *(to == plan_next(sched->ranks, rank) ? &node->to_next : &node->to_prev) += req->message;
+    }
+    node->in_flight = m->sim.peak[rank];
+    node->busy = m->sim.makespan - m->sim.idle[rank];
+    node->memory = (double)most * req->kept +
+                   (double)node->layers / (double)req->layers * req->params * req->param_bytes;
+}
+
+/* A ring over the replicas of the node that holds most: each sends and receives all but its own share, twice. */
+static double reduce_seconds(const struct making *m)
+{
+    const struct forecast_request *req = m->req;
+    double replicas = (double)req->replicas, most = 0;
+    for (size_t r = 0; r < req->nodes; r++)
+        most = fmax(most, (double)m->node[r].layers / (double)req->layers);
+    return req->replicas < 2
+               ? 0
+               : 2 * (replicas - 1) *
+                     (most * req->params * req->grad_bytes / replicas / req->rate + req->latency);
+}
+
+static int check(const struct forecast_request *req, struct err *err)
+{
+    if (req->layers < 1 || !(req->rate > 0) || !(req->forward + req->input + req->weights > 0))
+        return err_set(err, -EINVAL,
+                       "a forecast needs a layer, a link with a rate, and a time that a layer takes");
+    return 0;
+}
+
+int forecast_make(struct forecast *ret, const struct forecast_request *req, struct err *err)
+{
+    struct making m = {.req = req};
+    int rc = check(req, err);
+    if (!rc)
+        rc = prepare(&m, err);
+    if (!rc)
+        rc = sched_simulate(&m.sim, m.sched, &(struct sched_costs){.stage = m.cost, .link = m.link}, err);
+    if (!rc) {
+        struct forecast f = {.nodes = req->nodes, .stages = m.sched->stages, .node = m.node};
+        double work = 0;
+        for (uint32_t r = 0; r < req->nodes; r++) {
+            account(&m, r);
+            work += m.node[r].busy;
+        }
+        f.reducing = reduce_seconds(&m);
+        f.seconds = m.sim.makespan + f.reducing;
+        f.bubble = 1 - work / ((double)req->nodes * f.seconds);
+        m.node = NULL;
+        *ret = f;
+    }
+    sched_sim_done(&m.sim);
+    sched_free(m.sched);
+    free(m.first);
+    free(m.cost);
+    free(m.link);
+    free(m.node);
+    return rc;
+}
+
+void forecast_done(struct forecast *f)
+{
+    free(f->node);
+    *f = (struct forecast){0};
+}
+
+struct forecast_node forecast_most(const struct forecast *f)
+{
+    struct forecast_node most = {0};
+    for (size_t r = 0; r < f->nodes; r++) {
+        const struct forecast_node *n = &f->node[r];
+        most.layers = n->layers > most.layers ? n->layers : most.layers;
+        most.in_flight = n->in_flight > most.in_flight ? n->in_flight : most.in_flight;
+        most.busy = fmax(most.busy, n->busy);
+        most.memory = fmax(most.memory, n->memory);
+        most.to_next = fmax(most.to_next, n->to_next);
+        most.to_prev = fmax(most.to_prev, n->to_prev);
+    }
+    return most;
+}

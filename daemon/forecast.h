@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a training step would take on a ring that need not exist: the schedules, the split of the layers and the run on paper that jobs are
+ * planned with, given costs instead of a model. PURE; called by ringctl simulate. */
+#ifndef DAEMON_FORECAST_H
+#define DAEMON_FORECAST_H
+
+#include <stddef.h>
+
+#include "engine/err.h"
+
+struct forecast_request {
+    const char *schedule; /* built in */
+    size_t nodes, layers, microbatches;
+    size_t chunks;   /* 0 = as many as the schedule usually has */
+    size_t replicas; /* rings of that many nodes, which add up their gradients after the step */
+    double forward, input, weights; /* seconds of a layer and microbatch: F, I, W */
+    double rate, latency;           /* of a link: bytes a second each way, seconds */
+    double message;                 /* bytes of the activations of a microbatch between two layers */
+    double kept;                    /* bytes that a layer keeps of a microbatch for its backward */
+    double params;                  /* of all layers together */
+    double param_bytes;             /* held for each of them: weight, gradient, moments of the optimizer */
+    double grad_bytes;              /* of each of them that replicas add up */
+};
+struct forecast_node {
+    size_t layers, in_flight; /* in_flight: microbatches, of all its stages */
+    double busy, memory;      /* seconds, bytes */
+    double to_next, to_prev;  /* bytes sent in a step */
+};
+struct forecast {
+    size_t nodes, stages;
+    double seconds, bubble; /* of the step with `reducing`; bubble = share of all nodes' time without work */
+    double reducing;        /* seconds in which replicas add up their gradients, after the last backward */
+    struct forecast_node *node; /* [nodes], owned */
+};
+/* −EINVAL: no such schedule, or not for these sizes; −ENOMEM. */
+int forecast_make(struct forecast *ret, const struct forecast_request *req, struct err *err);
+void forecast_done(struct forecast *f);
+
+struct forecast_node forecast_most(const struct forecast *f); /* of each figure the largest of any node */
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage_cost.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/stage_cache.h"
+
+enum { TURNS = 3 };
+static const double LONG_S = 1.0; /* what takes so long is timed once more at most */
+
+/* --- measuring -------------------------------------------------------------------------------- */
+
+struct trial {
+    struct stage *stage;
+    const struct stage_spec *spec; /* borrowed */
+    struct seqs seqs;
+    uint32_t *start, *ids; /* owned */
+    int32_t *labels;       /* owned */
+    float *x, *y, *dy;     /* owned */
+    bool trained;
+};
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int trial_init(struct trial *t, const struct stage_spec *spec, bool trained, struct err *err)
+{
+    const size_t tokens = spec->tokens, each = (tokens + spec->seqs - 1) / spec->seqs,
+                 floats = tokens * spec->config.dim;
+    uint64_t noise = 88172645463325252;
+    *t = (struct trial){.spec = spec,
+                        .trained = trained,
+                        .start = calloc(spec->seqs + 1, sizeof *t->start),
+                        .ids = calloc(tokens, sizeof *t->ids),
+                        .labels = calloc(tokens, sizeof *t->labels),
+                        .x = calloc(floats, sizeof *t->x),
+                        .y = calloc(floats, sizeof *t->y),
+                        .dy = calloc(floats, sizeof *t->dy)};
+    if (!t->start || !t->ids || !t->labels || !t->x || !t->y || !t->dy)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i <= spec->seqs; i++)
+        t->start[i] = (uint32_t)(i * each < tokens ? i * each : tokens);
+    t->seqs = (struct seqs){spec->seqs, t->start};
+    for (size_t i = 0; i < tokens; i++) {
+        t->ids[i] = (uint32_t)(i * 7919 % spec->config.vocab);
+        t->labels[i] = (int32_t)((i * 104729 + 1) % spec->config.vocab);
+    }
+    for (size_t i = 0; i < floats; i++) {
+        noise ^= noise << 13;
+        noise ^= noise >> 7;
+        noise ^= noise << 17;
+        t->x[i] = (float)(noise >> 40) / 8388608.0f - 1.0f;
+        t->dy[i] = t->x[i] * 1e-3f;
+    }
+    return 0;
+}
+
+static void trial_done(struct trial *t)
+{
+    stage_close(t->stage);
+    free(t->start);
+    free(t->ids);
+    free(t->labels);
+    free(t->x);
+    free(t->y);
+    free(t->dy);
+}
+
+static int trial_once(struct trial *t, struct sched_cost *ret, struct err *err)
+{
+    const struct stage_spec *spec = t->spec;
+    struct sched_cost cost = {0};
+    double from = seconds_now();
+    int e = stage_begin(t->stage, 0, t->seqs, 0, err);
+    if (!e && spec->embed)
+        e = stage_input_ids(t->stage, 0, t->ids, err);
+    if (e)
+        return e;
+    if (!spec->embed)
+        stage_input(t->stage, 0, t->x);
+    stage_forward(t->stage, 0, spec->head ? NULL : t->y);
+    cost.r = seconds_now() - from;
+    if (spec->head) {
+        struct xent xent = {.labels = t->labels, .dscale = 1.0f / (float)spec->tokens};
+        stage_loss(t->stage, 0, &xent);
+    }
+    cost.f = seconds_now() - from;
+    if (t->trained) {
+        from = seconds_now();
+        stage_backward_x(t->stage, 0, spec->head ? NULL : t->dy, spec->embed ? NULL : t->y);
+        cost.i = seconds_now() - from;
+        from = seconds_now();
+        stage_backward_w(t->stage, 0);
+        cost.w = seconds_now() - from;
+    }
+    *ret = cost;
+    return 0;
+}
+
+/* The first turn brings the weights into memory and does not count, unless it was so long that one more is out of the question. */
+static int measure(struct sched_cost *ret, struct num *num, const struct stage_spec *spec, bool trained,
+                   struct err *err)
+{
+    struct trial t = {0};
+    struct sched_cost best = {INFINITY, INFINITY, INFINITY, INFINITY}, one;
+    double spent = 0;
+    int e = trial_init(&t, spec, trained, err);
+    if (!e)
+        e = stage_open(&t.stage, num, spec, err);
+    for (size_t k = 0; k <= TURNS && !e && (k < 2 || spent < LONG_S); k++) {
+        e = trial_once(&t, &one, err);
+        if (e)
+            break;
+        spent += one.f + one.i + one.w;
+        if (k == 0 && spent < 10 * LONG_S)
+            continue;
+        best = (struct sched_cost){fmin(best.f, one.f), fmin(best.i, one.i), fmin(best.w, one.w),
+                                   fmin(best.r, one.r)};
+        if (k == 0)
+            break;
+    }
+    trial_done(&t);
+    if (!e)
+        *ret = best;
+    return e;
+}
+
+/* --- keeping ---------------------------------------------------------------------------------- */
+
+static void cpu_name(char *ret, size_t size)
+{
+    char line[512];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    snprintf(ret, size, "unknown");
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        colon[strcspn(colon, "\n")] = '\0';
+        snprintf(ret, size, "%s", colon + 1 + strspn(colon + 1, " "));
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+/* All that the time depends on. */
+static json_t *make_key(const struct num *num, const struct stage_spec *s, const char *fingerprint,
+                        bool trained)
+{
+    char cpu[256];
+    const char *core = getenv("OPENBLAS_CORETYPE");
+    cpu_name(cpu, sizeof cpu);
+    json_t *targets = json_array();
+    for (size_t i = 0; i < s->tune.ntargets; i++)
+        json_array_append_new(targets, json_string(s->tune.targets[i]));
+    return json_pack("{s:s s:s s:s s:i s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b}", "cpu", cpu,
+                     "isa", num_isa(num), "core", core ? core : "", "threads", num_threads(num), "model",
+                     fingerprint, "by_layer", (int)s->by_layer, "embedding", (int)s->embed, "head",
+                     (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
+                     (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
+                     (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind,
+                     "rank", (json_int_t)s->tune.rank, "targets", targets, "trained", (int)trained);
+}
+
+static int make_path(char *ret, size_t size, const json_t *key)
+{
+    struct err quiet;
+    char dir[3900], parent[3900], *text = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);
+    uint64_t hash = 14695981039346656037u;
+    for (const char *p = text ? text : ""; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 1099511628211u;
+    free(text);
+    if (cache_dir(dir, sizeof dir, "costs", &quiet))
+        return -ENOENT;
+    snprintf(parent, sizeof parent, "%s", dir);
+    for (char *p = strchr(parent + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+        mkdir(parent, 0755);
+        *p = '/';
+    }
+    mkdir(dir, 0755);
+    snprintf(ret, size, "%s/%016" PRIx64 ".json", dir, hash);
+    return 0;
+}
+
+static bool find(struct sched_cost *ret, const char *path, const json_t *key)
+{
+    json_t *kept = json_load_file(path, 0, NULL);
+    struct sched_cost c;
+    bool found = !json_unpack(kept, "{s:F s:F s:F s:F}", "f", &c.f, "i", &c.i, "w", &c.w, "r", &c.r) &&
+                 json_equal(json_object_get(kept, "key"), key) && c.f >= 0 && c.i >= 0 && c.w >= 0 &&
+                 c.r >= 0;
+    json_decref(kept);
+    if (found)
+        *ret = c;
+    return found;
+}
+
+/* Nothing depends on whether that works: it would be measured again. */
+static void keep(const struct sched_cost *c, const char *path, const json_t *key)
+{
+    char name[4200];
+    snprintf(name, sizeof name, "%s.%d", path, (int)getpid());
+    json_t *o = json_pack("{s:O s:f s:f s:f s:f}", "key", key, "f", c->f, "i", c->i, "w", c->w, "r", c->r);
+    if (json_dump_file(o, name, JSON_INDENT(1)) || rename(name, path))
+        unlink(name);
+    json_decref(o);
+}
+
+int unit_cost(struct sched_cost *ret, struct num *num, const struct stage_spec *spec, const char *fingerprint,
+              bool trained, struct err *err)
+{
+    char path[4096];
+    json_t *key = make_key(num, spec, fingerprint, trained);
+    const bool kept = *fingerprint && key && !make_path(path, sizeof path, key);
+    int e = 0;
+    if (!kept || !find(ret, path, key)) {
+        e = measure(ret, num, spec, trained, err);
+        if (!e && kept)
+            keep(ret, path, key);
+    }
+    json_decref(key);
+    return e;
+}

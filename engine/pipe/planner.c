@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing beyond a search. Pure; called by the stage process that plans a job, on its one thread. */
+#include "pipe/planner.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe/planner_sim.h"
+#include "pipe/split.h"
+
+/* Effort, in tasks stepped on paper: about a second's worth in all. */
+enum { EFFORT = 5000000, CLIMBED = 6 /* candidates whose split is improved */ };
+
+/* A later candidate must be so much better: plain orders come first, and what is alike on paper is. */
+static const double WORTH = 0.999;
+
+struct candidate {
+    const struct sched_info *info;
+    size_t chunks, cut;
+    struct planner_found found;
+    struct planner_score score;
+};
+
+/* --- beginnings ------------------------------------------------------------------------------- */
+
+static double work_of(const struct planner_request *req, size_t cut, uint32_t rank, size_t unit)
+{
+    const struct sched_cost *c = &req->cut[cut].cost[rank * (req->layers + 2) + unit];
+    return c->f + c->i + c->w;
+}
+
+/* How fast a rank is with all of the model, the layers counting; 1 where nothing costs anything. */
+static double speed_of(const struct planner_request *req, size_t cut, uint32_t rank)
+{
+    double sum = 0;
+    for (size_t u = 1; u <= req->layers; u++)
+        sum += work_of(req, cut, rank, u);
+    return sum > 0 ? 1 / sum : 1;
+}
+
+/* The slowest stage as fast as can be: best where there are many microbatches. */
+static int balanced(size_t *ret_first, const struct planner_request *req, const struct candidate *c,
+                    struct err *err)
+{
+    double speed[PLANNER_MAX_STAGES], *cost = calloc(req->layers + 2, sizeof *cost);
+    const size_t stages = req->ranks * c->chunks;
+    if (!cost)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t u = 0; u < req->layers + 2; u++)
+        cost[u] = work_of(req, c->cut, 0, u) * speed_of(req, c->cut, 0);
+    for (uint32_t s = 0; s < stages; s++)
+        speed[s] =
+            speed_of(req, c->cut, sched_place(c->info->placement, req->ranks, s)) / speed_of(req, c->cut, 0);
+    struct split_request split = {.stages = stages, .layers = req->layers, .unit_cost = cost, .speed = speed};
+    int e = split_layers(ret_first, &split, err);
+    free(cost);
+    return e;
+}
+
+static int even(size_t *ret_first, const struct planner_request *req, const struct candidate *c,
+                struct err *err)
+{
+    struct split_request split = {.stages = req->ranks * c->chunks, .layers = req->layers};
+    return split_layers(ret_first, &split, err);
+}
+
+/* --- one candidate ---------------------------------------------------------------------------- */
+
+static int begin(struct candidate *c, struct planner_sim *sim, const struct planner_request *req,
+                 struct err *err)
+{
+    struct planner_found other = {
+        .schedule = c->info->name, .chunks = c->chunks, .stages = req->ranks * c->chunks, .cut = c->cut};
+    struct planner_score score;
+    c->found = other;
+    if (req->first)
+        memcpy(c->found.first, req->first, (other.stages + 1) * sizeof *req->first);
+    int e = req->first ? 0 : balanced(c->found.first, req, c, err);
+    if (!e)
+        e = planner_sim_score(&c->score, &c->found, sim, err);
+    if (e || req->first)
+        return e;
+    e = even(other.first, req, c, err);
+    if (!e)
+        e = planner_sim_score(&score, &other, sim, err);
+    if (!e && planner_score_is_less(&score, &c->score, 1)) {
+        c->found = other;
+        c->score = score;
+    }
+    return e;
+}
+
+/* `n` layers go from one stage to another; those between keep their number. */
+static bool move(struct planner_found *f, size_t from, size_t to, size_t n)
+{
+    if (f->first[from + 1] - f->first[from] < n)
+        return false;
+    for (size_t s = from + 1; s <= to; s++)
+        f->first[s] -= n;
+    for (size_t s = to + 1; s <= from; s++)
+        f->first[s] += n;
+    return true;
+}
+
+/* All pairs of stages, n layers at a time; 1: something was better and is kept. */
+static int improve(struct candidate *c, size_t n, struct planner_sim *sim, size_t effort, struct err *err)
+{
+    int better = 0;
+    for (size_t from = 0; from < c->found.stages; from++)
+        for (size_t to = 0; to < c->found.stages && sim->stepped < effort; to++) {
+            struct planner_found tried = c->found;
+            struct planner_score score;
+            if (from == to || !move(&tried, from, to, n))
+                continue;
+            int e = planner_sim_score(&score, &tried, sim, err);
+            if (e)
+                return e;
+            if (!planner_score_is_less(&score, &c->score, 1 - 1e-9))
+                continue;
+            c->found = tried;
+            c->score = score;
+            better = 1;
+        }
+    return better;
+}
+
+/* Layers move between stages as long as that helps: many at a time, then fewer. */
+static int climb(struct candidate *c, const struct planner_request *req, size_t effort, struct err *err)
+{
+    struct planner_sim sim;
+    int e = planner_sim_init(&sim, req, c->found.schedule, c->chunks, c->cut, err);
+    size_t most = req->layers / (2 * c->found.stages);
+    for (size_t n = most > 1 ? most : 1; n && e >= 0; n /= 2)
+        while ((e = improve(c, n, &sim, effort, err)) > 0 && sim.stepped < effort)
+            ;
+    planner_sim_done(&sim);
+    return e < 0 ? e : 0;
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+struct search {
+    const struct planner_request *req;
+    struct candidate *at; /* owned */
+    size_t n, room;
+};
+
+static bool is_wanted(const struct planner_request *req, const struct sched_info *info, size_t chunks)
+{
+    const size_t stages = req->ranks * chunks;
+    if (req->schedule && strcmp(req->schedule, info->name) != 0)
+        return false;
+    if (!req->schedule &&
+        (!info->in_order || (chunks > 1 && stages > req->layers + 2) ||
+         (req->ranks == 1 && strcmp(info->name, "1f1b") != 0) || (chunks == 1 && info->max_chunks > 1)))
+        return false;
+    return req->chunks ? chunks == req->chunks : chunks <= PLANNER_MAX_CHUNKS || req->schedule;
+}
+
+static int add(struct search *x, const struct sched_info *info, size_t chunks, size_t cut, struct err *err)
+{
+    struct planner_sim sim;
+    if (x->n == x->room) {
+        size_t room = x->room ? 2 * x->room : 64;
+        struct candidate *at = realloc(x->at, room * sizeof *at);
+        if (!at)
+            return err_set(err, -ENOMEM, "out of memory");
+        x->at = at;
+        x->room = room;
+    }
+    struct candidate *c = &x->at[x->n];
+    *c = (struct candidate){.info = info, .chunks = chunks, .cut = cut};
+    int e = planner_sim_init(&sim, x->req, info->name, chunks, cut, err);
+    if (!e)
+        e = begin(c, &sim, x->req, err);
+    planner_sim_done(&sim);
+    x->n += !e;
+    return e;
+}
+
+static int add_all(struct search *x, struct err *err)
+{
+    const struct planner_request *req = x->req;
+    static const char *const plain[] = {"1f1b", NULL}; /* first: it wins where others are no better */
+    for (size_t pass = 0; pass < 2; pass++)
+        for (const char *const *name = pass ? sched_names() : plain; *name; name++) {
+            const struct sched_info *info = sched_info(*name);
+            if (pass && !strcmp(*name, plain[0]))
+                continue;
+            for (size_t chunks = info->min_chunks; chunks <= info->max_chunks; chunks++)
+                for (size_t cut = 0; cut < req->cuts; cut++) {
+                    if (!is_wanted(req, info, chunks) ||
+                        req->cut[cut].microbatches > SCHED_MAX_CELLS / (req->ranks * chunks))
+                        continue;
+                    int e = add(x, info, chunks, cut, err);
+                    if (e)
+                        return e;
+                }
+        }
+    return x->n ? 0
+                : err_set(err, -EINVAL,
+                          "there is no schedule with %zu chunks for %zu ranks: leave --chunks out",
+                          req->chunks, req->ranks);
+}
+
+/* The best of those not looked at yet; their order decides between equals. */
+static struct candidate *best_of(const struct search *x, const bool *taken, double worth)
+{
+    struct candidate *best = NULL;
+    for (size_t i = 0; i < x->n; i++)
+        if (!taken[i] && (!best || planner_score_is_less(&x->at[i].score, &best->score, worth)))
+            best = &x->at[i];
+    return best;
+}
+
+static int climb_best(struct search *x, bool *taken, struct err *err)
+{
+    for (size_t k = 0; k < CLIMBED && k < x->n; k++) {
+        struct candidate *c = best_of(x, taken, 1);
+        int e = climb(c, x->req, EFFORT / CLIMBED, err);
+        if (e)
+            return e;
+        taken[c - x->at] = true;
+    }
+    return 0;
+}
+
+static int check(const struct planner_request *req, struct err *err)
+{
+    if (req->ranks < 1 || req->ranks > PLANNER_MAX_RANKS || req->layers < 1 || !req->cuts)
+        return err_set(err, -EINVAL, "a plan is for 1 to %d nodes and at least one layer, not %zu and %zu",
+                       PLANNER_MAX_RANKS, req->ranks, req->layers);
+    return req->schedule && !sched_info(req->schedule)
+               ? err_set(err, -EINVAL, "there is no schedule \"%s\"", req->schedule)
+               : 0;
+}
+
+int planner_search(struct planner_found *ret_best, struct planner_found *ret_second,
+                   const struct planner_request *req, struct err *err)
+{
+    struct search x = {.req = req};
+    bool *taken = NULL;
+    int e = check(req, err);
+    if (!e)
+        e = add_all(&x, err);
+    if (!e && !(taken = calloc(x.n, sizeof *taken)))
+        e = err_set(err, -ENOMEM, "out of memory");
+    if (!e && !req->first)
+        e = climb_best(&x, taken, err);
+    if (!e) {
+        memset(taken, 0, x.n * sizeof *taken);
+        struct candidate *best = best_of(&x, taken, WORTH);
+        taken[best - x.at] = true;
+        struct candidate *second = best_of(&x, taken, WORTH);
+        *ret_best = best->found;
+        *ret_second = second ? second->found : (struct planner_found){0};
+    }
+    free(taken);
+    free(x.at);
+    return e;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns the schedules of one candidate. Pure; called by planner.c. */
+#include "pipe/planner_sim.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipe/sched_impl.h"
+
+/* --- making ----------------------------------------------------------------------------------- */
+
+/* With forwards done again where plan_compile would put them. */
+static int with_again(struct sched **ret, const struct sched *plain)
+{
+    struct sched *s = sched_new(plain->ranks, plain->stages, plain->microbatches,
+                                4 * plain->stages / plain->ranks * plain->microbatches);
+    uint32_t *last = calloc(plain->stages, sizeof *last);
+    if (!s || !last) {
+        sched_free(s);
+        free(last);
+        return -ENOMEM;
+    }
+    memcpy(s->rank_of_stage, plain->rank_of_stage, plain->stages * sizeof *s->rank_of_stage);
+    memset(last, 0xff, plain->stages * sizeof *last);
+    for (size_t r = 0; r < plain->ranks; r++) {
+        struct sched_list *to = &s->rank[r];
+        for (size_t k = 0; k < plain->rank[r].n; k++) {
+            const struct sched_task *t = &plain->rank[r].tasks[k];
+            if ((t->op == OP_I || t->op == OP_B) && last[t->stage] != t->mb)
+                to->tasks[to->n++] = (struct sched_task){OP_R, t->stage, t->mb};
+            last[t->stage] = t->op == OP_F ? t->mb : UINT32_MAX;
+            to->tasks[to->n++] = *t;
+        }
+    }
+    free(last);
+    *ret = s;
+    return 0;
+}
+
+/* A slot from F to the end of the backward; an area, where it is filled again, from I or B on. */
+static int count_slots(struct planner_sim *sim)
+{
+    const struct sched *s = sim->plain;
+    size_t *slots = calloc(2 * s->stages, sizeof *slots);
+    if (!slots)
+        return -ENOMEM;
+    size_t *areas = slots + s->stages;
+    for (size_t r = 0; r < s->ranks; r++)
+        for (size_t k = 0; k < s->rank[r].n; k++) {
+            const struct sched_task *t = &s->rank[r].tasks[k];
+            const uint32_t at = t->stage;
+            slots[at] += t->op == OP_F;
+            areas[at] += t->op == OP_I || t->op == OP_B;
+            if (slots[at] > sim->in_flight[at])
+                sim->in_flight[at] = slots[at];
+            if (areas[at] > sim->at_once[at])
+                sim->at_once[at] = areas[at];
+            slots[at] -= t->op == OP_W || t->op == OP_B;
+            areas[at] -= t->op == OP_W || t->op == OP_B;
+        }
+    free(slots);
+    return 0;
+}
+
+static int sum_costs(struct planner_sim *sim)
+{
+    const size_t units = sim->req->layers + 2;
+    sim->sum = calloc(sim->req->ranks * (units + 1), sizeof *sim->sum);
+    if (!sim->sum)
+        return -ENOMEM;
+    for (size_t r = 0; r < sim->req->ranks; r++)
+        for (size_t u = 0; u < units; u++) {
+            const struct sched_cost *before = &sim->sum[r * (units + 1) + u],
+                                    *c = &sim->cut->cost[r * units + u];
+            sim->sum[r * (units + 1) + u + 1] =
+                (struct sched_cost){before->f + c->f, before->i + c->i, before->w + c->w, before->r + c->r};
+        }
+    return 0;
+}
+
+int planner_sim_init(struct planner_sim *sim, const struct planner_request *req, const char *schedule,
+                     size_t chunks, size_t cut, struct err *err)
+{
+    *sim = (struct planner_sim){.req = req, .cut = &req->cut[cut]};
+    const struct sched_request want = {
+        .name = schedule, .ranks = req->ranks, .chunks = chunks, .microbatches = sim->cut->microbatches};
+    int e = sched_make(&sim->plain, &want, err);
+    if (e)
+        return e;
+    sim->in_flight = calloc(sim->plain->stages, sizeof *sim->in_flight);
+    sim->at_once = calloc(sim->plain->stages, sizeof *sim->at_once);
+    e = sim->in_flight && sim->at_once ? count_slots(sim) : -ENOMEM;
+    if (!e)
+        e = sum_costs(sim);
+    if (!e && req->again != PLANNER_AGAIN_NONE)
+        e = with_again(&sim->again, sim->plain);
+    return e ? err_set(err, e, "out of memory") : 0;
+}
+
+void planner_sim_done(struct planner_sim *sim)
+{
+    sched_free(sim->plain);
+    sched_free(sim->again);
+    free(sim->in_flight);
+    free(sim->at_once);
+    free(sim->sum);
+}
+
+/* --- judging ---------------------------------------------------------------------------------- */
+
+/* Units a stage has: [from, to). */
+static void units_of(const struct planner_sim *sim, const struct planner_found *f, size_t stage,
+                     size_t *ret_from, size_t *ret_to)
+{
+    *ret_from = stage ? f->first[stage] + 1 : 0;
+    *ret_to = stage + 1 < f->stages ? f->first[stage + 1] + 1 : sim->req->layers + 2;
+}
+
+static struct sched_cost cost_between(const struct planner_sim *sim, uint32_t rank, size_t from, size_t to)
+{
+    const struct sched_cost *sum = &sim->sum[rank * (sim->req->layers + 3)], *a = &sum[from], *b = &sum[to];
+    return (struct sched_cost){fmax(b->f - a->f, 0), fmax(b->i - a->i, 0), fmax(b->w - a->w, 0),
+                               fmax(b->r - a->r, 0)};
+}
+
+static size_t bytes_of(const struct planner_sim *sim, const struct planner_found *f, size_t stage)
+{
+    size_t from, to, sum = 0;
+    units_of(sim, f, stage, &from, &to);
+    const bool back = f->cost[stage].i > 0 || f->cost[stage].w > 0;
+    const size_t slots = back ? sim->in_flight[stage] : 1, areas = !back             ? 1
+                                                                   : f->again[stage] ? sim->at_once[stage]
+                                                                                     : slots;
+    for (size_t u = from; u < to; u++)
+        sum += sim->cut->held[u] + slots * sim->cut->slot[u] + areas * sim->cut->area[u];
+    return sum;
+}
+
+static void weigh(struct planner_found *f, const struct planner_sim *sim)
+{
+    memset(f->bytes, 0, sizeof f->bytes);
+    for (size_t s = 0; s < f->stages; s++)
+        f->bytes[sim->plain->rank_of_stage[s]] += bytes_of(sim, f, s);
+}
+
+/* Ranks that are short of memory keep less, unless it was said who does. True: some do so. */
+static bool choose_again(struct planner_found *f, const struct planner_sim *sim)
+{
+    const struct planner_request *req = sim->req;
+    bool any = req->again == PLANNER_AGAIN_ALL;
+    for (size_t s = 0; s < f->stages; s++)
+        f->again[s] = any;
+    weigh(f, sim);
+    if (req->again != PLANNER_AGAIN_AUTO || !req->memory)
+        return any;
+    for (size_t s = 0; s < f->stages; s++) {
+        const uint32_t rank = sim->plain->rank_of_stage[s];
+        f->again[s] = f->bytes[rank] > req->memory[rank];
+        any = any || f->again[s];
+    }
+    if (any)
+        weigh(f, sim);
+    return any;
+}
+
+static void judge(struct planner_score *ret, struct planner_found *f, const struct planner_sim *sim)
+{
+    double fullest = 0, missing = 0;
+    for (size_t r = 0; r < sim->req->ranks; r++) {
+        const double bytes = (double)f->bytes[r],
+                     has = sim->req->memory ? (double)sim->req->memory[r] : INFINITY;
+        fullest = fmax(fullest, isfinite(has) && has > 0 ? bytes / has : bytes);
+        missing += fmax(bytes - has, 0);
+    }
+    f->fits = missing == 0;
+    *ret = sim->req->objective == PLANNER_TIME ? (struct planner_score){missing, f->seconds, fullest}
+                                               : (struct planner_score){missing, fullest, f->seconds};
+}
+
+int planner_sim_score(struct planner_score *ret, struct planner_found *f, struct planner_sim *sim,
+                      struct err *err)
+{
+    struct sched_cost costs[PLANNER_MAX_STAGES];
+    struct sched_sim run;
+    for (size_t s = 0; s < f->stages; s++) {
+        size_t from, to;
+        units_of(sim, f, s, &from, &to);
+        f->cost[s] = cost_between(sim, sim->plain->rank_of_stage[s], from, to);
+    }
+    const bool any = choose_again(f, sim);
+    for (size_t s = 0; s < f->stages; s++) {
+        costs[s] = f->cost[s];
+        costs[s].r = f->again[s] && (costs[s].i > 0 || costs[s].w > 0) ? costs[s].r : 0;
+    }
+    const struct sched *sched = any ? sim->again : sim->plain;
+    const struct sched_costs paper = {.stage = costs, .link = sim->cut->link};
+    int e = sched_simulate(&run, sched, &paper, err);
+    if (e)
+        return e;
+    f->seconds = run.makespan;
+    f->bubble = run.bubble;
+    sched_sim_done(&run);
+    for (size_t r = 0; r < sched->ranks; r++)
+        sim->stepped += sched->rank[r].n;
+    judge(ret, f, sim);
+    return 0;
+}
+
+bool planner_score_is_less(const struct planner_score *a, const struct planner_score *b, double worth)
+{
+    if (a->missing > 0 || b->missing > 0)
+        return a->missing < b->missing;
+    if (a->main < b->main * worth)
+        return true;
+    return a->main <= b->main * (2 - worth) && a->main * worth <= b->main && a->other < b->other * worth;
+}

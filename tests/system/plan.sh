@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Plans that look ahead: what a step should take, --schedule auto, a plan kept in a file, changed by hand and run, and what is refused.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+need_shared "$stories" "$wikisql"
+export XDG_CACHE_HOME="$work/cache"
+unset CACHE_DIRECTORY
+start_ring
+cd "$work" || exit 1
+set -- --model "$stories" --data "$wikisql" --adapter-out out --seq-len 64 --batch-size 8
+
+# A plan as it was asked for says what its step takes; the one that was searched for says what comes next.
+on 1 --json plan train "$@" >given.json 2>given.err || fail "plan: $(cat given.err)"
+jq -e '.plan.forecast | .seconds > 0 and .bubble > 0 and (.costs | length) == 3 and (has("second") | not)' given.json >/dev/null ||
+    fail "the forecast: $(jq -c .plan.forecast given.json)"
+on 1 --json plan train "$@" --schedule auto --out kept.plan >auto.json 2>auto.err || fail "plan: $(cat auto.err)"
+jq -e '.plan.forecast.second.seconds > 0 and .plan.schedule == .plan.forecast.schedule and
+    ([.plan.split[] | range(0; length; 2) as $i | .[$i + 1] - .[$i]] | add) == 5' auto.json >/dev/null || fail "auto: $(cat auto.json)"
+[ "$(find "$work/cache" -name '*.json' | wc -l)" -ge 3 ] || fail "nothing that was timed is kept"
+on 1 plan train "$@" --schedule auto >auto.txt 2>&1 || fail "plan: $(cat auto.txt)"
+holds "the table" auto.txt 'RANK +NODE +LAYERS .* F +I +W +R +BUBBLE'
+holds "the forecast" auto.txt 'a step should take [0-9.e-]+ s'
+holds "the runner-up" auto.txt 'next best: '
+holds "the chart" auto.txt '^r2 '
+on 1 --json plan train "$@" --schedule auto --objective memory >small.json 2>small.err || fail "plan: $(cat small.err)"
+[ "$(jq '.plan.bytes | max' small.json)" -le "$(jq '.plan.bytes | max' auto.json)" ] || fail "--objective memory takes more: $(cat small.json)"
+
+# Kept, run, and held against what was foreseen; and changed by hand.
+on 1 train "$@" --plan kept.plan --iters 3 >run.out 2>run.err || fail "train --plan: $(cat run.err)"
+equal "the split that was run" "$(on 1 job 1 --json | jq -c .plan.split)" "$(jq -c .plan.split auto.json)"
+on 1 train "$@" --schedule auto --iters 3 >run.out 2>run.err || fail "train --schedule auto: $(cat run.err)"
+on 1 job 2 >job.txt || fail "job: $(cat job.txt)"
+holds "foreseen and measured" job.txt 'step [0-9]+ took [0-9.e-]+ s, [+-][0-9]+ % of the [0-9.e-]+ s foreseen'
+jq '.schedule = "1f1b" | .chunks = 1 | .split = [3, 0, 2]' kept.plan >mine.plan
+on 1 train "$@" --plan mine.plan --iters 1 >run.out 2>run.err || fail "a plan of one's own: $(cat run.err)"
+equal "its split" "$(on 1 job 3 --json | jq -c .plan.first)" "[0,3,3,5]"
+
+refused() { # WHAT PATTERN OPTIONS...
+    what=$1 pattern=$2
+    shift 2
+    on 1 train "$@" --iters 1 >refused.out 2>refused.err && fail "$what was taken"
+    holds "$what" refused.err "$pattern"
+}
+jq '.split = [3, 1, 2]' mine.plan >wrong.plan
+refused "too many layers" 'the model has 5 in all' "$@" --plan wrong.plan
+jq '.nodes = ["n1", "n9", "n8"]' mine.plan >wrong.plan
+refused "other nodes" 'plan again' "$@" --plan wrong.plan
+jq 'del(.split)' mine.plan >wrong.plan
+refused "a file without a split" 'has no "split"' "$@" --plan wrong.plan
+refused "a plan and a schedule" 'give one' "$@" --plan mine.plan --schedule gpipe
+refused "an objective of nobody" 'schedule auto' "$@" --objective memory
+refused "a plan to be written by a job" 'ringctl plan train' "$@" --out x.plan
+no_stages 1 2 3

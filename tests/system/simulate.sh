@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# ringctl simulate: rings that need not exist, without a daemon.
+. "$(dirname "$0")/lib/check.sh"
+cd "$work" || exit 1
+simulate() { limit 60 "$ringctl" simulate "$@" >out 2>err; }
+
+# One ring: (m + p - 1)(F + I + W) and (p - 1)/(m + p - 1), as text, CSV and JSON.
+simulate --nodes 4 --layers 8 --microbatches 8 --fwd-ms 500 --link-gbps 1000000 --latency-us 0 || fail "simulate: $(cat err)"
+holds "a step" out '^1f1b, 4 nodes, 4 stages, 8 layers, 8 microbatches: a step takes 33 s, bubble 27\.27 %$'
+equal "nodes" "$(grep -cE '^ +[0-3] +2 +24 s ' out)" 4
+simulate --nodes 4 --layers 8 --microbatches 8 --csv || fail "CSV"
+equal "CSV: lines" "$(wc -l <out)" 5
+equal "CSV: columns" "$(awk -F, '{ print NF }' out | sort -u)" 8
+simulate --nodes 4 --layers 8 --microbatches 8 --schedule zbv --json || fail "JSON"
+equal "JSON" "$(jq -c '[.nodes, .stages, (.per_node | length), ([.per_node[].layers] | add)]' out)" '[4,8,4,8]'
+
+# Many: eight to a thousand and twenty-four nodes, and rings beside each other.
+simulate --scale-to 1024 --csv || fail "weak scaling"
+equal "sizes" "$(cut -d, -f1 out | tr '\n' ' ')" "nodes 8 16 32 64 128 256 512 1024 "
+awk -F, 'NR > 2 && $7 >= before { exit 1 } { before = $7 }' out || fail "efficiency grows with the nodes: $(cat out)"
+simulate --scale-to 128 --grow replicas --json || fail "replicas"
+jq -e '[.sizes[].replicas] == [1, 2, 4, 8, 16] and all(.sizes[]; .microbatches == 32 and .layers == 32) and .sizes[0].reduce_seconds == 0 and
+       .sizes[4].reduce_seconds > .sizes[1].reduce_seconds' out >/dev/null || fail "replicas: $(cat out)"
+simulate --nodes 8 --scale-to 64 --grow batch || fail "growing batch"
+holds "as a table" out '^64 +1 +256 +256 '
+
+# What cannot be.
+simulate --schedule zbv --chunks 3 && fail "three chunks of zbv"
+holds "chunks" err 'zbv has 2 stages on each rank, not 3'
+simulate --fwd-ms 1 --bwd-ms 2 --weights-ms 3 && fail "more W than backward"
+holds "W" err 'weights-ms is a part of --bwd-ms'
+simulate --scale-to 4 && fail "less than there is"
+holds "less" err 'less than the 8 nodes'
+simulate --nodes 1025 && fail "too many nodes"
+simulate --scale-to 1024 --layers 4096 && fail "too many layers"
+holds "too many layers" err '^ringctl: 16 nodes: '

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The planner, against a look at every split with every schedule where there are few, and its time where there are
+ * many. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "pipe/planner.h"
+#include "pipe/planner_sim.h"
+
+enum { MOST_UNITS = 102, MOST_CUTS = 4 };
+
+struct world {
+    struct sched_cost cost[MOST_CUTS][PLANNER_MAX_RANKS * MOST_UNITS];
+    struct sched_link link[2 * PLANNER_MAX_RANKS];
+    size_t slot[MOST_UNITS], area[MOST_UNITS], held[MOST_UNITS], memory[PLANNER_MAX_RANKS];
+    struct planner_cut cut[MOST_CUTS];
+    struct planner_request req;
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static double between(uint64_t *state, double low, double high)
+{
+    return low + (high - low) * (double)(next_random(state) >> 11) / 9007199254740992.0;
+}
+
+/* Nodes of unlike speed, a head worth some layers, and cuts into m, m/2, … microbatches. */
+static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, size_t cuts, uint64_t *seed)
+{
+    const size_t units = layers + 2;
+    *w = (struct world){.req = {.ranks = ranks, .layers = layers, .cuts = cuts, .cut = w->cut}};
+    for (size_t r = 0; r < ranks; r++) {
+        const double slow = between(seed, 1, 4);
+        w->link[2 * r] = w->link[2 * r + 1] = (struct sched_link){between(seed, 0, 0.2), 0.01};
+        for (size_t u = 0; u < units; u++) {
+            const double layer = u == 0 ? 0.01 : u == units - 1 ? 2.5 : 1, f = slow * layer;
+            for (size_t c = 0; c < cuts; c++)
+                w->cost[c][r * units + u] = (struct sched_cost){f * (1 + 0.9 * (double)((1U << c) - 1)),
+                                                                f * (double)(1U << c), 0.03 * f, f};
+        }
+    }
+    for (size_t u = 0; u < units; u++) {
+        w->held[u] = 100;
+        w->slot[u] = 1;
+        w->area[u] = 10;
+    }
+    for (size_t c = 0; c < cuts; c++)
+        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->held, w->slot, w->area};
+}
+
+/* --- every split there is --------------------------------------------------------------------- */
+
+struct every {
+    struct planner_sim sim;
+    struct planner_found found;
+    struct planner_score best;
+};
+
+static void every_split(struct every *x, size_t stage)
+{
+    struct planner_found *f = &x->found;
+    if (stage == f->stages) {
+        struct planner_score score;
+        struct err err;
+        assert_int_equal(planner_sim_score(&score, f, &x->sim, &err), 0);
+        if (planner_score_is_less(&score, &x->best, 1))
+            x->best = score;
+        return;
+    }
+    f->first[stage] = stage ? f->first[stage - 1] : 0;
+    for (; f->first[stage] <= x->sim.req->layers && (stage || !f->first[0]); f->first[stage]++)
+        every_split(x, stage + 1);
+}
+
+static struct planner_score brute_force(const struct planner_request *req)
+{
+    struct planner_score best = {INFINITY, INFINITY, INFINITY};
+    for (const char *const *name = sched_names(); *name; name++) {
+        const struct sched_info *info = sched_info(*name);
+        for (size_t chunks = info->min_chunks; chunks <= info->max_chunks && chunks <= 2; chunks++)
+            for (size_t cut = 0; info->in_order && cut < req->cuts; cut++) {
+                struct every x = {.best = best};
+                struct err err;
+                const size_t stages = req->ranks * chunks;
+                x.found =
+                    (struct planner_found){.schedule = *name, .chunks = chunks, .stages = stages, .cut = cut};
+                x.found.first[stages] = req->layers;
+                assert_int_equal(planner_sim_init(&x.sim, req, *name, chunks, cut, &err), 0);
+                every_split(&x, 0);
+                planner_sim_done(&x.sim);
+                best = x.best;
+            }
+    }
+    return best;
+}
+
+static void test_brute_force(void **state)
+{
+    uint64_t seed = 20250611;
+    size_t exact = 0, all = 0;
+    double worst = 1;
+    (void)state;
+    for (size_t k = 0; k < 12; k++) {
+        static struct world w;
+        struct planner_found best, second;
+        struct err err;
+        make_world(&w, 2 + k % 2, 4 + k % 3, 4, 1 + k % 2, &seed);
+        assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+        const double ratio = best.seconds / brute_force(&w.req).main;
+        worst = fmax(worst, ratio);
+        exact += ratio < 1 + 1e-9;
+        all++;
+    }
+    printf("%zu of %zu the best there is, the worst %.2f %% slower\n", exact, all, 100 * (worst - 1));
+    assert_true(worst < 1.03);
+    assert_true(2 * exact > all);
+}
+
+/* --- what is asked of it ---------------------------------------------------------------------- */
+
+static void test_slow_node_is_left_out(void **state)
+{
+    uint64_t seed = 7;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 3, 6, 8, 1, &seed);
+    for (size_t r = 0; r < 3; r++)
+        for (size_t u = 0; u < 8; u++) {
+            const double f = u && u < 7 ? (r == 1 ? 50 : 1) : 0;
+            w.cost[0][r * 8 + u] = (struct sched_cost){f, f, 0, f};
+        }
+    w.req.schedule = "1f1b";
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(best.first[1], best.first[2]);
+    assert_int_equal(best.first[0], 0);
+    assert_int_equal(best.first[3], 6);
+}
+
+static void test_memory(void **state)
+{
+    uint64_t seed = 11;
+    static struct world w;
+    struct planner_found quick, small, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 4, 12, 16, 1, &seed);
+    assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
+    w.req.objective = PLANNER_MEMORY;
+    assert_int_equal(planner_search(&small, &second, &w.req, &err), 0);
+    size_t most[2] = {0};
+    for (size_t r = 0; r < 4; r++) {
+        most[0] = quick.bytes[r] > most[0] ? quick.bytes[r] : most[0];
+        most[1] = small.bytes[r] > most[1] ? small.bytes[r] : most[1];
+    }
+    assert_true(most[1] < most[0]);
+    assert_true(small.seconds > quick.seconds);
+    assert_non_null(second.schedule);
+
+    /* A rank short of memory gets fewer layers, or does forwards again; one too small for all is told. */
+    w.req.objective = PLANNER_TIME;
+    w.req.again = PLANNER_AGAIN_AUTO;
+    for (size_t r = 0; r < 4; r++)
+        w.memory[r] = r == 1 ? 330 : 4000;
+    w.req.memory = w.memory;
+    assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
+    assert_true(quick.fits);
+    assert_true(quick.bytes[1] <= 330);
+    for (size_t r = 0; r < 4; r++)
+        w.memory[r] = 50;
+    assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
+    assert_false(quick.fits);
+}
+
+static void test_recompute_is_paid_for(void **state)
+{
+    uint64_t seed = 3;
+    static struct world w;
+    struct planner_found kept, again, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 4, 8, 8, 1, &seed);
+    w.req.schedule = "1f1b";
+    assert_int_equal(planner_search(&kept, &second, &w.req, &err), 0);
+    w.req.again = PLANNER_AGAIN_ALL;
+    assert_int_equal(planner_search(&again, &second, &w.req, &err), 0);
+    assert_true(again.seconds > kept.seconds);
+    assert_true(again.bytes[0] < kept.bytes[0]);
+    assert_true(again.again[0]);
+}
+
+static void test_refusals(void **state)
+{
+    uint64_t seed = 5;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 2, 4, 4, 1, &seed);
+    w.req.schedule = "best";
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+    w.req.schedule = "zbv";
+    w.req.chunks = 3;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+    w.req.ranks = 0;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+}
+
+static void test_hundred_layers_on_eight_nodes(void **state)
+{
+    uint64_t seed = 20260101;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    struct timespec a, b;
+    (void)state;
+    make_world(&w, 8, 100, 32, MOST_CUTS, &seed);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    const double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    printf("100 layers, 8 nodes: %.2f s; %s, %zu chunks, %zu microbatches, step %.1f, then %s with %.1f\n",
+           took, best.schedule, best.chunks, w.cut[best.cut].microbatches, best.seconds, second.schedule,
+           second.seconds);
+    assert_true(best.seconds <= second.seconds);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(took < 2);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_brute_force), cmocka_unit_test(test_slow_node_is_left_out),
+        cmocka_unit_test(test_memory),      cmocka_unit_test(test_recompute_is_paid_for),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_hundred_layers_on_eight_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
