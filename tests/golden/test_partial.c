@@ -121,11 +121,12 @@ static size_t resident(const char *dir)
 {
     char line[1024];
     size_t kib, sum = 0;
+    unsigned long end;
     bool ours = false;
     FILE *f = fopen("/proc/self/smaps", "re");
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
-        if (strchr(line, '-') && strchr(line, '/'))
+        if (sscanf(line, "%*x-%lx", &end) == 1) /* a mapping begins; one without a file is not ours either */
             ours = strstr(line, dir) != NULL;
         if (ours && sscanf(line, "Rss: %zu kB", &kib) == 1)
             sum += kib << 10;
@@ -169,10 +170,49 @@ static void unused_experts_stay_on_the_disk(void **state)
     assert_true(after < (CHOSEN + 2) * EXPERT);
 }
 
+/* Of a file that has all layers only the stage's own are read. */
+static void other_layers_stay_on_the_disk(void **state)
+{
+    (void)state;
+    enum { DIM = 512, FFN = 1024, LAYER = 3 * DIM * FFN * sizeof(float) };
+    struct err err;
+    struct config c;
+    struct temp_dir dir = temp_dir_new();
+    write_file(
+        dir.path, "config.json",
+        "{\"model_type\":\"qwen3\",\"hidden_size\":512,\"intermediate_size\":1024,\"head_dim\":8,"
+        "\"num_hidden_layers\":6,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"vocab_size\":32}");
+    must(config_read(&c, dir.path, &err), &err);
+    model_write(dir.path, &c);
+    struct num *num;
+    struct stage *stage;
+    struct stage_spec spec = {.model_dir = dir.path,
+                              .config = c,
+                              .first_layer = 2,
+                              .end_layer = 4,
+                              .slots = 1,
+                              .tokens = 1,
+                              .seqs = 1,
+                              .positions = 4,
+                              .kv = true};
+    static const float x[DIM] = {1};
+    static float y[DIM];
+    must(num_new(&num, 1, &err), &err);
+    must(stage_open(&stage, num, &spec, &err), &err);
+    must(stage_decode(stage, NULL, x, y, 1, 0, &err), &err);
+    const size_t after = resident(dir.path);
+    stage_close(stage);
+    num_free(num);
+    temp_dir_free(&dir);
+    assert_true(after >= 2 * LAYER);
+    assert_true(after < 3 * LAYER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stage_needs_its_own_shards),
+        cmocka_unit_test(other_layers_stay_on_the_disk),
         cmocka_unit_test(unused_experts_stay_on_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
