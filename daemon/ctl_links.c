@@ -13,8 +13,9 @@
 const struct opt_def ctl_links_options[] = {
     {.name = "hosts",
      .type = OPT_FLAG,
-     .help = "print the addresses of both ends of every cable of the cluster as lines for /etc/hosts, each named "
-             "NODE-PORT.ring"},
+     .help =
+         "print the addresses of both ends of every cable of the cluster as lines for /etc/hosts, each named "
+         "NODE-PORT.ring"},
     {.name = "verbose",
      .type = OPT_FLAG,
      .help = "show ports, cables and links together, with running timers, and why a cable is no link yet",

@@ -445,11 +445,15 @@ static void test_closed_from_callback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_and_removed), cmocka_unit_test(test_leftover),
+        cmocka_unit_test(test_set_and_removed),
+        cmocka_unit_test(test_leftover),
         cmocka_unit_test(test_lapsing),
-        cmocka_unit_test(test_flushed),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_not_there),       cmocka_unit_test(test_misbehaves),
-        cmocka_unit_test(test_silent),          cmocka_unit_test(test_closed_from_callback),
+        cmocka_unit_test(test_flushed),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_not_there),
+        cmocka_unit_test(test_misbehaves),
+        cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_closed_from_callback),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

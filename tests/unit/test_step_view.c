@@ -18,7 +18,7 @@
 static const char two[] =
     "{'id':7,'step':12,'schedule':'1f1b','microbatches':1,'seconds':0.1,'bubble':0.5,'planned_seconds':0.08,"
     "'planned_bubble':0.4,'ranks':[{'rank':0,'node':'a<&>','offset_us':0,'offset_error_us':0,'tasks':"
-    "[['F',0,0.0,0.02,0.0,'',-1,0,4096],['B',0,0.07,0.1,0.05,'gradient',1,0,0]],"
+    "[['F',0,0.0,0.02,0.0,'',-1,0,4096],['B',0,0.07,0.1,0.02,'gradient',1,0,0]],"
     "'planned':[['F',0,0.0,0.02],['B',0,0.05,0.08]]},"
     "{'rank':1,'node':'b','offset_us':null,'offset_error_us':null,'tasks':"
     "[['F',0,0.03,0.05,0.03,'activations',0,1,0],['B',0,0.05,0.06,0.0,'',-1,1,4096],"
@@ -103,9 +103,9 @@ static void waits_are_summed_and_sorted(void **state)
     struct step_view *v = view_of(two);
     struct step_wait waits[8];
     assert_int_equal(step_view_waits(v, waits, 8), 3);
-    assert_string_equal(waits[0].message, "gradient");
-    assert_int_equal(waits[0].rank, 0);
-    assert_float_equal(waits[1].seconds, 0.03, 1e-12);
+    assert_string_equal(waits[0].message, "activations");
+    assert_int_equal(waits[0].rank, 1);
+    assert_float_equal(waits[1].seconds, 0.02, 1e-12);
     assert_int_equal(waits[2].from, -1);
     assert_int_equal(step_view_waits(v, waits, 1), 1);
     step_view_free(v);
@@ -142,7 +142,7 @@ static void a_chart_has_planned_over_done(void **state)
     has(out, "     done    F0--..........B0----\n");
     has(out, "b    planned ....F0--B0n.........\n");
     has(out, "     done    ......F0--B0n.......\n");
-    has(out, "a<&> stood still for 50 ms, waiting for gradient of b\n");
+    has(out, "a<&> stood still for 20 ms, waiting for gradient of b\n");
     has(out, "b stood still for 2 ms\n");
     has(out, "the clock of b is not known");
     free(out);
