@@ -45,16 +45,18 @@ static json_t *places(const struct job_plan *p)
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack(
-        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o s:o}", "type",
-        job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
-        sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
-        p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune),
-        "training", (int)p->training, "kv", (int)p->kv, "by_layer", (int)p->by_layer, "tokens",
-        (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions, "sample",
-        (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab,
-        "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages),
-        "bytes", sizes(p->bytes, p->ranks));
+    return json_pack("{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+                     "s:o s:o s:o}",
+                     "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint,
+                     "first", sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule,
+                     "order", p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune",
+                     tune_encode(&p->tune), "training", (int)p->training, "kv", (int)p->kv, "by_layer",
+                     (int)p->by_layer, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
+                     "positions", (json_int_t)p->positions, "sample", (json_int_t)p->sample, "weight_bits",
+                     (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
+                     "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages), "briefs",
+                     sizes(p->briefs, p->stages), "lates", sizes(p->lates, p->stages), "bytes",
+                     sizes(p->bytes, p->ranks));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -125,18 +127,19 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
     const char *type, *model, *fingerprint, *schedule, *order;
-    json_t *first, *place, *tune, *slots, *areas, *bytes;
+    json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes;
     json_int_t microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
     int training, kv, by_layer;
     json_error_t je;
-    if (json_unpack_ex(
-            (json_t *)json, &je, 0,
-            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o s:o}",
-            "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places", &place,
-            "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune", &tune, "training",
-            &training, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens, "seqs", &seqs, "positions",
-            &positions, "sample", &sample, "weight_bits", &weight_bits, "vocab", &vocab, "dim", &dim, "slots",
-            &slots, "areas", &areas, "bytes", &bytes))
+    if (json_unpack_ex((json_t *)json, &je, 0,
+                       "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+                       "s:o s:o s:o}",
+                       "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places",
+                       &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
+                       &tune, "training", &training, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens,
+                       "seqs", &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits,
+                       "vocab", &vocab, "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs,
+                       "lates", &lates, "bytes", &bytes))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -147,6 +150,7 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS || p.stages < p.ranks ||
         p.stages > JOB_MAX_STAGES || !get_places(&p, place) || !get_sizes(p.first, p.stages + 1, first) ||
         !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.areas, p.stages, areas) ||
+        !get_sizes(p.briefs, p.stages, briefs) || !get_sizes(p.lates, p.stages, lates) ||
         !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) ||
         microbatches < 1 || (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 ||
         seqs < 1 || positions < 1 || sample < 0 || vocab < 1 || dim < 1)
@@ -200,13 +204,6 @@ void job_plan_recompute(const struct job_plan *p, bool *ret)
         ret[s] = p->areas[s] > 0;
 }
 
-/* A stage of a user's schedule may have either kind of backward. */
-static bool has_halves(const struct job_plan *p)
-{
-    const struct sched_info *info = sched_info(p->schedule);
-    return p->training && (p->order || (info && info->halves));
-}
-
 struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
 {
     return (struct stage_spec){
@@ -218,9 +215,11 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .embed = stage == 0,
         .head = stage == p->stages - 1,
         .training = p->training,
-        .split_backward = has_halves(p),
+        .split_backward = p->training && p->lates[stage] > 0,
         .slots = p->slots[stage],
         .areas = p->areas[stage],
+        .briefs = p->briefs[stage],
+        .lates = p->lates[stage],
         .by_layer = p->by_layer && p->training,
         .tokens = p->tokens,
         .seqs = p->seqs,

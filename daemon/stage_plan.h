@@ -36,7 +36,8 @@ struct job_plan {
     size_t slots[JOB_MAX_STAGES];
     size_t areas
         [JOB_MAX_STAGES]; /* 0 = of every slot everything is kept, else of so many, and forwards are done again */
-    size_t bytes[JOB_MAX_RANKS]; /* predicted memory */
+    size_t briefs[JOB_MAX_STAGES], lates[JOB_MAX_STAGES]; /* as in stage_spec; lates 0: no I and W here */
+    size_t bytes[JOB_MAX_RANKS];                          /* predicted memory */
 };
 
 json_t *job_plan_encode(const struct job_plan *plan);

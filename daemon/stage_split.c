@@ -110,6 +110,8 @@ static int plan_slots(struct job_plan *p, const struct sched *sched, const bool 
     for (size_t s = 0; !e && s < p->stages; s++) {
         p->slots[s] = plan->slots[s];
         p->areas[s] = has_again(plan, s, p->place[s]) ? plan->areas[s] : 0;
+        p->briefs[s] = plan->briefs[s];
+        p->lates[s] = plan->lates[s];
     }
     for (size_t r = 0; !e && r < p->ranks; r++)
         ret_handed[r] = plan->rank[r].handed;

@@ -154,17 +154,17 @@ static uint64_t dropout_number(const struct runner *r, uint32_t mb)
     return r->go->program == PROGRAM_TRAIN ? r->go->step * 65536 + mb : 0;
 }
 
-/* Areas are shared in training alone; other programs take one microbatch at a time, in slot and area 0. */
-static bool has_areas(const struct runner *r, const struct task *t)
+/* Areas change hands in training jobs alone; their other programs take one microbatch at a time, in slot and area 0. */
+static void use_area(const struct runner *r, const struct task *t, size_t slot)
 {
-    return r->plan->areas[t->stage] > 0;
+    if (r->plan->briefs[t->stage])
+        stage_use_area(stage_of(r, t), slot, t->area, t->brief);
 }
 
 static int put_input(struct runner *r, const struct task *t, size_t slot, struct err *err)
 {
     struct stage *stage = stage_of(r, t);
-    if (has_areas(r, t))
-        stage_use_area(stage, slot, t->area);
+    use_area(r, t, slot);
     int e = stage_begin(stage, slot, r->go->mb[t->mb], dropout_number(r, t->mb), err);
     if (e)
         return e;
@@ -235,7 +235,7 @@ static int task_forward(struct runner *r, const struct task *t, struct err *err)
 
 static int task_again(struct runner *r, const struct task *t)
 {
-    stage_use_area(stage_of(r, t), t->slot, t->area);
+    use_area(r, t, t->slot);
     stage_forward(stage_of(r, t), t->slot, NULL);
     return 0;
 }
@@ -258,6 +258,12 @@ static int task_loss(struct runner *r, const struct task *t, struct err *err)
 
 /* --- backward --------------------------------------------------------------------------------- */
 
+static void half_backward(const struct runner *r, const struct task *t, const float *dy, float *dx)
+{
+    stage_use_late(stage_of(r, t), t->slot, t->late);
+    stage_backward_x(stage_of(r, t), t->slot, dy, dx);
+}
+
 static int task_backward(struct runner *r, const struct task *t, struct err *err)
 {
     struct stage *stage = stage_of(r, t);
@@ -275,7 +281,7 @@ static int task_backward(struct runner *r, const struct task *t, struct err *err
     if (t->kind == TASK_B)
         stage_backward(stage, t->slot, dy, dx);
     else
-        stage_backward_x(stage, t->slot, dy, dx);
+        half_backward(r, t, dy, dx);
     exchange_release(r->exchange, dy);
     return to ? give_floats(r, t, MSG_GRAD, dx, err) : 0;
 }

@@ -33,14 +33,15 @@ static struct part_layout part_layout(const struct block_layout *l, enum layer_p
                                 l->positions};
 }
 
-void block_saved_carve(struct block_saved *ret, struct slab *slab, const struct block_layout *l)
+void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *brief,
+                       const struct block_layout *l)
 {
     const struct part_layout attention = part_layout(l, LAYER_ATTENTION), mlp = part_layout(l, LAYER_MLP);
     ret->rstd1 = slab_floats(slab, l->tokens, 1);
     ret->rstd2 = slab_floats(slab, l->tokens, 1);
     ret->x2 = slab_floats(slab, l->tokens, l->config->dim);
-    l->block->attention->saved_carve(&ret->attention, slab, &attention);
-    l->block->mlp->saved_carve(&ret->mlp, slab, &mlp);
+    l->block->attention->saved_carve(&ret->attention, slab, brief, &attention);
+    l->block->mlp->saved_carve(&ret->mlp, slab, brief, &mlp);
 }
 
 void block_dys_carve(struct block_dys *ret, struct slab *slab, const struct block_layout *l)
@@ -63,7 +64,7 @@ void block_work_carve(struct block_work *ret, struct slab *slab, const struct bl
     l->block->attention->work_carve(&ret->attention, slab, &attention);
     l->block->mlp->work_carve(&ret->mlp, &other, &mlp);
     if (l->positions)
-        l->block->mlp->saved_carve(&ret->mlp_saved, &other, &mlp);
+        l->block->mlp->saved_carve(&ret->mlp_saved, &other, &other, &mlp);
     slab_join(slab, &other);
 }
 

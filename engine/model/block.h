@@ -40,7 +40,9 @@ struct block_work {  /* within a call; the parts' overlap */
     union part_work attention, mlp;
 };
 
-void block_saved_carve(struct block_saved *ret, struct slab *slab, const struct block_layout *l);
+/* brief: for what backward_x alone reads; the rest, in `slab`, is also backward_w's. */
+void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *brief,
+                       const struct block_layout *l);
 void block_dys_carve(struct block_dys *ret, struct slab *slab, const struct block_layout *l);
 void block_work_carve(struct block_work *ret, struct slab *slab, const struct block_layout *l);
 void block_kv_carve(union part_kv *ret, struct slab *slab, const struct block_layout *l);

@@ -150,7 +150,9 @@ struct block_ctx {
 
 struct part {
     void (*tensors)(struct tensor_list *list, const struct config *c);
-    void (*saved_carve)(union part_saved *ret, struct slab *slab, const struct part_layout *l);
+    /* brief: for what backward_x alone reads */
+    void (*saved_carve)(union part_saved *ret, struct slab *slab, struct slab *brief,
+                        const struct part_layout *l);
     void (*dys_carve)(union part_dys *ret, struct slab *slab, const struct part_layout *l);
     void (*work_carve)(union part_work *ret, struct slab *slab, const struct part_layout *l);
     void (*kv_carve)(union part_kv *ret, struct slab *slab, const struct part_layout *l); /* attention only */

@@ -56,38 +56,51 @@ static size_t slot_tokens(const struct stage_spec *spec)
     return spec->kv ? 0 : spec->tokens; /* generation keeps nothing but positions */
 }
 
-static void carve_area(struct stage *s, struct area *area, struct slab *slab)
+/* What layers keep of a forward: in `keep` until backward_w, in `brief` until backward_x. `to`: who has it. */
+static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep, struct slab *brief)
 {
     const struct stage_spec *spec = &s->spec;
-    size_t t = slot_tokens(spec), d = spec->config.dim;
-    struct area made = {0};
-    made.x = slab_take(slab, s->layers + 1, 1, sizeof *made.x);
-    made.saved = spec->by_layer ? NULL : slab_take(slab, s->layers, 1, sizeof *made.saved);
-    made.dys = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dys) : NULL;
-    made.dy = spec->split_backward ? slab_take(slab, s->layers, 1, sizeof *made.dy) : NULL;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
         struct block_saved saved = {0};
-        struct block_dys dys = {0};
-        float *out = slab_floats(slab, t, d), *dy = NULL;
+        float *out = slab_floats(keep, slot_tokens(spec), spec->config.dim);
         if (!spec->kv && !spec->by_layer)
-            block_saved_carve(&saved, slab, &layout);
-        if (spec->split_backward) {
-            block_dys_carve(&dys, slab, &layout);
-            dy = slab_floats(slab, t, d);
-        }
-        if (!slab->base)
+            block_saved_carve(&saved, keep, brief, &layout);
+        if (!to)
             continue;
-        made.x[l + 1] = out;
-        if (made.saved)
-            made.saved[l] = saved;
-        if (spec->split_backward) {
-            made.dys[l] = dys;
-            made.dy[l] = dy;
-        }
+        to->x[l + 1] = out;
+        to->saved[l] = saved;
     }
-    if (slab->base)
-        *area = made;
+}
+
+/* What backward_x leaves for backward_w. */
+static void carve_late(const struct stage *s, struct kept *to, struct slab *slab)
+{
+    const struct stage_spec *spec = &s->spec;
+    for (size_t l = 0; spec->split_backward && l < s->layers; l++) {
+        struct block_layout layout = layout_of(s, l);
+        struct block_dys dys = {0};
+        block_dys_carve(&dys, slab, &layout);
+        float *dy = slab_floats(slab, slot_tokens(spec), spec->config.dim);
+        if (!to)
+            continue;
+        to->dys[l] = dys;
+        to->dy[l] = dy;
+    }
+}
+
+void stage_use_area(struct stage *s, size_t at, size_t area, size_t brief)
+{
+    struct slot *slot = &s->slot[at];
+    struct slab keep = {.base = s->area[area]}, passing = {.base = s->brief[brief]};
+    carve_kept(s, &slot->in, &keep, &passing);
+    slot->in.x[0] = slot->input;
+}
+
+void stage_use_late(struct stage *s, size_t at, size_t late)
+{
+    struct slab slab = {.base = s->late[late]};
+    carve_late(s, &s->slot[at].in, &slab);
 }
 
 static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
@@ -101,6 +114,10 @@ static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
     made.input = slab_floats(slab, t, d);
     made.dtop = s->head && spec->training ? slab_floats(slab, t, d) : NULL;
     made.dbottom = s->embed && trains_all(spec) ? slab_floats(slab, t, d) : NULL;
+    made.in.x = slab_take(slab, s->layers + 1, 1, sizeof *made.in.x);
+    made.in.saved = slab_take(slab, s->layers, 1, sizeof *made.in.saved);
+    made.in.dys = slab_take(slab, s->layers, 1, sizeof *made.in.dys);
+    made.in.dy = slab_take(slab, s->layers, 1, sizeof *made.in.dy);
     if (slab->base)
         *slot = made;
 }
@@ -110,14 +127,43 @@ static size_t stage_areas(const struct stage_spec *spec)
     return spec->areas ? spec->areas : spec->slots;
 }
 
+static size_t stage_briefs(const struct stage_spec *spec)
+{
+    return spec->briefs ? spec->briefs : spec->slots;
+}
+
+static size_t stage_lates(const struct stage_spec *spec)
+{
+    return spec->lates ? spec->lates : spec->slots;
+}
+
+static void carve_many(char **to, size_t n, const struct slab *one, struct slab *slab)
+{
+    slab->overflow = slab->overflow || one->overflow;
+    for (size_t i = 0; i < n; i++) {
+        char *at = slab_take(slab, one->used, 1, 1);
+        if (slab->base)
+            to[i] = at;
+    }
+}
+
 static void carve_slots(struct stage *s, struct slab *slab)
 {
-    for (size_t i = 0; i < s->spec.slots; i++)
+    const struct stage_spec *spec = &s->spec;
+    struct slab keep = {0}, brief = {0}, late = {0};
+    for (size_t i = 0; i < spec->slots; i++)
         carve_slot(s, s->slot ? &s->slot[i] : NULL, slab);
-    for (size_t i = 0; i < stage_areas(&s->spec); i++)
-        carve_area(s, s->area ? &s->area[i] : NULL, slab);
-    for (size_t i = 0; slab->base && !s->spec.areas && i < s->spec.slots; i++)
-        stage_use_area(s, i, i);
+    carve_kept(s, NULL, &keep, &brief);
+    carve_late(s, NULL, &late);
+    carve_many(s->area, stage_areas(spec), &keep, slab);
+    carve_many(s->brief, stage_briefs(spec), &brief, slab);
+    carve_many(s->late, stage_lates(spec), &late, slab);
+    if (!slab->base)
+        return;
+    for (size_t i = 0; i < spec->slots; i++) {
+        stage_use_area(s, i, spec->areas ? 0 : i, spec->briefs ? 0 : i);
+        stage_use_late(s, i, spec->lates ? 0 : i);
+    }
 }
 
 /* What one layer needs while it works; all layers get the same place, and so does generation between steps. */
@@ -140,7 +186,7 @@ static void carve_shared(struct stage *s, struct slab *slab)
         if (s->spec.training)
             block_dys_carve(&d, &own, &layout);
         if (s->spec.by_layer)
-            block_saved_carve(&kept, &own, &layout);
+            block_saved_carve(&kept, &own, &own, &layout);
         if (caches)
             block_work_carve(&c, &other, &caching);
         if (slab->base) {
@@ -277,6 +323,8 @@ static void stage_free(struct stage *s)
     rope_done(&s->rope);
     free(s->slot);
     free(s->area);
+    free(s->brief);
+    free(s->late);
     free_units(s);
 }
 
@@ -362,8 +410,11 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
     int r = make_units(s, err);
     if (!r && !spec->tune.random_init)
         r = stage_open_files(s, err);
-    if (!r && (!(s->slot = calloc(spec->slots + 1, sizeof *s->slot)) ||
-               !(s->area = calloc(stage_areas(spec) + 1, sizeof *s->area))))
+    s->slot = calloc(spec->slots + 1, sizeof *s->slot);
+    s->area = calloc(stage_areas(spec) + 1, sizeof *s->area);
+    s->brief = calloc(stage_briefs(spec) + 1, sizeof *s->brief);
+    s->late = calloc(stage_lates(spec) + 1, sizeof *s->late);
+    if (!r && (!s->slot || !s->area || !s->brief || !s->late))
         r = err_set(err, -ENOMEM, "out of memory");
     if (!r)
         r = carve_all(s, err);

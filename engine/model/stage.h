@@ -30,6 +30,8 @@ struct stage_spec {
     size_t slots;                  /* microbatches in flight */
     size_t areas;                  /* what of them layers keep for the backward: 0 = of every slot, else of so
                                       many at a time, and the forward of the others is done again */
+    size_t briefs, lates;          /* what backward_x alone reads, of so many microbatches at a time; what it
+                                      leaves for backward_w, of so many; 0 = of every slot */
     bool by_layer;                 /* of every layer only its input is kept, and its forward done again right
                                       before its backward, before either half of it */
     size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
@@ -68,9 +70,12 @@ int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, s
 /* Input of the stage: token ids on the embedding's stage, else activations [T, dim]; copied. */
 int stage_input_ids(struct stage *s, size_t slot, const uint32_t *ids, struct err *err);
 void stage_input(struct stage *s, size_t slot, const float *x);
-/* Where a forward, and then its backward, keep what layers leave: to be said before stage_input of a slot, and
- * before its forward is done again. Without areas of its own a stage has one for each slot, of the same number. */
-void stage_use_area(struct stage *s, size_t slot, size_t area);
+/* Where a forward, and then its backward, keep what layers leave, and what of it backward_x alone reads: to be said
+ * before stage_input of a slot, and before its forward is done again. Without areas of its own a stage has one for
+ * each slot, of the same number, and so with briefs and lates. */
+void stage_use_area(struct stage *s, size_t slot, size_t area, size_t brief);
+/* Where stage_backward_x leaves what stage_backward_w reads: to be said before the former. */
+void stage_use_late(struct stage *s, size_t slot, size_t late);
 /* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot,
  * and where the forward is done again. */
 void stage_forward(struct stage *s, size_t slot, float *y);

@@ -8,11 +8,10 @@
 #include "model/stage.h"
 #include "model/unit.h"
 
-/* What the layers keep of a forward for its backward. */
-struct area {
-    float **x; /* [layers + 1] inputs of each layer, the first the slot's; last = output (head's
-                                  stage only) */
-    struct block_saved *saved; /* [layers]; by layer: none, shared_saved is used */
+/* Where the parts of what a microbatch's layers keep are at the time; pointers into areas. */
+struct kept {
+    float **x;                 /* [layers + 1] inputs of each layer, the first the slot's; last = output */
+    struct block_saved *saved; /* [layers]; by layer: shared_saved is used */
     struct block_dys *dys;     /* [layers]; split backward only */
     float **dy;                /* [layers] output gradients; split backward only */
 };
@@ -23,9 +22,9 @@ struct slot {
     uint64_t drop;
     uint32_t *start, *pos, *ids; /* [seqs + 1], [tokens], [tokens] */
     float *input;                /* [tokens, dim] */
-    struct area in;              /* the area it works in */
-    float *dtop;                 /* head's stage: gradient of the last layer's output */
-    float *dbottom;              /* embedding's stage, full: gradient of the embedding's output */
+    struct kept in;
+    float *dtop;    /* head's stage: gradient of the last layer's output */
+    float *dbottom; /* embedding's stage, full: gradient of the embedding's output */
 };
 
 struct stage {
@@ -44,8 +43,10 @@ struct stage {
     struct requant_told told;
     struct slab params, slots, work, kvs;
 
-    struct slot *slot;                /* [spec.slots] */
-    struct area *area;                /* [spec.areas], or one for each slot */
+    struct slot *slot; /* [spec.slots] */
+    /* Memory that is carved anew for whoever has it: what layers keep until backward_w, what backward_x alone
+     * reads, and what backward_x leaves for backward_w. */
+    char **area, **brief, **late;     /* [stage_areas], [stage_briefs], [stage_lates]; owned */
     struct block_work *block_work;    /* [layers]: they lie on each other, for layers work one at a time */
     struct block_work *cached_work;   /* [layers], likewise; generation */
     struct block_dys *shared_dys;     /* [layers], likewise; fused backward */

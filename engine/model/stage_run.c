@@ -43,13 +43,6 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
     return 0;
 }
 
-void stage_use_area(struct stage *s, size_t at, size_t area)
-{
-    struct slot *slot = &s->slot[at];
-    slot->in = s->area[area];
-    slot->in.x[0] = slot->input;
-}
-
 static int check_ids(const struct stage *s, const uint32_t *ids, size_t n, struct err *err)
 {
     for (size_t t = 0; t < n; t++)

@@ -182,9 +182,26 @@ static bool keeps_area(const struct plan_rank *rank, size_t at)
     return false;
 }
 
+struct pools {
+    struct pool slots, areas, briefs, lates;
+};
+
+static void assign_areas(const struct plan *plan, const struct plan_rank *rank, size_t at,
+                         struct pools *pools)
+{
+    struct task *task = &rank->tasks[at];
+    const bool forward = task->kind == TASK_F || task->kind == TASK_R, gone = !keeps_area(rank, at);
+    task->area = pool_use(&pools->areas, plan, task, forward, gone);
+    task->brief = task->kind == TASK_W
+                      ? SLOT_NONE
+                      : pool_use(&pools->briefs, plan, task, forward, gone || task->kind == TASK_I);
+    task->late = task->kind == TASK_I || task->kind == TASK_W
+                     ? pool_use(&pools->lates, plan, task, task->kind == TASK_I, task->kind == TASK_W)
+                     : SLOT_NONE;
+}
+
 /* Slots are those of a stage, as stages differ in what they keep. */
-static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct pool *slots,
-                         struct pool *areas)
+static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct pools *pools)
 {
     size_t alive = 0, handed = 0;
     for (size_t k = 0; k < rank->n; k++) {
@@ -192,9 +209,8 @@ static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct
         if (!task_is_compute(task->kind))
             continue;
         alive += task->first_use;
-        task->slot = pool_use(slots, plan, task, task->first_use, task->last_use);
-        task->area =
-            pool_use(areas, plan, task, task->kind == TASK_F || task->kind == TASK_R, !keeps_area(rank, k));
+        task->slot = pool_use(&pools->slots, plan, task, task->first_use, task->last_use);
+        assign_areas(plan, rank, k, pools);
         handed += task->to_here;
         rank->slots = alive > rank->slots ? alive : rank->slots;
         rank->handed = handed > rank->handed ? handed : rank->handed;
@@ -205,15 +221,19 @@ static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct
 
 static int assign_all_slots(struct plan *plan)
 {
-    struct pool slots, areas;
-    plan->slots = calloc(plan->stages, sizeof *plan->slots);
-    plan->areas = calloc(plan->stages, sizeof *plan->areas);
-    int rc = pool_init(&slots, plan, plan->slots), also = pool_init(&areas, plan, plan->areas);
-    rc = rc ? rc : also;
+    struct pools pools;
+    struct pool *const each[] = {&pools.slots, &pools.areas, &pools.briefs, &pools.lates};
+    size_t **const most[] = {&plan->slots, &plan->areas, &plan->briefs, &plan->lates};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        *most[i] = calloc(plan->stages, sizeof **most[i]);
+        int e = pool_init(each[i], plan, *most[i]);
+        rc = rc ? rc : e;
+    }
     for (size_t r = 0; rc == 0 && r < plan->ranks; r++)
-        assign_slots(plan, &plan->rank[r], &slots, &areas);
-    pool_done(&slots);
-    pool_done(&areas);
+        assign_slots(plan, &plan->rank[r], &pools);
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        pool_done(each[i]);
     return rc;
 }
 
@@ -404,5 +424,7 @@ void plan_free(struct plan *plan)
     free(plan->rank);
     free(plan->slots);
     free(plan->areas);
+    free(plan->briefs);
+    free(plan->lates);
     free(plan);
 }

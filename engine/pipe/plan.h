@@ -88,8 +88,10 @@ struct task_need {
 struct task {
     enum task_kind kind;
     uint32_t stage, mb;
-    uint32_t slot;            /* activations' slot of this stage, or SLOT_NONE */
-    uint32_t area;            /* where the layers' activations are during this task, or SLOT_NONE */
+    uint32_t slot;  /* activations' slot of this stage, or SLOT_NONE */
+    uint32_t area;  /* where the layers' activations are during this task, or SLOT_NONE */
+    uint32_t brief; /* where of it is what only the backward to the input reads: until I or B, or SLOT_NONE */
+    uint32_t late;  /* I and W: where the former leaves what the latter reads; else SLOT_NONE */
     bool first_use, last_use; /* of the slot: take it here, free it after this task */
     bool from_here,
         to_here;     /* activations or gradient come from, go to another stage of this rank: no message */
@@ -117,6 +119,7 @@ struct plan {
     size_t ranks, stages, microbatches;
     struct plan_rank *rank; /* [ranks], owned */
     size_t *slots;          /* [stages], owned: most slots alive at once, of each stage */
+    size_t *briefs, *lates; /* [stages], owned: likewise of those */
     size_t
         *areas; /* [stages], owned: most areas alive at once; as many as slots where nothing is recomputed */
 };

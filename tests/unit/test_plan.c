@@ -455,6 +455,35 @@ static void test_recompute(void **state)
     sched_free(sched);
 }
 
+/* What only I reads is given back there, and what W reads of I is taken there: with W put off both are fewer than slots. */
+static void test_halves(void **state)
+{
+    (void)state;
+    struct sched *sched = NULL;
+    struct sched_request want = {.text = "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2"};
+    assert_int_equal(sched_make(&sched, &want, NULL), 0);
+    struct plan *plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = sched});
+    static const uint32_t none = SLOT_NONE, brief[] = {0, 1, 0, 0, 1, none, 0, none, none},
+                          late[] = {none, none, 0, none, 1, 0, 0, 1, 0};
+    size_t n = 0;
+    for (size_t k = 0; k < plan->rank[0].n; k++) {
+        const struct task *task = &plan->rank[0].tasks[k];
+        if (!task_is_compute(task->kind))
+            continue;
+        assert_int_equal(task->brief, brief[n]);
+        assert_int_equal(task->late, late[n++]);
+    }
+    assert_true(plan->slots[0] == 3 && plan->areas[0] == 3 && plan->briefs[0] == 2 && plan->lates[0] == 2);
+    plan_free(plan);
+    sched_free(sched);
+    want = (struct sched_request){.name = "1f1b", .ranks = 2, .microbatches = 4};
+    assert_int_equal(sched_make(&sched, &want, NULL), 0);
+    plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = sched});
+    assert_true(plan->briefs[0] == plan->slots[0] && plan->lates[0] == 0); /* whole backwards */
+    plan_free(plan);
+    sched_free(sched);
+}
+
 static void test_forward(void **state)
 {
     (void)state;
@@ -696,10 +725,10 @@ int main(void)
         cmocka_unit_test(test_train_alone),    cmocka_unit_test(test_train_two),
         cmocka_unit_test(test_train_halves),   cmocka_unit_test(test_train_v),
         cmocka_unit_test(test_train_reversed), cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_forward),        cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_save_and_load),  cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_credits),        cmocka_unit_test(test_exec),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_halves),         cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_decode),         cmocka_unit_test(test_save_and_load),
+        cmocka_unit_test(test_counts),         cmocka_unit_test(test_credits),
+        cmocka_unit_test(test_exec),           cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

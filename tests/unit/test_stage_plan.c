@@ -49,6 +49,8 @@ static struct job_plan example(void)
                              .dim = 64,
                              .slots = {3, 2, 1, 4},
                              .areas = {0, 1, 0, 2},
+                             .briefs = {3, 1, 1, 2},
+                             .lates = {2, 1, 0, 1},
                              .bytes = {UINT64_C(1) << 40, 2, 0}};
 }
 
@@ -71,6 +73,8 @@ static void every_field_comes_back(void **state)
         assert_memory_equal(back->place, plan.place, sizeof plan.place);
         assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
         assert_memory_equal(back->areas, plan.areas, sizeof plan.areas);
+        assert_memory_equal(back->briefs, plan.briefs, sizeof plan.briefs);
+        assert_memory_equal(back->lates, plan.lates, sizeof plan.lates);
         assert_string_equal(back->order, plan.order);
         assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
@@ -170,6 +174,8 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(with("order", json_string(order)), "an order too long");
     free(order);
     refuse(with("areas", many(3)), "areas of another length");
+    refuse(with("briefs", many(3)), "briefs of another length");
+    refuse(with("lates", many(5)), "lates of another length");
     refuse(with("slots", many(2)), "slots of another length");
     refuse(with("bytes", many(4)), "bytes of another length");
     refuse(with_tune("kind", json_integer(3)), "kind");
@@ -215,19 +221,18 @@ static void each_stage_opens_its_part(void **state)
         assert_int_equal(s.head, i == 3);
         assert_int_equal(s.slots, plan.slots[i]);
         assert_int_equal(s.areas, plan.areas[i]);
+        assert_int_equal(s.briefs, plan.briefs[i]);
+        assert_int_equal(s.lates, plan.lates[i]);
         assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
                     s.weight_bits == 4);
-        assert_true(s.split_backward && s.by_layer);
+        assert_true(s.split_backward == (i != 2) && s.by_layer);
         assert_int_equal(s.config.layers, 5);
         assert_int_equal(s.tune.ntargets, 2);
     }
     plan.ranks = 1;
-    plan.order = NULL;
     job_plan_place_single(&plan);
     struct stage_spec alone = job_plan_stage(&plan, &config, 0);
-    assert_true(alone.embed && alone.head && !alone.split_backward);
-    strcpy(plan.schedule, "zb-h1");
-    assert_true(job_plan_stage(&plan, &config, 0).split_backward);
+    assert_true(alone.embed && alone.head);
 }
 
 static void stages_with_areas_do_forwards_again(void **state)
