@@ -190,7 +190,7 @@ static int weigh_unit(struct look *k, size_t unit, size_t cut, struct err *err)
     spec.slots = 2;
     if (!e)
         e = stage_measure(&two, &spec, err);
-    spec.areas = 1;
+    spec.areas = spec.briefs = spec.lates = 1;
     if (!e)
         e = stage_measure(&again, &spec, err);
     if (e)
