@@ -145,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     pthread_cond_init(&p->placed, NULL);
     pthread_cond_init(&p->sync[0].work, NULL);
     struct lane *l = &p->lanes[0]; /* never `used`: it has no threads to be joined */
-    *l = (struct lane){.sync = &p->sync[0], .peer = p, .fd = -1};
+    *l = (struct lane){.sync = &p->sync[0], .peer = p, .count = &progress.lanes[0], .fd = -1};
     seal_init(&l->rx, key, SEAL_CHACHA20_POLY1305); /* turns are taken, if not used */
     l->tx = l->rx;
     stream = (struct stream){.in = {data, n}};
