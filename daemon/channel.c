@@ -38,9 +38,10 @@ static void *big_alloc(size_t size)
 {
     if (size < HUGE_PAGE)
         return aligned_alloc(LINE, size);
-    void *at = aligned_alloc(HUGE_PAGE, size);
-    if (at)
-        madvise(at, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    void *at;
+    if (posix_memalign(&at, HUGE_PAGE, size)) /* aligned_alloc wants a size of whole pages */
+        return NULL;
+    madvise(at, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
     return at;
 }
 
