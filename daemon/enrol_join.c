@@ -52,16 +52,6 @@ static int join_vet(void *owner, struct link *link, const struct link_hello *pee
     return -EPERM;
 }
 
-static int join_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
-{
-    (void)owner;
-    (void)link;
-    (void)peer;
-    (void)why;
-    (void)size;
-    return 0; /* vetted before */
-}
-
 static void join_up(void *owner, struct link *link)
 {
     struct enrol *e = owner;
@@ -99,7 +89,7 @@ static void join_down(void *owner, struct link *link, enum link_end end, const c
 }
 
 static const struct link_ops join_ops = {
-    .vet = join_vet, .hello = join_hello, .up = join_up, .frame = join_frame, .down = join_down};
+    .vet = join_vet, .hello = enrol_hello_vetted, .up = join_up, .frame = join_frame, .down = join_down};
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {

@@ -151,16 +151,6 @@ static int return_vet(void *owner, struct link *link, const struct link_hello *p
     return cluster_judge(e->setup.cluster, link_peer_key(link), peer, why, size);
 }
 
-static int return_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
-{
-    (void)owner;
-    (void)link;
-    (void)peer;
-    (void)why;
-    (void)size;
-    return 0; /* vetted before */
-}
-
 static void return_up(void *owner, struct link *link)
 {
     struct enrol *e = owner;
@@ -198,8 +188,11 @@ static void return_down(void *owner, struct link *link, enum link_end end, const
     finish(e);
 }
 
-static const struct link_ops return_ops = {
-    .vet = return_vet, .hello = return_hello, .up = return_up, .frame = return_frame, .down = return_down};
+static const struct link_ops return_ops = {.vet = return_vet,
+                                           .hello = enrol_hello_vetted,
+                                           .up = return_up,
+                                           .frame = return_frame,
+                                           .down = return_down};
 
 void enrol_return(struct enrol *e, const char *host, uint16_t port)
 {
