@@ -158,8 +158,7 @@ const struct opt_def ctl_train_options[] = {
      .help = "clip gradients to this norm, 0 for not"},
     {.name = "schedule",
      .type = OPT_CHOICE,
-     .placeholder =
-         "auto|naive|gpipe|1f1b|eager-1f1b|interleaved-1f1b|looped-bfs|zb-h1|zb-h2|zbv|v-1f1b|FILE",
+     .placeholder = "auto|" SCHED_CHOICES "|FILE",
      .def = "1f1b",
      .help =
          "order of work in the pipeline; auto: what is fastest by what was measured, with the split of the "

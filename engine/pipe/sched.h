@@ -61,7 +61,9 @@ struct sched_info {
         in_order; /* every stage goes back through the microbatches in ascending order: same bits as all others */
 };
 const struct sched_info *sched_info(const char *name); /* NULL: unknown */
-const char *const *sched_names(void);                  /* NULL-terminated */
+/* The names as an option shows its choices. */
+#define SCHED_CHOICES "naive|gpipe|1f1b|eager-1f1b|interleaved-1f1b|looped-bfs|zb-h1|zb-h2|zbv|v-1f1b"
+const char *const *sched_names(void); /* NULL-terminated */
 
 /* Which schedule: a built-in one by name, or the one that `text` holds (sched_text.h), whose sizes must be those
  * given here. */

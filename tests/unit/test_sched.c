@@ -401,15 +401,27 @@ static void test_oracle(void **state)
     assert_true(checked >= 300);
 }
 
+/* What options offer is what there is, in the same order. */
+static void test_choices(void **state)
+{
+    (void)state;
+    char all[256] = "";
+    for (size_t i = 0; sched_names()[i]; i++) {
+        const size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", i ? "|" : "", sched_names()[i]);
+    }
+    assert_string_equal(all, SCHED_CHOICES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_orders_by_hand),   cmocka_unit_test(test_closed_forms),
-        cmocka_unit_test(test_interleaved),      cmocka_unit_test(test_hops),
-        cmocka_unit_test(test_links_and_stages), cmocka_unit_test(test_placements),
-        cmocka_unit_test(test_start_times),      cmocka_unit_test(test_split_backward),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_free_of_cost),
-        cmocka_unit_test(test_oracle),
+        cmocka_unit_test(test_choices),        cmocka_unit_test(test_orders_by_hand),
+        cmocka_unit_test(test_closed_forms),   cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_hops),           cmocka_unit_test(test_links_and_stages),
+        cmocka_unit_test(test_placements),     cmocka_unit_test(test_start_times),
+        cmocka_unit_test(test_split_backward), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_free_of_cost),   cmocka_unit_test(test_oracle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
