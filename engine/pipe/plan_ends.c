@@ -8,6 +8,7 @@
  * waits for it; and its UPDATE right before the first forward of the adapter's next step, for the clip factor comes up
  * the ring ahead of that step's first activations. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "pipe/plan_impl.h"
@@ -141,20 +142,37 @@ static bool can_norm(const struct ends *ends, uint32_t step, uint32_t stage)
            (!above_here || ends->done[cell(ends, step, stage + 1)] & NORM);
 }
 
-static void norm_what_is_due(struct ends *ends, uint32_t rank, double now)
+/* Of the rank's stages and all steps the NORM that is due first, of two the one higher up: the same order on every rank,
+ * so that none waits for one that stands behind what waits for it. */
+static bool next_norm(struct ends *ends, uint32_t rank, double now, uint32_t *ret_step, uint32_t *ret_stage)
 {
+    double first = now;
+    bool found = false;
     for (uint32_t stage = (uint32_t)ends->stages; stage-- > 0;) {
+        size_t *from = &ends->from[stage];
         if (build_rank(ends->b, stage) != rank)
             continue;
-        while (ends->from[stage] < ends->steps &&
-               ends->done[cell(ends, (uint32_t)ends->from[stage], stage)] & NORM)
-            ends->from[stage]++;
-        for (uint32_t step = (uint32_t)ends->from[stage]; step < ends->steps; step++) {
+        while (*from < ends->steps && ends->done[cell(ends, (uint32_t)*from, stage)] & NORM)
+            ++*from;
+        for (uint32_t step = (uint32_t)*from; step < ends->steps; step++) {
             const size_t at = cell(ends, step, stage);
-            if (!(ends->done[at] & NORM) && ends->due[at] <= now && can_norm(ends, step, stage))
-                add_norm(ends, step, stage);
+            if (ends->done[at] & NORM || ends->due[at] > first || (found && ends->due[at] == first) ||
+                !can_norm(ends, step, stage))
+                continue;
+            found = true;
+            first = ends->due[at];
+            *ret_step = step;
+            *ret_stage = stage;
         }
     }
+    return found;
+}
+
+static void norm_what_is_due(struct ends *ends, uint32_t rank, double now)
+{
+    uint32_t step, stage;
+    while (next_norm(ends, rank, now, &step, &stage))
+        add_norm(ends, step, stage);
 }
 
 void ends_before(struct ends *ends, const struct sched_task *next, double start)
@@ -195,10 +213,8 @@ int ends_finish(struct ends *ends, struct err *err)
             err, -EDEADLK,
             "in this order a step begins before the one it follows has ended; let more microbatches "
             "of others come between them, or let all steps end before the next begin");
-    for (uint32_t step = 0; step < ends->steps; step++)
-        for (uint32_t stage = ends->b->last + 1; stage-- > 0;)
-            if (!(ends->done[cell(ends, step, stage)] & NORM))
-                add_norm(ends, step, stage);
+    for (uint32_t rank = 0; rank < ends->b->plan->ranks; rank++)
+        norm_what_is_due(ends, rank, INFINITY);
     for (uint32_t step = 0; step < ends->steps; step++)
         for (uint32_t stage = 0; stage <= ends->b->last; stage++)
             if (!(ends->done[cell(ends, step, stage)] & UPDATE))
