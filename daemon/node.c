@@ -77,7 +77,7 @@ void node_refresh_self(struct node *n)
         worker_describe(n->worker, self);
 }
 
-static void publish_status(struct node *n)
+void node_publish(struct node *n)
 {
     char text[1500];
     members_describe(n->members, text, sizeof text);
@@ -135,7 +135,7 @@ void node_changed(struct node *n)
     if (strcmp(text, n->ring_text)) {
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
         log_info("%s", text);
-        publish_status(n);
+        node_publish(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
     if (n->relay)

@@ -78,6 +78,8 @@ void node_refresh_self(struct node *n);
 void node_changed(struct node *n);
 /* The same for news of others and for connections that are up, which come in crowds: once for all that come within a few times what it took last. */
 void node_changed_soon(struct node *n);
+/* Whoever watches is told that this node's status is another; an answer kept for the next who asks is old from now on. */
+void node_publish(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
 
