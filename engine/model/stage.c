@@ -28,6 +28,8 @@ static size_t stage_sets(const struct stage_spec *spec)
 
 void stage_choose(struct stage *s, size_t adapter)
 {
+    if (s->tune == &s->tunes[adapter])
+        return;
     s->tune = &s->tunes[adapter];
     for (size_t i = 0; i < s->nunits; i++)
         if (s->units[i].nparams)
@@ -50,6 +52,7 @@ static void carve_params(struct stage *s, struct slab *slab)
     const struct config *c = &s->spec.config;
     for (size_t i = 0; i < s->nunits; i++)
         unit_carve(&s->units[i], slab, s->spec.training);
+    s->tune = NULL;             /* carving chose for each unit */
     stage_choose(s, widest(s)); /* what is laid out from here on has to do for every adapter */
     bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
     s->tied_grad = tied && s->spec.training ? slab_floats(slab, c->vocab, c->dim) : NULL;
