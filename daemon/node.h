@@ -21,6 +21,7 @@ struct coord;
 struct doctor;
 struct enrol;
 struct event_base;
+struct gauge;
 struct http;
 struct hub;
 struct mailbox;
@@ -32,6 +33,7 @@ struct records;
 struct relay;
 struct service;
 struct store;
+struct survey;
 struct worker;
 
 struct node {
@@ -58,6 +60,8 @@ struct node {
     struct worker *worker;     /* runs stages, for any head */
     struct coord *coord;       /* runs the jobs submitted here */
     struct planner *planner;   /* plans without a job */
+    struct survey *survey;     /* asks the other nodes what a model costs them */
+    struct gauge *gauge;       /* and answers, when others ask */
     struct doctor *doctor;     /* examines this node and the others */
     struct api_status *status; /* the answer that is asked for most */
     struct http *http;

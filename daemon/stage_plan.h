@@ -53,6 +53,8 @@ static inline const struct tune *job_plan_tune(const struct job_plan *plan, size
 {
     return adapter ? &plan->more[adapter - 1] : &plan->tune;
 }
+/* The model on this node must be the one the head planned with: files of the same names are easily of another version. */
+int job_plan_check_model(const struct job_plan *plan, struct err *err);
 
 /* One stage on each rank. */
 void job_plan_place_single(struct job_plan *plan);
