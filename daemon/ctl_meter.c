@@ -6,12 +6,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_term.h"
 
-enum { TENTHS = 10, BAR_LEAST = 8, BAR_MOST = 32, LINE_MAX_BYTES = 400 };
+enum { TENTHS = 10, LINE_S = 60, BAR_LEAST = 8, BAR_MOST = 32, LINE_MAX_BYTES = 400 };
 
 void meter_init(struct meter *m)
 {
@@ -79,14 +80,18 @@ static void show_step(struct meter *m, const json_t *e)
     double loss = field_number(e, "loss"), seconds = field_number(e, "step_seconds");
     /* The mean of the latest steps rather than of all: the first one also loads the model. */
     m->step_seconds = m->step_seconds > 0 ? 0.8 * m->step_seconds + 0.2 * seconds : seconds;
-    if (!m->has_loss)
+    bool is_first = !m->has_loss;
+    if (is_first)
         m->first_loss = loss;
     m->has_loss = true;
     m->last_loss = loss;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t tenth = steps > 0 ? TENTHS * step / steps : step;
-    if (!m->is_terminal && tenth <= m->tenths_shown && step > 1)
+    if (!m->is_terminal && !is_first && tenth <= m->tenths_shown && now.tv_sec - m->shown_s < LINE_S)
         return;
     m->tenths_shown = tenth;
+    m->shown_s = now.tv_sec;
     size_t at =
         (size_t)snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64 "  loss %.4f", step, steps, loss);
     at += add_speed(text + at, sizeof text - at, e);

@@ -29,16 +29,17 @@ struct head {
     struct data_order *order;       /* owned, or NULL */
     struct adapter_in *in;          /* owned: values to start from, or NULL */
     uint64_t first_step, steps;     /* of a training job: done before, and the last one */
-    bool has_split;   /* plan.first was decided before the stages were: searched for, or given */
-    json_t *forecast; /* owned: what a step will take, or NULL */
-    uint32_t *ids;    /* owned: prompt, of a training job that of its samples, or text to score */
+    bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
+    bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
+    json_t *forecast;   /* owned: what a step will take, or NULL */
+    uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
 };
 
 void head_init(struct head *h, int sock);
 void head_done(struct head *h);
 
-/* nodes: [{"name","speed","memory"}, …] in ring order, the head's first. Fills head->plan; a refusal is a sentence that says what to
+/* nodes: [{"id","name","speed","memory","mbps"}, …] in ring order, the head's first. Fills head->plan; a refusal is a sentence that says what to
  * change. Takes a reference to `spec`. */
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 

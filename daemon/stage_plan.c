@@ -176,6 +176,18 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     return 0;
 }
 
+int job_plan_check_model(const struct job_plan *plan, struct err *err)
+{
+    char mine[33];
+    int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
+    if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
+        r = err_set(err, -EINVAL,
+                    "the model in %s is another one than the head's (fingerprint %.8s, the head's %.8s): "
+                    "copy it again",
+                    plan->model, mine, plan->fingerprint);
+    return r;
+}
+
 void job_plan_done(struct job_plan *p)
 {
     free(p->order);

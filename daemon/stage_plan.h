@@ -44,6 +44,9 @@ json_t *job_plan_encode(const struct job_plan *plan);
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err);
 void job_plan_done(struct job_plan *plan);
 
+/* The model on this node must be the one the head planned with: files of the same names are easily of another version. */
+int job_plan_check_model(const struct job_plan *plan, struct err *err);
+
 /* One stage on each rank. */
 void job_plan_place_single(struct job_plan *plan);
 /* The schedule of a training step; borrows from the plan. */
