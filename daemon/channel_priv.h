@@ -137,6 +137,7 @@ void lane_look(struct lane *l);
 /* What its threads run, and what they call without the lock. */
 void *lane_sender(void *lane);
 void *lane_receiver(void *lane);
+void lane_be_prompt(void); /* the calling thread's first words */
 /* r: why, a negative errno. It gives back what it had not finished: its chunks and credits are sent again over the others. */
 void lane_break(struct lane *l, int r);
 

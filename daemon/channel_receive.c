@@ -333,6 +333,7 @@ void *lane_receiver(void *arg)
     struct lane *l = arg;
     uint8_t *scratch = malloc(CHUNK);
     int r = scratch ? 0 : -ENOMEM;
+    lane_be_prompt();
     while (!r)
         r = receive_some(l, scratch);
     lane_break(l, r);

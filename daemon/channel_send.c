@@ -167,6 +167,7 @@ void *lane_sender(void *arg)
     struct exchange *x = p->x;
     uint8_t *scratch = malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + CHUNK);
     int r = scratch ? 1 : -ENOMEM;
+    lane_be_prompt();
     while (r > 0) {
         struct work w = {.n = 0};
         pthread_mutex_lock(&x->lock);

@@ -11,6 +11,7 @@
 
 #include "daemon/identity.h"
 #include "daemon/job.h"
+#include "daemon/job_hear.h"
 #include "daemon/job_log.h"
 #include "daemon/job_ring.h"
 #include "daemon/log.h"
@@ -21,7 +22,6 @@
 #include "daemon/timeline.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
-#include "engine/pipe/split.h"
 
 enum coord_limits {
     PLAN_S = 900,    /* a large data set is tokenized here */
@@ -325,36 +325,6 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
             log_job(LOG_LEVEL_DEBUG, job->id, "%s cannot be told %s", job->names[r], kind);
 }
 
-static void note_layers(char *text, size_t n, const struct job *job, size_t rank)
-{
-    const json_t *first = json_object_get(job->plan, "first");
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t s = 0; s + 1 < json_array_size(first) && used < n; s++) {
-        long long from = json_integer_value(json_array_get(first, s)),
-                  to = json_integer_value(json_array_get(first, s + 1));
-        if (job_rank_of_stage(job->plan, s) == rank && to > from)
-            used +=
-                (size_t)snprintf(text + used, n - used, "%s%lld-%lld", used ? "," : "layers ", from, to - 1);
-    }
-    if (!used)
-        snprintf(text, n, "no layer");
-}
-
-static void note_plan(struct coord *c, struct job *job)
-{
-    char text[2048] = "";
-    const json_t *bytes = json_object_get(job->plan, "bytes");
-    for (size_t r = 0; r < job->ranks; r++) {
-        char layers[100];
-        size_t len = strlen(text);
-        note_layers(layers, sizeof layers, job, r);
-        snprintf(text + len, sizeof text - len, "%s%s %s (%.1f MiB)", r ? ", " : "", job->names[r], layers,
-                 (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
-    }
-    job_log_note(c->node, job, "planned: %s", text);
-}
-
 static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
@@ -368,7 +338,7 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
                                    .ranks = job->ranks,
                                    .stages = json_array_size(json_object_get(job->plan, "places")),
                                    .areas = json_object_get(job->plan, "areas")});
-    note_plan(c, job);
+    job_hear_plan(c->node, job);
     set_state(c, job, JOB_OPENING, OPEN_S);
     for (size_t r = 0; r < job->ranks; r++) {
         json_t *nodes = json_array();
@@ -394,88 +364,18 @@ static bool all(const bool *have, size_t n)
     return true;
 }
 
-/* What was planned is one thing, what a rank really opened another: together they must hold every layer exactly
- * once. */
-static bool opened_as_planned(struct coord *c, struct job *job, size_t rank, const json_t *layers)
+static void on_ready(struct coord *c, struct job *job, size_t rank, const json_t *body)
 {
-    const json_t *first = json_object_get(job->plan, "first");
-    size_t at = 0;
-    for (size_t s = 0; s + 1 < json_array_size(first); s++) {
-        const json_t *opened = json_array_get(layers, at);
-        if (job_rank_of_stage(job->plan, s) != rank)
-            continue;
-        for (size_t i = 0; i < 2; i++) {
-            const json_t *is = json_array_get(opened, i), *due = json_array_get(first, s + i);
-            if (json_integer_value(is) == json_integer_value(due) && json_is_integer(is))
-                continue;
-            fail(c, job, "node %s opened other layers than planned: %lld where %lld was due",
-                 job->names[rank], (long long)json_integer_value(is), (long long)json_integer_value(due));
-            return false;
-        }
-        at++;
+    struct err err;
+    job->ready[rank] = true;
+    if (job_opened_as_planned(job, rank, json_object_get(body, "layers"), &err)) {
+        fail(c, job, "%s", err.text);
+        return;
     }
-    return true;
-}
-
-static void on_all_ready(struct coord *c, struct job *job)
-{
+    if (!all(job->ready, job->ranks))
+        return;
     set_state(c, job, JOB_CONNECTING, CONNECT_S);
     send_all(c, job, "job-connect");
-}
-
-/* A step's timeline is asked for, not listened to; the last one is kept with the job's history. */
-static void on_timeline(struct job *job, size_t rank, const json_t *event)
-{
-    if (job->timeline && timeline_add(job->timeline, rank, event) == -EBADMSG)
-        log_job(LOG_LEVEL_DEBUG, job->id, "%s tells of a step in a way that cannot be read",
-                job->names[rank]);
-}
-
-static const char *event_kind(const json_t *body)
-{
-    const char *kind = json_string_value(json_object_get(json_object_get(body, "event"), "ev"));
-    return kind ? kind : "";
-}
-
-static void on_event(struct coord *c, struct job *job, size_t rank, const json_t *body)
-{
-    if (!strcmp(event_kind(body), "timeline")) {
-        on_timeline(job, rank, json_object_get(body, "event"));
-        return;
-    }
-    if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
-        return;
-    json_t *event = json_deep_copy(json_object_get(body, "event"));
-    char kind[16];
-    snprintf(kind, sizeof kind, "%s", event_kind(body));
-    json_object_del(event, "ev");
-    if (!strcmp(kind, "log"))
-        json_object_set_new(event, "time", json_integer(time(NULL)));
-    if (!strcmp(kind, "memory"))
-        json_object_set_new(event, "rank", json_integer((json_int_t)rank));
-    metrics_event(c->node->metrics, kind, event);
-    job_progress(job, clock_now());
-    if (!strcmp(kind, "step")) {
-        job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
-        job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
-        job->loss = json_number_value(json_object_get(event, "loss"));
-        job->has_loss = true;
-    }
-    job_log_publish(c->node, job, kind, event);
-}
-
-static void on_relayed(struct coord *c, struct job *job, size_t rank, const json_t *body)
-{
-    const char *through = json_string_value(json_object_get(body, "through"));
-    const char *from = job->names[rank], *to = job->names[(rank + 1) % job->ranks];
-    if (!through || !strcmp(through, job->through[rank]))
-        return;
-    snprintf(job->through[rank], sizeof job->through[rank], "%s", through);
-    if (*through)
-        job_log_note(c->node, job, "the way from %s to %s is relayed through %s", from, to, through);
-    else
-        job_log_note(c->node, job, "the way from %s to %s is direct again", from, to);
-    job_log_save(c->node, job);
 }
 
 static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -513,9 +413,7 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
     if (!strcmp(kind, "job-planned") && job->state == JOB_PLANNING) {
         on_planned(c, job, body);
     } else if (!strcmp(kind, "job-ready") && job->state == JOB_OPENING) {
-        job->ready[rank] = true;
-        if (opened_as_planned(c, job, rank, json_object_get(body, "layers")) && all(job->ready, job->ranks))
-            on_all_ready(c, job);
+        on_ready(c, job, rank, body);
     } else if (!strcmp(kind, "job-connected") && job->state == JOB_CONNECTING) {
         job->connected[rank] = true;
         if (all(job->connected, job->ranks)) {
@@ -524,9 +422,9 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
             send_all(c, job, "job-run");
         }
     } else if (!strcmp(kind, "job-event")) {
-        on_event(c, job, rank, body);
+        job_hear_event(c->node, job, rank, body);
     } else if (!strcmp(kind, "job-relayed")) {
-        on_relayed(c, job, rank, body);
+        job_hear_relayed(c->node, job, rank, body);
     } else if (!strcmp(kind, "job-failed")) {
         on_failed(c, job, rank, body);
     } else if (!strcmp(kind, "job-done")) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ enum limits {
     BODY_MAX = 8 << 20,
     CONNECTIONS_MAX = 512,         /* per listener: a dashboard holds one for its events */
     CONNECTIONS_PER_ADDRESS = 448, /* so that one host cannot take them all */
-    WAITING_MAX = 128, /* per listener, without a whole request: a newer one takes the place of the oldest */
+    WAITING_MAX = 224, /* per listener, without a whole request: a newer one takes the place of the oldest */
+    SENTENCE = 18,     /* bytes of the shortest request there is, `GET / HTTP/1.0` with its line ends */
     CONNECTION_MEMORY = 32 << 10, /* headers of a request and its reply; touched as far as they go */
     INACTIVE_SECONDS = 30,        /* a client that takes nothing of its answer */
     DEADLINE_MS = 10000,
@@ -72,6 +74,17 @@ static void waits_no_more(struct connection *c)
     c->listener->n_waiting--;
 }
 
+/* Under lock: who has waited longest, but for those who have sent a question we were not quick enough to read. */
+static struct connection *least_worth(const struct listener *l)
+{
+    for (struct connection *c = l->waiting; c; c = c->next) {
+        int unread = 0;
+        if (ioctl(c->fd, FIONREAD, &unread) || unread < SENTENCE)
+            return c;
+    }
+    return l->waiting;
+}
+
 /* It is new, or its request is answered: whoever says nothing must not keep out those who have a question. */
 static void waits(struct connection *c)
 {
@@ -79,9 +92,9 @@ static void waits(struct connection *c)
     pthread_mutex_lock(&c->http->lock);
     waits_no_more(c);
     if (l->n_waiting == WAITING_MAX) {
-        struct connection *oldest = l->waiting;
-        waits_no_more(oldest);
-        shutdown(oldest->fd, SHUT_RDWR);
+        struct connection *victim = least_worth(l);
+        waits_no_more(victim);
+        shutdown(victim->fd, SHUT_RDWR);
     }
     c->next = NULL;
     c->at = l->waiting ? l->waiting_end : &l->waiting;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/identity.h"
 #include "daemon/timeline.h"
 #include "daemon/xalloc.h"
 
@@ -61,7 +62,9 @@ json_t *job_take_nodes(struct job *job, const struct members_ring *ring)
         memcpy(job->nodes[r], m->id, 16);
         snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
         job->available[r] = m->memory_available;
-        json_array_append_new(nodes, json_pack("{s:s s:f s:I s:I}", "name", m->name, "speed",
+        char id[33];
+        id_hex(id, m->id);
+        json_array_append_new(nodes, json_pack("{s:s s:s s:f s:I s:I}", "id", id, "name", m->name, "speed",
                                                (double)m->threads, "memory", (json_int_t)m->memory_available,
                                                "mbps", (json_int_t)ring->class_mbps));
     }

@@ -210,22 +210,33 @@ static uint32_t measured(const struct measure *m, uint64_t cable)
     return probe_result(m->probe, cable, &r) ? lower(r.tx_mbps, r.rx_mbps) : 0;
 }
 
-void measure_describe(struct measure *m, struct member_link *link)
+static uint32_t rate_to(const struct measure *m, const uint8_t peer[16], bool *ret_shared)
 {
     uint64_t own = 0, shared = 0;
     size_t n_own = 0, n_shared = 0;
-    uint32_t *current = class_of(m, link->id);
     for (size_t i = 0; i < m->n; i++) {
         const struct known *k = &m->at[i];
         uint32_t rate = measured(m, k->cable.id);
-        if (memcmp(k->cable.node_id, link->id, 16) || !probe_is_up(m->probe, k->cable.id))
+        if (memcmp(k->cable.node_id, peer, 16) || !probe_is_up(m->probe, k->cable.id))
             continue;
         *(k->last ? &shared : &own) += rate ? rate : k->negotiated;
         *(k->last ? &n_shared : &n_own) += 1;
     }
-    link->shared = !n_own && n_shared;
-    uint64_t mbps = n_own ? own : shared;
-    *current = ring_class(mbps < UINT32_MAX ? (uint32_t)mbps : UINT32_MAX, *current);
+    const uint64_t mbps = n_own ? own : shared;
+    *ret_shared = !n_own && n_shared;
+    return mbps < UINT32_MAX ? (uint32_t)mbps : UINT32_MAX;
+}
+
+uint32_t measure_rate(const struct measure *m, const uint8_t peer[16])
+{
+    bool shared;
+    return rate_to(m, peer, &shared);
+}
+
+void measure_describe(struct measure *m, struct member_link *link)
+{
+    uint32_t *current = class_of(m, link->id);
+    *current = ring_class(rate_to(m, link->id, &link->shared), *current);
     link->class_mbps = *current;
 }
 

@@ -31,6 +31,8 @@ void measure_frame(struct measure *m, uint64_t path, const uint8_t *body, size_t
 /* Fills class and share of the way to link->id. All cables to a neighbour count together, because a job's data is striped over all of
  * them; those over a shared segment only where there is no other. */
 void measure_describe(struct measure *m, struct member_link *link);
+/* Mbit/s that all those cables carry together, measured, or negotiated where nothing was measured yet; 0 = not known. */
+uint32_t measure_rate(const struct measure *m, const uint8_t peer[16]);
 /* For GET /v1/links; NULL: no such cable. */
 json_t *measure_encode(const struct measure *m, uint64_t cable);
 

@@ -4,8 +4,10 @@
 #include "daemon/coord.h"
 #include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
+#include "daemon/gauge.h"
 #include "daemon/node.h"
 #include "daemon/relay.h"
+#include "daemon/survey.h"
 #include "daemon/worker.h"
 
 void messages_receive(struct node *node, const uint8_t from[16], const json_t *body)
@@ -16,6 +18,8 @@ void messages_receive(struct node *node, const uint8_t from[16], const json_t *b
     enrol_message(node->enrol, from, kind, body);
     doctor_message(node->doctor, from, kind, body);
     coord_message(node->coord, from, kind, body);
+    survey_message(node->survey, from, kind, body);
+    gauge_message(node->gauge, from, kind, body);
     relay_message(node->relay, from, kind, body);
     worker_message(node->worker, from, kind, body);
 }

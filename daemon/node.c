@@ -22,6 +22,7 @@
 #include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
+#include "daemon/gauge.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
 #include "daemon/identity_token.h"
@@ -36,6 +37,7 @@
 #include "daemon/relay.h"
 #include "daemon/service.h"
 #include "daemon/store.h"
+#include "daemon/survey.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
@@ -77,7 +79,7 @@ void node_refresh_self(struct node *n)
         worker_describe(n->worker, self);
 }
 
-static void publish_status(struct node *n)
+void node_publish(struct node *n)
 {
     char text[1500];
     members_describe(n->members, text, sizeof text);
@@ -135,7 +137,7 @@ void node_changed(struct node *n)
     if (strcmp(text, n->ring_text)) {
         snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
         log_info("%s", text);
-        publish_status(n);
+        node_publish(n);
         enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
     }
     if (n->relay)
@@ -144,6 +146,8 @@ void node_changed(struct node *n)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+    if (n->survey)
+        survey_changed(n->survey);
     if (n->service)
         service_status(n->service);
     n->change_us = clock_since_us(clock_now(), begin);
@@ -355,6 +359,8 @@ static int open_rest(struct node *n, struct err *err)
     n->worker = worker_new(n);
     n->coord = coord_new(n);
     n->planner = planner_new(n);
+    n->survey = survey_new(n);
+    n->gauge = gauge_new(n);
     n->doctor = doctor_new(n);
     n->service = service_new(n);
     n->status = api_status_new();
@@ -416,6 +422,8 @@ void node_close(struct node *n)
     relay_free(n->relay);
     service_free(n->service);
     planner_free(n->planner);
+    gauge_free(n->gauge);
+    survey_free(n->survey);
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);

@@ -21,6 +21,7 @@ struct coord;
 struct doctor;
 struct enrol;
 struct event_base;
+struct gauge;
 struct http;
 struct hub;
 struct mailbox;
@@ -32,6 +33,7 @@ struct records;
 struct relay;
 struct service;
 struct store;
+struct survey;
 struct worker;
 
 struct node {
@@ -58,6 +60,8 @@ struct node {
     struct worker *worker;     /* runs stages, for any head */
     struct coord *coord;       /* runs the jobs submitted here */
     struct planner *planner;   /* plans without a job */
+    struct survey *survey;     /* asks the other nodes what a model costs them */
+    struct gauge *gauge;       /* and answers, when others ask */
     struct doctor *doctor;     /* examines this node and the others */
     struct api_status *status; /* the answer that is asked for most */
     struct http *http;
@@ -78,6 +82,8 @@ void node_refresh_self(struct node *n);
 void node_changed(struct node *n);
 /* The same for news of others and for connections that are up, which come in crowds: once for all that come within a few times what it took last. */
 void node_changed_soon(struct node *n);
+/* Whoever watches is told that this node's status is another; an answer kept for the next who asks is old from now on. */
+void node_publish(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
 

@@ -62,5 +62,7 @@ void peers_cable_down(struct peers *p, uint64_t cable, const char *why, bool res
 uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16]);
 
 json_t *peers_encode(struct peers *p); /* for GET /v1/links */
+/* What the way to each neighbour is like: [{"id","mbps","rtt_us"}, …], 0 where it is not known. */
+json_t *peers_ways(struct peers *p);
 
 #endif

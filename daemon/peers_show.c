@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/identity.h"
 #include "daemon/measure.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
@@ -82,6 +83,34 @@ static json_t *way_encode(const struct dial *d, struct instant now)
         add_way(one, d, now,
                 d->way.timer == WAY_TIMER_NONE ? 0.0 : (double)clock_since_us(d->way.due, now) / 1e6);
     return one;
+}
+
+static void add_ways(json_t *list, struct peers *p, const struct member *to)
+{
+    struct session *s;
+    uint32_t least = 0, mbps = measure_rate(p->node->measure, to->id);
+    bool any = false;
+    char id[33];
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s->up && !memcmp(link_peer(s->link)->node_id, to->id, 16)) {
+        struct link_stats st;
+        link_stats(s->link, &st);
+        any = true;
+        least = !least || (st.least_rtt_us && st.least_rtt_us < least) ? st.least_rtt_us : least;
+    }
+    id_hex(id, to->id);
+    if (any)
+        json_array_append_new(list, json_pack("{s:s s:I s:I}", "id", id, "mbps", (json_int_t)mbps, "rtt_us",
+                                              (json_int_t)least));
+}
+
+json_t *peers_ways(struct peers *p)
+{
+    json_t *list = json_array();
+    const struct members *all = p->node->members;
+    for (size_t i = 1; i < members_count(all); i++)
+        add_ways(list, p, members_at(all, i));
+    return list;
 }
 
 json_t *peers_encode(struct peers *p)

@@ -15,6 +15,8 @@
 #include "daemon/job.h"
 #include "daemon/node.h"
 #include "daemon/spawn.h"
+#include "daemon/survey.h"
+#include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
 enum { PLAN_S = 900, MOST_AT_ONCE = 2 };
@@ -25,6 +27,8 @@ struct question {
     struct http_call *call;  /* NULL = answered */
     struct job *job;         /* owned: what is asked about; no list of jobs has it */
     json_t *lines;           /* owned: what the stage said meanwhile */
+    json_t *message;         /* owned: what it was told */
+    bool is_timing;          /* it may time what the model costs */
     struct spawn *stage;     /* owned */
     struct event *deadline;  /* owned */
     struct event *reap;      /* owned: frees all this outside the stage's own callback */
@@ -36,15 +40,23 @@ struct planner {
     size_t n;
 };
 
+static void end_stage(struct question *q)
+{
+    survey_forget(q->planner->node->survey, q->stage);
+    spawn_free(q->stage);
+    q->stage = NULL;
+}
+
 static void question_free(struct question *q)
 {
     LIST_REMOVE(q, next);
     q->planner->n--;
-    spawn_free(q->stage);
+    end_stage(q);
     event_free(q->deadline);
     event_free(q->reap);
     job_free(q->job);
     json_decref(q->lines);
+    json_decref(q->message);
     free(q);
 }
 
@@ -99,6 +111,8 @@ static void on_stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "failed")) {
         const char *why = json_string_value(json_object_get(event, "error"));
         refuse(q, why ? why : "the stage process gives no reason");
+    } else if (!strcmp(kind, "survey")) {
+        survey_ask(q->planner->node->survey, q->stage, event);
     } else if (!strcmp(kind, "log") && text) {
         json_array_append(q->lines, text);
     }
@@ -113,20 +127,35 @@ static void on_stage_ended(void *owner, const char *text)
         refuse(q, why);
 }
 
-static void start(struct question *q, const struct members_ring *ring, const json_t *spec)
+static void start(struct question *q)
 {
     static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
     struct node *n = q->planner->node;
     struct err err;
+    q->is_timing = worker_is_idle(n->worker);
+    json_object_set_new(q->message, "may_time", json_boolean(q->is_timing));
+    if (spawn_start(&q->stage, n->base, opts_str(n->opts, "stage-binary"), n->threads, &ops, q, &err))
+        refuse(q, err.text);
+    else if (spawn_send(q->stage, json_incref(q->message)))
+        refuse(q, "the stage process does not take messages");
+}
+
+static json_t *message_of(struct question *q, const struct members_ring *ring, const json_t *spec)
+{
     json_t *wanted = json_deep_copy(spec);
     json_object_set_new(wanted, "dry_run", json_true());
-    json_t *message = json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", q->job->type, "spec", wanted,
-                                "nodes", job_take_nodes(q->job, ring));
-    if (spawn_start(&q->stage, n->base, opts_str(n->opts, "stage-binary"), n->threads, &ops, q, &err)) {
-        json_decref(message);
-        refuse(q, err.text);
-    } else if (spawn_send(q->stage, message)) {
-        refuse(q, "the stage process does not take messages");
+    return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", q->job->type, "spec", wanted, "nodes",
+                     job_take_nodes(q->job, ring));
+}
+
+void planner_yield(struct planner *p)
+{
+    struct question *q;
+    LIST_FOREACH(q, &p->questions, next)
+    if (q->call && q->is_timing && q->stage) {
+        end_stage(q);
+        json_array_clear(q->lines);
+        start(q);
     }
 }
 
@@ -152,7 +181,8 @@ void planner_ask(struct planner *p, const char *type, const json_t *spec, struct
     LIST_INSERT_HEAD(&p->questions, q, next);
     p->n++;
     evtimer_add(q->deadline, &wait);
-    start(q, &ring, spec);
+    q->message = message_of(q, &ring, spec);
+    start(q);
 }
 
 struct planner *planner_new(struct node *node)

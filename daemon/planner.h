@@ -14,6 +14,9 @@ struct planner;
 struct planner *planner_new(struct node *node);
 void planner_free(struct planner *p); /* whoever still waits is told that the daemon ends */
 
+/* A job begins here: plans under way go on with what is kept of earlier timings. */
+void planner_yield(struct planner *p);
+
 /* Answers call with the plan, or with the sentence that a job of this type and spec would end with. */
 void planner_ask(struct planner *p, const char *type, const json_t *spec, struct http_call *call);
 

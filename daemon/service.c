@@ -230,6 +230,7 @@ static void apply(struct node *n, struct opts *fresh, json_t *applied)
     node_apply_patience(n);
     peers_flood_self(n->peers);
     node_changed(n);
+    node_publish(n);
 }
 
 int service_reload(struct service *s, json_t **ret, struct err *err)

@@ -2,7 +2,9 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4);
  * what it is told:
- *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}; before that perhaps
+ *                                           {"ev":"survey","nodes","question"}, which {"do":"surveyed","answers"} answers
+ *   {"do":"measure","question","threads"}   instead of all else: what another head asks (stage_units.h), {"ev":"measured","answer"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
@@ -20,11 +22,13 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
+#include "daemon/stage_bench.h"
 #include "daemon/stage_cache.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
 #include "daemon/stage_data.h"
 #include "daemon/stage_merge.h"
+#include "daemon/stage_units.h"
 #include "engine/pipe/split.h"
 
 struct process {
@@ -50,6 +54,7 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"",
                        name ? name : "");
     p->is_head = true;
+    p->head.must_not_time = json_is_false(json_object_get(msg, "may_time"));
     int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
     if (r)
         return r;
@@ -60,18 +65,13 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     return 0;
 }
 
-/* The model on this node must be the one the head planned with: files of the same names are easily of another
- * version. */
-static int check_model(const struct job_plan *plan, struct err *err)
+/* For another's plan: nothing is opened that stays. */
+static void do_measure(struct process *p, const json_t *msg)
 {
-    char mine[33];
-    int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
-    if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
-        r = err_set(err, -EINVAL,
-                    "the model in %s is another one than the head's (fingerprint %.8s, the head's %.8s): "
-                    "copy it again",
-                    plan->model, mine, plan->fingerprint);
-    return r;
+    json_t *answer = units_answer(json_object_get(msg, "question"),
+                                  (int)json_integer_value(json_object_get(msg, "threads")),
+                                  json_is_true(json_object_get(msg, "may_time")));
+    head_event(&p->head, "measured", json_pack("{s:o}", "answer", answer));
 }
 
 static void on_traced(void *owner, json_t *event)
@@ -151,7 +151,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r)
         r = split_check(p->plan.first, p->plan.stages, p->plan.first[p->plan.stages], err);
     if (!r)
-        r = check_model(&p->plan, err);
+        r = job_plan_check_model(&p->plan, err);
     if (!r)
         r = config_read(&config, p->plan.model, err);
     if (!r && config.layers != p->plan.first[p->plan.stages])
@@ -261,6 +261,10 @@ static int obey(struct process *p, const json_t *msg, struct err *err)
 {
     const char *what = json_string_value(json_object_get(msg, "do"));
     int r = -EINVAL;
+    if (what && !strcmp(what, "measure")) {
+        do_measure(p, msg);
+        return 0;
+    }
     if (what && !strcmp(what, "plan"))
         r = do_plan(p, msg, err);
     else if (what && !strcmp(what, "open"))
@@ -291,6 +295,8 @@ int main(int argc, char **argv)
         return stage_merge_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "data"))
         return stage_data_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "bench"))
+        return stage_bench_main(argc - 1, argv + 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/stage_cache.h"
+#include "daemon/stage_quota.h"
 
 enum { TURNS = 3 };
 static const double LONG_S = 1.0; /* what takes so long is timed once more at most */
@@ -22,6 +23,8 @@ static const double LONG_S = 1.0; /* what takes so long is timed once more at mo
 struct trial {
     struct stage *stage;
     const struct stage_spec *spec; /* borrowed */
+    size_t at;                     /* of a stage with a cache: positions that are behind it */
+    double quota;                  /* CPUs in the long run */
     struct seqs seqs;
     uint32_t *start, *ids; /* owned */
     int32_t *labels;       /* owned */
@@ -29,20 +32,39 @@ struct trial {
     bool trained;
 };
 
-static double seconds_now(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int trial_init(struct trial *t, const struct stage_spec *spec, bool trained, struct err *err)
+struct moment {
+    double wall, cpu;
+};
+
+static struct moment now(void)
 {
+    return (struct moment){seconds_of(CLOCK_MONOTONIC), seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+/* A quota is felt once it is used up, which a short task may not live to see: counted is what it takes in the long run. */
+static double took(const struct trial *t, struct moment from)
+{
+    const struct moment to = now();
+    return fmax(to.wall - from.wall, (to.cpu - from.cpu) / t->quota);
+}
+
+static int trial_init(struct trial *t, const struct unit_trial *want, double quota, struct err *err)
+{
+    const struct stage_spec *spec = &want->spec;
     const size_t tokens = spec->tokens, each = (tokens + spec->seqs - 1) / spec->seqs,
                  floats = tokens * spec->config.dim;
     uint64_t noise = 88172645463325252;
     *t = (struct trial){.spec = spec,
-                        .trained = trained,
+                        .at = want->at,
+                        .quota = quota,
+                        .trained = want->trained,
                         .start = calloc(spec->seqs + 1, sizeof *t->start),
                         .ids = calloc(tokens, sizeof *t->ids),
                         .labels = calloc(tokens, sizeof *t->labels),
@@ -79,11 +101,28 @@ static void trial_done(struct trial *t)
     free(t->dy);
 }
 
+/* Of a generation: the next positions, of the head with the scores of the last. */
+static int decode_once(struct trial *t, struct sched_cost *ret, struct err *err)
+{
+    const struct stage_spec *spec = t->spec;
+    const struct moment from = now();
+    int e = stage_decode(t->stage, spec->embed ? t->ids : NULL, spec->embed ? NULL : t->x,
+                         spec->head ? NULL : t->y, spec->tokens, t->at, err);
+    if (e)
+        return e;
+    if (spec->head)
+        stage_logits(t->stage);
+    *ret = (struct sched_cost){.f = took(t, from)};
+    return 0;
+}
+
 static int trial_once(struct trial *t, struct sched_cost *ret, struct err *err)
 {
     const struct stage_spec *spec = t->spec;
     struct sched_cost cost = {0};
-    double from = seconds_now();
+    if (spec->kv)
+        return decode_once(t, ret, err);
+    struct moment from = now();
     int e = stage_begin(t->stage, 0, t->seqs, 0, err);
     if (!e && spec->embed)
         e = stage_input_ids(t->stage, 0, t->ids, err);
@@ -92,34 +131,34 @@ static int trial_once(struct trial *t, struct sched_cost *ret, struct err *err)
     if (!spec->embed)
         stage_input(t->stage, 0, t->x);
     stage_forward(t->stage, 0, spec->head ? NULL : t->y);
-    cost.r = seconds_now() - from;
+    cost.r = took(t, from);
     if (spec->head) {
-        struct xent xent = {.labels = t->labels, .dscale = 1.0f / (float)spec->tokens};
+        struct xent xent = {.labels = t->labels, .dscale = spec->training ? 1.0f / (float)spec->tokens : 0};
         stage_loss(t->stage, 0, &xent);
     }
-    cost.f = seconds_now() - from;
+    cost.f = took(t, from);
     if (t->trained) {
-        from = seconds_now();
+        from = now();
         stage_backward_x(t->stage, 0, spec->head ? NULL : t->dy, spec->embed ? NULL : t->y);
-        cost.i = seconds_now() - from;
-        from = seconds_now();
+        cost.i = took(t, from);
+        from = now();
         stage_backward_w(t->stage, 0);
-        cost.w = seconds_now() - from;
+        cost.w = took(t, from);
     }
     *ret = cost;
     return 0;
 }
 
 /* The first turn brings the weights into memory and does not count, unless it was so long that one more is out of the question. */
-static int measure(struct sched_cost *ret, struct num *num, const struct stage_spec *spec, bool trained,
+static int measure(struct sched_cost *ret, struct num *num, const struct unit_trial *want, double quota,
                    struct err *err)
 {
     struct trial t = {0};
     struct sched_cost best = {INFINITY, INFINITY, INFINITY, INFINITY}, one;
     double spent = 0;
-    int e = trial_init(&t, spec, trained, err);
+    int e = trial_init(&t, want, quota, err);
     if (!e)
-        e = stage_open(&t.stage, num, spec, err);
+        e = stage_open(&t.stage, num, &want->spec, err);
     for (size_t k = 0; k <= TURNS && !e && (k < 2 || spent < LONG_S); k++) {
         e = trial_once(&t, &one, err);
         if (e)
@@ -158,22 +197,26 @@ static void cpu_name(char *ret, size_t size)
 }
 
 /* All that the time depends on. */
-static json_t *make_key(const struct num *num, const struct stage_spec *s, const char *fingerprint,
-                        bool trained)
+static json_t *make_key(const struct num *num, const struct unit_trial *want, const char *fingerprint,
+                        double quota)
 {
+    const struct stage_spec *s = &want->spec;
     char cpu[256];
     const char *core = getenv("OPENBLAS_CORETYPE");
     cpu_name(cpu, sizeof cpu);
     json_t *targets = json_array();
     for (size_t i = 0; i < s->tune.ntargets; i++)
         json_array_append_new(targets, json_string(s->tune.targets[i]));
-    return json_pack("{s:s s:s s:s s:i s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b}", "cpu", cpu,
-                     "isa", num_isa(num), "core", core ? core : "", "threads", num_threads(num), "model",
-                     fingerprint, "by_layer", (int)s->by_layer, "embedding", (int)s->embed, "head",
-                     (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
-                     (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
-                     (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind,
-                     "rank", (json_int_t)s->tune.rank, "targets", targets, "trained", (int)trained);
+    return json_pack(
+        "{s:s s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b s:b s:b s:I s:I}", "cpu",
+        cpu, "isa", num_isa(num), "core", core ? core : "", "threads", num_threads(num), "cpus",
+        isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
+        (int)s->embed, "head", (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
+        (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
+        (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind, "rank",
+        (json_int_t)s->tune.rank, "targets", targets, "trained", (int)want->trained, "training",
+        (int)s->training, "kv", (int)s->kv, "positions", (json_int_t)(s->kv ? s->positions : 0), "at",
+        (json_int_t)want->at);
 }
 
 static int make_path(char *ret, size_t size, const json_t *key)
@@ -221,15 +264,17 @@ static void keep(const struct sched_cost *c, const char *path, const json_t *key
     json_decref(o);
 }
 
-int unit_cost(struct sched_cost *ret, struct num *num, const struct stage_spec *spec, const char *fingerprint,
-              bool trained, struct err *err)
+int unit_cost(struct sched_cost *ret, struct num *num, const struct unit_trial *want, const char *fingerprint,
+              bool may_time, struct err *err)
 {
     char path[4096];
-    json_t *key = make_key(num, spec, fingerprint, trained);
+    const double quota = quota_here();
+    json_t *key = make_key(num, want, fingerprint, quota);
     const bool kept = *fingerprint && key && !make_path(path, sizeof path, key);
     int e = 0;
     if (!kept || !find(ret, path, key)) {
-        e = measure(ret, num, spec, trained, err);
+        e = may_time ? measure(ret, num, want, quota, err)
+                     : err_set(err, -EBUSY, "a job runs there, and nothing was timed before");
         if (!e && kept)
             keep(ret, path, key);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Costs come from this node, where each kind of unit is timed at the sizes of microbatch that are considered (stage_cost.c); those of
- * another node are taken to be in proportion to its threads. */
+ * Costs come from the nodes: each times every kind of unit at the sizes of microbatch that are considered (stage_units.c), this one first,
+ * then all others at once, so that nodes that share a machine and a cache do not time the same thing against each other. What a
+ * node cannot time is taken to be in proportion to what it could, or to its threads. */
 #include "daemon/stage_search.h"
 
 #include <errno.h>
@@ -11,19 +12,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
-#include "daemon/stage_cost.h"
-#include "daemon/stage_cache.h"
+#include "daemon/ipc.h"
 #include "daemon/stage_room.h"
+#include "daemon/stage_units.h"
 #include "engine/pipe/planner.h"
 
 enum {
     MOST_CUTS = 8,
     TIMED_TOKENS = 512, /* beyond, time is in proportion */
-    BUDGET_S = 30,      /* after that, sizes not timed yet are in proportion to those that were */
 };
-static const double HOP_S = 300e-6;    /* from the end of a message to its being taken */
+static const double HOP_S =
+    300e-6; /* from the end of a message to its being taken, without a cable's own time */
 static const double USABLE = 0.9;      /* of what a cable is said to carry */
 static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
 
@@ -38,8 +39,16 @@ struct look {
     struct sched_link link[MOST_CUTS][2 * JOB_MAX_RANKS];
     size_t *bytes[MOST_CUTS]; /* owned: [3 · units] held, slot, area */
     size_t memory[JOB_MAX_RANKS];
-    double began;
+    struct unit_list *list; /* owned: what is timed */
+    size_t *place;          /* owned: [cuts · units] of a unit at a cut in that list, or NOT_TIMED */
+    struct timed {
+        struct sched_cost cost[UNITS_MOST]; /* as in list */
+        bool have[UNITS_MOST], any;
+        char why[300]; /* it could not time all of it, or "" */
+    } * timed;         /* owned: [ranks] */
+    json_t *answers;   /* owned: of all nodes, or NULL */
 };
+static const size_t NOT_TIMED = SIZE_MAX;
 
 static void say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void say(struct head *h, const char *fmt, ...)
@@ -50,13 +59,6 @@ static void say(struct head *h, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     head_event(h, "log", json_pack("{s:s}", "text", text));
-}
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static double node_number(const struct look *k, size_t rank, const char *key)
@@ -81,6 +83,7 @@ static const char *name_of(const struct look *k, size_t rank)
 static void list_cuts(struct look *k, bool all)
 {
     const struct job_spec *s = &k->h->spec;
+    const size_t steps = k->h->plan.round_steps;
     const struct data_packs *packs = k->h->train.packs;
     double sum = 0;
     for (size_t i = 0; i < data_packs_count(packs); i++)
@@ -92,14 +95,14 @@ static void list_cuts(struct look *k, bool all)
             break;
         k->micro[k->cuts] = n;
         k->tokens[k->cuts] = each * (double)(n < s->batch ? n : s->batch);
-        k->cut[k->cuts++].microbatches = (s->batch + n - 1) / n;
+        k->cut[k->cuts++].microbatches = steps * ((s->batch + n - 1) / n);
         if (given)
             break;
     }
     if (!k->cuts) { /* more rows in a microbatch than in a step */
         k->micro[0] = s->micro_batch;
         k->tokens[0] = each * (double)s->batch;
-        k->cut[k->cuts++].microbatches = 1;
+        k->cut[k->cuts++].microbatches = steps;
     }
 }
 
@@ -110,31 +113,15 @@ static bool is_trained(const struct head *h, size_t unit)
     return h->plan.tune.kind == TUNE_FULL || tune_param_count(&h->plan.tune, h->family, &h->config, unit) > 0;
 }
 
-/* As its stage would be, alone. */
-static struct stage_spec unit_spec(const struct look *k, size_t unit, size_t micro)
+/* As it is weighed: at the largest a microbatch can be. */
+static struct stage_spec heavy_spec(const struct look *k, size_t unit, size_t micro)
 {
     const struct job_plan *p = &k->h->plan;
-    const size_t layers = k->h->config.layers, layer = unit ? unit - 1 : 0;
-    const bool inner = unit >= 1 && unit <= layers;
-    return (struct stage_spec){.model_dir = p->model,
-                               .config = k->h->config,
-                               .tune = p->tune,
-                               .first_layer = inner  ? layer
-                                              : unit ? layers
-                                                     : 0,
-                               .end_layer = inner  ? layer + 1
-                                            : unit ? layers
-                                                   : 0,
-                               .embed = unit == 0,
-                               .head = unit > layers,
-                               .training = true,
-                               .split_backward = true,
-                               .by_layer = p->by_layer,
-                               .slots = 1,
-                               .tokens = p->tokens / k->h->spec.micro_batch * micro,
-                               .seqs = p->seqs / k->h->spec.micro_batch * micro,
-                               .positions = p->positions,
-                               .weight_bits = p->weight_bits};
+    struct stage_spec spec = unit_spec(p, &k->h->config, unit, p->tokens / k->h->spec.micro_batch * micro,
+                                       p->seqs / k->h->spec.micro_batch * micro);
+    spec.more = p->more;
+    spec.nmore = p->nmore;
+    return spec;
 }
 
 /* The first unit that costs the same. */
@@ -159,33 +146,11 @@ static struct sched_cost times(const struct sched_cost *c, double x)
     return (struct sched_cost){c->f * x, c->i * x, c->w * x, c->r * x};
 }
 
-/* On this node. Sizes too large to time, or for which time has run out, follow from the one before. */
-static int time_unit(struct look *k, struct num *num, size_t unit, size_t cut, struct err *err)
-{
-    char dir[4096];
-    struct err quiet;
-    const double tokens = round(k->tokens[cut]), timed = fmin(tokens, TIMED_TOKENS);
-    struct sched_cost *ret = &k->cost[cut][unit];
-    if (cut && (k->tokens[cut - 1] >= TIMED_TOKENS || seconds_now() - k->began > BUDGET_S)) {
-        *ret = times(&k->cost[cut - 1][unit], k->tokens[cut] / k->tokens[cut - 1]);
-        return 0;
-    }
-    struct stage_spec spec = unit_spec(k, unit, k->micro[cut]);
-    const double length = fmin((double)k->h->plan.positions, k->tokens[0]);
-    spec.tokens = (size_t)timed;
-    spec.seqs = (size_t)fmax(1, ceil(timed / fmax(length, 1)));
-    spec.cache_dir = cache_dir(dir, sizeof dir, "weights", &quiet) ? NULL : dir;
-    int e = unit_cost(ret, num, &spec, k->h->plan.fingerprint, unit >= k->lowest, err);
-    if (!e)
-        *ret = times(ret, tokens / timed);
-    return e;
-}
-
 /* What the search counts with: slots, areas and the rest, of a unit. */
 static int weigh_unit(struct look *k, size_t unit, size_t cut, struct err *err)
 {
     struct stage_bytes one, two, again;
-    struct stage_spec spec = unit_spec(k, unit, k->micro[cut]);
+    struct stage_spec spec = heavy_spec(k, unit, k->micro[cut]);
     int e = stage_measure(&one, &spec, err);
     spec.slots = 2;
     if (!e)
@@ -203,38 +168,155 @@ static int weigh_unit(struct look *k, size_t unit, size_t cut, struct err *err)
     return 0;
 }
 
+/* --- what is timed ------------------------------------------------------------------------------ */
+
+/* Of a cut whose predecessor was too large to time, nothing. */
+static int list_units(struct look *k, struct err *err)
+{
+    const double length = fmin((double)k->h->plan.positions, k->tokens[0]);
+    k->list = calloc(1, sizeof *k->list);
+    k->place = calloc(k->cuts * k->units, sizeof *k->place);
+    k->timed = calloc(k->h->plan.ranks, sizeof *k->timed);
+    if (!k->list || !k->place || !k->timed)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t c = 0; c < k->cuts; c++)
+        for (size_t u = 0; u < k->units; u++) {
+            const double tokens = fmin(round(k->tokens[c]), TIMED_TOKENS);
+            const bool is_timed = like(k, u) == u && !(c && k->tokens[c - 1] >= TIMED_TOKENS);
+            k->place[c * k->units + u] = is_timed && k->list->n < UNITS_MOST ? k->list->n : NOT_TIMED;
+            if (k->place[c * k->units + u] == NOT_TIMED)
+                continue;
+            k->list->at[k->list->n++] =
+                (struct unit_want){.unit = u,
+                                   .tokens = (size_t)tokens,
+                                   .seqs = (size_t)fmax(1, ceil(tokens / fmax(length, 1))),
+                                   .trained = u >= k->lowest,
+                                   .needed = !c};
+        }
+    return 0;
+}
+
+/* {"ev":"survey"}: the daemon hears all other nodes and always answers. NULL: nobody was asked. */
+static json_t *ask_nodes(const struct look *k)
+{
+    const struct head *h = k->h;
+    json_t *ids = json_array(), *msg = NULL, *answers = NULL;
+    for (size_t r = 0; r < h->plan.ranks; r++)
+        json_array_append(ids, json_object_get(json_array_get(k->nodes, r), "id"));
+    if (h->plan.ranks < 2 || json_array_size(ids) != h->plan.ranks) {
+        json_decref(ids);
+        return NULL;
+    }
+    head_event(k->h, "survey",
+               json_pack("{s:o s:o}", "nodes", ids, "question", units_encode(k->list, &h->plan)));
+    int fd = -1, r = ipc_receive(h->sock, &msg, NULL, &fd);
+    if (fd >= 0)
+        close(fd);
+    if (!r)
+        answers = json_incref(json_object_get(msg, "answers"));
+    if (r >= 0)
+        json_decref(msg);
+    return answers;
+}
+
+static int time_nodes(struct look *k, struct err *err)
+{
+    struct timed *own = &k->timed[0];
+    int e = units_time(own->cost, own->have, k->list, &k->h->plan, &k->h->config, (int)threads_of(k, 0),
+                       !k->h->must_not_time, err);
+    for (size_t i = 0; i < k->list->n; i++)
+        if (!own->have[i] && k->list->at[i].needed)
+            return e ? e : err_set(err, -EIO, "the units of the model could not be timed");
+    k->answers = ask_nodes(k);
+    for (size_t r = 1; r < k->h->plan.ranks; r++) {
+        const json_t *answer = json_array_get(k->answers, r);
+        struct timed *t = &k->timed[r];
+        const char *why = json_string_value(json_object_get(answer, "why"));
+        units_decode_answer(t->cost, t->have, k->list->n, answer);
+        for (size_t i = 0; i < k->list->n; i++)
+            t->any = t->any || t->have[i];
+        snprintf(t->why, sizeof t->why, "%s", why ? why : "");
+    }
+    return 0;
+}
+
 /* --- all units on all nodes --------------------------------------------------------------------- */
 
-static int look_units(struct look *k, struct num *num, struct err *err)
+static double sum_of(const struct sched_cost *c)
+{
+    return c->f + c->i + c->w;
+}
+
+/* How much slower than the head's node it is with what both have timed, else by its threads. */
+static double slowness(const struct look *k, size_t rank)
+{
+    const struct timed *own = &k->timed[0], *t = &k->timed[rank];
+    double mine = 0, its = 0;
+    for (size_t i = 0; i < k->list->n; i++)
+        if (own->have[i] && t->have[i]) {
+            mine += sum_of(&own->cost[i]);
+            its += sum_of(&t->cost[i]);
+        }
+    return mine > 0 && its > 0 ? its / mine : threads_of(k, 0) / threads_of(k, rank);
+}
+
+static struct sched_cost cost_of(const struct look *k, size_t rank, size_t cut, size_t unit)
+{
+    const size_t at = k->place[cut * k->units + unit];
+    const struct timed *t = &k->timed[rank];
+    if (at != NOT_TIMED && t->have[at])
+        return times(&t->cost[at], round(k->tokens[cut]) / (double)k->list->at[at].tokens);
+    if (rank)
+        return times(&k->cost[cut][unit], slowness(k, rank));
+    return cut ? times(&k->cost[cut - 1][unit], k->tokens[cut] / k->tokens[cut - 1]) : (struct sched_cost){0};
+}
+
+static int look_units(struct look *k, struct err *err)
 {
     int e = 0;
     for (size_t u = 0; u < k->units && !e; u++) {
         const size_t same = like(k, u);
         for (size_t c = 0; c < k->cuts && !e; c++) {
             size_t *bytes = k->bytes[c];
-            if (same == u) {
-                e = time_unit(k, num, u, c, err);
-                e = e ? e : weigh_unit(k, u, c, err);
-                continue;
-            }
-            k->cost[c][u] = k->cost[c][same];
-            for (size_t i = 0; i < 3; i++)
+            for (size_t r = 0; r < k->h->plan.ranks; r++)
+                k->cost[c][r * k->units + u] =
+                    same == u ? cost_of(k, r, c, u) : k->cost[c][r * k->units + same];
+            if (same == u)
+                e = weigh_unit(k, u, c, err);
+            for (size_t i = 0; i < 3 && same != u; i++)
                 bytes[i * k->units + u] = bytes[i * k->units + same];
         }
     }
     return e;
 }
 
-static void spread(struct look *k)
+/* The way from a rank's node to another, as its ends have measured it, else as the slowest cable of the ring is said to be. */
+static struct sched_link link_of(const struct look *k, size_t from, size_t to, double bytes)
+{
+    const json_t *id = json_object_get(json_array_get(k->nodes, to), "id"),
+                 *ways = json_object_get(json_array_get(k->answers, from), "ways"), *way;
+    double mbps = node_number(k, from, "mbps"), rtt_us = 0;
+    size_t i;
+    json_array_foreach(ways, i, way)
+    {
+        const double is = json_number_value(json_object_get(way, "mbps"));
+        if (!json_equal(json_object_get(way, "id"), id))
+            continue;
+        mbps = is > 0 ? is : mbps;
+        rtt_us = json_number_value(json_object_get(way, "rtt_us"));
+    }
+    return (struct sched_link){(mbps > 0 ? bytes * 8 / (mbps * 1e6 * USABLE) : 0) + MESSAGE_S,
+                               HOP_S + fmin(fmax(rtt_us, 0), 1e6) / 2e6};
+}
+
+static void look_links(struct look *k)
 {
     const size_t ranks = k->h->plan.ranks;
     for (size_t c = 0; c < k->cuts; c++)
         for (size_t r = 0; r < ranks; r++) {
-            const double mbps = node_number(k, r, "mbps"), bytes = k->tokens[c] * (double)k->h->plan.dim * 4,
-                         takes = mbps > 0 ? bytes * 8 / (mbps * 1e6 * USABLE) : 0;
-            k->link[c][2 * r] = k->link[c][2 * r + 1] = (struct sched_link){takes + MESSAGE_S, HOP_S};
-            for (size_t u = 0; u < k->units && r; u++)
-                k->cost[c][r * k->units + u] = times(&k->cost[c][u], threads_of(k, 0) / threads_of(k, r));
+            const double bytes = k->tokens[c] * (double)k->h->plan.dim * 4;
+            k->link[c][2 * r] = link_of(k, r, (r + 1) % ranks, bytes);
+            k->link[c][2 * r + 1] = link_of(k, r, (r + ranks - 1) % ranks, bytes);
         }
 }
 
@@ -250,7 +332,7 @@ static int look_memory(struct look *k, struct err *err)
             p.slots[s] = 1;
         int e = stage_room(&room, &p, &k->h->config, r, (size_t)threads_of(k, r), err);
         for (size_t u = 0; u < k->units && !e; u++) {
-            struct stage_spec spec = unit_spec(k, u, k->micro[k->cuts - 1]);
+            struct stage_spec spec = heavy_spec(k, u, k->micro[k->cuts - 1]);
             struct stage_bytes bytes;
             e = stage_measure(&bytes, &spec, err);
             work = !e && bytes.work > work ? bytes.work : work;
@@ -269,12 +351,15 @@ static void look_done(struct look *k)
         free(k->cost[c]);
         free(k->bytes[c]);
     }
+    free(k->list);
+    free(k->place);
+    free(k->timed);
+    json_decref(k->answers);
 }
 
 static int look_init(struct look *k, struct head *h, const json_t *nodes, bool all, struct err *err)
 {
-    struct num *num = NULL;
-    *k = (struct look){.h = h, .nodes = nodes, .units = h->config.layers + 2, .began = seconds_now()};
+    *k = (struct look){.h = h, .nodes = nodes, .units = h->config.layers + 2};
     while (k->lowest + 1 < k->units && !is_trained(h, k->lowest))
         k->lowest++;
     list_cuts(k, all);
@@ -289,13 +374,12 @@ static int look_init(struct look *k, struct head *h, const json_t *nodes, bool a
         k->cut[c].slot = k->bytes[c] + k->units;
         k->cut[c].area = k->bytes[c] + 2 * k->units;
     }
-    int e = num_new(&num, (int)threads_of(k, 0), err);
-    if (!e)
-        e = look_units(k, num, err);
-    num_free(num);
+    int e = list_units(k, err);
+    e = e ? e : time_nodes(k, err);
+    e = e ? e : look_units(k, err);
     if (e)
         return e;
-    spread(k);
+    look_links(k);
     return look_memory(k, err);
 }
 
@@ -319,14 +403,17 @@ static struct planner_request request_of(const struct look *k)
 
 static json_t *forecast_of(const struct look *k, const struct planner_found *f)
 {
-    json_t *costs = json_array();
+    json_t *costs = json_array(), *timed = json_array();
+    for (size_t r = 0; r < k->h->plan.ranks; r++)
+        json_array_append_new(timed, json_boolean(!r || k->timed[r].any));
     for (size_t s = 0; s < f->stages; s++)
         json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[s].f, f->cost[s].i, f->cost[s].w,
                                                f->again[s] ? f->cost[s].r : 0.0));
-    return json_pack("{s:s s:I s:I s:I s:f s:f s:o}", "schedule", f->schedule, "chunks",
-                     (json_int_t)f->chunks, "microbatches", (json_int_t)k->cut[f->cut].microbatches,
-                     "micro_batch_size", (json_int_t)k->micro[f->cut], "seconds", f->seconds, "bubble",
-                     f->bubble, "costs", costs);
+    return json_pack("{s:s s:I s:I s:I s:I s:f s:f s:o s:o}", "schedule", f->schedule, "chunks",
+                     (json_int_t)f->chunks, "steps", (json_int_t)k->h->plan.round_steps, "microbatches",
+                     (json_int_t)k->cut[f->cut].microbatches, "micro_batch_size",
+                     (json_int_t)k->micro[f->cut], "seconds", f->seconds, "bubble", f->bubble, "costs", costs,
+                     "timed", timed);
 }
 
 /* That split, but a layer of its neighbours on stage `s`. */
@@ -379,10 +466,16 @@ static json_t *left_out(const struct look *k, const struct planner_found *f)
 
 static void tell_costs(const struct look *k)
 {
-    for (size_t r = 1; r < k->h->plan.ranks; r++)
-        if (threads_of(k, r) != threads_of(k, 0))
-            say(k->h, "%s was not timed: taken to be %.3g times as fast as %s, by its %.0f threads",
-                name_of(k, r), threads_of(k, r) / threads_of(k, 0), name_of(k, 0), threads_of(k, r));
+    for (size_t r = 1; r < k->h->plan.ranks; r++) {
+        const struct timed *t = &k->timed[r];
+        if (!t->any)
+            say(k->h, "%s was not timed%s%s: taken to be %.3g times as fast as %s, by its %.0f threads",
+                name_of(k, r), *t->why ? ", for " : "", t->why, 1 / slowness(k, r), name_of(k, 0),
+                threads_of(k, r));
+        else if (*t->why)
+            say(k->h, "%s could not time all of it (%s): the rest is taken to be %.3g times as fast as %s",
+                name_of(k, r), t->why, 1 / slowness(k, r), name_of(k, 0));
+    }
 }
 
 /* --- the two ways in ---------------------------------------------------------------------------- */

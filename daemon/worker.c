@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/gauge.h"
 #include "daemon/identity.h"
 #include "daemon/lane_counts.h"
 #include "daemon/lanes.h"
@@ -16,8 +17,10 @@
 #include "daemon/node.h"
 #include "daemon/paths.h"
 #include "daemon/peers.h"
+#include "daemon/planner.h"
 #include "daemon/scope.h"
 #include "daemon/spawn.h"
+#include "daemon/survey.h"
 #include "daemon/xalloc.h"
 
 enum worker_state {
@@ -120,6 +123,11 @@ static void add_stage(const struct spawn *stage, struct worker_totals *to)
     to->rx_bytes += atomic_load_explicit(&p->rx_bytes, memory_order_relaxed);
 }
 
+bool worker_is_idle(const struct worker *w)
+{
+    return w->state == WORKER_IDLE;
+}
+
 void worker_totals(const struct worker *w, struct worker_totals *ret)
 {
     *ret = w->past;
@@ -143,6 +151,7 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     add_stage(w->stage, &w->past);
     if (w->stage)
         lane_counts_keep(w->counts, spawn_progress(w->stage));
+    survey_forget(w->node->survey, w->stage);
     spawn_free(w->stage);
     w->stage = NULL;
     scope_free(w->scope);
@@ -189,6 +198,8 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         return;
     if (!strcmp(kind, "planned")) {
         tell(w, "job-planned", json_deep_copy(event));
+    } else if (!strcmp(kind, "survey")) {
+        survey_ask(w->node->survey, w->stage, event);
     } else if (!strcmp(kind, "ready")) {
         w->state = WORKER_READY;
         tell(w, "job-ready", json_deep_copy(event));
@@ -235,6 +246,8 @@ static int start_stage(struct worker *w)
 {
     struct err err;
     w->reported = false;
+    gauge_yield(w->node->gauge);
+    planner_yield(w->node->planner);
     memset(w->alive, 0, sizeof w->alive);
     int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
                         &spawn_ops, w, &err);

@@ -37,6 +37,9 @@ void worker_changed(struct worker *w);
 /* What we do, for our record. */
 void worker_describe(const struct worker *w, struct member *self);
 
+/* It works on no job, nor plans one. */
+bool worker_is_idle(const struct worker *w);
+
 struct worker_totals {
     bool running;                      /* a stage is here */
     double busy_seconds, wait_seconds; /* of all stages so far, */

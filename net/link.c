@@ -539,6 +539,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
                                .retransmits = retransmits(link),
                                .rx_frames = link->rx_frames,
                                .rtt_us = link->rtt_us,
+                               .least_rtt_us = link->least_rtt_us,
                                .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,
                                .up_us = up ? clock_since_us(now, link->up_since) : 0,
                                .suite = link->suite};

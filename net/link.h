@@ -154,10 +154,11 @@ const char *link_address(const struct link *link);           /* "127.0.0.1:1234"
 
 struct link_stats {
     uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;
-    uint64_t retransmits; /* segments the kernel sent again */
-    uint32_t rtt_us;      /* of the last heartbeat, 0 = none yet */
-    uint64_t silent_us;   /* since the last word of the peer */
-    uint64_t up_us;       /* since UP */
+    uint64_t retransmits;  /* segments the kernel sent again */
+    uint32_t rtt_us;       /* of the last heartbeat, 0 = none yet */
+    uint32_t least_rtt_us; /* of all of them: nearest to what the cable takes */
+    uint64_t silent_us;    /* since the last word of the peer */
+    uint64_t up_us;        /* since UP */
     enum seal_suite suite;
     bool suspect;
 };

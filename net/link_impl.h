@@ -84,7 +84,7 @@ struct link {
 
     struct instant last_heard, up_since, beat_at; /* beat_at: arrival of the peer's last heartbeat */
     uint64_t beat_sent_us;                        /* its send time, to be echoed */
-    uint32_t rtt_us;
+    uint32_t rtt_us, least_rtt_us;
     uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;
 };
 

@@ -177,6 +177,8 @@ static void take_beat(struct link *link, const uint8_t *body, size_t n)
         link->rtt_us = rtt_us == 0           ? 1
                        : rtt_us > UINT32_MAX ? UINT32_MAX
                                              : (uint32_t)rtt_us; /* 0 says "none yet" */
+        if (!link->least_rtt_us || link->rtt_us < link->least_rtt_us)
+            link->least_rtt_us = link->rtt_us;
     }
     link->beat_at = now;
     link->beat_sent_us = beat.sent_us;

@@ -59,7 +59,7 @@ awk 'BEGIN {
 job=$("$build/ringctl" train --model "$model" --data "$work/rows.jsonl" --adapter-out "$work/out" --batch-size 1 --seq-len 32 \
     --iters 1000000 --log "$work/log" --detach)
 
-timeout 60 tail -n +1 -f "$work/log" 2>/dev/null | grep -qm1 '"step":3,' || {
+timeout 60 tail -n +1 -F "$work/log" 2>/dev/null | grep -qm1 '"step":3,' || {
     "$build/ringctl" job "$job" >&2
     exit 1
 }

@@ -22,7 +22,7 @@ on() { # NODE ARGS...: ringctl on that node
     ns_exec "$who" timeout $((20 * slow)) "$build/ringctl" --socket "$tmp/$who/ringd.sock" "$@"
 }
 await_line() { # FILE PATTERN: until the file has such a line
-    timeout $((20 * slow)) tail -n +1 -f "$1" 2>/dev/null | grep -Eqm1 -- "$2" || fail "no line like \"$2\" in $(basename "$1")"
+    timeout $((20 * slow)) tail -n +1 -F "$1" 2>/dev/null | grep -Eqm1 -- "$2" || fail "no line like \"$2\" in $(basename "$1")"
 }
 start_ringd() { # NODE [WRAPPER...]
     who=$1

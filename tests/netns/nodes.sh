@@ -51,7 +51,7 @@ within() {
     ok "$1: $took ms"
 }
 await_line() {
-    timeout $(($3 * slow)) tail -n "+${4:-1}" -f "$1" 2>/dev/null | grep -Eqm1 -- "$2" ||
+    timeout $(($3 * slow)) tail -n "+${4:-1}" -F "$1" 2>/dev/null | grep -Eqm1 -- "$2" ||
         fail "no line like \"$2\" in $(basename "$1") within $3 s"
 }
 mark() {

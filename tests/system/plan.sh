@@ -19,6 +19,7 @@ on 1 --json plan train "$@" --schedule auto --out kept.plan >auto.json 2>auto.er
 jq -e '.plan.forecast.second.seconds > 0 and .plan.schedule == .plan.forecast.schedule and
     ([.plan.split[] | range(0; length; 2) as $i | .[$i + 1] - .[$i]] | add) == 5' auto.json >/dev/null || fail "auto: $(cat auto.json)"
 [ "$(find "$work/cache" -name '*.json' | wc -l)" -ge 3 ] || fail "nothing that was timed is kept"
+equal "every node was timed" "$(jq -c .plan.forecast.timed auto.json)" "[true,true,true]"
 on 1 plan train "$@" --schedule auto >auto.txt 2>&1 || fail "plan: $(cat auto.txt)"
 holds "the table" auto.txt 'RANK +NODE +LAYERS .* F +I +W +R +BUBBLE'
 holds "the forecast" auto.txt 'a step should take [0-9.e-]+ s'
@@ -53,3 +54,23 @@ refused "a plan and a schedule" 'give one' "$@" --plan mine.plan --schedule gpip
 refused "an objective of nobody" 'schedule auto' "$@" --objective memory
 refused "a plan to be written by a job" 'ringctl plan train' "$@" --out x.plan
 no_stages 1 2 3
+
+# A job must not be disturbed: what was not timed before stays unknown while it runs, what was is known.
+long_job 1 long
+on 1 --json plan train --model "$stories" --data "$wikisql" --adapter-out out2 --seq-len 48 --batch-size 8 >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
+jq -e '(.plan | has("forecast") | not) and (.lines | any(test("a job runs there")))' busy.json >/dev/null || fail "timed beside a job: $(cat busy.json)"
+on 1 --json plan train "$@" --schedule auto >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
+equal "what was kept of every node" "$(jq -c .plan.forecast.timed busy.json)" "[true,true,true]"
+on 1 cancel "$(on 1 jobs --json | jq '[.jobs[] | select(.state == "running")][0].id')" >/dev/null || fail "the job cannot be cancelled"
+await_end "$job_process" 30
+
+# A node that cannot time anything is taken to be as fast as its threads say.
+stop_node 3
+from=$(next_line "$(log_of 1)")
+node_options="--stage-binary /bin/false"
+start_node 3
+node_options=
+await_ring 1 "$from"
+on 1 --json plan train "$@" --schedule auto >blind.json 2>blind.err || fail "plan: $(cat blind.err)"
+jq -e '(.plan.forecast.timed | map(select(.)) | length) == 2 and (.lines | any(test("n3 was not timed, for its stage process")))' blind.json >/dev/null ||
+    fail "a node that cannot: $(cat blind.json)"

@@ -18,11 +18,16 @@ before=$(descriptors) memory=$(kib)
 "$slow_clients" $port 10000 $((60 * slow)) >"$work/slow.out" &
 clients=$!
 most=0 largest=0 answers=0 late=0
-# ask CURL-ARGUMENT...: the status, answered at once
+# ask CURL-ARGUMENT...: the status, answered at once. Who connects in the middle of the crowd and is a moment late with the question may be
+# taken for one of them, as any of thousands may: that is counted as late, not a failure.
 ask() {
-    seconds=$(limit 10 curl -sS -o "$work/status.json" -w '%{http_code} %{time_total}' "$@") || fail "no answer while slow clients hold connections: $seconds"
-    equal "status" "${seconds%% *}" 200
     answers=$((answers + 1))
+    seconds=$(limit 10 curl -sS -o "$work/status.json" -w '%{http_code} %{time_total}' "$@" 2>"$work/curl.err") || {
+        holds "no answer while slow clients hold connections" "$work/curl.err" 'Empty reply|reset by peer'
+        late=$((late + 1))
+        return
+    }
+    equal "status" "${seconds%% *}" 200
     [ "$(echo "${seconds#* }" | awk -v most="$slow" '{print ($1 > most)}')" = 0 ] || late=$((late + 1))
 }
 while kill -0 "$clients" 2>/dev/null; do
@@ -34,11 +39,13 @@ while kill -0 "$clients" 2>/dev/null; do
     [ "$now" -le $largest ] || largest=$now
 done
 wait "$clients" || fail "some connections outlive every deadline: $(cat "$work/slow.out")"
-say "$(tr '\n' ' ' <"$work/slow.out"); $answers answers, $late later than a second; at most $most descriptors and $largest KiB, before $before and $memory"
+say "$(tr '\n' ' ' <"$work/slow.out"); $answers answers, $late late; at most $most descriptors and $largest KiB, before $before and $memory"
 # The machine may have had something better to do once.
-[ $late -le $((answers / 10)) ] || fail "$late of $answers answers took longer than a second"
+[ $late -le $((answers / 10)) ] || fail "$late of $answers answers took longer than a second or did not come"
 [ $((most - before)) -le 600 ] || fail "$((most - before)) descriptors for them"
 [ $((largest - memory)) -le 65536 ] || fail "$((largest - memory)) KiB for them"
+late=0
 ask "http://127.0.0.1:$port/v1/status"
+equal "late answers when they are gone" $late 0
 after=$(descriptors)
 [ "$after" -le $((before + 8)) ] || fail "$((after - before)) descriptors are left of them"

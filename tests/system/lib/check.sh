@@ -80,7 +80,7 @@ limit() {
 }
 # await_line FILE PATTERN SECONDS [FIRST]: until the file has such a line, from line FIRST on
 await_line() {
-    limit "$3" tail -n "+${4:-1}" -f "$1" 2>/dev/null | grep -Eqm1 -- "$2" ||
+    limit "$3" tail -n "+${4:-1}" -F "$1" 2>/dev/null | grep -Eqm1 -- "$2" ||
         fail "no line like \"$2\" in $1 within $3 s; it ends with: $(tail -n 5 "$1")"
 }
 next_line() { echo $(($(wc -l <"$1") + 1)); }

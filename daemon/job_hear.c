@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/job_hear.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/job.h"
+#include "daemon/job_log.h"
+#include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/node.h"
+#include "daemon/timeline.h"
+
+static void note_layers(char *text, size_t size, const struct job *job, size_t rank)
+{
+    const json_t *first = json_object_get(job->plan, "first");
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t s = 0; s + 1 < json_array_size(first) && used < size; s++) {
+        long long from = json_integer_value(json_array_get(first, s)),
+                  to = json_integer_value(json_array_get(first, s + 1));
+        if (job_rank_of_stage(job->plan, s) == rank && to > from)
+            used += (size_t)snprintf(text + used, size - used, "%s%lld-%lld", used ? "," : "layers ", from,
+                                     to - 1);
+    }
+    if (!used)
+        snprintf(text, size, "no layer");
+}
+
+void job_hear_plan(struct node *n, struct job *job)
+{
+    char text[2048] = "";
+    const json_t *bytes = json_object_get(job->plan, "bytes");
+    for (size_t r = 0; r < job->ranks; r++) {
+        char layers[100];
+        size_t len = strlen(text);
+        note_layers(layers, sizeof layers, job, r);
+        snprintf(text + len, sizeof text - len, "%s%s %s (%.1f MiB)", r ? ", " : "", job->names[r], layers,
+                 (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
+    }
+    job_log_note(n, job, "planned: %s", text);
+}
+
+int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err)
+{
+    const json_t *first = json_object_get(job->plan, "first");
+    size_t at = 0;
+    for (size_t s = 0; s + 1 < json_array_size(first); s++) {
+        const json_t *opened = json_array_get(layers, at);
+        if (job_rank_of_stage(job->plan, s) != rank)
+            continue;
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *is = json_array_get(opened, i), *due = json_array_get(first, s + i);
+            if (json_integer_value(is) == json_integer_value(due) && json_is_integer(is))
+                continue;
+            return err_set(err, -EPROTO, "node %s opened other layers than planned: %lld where %lld was due",
+                           job->names[rank], (long long)json_integer_value(is),
+                           (long long)json_integer_value(due));
+        }
+        at++;
+    }
+    return 0;
+}
+
+/* A step's timeline is asked for, not listened to; the last one is kept with the job's history. */
+static void on_timeline(struct job *job, size_t rank, const json_t *event)
+{
+    if (job->timeline && timeline_add(job->timeline, rank, event) == -EBADMSG)
+        log_job(LOG_LEVEL_DEBUG, job->id, "%s tells of a step in a way that cannot be read",
+                job->names[rank]);
+}
+
+static const char *event_kind(const json_t *body)
+{
+    const char *kind = json_string_value(json_object_get(json_object_get(body, "event"), "ev"));
+    return kind ? kind : "";
+}
+
+void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body)
+{
+    if (!strcmp(event_kind(body), "timeline")) {
+        on_timeline(job, rank, json_object_get(body, "event"));
+        return;
+    }
+    if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
+        return;
+    json_t *event = json_deep_copy(json_object_get(body, "event"));
+    char kind[16];
+    snprintf(kind, sizeof kind, "%s", event_kind(body));
+    json_object_del(event, "ev");
+    if (!strcmp(kind, "log"))
+        json_object_set_new(event, "time", json_integer(time(NULL)));
+    if (!strcmp(kind, "memory"))
+        json_object_set_new(event, "rank", json_integer((json_int_t)rank));
+    metrics_event(n->metrics, kind, event);
+    job_progress(job, clock_now());
+    if (!strcmp(kind, "step")) {
+        job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
+        job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
+        job->loss = json_number_value(json_object_get(event, "loss"));
+        job->has_loss = true;
+    }
+    job_log_publish(n, job, kind, event);
+}
+
+void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t *body)
+{
+    const char *through = json_string_value(json_object_get(body, "through"));
+    const char *from = job->names[rank], *to = job->names[(rank + 1) % job->ranks];
+    if (!through || !strcmp(through, job->through[rank]))
+        return;
+    snprintf(job->through[rank], sizeof job->through[rank], "%s", through);
+    if (*through)
+        job_log_note(n, job, "the way from %s to %s is relayed through %s", from, to, through);
+    else
+        job_log_note(n, job, "the way from %s to %s is direct again", from, to);
+    job_log_save(n, job);
+}
