@@ -59,6 +59,7 @@ struct runner {
     struct trace trace;             /* owned: the present round, task by task */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner);
+    void (*begun)(void *owner); /* NULL once it was called */
     void *owner; /* borrowed */
     double busy; /* seconds computed since the last NORM */
     uint32_t token;
