@@ -210,10 +210,11 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
     return e;
 }
 
-int head_sample(struct head *h, struct runner *r, uint64_t step, char **ret_text, struct err *err)
+int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step, char **ret_text,
+                struct err *err)
 {
     struct gen g = {.h = h, .r = r, .most = h->spec.sample_tokens, .is_sample = true};
-    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .top_p = 1};
+    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .adapter = (uint32_t)adapter, .top_p = 1};
     int e = gen_open(&g, err);
     if (!e)
         e = generate(&g, err);

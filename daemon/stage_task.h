@@ -8,7 +8,7 @@
 #include "daemon/stage_runner.h"
 #include "daemon/stage_trace.h"
 
-enum { RUNNER_PLANS = 6 };
+enum { RUNNER_PLANS = 8 };
 
 /* Tensors, doubles and integers of data messages travel as they lie in memory, so a big-endian build must not
  * exist. */
@@ -28,6 +28,8 @@ struct runner_plan {
     uint32_t program;
     size_t microbatches;
     bool want_token;
+    size_t steps;
+    uint32_t *whose; /* [steps] owned */
 };
 struct cursor { /* how far the receives of a link are posted */
     size_t task, need, posted;
@@ -65,8 +67,9 @@ struct runner {
     uint32_t token;
     struct handed *handed; /* owned */
     size_t nhanded, handed_room;
-    struct norm_message norm;   /* of the last NORM and UPDATE done here: for the next stage, */
-    struct scale_message scale; /* if that lies here too */
+    struct norm_message
+        *norms; /* [plan->round_steps] owned: of the last NORM and UPDATE of each step done here, */
+    struct scale_message *scales; /* for the next stage, if that lies here too; likewise */
 };
 
 size_t runner_message_size(const struct runner *r, const struct msg_key *key);
