@@ -62,8 +62,8 @@ struct runner {
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner);
     void (*begun)(void *owner); /* NULL once it was called */
-    void *owner; /* borrowed */
-    double busy; /* seconds computed since the last NORM */
+    void *owner;                /* borrowed */
+    double busy;                /* seconds computed since the last NORM */
     uint32_t token;
     struct handed *handed; /* owned */
     size_t nhanded, handed_room;
