@@ -56,6 +56,7 @@ int ctl_merge_main(struct ctl *ctl);
 int ctl_data_main(struct ctl *ctl);
 int ctl_schedule_main(struct ctl *ctl);
 int ctl_simulate_main(struct ctl *ctl);
+int ctl_bench_main(struct ctl *ctl);
 int ctl_generate_main(struct ctl *ctl);
 int ctl_chat_main(struct ctl *ctl);
 int ctl_plan_main(struct ctl *ctl);
@@ -88,10 +89,10 @@ int ctl_completion_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_token_options[];
 extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_options[],
-    ctl_schedule_options[], ctl_simulate_options[], ctl_train_options[], ctl_generate_options[],
-    ctl_chat_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[], ctl_top_options[],
-    ctl_links_options[], ctl_link_options[], ctl_trace_options[], ctl_gantt_options[], ctl_init_options[],
-    ctl_invite_options[], ctl_join_options[];
+    ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[], ctl_train_options[],
+    ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[],
+    ctl_top_options[], ctl_links_options[], ctl_link_options[], ctl_trace_options[], ctl_gantt_options[],
+    ctl_init_options[], ctl_invite_options[], ctl_join_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

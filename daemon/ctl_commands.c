@@ -69,6 +69,8 @@ const struct ctl_command ctl_commands[] = {
      .options = ctl_link_options, .words = "adopt release", .names = CTL_NAMES_PORTS},
     {"doctor", "[--model DIR] [--verbose]", "examine this node and all others, and say what would help",
      ctl_doctor_main, .options = ctl_doctor_options},
+    {"bench", "[--model DIR] [OPTIONS]", "measure what this node can do, and tell what its cables can",
+     ctl_bench_main, .options = ctl_bench_options},
 
     {"init", "[--name NAME]", "make a cluster, with this node as its first member", ctl_init_main,
      .options = ctl_init_options, .group = "The cluster"},

@@ -18,10 +18,8 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
+#include "daemon/spawn_env.h"
 #include "daemon/xalloc.h"
-#include "engine/num/num.h"
-
-extern char **environ;
 
 struct spawn {
     pid_t pid;
@@ -60,45 +58,6 @@ static void child_exec(const char *binary, char **env, int sock, int progress, p
     char *argv[] = {(char *)(uintptr_t)binary, NULL};
     execve(binary, argv, env);
     _exit(127);
-}
-
-static char **with_variable(char **env, size_t *n, char *assignment)
-{
-    size_t len = (size_t)(strchr(assignment, '=') - assignment) + 1;
-    for (size_t i = 0; i < *n; i++)
-        if (!strncmp(env[i], assignment, len)) { /* the user's own setting wins */
-            free(assignment);
-            return env;
-        }
-    env = xreallocarray(env, *n + 2, sizeof *env);
-    env[(*n)++] = assignment;
-    env[*n] = NULL;
-    return env;
-}
-
-/* The CPU's kernel must be chosen before OpenBLAS loads; idle pool threads must sleep, not spin. */
-char **spawn_environment(int threads, size_t *ret_inherited)
-{
-    size_t n = 0;
-    while (environ[n])
-        n++;
-    *ret_inherited = n;
-    char **env = xcalloc(n + 1, sizeof *env);
-    memcpy(env, environ, n * sizeof *env);
-    const char *core = num_openblas_coretype();
-    if (core)
-        env = with_variable(env, &n, xasprintf("OPENBLAS_CORETYPE=%s", core));
-    if (threads)
-        env = with_variable(env, &n, xasprintf("OMP_NUM_THREADS=%d", threads));
-    env = with_variable(env, &n, xstrdup("OMP_WAIT_POLICY=passive"));
-    return env;
-}
-
-static void environment_free(char **env, size_t inherited)
-{
-    for (size_t i = inherited; env[i]; i++)
-        free(env[i]);
-    free(env);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -256,7 +215,7 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
             child_exec(binary, env, pair[1], progress, parent);
         r = s->pid < 0 ? -errno : 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        environment_free(env, inherited);
+        spawn_environment_free(env, inherited);
     }
     if (!r) {
         s->reaped = false;

@@ -33,9 +33,6 @@ void spawn_kill(struct spawn *s, int signal);
 pid_t spawn_pid(const struct spawn *s);
 uint64_t spawn_memory(const struct spawn *s); /* resident, with what is mapped of files; 0 = gone */
 const struct progress *spawn_progress(const struct spawn *s);
-/* What a stage of that many threads (0: as many as there are) is started with: environ, and behind
- * `ret_inherited` entries of it ours, each of them and the list to be freed. The user's own settings win. */
-char **spawn_environment(int threads, size_t *ret_inherited);
 /* Kills the process if it still runs, and reaps it. */
 void spawn_free(struct spawn *s);
 

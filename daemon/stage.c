@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
+#include "daemon/stage_bench.h"
 #include "daemon/stage_cache.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
@@ -298,6 +299,8 @@ int main(int argc, char **argv)
         return stage_merge_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "data"))
         return stage_data_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "bench"))
+        return stage_bench_main(argc - 1, argv + 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};

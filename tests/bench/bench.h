@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/spawn.h"
+#include "daemon/spawn_env.h"
 #include "engine/err.h"
 
 enum { BENCH_REPEATS_MAX = 16 };

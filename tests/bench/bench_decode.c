@@ -6,6 +6,7 @@
  * started as the daemon starts a stage. */
 #include "tests/bench/bench.h"
 
+#include "daemon/stage_machine.h"
 #include "model/stage.h"
 #include "num/quant.h"
 
@@ -14,11 +15,7 @@ enum {
     NEW_TOKENS = 32,
     REPEATS = 5,
     THREADS_MAX = 2,
-    READ_BYTES = 512 << 20,
-    CHUNK_BYTES = 1 << 20
 };
-
-typedef uint64_t words __attribute__((vector_size(32)));
 
 /* Bytes of the matrices a token is multiplied with: the layers' and the head's. */
 static double weight_bytes(const struct config *c, size_t bits)
@@ -27,51 +24,6 @@ static double weight_bytes(const struct config *c, size_t bits)
     const double layer = attention + 3.0 * (double)c->dim * (double)c->ffn;
     const double each = bits ? (double)bits / 8 + 2.0 * 2 / QUANT_GROUP : (double)dtype_size(c->dtype);
     return each * ((double)c->layers * layer + (double)c->vocab * (double)c->dim);
-}
-
-/* What a chunk adds up to, read as four streams: one alone does not keep the memory busy. */
-#if defined __x86_64__
-__attribute__((target_clones("default", "avx2")))
-#endif
-static uint64_t
-add_up(const words *chunk)
-{
-    const size_t quarter = CHUNK_BYTES / sizeof *chunk / 4;
-    words a = {0}, b = a, c = a, d = a;
-    for (size_t i = 0; i < quarter; i++) {
-        a += chunk[i];
-        b += chunk[i + quarter];
-        c += chunk[i + 2 * quarter];
-        d += chunk[i + 3 * quarter];
-    }
-    a += b + c + d;
-    return a[0] + a[1] + a[2] + a[3];
-}
-
-/* GB/s of adding up a block far larger than the caches, by all threads. */
-static double read_memory(const words *block)
-{
-    uint64_t sum = 0;
-    const double begin = bench_now();
-#pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (size_t at = 0; at < READ_BYTES; at += CHUNK_BYTES)
-        sum += add_up(block + at / sizeof *block);
-    const double took = bench_now() - begin;
-    if (sum != READ_BYTES / sizeof(uint64_t)) { /* every word is one; and the sum is not optimized away */
-        fputs("bench_decode: memory does not hold what was written to it\n", stderr);
-        exit(1);
-    }
-    return 1e-9 * READ_BYTES / took;
-}
-
-/* Written by the threads that will read it. */
-static words *ones(void)
-{
-    words *block = bench_alloc(READ_BYTES);
-#pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < READ_BYTES / sizeof *block; i++)
-        block[i] = (words){0} + 1;
-    return block;
 }
 
 static void decode(struct stage *s, size_t at, size_t n)
@@ -116,21 +68,22 @@ static int child(const char *name, char *model, int threads)
     spec.end_layer = spec.config.layers;
     bench_must(num_new(&num, threads, &err), &err);
     bench_must(stage_open(&stage, num, &spec, &err), &err);
-    words *block = ones();
+    struct machine *machine;
+    bench_must(machine_new(&machine, num, &err), &err);
     struct bench_series s = {.n = REPEATS};
     decode(stage, 0, PROMPT);
     for (size_t i = 0; i < REPEATS; i++) {
-        const double before = read_memory(block), begin = bench_now();
+        const double before = machine_read(machine), begin = bench_now();
         decode(stage, PROMPT, NEW_TOKENS);
         s.figure[i] = NEW_TOKENS / (bench_now() - begin);
-        s.limit[i] = (before + read_memory(block)) / 2;
+        s.limit[i] = (before + machine_read(machine)) / 2;
     }
     char what[64];
     snprintf(what, sizeof what, "decode, %s, %d thread%s", name, threads, threads > 1 ? "s" : "");
     bench_print(&(struct bench_row){what, "tokens/s", "reading memory", "GB/s",
                                     1e-9 * weight_bytes(&spec.config, bits), 0},
                 &s);
-    free(block);
+    machine_free(machine);
     stage_close(stage);
     num_free(num);
     return 0;

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/spawn_env.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/xalloc.h"
+#include "engine/num/num.h"
+
+extern char **environ;
+
+static char **with_variable(char **env, size_t *n, char *assignment)
+{
+    size_t len = (size_t)(strchr(assignment, '=') - assignment) + 1;
+    for (size_t i = 0; i < *n; i++)
+        if (!strncmp(env[i], assignment, len)) { /* the user's own setting wins */
+            free(assignment);
+            return env;
+        }
+    env = xreallocarray(env, *n + 2, sizeof *env);
+    env[(*n)++] = assignment;
+    env[*n] = NULL;
+    return env;
+}
+
+/* The CPU's kernel must be chosen before OpenBLAS loads; idle pool threads must sleep, not spin. */
+char **spawn_environment(int threads, size_t *ret_inherited)
+{
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    *ret_inherited = n;
+    char **env = xcalloc(n + 1, sizeof *env);
+    memcpy(env, environ, n * sizeof *env);
+    const char *core = num_openblas_coretype();
+    if (core)
+        env = with_variable(env, &n, xasprintf("OPENBLAS_CORETYPE=%s", core));
+    if (threads)
+        env = with_variable(env, &n, xasprintf("OMP_NUM_THREADS=%d", threads));
+    env = with_variable(env, &n, xstrdup("OMP_WAIT_POLICY=passive"));
+    return env;
+}
+
+void spawn_environment_free(char **env, size_t inherited)
+{
+    for (size_t i = inherited; env[i]; i++)
+        free(env[i]);
+    free(env);
+}

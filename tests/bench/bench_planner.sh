@@ -1,0 +1,119 @@
+#!/bin/sh
+# Three real daemons in control groups with unlike shares of the CPUs, 2:1:1 and 4:2:1, each with one thread; its stages inherit the group. A
+# LoRA step as the planner splits it, which had every node timed in its own group, and the even split under the same schedule, each against
+# what was foreseen of it; then the one against the other. Eight rows a step, the median of all steps but each job's first, the jobs taking
+# turns. A group's quota is given out every 10 ms, so that a task feels it as a slower CPU and not as a pause.
+# usage: bench_planner.sh BUILD [TIMES]
+# SPDX-License-Identifier: MIT
+set -eu
+period_us=10000 steps=4 seq=128
+
+# Where groups can be made that limit CPUs: version 2, or version 1 beside it.
+groups_in() {
+    if [ -w /sys/fs/cgroup/cgroup.subtree_control ] && grep -qw cpu /sys/fs/cgroup/cgroup.controllers; then
+        echo +cpu >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null && echo /sys/fs/cgroup
+    elif [ -w /sys/fs/cgroup/cpu/cpu.cfs_quota_us ]; then
+        echo /sys/fs/cgroup/cpu
+    fi
+}
+# confine FOLDER HUNDREDTHS PID
+confine() {
+    mkdir "$1"
+    if [ -e "$1/cpu.max" ]; then
+        echo "$(($2 * period_us / 100)) $period_us" >"$1/cpu.max"
+        echo 10000 >"$1/cpu.weight"
+    else
+        echo $period_us >"$1/cpu.cfs_period_us"
+        echo $(($2 * period_us / 100)) >"$1/cpu.cfs_quota_us"
+        echo 262144 >"$1/cpu.shares"
+    fi
+    echo "$3" >"$1/cgroup.procs"
+}
+
+# Within the ring, called by itself: TIMES, then the hundredths of a CPU of n1, n2, n3.
+if [ -n "${BENCH_PLANNER:-}" ]; then
+    work=$BENCH_PLANNER times=$1
+    shift
+    [ -e "$work/model" ] || "$RINGCTL" train --model "$work/shape" --init random --fine-tune-type full --data "$work/rows.jsonl" \
+        --adapter-out "$work/model" --batch-size 1 --seq-len $seq --iters 1
+    for child in $(cat "/proc/$PPID/task/$PPID/children"); do
+        case $(tr '\0' '\n' <"/proc/$child/cmdline" | sed -n '/^--name$/{n;p;}') in
+        n1) confine "$GROUP-n1" "$1" "$child" ;;
+        n2) confine "$GROUP-n2" "$2" "$child" ;;
+        n3) confine "$GROUP-n3" "$3" "$child" ;;
+        esac
+    done
+    set -- --model "$work/model" --data "$work/rows.jsonl" --adapter-out "$work/out" --rank 16 --target-modules all-linear \
+        --batch-size 8 --seq-len $seq --iters $steps
+    "$RINGCTL" --json plan train "$@" --schedule auto --chunks 1 --micro-batch-size 1 --out "$work/auto.plan" >"$work/auto.json"
+    jq '(.split | length) as $n | (.split | add) as $all | .split = [range($n) | ($all * (. + 1) / $n | round) - ($all * . / $n | round)]' \
+        "$work/auto.plan" >"$work/even.plan"
+    "$RINGCTL" --json plan train "$@" --plan "$work/even.plan" >"$work/even.json"
+    for _ in $(seq "$times"); do
+        for split in auto even; do
+            "$RINGCTL" train "$@" --plan "$work/$split.plan" --log "$work/log"
+            jq -r 'select(.step > 1) | .step_seconds' "$work/log" >>"$work/seconds.$split"
+            rm -rf "$work/out" "$work/log"
+        done
+    done
+    exit 0
+fi
+
+build=$1 times=${2:-2}
+groups=$(groups_in)
+if [ -z "$groups" ]; then
+    printf '%-38s skipped: there are no control groups here whose CPUs could be limited (as root, in a cgroup with the cpu controller)\n' "step as planned, unlike nodes"
+    exit 0
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
+GROUP=$groups/ringd-bench-$$
+RINGCTL=$build/ringctl
+XDG_CACHE_HOME=$work/cache
+export GROUP RINGCTL XDG_CACHE_HOME BENCH_PLANNER="$work"
+unset CACHE_DIRECTORY
+end() {
+    rmdir "$GROUP"-n? 2>/dev/null || :
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 130' INT TERM
+
+mkdir "$work/shape"
+jq '.hidden_size = 384 | .intermediate_size = 1024 | .num_hidden_layers = 16 | .num_attention_heads = 6 | .num_key_value_heads = 6
+    | .head_dim = 64 | .vocab_size = 512' share/tiny-llama/config.json >"$work/shape/config.json"
+jq -cn --argjson n $seq 'range(32) as $r | [range($n) | (. * 7 + $r) % 512] | {input_ids: ., labels: .}' >"$work/rows.jsonl"
+
+middle() { sort -n "$1" | awk '{x[NR] = $1} END {print x[int((NR + 1) / 2)], (x[NR] - x[1]) / 2}'; }
+layers() { jq -r '.plan.split | map([range(0; length; 2) as $i | .[$i + 1] - .[$i]] | add) | map(tostring) | join("+")' "$work/$1.json"; }
+row() { # NAME FIGURE FORESEEN SPREAD
+    awk -v name="$1" -v is="$2" -v said="$3" -v spread="$4" 'BEGIN {
+        printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %6.1f %% +- %4.1f   %s\n", name, 1000 * is, "ms", "the forecast", 1000 * said, "ms",
+            100 * is / said, 100 * spread / said, "85-115 %"
+    }'
+}
+# shares TEXT HUNDREDTHS…
+shares() {
+    text=$1
+    shift
+    rm -f "$work"/seconds.*
+    "$build/ringctl" local 3 --threads 1 exec sh "$0" "$times" "$@" >"$work/said" 2>&1 || {
+        cat "$work/said" >&2
+        exit 1
+    }
+    rmdir "$GROUP"-n?
+    for split in auto even; do
+        # shellcheck disable=SC2046 # two words
+        set -- $(middle "$work/seconds.$split") "$(jq .plan.forecast.seconds "$work/$split.json")"
+        row "step, CPUs $text, $([ $split = auto ] && echo planned || echo even) $(layers $split)" "$1" "$3" "$2"
+        eval "is_$split=$1 said_$split=$3"
+    done
+    # shellcheck disable=SC2154 # by eval
+    awk -v name="even against planned, CPUs $text" -v is="$is_even $is_auto" -v said="$said_even $said_auto" 'BEGIN {
+        split(is, i)
+        split(said, s)
+        printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %%           %s\n", name, i[1] / i[2], "times", "the forecast", s[1] / s[2], "times",
+            100 * i[1] / i[2] * s[2] / s[1], "85-115 %"
+    }'
+}
+shares 2:1:1 80 40 40
+shares 4:2:1 80 40 20
