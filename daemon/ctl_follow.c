@@ -10,6 +10,7 @@
 
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_meter.h"
+#include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
 #include "daemon/ctl_watch.h"
@@ -23,12 +24,14 @@ static void on_meter_event(void *owner, const char *type, const json_t *data)
 
 static void print_trained(const struct meter *m, const json_t *end)
 {
+    const json_t *adapters = json_object_get(json_object_get(end, "result"), "adapters");
     printf("job %.0f done", field_number(end, "id"));
-    if (m->has_loss)
+    if (m->has_loss && !adapters)
         printf(": loss %.4f to %.4f", m->first_loss, m->last_loss);
     printf(", %s, result in %s\n",
            print_duration(field_number(end, "ended") - field_number(end, "started")).text,
            field_text(json_object_get(end, "spec"), "adapter_out", "?"));
+    ctl_print_adapters(adapters);
 }
 
 /* Follows, with a meter, a job that has steps. CTL_OK: ret_end is how it ended, whether well or not. */

@@ -46,9 +46,12 @@ void forecast_print(const json_t *plan)
     json_t *sentence;
     if (!json_is_object(forecast))
         return;
-    printf("a step should take %.3g s, %.0f microbatches of %.0f rows; the nodes stand still for %.1f %% of "
+    char what[60] = "a step";
+    if (field_number(forecast, "steps") > 1)
+        snprintf(what, sizeof what, "%.0f steps, of all adapters together,", field_number(forecast, "steps"));
+    printf("%s should take %.3g s, %.0f microbatches of %.0f rows; the nodes stand still for %.1f %% of "
            "it\n",
-           field_number(forecast, "seconds"), field_number(forecast, "microbatches"),
+           what, field_number(forecast, "seconds"), field_number(forecast, "microbatches"),
            field_number(forecast, "micro_batch_size"), 100 * field_number(forecast, "bubble"));
     if (json_is_object(second))
         printf("next best: %s, chunks %.0f, %.0f microbatches of %.0f rows: %.3g s\n",

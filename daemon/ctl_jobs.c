@@ -109,6 +109,23 @@ static void print_fields(const char *head, json_t *object)
     }
 }
 
+/* How long it took until there was work, and until it showed. */
+static void print_start(const json_t *start)
+{
+    static const struct {
+        const char *key, *text;
+    } points[] = {{"planned", "planned after"},
+                  {"opened", ", opened after"},
+                  {"connected", ", connected after"},
+                  {"first_task", ", first task after"},
+                  {"first_result", ", first step or token after"}};
+    if (field_number(start, points[0].key) <= 0)
+        return;
+    for (size_t i = 0; i < sizeof points / sizeof *points && field_number(start, points[i].key) > 0; i++)
+        printf("%s %.3g s", points[i].text, field_number(start, points[i].key));
+    putchar('\n');
+}
+
 static void print_job(const json_t *j)
 {
     printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
@@ -117,9 +134,11 @@ static void print_job(const json_t *j)
         printf("%s\n", field_text(j, "error", ""));
     printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
            print_time(field_number(j, "started")).text, print_time(field_number(j, "ended")).text);
+    print_start(json_object_get(j, "start"));
     if (field_number(j, "steps") > 0)
         printf("step %.0f of %.0f, loss %s\n", field_number(j, "step"), field_number(j, "steps"),
                print_number(json_object_get(j, "loss"), "-").text);
+    ctl_print_adapters(json_object_get(j, "adapters"));
     print_fields("asked for", json_object_get(j, "spec"));
     if (json_is_object(json_object_get(j, "plan")))
         ctl_print_plan(j);
@@ -130,8 +149,43 @@ static void print_job(const json_t *j)
                field_text(way, "to", "?"), field_text(way, "through", "?"));
     print_fields("result", json_object_get(j, "result"));
     json_array_foreach(json_object_get(j, "samples"), i, way)
-        printf("%s  step %-15.0f %s%s\n", i ? "" : "samples\n", field_number(way, "step"),
+        printf("%s  step %-15.0f %s%s%s%s\n", i ? "" : "samples\n", field_number(way, "step"),
+               field_text(way, "adapter", ""), *field_text(way, "adapter", "") ? ": " : "",
                field_text(way, "prompt", ""), field_text(way, "sample", ""));
+}
+
+/* How far each of its adapters is, from its latest steps. */
+static json_t *last_steps(const json_t *answer)
+{
+    json_t *list = json_array(), *one, *step;
+    size_t i, k;
+    json_array_foreach(json_object_get(answer, "steps"), i, step)
+    {
+        json_array_foreach(list, k, one)
+        {
+            if (!strcmp(field_text(one, "adapter", ""), field_text(step, "adapter", "")))
+                break;
+        }
+        if (k < json_array_size(list))
+            json_array_set(list, k, step);
+        else
+            json_array_append(list, step);
+    }
+    return list;
+}
+
+/* What the job keeps beside its record, into the record; all of it without `pick`. */
+static int add_history(const struct ctl *ctl, json_t *job, uint64_t id, const char *what, const char *name,
+                       json_t *(*pick)(const json_t *answer))
+{
+    char path[120];
+    json_t *answer = NULL;
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/%s", id, what);
+    int rc = ctl_request(ctl, "GET", path, NULL, &answer);
+    if (!rc)
+        json_object_set_new(job, name, pick ? pick(answer) : json_incref(json_object_get(answer, name)));
+    json_decref(answer);
+    return rc;
 }
 
 /* A plan that foretold its step is held against the last step there was. */
@@ -155,16 +209,18 @@ int ctl_job_main(struct ctl *ctl)
 {
     char path[80];
     uint64_t id;
-    json_t *job = NULL, *answer = NULL;
+    json_t *job = NULL;
     int rc = ctl_job_arg(ctl, &id);
     if (rc)
         return rc;
-    int n = snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
     rc = ctl_request(ctl, "GET", path, NULL, &job);
-    if (!rc && json_object_get(json_object_get(job, "spec"), "sample_prompt")) {
-        snprintf(path + n, sizeof path - (size_t)n, "/samples");
-        rc = ctl_request(ctl, "GET", path, NULL, &answer);
-        json_object_set(job, "samples", json_object_get(answer, "samples"));
+    const json_t *spec = json_object_get(job, "spec");
+    if (!rc && json_object_get(spec, "sample_prompt"))
+        rc = add_history(ctl, job, id, "samples", "samples", NULL);
+    if (!rc && json_array_size(json_object_get(spec, "sweep"))) {
+        snprintf(path, sizeof path, "steps?from=%.0f", field_number(job, "step") - 1);
+        rc = add_history(ctl, job, id, path, "adapters", last_steps);
     }
     if (!rc && ctl->json)
         print_json(job);
@@ -172,7 +228,6 @@ int ctl_job_main(struct ctl *ctl)
         print_job(job);
     if (!rc && !ctl->json)
         rc = compare(ctl, job);
-    json_decref(answer);
     json_decref(job);
     return rc;
 }

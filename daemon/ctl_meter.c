@@ -65,12 +65,48 @@ static void show_on_terminal(struct meter *m, double part, const char *text)
     fflush(stderr);
 }
 
-static size_t add_speed(char *text, size_t size, const json_t *e)
+/* Of all adapters together. */
+static size_t add_speed(char *text, size_t size, const struct meter *m, const json_t *e)
 {
-    if (!json_is_number(json_object_get(e, "tokens_per_second")))
-        return 0;
-    return (size_t)snprintf(text, size, "  %.0f tokens/s  bubble %.0f %%",
-                            field_number(e, "tokens_per_second"), 100 * field_number(e, "bubble"));
+    double speed = 0;
+    for (size_t i = 0; i < m->n; i++)
+        speed += m->of[i].speed;
+    return speed > 0 ? (size_t)snprintf(text, size, "  %.0f tokens/s  bubble %.0f %%", speed,
+                                        100 * field_number(e, "bubble"))
+                     : 0;
+}
+
+/* Whom the event speaks of; NULL of more adapters than there is room for. */
+static struct meter_of *speaker(struct meter *m, const json_t *e)
+{
+    const char *name = field_text(e, "adapter", "");
+    size_t i = 0;
+    while (i < m->n && strcmp(m->of[i].name, name) != 0)
+        i++;
+    if (i == sizeof m->of / sizeof *m->of)
+        return NULL;
+    if (i == m->n)
+        snprintf(m->of[m->n++].name, sizeof m->of[i].name, "%s", name);
+    return &m->of[i];
+}
+
+/* On a terminal those of all adapters, as they stand in one line; elsewhere each has a line of its own. */
+static size_t add_losses(char *text, size_t size, const struct meter *m, const struct meter_of *of)
+{
+    size_t at = 0;
+    if (!*of->name)
+        return (size_t)snprintf(text, size, "  loss %.4f", of->loss);
+    for (size_t i = 0; i < m->n && at < size; i++)
+        if (m->is_terminal || &m->of[i] == of)
+            at += (size_t)snprintf(text + at, size - at, "  %s %.4f", m->of[i].name, m->of[i].loss);
+    return at < size ? at : size - 1;
+}
+
+/* "step 3", of an adapter of several "step 3  lr-1e-4" */
+static void print_step(const json_t *e)
+{
+    const char *name = field_text(e, "adapter", "");
+    fprintf(stderr, "step %.0f%s%s", field_number(e, "step"), *name ? "  " : "", name);
 }
 
 static void show_step(struct meter *m, const json_t *e)
@@ -78,23 +114,28 @@ static void show_step(struct meter *m, const json_t *e)
     char text[LINE_MAX_BYTES];
     int64_t step = (int64_t)field_number(e, "step"), steps = (int64_t)field_number(e, "steps");
     double loss = field_number(e, "loss"), seconds = field_number(e, "step_seconds");
+    struct meter_of *of = speaker(m, e);
+    if (!of)
+        return;
+    of->loss = loss;
+    of->speed = field_number(e, "tokens_per_second");
     /* The mean of the latest steps rather than of all: the first one also loads the model. */
     m->step_seconds = m->step_seconds > 0 ? 0.8 * m->step_seconds + 0.2 * seconds : seconds;
-    bool is_first = !m->has_loss;
-    if (is_first)
+    bool is_first = of->shown_s == 0;
+    if (!m->has_loss)
         m->first_loss = loss;
     m->has_loss = true;
     m->last_loss = loss;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t tenth = steps > 0 ? TENTHS * step / steps : step;
-    if (!m->is_terminal && !is_first && tenth <= m->tenths_shown && now.tv_sec - m->shown_s < LINE_S)
+    if (!m->is_terminal && !is_first && tenth <= of->tenths_shown && now.tv_sec - of->shown_s < LINE_S)
         return;
-    m->tenths_shown = tenth;
-    m->shown_s = now.tv_sec;
-    size_t at =
-        (size_t)snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64 "  loss %.4f", step, steps, loss);
-    at += add_speed(text + at, sizeof text - at, e);
+    of->tenths_shown = tenth;
+    of->shown_s = now.tv_sec;
+    size_t at = (size_t)snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64, step, steps);
+    at += add_losses(text + at, sizeof text - at, m, of);
+    at += add_speed(text + at, sizeof text - at, m, e);
     if (steps > step && m->step_seconds > 0)
         snprintf(text + at, sizeof text - at, "  %s left",
                  print_duration((double)(steps - step) * m->step_seconds).text);
@@ -123,12 +164,13 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
         show_wait(m, data);
     } else if (!strcmp(type, "valid")) {
         meter_clear(m);
-        fprintf(stderr, "step %.0f  valid loss %.4f over %.0f tokens\n", field_number(data, "step"),
-                field_number(data, "valid_loss"), field_number(data, "valid_tokens"));
+        print_step(data);
+        fprintf(stderr, "  valid loss %.4f over %.0f tokens\n", field_number(data, "valid_loss"),
+                field_number(data, "valid_tokens"));
     } else if (!strcmp(type, "sample")) {
         meter_clear(m);
-        fprintf(stderr, "step %.0f  writes: %s%s\n", field_number(data, "step"),
-                field_text(data, "prompt", ""), field_text(data, "sample", ""));
+        print_step(data);
+        fprintf(stderr, "  writes: %s%s\n", field_text(data, "prompt", ""), field_text(data, "sample", ""));
     } else if (!strcmp(type, "log")) {
         meter_clear(m);
         fprintf(stderr, "%s\n", field_text(data, "text", ""));

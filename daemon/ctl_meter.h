@@ -11,11 +11,19 @@
 #include <stdint.h>
 #include <time.h>
 
+/* One of the adapters of a sweep; of a job without there is one, with no name. */
+struct meter_of {
+    char name[64];
+    double loss, speed;
+    int64_t tenths_shown; /* elsewhere than on a terminal, as the next */
+    time_t shown_s;       /* when its last line was, CLOCK_MONOTONIC */
+};
+
 struct meter {
     bool is_terminal;
-    bool line_open;       /* the terminal's line is half written */
-    int64_t tenths_shown; /* elsewhere, as the next */
-    time_t shown_s;       /* when the last line was, CLOCK_MONOTONIC */
+    bool line_open; /* the terminal's line is half written */
+    struct meter_of of[16];
+    size_t n; /* adapters that have told of a step */
     double first_loss, last_loss, step_seconds;
     bool has_loss;
     char waits_for[256]; /* the reason shown last */

@@ -67,8 +67,31 @@ void ctl_print_plan(const json_t *job)
         printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
                field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
                field_number(plan, "tokens"));
+    const size_t more = json_array_size(json_object_get(plan, "more"));
+    if (more)
+        printf("%zu adapters on the same weights, %.0f steps of each in a round\n", more + 1,
+               field_number(plan, "round_steps") / (double)(more + 1));
     table_print_free(t, stdout);
     forecast_print(plan);
+}
+
+void ctl_print_adapters(const json_t *adapters)
+{
+    struct table *t = table_new("  ADAPTER\tSTEP\tLOSS\tVALID");
+    size_t i;
+    json_t *one;
+    json_array_foreach(adapters, i, one)
+    {
+        const json_t *step = json_object_get(one, "step");
+        table_add(t, "  %s\t%.0f\t%s\t%s", field_text(one, "adapter", "?"),
+                  field_number(one, step ? "step" : "steps"),
+                  print_number(json_object_get(one, "loss"), "-").text,
+                  print_number(json_object_get(one, "valid_loss"), "-").text);
+    }
+    if (table_rows(t))
+        table_print_free(t, stdout);
+    else
+        table_free(t);
 }
 
 bool ctl_plan_wanted(const struct ctl *ctl)

@@ -17,4 +17,7 @@ int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec, const ch
 /* job: what has a "plan", and perhaps the measured "memory" of its stages. */
 void ctl_print_plan(const json_t *job);
 
+/* Of each adapter of a sweep its name and what is known of it: step, losses, where it is. Nothing where there are none. */
+void ctl_print_adapters(const json_t *adapters);
+
 #endif

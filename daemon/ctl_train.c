@@ -130,6 +130,14 @@ const struct opt_def ctl_train_options[] = {
      .min = 0,
      .max = SPEC_LR_MAX,
      .help = "learning rate"},
+    {.name = "sweep",
+     .type = OPT_LIST,
+     .placeholder = "OPTION=V,V",
+     .help =
+         "train an adapter for each of these values of an option (lr, rank, alpha, seed, ...), all at once "
+         "on "
+         "the same weights, each as it would come out alone; given more than once, one for each combination; "
+         "results go to folders of --adapter-out"},
     {.name = "lr-schedule",
      .type = OPT_CHOICE,
      .placeholder = "constant|linear|cosine",

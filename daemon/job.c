@@ -86,6 +86,12 @@ void job_progress(struct job *job, struct instant now)
     job->progressed = now;
 }
 
+void job_mark(const struct job *job, double *at, struct instant now)
+{
+    if (*at <= 0)
+        *at = (double)clock_since_us(now, job->start.began) / 1e6;
+}
+
 static json_t *moment(int64_t t)
 {
     return t ? json_integer(t) : json_null();
@@ -180,12 +186,25 @@ static json_t *memory_encode(const struct job *job)
     return list;
 }
 
+static json_t *seconds(double s)
+{
+    return s > 0 ? json_real(s) : json_null();
+}
+
+static json_t *start_encode(const struct job_start *s)
+{
+    return json_pack("{s:o s:o s:o s:o s:o}", "planned", seconds(s->planned), "opened", seconds(s->opened),
+                     "connected", seconds(s->connected), "first_task", seconds(s->first_task), "first_result",
+                     seconds(s->first_result));
+}
+
 json_t *job_encode(const struct job *job)
 {
     json_t *o = job_encode_short(job);
     json_object_set(o, "spec", job->spec);
     json_object_set_new(o, "plan", job_encode_plan(job));
     json_object_set_new(o, "memory", memory_encode(job));
+    json_object_set_new(o, "start", start_encode(&job->start));
     json_object_set_new(o, "relayed", relayed_encode(job));
     json_object_set_new(o, "result", job->result ? json_incref(job->result) : json_null());
     return o;

@@ -31,6 +31,13 @@ const char *job_state_name(enum job_state s); /* as the API says it: planning, o
                                                  "planned", stopping "running" */
 bool job_state_ended(enum job_state s);
 
+/* Seconds from when a job left the queue until all was planned, opened, connected, until rank 0 began its first task, and until the first
+ * step or token was there; 0 = not yet. */
+struct job_start {
+    struct instant began;
+    double planned, opened, connected, first_task, first_result;
+};
+
 struct job {
     struct job *next;
     uint64_t id;
@@ -45,6 +52,7 @@ struct job {
     bool has_loss;
     struct instant progressed; /* of its last step or token, or since it runs */
     double longest_step;       /* seconds between two of them */
+    struct job_start start;
     /* while it runs */
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16];
@@ -71,6 +79,8 @@ void job_reset(struct job *job);
 /* What the stage of a rank says of its memory, a "memory" event; −EBADMSG: nonsense. */
 int job_set_memory(struct job *job, size_t rank, const json_t *event);
 void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
+/* Puts down that a point of job->start is reached, the first time it is. */
+void job_mark(const struct job *job, double *at, struct instant now);
 
 json_t *job_encode_short(const struct job *job);            /* a row of GET /v1/jobs, and the "job" event */
 size_t job_rank_of_stage(const json_t *plan, size_t stage); /* of the plan the stages were told */

@@ -95,6 +95,12 @@ static void on_round(void *owner)
                              "peak", (json_int_t)use.peak));
 }
 
+static void on_begun(void *owner)
+{
+    struct process *p = owner;
+    head_event(&p->head, "begun", json_object());
+}
+
 static void tell_weights(struct process *p, const char *dir)
 {
     struct requant_told sum = {0}, one;
@@ -165,8 +171,15 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,    p->rank,   p->stages, p->exchange,
-                                 p->progress, on_traced, on_round,  p};
+    struct runner_setup setup = {&p->plan,
+                                 p->rank,
+                                 p->stages,
+                                 p->exchange,
+                                 p->progress,
+                                 on_traced,
+                                 on_round,
+                                 p->rank ? NULL : on_begun,
+                                 p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/clock.h"
+
 struct gen {
     struct head *h;
     struct runner *r;
@@ -21,6 +23,7 @@ struct gen {
     size_t most;                     /* tokens */
     size_t kept;                     /* of the prompt: what the caches hold from the answer before */
     size_t fed;                      /* positions the caches hold */
+    struct instant first, last;      /* token */
     bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
 };
 
@@ -117,6 +120,9 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
 {
     const char *piece = "";
     size_t n = 0, before = g->length;
+    g->last = clock_now();
+    if (!g->n)
+        g->first = g->last;
     g->ids[g->n++] = token;
     if (g->stream && tokenizer_stream_push(g->stream, token, &piece, &n))
         return err_set(err, -ENOMEM, "out of memory");
@@ -182,16 +188,27 @@ static void gen_done(struct gen *g)
     free(g->text);
 }
 
+/* Of those after the first, which ends the prompt. */
+static json_t *rate_of(const struct gen *g)
+{
+    const double took = (double)clock_since_us(g->last, g->first) / 1e6;
+    return g->n > 1 && took > 0 ? json_real((double)(g->n - 1) / took) : json_null();
+}
+
 /* h->ids, answered. What the caches hold after it is written to `known`, as many as there is room for positions. */
 static int answer(struct gen *g, json_t **ret_result, uint32_t *known, struct err *err)
 {
     const struct head *h = g->h;
     int e = gen_open(g, err);
+    const struct instant begin = clock_now();
     if (!e)
         e = generate(g, err);
     if (!e) {
-        *ret_result = json_pack("{s:o s:o s:s s:I}", "prompt_ids", id_list(h->ids, h->nids), "ids",
-                                id_list(g->ids, g->n), "text", g->text, "cached_tokens", (json_int_t)g->kept);
+        *ret_result = json_pack("{s:o s:o s:s s:I s:o s:o}", "prompt_ids", id_list(h->ids, h->nids), "ids",
+                                id_list(g->ids, g->n), "text", g->text, "cached_tokens", (json_int_t)g->kept,
+                                "prompt_seconds",
+                                g->n ? json_real((double)clock_since_us(g->first, begin) / 1e6) : json_null(),
+                                "tokens_per_second", rate_of(g));
         memcpy(known, h->ids, h->nids * sizeof *known);
         memcpy(known + h->nids, g->ids, (g->fed - h->nids) * sizeof *known);
     }
@@ -265,10 +282,11 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
     return e;
 }
 
-int head_sample(struct head *h, struct runner *r, uint64_t step, char **ret_text, struct err *err)
+int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step, char **ret_text,
+                struct err *err)
 {
     struct gen g = {.h = h, .r = r, .most = h->spec.sample_tokens, .is_sample = true};
-    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .top_p = 1};
+    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .adapter = (uint32_t)adapter, .top_p = 1};
     int e = gen_open(&g, err);
     if (!e)
         e = generate(&g, err);

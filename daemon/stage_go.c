@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIXED_WORDS = 14 };
+enum { FIXED_WORDS = 14, STEP_WORDS = 5 };
 
-size_t go_max_size(size_t microbatches, size_t seqs)
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps)
 {
-    return 4 * (FIXED_WORDS + microbatches * (seqs + 1));
+    return 4 * (FIXED_WORDS + steps * STEP_WORDS + microbatches * (seqs + 1));
 }
 
 static uint8_t *put(uint8_t *at, uint64_t v, size_t words)
@@ -58,18 +58,41 @@ size_t go_encode(uint8_t *out, const struct go *go)
     at = put(at, go->round, 1);
     at = put(at, flags, 1);
     at = put(at, go->step, 2);
-    at = put(at, bits_of(go->dscale), 2);
+    at = put(at, go->adapter, 1);
     at = put(at, go->at, 2);
     at = put(at, temperature, 1);
     at = put(at, top_p, 1);
     at = put(at, go->seed, 2);
+    at = put(at, go->nsteps, 1);
     at = put(at, go->microbatches, 1);
+    for (size_t i = 0; i < go->nsteps; i++) {
+        at = put(at, go->steps[i].adapter, 1);
+        at = put(at, go->steps[i].step, 2);
+        at = put(at, bits_of(go->steps[i].dscale), 2);
+    }
     for (size_t m = 0; m < go->microbatches; m++) {
         at = put(at, go->mb[m].n, 1);
         for (size_t i = 0; i < go->mb[m].n; i++)
             at = put(at, go->mb[m].start[i + 1] - go->mb[m].start[i], 1);
     }
     return (size_t)(at - out);
+}
+
+static int decode_steps(struct go *go, const uint8_t **at, const uint8_t *end)
+{
+    const bool trains = go->program == PROGRAM_TRAIN;
+    if (go->nsteps > (size_t)(end - *at) / (4 * STEP_WORDS) || trains != (go->nsteps > 0) ||
+        (trains && go->microbatches % go->nsteps))
+        return -EBADMSG;
+    go->steps = calloc(go->nsteps + 1, sizeof *go->steps);
+    if (!go->steps)
+        return -ENOMEM;
+    for (size_t i = 0; i < go->nsteps; i++) {
+        go->steps[i].adapter = (uint32_t)get(at, 1);
+        go->steps[i].step = get(at, 2);
+        go->steps[i].dscale = double_of(get(at, 2));
+    }
+    return 0;
 }
 
 /* The lengths of all sequences, as offsets. Every count is checked against the bytes that are left before it
@@ -116,14 +139,17 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.want_token = flags & 4;
     go.trace = flags & 8;
     go.step = get(&at, 2);
-    go.dscale = double_of(get(&at, 2));
+    go.adapter = (uint32_t)get(&at, 1);
     go.at = get(&at, 2);
     uint32_t temperature = (uint32_t)get(&at, 1), top_p = (uint32_t)get(&at, 1);
     memcpy(&go.temperature, &temperature, 4);
     memcpy(&go.top_p, &top_p, 4);
     go.seed = get(&at, 2);
+    go.nsteps = get(&at, 1);
     go.microbatches = get(&at, 1);
-    int r = decode_mbs(&go, at, in + n, max_tokens);
+    int r = decode_steps(&go, &at, in + n);
+    if (!r)
+        r = decode_mbs(&go, at, in + n, max_tokens);
     if (r)
         go_done(&go);
     else
@@ -133,6 +159,7 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
 
 void go_done(struct go *go)
 {
+    free(go->steps);
     free(go->mb);
     free(go->starts);
     *go = (struct go){0};

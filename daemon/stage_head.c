@@ -112,10 +112,8 @@ static int check_writable(const char *dir, bool dry_run, struct err *err)
     return 0;
 }
 
-static int plan_new_adapter(struct head *h, struct err *err)
+static int plan_new_adapter(struct head *h, const struct job_spec *s, struct tune *t, struct err *err)
 {
-    const struct job_spec *s = &h->spec;
-    struct tune *t = &h->plan.tune;
     tune_last_layers(t, &h->config, s->num_layers);
     int r = s->layers ? tune_layers(t, &h->config, s->layers, err) : 0;
     if (r)
@@ -131,10 +129,9 @@ static int plan_new_adapter(struct head *h, struct err *err)
                             t->first_layer, t->end_layer - 1);
 }
 
-static int plan_tune(struct head *h, struct err *err)
+static int plan_tune(struct head *h, struct head_adapter *a, struct tune *t, struct err *err)
 {
-    struct job_spec *s = &h->spec;
-    struct tune *t = &h->plan.tune;
+    const struct job_spec *s = &a->spec;
     *t = (struct tune){.kind = s->full ? TUNE_FULL : TUNE_LORA,
                        .rank = s->rank,
                        .alpha = (float)s->alpha,
@@ -150,11 +147,30 @@ static int plan_tune(struct head *h, struct err *err)
     else if (!s->full && s->resume)
         r = adapter_read_config(t, s->adapter_out, h->family, &h->config, err);
     else if (!s->full)
-        r = plan_new_adapter(h, err);
+        r = plan_new_adapter(h, s, t, err);
     if (!r && s->init_adapter)
-        r = adapter_in_open(&h->in, s->init_adapter, t, h->family, &h->config, err);
+        r = adapter_in_open(&a->in, s->init_adapter, t, h->family, &h->config, err);
     if (!r && s->resume)
-        r = adapter_in_open_state(&h->in, s->adapter_out, t, h->family, &h->config, &h->first_step, err);
+        r = adapter_in_open_state(&a->in, s->adapter_out, t, h->family, &h->config, &a->first_step, err);
+    return r;
+}
+
+/* Adapters that are trained together lie on the same linears: those that are gone on with may not. */
+static int plan_tunes(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    int r = plan_tune(h, &h->adapters[0], &p->tune, err);
+    p->nmore = h->nadapters - 1;
+    for (size_t a = 1; a < h->nadapters && !r; a++) {
+        struct tune *t = &p->more[a - 1];
+        r = plan_tune(h, &h->adapters[a], t, err);
+        if (!r && (t->first_layer != p->tune.first_layer || t->end_layer != p->tune.end_layer ||
+                   t->ntargets != p->tune.ntargets || memcmp(t->targets, p->tune.targets, sizeof t->targets)))
+            r = err_set(err, -EINVAL,
+                        "%s and %s are adapters of other layers or linears, and cannot be trained together: "
+                        "go on with each by itself",
+                        h->adapters[0].spec.adapter_out, h->adapters[a].spec.adapter_out);
+    }
     return r;
 }
 
@@ -163,16 +179,36 @@ static int plan_steps(struct head *h, struct err *err)
     size_t packs = data_packs_count(h->train.packs),
            epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
     h->steps = h->spec.iters ? h->spec.iters : (epochs * packs + h->spec.batch - 1) / h->spec.batch;
-    if (h->first_step >= h->steps)
+    uint64_t done = UINT64_MAX;
+    for (size_t a = 0; a < h->nadapters; a++)
+        done = h->adapters[a].first_step < done ? h->adapters[a].first_step : done;
+    if (done >= h->steps)
         return err_set(err, -EINVAL,
                        "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
-                       h->spec.adapter_out, (unsigned long long)h->first_step, (unsigned long long)h->steps);
-    int r = head_check_order(h, err);
-    struct data_order_request req = {.packs = h->train.packs,
-                                     .shuffle = h->spec.shuffle,
-                                     .seed = h->spec.seed,
-                                     .group = h->spec.group_by_length ? h->spec.batch : 0};
-    return r ? r : data_order_new(&h->order, &req, err);
+                       h->spec.adapter_out, (unsigned long long)done, (unsigned long long)h->steps);
+    int r = 0;
+    for (size_t a = 0; a < h->nadapters && !r; a++) {
+        const struct data_order_request req = {.packs = h->train.packs,
+                                               .shuffle = h->spec.shuffle,
+                                               .seed = h->adapters[a].spec.seed,
+                                               .group = h->spec.group_by_length ? h->spec.batch : 0};
+        r = head_check_order(h, a, err);
+        if (!r)
+            r = data_order_new(&h->adapters[a].order, &req, err);
+    }
+    return r;
+}
+
+/* Of several adapters each has a folder in the one that was asked for, which nobody makes for a plan alone. */
+static int check_results(const struct head *h, struct err *err)
+{
+    const struct job_spec *s = &h->spec;
+    if (h->nadapters == 1)
+        return check_writable(s->adapter_out, s->dry_run, err);
+    int r = check_writable(json_string_value(json_object_get(h->json, "adapter_out")), s->dry_run, err);
+    for (size_t a = 0; a < h->nadapters && !r && !s->dry_run; a++)
+        r = check_writable(h->adapters[a].spec.adapter_out, false, err);
+    return r;
 }
 
 static int read_sample_prompt(struct head *h, struct err *err)
@@ -185,9 +221,9 @@ static int plan_train(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     p->training = true;
-    int r = check_writable(h->spec.adapter_out, h->spec.dry_run, err);
+    int r = check_results(h, err);
     if (!r)
-        r = plan_tune(h, err);
+        r = plan_tunes(h, err);
     if (!r)
         r = open_data(h, &h->train, h->spec.data, "train", err);
     if (!r && h->spec.valid)
@@ -221,7 +257,9 @@ static int plan_adapter(struct head *h, struct err *err)
     if (!h->spec.adapter)
         return 0;
     int r = adapter_read_config(&h->plan.tune, h->spec.adapter, h->family, &h->config, err);
-    return r ? r : adapter_in_open(&h->in, h->spec.adapter, &h->plan.tune, h->family, &h->config, err);
+    return r ? r
+             : adapter_in_open(&h->adapters[0].in, h->spec.adapter, &h->plan.tune, h->family, &h->config,
+                               err);
 }
 
 static int plan_generate(struct head *h, struct err *err)
@@ -288,16 +326,33 @@ static int plan_model(struct head *h, struct err *err)
     return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
 }
 
+/* The job as each of its adapters has it. */
+static int read_specs(struct head *h, enum job_type type, struct err *err)
+{
+    struct sweep sweep = {0};
+    int r = sweep_read(&sweep, h->json, err);
+    h->nadapters = sweep.n;
+    for (size_t a = 0; a < sweep.n; a++) {
+        struct head_adapter *to = &h->adapters[a];
+        memcpy(to->name, sweep.one[a].name, sizeof to->name);
+        to->json = sweep.one[a].spec;
+        r = r ? r : job_spec_read(&to->spec, type, to->json, err);
+    }
+    if (!r)
+        h->spec = h->adapters[0].spec;
+    return r;
+}
+
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
 {
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
                                                                         plan_score};
     h->json = json_incref(spec);
-    h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes)};
+    h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
     if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
                        JOB_MAX_RANKS);
-    int r = job_spec_read(&h->spec, type, spec, err);
+    int r = read_specs(h, type, err);
     if (!r)
         r = plan_model(h, err);
     if (!r)
@@ -307,8 +362,11 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
 
 void head_done(struct head *h)
 {
-    adapter_in_close(h->in);
-    data_order_free(h->order);
+    for (size_t a = 0; a < h->nadapters; a++) {
+        adapter_in_close(h->adapters[a].in);
+        data_order_free(h->adapters[a].order);
+        json_decref(h->adapters[a].json);
+    }
     stage_data_done(&h->train);
     stage_data_done(&h->valid);
     tokenizer_close(h->tok);
@@ -331,17 +389,25 @@ void head_init(struct head *h, int sock)
 
 static int load_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
 {
-    struct head *h = owner;
+    const struct head_adapter *a = owner;
     (void)err;
-    adapter_in_piece(h->in, piece, values);
+    adapter_in_piece(a->in, piece, values);
     return 0;
 }
 
 int head_load(struct head *h, struct runner *r, struct err *err)
 {
-    if (!h->in)
-        return 0;
-    struct head_round round = {.piece = load_piece, .owner = h};
-    struct go go = {.program = PROGRAM_LOAD, .state = adapter_in_has_state(h->in), .step = h->first_step};
-    return runner_round(r, &go, &round, err);
+    int e = 0;
+    for (size_t i = 0; i < h->nadapters && !e; i++) {
+        struct head_adapter *a = &h->adapters[i];
+        if (!a->in)
+            continue;
+        struct head_round round = {.piece = load_piece, .owner = a};
+        struct go go = {.program = PROGRAM_LOAD,
+                        .state = adapter_in_has_state(a->in),
+                        .step = a->first_step,
+                        .adapter = (uint32_t)i};
+        e = runner_round(r, &go, &round, err);
+    }
+    return e;
 }

@@ -12,24 +12,35 @@
 #include "daemon/stage_plan.h"
 #include "daemon/stage_runner.h"
 #include "daemon/stage_spec.h"
+#include "daemon/stage_sweep.h"
 #include "daemon/stage_turns.h"
 #include "engine/model/adapter.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
 
+/* One of the adapters that a job trains on the same weights; of every other job there is one, without a name. */
+struct head_adapter {
+    char name[SWEEP_NAME];
+    json_t *json; /* owned: the job as it would be without the others, what spec points into */
+    struct job_spec spec;
+    struct data_order *order; /* owned, or NULL */
+    struct adapter_in *in;    /* owned: values to start from, or NULL */
+    uint64_t first_step;      /* done before */
+};
+
 struct head {
     int sock;                /* to the daemon, for events; borrowed */
     pthread_mutex_t sending; /* events also come from the threads of connections */
-    json_t *json;            /* owned: what spec points into */
-    struct job_spec spec;
+    json_t *json;            /* owned: as it was asked for */
+    struct job_spec spec;    /* what all adapters have in common, and the rest of the first */
+    struct head_adapter adapters[JOB_MAX_ADAPTERS];
+    size_t nadapters; /* ≥ 1 once it is planned */
     struct job_plan plan;
     struct config config;
     const struct family *family;
     struct tokenizer *tok;          /* owned, or NULL */
     struct stage_data train, valid; /* owned; of a job without, nothing */
-    struct data_order *order;       /* owned, or NULL */
-    struct adapter_in *in;          /* owned: values to start from, or NULL */
-    uint64_t first_step, steps;     /* of a training job: done before, and the last one */
+    uint64_t steps;                 /* of a training job: the last one */
     bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
     bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
     json_t *forecast;   /* owned: what a step will take, or NULL */
@@ -57,15 +68,16 @@ int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err
 int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
 /* Between two steps: goes on from spec.sample_prompt (h->ids) by spec.sample_tokens, each the likeliest; ret_text is the
  * caller's to free. */
-int head_sample(struct head *h, struct runner *r, uint64_t step, char **ret_text, struct err *err);
+int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step, char **ret_text,
+                struct err *err);
 int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
 
 /* Hands the starting values (adapter, resumed state) to the stages. */
 int head_load(struct head *h, struct runner *r, struct err *err);
 
 /* DIR/training_order.json: what the order of the rows followed from. A run that is resumed must follow from the same. */
-int head_save_order(const struct head *h, const char *dir, struct err *err);
-int head_check_order(const struct head *h, struct err *err);
+int head_save_order(const struct head *h, size_t adapter, const char *dir, struct err *err);
+int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
 void head_event(struct head *h, const char *kind, json_t *fields);

@@ -15,9 +15,8 @@ enum { FILE_MAX = 1 << 20 };
 
 static const char file_name[] = "training_order.json";
 
-static json_t *record_of(const struct head *h)
+static json_t *record_of(const struct head *h, const struct job_spec *s)
 {
-    const struct job_spec *s = &h->spec;
     char fingerprint[17];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, data_fingerprint(h->train.data));
     return json_pack("{s:s s:I s:s s:I s:b s:I s:I s:b}", "data", s->data, "rows",
@@ -27,10 +26,10 @@ static json_t *record_of(const struct head *h)
                      (int)s->group_by_length);
 }
 
-int head_save_order(const struct head *h, const char *dir, struct err *err)
+int head_save_order(const struct head *h, size_t adapter, const char *dir, struct err *err)
 {
     char path[4096], old[4200];
-    json_t *record = record_of(h);
+    json_t *record = record_of(h, &h->adapters[adapter].spec);
     snprintf(path, sizeof path, "%s/%s", dir, file_name);
     snprintf(old, sizeof old, "%s.tmp", path);
     int failed = record ? json_dump_file(record, old, JSON_INDENT(2)) : -1;
@@ -72,17 +71,18 @@ static int refuse(const char *path, const char *key, const json_t *was, const js
     return code;
 }
 
-int head_check_order(const struct head *h, struct err *err)
+int head_check_order(const struct head *h, size_t adapter, struct err *err)
 {
+    const struct job_spec *s = &h->adapters[adapter].spec;
     char path[4096], *text;
     size_t n;
-    if (!h->spec.resume)
+    if (!s->resume)
         return 0;
-    snprintf(path, sizeof path, "%s/%s", h->spec.adapter_out, file_name);
+    snprintf(path, sizeof path, "%s/%s", s->adapter_out, file_name);
     int code = input_read(path, FILE_MAX, &text, &n, err);
     if (code)
         return code == -ENOENT ? 0 : code; /* a run of an older version */
-    json_t *was = json_loadb(text, n, 0, NULL), *is = record_of(h);
+    json_t *was = json_loadb(text, n, 0, NULL), *is = record_of(h, s);
     const char *key = difference(was, is);
     code = !json_is_object(was)
                ? err_set(err, -EINVAL, "%s is damaged; remove it, and the order is taken as it is now", path)

@@ -43,20 +43,28 @@ static json_t *places(const struct job_plan *p)
     return a;
 }
 
+static json_t *more_encode(const struct job_plan *p)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < p->nmore; i++)
+        json_array_append_new(a, tune_encode(&p->more[i]));
+    return a;
+}
+
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack("{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
-                     "s:o s:o s:o}",
-                     "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint,
-                     "first", sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule,
-                     "order", p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune",
-                     tune_encode(&p->tune), "training", (int)p->training, "kv", (int)p->kv, "by_layer",
-                     (int)p->by_layer, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs,
-                     "positions", (json_int_t)p->positions, "sample", (json_int_t)p->sample, "weight_bits",
-                     (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim,
-                     "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages), "briefs",
-                     sizes(p->briefs, p->stages), "lates", sizes(p->lates, p->stages), "bytes",
-                     sizes(p->bytes, p->ranks));
+    return json_pack(
+        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+        "s:o s:o s:o s:I s:o}",
+        "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
+        sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
+        p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune),
+        "training", (int)p->training, "kv", (int)p->kv, "by_layer", (int)p->by_layer, "tokens",
+        (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions, "sample",
+        (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab,
+        "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages),
+        "briefs", sizes(p->briefs, p->stages), "lates", sizes(p->lates, p->stages), "bytes",
+        sizes(p->bytes, p->ranks), "round_steps", (json_int_t)p->round_steps, "more", more_encode(p));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -123,23 +131,44 @@ static bool tune_decode(struct tune *t, const json_t *json)
     return true;
 }
 
+/* Further adapters are put on what the first is put on. */
+static bool more_decode(struct job_plan *p, const json_t *list)
+{
+    p->nmore = json_array_size(list);
+    if (!json_is_array(list) || p->nmore >= JOB_MAX_ADAPTERS || (p->nmore && p->tune.kind != TUNE_LORA))
+        return false;
+    for (size_t i = 0; i < p->nmore; i++) {
+        struct tune own, *t = &p->more[i];
+        if (!tune_decode(&own, json_array_get(list, i)) || own.kind != TUNE_LORA)
+            return false;
+        *t = p->tune;
+        t->rank = own.rank;
+        t->alpha = own.alpha;
+        t->dropout = own.dropout;
+        t->rslora = own.rslora;
+        t->plus_ratio = own.plus_ratio;
+        t->seed = own.seed;
+    }
+    return true;
+}
+
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
     const char *type, *model, *fingerprint, *schedule, *order;
-    json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes;
-    json_int_t microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
+    json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes, *more;
+    json_int_t round_steps, microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
     int training, kv, by_layer;
     json_error_t je;
     if (json_unpack_ex((json_t *)json, &je, 0,
                        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
-                       "s:o s:o s:o}",
+                       "s:o s:o s:o s:I s:o}",
                        "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places",
                        &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
                        &tune, "training", &training, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens,
                        "seqs", &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits,
                        "vocab", &vocab, "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs,
-                       "lates", &lates, "bytes", &bytes))
+                       "lates", &lates, "bytes", &bytes, "round_steps", &round_steps, "more", &more))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -152,14 +181,16 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
         !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.areas, p.stages, areas) ||
         !get_sizes(p.briefs, p.stages, briefs) || !get_sizes(p.lates, p.stages, lates) ||
         !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) ||
-        microbatches < 1 || (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 ||
-        seqs < 1 || positions < 1 || sample < 0 || vocab < 1 || dim < 1)
+        !more_decode(&p, more) || round_steps < 1 || round_steps > JOB_MAX_STEPS || microbatches < 1 ||
+        (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
+        positions < 1 || sample < 0 || vocab < 1 || dim < 1)
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read: same ringd on all nodes?");
     strncat(p.model, model, sizeof p.model - 1);
     strncat(p.fingerprint, fingerprint, sizeof p.fingerprint - 1);
     strncat(p.schedule, schedule, sizeof p.schedule - 1);
     p.microbatches = (size_t)microbatches;
+    p.round_steps = (size_t)round_steps;
     p.training = training;
     p.kv = kv;
     p.by_layer = by_layer;
@@ -222,6 +253,8 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .model_dir = p->model,
         .config = *config,
         .tune = p->tune,
+        .more = p->more,
+        .nmore = p->nmore,
         .first_layer = p->first[stage],
         .end_layer = p->first[stage + 1],
         .embed = stage == 0,

@@ -14,6 +14,7 @@
 #include "engine/model/stage.h"
 #include "engine/pipe/sched.h"
 
+enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = 512 };
 enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
 enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
 const char *job_type_name(enum job_type type); /* "train", "generate", "score" */
@@ -28,7 +29,10 @@ struct job_plan {
     char schedule[32];                /* training: its name, "" = none */
     char *order;         /* owned: the schedule as its user wrote it, or NULL; at most JOB_ORDER_MAX bytes */
     size_t microbatches; /* of a training step */
+    size_t round_steps;  /* training: most steps of a round, those of all adapters counted; else 1 */
     struct tune tune;
+    size_t nmore;                           /* further adapters on the same weights, */
+    struct tune more[JOB_MAX_ADAPTERS - 1]; /* which share with `tune` what it is put on */
     bool training, kv;
     bool by_layer; /* as in stage_spec, and so are: */
     size_t tokens, seqs, positions, sample, weight_bits;
@@ -44,6 +48,11 @@ json_t *job_plan_encode(const struct job_plan *plan);
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err);
 void job_plan_done(struct job_plan *plan);
 
+/* What an adapter trains; 0 is `tune`. */
+static inline const struct tune *job_plan_tune(const struct job_plan *plan, size_t adapter)
+{
+    return adapter ? &plan->more[adapter - 1] : &plan->tune;
+}
 /* The model on this node must be the one the head planned with: files of the same names are easily of another version. */
 int job_plan_check_model(const struct job_plan *plan, struct err *err);
 

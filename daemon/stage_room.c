@@ -10,14 +10,18 @@ enum { PROGRAM = 8 << 20, PER_THREAD = 3 << 20, PER_NEIGHBOUR = 1 << 20 };
 /* A message is being received while the one before it is computed with and the answer waits to leave. */
 enum { MESSAGES = 3, PIECES = 3, PIECES_AT_END = 2, TIED = 2 };
 
+/* Of any adapter. */
 static int largest_piece(size_t *ret, const struct job_plan *p, const struct config *c, struct err *err)
 {
-    struct param_pieces pieces;
-    int r = param_pieces_make(&pieces, &p->tune, family_find(c->family), c, true, err);
-    if (r)
-        return r;
-    *ret = param_pieces_largest(&pieces) * sizeof(float);
-    param_pieces_done(&pieces);
+    for (size_t a = 0; a <= p->nmore; a++) {
+        struct param_pieces pieces;
+        int r = param_pieces_make(&pieces, job_plan_tune(p, a), family_find(c->family), c, true, err);
+        if (r)
+            return r;
+        const size_t bytes = param_pieces_largest(&pieces) * sizeof(float);
+        *ret = bytes > *ret ? bytes : *ret;
+        param_pieces_done(&pieces);
+    }
     return 0;
 }
 

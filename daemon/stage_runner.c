@@ -31,7 +31,8 @@ size_t runner_message_size(const struct runner *r, const struct msg_key *key)
     case MSG_TIED_GRAD:
     case MSG_TIED_WEIGHT: return stage_tied_elements(r->any) * sizeof(float);
     case MSG_PARAM: return r->pieces.piece[key->mb].n * sizeof(float);
-    case MSG_GO: return go_max_size(r->plan->microbatches, r->plan->seqs);
+    case MSG_GO:
+        return go_max_size(r->plan->round_steps * r->plan->microbatches, r->plan->seqs, r->plan->round_steps);
     case MSG_COUNT: break;
     }
     return 0;
@@ -52,6 +53,7 @@ static struct plan_request request_for(const struct runner *r, const struct go *
         .stages = go->program == PROGRAM_TRAIN ? 0 : p->stages,
         .rank_of_stage = p->place,
         .microbatches = go->microbatches,
+        .steps = go->nsteps,
         .tied = p->tune.kind == TUNE_FULL && r->config.tied && p->stages > 1,
         .lowest_trained = p->tune.kind == TUNE_FULL ? 0 : (uint32_t)stage,
         .want_token = go->want_token,
@@ -60,30 +62,57 @@ static struct plan_request request_for(const struct runner *r, const struct go *
     };
 }
 
+static bool is_plan_for(const struct runner_plan *p, const struct go *go)
+{
+    if (!p->plan || p->program != go->program || p->microbatches != go->microbatches ||
+        p->want_token != go->want_token || p->steps != go->nsteps)
+        return false;
+    for (size_t i = 0; i < p->steps; i++)
+        if (p->whose[i] != go->steps[i].adapter)
+            return false;
+    return true;
+}
+
+static void drop_plan(struct runner_plan *p)
+{
+    plan_free(p->plan);
+    free(p->whose);
+    *p = (struct runner_plan){0};
+}
+
 /* A job runs few different plans over and over: the last ones are kept. */
 static const struct plan *plan_for(struct runner *r, const struct go *go, struct err *err)
 {
     for (size_t i = 0; i < RUNNER_PLANS; i++)
-        if (r->plans[i].plan && r->plans[i].program == go->program &&
-            r->plans[i].microbatches == go->microbatches && r->plans[i].want_token == go->want_token)
+        if (is_plan_for(&r->plans[i], go))
             return r->plans[i].plan;
     struct sched *sched = NULL;
     struct plan *made = NULL;
     bool recompute[JOB_MAX_STAGES];
+    uint32_t *whose = calloc(go->nsteps + 1, sizeof *whose);
+    if (!whose) {
+        err_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    for (size_t i = 0; i < go->nsteps; i++)
+        whose[i] = go->steps[i].adapter;
     struct sched_request want = job_plan_schedule(r->plan, go->microbatches);
     int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
     if (!e) {
         struct plan_request req = request_for(r, go, sched);
         job_plan_recompute(r->plan, recompute);
         req.recompute = recompute;
+        req.whose = whose;
         e = plan_compile(&made, &req, err);
     }
     sched_free(sched);
-    if (e)
+    if (e) {
+        free(whose);
         return NULL;
+    }
     struct runner_plan *slot = &r->plans[r->next_plan++ % RUNNER_PLANS];
-    plan_free(slot->plan);
-    *slot = (struct runner_plan){made, go->program, go->microbatches, go->want_token};
+    drop_plan(slot);
+    *slot = (struct runner_plan){made, go->program, go->microbatches, go->want_token, go->nsteps, whose};
     return made;
 }
 
@@ -152,6 +181,9 @@ static int op_room(void *owner, const struct msg_key *key, uint32_t to)
 static int op_run(void *owner, const struct task *task, struct err *err)
 {
     struct runner *r = owner;
+    if (r->begun)
+        r->begun(r->owner);
+    r->begun = NULL;
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
@@ -188,10 +220,13 @@ static int run_program(struct runner *r, struct err *err)
 static void report_trace(struct runner *r, const struct go *go)
 {
     struct plan_request req = request_for(r, go, NULL);
-    r->traced(r->owner, json_pack("{s:I s:I s:b s:I s:o s:o}", "step", (json_int_t)go->step, "microbatches",
-                                  (json_int_t)go->microbatches, "tied", (int)req.tied, "lowest",
-                                  (json_int_t)req.lowest_trained, "tasks", trace_encode(&r->trace), "bytes",
-                                  trace_encode_bytes(&r->trace)));
+    json_t *whose = json_array();
+    for (size_t i = 0; i < go->nsteps; i++)
+        json_array_append_new(whose, json_integer(go->steps[i].adapter));
+    r->traced(r->owner, json_pack("{s:I s:I s:o s:b s:I s:o s:o}", "step", (json_int_t)go->step,
+                                  "microbatches", (json_int_t)go->microbatches, "adapters", whose, "tied",
+                                  (int)req.tied, "lowest", (json_int_t)req.lowest_trained, "tasks",
+                                  trace_encode(&r->trace), "bytes", trace_encode_bytes(&r->trace)));
 }
 
 static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
@@ -199,13 +234,21 @@ static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
     param_pieces_done(&r->pieces);
     if (go->program != PROGRAM_SAVE && go->program != PROGRAM_LOAD)
         return 0;
-    return param_pieces_make(&r->pieces, &r->plan->tune, family_find(r->config.family), &r->config, go->state,
-                             err);
+    return param_pieces_make(&r->pieces, job_plan_tune(r->plan, go->adapter), family_find(r->config.family),
+                             &r->config, go->state, err);
+}
+
+static void choose_adapter(struct runner *r, size_t adapter)
+{
+    for (size_t s = 0; s < r->plan->stages; s++)
+        if (r->stages[s])
+            stage_choose(r->stages[s], adapter);
 }
 
 static int run_round(struct runner *r, const struct go *go, struct err *err)
 {
     r->go = go;
+    choose_adapter(r, go->adapter);
     int e = cut_pieces(r, go, err);
     if (e)
         return e;
@@ -256,6 +299,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .progress = setup->progress,
                          .traced = setup->traced,
                          .rounded = setup->rounded,
+                         .begun = setup->begun,
                          .owner = setup->owner,
                          .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};
@@ -263,6 +307,10 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
     for (size_t s = 0; s < p->stages && !r->any; s++)
         r->any = setup->stages[s];
     bool last = setup->rank == p->place[p->stages - 1];
+    r->norms = calloc(p->round_steps, sizeof *r->norms);
+    r->scales = calloc(p->round_steps, sizeof *r->scales);
+    if (!e && (!r->norms || !r->scales))
+        e = err_set(err, -ENOMEM, "out of memory");
     if (!e && last && (p->kv || p->sample) && !(r->scratch = calloc(p->vocab, sizeof *r->scratch)))
         e = err_set(err, -ENOMEM, "out of memory");
     if (e)
@@ -277,12 +325,14 @@ void runner_free(struct runner *r)
     if (!r)
         return;
     for (size_t i = 0; i < RUNNER_PLANS; i++)
-        plan_free(r->plans[i].plan);
+        drop_plan(&r->plans[i]);
     param_pieces_done(&r->pieces);
     trace_done(&r->trace);
     for (size_t i = 0; i < r->nhanded; i++)
         exchange_release(r->exchange, r->handed[i].buffer);
     free(r->handed);
+    free(r->norms);
+    free(r->scales);
     free(r->scratch);
     free(r);
 }
@@ -315,6 +365,17 @@ int runner_stop(struct runner *r, struct err *err)
     return e ? e : flush(r, err);
 }
 
+static bool fits_plan(const struct runner *r, const struct go *go)
+{
+    const struct job_plan *p = r->plan;
+    const size_t steps = go->nsteps ? go->nsteps : 1;
+    bool known = go->adapter <= p->nmore;
+    for (size_t i = 0; i < go->nsteps; i++)
+        known = known && go->steps[i].adapter <= p->nmore;
+    return known && go->round == r->round && steps <= p->round_steps &&
+           go->microbatches <= steps * p->microbatches;
+}
+
 /* Waits for the next GO and posts the one after it, so that rank 0 never waits to start a round. */
 static int next_go(struct runner *r, struct go *go, struct err *err)
 {
@@ -334,7 +395,7 @@ static int next_go(struct runner *r, struct go *go, struct err *err)
     void *buffer = exchange_take(r->exchange, r->prev, &key, &n);
     e = go_decode(go, buffer, n, r->plan->tokens);
     exchange_release(r->exchange, buffer);
-    if (!e && (go->round != r->round || go->microbatches > r->plan->microbatches))
+    if (!e && !fits_plan(r, go))
         e = -EBADMSG;
     return e ? err_set(err, e, "rank %u started a round in a way this version cannot read", r->prev) : 0;
 }

@@ -26,18 +26,24 @@ struct head_mb {
     double loss;           /* out: Σ −log p over the supervised labels */
     float *logprobs;       /* out: [T], or NULL if not wanted */
 };
-struct head_round {
-    struct head_mb *mb; /* [go.microbatches] */
-    /* TRAIN */
+/* A step of a round that trains. */
+struct head_step {
     struct adamw opt;
     double max_norm;  /* 0 = no clipping */
     double grad_norm; /* out */
-    double busy;      /* out: seconds all ranks computed in rounds of this kind, since the last one */
+    double busy;      /* out: seconds all ranks computed in training since the step that ended before */
+};
+struct head_round {
+    struct head_mb *mb; /* [go.microbatches] */
+    /* TRAIN */
+    struct head_step *steps; /* [go.nsteps] */
+    /* As soon as losses and norm of a step are known; or NULL. */
+    int (*stepped)(void *owner, size_t step, struct err *err);
     /* DECODE */
     uint32_t token; /* out */
     /* SAVE: called with every piece's values; LOAD: called to fill them. May be NULL. */
     int (*piece)(void *owner, const struct param_piece *piece, float *values, struct err *err);
-    void *owner;
+    void *owner; /* of both */
 };
 
 struct runner_setup {
@@ -49,6 +55,7 @@ struct runner_setup {
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody wants it. */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner); /* after every round; may be NULL */
+    void (*begun)(void *owner);   /* before the first task there is; may be NULL */
     void *owner;
 };
 int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err);

@@ -83,6 +83,7 @@ static const char *name_of(const struct look *k, size_t rank)
 static void list_cuts(struct look *k, bool all)
 {
     const struct job_spec *s = &k->h->spec;
+    const size_t steps = k->h->plan.round_steps;
     const struct data_packs *packs = k->h->train.packs;
     double sum = 0;
     for (size_t i = 0; i < data_packs_count(packs); i++)
@@ -94,14 +95,14 @@ static void list_cuts(struct look *k, bool all)
             break;
         k->micro[k->cuts] = n;
         k->tokens[k->cuts] = each * (double)(n < s->batch ? n : s->batch);
-        k->cut[k->cuts++].microbatches = (s->batch + n - 1) / n;
+        k->cut[k->cuts++].microbatches = steps * ((s->batch + n - 1) / n);
         if (given)
             break;
     }
     if (!k->cuts) { /* more rows in a microbatch than in a step */
         k->micro[0] = s->micro_batch;
         k->tokens[0] = each * (double)s->batch;
-        k->cut[k->cuts++].microbatches = 1;
+        k->cut[k->cuts++].microbatches = steps;
     }
 }
 
@@ -116,8 +117,11 @@ static bool is_trained(const struct head *h, size_t unit)
 static struct stage_spec heavy_spec(const struct look *k, size_t unit, size_t micro)
 {
     const struct job_plan *p = &k->h->plan;
-    return unit_spec(p, &k->h->config, unit, p->tokens / k->h->spec.micro_batch * micro,
-                     p->seqs / k->h->spec.micro_batch * micro);
+    struct stage_spec spec = unit_spec(p, &k->h->config, unit, p->tokens / k->h->spec.micro_batch * micro,
+                                       p->seqs / k->h->spec.micro_batch * micro);
+    spec.more = p->more;
+    spec.nmore = p->nmore;
+    return spec;
 }
 
 /* The first unit that costs the same. */
@@ -405,10 +409,11 @@ static json_t *forecast_of(const struct look *k, const struct planner_found *f)
     for (size_t s = 0; s < f->stages; s++)
         json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[s].f, f->cost[s].i, f->cost[s].w,
                                                f->again[s] ? f->cost[s].r : 0.0));
-    return json_pack("{s:s s:I s:I s:I s:f s:f s:o s:o}", "schedule", f->schedule, "chunks",
-                     (json_int_t)f->chunks, "microbatches", (json_int_t)k->cut[f->cut].microbatches,
-                     "micro_batch_size", (json_int_t)k->micro[f->cut], "seconds", f->seconds, "bubble",
-                     f->bubble, "costs", costs, "timed", timed);
+    return json_pack("{s:s s:I s:I s:I s:I s:f s:f s:o s:o}", "schedule", f->schedule, "chunks",
+                     (json_int_t)f->chunks, "steps", (json_int_t)k->h->plan.round_steps, "microbatches",
+                     (json_int_t)k->cut[f->cut].microbatches, "micro_batch_size",
+                     (json_int_t)k->micro[f->cut], "seconds", f->seconds, "bubble", f->bubble, "costs", costs,
+                     "timed", timed);
 }
 
 /* That split, but a layer of its neighbours on stage `s`. */

@@ -60,6 +60,12 @@ static int write_order(struct job_plan *p, const struct sched *sched, struct err
 static int make_schedule(struct head *h, struct sched **ret, struct err *err)
 {
     struct job_plan *p = &h->plan;
+    if (p->nmore && !sched_info(p->schedule))
+        return err_set(
+            err, -EINVAL,
+            "--schedule %s is the order of one step: --sweep takes steps of several adapters together, "
+            "with a schedule that there is, as 1f1b",
+            p->schedule);
     int e = sched_info(p->schedule) ? 0 : read_order(h, err);
     if (e)
         return e;
@@ -96,25 +102,100 @@ static int place_stages(struct job_plan *p, const struct sched *sched, struct er
     return 0;
 }
 
+/* What the programs of a job need at most. */
+struct need {
+    bool again[JOB_MAX_STAGES];
+    size_t *handed; /* [ranks] what is between two stages of a rank */
+};
+
+static size_t more(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void need_slots(struct job_plan *p, const struct plan *plan, struct need *need)
+{
+    for (size_t s = 0; s < p->stages; s++) {
+        need->again[s] = need->again[s] || has_again(plan, s, p->place[s]);
+        p->slots[s] = more(p->slots[s], plan->slots[s]);
+        p->areas[s] = more(p->areas[s], plan->areas[s]);
+        p->briefs[s] = more(p->briefs[s], plan->briefs[s]);
+        p->lates[s] = more(p->lates[s], plan->lates[s]);
+    }
+    for (size_t r = 0; r < p->ranks; r++)
+        need->handed[r] = more(need->handed[r], plan->rank[r].handed);
+}
+
+/* Of a round of so many steps, of adapters that take turns. */
+static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, struct need *need,
+                      struct err *err)
+{
+    uint32_t whose[JOB_MAX_STEPS];
+    struct sched *sched = NULL;
+    struct plan *plan = NULL;
+    const struct sched_request want = job_plan_schedule(p, steps * p->microbatches);
+    for (size_t i = 0; i < steps; i++)
+        whose[i] = (uint32_t)(i % (p->nmore + 1));
+    int e = sched_make(&sched, &want, err);
+    const struct plan_request req = {.program = PROGRAM_TRAIN,
+                                     .sched = sched,
+                                     .ranks = p->ranks,
+                                     .recompute = recompute,
+                                     .steps = steps,
+                                     .whose = whose};
+    if (!e)
+        e = plan_compile(&plan, &req, err);
+    if (!e)
+        need_slots(p, plan, need);
+    plan_free(plan);
+    sched_free(sched);
+    return e;
+}
+
+/* Rounds of a few adapters, of all, and of several steps of each: of so many that filling and emptying the pipeline takes a hundredth
+ * of it, as far as the order lets steps follow each other. */
+static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
+{
+    enum { PART = 100, TURNS = JOB_MAX_STEPS / JOB_MAX_ADAPTERS };
+    const size_t adapters = p->nmore + 1, each = adapters * p->microbatches;
+    size_t turns = (PART * (p->ranks - 1) + each - 1) / each;
+    int e = 0;
+    for (size_t steps = 2; steps <= adapters && !e; steps++)
+        e = need_steps(p, recompute, steps, need, err);
+    p->round_steps = adapters;
+    for (size_t turn = 2; turn <= turns && turn <= TURNS && !e; turn++) {
+        e = need_steps(p, recompute, turn * adapters, need, err);
+        if (e == -EDEADLK)
+            return 0; /* they end before the next begin */
+        p->round_steps = turn * adapters;
+    }
+    return e;
+}
+
 /* Slots and areas, and what is between two stages of a rank at most (ret_handed [ranks]), with the stages that
  * `recompute` names doing forwards again. */
 static int plan_slots(struct job_plan *p, const struct sched *sched, const bool *recompute,
                       size_t *ret_handed, struct err *err)
 {
     struct plan *plan = NULL;
+    struct need need = {.handed = ret_handed};
     struct plan_request req = {
         .program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks, .recompute = recompute};
     int e = plan_compile(&plan, &req, err);
     if (!e)
         e = place_stages(p, sched, err);
-    for (size_t s = 0; !e && s < p->stages; s++) {
-        p->slots[s] = plan->slots[s];
-        p->areas[s] = has_again(plan, s, p->place[s]) ? plan->areas[s] : 0;
-        p->briefs[s] = plan->briefs[s];
-        p->lates[s] = plan->lates[s];
+    if (!e) {
+        memset(p->slots, 0, sizeof p->slots);
+        memset(p->areas, 0, sizeof p->areas);
+        memset(p->briefs, 0, sizeof p->briefs);
+        memset(p->lates, 0, sizeof p->lates);
+        memset(ret_handed, 0, p->ranks * sizeof *ret_handed);
+        need_slots(p, plan, &need);
     }
-    for (size_t r = 0; !e && r < p->ranks; r++)
-        ret_handed[r] = plan->rank[r].handed;
+    if (!e && p->nmore)
+        e = need_adapters(p, recompute, &need, err);
+    for (size_t s = 0; !e && s < p->stages; s++)
+        p->areas[s] = need.again[s] ? p->areas[s] : 0;
     plan_free(plan);
     return e;
 }
@@ -336,6 +417,12 @@ int head_split(struct head *h, const json_t *nodes, struct err *err)
     struct split_inputs in = {0};
     struct sched *sched = NULL;
     const bool searched = h->plan.training && !strcmp(h->spec.schedule, "auto");
+    if (searched && h->plan.nmore)
+        return err_set(
+            err, -EINVAL,
+            "--schedule auto looks for the shortest step of one adapter, and --sweep trains several: name a "
+            "schedule (1f1b has them follow each other without a pause), or have the plan of one of "
+            "them made by `ringctl plan train --schedule auto --out FILE`, and give that as --plan");
     int e = searched ? head_search(h, nodes, err) : 0;
     if (!e)
         e = plan_stages(h, &sched, in.handed, err);

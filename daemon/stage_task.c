@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- needs and emits by kind: a task has at most three of each -------------------------------- */
@@ -88,6 +89,29 @@ static struct stage *stage_of(const struct runner *r, const struct task *t)
     return r->stages[t->stage];
 }
 
+/* Which of the round's steps a task of a round that trains belongs to. */
+static uint32_t number_of(const struct runner *r, const struct task *t)
+{
+    const bool is_end = t->kind == TASK_NORM || t->kind == TASK_UPDATE;
+    return is_end ? t->mb : plan_step(r->exec.plan, t->mb);
+}
+
+static const struct go_step *step_of(const struct runner *r, const struct task *t)
+{
+    return &r->go->steps[number_of(r, t)];
+}
+
+/* "step 3", of several adapters "step 3 of adapter 1" */
+static const char *step_name(char *buf, size_t n, const struct runner *r, const struct task *t)
+{
+    const struct go_step *step = r->go->program == PROGRAM_TRAIN ? step_of(r, t) : NULL;
+    const uint32_t adapter = step ? step->adapter : r->go->adapter;
+    const int used = snprintf(buf, n, "step %llu", (unsigned long long)(step ? step->step : r->go->step));
+    if (r->plan->nmore)
+        snprintf(buf + used, n - (size_t)used, " of adapter %u", adapter + 1);
+    return buf;
+}
+
 /* --- between two stages of this rank ---------------------------------------------------------- */
 
 static size_t floats_size(const struct runner *r, enum msg_kind kind, uint32_t mb)
@@ -149,9 +173,12 @@ static int give_floats(struct runner *r, const struct task *t, enum msg_kind kin
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
-static uint64_t dropout_number(const struct runner *r, uint32_t mb)
+static uint64_t dropout_number(const struct runner *r, const struct task *t)
 {
-    return r->go->program == PROGRAM_TRAIN ? r->go->step * 65536 + mb : 0;
+    const struct plan *plan = r->exec.plan;
+    return r->go->program == PROGRAM_TRAIN
+               ? step_of(r, t)->step * 65536 + t->mb % (plan->microbatches / plan->steps)
+               : 0;
 }
 
 /* Areas change hands in training jobs alone; their other programs take one microbatch at a time, in slot and area 0. */
@@ -165,7 +192,7 @@ static int put_input(struct runner *r, const struct task *t, size_t slot, struct
 {
     struct stage *stage = stage_of(r, t);
     use_area(r, t, slot);
-    int e = stage_begin(stage, slot, r->go->mb[t->mb], dropout_number(r, t->mb), err);
+    int e = stage_begin(stage, slot, r->go->mb[t->mb], dropout_number(r, t), err);
     if (e)
         return e;
     if (t->stage == 0)
@@ -201,16 +228,17 @@ static int compute_loss(struct runner *r, const struct task *t, size_t slot, str
     }
     float *logprobs = is_head(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
     struct xent xent = {.labels = is_head(r) ? r->head->mb[t->mb].labels : message,
-                        .dscale = r->go->program == PROGRAM_TRAIN ? (float)r->go->dscale : 0,
+                        .dscale = r->go->program == PROGRAM_TRAIN ? (float)step_of(r, t)->dscale : 0,
                         .logprob = is_head(r) || r->go->logprobs ? logprobs : NULL};
+    char name[60];
     double loss = stage_loss(stage_of(r, t), slot, &xent);
     exchange_release(r->exchange, message);
     int e = give_loss(r, t, loss, logprobs, err);
     if (!e && !isfinite(loss))
         e = err_set(err, -EDOM,
-                    "step %llu: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
+                    "%s: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
                     "--max-grad-norm 1 helps where training diverges",
-                    (unsigned long long)r->go->step, t->mb, t->stage);
+                    step_name(name, sizeof name, r, t), t->mb, t->stage);
     return e;
 }
 
@@ -314,29 +342,30 @@ static int tied_gradient(struct runner *r, const struct task *t, struct err *err
 static int task_norm(struct runner *r, const struct task *t, struct err *err)
 {
     struct norm_message sum = {0};
+    char name[60];
     if (!is_last(r, t))
-        sum = r->norm;
+        sum = r->norms[t->mb];
     int e = take_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
     if (!e)
         e = tied_gradient(r, t, err);
     if (!e)
         e = stage_sumsq(stage_of(r, t), sum.partial, &sum.partial, err);
     if (e)
-        return err_prefix(err, e, "step %llu, stage %u", (unsigned long long)r->go->step, t->stage);
+        return err_prefix(err, e, "%s, stage %u", step_name(name, sizeof name, r, t), t->stage);
     sum.busy += r->busy;
     r->busy = 0;
-    r->norm = sum;
-    if (t->stage == 0) {
-        r->head->grad_norm = sqrt(sum.partial);
-        r->head->busy = sum.busy;
-    }
-    return emit_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+    r->norms[t->mb] = sum;
+    if (t->stage > 0)
+        return emit_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+    r->head->steps[t->mb].grad_norm = sqrt(sum.partial);
+    r->head->steps[t->mb].busy = sum.busy;
+    return r->head->stepped ? r->head->stepped(r->head->owner, t->mb, err) : 0;
 }
 
 /* torch.nn.utils.clip_grad_norm_: factor max_norm / (norm + 1e-6), never above 1. */
-static double clip_factor(const struct head_round *head)
+static double clip_factor(const struct head_step *step)
 {
-    double factor = head->max_norm > 0 ? head->max_norm / (head->grad_norm + 1e-6) : 1;
+    double factor = step->max_norm > 0 ? step->max_norm / (step->grad_norm + 1e-6) : 1;
     return factor < 1 ? factor : 1;
 }
 
@@ -363,19 +392,19 @@ static int tied_weight(struct runner *r, const struct task *t, struct err *err)
 
 static int task_update(struct runner *r, const struct task *t, struct err *err)
 {
-    struct scale_message s = r->scale;
+    struct scale_message s = r->scales[t->mb];
     int e = take_copy(r, t, MSG_SCALE, &s, sizeof s, err);
     if (e)
         return e;
     if (t->stage == 0) {
-        const struct adamw *o = &r->head->opt;
-        s = (struct scale_message){clip_factor(r->head), o->lr, o->beta1, o->beta2, o->eps,
-                                   o->weight_decay,      0};
+        const struct adamw *o = &r->head->steps[t->mb].opt;
+        s = (struct scale_message){
+            clip_factor(&r->head->steps[t->mb]), o->lr, o->beta1, o->beta2, o->eps, o->weight_decay, 0};
     }
-    r->scale = s;
+    r->scales[t->mb] = s;
     e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
     struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
-    stage_update(stage_of(r, t), (float)s.gscale, &opt, r->go->step);
+    stage_update(stage_of(r, t), (float)s.gscale, &opt, step_of(r, t)->step);
     if (!e && is_last(r, t) && is_head(r) && has_copy(r))
         stage_set_tied_weight(last_here(r), stage_tied_weight(r->stages[0]));
     return e ? e : tied_weight(r, t, err);
@@ -482,6 +511,8 @@ static int task_token(struct runner *r, const struct task *t, struct err *err)
 
 int runner_task(struct runner *r, const struct task *t, struct err *err)
 {
+    if (r->go->program == PROGRAM_TRAIN)
+        stage_choose(stage_of(r, t), step_of(r, t)->adapter);
     switch (t->kind) {
     case TASK_F: return r->go->program == PROGRAM_DECODE ? task_decode(r, t, err) : task_forward(r, t, err);
     case TASK_I:

@@ -8,7 +8,7 @@
 #include "daemon/stage_runner.h"
 #include "daemon/stage_trace.h"
 
-enum { RUNNER_PLANS = 6 };
+enum { RUNNER_PLANS = 8 };
 
 /* Tensors, doubles and integers of data messages travel as they lie in memory, so a big-endian build must not
  * exist. */
@@ -28,6 +28,8 @@ struct runner_plan {
     uint32_t program;
     size_t microbatches;
     bool want_token;
+    size_t steps;
+    uint32_t *whose; /* [steps] owned */
 };
 struct cursor { /* how far the receives of a link are posted */
     size_t task, need, posted;
@@ -59,13 +61,15 @@ struct runner {
     struct trace trace;             /* owned: the present round, task by task */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner);
-    void *owner; /* borrowed */
-    double busy; /* seconds computed since the last NORM */
+    void (*begun)(void *owner); /* NULL once it was called */
+    void *owner;                /* borrowed */
+    double busy;                /* seconds computed since the last NORM */
     uint32_t token;
     struct handed *handed; /* owned */
     size_t nhanded, handed_room;
-    struct norm_message norm;   /* of the last NORM and UPDATE done here: for the next stage, */
-    struct scale_message scale; /* if that lies here too */
+    struct norm_message
+        *norms; /* [plan->round_steps] owned: of the last NORM and UPDATE of each step done here, */
+    struct scale_message *scales; /* for the next stage, if that lies here too; likewise */
 };
 
 size_t runner_message_size(const struct runner *r, const struct msg_key *key);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Training, driven from rank 0: batches, steps, evaluation, samples, the log, and saving. */
+ * Training, driven from rank 0: batches, steps, evaluation, samples, the log, and saving; of one adapter, or of several
+ * on the same weights, whose steps then go through the ring in rounds of many. */
 #include "daemon/stage_head.h"
 
 #include <errno.h>
@@ -22,7 +23,12 @@ struct batch {
     uint32_t *starts;
     struct seqs *seqs;
     struct head_mb *mb;
-    size_t n, tokens, supervised;
+    size_t n;
+};
+
+/* What rows came to. */
+struct batch_sum {
+    size_t tokens, supervised;
 };
 
 static void batch_done(struct batch *b)
@@ -37,7 +43,7 @@ static void batch_done(struct batch *b)
 
 static int batch_alloc(struct batch *b, const struct job_plan *p)
 {
-    size_t n = p->microbatches;
+    size_t n = p->microbatches * p->round_steps;
     b->ids = calloc(n * p->tokens, sizeof *b->ids);
     b->labels = calloc(n * p->tokens, sizeof *b->labels);
     b->starts = calloc(n * (p->seqs + 1), sizeof *b->starts);
@@ -48,7 +54,7 @@ static int batch_alloc(struct batch *b, const struct job_plan *p)
 
 /* The rows of a pack, behind what microbatch b->n holds; `at` is where its tokens begin, start[seqs] how many it has. */
 static size_t batch_add(struct batch *b, const struct stage_data *d, size_t pack, size_t at, uint32_t *start,
-                        size_t seqs)
+                        size_t seqs, struct batch_sum *sum)
 {
     size_t n;
     const uint32_t *rows = data_packs_at(d->packs, pack, &n);
@@ -57,49 +63,73 @@ static size_t batch_add(struct batch *b, const struct stage_data *d, size_t pack
         memcpy(b->ids + at + start[seqs], row.ids, row.n * sizeof *b->ids);
         memcpy(b->labels + at + start[seqs], row.labels, row.n * sizeof *b->labels);
         start[seqs + 1] = start[seqs] + (uint32_t)row.n;
-        b->supervised += row.supervised;
+        sum->supervised += row.supervised;
     }
     return seqs;
 }
 
-/* Fills the batch with n packs of the set. */
-static void batch_fill(struct batch *b, const struct head *h, const struct stage_data *d, const size_t *packs,
-                       size_t n)
+/* Appends n packs of the set to the batch, as microbatches. */
+static struct batch_sum batch_fill(struct batch *b, const struct head *h, const struct stage_data *d,
+                                   const size_t *packs, size_t n)
 {
     const struct job_plan *p = &h->plan;
-    b->n = b->tokens = b->supervised = 0;
+    struct batch_sum sum = {0};
     for (size_t k = 0; k < n; b->n++) {
         const size_t at = b->n * p->tokens;
         uint32_t *start = b->starts + b->n * (p->seqs + 1);
         size_t seqs = 0;
         start[0] = 0;
         for (size_t i = 0; i < h->spec.micro_batch && k < n; i++, k++)
-            seqs = batch_add(b, d, packs[k], at, start, seqs);
-        b->tokens += start[seqs];
+            seqs = batch_add(b, d, packs[k], at, start, seqs, &sum);
+        sum.tokens += start[seqs];
         b->seqs[b->n] = (struct seqs){seqs, start};
         b->mb[b->n] = (struct head_mb){.ids = b->ids + at, .labels = b->labels + at};
     }
+    return sum;
 }
 
-static double batch_loss(const struct batch *b)
+static double batch_loss(const struct batch *b, size_t first, size_t end)
 {
     double sum = 0;
-    for (size_t i = 0; i < b->n; i++)
+    for (size_t i = first; i < end; i++)
         sum += b->mb[i].loss;
     return sum;
 }
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
+/* What an adapter has come to. */
+struct progress_of {
+    double last_loss, last_valid;
+    struct instant told; /* when its last step was */
+};
+
+/* A step under way. */
+struct step {
+    struct batch_sum sum;
+    size_t first, *packs; /* its first microbatch; [batch] owned: which packs it learns */
+};
+
 struct run {
     struct head *h;
     struct runner *r;
     struct batch batch;
-    size_t *packs; /* owned: [batch] */
-    FILE *log;     /* owned, or NULL */
-    double last_loss, last_valid;
-    struct instant traced; /* when a step was last recorded for people to look at */
+    struct progress_of of[JOB_MAX_ADAPTERS];
+    struct step *steps; /* [plan.round_steps] owned, as the next two: of the round */
+    struct go_step *go;
+    struct head_step *round;
+    size_t *packs;         /* [plan.round_steps · batch] owned */
+    FILE *log;             /* owned, or NULL */
+    struct instant traced; /* when a round was last recorded for people to look at, */
+    struct instant told;   /* when a step was last told of, or the round began */
 };
+
+/* Of several adapters each line says which it speaks of. */
+static void name_adapter(const struct run *run, size_t adapter, json_t *line)
+{
+    if (run->h->nadapters > 1)
+        json_object_set_new(line, "adapter", json_string(run->h->adapters[adapter].name));
+}
 
 static int log_line(struct run *run, const json_t *line, struct err *err)
 {
@@ -113,33 +143,48 @@ static int log_line(struct run *run, const json_t *line, struct err *err)
 }
 
 /* Which lines of the data a step has learnt: with the seed, what its permutation was. */
-static json_t *lines_of(const struct run *run)
+static json_t *lines_of(const struct run *run, const struct step *step)
 {
     const struct stage_data *d = &run->h->train;
     json_t *lines = json_array();
     for (size_t i = 0; i < run->h->spec.batch; i++) {
         size_t n;
-        const uint32_t *rows = data_packs_at(d->packs, run->packs[i], &n);
+        const uint32_t *rows = data_packs_at(d->packs, step->packs[i], &n);
         for (size_t k = 0; k < n; k++)
             json_array_append_new(lines, json_integer((json_int_t)data_row(d->data, rows[k]).line));
     }
     return lines;
 }
 
-static int report_step(struct run *run, uint64_t step, const struct head_round *round, double loss,
-                       double seconds, struct err *err)
+static double seconds_between(struct instant from, struct instant to)
 {
-    const struct batch *b = &run->batch;
-    double bubble = 1 - round->busy / ((double)run->h->plan.ranks * seconds);
-    json_t *line =
-        json_pack("{s:I s:f s:f s:f s:I s:I s:f s:f s:f}", "step", (json_int_t)step, "loss", loss,
-                  "grad_norm", round->grad_norm, "lr", (double)round->opt.lr, "tokens", (json_int_t)b->tokens,
-                  "supervised_tokens", (json_int_t)b->supervised, "step_seconds", seconds,
-                  "tokens_per_second", (double)b->tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
+    return (double)clock_since_us(to, from) / 1e6;
+}
+
+/* Of several adapters a step's seconds are those since the one before of the same adapter, for so often it comes; the bubble is that
+ * since any step ended. */
+static int report_step(struct run *run, size_t at, struct err *err)
+{
+    const struct step *step = &run->steps[at];
+    const struct go_step *go = &run->go[at];
+    const struct head_step *round = &run->round[at];
+    struct progress_of *of = &run->of[go->adapter];
+    const struct instant now = clock_now();
+    const double seconds = seconds_between(of->told, now), since = seconds_between(run->told, now),
+                 bubble = 1 - round->busy / ((double)run->h->plan.ranks * since);
+    run->told = of->told = now;
+    of->last_loss = batch_loss(&run->batch, step->first, step->first + run->h->plan.microbatches) /
+                    (double)step->sum.supervised;
+    json_t *line = json_pack("{s:I s:f s:f s:f s:I s:I s:f s:f s:f}", "step", (json_int_t)go->step, "loss",
+                             of->last_loss, "grad_norm", round->grad_norm, "lr", (double)round->opt.lr,
+                             "tokens", (json_int_t)step->sum.tokens, "supervised_tokens",
+                             (json_int_t)step->sum.supervised, "step_seconds", seconds, "tokens_per_second",
+                             (double)step->sum.tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
     if (!line)
         return err_set(err, -ENOMEM, "out of memory");
+    name_adapter(run, go->adapter, line);
     json_t *written = json_copy(line);
-    json_object_set_new(written, "lines", lines_of(run));
+    json_object_set_new(written, "lines", lines_of(run, step));
     int e = log_line(run, written, err);
     json_decref(written);
     json_object_set_new(line, "steps", json_integer((json_int_t)run->h->steps));
@@ -147,35 +192,57 @@ static int report_step(struct run *run, uint64_t step, const struct head_round *
     return e;
 }
 
-static int train_step(struct run *run, uint64_t step, struct err *err)
+static int on_stepped(void *owner, size_t step, struct err *err)
+{
+    return report_step(owner, step, err);
+}
+
+static void prepare_step(struct run *run, size_t at, size_t adapter, uint64_t number)
+{
+    const struct head_adapter *a = &run->h->adapters[adapter];
+    const struct job_spec *s = &a->spec;
+    struct step *step = &run->steps[at];
+    step->packs = run->packs + at * s->batch;
+    step->first = run->batch.n;
+    for (size_t i = 0; i < s->batch; i++)
+        step->packs[i] = data_order_at(a->order, (number - 1) * s->batch + i);
+    step->sum = batch_fill(&run->batch, run->h, &run->h->train, step->packs, s->batch);
+    run->go[at] = (struct go_step){(uint32_t)adapter, number, 1.0 / (double)step->sum.supervised};
+    run->round[at] = (struct head_step){.max_norm = s->max_grad_norm};
+    run->round[at].opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, run->h->steps, number),
+                                        0.9f, 0.999f, 1e-8f, (float)s->weight_decay};
+}
+
+/* Steps `first` to `last`, of each adapter that has not done them yet. */
+static int train_round(struct run *run, uint64_t first, uint64_t last, struct err *err)
 {
     struct head *h = run->h;
-    const struct job_spec *s = &h->spec;
-    struct instant start = clock_now();
-    for (size_t i = 0; i < s->batch; i++)
-        run->packs[i] = data_order_at(h->order, (step - 1) * s->batch + i);
-    batch_fill(&run->batch, h, &h->train, run->packs, s->batch);
-    struct head_round round = {.mb = run->batch.mb, .max_norm = s->max_grad_norm};
-    round.opt = (struct adamw){(float)lr_at(s->lr_kind, s->lr, s->warmup, h->steps, step), 0.9f, 0.999f,
-                               1e-8f, (float)s->weight_decay};
+    size_t n = 0;
+    run->told = clock_now();
+    run->batch.n = 0;
+    for (uint64_t number = first; number <= last; number++)
+        for (size_t a = 0; a < h->nadapters; a++)
+            if (number > h->adapters[a].first_step)
+                prepare_step(run, n++, a, number);
+    for (size_t a = 0; a < h->nadapters; a++)
+        run->of[a].told = run->told;
+    struct head_round round = {
+        .mb = run->batch.mb, .steps = run->round, .stepped = n > 1 ? on_stepped : NULL, .owner = run};
     struct go go = {.program = PROGRAM_TRAIN,
-                    .step = step,
-                    .dscale = 1.0 / (double)run->batch.supervised,
+                    .step = first,
+                    .nsteps = n,
+                    .steps = run->go,
                     .microbatches = run->batch.n,
-                    .trace = !run->traced.us || clock_since_us(start, run->traced) >= TRACE_EVERY_US,
+                    .trace = !run->traced.us || clock_since_us(run->told, run->traced) >= TRACE_EVERY_US,
                     .mb = run->batch.seqs};
     if (go.trace)
-        run->traced = start;
+        run->traced = run->told;
     int e = runner_round(run->r, &go, &round, err);
-    if (e)
-        return e;
-    run->last_loss = batch_loss(&run->batch) / (double)run->batch.supervised;
-    return report_step(run, step, &round, run->last_loss, (double)clock_since_us(clock_now(), start) / 1e6,
-                       err);
+    return e || n > 1 ? e : report_step(run, 0, err);
 }
 
 /* The whole validation set in file order, through the same pipeline. */
-static int evaluate(struct run *run, uint64_t step, struct err *err)
+static int evaluate(struct run *run, size_t adapter, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
     size_t packs = data_packs_count(h->valid.packs), per = h->plan.microbatches * h->spec.micro_batch,
@@ -187,20 +254,24 @@ static int evaluate(struct run *run, uint64_t step, struct err *err)
         size_t n = packs - at < per ? packs - at : per;
         for (size_t i = 0; i < n; i++)
             pick[i] = at + i;
-        batch_fill(&run->batch, h, &h->valid, pick, n);
+        run->batch.n = 0;
+        tokens += batch_fill(&run->batch, h, &h->valid, pick, n).supervised;
         struct head_round round = {.mb = run->batch.mb};
-        struct go go = {
-            .program = PROGRAM_FORWARD, .step = step, .microbatches = run->batch.n, .mb = run->batch.seqs};
+        struct go go = {.program = PROGRAM_FORWARD,
+                        .step = step,
+                        .adapter = (uint32_t)adapter,
+                        .microbatches = run->batch.n,
+                        .mb = run->batch.seqs};
         e = runner_round(run->r, &go, &round, err);
-        sum += batch_loss(&run->batch);
-        tokens += run->batch.supervised;
+        sum += batch_loss(&run->batch, 0, run->batch.n);
     }
     free(pick);
     if (e)
         return e;
-    run->last_valid = sum / (double)tokens;
-    json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss", run->last_valid,
-                             "valid_tokens", (json_int_t)tokens);
+    run->of[adapter].last_valid = sum / (double)tokens;
+    json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss",
+                             run->of[adapter].last_valid, "valid_tokens", (json_int_t)tokens);
+    name_adapter(run, adapter, line);
     e = log_line(run, line, err);
     head_event(h, "valid", line);
     return e;
@@ -209,11 +280,11 @@ static int evaluate(struct run *run, uint64_t step, struct err *err)
 /* --- samples ---------------------------------------------------------------------------------- */
 
 /* What the model writes as it is now: for people to look at, and nothing that training follows from. */
-static int take_sample(struct run *run, uint64_t step, struct err *err)
+static int take_sample(struct run *run, size_t adapter, uint64_t step, struct err *err)
 {
     const struct job_spec *s = &run->h->spec;
     char *text;
-    int e = head_sample(run->h, run->r, step, &text, err);
+    int e = head_sample(run->h, run->r, adapter, step, &text, err);
     if (e)
         return e;
     json_t *line =
@@ -221,6 +292,7 @@ static int take_sample(struct run *run, uint64_t step, struct err *err)
     free(text);
     if (!line)
         return err_set(err, -ENOMEM, "out of memory");
+    name_adapter(run, adapter, line);
     e = log_line(run, line, err);
     head_event(run->h, "sample", line);
     return e;
@@ -233,13 +305,13 @@ static int save_piece(void *owner, const struct param_piece *piece, float *value
     return adapter_out_piece(owner, piece, values, err);
 }
 
-static int save_to(struct run *run, const char *dir, uint64_t step, struct err *err)
+static int save_to(struct run *run, size_t adapter, const char *dir, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
     struct adapter_out *out;
     struct adapter_out_request req = {.dir = dir,
                                       .model_dir = h->spec.model,
-                                      .tune = &h->plan.tune,
+                                      .tune = job_plan_tune(&h->plan, adapter),
                                       .family = h->family,
                                       .config = &h->config,
                                       .step = step};
@@ -247,74 +319,155 @@ static int save_to(struct run *run, const char *dir, uint64_t step, struct err *
     if (e)
         return e;
     struct head_round round = {.piece = save_piece, .owner = out};
-    struct go go = {.program = PROGRAM_SAVE, .state = true, .step = step};
+    struct go go = {.program = PROGRAM_SAVE, .state = true, .step = step, .adapter = (uint32_t)adapter};
     e = runner_round(run->r, &go, &round, err);
     if (e)
         adapter_out_abort(out);
     if (!e)
         e = adapter_out_finish(out, err);
-    return e ? e : head_save_order(h, dir, err);
+    return e ? e : head_save_order(h, adapter, dir, err);
 }
 
 /* A result that cannot be written where it was asked for is kept under the daemon's state, and the sentence says where: an hour of
  * training is not lost to a full disk. */
-static int save(struct run *run, uint64_t step, struct err *err)
+static int save(struct run *run, size_t adapter, uint64_t step, struct err *err)
 {
-    int e = save_to(run, run->h->spec.adapter_out, step, err);
+    const struct head_adapter *a = &run->h->adapters[adapter];
+    char path[4096];
+    int e = save_to(run, adapter, a->spec.adapter_out, step, err);
     const char *rescue = json_string_value(json_object_get(run->h->json, "rescue_dir"));
     if (!e || !rescue)
         return e;
     struct err first = *err, second;
-    if (save_to(run, rescue, step, &second))
+    if (*a->name)
+        mkdir(rescue, 0777);
+    snprintf(path, sizeof path, "%s%s%s", rescue, *a->name ? "/" : "", a->name);
+    if (save_to(run, adapter, path, step, &second))
         return e;
     return err_set(err, e, "%.300s; the result of step %llu is kept in %s", first.text,
-                   (unsigned long long)step, rescue);
+                   (unsigned long long)step, path);
 }
+
+/* --- all steps -------------------------------------------------------------------------------- */
 
 static int run_open(struct run *run, struct err *err)
 {
     const struct job_spec *s = &run->h->spec;
-    run->packs = calloc(s->batch, sizeof *run->packs);
-    if (!run->packs || batch_alloc(&run->batch, &run->h->plan))
+    const size_t steps = run->h->plan.round_steps;
+    run->packs = calloc(steps * s->batch, sizeof *run->packs);
+    run->steps = calloc(steps, sizeof *run->steps);
+    run->go = calloc(steps, sizeof *run->go);
+    run->round = calloc(steps, sizeof *run->round);
+    if (!run->packs || !run->steps || !run->go || !run->round || batch_alloc(&run->batch, &run->h->plan))
         return err_set(err, -ENOMEM, "out of memory");
     if (s->log && !(run->log = fopen(s->log, s->resume ? "ae" : "we")))
         return err_set(err, -errno, "--log %s cannot be opened: %s", s->log, strerror(errno));
     return 0;
 }
 
-static int run_steps(struct run *run, struct err *err)
+static void run_done(struct run *run)
 {
-    struct head *h = run->h;
+    if (run->log)
+        fclose(run->log);
+    batch_done(&run->batch);
+    free(run->packs);
+    free(run->steps);
+    free(run->go);
+    free(run->round);
+}
+
+static bool is_due(const struct run *run, uint64_t step, size_t every)
+{
+    return step == run->h->steps || (every && step % every == 0);
+}
+
+/* The last step of the round that begins with `first`: with it ends what must be done between two rounds, and adapters that are not
+ * equally far go on one step at a time. */
+static uint64_t round_end(const struct run *run, uint64_t first)
+{
+    const struct head *h = run->h;
     const struct job_spec *s = &h->spec;
-    int e = h->valid.data ? evaluate(run, h->first_step, err) : 0;
-    for (uint64_t step = h->first_step + 1; step <= h->steps && !e; step++) {
-        bool last = step == h->steps;
-        e = train_step(run, step, err);
-        if (!e && h->valid.data && (last || (s->eval_every && step % s->eval_every == 0)))
-            e = evaluate(run, step, err);
-        if (!e && s->sample_prompt && (last || (s->sample_every && step % s->sample_every == 0)))
-            e = take_sample(run, step, err);
-        if (!e && (last || (s->save_every && step % s->save_every == 0)))
-            e = save(run, step, err);
+    uint64_t last = first + h->plan.round_steps / h->nadapters - 1;
+    for (size_t a = 0; a < h->nadapters; a++)
+        last = first > h->adapters[a].first_step ? last : first;
+    for (uint64_t step = first; step < last; step++)
+        if (is_due(run, step, s->save_every) || (h->valid.data && is_due(run, step, s->eval_every)) ||
+            (s->sample_prompt && is_due(run, step, s->sample_every)))
+            return step;
+    return last;
+}
+
+/* What is due after a step, of every adapter that has made it. */
+static int after_step(struct run *run, uint64_t step, struct err *err)
+{
+    const struct head *h = run->h;
+    const struct job_spec *s = &h->spec;
+    int e = 0;
+    for (size_t a = 0; a < h->nadapters && !e; a++) {
+        if (step <= h->adapters[a].first_step)
+            continue;
+        if (h->valid.data && is_due(run, step, s->eval_every))
+            e = evaluate(run, a, step, err);
+        if (!e && s->sample_prompt && is_due(run, step, s->sample_every))
+            e = take_sample(run, a, step, err);
+        if (!e && is_due(run, step, s->save_every))
+            e = save(run, a, step, err);
     }
     return e;
 }
 
+static int run_steps(struct run *run, struct err *err)
+{
+    struct head *h = run->h;
+    uint64_t step = UINT64_MAX;
+    int e = 0;
+    for (size_t a = 0; a < h->nadapters && !e; a++) {
+        step = h->adapters[a].first_step < step ? h->adapters[a].first_step : step;
+        if (h->valid.data && h->adapters[a].first_step < h->steps)
+            e = evaluate(run, a, h->adapters[a].first_step, err);
+    }
+    while (step < h->steps && !e) {
+        const uint64_t last = round_end(run, step + 1);
+        e = train_round(run, step + 1, last, err);
+        step = last;
+        if (!e)
+            e = after_step(run, step, err);
+    }
+    return e;
+}
+
+static json_t *result_of(const struct run *run, size_t adapter)
+{
+    const struct progress_of *of = &run->of[adapter];
+    json_t *result = json_pack("{s:s s:I}", "adapter_out", run->h->adapters[adapter].spec.adapter_out,
+                               "steps", (json_int_t)run->h->steps);
+    if (!isnan(of->last_loss)) /* one gone on with may have been at its end */
+        json_object_set_new(result, "loss", json_real(of->last_loss));
+    if (!isnan(of->last_valid))
+        json_object_set_new(result, "valid_loss", json_real(of->last_valid));
+    name_adapter(run, adapter, result);
+    return result;
+}
+
 int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    struct run run = {.h = h, .r = r, .last_valid = NAN};
+    struct run run = {.h = h, .r = r};
+    for (size_t a = 0; a < h->nadapters; a++)
+        run.of[a] = (struct progress_of){.last_loss = NAN, .last_valid = NAN};
     int e = run_open(&run, err);
     if (!e)
         e = run_steps(&run, err);
-    if (run.log)
-        fclose(run.log);
-    batch_done(&run.batch);
-    free(run.packs);
+    run_done(&run);
     if (e)
         return e;
-    *ret_result = json_pack("{s:s s:I s:f}", "adapter_out", h->spec.adapter_out, "steps",
-                            (json_int_t)h->steps, "loss", run.last_loss);
-    if (!isnan(run.last_valid))
-        json_object_set_new(*ret_result, "valid_loss", json_real(run.last_valid));
+    if (h->nadapters == 1) {
+        *ret_result = result_of(&run, 0);
+        return 0;
+    }
+    json_t *adapters = json_array();
+    for (size_t a = 0; a < h->nadapters; a++)
+        json_array_append_new(adapters, result_of(&run, a));
+    *ret_result = json_pack("{s:O s:I s:o}", "adapter_out", json_object_get(h->json, "adapter_out"), "steps",
+                            (json_int_t)h->steps, "adapters", adapters);
     return 0;
 }

@@ -19,6 +19,32 @@ static size_t stage_layers(const struct stage_spec *spec)
     return spec->end_layer - spec->first_layer;
 }
 
+/* --- adapters --------------------------------------------------------------------------------- */
+
+static size_t stage_sets(const struct stage_spec *spec)
+{
+    return 1 + spec->nmore;
+}
+
+void stage_choose(struct stage *s, size_t adapter)
+{
+    if (s->tune == &s->tunes[adapter])
+        return;
+    s->tune = &s->tunes[adapter];
+    for (size_t i = 0; i < s->nunits; i++)
+        if (s->units[i].nparams)
+            unit_choose(&s->units[i], adapter);
+}
+
+/* The adapter that needs most room for a microbatch. */
+static size_t widest(const struct stage *s)
+{
+    size_t most = 0;
+    for (size_t a = 1; a < stage_sets(&s->spec); a++)
+        most = s->tunes[a].rank > s->tunes[most].rank ? a : most;
+    return most;
+}
+
 /* --- layouts ---------------------------------------------------------------------------------- */
 
 static void carve_params(struct stage *s, struct slab *slab)
@@ -26,6 +52,8 @@ static void carve_params(struct stage *s, struct slab *slab)
     const struct config *c = &s->spec.config;
     for (size_t i = 0; i < s->nunits; i++)
         unit_carve(&s->units[i], slab, s->spec.training);
+    s->tune = NULL;             /* carving chose for each unit */
+    stage_choose(s, widest(s)); /* what is laid out from here on has to do for every adapter */
     bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
     s->tied_grad = tied && s->spec.training ? slab_floats(slab, c->vocab, c->dim) : NULL;
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
@@ -240,7 +268,7 @@ static int add_unit(struct stage *s, struct unit **ret, size_t index, struct err
     struct unit *u = &s->units[s->nunits++];
     if (ret)
         *ret = u;
-    return unit_init(u, s->family, &s->spec.config, &s->spec.tune, index, err);
+    return unit_init(u, s->family, &s->spec.config, s->tunes, stage_sets(&s->spec), index, err);
 }
 
 static void free_units(struct stage *s)
@@ -249,6 +277,7 @@ static void free_units(struct stage *s)
         unit_done(&s->units[i]);
     unit_done(&s->lender);
     free(s->units);
+    free(s->tunes);
 }
 
 /* What cannot be, whatever the model's size. */
@@ -290,8 +319,12 @@ static int make_units(struct stage *s, struct err *err)
     size_t lowest = tune_lowest_layer(&spec->tune, c);
     s->lowest = lowest > spec->first_layer ? lowest - spec->first_layer : 0;
     s->units = calloc(s->layers + 2, sizeof *s->units);
-    if (!s->units)
+    s->tunes = calloc(stage_sets(spec), sizeof *s->tunes);
+    if (!s->units || !s->tunes)
         return err_set(err, -ENOMEM, "out of memory");
+    s->tunes[0] = spec->tune;
+    for (size_t a = 0; a < spec->nmore; a++)
+        s->tunes[a + 1] = spec->more[a];
     r = spec->embed ? add_unit(s, &s->embed, 0, err) : 0;
     s->layer0 = &s->units[s->nunits];
     for (size_t l = spec->first_layer; l < spec->end_layer && !r; l++)
@@ -299,7 +332,7 @@ static int make_units(struct stage *s, struct err *err)
     if (!r && spec->head)
         r = add_unit(s, &s->head, c->layers + 1, err);
     if (!r && stage_head_borrows(s) && spec->tune.kind != TUNE_FULL)
-        r = unit_init(&s->lender, s->family, c, &spec->tune, 0, err);
+        r = unit_init(&s->lender, s->family, c, &spec->tune, 1, 0, err);
     return r;
 }
 
@@ -332,10 +365,13 @@ static void stage_free(struct stage *s)
 static size_t shared_scratch(const struct stage_spec *spec)
 {
     const struct config *c = &spec->config;
-    const size_t widest = c->ffn > c->dim ? c->ffn : c->dim;
+    const size_t wide = c->ffn > c->dim ? c->ffn : c->dim;
     size_t most = spec->head && !spec->kv ? xent_scratch(spec->tokens, c->vocab, c->dim) : 0;
-    if (spec->training && spec->tune.dropout > 0 && spec->tokens * widest > most)
-        most = spec->tokens * widest;
+    bool drops = spec->tune.dropout > 0;
+    for (size_t a = 0; a < spec->nmore; a++)
+        drops = drops || spec->more[a].dropout > 0;
+    if (spec->training && drops && spec->tokens * wide > most)
+        most = spec->tokens * wide;
     return most < NUM_BLOCK_FLOATS ? most : NUM_BLOCK_FLOATS;
 }
 
@@ -430,6 +466,7 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
         stage_close(s);
         return r;
     }
+    stage_choose(s, 0);
     *ret = s;
     return 0;
 }

@@ -23,6 +23,10 @@ struct stage_spec {
     const char *model_dir; /* borrowed during stage_open */
     struct config config;
     struct tune tune;
+    const struct tune
+        *more; /* [nmore] of further adapters on the same weights, on the same linears as `tune`'s;
+                                borrowed while it is measured or opened */
+    size_t nmore;
     size_t first_layer, end_layer; /* layers [first, end); may be empty */
     bool embed, head;              /* also the first, the last unit */
     bool training;                 /* gradients and moments */
@@ -62,6 +66,10 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
 void stage_close(struct stage *stage);
 /* What weight_bits took. */
 void stage_requanted(const struct stage *stage, struct requant_told *ret);
+
+/* Which adapter the calls below are about, 0 = spec.tune's, then those of spec.more; the first where nothing was
+ * said. Of a microbatch it is the same from stage_use_area on to its backward. */
+void stage_choose(struct stage *s, size_t adapter);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and

@@ -213,7 +213,7 @@ int stage_bind(struct stage *s, struct err *err)
     for (size_t i = 0; i < s->nunits + (extra != NULL); i++) {
         struct unit *u = i < s->nunits ? &s->units[i] : extra;
         u->later = s->spec.weight_bits;
-        bad += unit_bind(u, s->st, &s->spec.tune, &s->spec.config, complaints, sizeof complaints);
+        bad += unit_bind(u, s->st, s->tunes, &s->spec.config, complaints, sizeof complaints);
     }
     if (bad)
         return err_set(err, -EINVAL, "%s: %zu tensor%s not what config.json says: %s", s->spec.model_dir, bad,

@@ -31,9 +31,11 @@ struct stage {
     struct num *num; /* borrowed */
     struct stage_spec spec;
     const struct family *family;
-    size_t layers; /* of this stage */
-    size_t lowest; /* lowest layer here that gets a gradient, counted from the stage's first */
-    struct st *st; /* owned */
+    struct tune *tunes;      /* [1 + spec.nmore] owned: of every adapter, */
+    const struct tune *tune; /* and of the one chosen */
+    size_t layers;           /* of this stage */
+    size_t lowest;           /* lowest layer here that gets a gradient, counted from the stage's first */
+    struct st *st;           /* owned */
     struct rope rope;
     size_t nunits;
     struct unit *units;        /* [nunits] owned: embedding?, layers, head? */

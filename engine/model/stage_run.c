@@ -72,17 +72,17 @@ void stage_input(struct stage *s, size_t at, const float *x)
  * same. Number 0 draws none. */
 static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
 {
-    if (s->spec.tune.dropout <= 0)
+    if (s->tune->dropout <= 0)
         return;
     for (size_t t = 0; t < u->ntensors; t++) {
         if (!u->block.weights.lin[t].lora)
             continue;
-        u->lora[t].dropout = drop ? s->spec.tune.dropout : 0;
+        u->lora[t].dropout = drop ? s->tune->dropout : 0;
         if (!drop)
             continue;
         char purpose[TENSOR_NAME + 40];
         snprintf(purpose, sizeof purpose, "dropout/%llu/%s", (unsigned long long)drop, u->defs[t].name);
-        u->lora[t].drop = rng_for(s->spec.tune.seed, purpose);
+        u->lora[t].drop = rng_for(s->tune->seed, purpose);
     }
 }
 
@@ -261,8 +261,8 @@ int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err)
 void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step)
 {
     struct adamw of_b = *opt;
-    if (s->spec.tune.plus_ratio > 0)
-        of_b.lr = (float)(opt->lr * s->spec.tune.plus_ratio);
+    if (s->tune->plus_ratio > 0)
+        of_b.lr = (float)(opt->lr * s->tune->plus_ratio);
     for (size_t i = 0; i < s->nunits; i++)
         for (size_t p = 0; p < s->units[i].nparams; p++) {
             struct param *param = &s->units[i].params[p];

@@ -44,34 +44,51 @@ static void carve_lists(struct unit *u)
     const size_t n = u->ntensors;
     struct slab *s = &u->lists;
     u->defs = slab_take(s, n, 1, sizeof *u->defs);
-    u->params = slab_take(s, u->nparams, 1, sizeof *u->params);
-    u->lora = slab_take(s, n, 1, sizeof *u->lora);
+    u->all_params = slab_take(s, u->sets, u->nparams, sizeof *u->all_params);
+    u->all_lora = slab_take(s, u->sets, n, sizeof *u->all_lora);
     u->vec = slab_take(s, n, 1, sizeof *u->vec);
     u->scale = slab_take(s, n, 1, sizeof *u->scale);
     u->quant = slab_take(s, n, 1, sizeof *u->quant);
     u->block.weights.lin = slab_take(s, n, 1, sizeof *u->block.weights.lin);
     u->block.weights.vec = slab_take(s, n, 1, sizeof *u->block.weights.vec);
     u->block.grads.full = slab_take(s, n, 1, sizeof *u->block.grads.full);
-    u->block.grads.a = slab_take(s, n, 1, sizeof *u->block.grads.a);
-    u->block.grads.b = slab_take(s, n, 1, sizeof *u->block.grads.b);
+    u->all_a = slab_take(s, u->sets, n, sizeof *u->all_a);
+    u->all_b = slab_take(s, u->sets, n, sizeof *u->all_b);
     u->block.grads.bias = slab_take(s, n, 1, sizeof *u->block.grads.bias);
 }
 
-int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tune,
-              size_t index, struct err *err)
+void unit_choose(struct unit *u, size_t set)
+{
+    u->lora = u->all_lora + set * u->ntensors;
+    u->params = u->all_params + set * u->nparams;
+    u->block.grads.a = u->all_a + set * u->ntensors;
+    u->block.grads.b = u->all_b + set * u->ntensors;
+    for (size_t t = 0; t < u->ntensors; t++)
+        if (u->block.weights.lin[t].lora)
+            u->block.weights.lin[t].lora = &u->lora[t];
+}
+
+int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tunes,
+              size_t sets, size_t index, struct err *err)
 {
     *u = (struct unit){.index = index,
+                       .sets = sets,
                        .fp8 = c->fp8,
                        .ntensors = family_tensor_count(f, c, index),
-                       .nparams = tune_param_count(tune, f, c, index)};
+                       .nparams = tune_param_count(tunes, f, c, index)};
     carve_lists(u);
     int r = slab_alloc(&u->lists, "the list of a layer's tensors", err);
     if (r)
         return r;
     carve_lists(u);
-    struct filling fill = {.unit = u, .tune = tune};
+    struct filling fill = {.unit = u};
     family_tensors(f, c, index, fill_tensor, &fill);
-    tune_params(tune, f, c, index, fill_param, &fill);
+    for (size_t set = sets; set-- > 0;) { /* the first comes last, and stays chosen */
+        unit_choose(u, set);
+        fill.tune = &tunes[set];
+        fill.params = 0;
+        tune_params(&tunes[set], f, c, index, fill_param, &fill);
+    }
     u->block.attention = f->attention;
     u->block.mlp = block_mlp(c, index - 1);
     return 0;
@@ -127,13 +144,16 @@ static size_t blocks(size_t n)
 
 void unit_carve(struct unit *u, struct slab *slab, bool training)
 {
-    for (size_t i = 0; i < u->nparams; i++) {
-        struct param *p = &u->params[i];
-        p->w = slab_floats(slab, p->n, 1);
-        p->g = training ? slab_floats(slab, p->n, 1) : NULL;
-        p->m = training ? slab_floats(slab, p->n, 1) : NULL;
-        p->v = training ? slab_floats(slab, p->n, 1) : NULL;
-        param_attach(u, p);
+    for (size_t set = u->sets; set-- > 0;) {
+        unit_choose(u, set);
+        for (size_t i = 0; i < u->nparams; i++) {
+            struct param *p = &u->params[i];
+            p->w = slab_floats(slab, p->n, 1);
+            p->g = training ? slab_floats(slab, p->n, 1) : NULL;
+            p->m = training ? slab_floats(slab, p->n, 1) : NULL;
+            p->v = training ? slab_floats(slab, p->n, 1) : NULL;
+            param_attach(u, p);
+        }
     }
     for (size_t t = 0; t < u->ntensors; t++) {
         const struct tensor_def *def = &u->defs[t];
@@ -184,7 +204,7 @@ static void params_start(struct unit *u, const struct tune *tune, const struct c
             param_init(u->params[i].w, &u->params[i].def, tune, c);
 }
 
-size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, const struct config *c,
+size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, const struct config *c,
                  char *complaints, size_t size)
 {
     size_t bad = 0;
@@ -208,7 +228,10 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, c
         }
     }
     bind_biases(u);
-    params_start(u, tune, c);
+    for (size_t set = u->sets; set-- > 0;) {
+        unit_choose(u, set);
+        params_start(u, &tunes[set], c);
+    }
     return bad;
 }
 

@@ -24,40 +24,50 @@ struct param {
 };
 
 struct unit {
-    size_t index, ntensors, nparams;
+    size_t index, ntensors, nparams,
+        sets;          /* sets: adapters on the same weights, 1 where there is one or none */
     bool fp8;          /* linears may be stored as F8_E4M3 */
     bool later;        /* what is bound is only read where there is no quantized form of it: requant.c */
     struct st *made;   /* owned: the file with that form, or NULL */
     struct slab lists; /* owned: all lists below, and those of the block */
     struct tensor_def *defs; /* [ntensors] */
     struct block block;      /* weights and gradients, also of units that are no layer */
-    struct lora *lora;       /* [ntensors] */
-    float **vec;             /* [ntensors] f32 copies of frozen vectors: norms are small and always wanted in
+    struct lora *lora;       /* [ntensors] of the adapter chosen, as are `params` and the block's gradients of
+                                factors; */
+    struct lora *all_lora;   /* [sets · ntensors] of all, one after the other, */
+    struct param *all_params; /* [sets · nparams] */
+    float **all_a, **all_b;   /* [sets · ntensors] */
+    float **vec;              /* [ntensors] f32 copies of frozen vectors: norms are small and always wanted in
                                 f32 */
-    struct quant *quant;     /* [ntensors] of matrices that are quantized */
-    float **scale;           /* [ntensors] the same of the scales of FP8 linears */
-    struct param *params;    /* [nparams] */
+    struct quant *quant;      /* [ntensors] of matrices that are quantized */
+    float **scale;            /* [ntensors] the same of the scales of FP8 linears */
+    struct param *params;     /* [nparams] */
 };
 
-/* Names, shapes and LoRA ranks; no memory for values yet. */
-int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tune,
-              size_t index, struct err *err);
+/* Names, shapes and LoRA ranks; no memory for values yet. tunes [sets] differ in nothing that says which tensors are
+ * trained. */
+int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tunes,
+              size_t sets, size_t index, struct err *err);
 void unit_done(struct unit *u);
 
-/* Carves what the unit needs beside the mapping. `training`: gradients and AdamW moments too. */
+/* Which adapter the unit computes with from here on; the first where nothing was chosen. */
+void unit_choose(struct unit *u, size_t set);
+
+/* Carves what the unit needs beside the mapping. `training`: gradients and AdamW moments too. Leaves the first
+ * adapter chosen. */
 void unit_carve(struct unit *u, struct slab *slab, bool training);
 
 /* Binds to the opened files; st may be NULL when everything is drawn at random. Mismatches are appended to
  * `complaints` (`size` bytes), all of them, by name; returns how many. Trained full weights are copied to
- * f32, vectors too. */
-size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tune, const struct config *c,
+ * f32, vectors too. tunes as in unit_init; the first adapter is chosen afterwards. */
+size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, const struct config *c,
                  char *complaints, size_t size);
 
 /* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model quantized by MLX, or NULL. */
 size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
                    size_t weight_bits);
 
-/* A piece of the unit's values out of the parameters, and into them. */
+/* A piece of the unit's values out of the chosen adapter's parameters, and into them. */
 void unit_pack(const struct unit *u, const struct param_piece *piece, float *out);
 void unit_unpack(struct unit *u, const struct param_piece *piece, const float *in);
 

@@ -296,6 +296,10 @@ static int check_train(const struct plan_request *req, struct err *err)
             "a tied embedding is trained on stage 0, but the lowest trained stage is %u; train from stage 0 "
             "or freeze the embedding",
             req->lowest_trained);
+    if (req->steps > 1 && (req->tied || sched->microbatches % req->steps))
+        return err_set(err, -EINVAL,
+                       "%zu microbatches cannot be those of %zu steps%s; make the schedule for a multiple",
+                       sched->microbatches, req->steps, req->tied ? " of a tied embedding" : "");
     return check_placement(sched->ranks, sched->stages, sched->rank_of_stage, err);
 }
 
@@ -377,6 +381,7 @@ static struct plan *plan_new(const struct plan_request *req)
     plan->ranks = sched ? sched->ranks : req->ranks;
     plan->stages = sched ? sched->stages : params ? req->ranks : request_stages(req);
     plan->microbatches = sched ? sched->microbatches : req->microbatches;
+    plan->steps = sched && req->steps ? req->steps : 1;
     if (params)
         plan->microbatches = req->pieces[req->first[request_stages(req)] + 2];
     plan->rank = calloc(plan->ranks, sizeof *plan->rank);

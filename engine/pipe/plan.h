@@ -17,7 +17,8 @@
 #include "pipe/sched.h"
 
 enum program {
-    PROGRAM_TRAIN,   /* a step: the schedule's tasks, then NORM down the ring and UPDATE up it */
+    PROGRAM_TRAIN,   /* a step, or several of several adapters: the schedule's tasks, NORM down the ring and
+                        UPDATE up it at the end of each */
     PROGRAM_FORWARD, /* losses only (evaluation, scoring): F for every microbatch, no slot kept */
     PROGRAM_DECODE,  /* generation: one F per microbatch (= one chunk of positions), the last one yields a
                         token */
@@ -29,15 +30,15 @@ enum task_kind {
     TASK_F,
     TASK_I,
     TASK_W,
-    TASK_B,      /* as in the schedule */
-    TASK_NORM,   /* add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed
+    TASK_B,    /* as in the schedule */
+    TASK_NORM, /* of step `mb` of the plan: add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed
                     from the   last layer to the first whatever the split, so its bits do not depend on it */
-    TASK_UPDATE, /* optimizer step, with the clip factor that stage 0 computed and each stage passes up */
-    TASK_PUT,    /* SAVE/LOAD: pass piece `mb` on (or take it, at its destination) */
-    TASK_LOSS,   /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
+    TASK_UPDATE, /* likewise: optimizer step, with the clip factor that stage 0 computed and each stage passes up */
+    TASK_PUT,   /* SAVE/LOAD: pass piece `mb` on (or take it, at its destination) */
+    TASK_LOSS,  /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
                     there) */
-    TASK_TOKEN,  /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
-    TASK_R,      /* TRAIN: the forward again, into an area: its activations were not kept */
+    TASK_TOKEN, /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
+    TASK_R,     /* TRAIN: the forward again, into an area: its activations were not kept */
     TASK_COUNT
 };
 const char *task_kind_name(enum task_kind kind);
@@ -116,7 +117,8 @@ struct plan_rank {
 };
 struct plan {
     enum program program;
-    size_t ranks, stages, microbatches;
+    size_t ranks, stages, microbatches; /* those of all its steps */
+    size_t steps;
     struct plan_rank *rank; /* [ranks], owned */
     size_t *slots;          /* [stages], owned: most slots alive at once, of each stage */
     size_t *briefs, *lates; /* [stages], owned: likewise of those */
@@ -131,6 +133,12 @@ struct plan_request {
     size_t stages;             /* not TRAIN: of the model, 0 = one per rank. DECODE takes one per rank only */
     const uint32_t *rank_of_stage; /* not TRAIN: [stages], borrowed; NULL = stage s on rank s */
     size_t microbatches;           /* FORWARD, DECODE; TRAIN takes the schedule's */
+    /* TRAIN: the schedule's microbatches are those of so many steps (0 = 1), as many of each, one step after the
+     * other; whose [steps], borrowed: of which adapter each is, or NULL = each of another one. A step of an
+     * adapter begins, on each stage, once the one before it has ended there: an order in which that cannot be
+     * is refused. */
+    size_t steps;
+    const uint32_t *whose;
     bool tied; /* TRAIN: embedding and head share a trained weight and lie on different stages */
     uint32_t lowest_trained; /* TRAIN: stages below this one get no gradient and send none: their backward
                                 tasks vanish; 0 = all stages train */
@@ -155,6 +163,12 @@ int plan_check(const struct sched *sched, struct err *err);
 /* Fills in the credits of every rank of a finished plan. −ENOMEM, or −EDEADLK naming what each rank waited
  * for. */
 int plan_find_credits(struct plan *plan, struct err *err);
+
+/* Which of the plan's steps a microbatch belongs to. */
+static inline uint32_t plan_step(const struct plan *plan, uint32_t mb)
+{
+    return (uint32_t)(mb / (plan->microbatches / plan->steps));
+}
 
 /* The rank's neighbours in the ring. */
 static inline uint32_t plan_prev(size_t ranks, uint32_t rank)

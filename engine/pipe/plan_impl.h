@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A plan being built, shared by plan.c (tasks, slots, requests), plan_train.c (a training step) and plan_other.c
+ * A plan being built, shared by plan.c (tasks, slots, requests), plan_train.c (training), plan_ends.c (where its steps end) and plan_other.c
  * (all other programs). */
 #ifndef PIPE_PLAN_IMPL_H
 #define PIPE_PLAN_IMPL_H
@@ -32,7 +32,21 @@ struct task *build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bo
 void build_loss(struct build *b, uint32_t mb);
 
 int build_train(struct build *b, struct err *err); /* plan_train.c */
-void build_score(struct build *b);                 /* plan_other.c: FORWARD, */
+
+/* --- plan_ends.c: NORM and UPDATE of each step ---------------------------------------------------- */
+
+struct ends;
+struct ends *ends_new(struct build *b, const struct sched_sim *sim); /* NULL: no memory */
+void ends_free(struct ends *ends);
+/* The rank's list has come to its task `next`, which begins at `start` in a unit-cost run; that is then added, and was: */
+void ends_before(struct ends *ends, const struct sched_task *next, double start);
+void ends_after(struct ends *ends, const struct sched_task *task);
+/* Has all of that step gone back through stage 0? */
+bool ends_is_back(const struct ends *ends, uint32_t step);
+/* All lists are through. −EDEADLK: a step would begin before the one it follows has ended. */
+int ends_finish(struct ends *ends, struct err *err);
+
+void build_score(struct build *b); /* plan_other.c: FORWARD, */
 void build_decode(struct build *b);
 void build_params(struct build *b, bool save); /* whose plan counts ranks as stages */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program of a training step: the schedule's tasks, losses where they hold nobody up, norm and update. Owns its
+ * The program of a training step, or of several: the schedule's tasks, and losses where they hold nobody up. Owns its
  * scratch. Pure; called by plan_compile. */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,6 +34,7 @@ struct losses {
     uint32_t *order; /* [microbatches] as the last stage forwards them */
     double *end;     /* [microbatches] when the k-th of them is there in a unit-cost run */
     size_t *before; /* [microbatches] how many the last stage forwards before it goes back through this one */
+    size_t *taken_of;        /* [steps] of each step's microbatches */
     size_t forwarded, taken; /* by stage 0 */
 };
 
@@ -42,15 +43,18 @@ static void losses_done(struct losses *losses)
     free(losses->order);
     free(losses->end);
     free(losses->before);
+    free(losses->taken_of);
 }
 
-static int losses_init(struct losses *ret, const struct sched *sched, const double *start)
+static int losses_init(struct losses *ret, const struct build *b, const double *start)
 {
+    const struct sched *sched = b->req->sched;
     struct losses losses = {0};
     losses.order = calloc(sched->microbatches, sizeof *losses.order);
     losses.end = calloc(sched->microbatches, sizeof *losses.end);
     losses.before = calloc(sched->microbatches, sizeof *losses.before);
-    if (!losses.order || !losses.end || !losses.before) {
+    losses.taken_of = calloc(b->plan->steps, sizeof *losses.taken_of);
+    if (!losses.order || !losses.end || !losses.before || !losses.taken_of) {
         losses_done(&losses);
         return -ENOMEM;
     }
@@ -73,13 +77,20 @@ static int losses_init(struct losses *ret, const struct sched *sched, const doub
     return 0;
 }
 
+static void take_loss(struct build *b, struct losses *losses)
+{
+    const uint32_t mb = losses->order[losses->taken++];
+    losses->taken_of[plan_step(b->plan, mb)]++;
+    build_loss(b, mb);
+}
+
 /* Rule (1): `task` comes next in its rank's list. */
 static void take_losses_before(struct build *b, struct losses *losses, const struct sched_task *task)
 {
     if (task->stage != 0 || (task->op != OP_I && task->op != OP_B))
         return;
     while (losses->taken < losses->before[task->mb])
-        build_loss(b, losses->order[losses->taken++]);
+        take_loss(b, losses);
 }
 
 /* Rule (2): `task` was just appended; the one after it begins at `next` in the unit-cost run. */
@@ -90,7 +101,18 @@ static void take_losses_after(struct build *b, struct losses *losses, const stru
         return;
     losses->forwarded++;
     if (losses->forwarded > losses->taken + b->plan->ranks && losses->end[losses->taken] <= next)
-        build_loss(b, losses->order[losses->taken++]);
+        take_loss(b, losses);
+}
+
+/* A step of several is known by its losses once it has gone back through stage 0. */
+static void take_losses_of_step(struct build *b, struct losses *losses, const struct ends *ends,
+                                const struct sched_task *task)
+{
+    const uint32_t step = plan_step(b->plan, task->mb);
+    if (task->stage != 0 || b->plan->steps == 1 || !ends_is_back(ends, step))
+        return;
+    while (losses->taken_of[step] < b->plan->microbatches / b->plan->steps)
+        take_loss(b, losses);
 }
 
 /* --- forwards done again ---------------------------------------------------------------------- */
@@ -153,47 +175,22 @@ static void add_task(struct build *b, struct again *again, const struct sched_ta
 }
 
 static void add_list(struct build *b, uint32_t rank, const double *start, struct losses *losses,
-                     struct again *again)
+                     struct again *again, struct ends *ends)
 {
     const struct sched_list *list = &b->req->sched->rank[rank];
     for (size_t k = 0; k < list->n; k++) {
         const struct sched_task *task = &list->tasks[k];
+        ends_before(ends, task, start[k]);
         forward_again(b, again, task);
         take_losses_before(b, losses, task);
         add_task(b, again, task);
+        ends_after(ends, task);
         if (k + 1 < list->n)
             take_losses_after(b, losses, task, start[k + 1]);
+        take_losses_of_step(b, losses, ends, task);
     }
     while (rank == build_rank(b, 0) && losses->taken < b->plan->microbatches)
-        build_loss(b, losses->order[losses->taken++]);
-}
-
-/* The end of a step: the squared norm runs down the ring, the clip factor runs up it. */
-static void add_update(struct build *b)
-{
-    bool tied = b->req->tied;
-    for (uint32_t s = b->last + 1; s-- > 0;) {
-        struct task *norm = build_add(b, TASK_NORM, s, 0);
-        if (s < b->last)
-            build_need(b, norm, MSG_NORM, 0, s + 1);
-        if (s > 0)
-            build_emit(b, norm, MSG_NORM, 0, s - 1);
-        if (tied && s == b->last)
-            build_emit(b, norm, MSG_TIED_GRAD, 0, 0);
-        if (tied && s == 0)
-            build_need(b, norm, MSG_TIED_GRAD, 0, b->last);
-    }
-    for (uint32_t s = 0; s <= b->last; s++) {
-        struct task *update = build_add(b, TASK_UPDATE, s, 0);
-        if (s > 0)
-            build_need(b, update, MSG_SCALE, 0, s - 1);
-        if (s < b->last)
-            build_emit(b, update, MSG_SCALE, 0, s + 1);
-        if (tied && s == 0)
-            build_emit(b, update, MSG_TIED_WEIGHT, 0, b->last);
-        if (tied && s == b->last)
-            build_need(b, update, MSG_TIED_WEIGHT, 0, 0);
-    }
+        take_loss(b, losses);
 }
 
 int build_train(struct build *b, struct err *err)
@@ -206,16 +203,18 @@ int build_train(struct build *b, struct err *err)
         return rc;
     struct losses losses = {0};
     struct again again = {0};
-    if (again_init(&again, b->req) == 0 && losses_init(&losses, sched, sim.start) == 0) {
+    struct ends *ends = ends_new(b, &sim);
+    if (ends && again_init(&again, b->req) == 0 && losses_init(&losses, b, sim.start) == 0) {
         const double *start = sim.start;
         for (uint32_t r = 0; r < sched->ranks; start += sched->rank[r++].n)
-            add_list(b, r, start, &losses, &again);
-        add_update(b);
+            add_list(b, r, start, &losses, &again, ends);
+        rc = ends_finish(ends, err);
     } else {
         b->no_memory = true;
     }
+    ends_free(ends);
     losses_done(&losses);
     again_done(&again);
     sched_sim_done(&sim);
-    return 0;
+    return rc;
 }

@@ -1,49 +1,66 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_train F32_MODEL BF16_MODEL`: LoRA steps and prefill through the stage's own functions, without
- * daemons, as fractions of sgemm's peak measured in between; and what a training stage really keeps in memory
- * beside what it said it would. Each row comes from a process started as the daemon starts a stage.
+ * `bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL`: steps of training and prefill through the stage's own functions,
+ * without daemons, as fractions of sgemm's peak measured in between; the LoRA step beside PyTorch's; and what a training stage really
+ * keeps in memory beside what it said it would. Each row comes from a process started as the daemon starts a stage:
+ * `bench_train KIND THREADS NAME MODEL` makes one alone.
  *
  * Work is counted as the mathematics has it, whatever we do: a token costs a product 2 FLOP for each
- * parameter forward and 2 for the gradient of its input; LoRA's own parameters 6; causal attention
- * 2 · T · dim a layer forward (QKᵀ and PV, half of each) and twice that backward. */
+ * parameter forward, 2 for the gradient of its input and 2 for that of the parameter where it is trained; LoRA's own parameters 6;
+ * causal attention 2 · T · dim a layer forward (QKᵀ and PV, half of each) and twice that backward. */
 #include "tests/bench/bench.h"
+
+#include <fcntl.h>
 
 #include "model/stage.h"
 #include "num/rng.h"
 
-enum { TOKENS = 512, MICROBATCHES = 4, RANK = 16, REPEATS = 3, THREADS_MAX = 2 };
+#define PYTHON "/usr/bin/python3" /* Debian's, whose python3-torch it is */
+#define AGAIN "RINGD_BENCH_AGAIN" /* set: this process has a stage's environment */
+
+enum { TOKENS_MAX = 512, RANK = 16, REPEATS = 5, THREADS_MAX = 2 };
+
+/* Of a step: the large model is given less to do, for each of its tokens costs ten of the small one's. */
+struct load {
+    size_t tokens, microbatches;
+};
+
+static struct load load_of(const struct config *c)
+{
+    return c->dim < 1024 ? (struct load){512, 4} : (struct load){256, 1};
+}
 
 struct bed {
     struct num *num;
     struct stage *stage;
     struct stage_spec spec;
-    uint32_t ids[TOKENS + 1];
+    struct load load;
+    uint32_t ids[TOKENS_MAX + 1];
 };
 
-static void bed_open(struct bed *b, const char *model, bool training, int threads)
+/* TUNE_NONE: for generation. */
+static void bed_open(struct bed *b, const char *model, enum tune_kind tune, int threads)
 {
     struct err err;
     *b = (struct bed){.spec = {.model_dir = model,
                                .embed = true,
                                .head = true,
-                               .training = training,
-                               .kv = !training,
+                               .training = tune != TUNE_NONE,
+                               .kv = tune == TUNE_NONE,
                                .slots = 1,
-                               .tokens = TOKENS,
-                               .seqs = 1,
-                               .positions = TOKENS}};
+                               .seqs = 1}};
     struct config *c = &b->spec.config;
     bench_must(config_read(c, model, &err), &err);
+    b->load = tune == TUNE_NONE ? (struct load){TOKENS_MAX, 1} : load_of(c);
+    b->spec.tokens = b->spec.positions = b->load.tokens;
     b->spec.end_layer = c->layers;
-    if (training) {
-        b->spec.tune = (struct tune){.kind = TUNE_LORA, .rank = RANK, .alpha = RANK, .end_layer = c->layers};
+    b->spec.tune = (struct tune){.kind = tune, .rank = RANK, .alpha = RANK, .end_layer = c->layers};
+    if (tune == TUNE_LORA)
         bench_must(tune_targets(&b->spec.tune, family_find(c->family), c, "all-linear", &err), &err);
-    }
     bench_must(num_new(&b->num, threads, &err), &err);
     bench_must(stage_open(&b->stage, b->num, &b->spec, &err), &err);
     struct rng rng = rng_for(1, "tokens");
-    for (size_t i = 0; i <= TOKENS; i++)
+    for (size_t i = 0; i <= TOKENS_MAX; i++)
         b->ids[i] = (uint32_t)rng_below(&rng, c->vocab);
 }
 
@@ -66,58 +83,82 @@ static double lora_params(const struct config *c)
     return (double)(c->layers * RANK * (2 * (c->dim + q) + 2 * (c->dim + kv) + 3 * (c->dim + c->ffn)));
 }
 
-static double attention_flop(const struct config *c)
+static double attention_flop(const struct config *c, size_t tokens)
 {
-    return 2.0 * TOKENS * (double)(c->layers * c->heads * c->head);
+    return 2.0 * (double)tokens * (double)(c->layers * c->heads * c->head);
 }
 
 /* --- a step of training ----------------------------------------------------------------------- */
 
-static double train_gflop(const struct config *c)
+static double train_gflop(const struct bed *b)
 {
-    const double frozen = layer_params(c) + (double)c->vocab * (double)c->dim;
-    return 1e-9 * (4 * frozen + 6 * lora_params(c) + 3 * attention_flop(c));
+    const struct config *c = &b->spec.config;
+    const double params = layer_params(c) + (double)c->vocab * (double)c->dim;
+    const double products = b->spec.tune.kind == TUNE_FULL ? 6 * params : 4 * params + 6 * lora_params(c);
+    return 1e-9 * (products + 3 * attention_flop(c, b->load.tokens));
 }
 
 static void train_step(struct bed *b, uint64_t step)
 {
-    static const uint32_t start[2] = {0, TOKENS};
+    const uint32_t start[2] = {0, (uint32_t)b->load.tokens};
     static const struct adamw opt = {1e-4f, 0.9f, 0.999f, 1e-8f, 0};
     struct err err;
-    int32_t labels[TOKENS];
+    int32_t labels[TOKENS_MAX];
     double sumsq;
-    for (size_t t = 0; t < TOKENS; t++)
+    for (size_t t = 0; t < b->load.tokens; t++)
         labels[t] = (int32_t)b->ids[t + 1];
-    for (uint64_t m = 0; m < MICROBATCHES; m++) {
-        const struct xent xent = {.labels = labels, .dscale = 1.0f / (TOKENS * MICROBATCHES)};
-        bench_must(stage_begin(b->stage, 0, (struct seqs){1, start}, step * MICROBATCHES + m, &err), &err);
+    for (uint64_t m = 0; m < b->load.microbatches; m++) {
+        const struct xent xent = {.labels = labels,
+                                  .dscale = 1.0f / (float)(b->load.tokens * b->load.microbatches)};
+        bench_must(stage_begin(b->stage, 0, (struct seqs){1, start}, step * b->load.microbatches + m, &err),
+                   &err);
         bench_must(stage_input_ids(b->stage, 0, b->ids, &err), &err);
         stage_forward(b->stage, 0, NULL);
         stage_loss(b->stage, 0, &xent);
         stage_backward(b->stage, 0, NULL, NULL);
     }
+    if (stage_tied_grad(b->stage))
+        stage_add_tied_grad(b->stage, stage_tied_grad(b->stage));
     bench_must(stage_sumsq(b->stage, 0, &sumsq, &err), &err);
     stage_update(b->stage, 1, &opt, step);
 }
 
-static void bench_steps(const char *model, int threads)
+/* Seconds of it. */
+static double timed_step(struct bed *b, uint64_t step)
+{
+    const double begin = bench_now();
+    train_step(b, step);
+    return bench_now() - begin;
+}
+
+static double step_tokens(const struct bed *b)
+{
+    return (double)(b->load.tokens * b->load.microbatches);
+}
+
+static void label(char what[64], const char *kind, const char *name, int threads)
+{
+    snprintf(what, 64, "%s, %s, %d thread%s", kind, name, threads, threads > 1 ? "s" : "");
+}
+
+static void bench_steps(enum tune_kind tune, const char *name, const char *model, int threads)
 {
     struct bed b;
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
-    bed_open(&b, model, true, threads);
+    bed_open(&b, model, tune, threads);
     bench_sgemm_init(&sgemm);
     bench_sgemm_run(&sgemm, 0.1);
     train_step(&b, 1);
     for (size_t i = 0; i < REPEATS; i++) {
-        const double before = bench_sgemm_run(&sgemm, 0.3), begin = bench_now();
-        train_step(&b, 2 + i);
-        s.figure[i] = TOKENS * MICROBATCHES / (bench_now() - begin);
+        const double before = bench_sgemm_run(&sgemm, 0.3);
+        s.figure[i] = step_tokens(&b) / timed_step(&b, 2 + i);
         s.limit[i] = (before + bench_sgemm_run(&sgemm, 0.3)) / 2;
     }
     char what[64];
-    snprintf(what, sizeof what, "LoRA step, 110M f32, %d thread%s", threads, threads > 1 ? "s" : "");
-    bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", train_gflop(&b.spec.config), 0.6},
+    label(what, tune == TUNE_FULL ? "full step" : "LoRA step", name, threads);
+    bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", train_gflop(&b),
+                                    tune == TUNE_FULL ? 0.8 : 0.85},
                 &s);
     bench_sgemm_done(&sgemm);
     bed_close(&b);
@@ -125,27 +166,27 @@ static void bench_steps(const char *model, int threads)
 
 /* --- prefill ---------------------------------------------------------------------------------- */
 
-static void bench_prefill(const char *model, const char *type, int threads)
+static void bench_prefill(const char *name, const char *model, int threads)
 {
     struct bed b;
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
     struct err err;
-    bed_open(&b, model, false, threads);
+    bed_open(&b, model, TUNE_NONE, threads);
     bench_sgemm_init(&sgemm);
-    bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS, 0, &err), &err);
+    bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS_MAX, 0, &err), &err);
     for (size_t i = 0; i < REPEATS; i++) {
         const double before = bench_sgemm_run(&sgemm, 0.3), begin = bench_now();
-        bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS, 0, &err), &err);
+        bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS_MAX, 0, &err), &err);
         stage_logits(b.stage);
-        s.figure[i] = TOKENS / (bench_now() - begin);
+        s.figure[i] = TOKENS_MAX / (bench_now() - begin);
         s.limit[i] = (before + bench_sgemm_run(&sgemm, 0.3)) / 2;
     }
     char what[64];
-    snprintf(what, sizeof what, "prefill of 512, 110M %s, %d thread%s", type, threads,
-             threads > 1 ? "s" : "");
-    const double gflop = 1e-9 * (2 * layer_params(&b.spec.config) + attention_flop(&b.spec.config));
-    bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", gflop, 0}, &s);
+    label(what, "prefill of 512", name, threads);
+    const struct config *c = &b.spec.config;
+    const double gflop = 1e-9 * (2 * layer_params(c) + attention_flop(c, TOKENS_MAX));
+    bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", gflop, 0.85}, &s);
     bench_sgemm_done(&sgemm);
     bed_close(&b);
 }
@@ -171,7 +212,7 @@ static void bench_memory(const char *model, int threads)
     struct stage_bytes bytes;
     struct err err;
     struct bench_series s = {.n = 1};
-    bed_open(&b, model, true, threads);
+    bed_open(&b, model, TUNE_LORA, threads);
     train_step(&b, 1);
     bench_must(stage_measure(&bytes, &b.spec, &err), &err);
     s.figure[0] = peak_mib();
@@ -180,38 +221,172 @@ static void bench_memory(const char *model, int threads)
     bed_close(&b);
 }
 
+/* --- PyTorch ---------------------------------------------------------------------------------- */
+
+/* Another process that makes the same step whenever it is asked to. */
+struct peer {
+    pid_t pid;
+    FILE *to, *from;
+    char kernel[32]; /* that its OpenBLAS took */
+};
+
+static bool peer_start(struct peer *p, char **argv)
+{
+    int to[2], from[2];
+    if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+        return false;
+    if ((p->pid = fork()) == 0) {
+        dup2(to[0], STDIN_FILENO);
+        dup2(from[1], STDOUT_FILENO);
+        execv(argv[0], argv);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    p->to = fdopen(to[1], "w");
+    p->from = fdopen(from[0], "r");
+    return fscanf(p->from, "%31s", p->kernel) == 1;
+}
+
+static double peer_step(struct peer *p)
+{
+    double seconds;
+    fputs("step\n", p->to);
+    if (fflush(p->to) || fscanf(p->from, "%lf", &seconds) != 1) {
+        fputs("bench: PyTorch ended in the middle of a step\n", stderr);
+        exit(1);
+    }
+    return seconds;
+}
+
+static void peer_stop(struct peer *p)
+{
+    fclose(p->to);
+    fclose(p->from);
+    waitpid(p->pid, NULL, 0);
+}
+
+/* The goals were set where PyTorch reached 51 % of the peak on one core and 27 % on two, and where OpenBLAS left to itself took a
+ * kernel of 2004. */
+static double peer_goal(bool own_choice, const char *kernel, int threads)
+{
+    return !own_choice ? threads > 1 ? 3.0 : 1.6 : strcmp(kernel, "Prescott") == 0 ? 6.0 : 0;
+}
+
+/* Ours and theirs by turns. `own_choice`: their OpenBLAS is not told which kernel to take. */
+static void bench_peer(bool own_choice, const char *name, const char *model, int threads)
+{
+    struct bed b;
+    struct peer p;
+    struct bench_series s = {.n = REPEATS / 2 + 1};
+    char number[4][12];
+    bed_open(&b, model, TUNE_LORA, threads);
+    const size_t values[] = {(size_t)threads, b.load.tokens, b.load.microbatches, RANK};
+    for (size_t i = 0; i < 4; i++)
+        snprintf(number[i], sizeof number[i], "%zu", values[i]);
+    char *args[] = {PYTHON,
+                    "tests/bench/torch_train.py",
+                    (char *)(uintptr_t)model,
+                    number[0],
+                    number[1],
+                    number[2],
+                    number[3],
+                    NULL};
+    if (own_choice)
+        unsetenv("OPENBLAS_CORETYPE");
+    if (!peer_start(&p, args)) {
+        fputs("bench: tests/bench/torch_train.py does not run: start it by hand to see why\n", stderr);
+        exit(1);
+    }
+    train_step(&b, 1);
+    for (size_t i = 0; i < s.n; i++) {
+        s.limit[i] = step_tokens(&b) / peer_step(&p);
+        s.figure[i] = step_tokens(&b) / timed_step(&b, 2 + i);
+    }
+    char what[64], whom[64];
+    label(what, "LoRA step", name, threads);
+    snprintf(whom, sizeof whom, "PyTorch, %s%s", p.kernel, own_choice ? " (own)" : "");
+    bench_print(
+        &(struct bench_row){what, "tokens/s", whom, "tokens/s", 1, peer_goal(own_choice, p.kernel, threads)},
+        &s);
+    peer_stop(&p);
+    bed_close(&b);
+}
+
 /* --- processes -------------------------------------------------------------------------------- */
 
-static int child(char **argv)
+static int child(const char *kind, int threads, const char *name, const char *model)
 {
-    const int threads = atoi(argv[2]);
-    if (!strcmp(argv[1], "steps"))
-        bench_steps(argv[3], threads);
-    else if (!strcmp(argv[1], "memory"))
-        bench_memory(argv[3], threads);
+    if (!strcmp(kind, "lora"))
+        bench_steps(TUNE_LORA, name, model, threads);
+    else if (!strcmp(kind, "full"))
+        bench_steps(TUNE_FULL, name, model, threads);
+    else if (!strcmp(kind, "prefill"))
+        bench_prefill(name, model, threads);
+    else if (!strcmp(kind, "memory"))
+        bench_memory(model, threads);
+    else if (!strncmp(kind, "torch", 5))
+        bench_peer(!strcmp(kind, "torch-own"), name, model, threads);
     else
-        bench_prefill(argv[3], argv[1], threads);
+        return 2;
     return 0;
+}
+
+enum { SMALL_F32 = 1, SMALL_BF16, LARGE_BF16, LARGE_F32, MODELS };
+
+static const struct row {
+    const char *kind, *name;
+    int model;
+} rows[] = {
+    {"lora", "110M f32", SMALL_F32},         {"full", "110M f32", SMALL_F32},
+    {"lora", "1B bf16", LARGE_BF16},         {"prefill", "110M f32", SMALL_F32},
+    {"prefill", "110M bf16", SMALL_BF16},    {"prefill", "1B bf16", LARGE_BF16},
+    {"prefill", "1B f32, short", LARGE_F32}, {"memory", "110M f32", SMALL_F32},
+    {"torch", "110M f32", SMALL_F32},        {"torch-own", "110M f32", SMALL_F32},
+};
+
+static bool has_torch(void)
+{
+    return system(PYTHON " -c 'import torch' 2>/dev/null") == 0;
+}
+
+static int usage(void)
+{
+    fputs("usage: bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL\n"
+          "       bench_train lora|full|prefill|memory|torch|torch-own THREADS NAME MODEL\n",
+          stderr);
+    return 2;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 4 && atoi(argv[2]))
-        return child(argv);
-    if (argc != 3) {
-        fputs("usage: bench_train F32_MODEL BF16_MODEL\n", stderr);
-        return 2;
+    if (argc != MODELS)
+        return usage();
+    if (argc == 5 && atoi(argv[2])) {
+        if (!getenv(AGAIN)) {
+            setenv(AGAIN, "1", 1);
+            return bench_again(atoi(argv[2]), argv);
+        }
+        return child(argv[1], atoi(argv[2]), argv[3], argv[4]) ? usage() : 0;
     }
-    static const char *const kinds[] = {"steps", "memory", "f32", "bf16"};
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const bool torch = has_torch();
     int failed = 0;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    setenv(AGAIN, "1", 1);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         for (int threads = 1; threads <= (cores < THREADS_MAX ? cores : THREADS_MAX); threads++) {
+            const struct row *r = &rows[k];
             char number[12];
             snprintf(number, sizeof number, "%d", threads);
-            char *args[] = {argv[0], (char *)(uintptr_t)kinds[k], number, argv[k == 3 ? 2 : 1], NULL};
-            if (strcmp(kinds[k], "memory") != 0 || threads == 1)
+            char *args[] = {argv[0],        (char *)(uintptr_t)r->kind,
+                            number,         (char *)(uintptr_t)r->name,
+                            argv[r->model], NULL};
+            if (strncmp(r->kind, "torch", 5) == 0 && !torch)
+                continue;
+            if (strcmp(r->kind, "memory") != 0 || threads == 1)
                 failed |= bench_again(threads, args);
         }
+    if (!torch)
+        puts("LoRA step beside PyTorch               skipped: python3-torch is not installed");
     return failed;
 }

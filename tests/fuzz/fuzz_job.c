@@ -9,6 +9,7 @@
 
 #include "daemon/stage_plan.h"
 #include "daemon/stage_spec.h"
+#include "daemon/stage_sweep.h"
 
 static void spec(const json_t *json)
 {
@@ -20,6 +21,18 @@ static void spec(const json_t *json)
         else
             expect(err.text[0] && memchr(err.text, '\0', sizeof err.text));
     }
+}
+
+static void adapters(const json_t *json)
+{
+    struct sweep s = {0};
+    struct err err = {""};
+    if (sweep_read(&s, json, &err) == 0)
+        expect(s.n >= 1 && s.n <= JOB_MAX_ADAPTERS && (s.n == 1 || *s.one[0].name));
+    else
+        expect(err.text[0] != '\0');
+    for (size_t i = 0; i < s.n; i++)
+        json_decref(s.one[i].spec);
 }
 
 static void plan(const json_t *json)
@@ -48,6 +61,10 @@ static json_t *beginning(uint8_t which)
                          .type = JOB_TRAIN,
                          .first = {0, 1, 2},
                          .microbatches = 1,
+                         .round_steps = 4,
+                         .tune = {.kind = TUNE_LORA, .rank = 2, .end_layer = 2},
+                         .nmore = 1,
+                         .more = {{.kind = TUNE_LORA, .rank = 3, .end_layer = 2}},
                          .model = "/m"};
     p.tokens = p.seqs = p.positions = p.vocab = p.dim = 1;
     strcpy(p.schedule, "1f1b");
@@ -130,15 +147,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        "random_init",
                                        "first_layer",
                                        "fingerprint",
+                                       "sweep",
+                                       "round_steps",
+                                       "more",
                                        NULL};
-    static const char *const texts[] = {"train",  "generate", "score",  "lora",   "full",
-                                        "random", "constant", "linear", "cosine", "q_proj,v_proj",
-                                        "1f1b",   "/m",       "",       NULL};
+    static const char *const texts[] = {
+        "train",  "generate",      "score", "lora", "full", "random", "constant", "linear",
+        "cosine", "q_proj,v_proj", "1f1b",  "/m",   "",     "lr=1,2", "rank=4",   NULL};
     static const struct input_words words = {keys, texts};
     struct input in = {data, n};
     json_t *json = beginning(input_u8(&in)), *fields = input_object(&in, &words, 1);
     json_object_update(json, fields);
     spec(json);
+    adapters(json);
     plan(json);
     json_decref(fields);
     json_decref(json);

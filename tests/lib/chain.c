@@ -51,7 +51,7 @@ static size_t last(const struct chain *c)
 void chain_open(struct chain *c, const struct chain_spec *spec)
 {
     struct err err;
-    *c = (struct chain){.spec = *spec, .family = family_find(spec->config.family)};
+    *c = (struct chain){.spec = *spec, .first = spec->tune, .family = family_find(spec->config.family)};
     assert_non_null(c->family);
     assert_in_range(spec->cut.n, 1, CHAIN_MAX);
     must(num_new(&c->num, 1, &err), &err);
@@ -60,6 +60,8 @@ void chain_open(struct chain *c, const struct chain_spec *spec)
             .model_dir = spec->model_dir,
             .config = spec->config,
             .tune = spec->tune,
+            .more = spec->more,
+            .nmore = spec->nmore,
             .first_layer = chain_first(c, i),
             .end_layer = chain_end(c, i),
             .embed = i == 0,
@@ -91,6 +93,13 @@ void chain_close(struct chain *c)
     }
     num_free(c->num);
     *c = (struct chain){0};
+}
+
+void chain_choose(struct chain *c, size_t adapter)
+{
+    c->spec.tune = adapter ? c->spec.more[adapter - 1] : c->first;
+    for (size_t i = 0; i < c->spec.cut.n; i++)
+        stage_choose(c->stage[i], adapter);
 }
 
 /* --- a microbatch ----------------------------------------------------------------------------- */

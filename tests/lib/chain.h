@@ -26,6 +26,8 @@ struct chain_spec {
     const char *model_dir; /* borrowed */
     struct config config;
     struct tune tune;
+    const struct tune *more; /* [nmore] borrowed: of further adapters on the same weights */
+    size_t nmore;
     struct chain_cut cut; /* ends beyond the last layer are taken as the last layer */
     bool training, split_backward, by_layer, kv;
     size_t slots, tokens, seqs, positions;
@@ -37,6 +39,7 @@ struct chain_spec {
 struct chain {
     struct chain_spec spec;
     const struct family *family;
+    struct tune first;              /* that of adapter 0; spec.tune is the chosen one's */
     struct num *num;                /* owned */
     struct stage *stage[CHAIN_MAX]; /* owned */
     float *act[CHAIN_MAX];          /* [tokens, dim] owned: input of stage i, as the last forward left it */
@@ -54,6 +57,9 @@ struct microbatch {
 void chain_open(struct chain *c, const struct chain_spec *spec);
 void chain_close(struct chain *c);
 size_t chain_first(const struct chain *c, size_t stage); /* its first layer */
+
+/* The adapter all that follows is about. */
+void chain_choose(struct chain *c, size_t adapter);
 
 /* The summed loss; dscale and logprob as in struct xent. */
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob);

@@ -67,8 +67,13 @@ struct world {
     uint32_t now, round;
     struct plan *plan; /* owned */
     size_t credits;
-    bool frugal; /* room counts every emit of the task asked about, not only those queued already */
+    uint32_t lowest; /* trained stage */
+    bool flushed;    /* the steps that were asked for cannot follow each other */
+    bool frugal;     /* room counts every emit of the task asked about, not only those queued already */
     bool cut;
+    uint32_t whose[MAX_MB];                                       /* of each step of the plan: its adapter */
+    bool normed[MAX_STAGES][MAX_MB], updated[MAX_STAGES][MAX_MB]; /* by step */
+    uint32_t back[MAX_STAGES][MAX_MB], lost[MAX_MB];              /* microbatches; losses taken */
     bool in_order;                           /* every stage adds up its weight gradients in ascending order */
     struct link links[MAX_RANKS][MAX_RANKS]; /* [from][to] */
     struct node nodes[MAX_RANKS];
@@ -230,6 +235,31 @@ static void hand_over(struct node *node, const struct task *task)
     }
 }
 
+/* A step begins on a stage once the one before it, of the same adapter, has ended there; and ends once everything of
+ * it is done. */
+static void keep_steps(struct world *w, const struct task *task)
+{
+    const struct plan *plan = w->plan;
+    const uint32_t per = (uint32_t)(plan->microbatches / plan->steps), s = task->stage;
+    const bool is_end = task->kind == TASK_NORM || task->kind == TASK_UPDATE;
+    const uint32_t step = is_end ? task->mb : plan_step(plan, task->mb);
+    if (task->kind == TASK_F)
+        for (uint32_t before = 0; before < step; before++)
+            require(w, w->whose[before] != w->whose[step] || w->updated[s][before]);
+    w->back[s][step] += task->kind == TASK_B || task->kind == TASK_W;
+    w->lost[step] += task->kind == TASK_LOSS;
+    if (task->kind == TASK_NORM) {
+        require(w, !w->normed[s][step] && (w->back[s][step] == per || s < w->lowest));
+        require(w, s + 1 == plan->stages || w->normed[s + 1][step]);
+        require(w, s > 0 || w->lost[step] == per);
+        w->normed[s][step] = true;
+    }
+    if (task->kind == TASK_UPDATE) {
+        require(w, !w->updated[s][step] && w->normed[0][step] && (s == 0 || w->updated[s - 1][step]));
+        w->updated[s][step] = true;
+    }
+}
+
 static int run(void *owner, const struct task *task, struct err *err)
 {
     struct node *node = owner;
@@ -240,6 +270,8 @@ static int run(void *owner, const struct task *task, struct err *err)
     use_slot(node, task);
     use_area(node, task);
     hand_over(node, task);
+    if (w->plan->program == PROGRAM_TRAIN)
+        keep_steps(w, task);
     if (w->in_order && (task->kind == TASK_B || task->kind == TASK_W))
         require(w, task->mb == node->accumulated[task->stage]++);
     for (uint32_t i = 0; i < task->nneeds; i++) {
@@ -340,6 +372,19 @@ static void halve_backwards(struct world *w, struct sched_list *list)
     *list = (struct sched_list){tasks, n};
 }
 
+/* Any number of steps that goes, of up to four adapters that take turns. */
+static void ask_for_steps(struct world *w, struct plan_request *req)
+{
+    const size_t microbatches = req->sched->microbatches;
+    const uint32_t adapters = 1 + below(w, 4);
+    do
+        req->steps = 1 + below(w, (uint32_t)microbatches);
+    while (microbatches % req->steps);
+    for (uint32_t step = 0; step < req->steps; step++)
+        w->whose[step] = step % adapters;
+    req->whose = w->whose;
+}
+
 static void compile_train(struct world *w, size_t ranks, size_t microbatches)
 {
     bool v = below(w, 4) == 0;
@@ -353,9 +398,19 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
     struct plan_request req = {
         .program = PROGRAM_TRAIN, .sched = sched, .tied = below(w, 2), .recompute = recompute};
     if (!req.tied)
-        req.lowest_trained = below(w, (uint32_t)sched->stages);
+        req.lowest_trained = w->lowest = below(w, (uint32_t)sched->stages);
+    if (!req.tied && below(w, 2))
+        ask_for_steps(w, &req);
     struct err err = {0};
-    if (plan_compile(&w->plan, &req, &err) < 0)
+    int rc = plan_compile(&w->plan, &req, &err);
+    w->flushed = rc == -EDEADLK && req.whose;
+    if (w->flushed) { /* then at least all can take their steps side by side */
+        for (uint32_t step = 0; step < req.steps; step++)
+            w->whose[step] = step;
+        req.whose = NULL;
+        rc = plan_compile(&w->plan, &req, &err);
+    }
+    if (rc < 0)
         fail_msg("seed %llu: %s", (unsigned long long)w->seed, err.text);
     sched_free(sched);
 }
@@ -537,9 +592,12 @@ static bool is_done(const struct world *w)
 static void play_seeds(bool cut)
 {
     struct world *w = malloc(sizeof *w);
+    size_t flushed = 0, followed = 0;
     assert_non_null(w);
     for (uint64_t seed = first_seed; seed < first_seed + runs; seed++) {
         world_init(w, seed);
+        flushed += w->flushed;
+        followed += !w->flushed && w->plan->steps > 1 && w->whose[w->plan->steps - 1] + 1 < w->plan->steps;
         if (cut && w->plan->ranks > 1)
             cut_somewhere(w);
         play(w);
@@ -549,6 +607,8 @@ static void play_seeds(bool cut)
             require_all_done(w);
         world_done(w);
     }
+    if (runs >= 100)
+        assert_true(flushed && followed);
     free(w);
 }
 

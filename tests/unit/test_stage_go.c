@@ -13,12 +13,14 @@
 
 #include "daemon/stage_go.h"
 
-enum { MICROBATCHES = 3, SEQS = 4, ROOM = 4 * (14 + MICROBATCHES * (SEQS + 1)) };
+enum { MICROBATCHES = 3, SEQS = 4, STEPS = 3, ROOM = 4 * (14 + 5 * STEPS + MICROBATCHES * (SEQS + 1)) };
 
 static const uint32_t starts[3][SEQS + 1] = {{0, 5, 9}, {0, 1, 2, 3, 100}, {0}};
 static struct seqs mbs[MICROBATCHES] = {{2, (uint32_t *)(uintptr_t)starts[0]},
                                         {4, (uint32_t *)(uintptr_t)starts[1]},
                                         {0, (uint32_t *)(uintptr_t)starts[2]}};
+
+static struct go_step steps[STEPS] = {{2, UINT64_C(0x123456789a), 1.0 / 3}, {0, 7, 0.25}, {1, UINT64_MAX, 0}};
 
 static struct go example(void)
 {
@@ -26,11 +28,13 @@ static struct go example(void)
                        .round = 0xfffffff0,
                        .logprobs = true,
                        .step = UINT64_C(0x123456789a),
-                       .dscale = 1.0 / 3,
+                       .adapter = 9,
                        .at = UINT64_MAX,
                        .temperature = 0.7f,
                        .top_p = 0.95f,
                        .seed = UINT64_C(1) << 63,
+                       .nsteps = STEPS,
+                       .steps = steps,
                        .microbatches = MICROBATCHES,
                        .mb = mbs};
 }
@@ -46,14 +50,18 @@ static void all_of_it_comes_back(void **state)
         go.want_token = flags & 4;
         go.trace = flags & 8;
         size_t n = go_encode(bytes, &go);
-        assert_int_equal(go_max_size(MICROBATCHES, SEQS), ROOM);
-        assert_int_equal(n, 4 * (14 + 3 + 6));
+        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS), ROOM);
+        assert_int_equal(n, 4 * (14 + 5 * STEPS + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
                     back.logprobs == go.logprobs && back.want_token == go.want_token &&
-                    back.trace == go.trace && back.step == go.step && back.dscale == go.dscale &&
+                    back.trace == go.trace && back.step == go.step && back.adapter == go.adapter &&
                     back.at == go.at && back.temperature == go.temperature && back.top_p == go.top_p &&
                     back.seed == go.seed);
+        assert_int_equal(back.nsteps, STEPS);
+        for (size_t i = 0; i < STEPS; i++)
+            assert_true(back.steps[i].adapter == steps[i].adapter && back.steps[i].step == steps[i].step &&
+                        back.steps[i].dscale == steps[i].dscale);
         assert_int_equal(back.microbatches, MICROBATCHES);
         for (size_t m = 0; m < MICROBATCHES; m++) {
             assert_int_equal(back.mb[m].n, mbs[m].n);
@@ -108,7 +116,7 @@ static void counts_are_not_believed(void **state)
     struct go go = example();
     uint8_t bytes[ROOM];
     size_t n = go_encode(bytes, &go);
-    for (size_t at = 4 * 13; at < n; at += 4)
+    for (size_t at = 4 * 12; at < n; at = at == 4 * 13 ? 4 * (14 + 5 * STEPS) : at + 4)
         for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
             uint8_t lie[ROOM];
             memcpy(lie, bytes, n);

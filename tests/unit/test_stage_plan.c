@@ -25,6 +25,7 @@ static struct job_plan example(void)
                              .schedule = "own",
                              .order = (char *)"0F0,3F0\n1F0\n",
                              .microbatches = 7,
+                             .round_steps = 20,
                              .tune = {.kind = TUNE_LORA,
                                       .rank = 8,
                                       .alpha = 0.1f,
@@ -37,6 +38,27 @@ static struct job_plan example(void)
                                       .end_layer = 5,
                                       .seed = 9000000000000001,
                                       .random_init = true},
+                             .nmore = 2,
+                             .more = {{.kind = TUNE_LORA,
+                                       .rank = 16,
+                                       .alpha = 0.3f,
+                                       .plus_ratio = 2,
+                                       .ntargets = 2,
+                                       .targets = {"q_proj", "down_proj"},
+                                       .first_layer = 1,
+                                       .end_layer = 5,
+                                       .seed = 3,
+                                       .random_init = true},
+                                      {.kind = TUNE_LORA,
+                                       .rank = 4,
+                                       .alpha = 7,
+                                       .dropout = 0.5f,
+                                       .rslora = true,
+                                       .ntargets = 2,
+                                       .targets = {"q_proj", "down_proj"},
+                                       .first_layer = 1,
+                                       .end_layer = 5,
+                                       .random_init = true}},
                              .training = true,
                              .kv = true,
                              .by_layer = true,
@@ -75,6 +97,10 @@ static void every_field_comes_back(void **state)
         assert_memory_equal(back->areas, plan.areas, sizeof plan.areas);
         assert_memory_equal(back->briefs, plan.briefs, sizeof plan.briefs);
         assert_memory_equal(back->lates, plan.lates, sizeof plan.lates);
+        assert_int_equal(back->round_steps, plan.round_steps);
+        assert_int_equal(back->nmore, 2);
+        assert_ptr_equal(job_plan_tune(back, 0), &back->tune);
+        assert_int_equal(job_plan_tune(back, 2)->rank, 4);
         assert_string_equal(back->order, plan.order);
         assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
@@ -188,6 +214,41 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(with_tune("targets", many(17)), "too many targets");
 }
 
+static json_t *with_more(const char *key, json_t *value)
+{
+    struct job_plan plan = example();
+    json_t *json = job_plan_encode(&plan);
+    json_object_set_new(json_array_get(json_object_get(json, "more"), 1), key, value);
+    return json;
+}
+
+/* Further adapters: of LoRA, no more than there is room for, and put on what the first is put on, whatever they say. */
+static void further_adapters_are_like_the_first(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct err err = {""};
+    json_t *json = with_more("targets", json_pack("[s]", "o_proj"));
+    json_object_set_new(json_array_get(json_object_get(json, "more"), 1), "first_layer", json_integer(3));
+    assert_int_equal(job_plan_decode(&back, json, &err), 0);
+    assert_memory_equal(back.more[1].targets, back.tune.targets, sizeof back.tune.targets);
+    assert_int_equal(back.more[1].first_layer, 1);
+    job_plan_done(&back);
+    json_decref(json);
+    refuse(with_more("kind", json_integer(TUNE_FULL)), "an adapter that is none");
+    refuse(with_more("rank", json_integer(0)), "an adapter without rank");
+    refuse(with("more", json_object()), "adapters that are no list");
+    refuse(with_tune("kind", json_integer(TUNE_FULL)), "adapters of a model that is trained itself");
+    json_t *list = json_array(),
+           *one = json_array_get(json_object_get(json = with("kv", json_false()), "more"), 0);
+    for (size_t i = 0; i < JOB_MAX_ADAPTERS; i++)
+        json_array_append(list, one);
+    refuse(with("more", list), "too many adapters");
+    json_decref(json);
+    refuse(with("round_steps", json_integer(0)), "rounds of no step");
+    refuse(with("round_steps", json_integer(JOB_MAX_STEPS + 1)), "rounds too long");
+}
+
 static void long_names_are_cut(void **state)
 {
     (void)state;
@@ -260,13 +321,10 @@ static void schedules_are_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_comes_back),
-        cmocka_unit_test(nothing_may_be_missing),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(each_stage_opens_its_part),
-        cmocka_unit_test(schedules_are_asked_for),
-        cmocka_unit_test(stages_with_areas_do_forwards_again),
+        cmocka_unit_test(every_field_comes_back),       cmocka_unit_test(nothing_may_be_missing),
+        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(further_adapters_are_like_the_first),
+        cmocka_unit_test(long_names_are_cut),           cmocka_unit_test(each_stage_opens_its_part),
+        cmocka_unit_test(schedules_are_asked_for),      cmocka_unit_test(stages_with_areas_do_forwards_again),
     };
     return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void make(struct place *p, const struct tune *tune, size_t index, bool tr
 {
     struct err err;
     unit_done(&p->unit);
-    must(unit_init(&p->unit, family_find("llama"), &p->config, tune, index, &err), &err);
+    must(unit_init(&p->unit, family_find("llama"), &p->config, tune, 1, index, &err), &err);
     unit_carve(&p->unit, &p->slab, training);
     must(slab_alloc(&p->slab, "a unit", &err), &err);
     unit_carve(&p->unit, &p->slab, training);

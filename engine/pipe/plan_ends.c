@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where the steps of a training program end: the squared norm runs down the ring, the clip factor runs up it, and each
+ * stage takes its optimizer step. Owns its scratch. Pure; called by plan_train.c.
+ *
+ * A step that is alone, or the last of its adapter, ends behind everything else. Where others follow, its NORM stands on
+ * each stage where a unit-cost run has the last of its backwards behind it, on this stage and all above, so that nobody
+ * waits for it; and its UPDATE right before the first forward of the adapter's next step, for the clip factor comes up
+ * the ring ahead of that step's first activations. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "pipe/plan_impl.h"
+
+enum { NORM = 1, UPDATE = 2, NO_STEP = UINT32_MAX };
+
+struct ends {
+    struct build *b; /* borrowed */
+    size_t steps, stages;
+    double *due;        /* [steps · stages] owned, as all below: when NORM could be done */
+    size_t *left;       /* [steps · stages] backwards that come first and are not added yet */
+    uint8_t *done;      /* [steps · stages] NORM, UPDATE */
+    uint32_t *previous; /* [steps] the step of the same adapter before this one */
+    size_t *from;       /* [stages] steps before this one have their NORM */
+    bool impossible;
+};
+
+static size_t cell(const struct ends *ends, uint32_t step, uint32_t stage)
+{
+    return (size_t)step * ends->stages + stage;
+}
+
+/* The last task of a microbatch's way back through a stage. */
+static bool is_back(const struct sched_task *task)
+{
+    return task->op == OP_B || task->op == OP_W;
+}
+
+void ends_free(struct ends *ends)
+{
+    if (!ends)
+        return;
+    free(ends->due);
+    free(ends->left);
+    free(ends->done);
+    free(ends->previous);
+    free(ends->from);
+    free(ends);
+}
+
+static void find_previous(struct ends *ends, const uint32_t *whose)
+{
+    for (uint32_t step = 0; step < ends->steps; step++) {
+        ends->previous[step] = NO_STEP;
+        for (uint32_t before = step; whose && before-- > 0;)
+            if (whose[before] == whose[step]) {
+                ends->previous[step] = before;
+                break;
+            }
+    }
+}
+
+static void find_due(struct ends *ends, const struct sched *sched, const double *end)
+{
+    for (size_t r = 0; r < sched->ranks; r++)
+        for (size_t k = 0; k < sched->rank[r].n; k++, end++) {
+            const struct sched_task *task = &sched->rank[r].tasks[k];
+            const size_t at = cell(ends, plan_step(ends->b->plan, task->mb), task->stage);
+            if (!is_back(task))
+                continue;
+            ends->left[at]++;
+            ends->due[at] = *end > ends->due[at] ? *end : ends->due[at];
+        }
+    for (uint32_t step = 0; step < ends->steps; step++)
+        for (uint32_t stage = ends->b->last; stage-- > 0;) {
+            const double above = ends->due[cell(ends, step, stage + 1)];
+            double *due = &ends->due[cell(ends, step, stage)];
+            *due = above > *due ? above : *due;
+        }
+}
+
+struct ends *ends_new(struct build *b, const struct sched_sim *sim)
+{
+    struct ends *ends = calloc(1, sizeof *ends);
+    if (!ends)
+        return NULL;
+    *ends = (struct ends){.b = b, .steps = b->plan->steps, .stages = b->plan->stages};
+    const size_t cells = ends->steps * ends->stages;
+    ends->due = calloc(cells, sizeof *ends->due);
+    ends->left = calloc(cells, sizeof *ends->left);
+    ends->done = calloc(cells, sizeof *ends->done);
+    ends->previous = calloc(ends->steps, sizeof *ends->previous);
+    ends->from = calloc(ends->stages, sizeof *ends->from);
+    if (!ends->due || !ends->left || !ends->done || !ends->previous || !ends->from) {
+        ends_free(ends);
+        return NULL;
+    }
+    find_previous(ends, b->req->whose);
+    find_due(ends, b->req->sched, sim->end);
+    return ends;
+}
+
+static void add_norm(struct ends *ends, uint32_t step, uint32_t stage)
+{
+    struct build *b = ends->b;
+    const bool tied = b->req->tied;
+    struct task *norm = build_add(b, TASK_NORM, stage, step);
+    if (stage < b->last)
+        build_need(b, norm, MSG_NORM, step, stage + 1);
+    if (stage > 0)
+        build_emit(b, norm, MSG_NORM, step, stage - 1);
+    if (tied && stage == b->last)
+        build_emit(b, norm, MSG_TIED_GRAD, 0, 0);
+    if (tied && stage == 0)
+        build_need(b, norm, MSG_TIED_GRAD, 0, b->last);
+    ends->done[cell(ends, step, stage)] |= NORM;
+}
+
+static void add_update(struct ends *ends, uint32_t step, uint32_t stage)
+{
+    struct build *b = ends->b;
+    const bool tied = b->req->tied;
+    struct task *update = build_add(b, TASK_UPDATE, stage, step);
+    if (stage > 0)
+        build_need(b, update, MSG_SCALE, step, stage - 1);
+    if (stage < b->last)
+        build_emit(b, update, MSG_SCALE, step, stage + 1);
+    if (tied && stage == 0)
+        build_emit(b, update, MSG_TIED_WEIGHT, 0, b->last);
+    if (tied && stage == b->last)
+        build_need(b, update, MSG_TIED_WEIGHT, 0, 0);
+    ends->done[cell(ends, step, stage)] |= UPDATE;
+}
+
+/* What comes from another rank is awaited; what comes from this one, or is this stage's own, must stand before. */
+static bool can_norm(const struct ends *ends, uint32_t step, uint32_t stage)
+{
+    const struct build *b = ends->b;
+    const bool above_here = stage < b->last && build_rank(b, stage + 1) == build_rank(b, stage);
+    return !ends->left[cell(ends, step, stage)] &&
+           (!above_here || ends->done[cell(ends, step, stage + 1)] & NORM);
+}
+
+/* Of the rank's stages and all steps the NORM that is due first, of two the one higher up: the same order on every rank,
+ * so that none waits for one that stands behind what waits for it. */
+static bool next_norm(struct ends *ends, uint32_t rank, double now, uint32_t *ret_step, uint32_t *ret_stage)
+{
+    double first = now;
+    bool found = false;
+    for (uint32_t stage = (uint32_t)ends->stages; stage-- > 0;) {
+        size_t *from = &ends->from[stage];
+        if (build_rank(ends->b, stage) != rank)
+            continue;
+        while (*from < ends->steps && ends->done[cell(ends, (uint32_t)*from, stage)] & NORM)
+            ++*from;
+        for (uint32_t step = (uint32_t)*from; step < ends->steps; step++) {
+            const size_t at = cell(ends, step, stage);
+            if (ends->done[at] & NORM || ends->due[at] > first || (found && ends->due[at] == first) ||
+                !can_norm(ends, step, stage))
+                continue;
+            found = true;
+            first = ends->due[at];
+            *ret_step = step;
+            *ret_stage = stage;
+        }
+    }
+    return found;
+}
+
+static void norm_what_is_due(struct ends *ends, uint32_t rank, double now)
+{
+    uint32_t step, stage;
+    while (next_norm(ends, rank, now, &step, &stage))
+        add_norm(ends, step, stage);
+}
+
+void ends_before(struct ends *ends, const struct sched_task *next, double start)
+{
+    if (ends->steps == 1)
+        return;
+    norm_what_is_due(ends, build_rank(ends->b, next->stage), start);
+    const uint32_t previous = ends->previous[plan_step(ends->b->plan, next->mb)];
+    if (next->op != OP_F || previous == NO_STEP)
+        return;
+    const size_t at = cell(ends, previous, next->stage);
+    if (ends->done[at] & UPDATE)
+        return;
+    if (!(ends->done[at] & NORM) && !can_norm(ends, previous, next->stage)) {
+        ends->impossible = true;
+        return;
+    }
+    if (!(ends->done[at] & NORM))
+        add_norm(ends, previous, next->stage);
+    add_update(ends, previous, next->stage);
+}
+
+void ends_after(struct ends *ends, const struct sched_task *task)
+{
+    if (is_back(task))
+        ends->left[cell(ends, plan_step(ends->b->plan, task->mb), task->stage)]--;
+}
+
+bool ends_is_back(const struct ends *ends, uint32_t step)
+{
+    return !ends->left[cell(ends, step, 0)];
+}
+
+int ends_finish(struct ends *ends, struct err *err)
+{
+    if (ends->impossible)
+        return err_set(
+            err, -EDEADLK,
+            "in this order a step begins before the one it follows has ended; let more microbatches "
+            "of others come between them, or let all steps end before the next begin");
+    for (uint32_t rank = 0; rank < ends->b->plan->ranks; rank++)
+        norm_what_is_due(ends, rank, INFINITY);
+    for (uint32_t step = 0; step < ends->steps; step++)
+        for (uint32_t stage = 0; stage <= ends->b->last; stage++)
+            if (!(ends->done[cell(ends, step, stage)] & UPDATE))
+                add_update(ends, step, stage);
+    return 0;
+}
