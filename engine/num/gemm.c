@@ -43,12 +43,15 @@ static struct share share_of(size_t n, size_t step, size_t threads, size_t threa
     return (struct share){from < n ? from : n, (end < n ? end : n) - (from < n ? from : n)};
 }
 
-/* OpenBLAS's own threads wait for one another many times in a product, each time giving up the CPU: where others want it, two of
- * them are slower than one. Ours each call it for outputs of their own and meet once, at the end. */
-static void one_thread_each(void)
+/* How many threads share a product of so many multiplications. OpenBLAS's own threads wait for one another many times in a product,
+ * each time giving up the CPU: where others want it, two of them are slower than one. Ours each call it for outputs of their own and
+ * meet once, at the end. */
+static size_t parts_of(const struct num *num, size_t multiplications)
 {
+    const size_t threads = (size_t)num_threads(num);
     if (openblas_get_num_threads() != 1)
         openblas_set_num_threads(1);
+    return multiplications > threads * SMALL_PRODUCT ? threads : 1;
 }
 
 struct product {
@@ -74,19 +77,17 @@ static void sgemm(const struct product *p)
 /* Split along the longer side of C: each thread packs its share of one factor, and all of the shorter one. */
 static void sgemm_shared(struct num *num, const struct product *p)
 {
-    const size_t threads = (size_t)num_threads(num);
-    one_thread_each();
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (threads > 1 && p->m * p->n * p->k > threads * SMALL_PRODUCT)
-    for (size_t i = 0; i < threads; i++) {
+    const size_t parts = parts_of(num, p->m * p->n * p->k);
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
         struct product own = *p;
         if (p->n >= p->m) {
-            const struct share s = share_of(p->n, SHARE, threads, i);
+            const struct share s = share_of(p->n, SHARE, parts, i);
             own.n = s.n;
             own.b += s.from * (p->tb == CblasNoTrans ? 1 : p->ldb);
             own.c += s.from;
         } else {
-            const struct share s = share_of(p->m, SHARE, threads, i);
+            const struct share s = share_of(p->m, SHARE, parts, i);
             own.m = s.n;
             own.a += s.from * (p->ta == CblasNoTrans ? p->lda : 1);
             own.c += s.from * p->ldc;
@@ -359,12 +360,10 @@ static bool is_plain_f32(struct mat w)
 /* Each thread has rows of W, which are columns of y. */
 static void converted_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
-    const size_t threads = (size_t)num_threads(num);
-    one_thread_each();
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (threads > 1 && n * w.rows * w.cols > threads * SMALL_PRODUCT)
-    for (size_t i = 0; i < threads; i++) {
-        const struct share s = share_of(w.rows, SHARE, threads, i);
+    const size_t parts = parts_of(num, n * w.rows * w.cols);
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
+        const struct share s = share_of(w.rows, SHARE, parts, i);
         const struct panel own = {.row = s.from, .rows = s.n, .cols = w.cols};
         for (struct panel p = {0}; next_panel(num, w, own, &p);)
             sgemm(&(struct product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
@@ -400,13 +399,11 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
 /* Each thread has columns of W and of dx. */
 static void converted_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
 {
-    const size_t threads = (size_t)num_threads(num),
+    const size_t parts = parts_of(num, n * w.rows * w.cols),
                  step = w.quant && w.quant->group > SHARE ? w.quant->group : SHARE;
-    one_thread_each();
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (threads > 1 && n * w.rows * w.cols > threads * SMALL_PRODUCT)
-    for (size_t i = 0; i < threads; i++) {
-        const struct share s = share_of(w.cols, step, threads, i);
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
+        const struct share s = share_of(w.cols, step, parts, i);
         if (!s.n)
             continue;
         const struct panel own = {.rows = w.rows, .col = s.from, .cols = s.n};
