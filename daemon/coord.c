@@ -329,6 +329,8 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
 static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
+    if (json_is_true(json_object_get(body, "mirrored")))
+        job_mirror(job);
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
     job_mark(job, &job->start.planned, clock_now());

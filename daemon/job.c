@@ -64,11 +64,23 @@ json_t *job_take_nodes(struct job *job, const struct members_ring *ring)
         job->available[r] = m->memory_available;
         char id[33];
         id_hex(id, m->id);
-        json_array_append_new(nodes, json_pack("{s:s s:s s:f s:I s:I}", "id", id, "name", m->name, "speed",
-                                               (double)m->threads, "memory", (json_int_t)m->memory_available,
-                                               "mbps", (json_int_t)ring->class_mbps));
+        json_array_append_new(nodes,
+                              json_pack("{s:s s:s s:f s:I s:I s:b}", "id", id, "name", m->name, "speed",
+                                        (double)m->threads, "memory", (json_int_t)m->memory_available, "mbps",
+                                        (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand));
     }
     return nodes;
+}
+
+void job_mirror(struct job *job)
+{
+    const struct job was = *job;
+    for (size_t r = 1; r < job->ranks; r++) {
+        const size_t from = job->ranks - r;
+        memcpy(job->nodes[r], was.nodes[from], sizeof job->nodes[r]);
+        memcpy(job->names[r], was.names[from], sizeof job->names[r]);
+        job->available[r] = was.available[from];
+    }
 }
 
 bool job_has_node(const struct job *job, const uint8_t id[16])

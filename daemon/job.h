@@ -71,6 +71,8 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the r
 void job_free(struct job *job);
 /* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
 json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
+/* Its plan has them the other way round: rank 1 is who was the last. */
+void job_mirror(struct job *job);
 bool job_has_node(const struct job *job, const uint8_t id[16]);
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
