@@ -1,6 +1,7 @@
 #!/bin/sh
-# What a stage takes of its CPUs while it waits for another: two nodes of two threads each train, one stage is stopped, and the other, which has
-# come to where it needs the next message, is watched. usage: bench_wait.sh BUILD MODEL [SECONDS]; runs itself again as the command of `ringctl local`.
+# Two nodes of two threads each train. First what their memory does from one step to the next, once all has been used: nothing is mapped any more, and
+# next to no page is touched for the first time. Then what a stage takes of its CPUs while it waits: one is stopped, and the other, which has come to
+# where it needs the next message, is watched. usage: bench_wait.sh BUILD MODEL [SECONDS]; runs itself again as the command of `ringctl local`.
 # SPDX-License-Identifier: MIT
 set -eu
 
@@ -29,13 +30,28 @@ echo '{"input_ids":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}' >"$BENCH_WAIT/rows
 : >"$BENCH_WAIT/log"
 job=$("$RINGCTL" train --model "$MODEL" --data "$BENCH_WAIT/rows.jsonl" --adapter-out "$BENCH_WAIT/out" --batch-size 1 --micro-batch-size 1 \
     --iters 100000 --log "$BENCH_WAIT/log" --detach)
-timeout 120 tail -n +1 -f "$BENCH_WAIT/log" | grep -qm1 '"step":2,'
+# reached STEP
+reached() {
+    timeout 240 tail -n +1 -f "$BENCH_WAIT/log" | grep -qm1 "\"step\":$1,"
+}
+# Pages touched for the first time, and KiB of memory that is nobody else's, mapped so far.
+memory() {
+    awk '{print $10}' "/proc/$1/stat"
+    awk '/^VmData:/ {print $2}' "/proc/$1/status"
+}
+reached 5
 stages=
 for node in $(children "$PPID" ringd); do
     stages="$stages $(children "$node" ringd-stage)"
 done
 # shellcheck disable=SC2086 # two numbers
 set -- $stages
+before="$(memory "$1") $(memory "$2")"
+reached 25
+# shellcheck disable=SC2046,SC2086 # four numbers each
+echo $before $(memory "$1") $(memory "$2") | awk '{
+    printf "%-38s %9.1f %-9s %d KiB more mapped in 20 of them\n", "memory of two stages, a step", ($5 - $1 + $7 - $3) / 20, "faults", $6 - $2 + $8 - $4
+}'
 kill -STOP "$1"
 trap 'kill -CONT "$stopped"; "$RINGCTL" cancel "$job" >/dev/null' EXIT
 stopped=$1
