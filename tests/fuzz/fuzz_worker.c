@@ -156,16 +156,6 @@ json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n)
     return json_array();
 }
 
-void survey_ask(struct survey *s, struct spawn *stage, const json_t *event)
-{
-    (void)s, (void)stage, (void)event;
-}
-
-void survey_forget(struct survey *s, const struct spawn *stage)
-{
-    (void)s, (void)stage;
-}
-
 void gauge_yield(struct gauge *g)
 {
     (void)g;
@@ -174,6 +164,16 @@ void gauge_yield(struct gauge *g)
 void planner_yield(struct planner *p)
 {
     (void)p;
+}
+
+void survey_ask(struct survey *s, struct spawn *stage, const json_t *event)
+{
+    (void)s, (void)stage, (void)event;
+}
+
+void survey_forget(struct survey *s, const struct spawn *stage)
+{
+    (void)s, (void)stage;
 }
 
 void node_changed(struct node *n)
