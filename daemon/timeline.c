@@ -15,6 +15,7 @@
 #include "net/ring.h"
 
 enum {
+    STEPS_MAX = 512, /* of a round, of all adapters */
     CELLS_MAX =
         4096 /* stages · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
 };
@@ -36,7 +37,8 @@ struct cause {
 
 struct step {
     uint64_t number; /* 0 = none */
-    size_t microbatches;
+    size_t microbatches, steps;
+    uint32_t *whose; /* [steps] owned: of which adapter each of them is */
     bool tied;
     uint32_t lowest;
     struct row *rows[RING_MAX_NODES]; /* owned */
@@ -72,6 +74,7 @@ static void step_done(struct step *s)
 {
     for (size_t r = 0; r < RING_MAX_NODES; r++)
         free(s->rows[r]);
+    free(s->whose);
     *s = (struct step){0};
 }
 
@@ -144,6 +147,19 @@ static int read_rows(struct step *s, size_t rank, const json_t *tasks, const jso
     return 0;
 }
 
+/* Of several adapters' steps, which were one program. */
+static bool read_steps(struct step *s, const json_t *adapters)
+{
+    const size_t n = json_array_size(adapters);
+    if (n > STEPS_MAX || (n && s->microbatches % n))
+        return false;
+    s->steps = n ? n : 1;
+    s->whose = xcalloc(s->steps, sizeof *s->whose);
+    for (size_t i = 0; i < n; i++)
+        s->whose[i] = (uint32_t)json_integer_value(json_array_get(adapters, i));
+    return true;
+}
+
 int timeline_add(struct timeline *t, size_t rank, const json_t *event)
 {
     json_int_t number = json_integer_value(json_object_get(event, "step")),
@@ -160,6 +176,10 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
         t->next.microbatches = (size_t)microbatches;
         t->next.tied = json_is_true(json_object_get(event, "tied"));
         t->next.lowest = (uint32_t)lowest;
+        if (!read_steps(&t->next, json_object_get(event, "adapters"))) {
+            step_done(&t->next);
+            return -EBADMSG;
+        }
     }
     int r = read_rows(&t->next, rank, json_object_get(event, "tasks"), json_object_get(event, "bytes"));
     for (size_t i = 0; !r && i < t->ranks; i++)
@@ -192,6 +212,8 @@ static struct plan *plan_of(const struct timeline *t)
     struct plan_request req = {.program = PROGRAM_TRAIN,
                                .sched = sched,
                                .ranks = t->ranks,
+                               .steps = s->steps,
+                               .whose = s->whose,
                                .tied = s->tied,
                                .lowest_trained = s->lowest,
                                .recompute = t->recompute};
@@ -444,9 +466,9 @@ json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*nam
     if (plan)
         causes_free(causes, t->ranks);
     plan_free(plan);
-    return json_pack("{s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
-                     (json_int_t)s->number, "schedule", t->schedule, "microbatches",
-                     (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
+    return json_pack("{s:I s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
+                     (json_int_t)s->number, "steps", (json_int_t)s->steps, "schedule", t->schedule,
+                     "microbatches", (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
                      bubble_of(f.busy, t->ranks, f.seconds), "planned_seconds",
                      plan ? json_real(planned) : json_null(), "planned_bubble",
                      plan ? json_real(bubble_of(f.busy, t->ranks, planned)) : json_null(), "ranks", ranks);

@@ -30,8 +30,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         json_t *tasks = json_array();
         for (size_t rows = input_u8(&in) % 32; rows > 0 && in.left; rows--)
             json_array_append_new(tasks, row(&in));
-        json_t *event = json_pack("{s:i s:i s:i s:b s:o}", "step", step & 15, "microbatches", mbs, "lowest",
-                                  step >> 4, "tied", step & 1, "tasks", tasks);
+        json_t *adapters = json_array();
+        for (int k = 0; k < mbs && how & 128; k++)
+            json_array_append_new(adapters, json_integer(k % (1 + (step & 3))));
+        json_t *event = json_pack("{s:o s:i s:i s:i s:b s:o}", "adapters", adapters, "step", step & 15,
+                                  "microbatches", mbs, "lowest", step >> 4, "tied", step & 1, "tasks", tasks);
         const int r = timeline_add(t, rank, event);
         expect(r == 0 || r == 1 || r == -EBADMSG || r == -ESTALE);
         json_decref(event);

@@ -69,17 +69,25 @@ static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin
 }
 
 /* Each task has sent a hundred bytes more than the one before. */
-static json_t *event_of(uint64_t step, json_t *tasks)
+static json_t *event_of_steps(uint64_t step, json_t *tasks, size_t steps)
 {
+    json_t *adapters = json_array();
+    for (size_t i = 0; i < steps; i++)
+        json_array_append_new(adapters, json_integer((json_int_t)i));
     json_t *bytes = json_array();
     for (size_t i = 0; i < json_array_size(tasks); i++)
         json_array_append_new(bytes, json_integer((json_int_t)(100 * i)));
-    return json_pack("{s:I s:i s:b s:i s:o s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES,
-                     "tied", 0, "lowest", 0, "tasks", tasks, "bytes", bytes);
+    return json_pack("{s:I s:i s:o s:b s:i s:o s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES,
+                     "adapters", adapters, "tied", 0, "lowest", 0, "tasks", tasks, "bytes", bytes);
+}
+
+static json_t *event_of(uint64_t step, json_t *tasks)
+{
+    return event_of_steps(step, tasks, 1);
 }
 
 /* All ranks tell of that step; what the last one's telling returns. */
-static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute)
+static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute, size_t steps)
 {
     struct sched *sched;
     struct plan *plan;
@@ -92,11 +100,11 @@ static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool 
                    &err),
         0);
     struct plan_request req = {
-        .program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS, .recompute = recompute};
+        .program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS, .recompute = recompute, .steps = steps};
     assert_int_equal(plan_compile(&plan, &req, &err), 0);
     perform(plan, tasks, begin);
     for (size_t i = 0; i < RANKS; i++) {
-        json_t *event = event_of(step, tasks[i]);
+        json_t *event = event_of_steps(step, tasks[i], steps);
         r = timeline_add(t, i, event);
         assert_int_equal(r, i + 1 == RANKS);
         json_decref(event);
@@ -108,7 +116,7 @@ static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool 
 
 static int tell(struct timeline *t, uint64_t step, int64_t begin)
 {
-    return tell_of(t, step, begin, NULL);
+    return tell_of(t, step, begin, NULL, 1);
 }
 
 static double number(const json_t *o, const char *key)
@@ -191,12 +199,32 @@ static void forwards_done_again_are_planned(void **state)
         struct timeline *t = timeline_new(
             &(struct timeline_job){.schedule = "1f1b", .ranks = RANKS, .areas = known ? areas : NULL});
         json_decref(areas);
-        tell_of(t, 1, 1000000000000, recompute);
+        tell_of(t, 1, 1000000000000, recompute, 1);
         json_t *json = timeline_encode(t, 1, names);
         assert_int_equal(json_is_number(json_object_get(json, "planned_seconds")), known);
         json_decref(json);
         timeline_free(t);
     }
+}
+
+/* Of steps of several adapters, which are one program, too. */
+static void rounds_of_several_steps_are_planned(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
+    for (size_t steps = 1; steps <= MICROBATCHES; steps *= 2) {
+        tell_of(t, steps, 1000000000000 * (int64_t)steps, NULL, steps);
+        json_t *json = timeline_encode(t, 1, names), *tasks;
+        size_t norms = 0, i;
+        json_t *row;
+        assert_int_equal(number(json, "steps"), steps);
+        assert_true(number(json, "planned_seconds") > 0);
+        tasks = json_object_get(json_array_get(json_object_get(json, "ranks"), 1), "planned");
+        json_array_foreach(tasks, i, row) norms += !strcmp(json_string_value(json_array_get(row, 0)), "norm");
+        assert_int_equal(norms, steps);
+        json_decref(json);
+    }
+    timeline_free(t);
 }
 
 static void only_what_all_have_told_of_is_shown(void **state)
@@ -231,6 +259,7 @@ static void nonsense_is_refused(void **state)
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0]]}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,3]]}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,\"1\",2,0,0,-1,2]]}",
+        "{\"step\":2,\"microbatches\":4,\"adapters\":[0,1,2],\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,2]]}",
     };
     struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -266,6 +295,7 @@ int main(void)
         cmocka_unit_test(clocks_apart_are_laid_together),
         cmocka_unit_test(the_plan_is_what_the_schedule_gives),
         cmocka_unit_test(forwards_done_again_are_planned),
+        cmocka_unit_test(rounds_of_several_steps_are_planned),
         cmocka_unit_test(only_what_all_have_told_of_is_shown),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(another_plan_is_not_made_up),
