@@ -45,9 +45,10 @@ DAEMON_LIBS := -lmicrohttpd -lsqlite3 -lsystemd -linih -ljansson
 
 # --- sources -------------------------------------------------------------------------------------------------
 net_src    := $(sort $(wildcard net/*.c))
-# kernels.c is compiled once per instruction set (below); everything else once.
+# kernels.c and integer.c are compiled once per instruction set (below); everything else once.
 kern_src   := engine/num/kernels.c
-engine_src := $(filter-out $(kern_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
+int_src    := engine/num/integer.c
+engine_src := $(filter-out $(kern_src) $(int_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
 obj         = $(patsubst %.c,$(B)/%.o,$(1))
 
 kern_isas  := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
@@ -56,7 +57,9 @@ kern_avx2  := -mavx2 -mfma -mf16c
 # Arithmetic on arrays of our own reads nothing from outside, and clang takes minutes to instrument it.
 kern_plain := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
 kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
-kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o)
+kern_vnni  := $(kern_avx512) -mavx512vnni
+int_isas   := base $(if $(filter x86_64,$(shell uname -m)),avx2 vnni)
+kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o)
 
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
 # ringctl's alone, and yet what tests link
@@ -103,8 +106,12 @@ $(B)/net/%.o: net/%.c
 $(B)/engine/num/kernels.%.o: $(kern_src)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 $(kern_$*) $(kern_plain) -DKERNELS=kernels_$* $(inc_engine) -c -o $@ $<
+# A multiplication and an addition stay two: all tables give the same bits.
+$(B)/engine/num/integer.%.o: $(int_src)
+	@mkdir -p $(@D)
+	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DINTEGERS=int_kernels_$* $(inc_engine) -c -o $@ $<
 $(B)/engine/num/gemm.o: BASE += -isystem $(BLASINC)
-$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1)
+$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1) $(foreach i,$(int_isas),-DHAVE_INTEGERS_$(i)=1)
 $(B)/engine/%.o: engine/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_engine) -c -o $@ $<

@@ -206,6 +206,7 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
     c->active = job;
     *job->error = 0;
     job->started = time(NULL);
+    job->start.began = clock_now();
     event_del(c->settle);
     set_state(c, job, JOB_PLANNING, PLAN_S);
     char rescue[3200];
@@ -328,8 +329,11 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
 static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
+    if (json_is_true(json_object_get(body, "mirrored")))
+        job_mirror(job);
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
+    job_mark(job, &job->start.planned, clock_now());
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)
         job->timeline = timeline_new(
@@ -374,6 +378,7 @@ static void on_ready(struct coord *c, struct job *job, size_t rank, const json_t
     }
     if (!all(job->ready, job->ranks))
         return;
+    job_mark(job, &job->start.opened, clock_now());
     set_state(c, job, JOB_CONNECTING, CONNECT_S);
     send_all(c, job, "job-connect");
 }
@@ -418,6 +423,7 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         job->connected[rank] = true;
         if (all(job->connected, job->ranks)) {
             set_state(c, job, JOB_RUNNING, 0);
+            job_mark(job, &job->start.connected, clock_now());
             job->progressed = clock_now();
             send_all(c, job, "job-run");
         }

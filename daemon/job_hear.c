@@ -84,6 +84,11 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
         on_timeline(job, rank, json_object_get(body, "event"));
         return;
     }
+    if (!strcmp(event_kind(body), "begun")) {
+        if (rank == 0)
+            job_mark(job, &job->start.first_task, clock_now());
+        return;
+    }
     if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
         return;
     json_t *event = json_deep_copy(json_object_get(body, "event"));
@@ -96,6 +101,8 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
         json_object_set_new(event, "rank", json_integer((json_int_t)rank));
     metrics_event(n->metrics, kind, event);
     job_progress(job, clock_now());
+    if (!strcmp(kind, "step") || !strcmp(kind, "token"))
+        job_mark(job, &job->start.first_result, job->progressed);
     if (!strcmp(kind, "step")) {
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));

@@ -2,7 +2,7 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4);
  * what it is told:
- *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}; before that perhaps
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan","mirrored"}; before that perhaps
  *                                           {"ev":"survey","nodes","question"}, which {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks (stage_units.h), {"ev":"measured","answer"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
@@ -61,7 +61,9 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     json_t *plan = job_plan_encode(&p->head.plan);
     if (p->head.forecast)
         json_object_set(plan, "forecast", p->head.forecast);
-    head_event(&p->head, "planned", json_pack("{s:o s:I}", "plan", plan, "steps", (json_int_t)p->head.steps));
+    head_event(&p->head, "planned",
+               json_pack("{s:o s:I s:b}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
+                         (int)p->head.is_mirrored));
     return 0;
 }
 
@@ -92,6 +94,12 @@ static void on_round(void *owner)
         head_event(&p->head, "memory",
                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
                              "peak", (json_int_t)use.peak));
+}
+
+static void on_begun(void *owner)
+{
+    struct process *p = owner;
+    head_event(&p->head, "begun", json_object());
 }
 
 static void tell_weights(struct process *p, const char *dir)
@@ -164,8 +172,15 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,    p->rank,   p->stages, p->exchange,
-                                 p->progress, on_traced, on_round,  p};
+    struct runner_setup setup = {&p->plan,
+                                 p->rank,
+                                 p->stages,
+                                 p->exchange,
+                                 p->progress,
+                                 on_traced,
+                                 on_round,
+                                 p->rank ? NULL : on_begun,
+                                 p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)

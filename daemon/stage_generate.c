@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/clock.h"
+
 struct gen {
     struct head *h;
     struct runner *r;
@@ -18,6 +20,7 @@ struct gen {
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
     struct go go;                    /* what all rounds have in common */
     size_t most;                     /* tokens */
+    struct instant first, last;      /* token */
     bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
 };
 
@@ -112,6 +115,9 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
 {
     const char *piece = "";
     size_t n = 0, before = g->length;
+    g->last = clock_now();
+    if (!g->n)
+        g->first = g->last;
     g->ids[g->n++] = token;
     if (g->stream && tokenizer_stream_push(g->stream, token, &piece, &n))
         return err_set(err, -ENOMEM, "out of memory");
@@ -177,6 +183,13 @@ static void gen_done(struct gen *g)
     free(g->text);
 }
 
+/* Of those after the first, which ends the prompt. */
+static json_t *rate_of(const struct gen *g)
+{
+    const double took = (double)clock_since_us(g->last, g->first) / 1e6;
+    return g->n > 1 && took > 0 ? json_real((double)(g->n - 1) / took) : json_null();
+}
+
 int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
     struct gen g = {.h = h, .r = r, .most = h->spec.max_tokens};
@@ -185,11 +198,14 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
                        .top_p = (float)h->spec.top_p,
                        .seed = h->spec.seed};
     int e = gen_open(&g, err);
+    const struct instant begin = clock_now();
     if (!e)
         e = generate(&g, err);
     if (!e)
-        *ret_result = json_pack("{s:o s:o s:s}", "prompt_ids", id_list(h->ids, h->nids), "ids",
-                                id_list(g.ids, g.n), "text", g.text);
+        *ret_result = json_pack("{s:o s:o s:s s:o s:o}", "prompt_ids", id_list(h->ids, h->nids), "ids",
+                                id_list(g.ids, g.n), "text", g.text, "prompt_seconds",
+                                g.n ? json_real((double)clock_since_us(g.first, begin) / 1e6) : json_null(),
+                                "tokens_per_second", rate_of(&g));
     gen_done(&g);
     return e;
 }

@@ -345,6 +345,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
                                                                         plan_score};
     h->json = json_incref(spec);
+    h->nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
     if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
@@ -354,7 +355,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         r = plan_model(h, err);
     if (!r)
         r = plan[type](h, err);
-    return r ? r : head_split(h, nodes, err);
+    return r ? r : head_split(h, err);
 }
 
 void head_done(struct head *h)
@@ -370,6 +371,7 @@ void head_done(struct head *h)
     free(h->ids);
     job_plan_done(&h->plan);
     json_decref(h->forecast);
+    json_decref(h->nodes);
     json_decref(h->json);
     pthread_mutex_destroy(&h->sending);
 }

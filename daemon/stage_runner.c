@@ -181,6 +181,9 @@ static int op_room(void *owner, const struct msg_key *key, uint32_t to)
 static int op_run(void *owner, const struct task *task, struct err *err)
 {
     struct runner *r = owner;
+    if (r->begun)
+        r->begun(r->owner);
+    r->begun = NULL;
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
@@ -296,6 +299,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .progress = setup->progress,
                          .traced = setup->traced,
                          .rounded = setup->rounded,
+                         .begun = setup->begun,
                          .owner = setup->owner,
                          .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};

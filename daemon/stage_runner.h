@@ -55,6 +55,7 @@ struct runner_setup {
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody wants it. */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner); /* after every round; may be NULL */
+    void (*begun)(void *owner);   /* before the first task there is; may be NULL */
     void *owner;
 };
 int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err);

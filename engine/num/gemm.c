@@ -10,14 +10,17 @@
 #include <errno.h>
 #include <omp.h>
 
+#include "num/integer.h"
 #include "num/kernels.h"
 
 enum {
     FEW_ROWS = 12,        /* up to here reading W dominates; measured */
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
-    FEW_CHUNK = 64,       /* outputs a thread takes at once: four streams of sixteen rows */
+    FEW_QUANT = 16,       /* the same of quantized weights */
     SMALL = 1 << 15,      /* elements below which waking threads costs more than it saves */
     SIDES = 64,           /* groups whose scales are converted at once */
+    SIDE_ROWS = 16,       /* rows of a stream whose scales are */
+    CACHE_LINE = 64,      /* bytes */
 };
 
 struct panel {
@@ -167,69 +170,126 @@ static void few_dots(const struct num *num, float *y, const float *x, struct mat
     }
 }
 
+/* The rows of W that part i of `of` computes: one run of them each, for a thread reads long streams fastest. */
+struct span {
+    size_t row, rows;
+};
+
+static struct span span_of(struct mat w, int i, int of)
+{
+    const size_t at = w.rows * (size_t)i / (size_t)of;
+    return (struct span){at, w.rows * (size_t)(i + 1) / (size_t)of - at};
+}
+
+/* Threads that pay for a product with few rows. */
+static int few_threads(const struct num *num, struct mat w)
+{
+    return w.rows * w.cols > SMALL ? num_threads(num) : 1;
+}
+
 static void few_rows(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
-    const size_t chunks = (w.rows + FEW_CHUNK - 1) / FEW_CHUNK;
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (w.rows * w.cols > SMALL && num_threads(num) > 1)
-    for (size_t c = 0; c < chunks; c++) {
-        const size_t r = c * FEW_CHUNK, rows = w.rows - r < FEW_CHUNK ? w.rows - r : FEW_CHUNK;
-        few_dots(num, y, x, w, n, r, rows, accumulate);
+    const int parts = few_threads(num, w);
+#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
+    for (int i = 0; i < parts; i++) {
+        const struct span s = span_of(w, i, parts);
+        few_dots(num, y, x, w, n, s.row, s.rows, accumulate);
     }
 }
 
-/* --- few rows of quantized weights: x is put in the kernels' order once, into the panel --- */
+/* --- few rows of quantized weights: x becomes whole numbers once, in the panel --- */
 
-static size_t ordered_floats(struct mat w)
+static size_t int_row_bytes(struct mat w)
 {
-    return quant_x_floats(w.cols) + tile_pad(quant_groups(w.quant->group, w.cols));
+    const size_t sides = 2 * int_groups(w.cols, w.quant->group) * sizeof(float);
+    return (int_cols(w.cols) * sizeof(int16_t) + sides + 63) / 64 * 64;
+}
+
+static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
+{
+    struct int_row r = {.q = (void *)((char *)num_panel(num).data + i * int_row_bytes(w))};
+    r.scale = (void *)(r.q + int_cols(w.cols));
+    r.sum = r.scale + int_groups(w.cols, w.quant->group);
+    return r;
 }
 
 static bool quant_is_few(const struct num *num, struct mat w, size_t n)
 {
-    const size_t sides = 2 * FEW_CHUNK * quant_groups(w.quant->group, w.cols);
-    return n <= FEW_ROWS && n * ordered_floats(w) <= num_panel(num).floats &&
+    const size_t sides = 2 * INT_ROWS * SIDE_ROWS * quant_groups(w.quant->group, w.cols);
+    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float) &&
            sides <= num_lane(num, 0).floats;
 }
 
-/* Rows of W from r on with each row of x: W, read once from memory, is then in the cache. */
-static void quant_dots_of(const struct num *num, float *y, struct mat w, size_t n, size_t r, size_t rows,
-                          bool accumulate)
+/* Of one row of each stream: they lie apart from one another, so that the CPU does not fetch them ahead by itself. */
+static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t streams, size_t apart)
 {
-    const struct kernels *k = num_kernels(num);
+    const size_t size = dtype_size(q->side);
+    for (size_t k = 0; k < streams; k++, first += apart)
+        for (size_t at = first * size; at < (first + n) * size; at += CACHE_LINE) {
+            __builtin_prefetch((const char *)q->scale + at);
+            __builtin_prefetch((const char *)q->bias + at);
+        }
+}
+
+/* Rows first … of W, `now` of them from each of `streams` places `apart` rows apart, with all rows of x. */
+static void quant_streams(const struct num *num, float *y, struct mat w, size_t n, struct span s,
+                          size_t streams, size_t apart, bool accumulate)
+{
     const size_t groups = quant_groups(w.quant->group, w.cols);
-    float *scale = num_lane(num, omp_get_thread_num()).data, *bias = scale + rows * groups;
-    convert_sides(k, scale, bias, w.quant, r * groups, rows * groups);
-    for (size_t i = 0; i < n; i++) {
-        const float *x = num_panel(num).data + i * ordered_floats(w);
-        const struct quant_dots d = {.y = y + i * w.rows + r,
-                                     .x = x,
-                                     .sum = x + quant_x_floats(w.cols),
-                                     .w = words_of(w, r),
-                                     .scale = scale,
-                                     .bias = bias,
-                                     .rows = rows,
-                                     .cols = w.cols,
-                                     .group = w.quant->group,
-                                     .accumulate = accumulate};
-        (w.quant->bits == 4 ? k->quant4_dots : k->quant8_dots)(&d);
+    float *scale = num_lane(num, omp_get_thread_num()).data, *bias = scale + streams * SIDE_ROWS * groups;
+    for (size_t k = 0; k < streams; k++)
+        convert_sides(num_kernels(num), scale + k * SIDE_ROWS * groups, bias + k * SIDE_ROWS * groups,
+                      w.quant, (s.row + k * apart) * groups, s.rows * groups);
+    struct int_dots d = {.y = y + s.row,
+                         .ldy = w.rows,
+                         .apart = apart,
+                         .n = n,
+                         .rows = streams,
+                         .x = int_row_at(num, w, 0),
+                         .x_bytes = int_row_bytes(w),
+                         .w = words_of(w, s.row),
+                         .w_apart = (size_t)(words_of(w, apart) - words_of(w, 0)),
+                         .scale = scale,
+                         .bias = bias,
+                         .side_apart = SIDE_ROWS * groups,
+                         .cols = w.cols,
+                         .group = w.quant->group,
+                         .bits = w.quant->bits,
+                         .accumulate = accumulate};
+    for (size_t r = 0; r < s.rows; r++) {
+        if (s.row + r + SIDE_ROWS < w.rows)
+            fetch_sides(w.quant, (s.row + r + SIDE_ROWS) * groups, groups, streams, apart * groups);
+        num_integers(num)->dots(&d);
+        d.y++;
+        d.w += words_of(w, 1) - words_of(w, 0);
+        d.scale += groups;
+        d.bias += groups;
     }
+}
+
+/* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are left. */
+static void quant_span(const struct num *num, float *y, struct mat w, size_t n, struct span s,
+                       bool accumulate)
+{
+    const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
+    for (size_t r = 0; r < apart; r += SIDE_ROWS) {
+        const size_t rows = apart - r < SIDE_ROWS ? apart - r : SIDE_ROWS;
+        quant_streams(num, y, w, n, (struct span){s.row + r, rows}, INT_ROWS, apart, accumulate);
+    }
+    if (rest)
+        quant_streams(num, y, w, n, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0, accumulate);
 }
 
 static void few_quant(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
-    const size_t chunks = (w.rows + FEW_CHUNK - 1) / FEW_CHUNK;
+    const int parts = few_threads(num, w);
     for (size_t i = 0; i < n; i++) {
-        float *to = num_panel(num).data + i * ordered_floats(w);
-        num_kernels(num)->quant_x(to, to + quant_x_floats(w.cols), x + i * w.cols, w.cols, w.quant->bits,
-                                  w.quant->group);
+        const struct int_row to = int_row_at(num, w, i);
+        num_integers(num)->quantize(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group);
     }
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (w.rows * w.cols > SMALL && num_threads(num) > 1)
-    for (size_t c = 0; c < chunks; c++) {
-        const size_t r = c * FEW_CHUNK, rows = w.rows - r < FEW_CHUNK ? w.rows - r : FEW_CHUNK;
-        quant_dots_of(num, y, w, n, r, rows, accumulate);
-    }
+#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
+    for (int i = 0; i < parts; i++)
+        quant_span(num, y, w, n, span_of(w, i, parts), accumulate);
 }
 
 static bool is_plain_f32(struct mat w)

@@ -2,7 +2,8 @@
  *
  * Which instruction set this CPU and operating system can run: picks the table of vector kernels, and
  * OpenBLAS's core type. Asks CPUID alone, keeps nothing; any thread. The build says which tables it has
- * (HAVE_KERNELS_x). */
+ * (HAVE_KERNELS_x, HAVE_INTEGERS_x). */
+#include "num/integer.h"
 #include "num/kernels.h"
 
 #include <string.h>
@@ -48,6 +49,19 @@ const struct kernels *isa_pick(void)
         return &kernels_avx2;
 #endif
     return &kernels_base;
+}
+
+const struct int_kernels *isa_pick_int(void)
+{
+#if HAVE_INTEGERS_vnni
+    if (has_avx512() && __builtin_cpu_supports("avx512vnni"))
+        return &int_kernels_vnni;
+#endif
+#if HAVE_INTEGERS_avx2
+    if (has_avx2())
+        return &int_kernels_avx2;
+#endif
+    return &int_kernels_base;
 }
 
 const char *num_openblas_coretype(void)

@@ -50,22 +50,6 @@ struct dropout_consts {
     float keep;         /* factor of the others */
 };
 
-/* y[r] (+)= x · (row r of W), W quantized (quant.h). x as quant_x orders it, its sums by group beside it. */
-struct quant_dots {
-    float *y;
-    const float *x, *sum;
-    const uint8_t *w;
-    const float *scale, *bias; /* [rows, quant_groups] */
-    size_t rows, cols, group;
-    bool accumulate;
-};
-
-/* What x of so many columns takes in the order of the kernels, whatever their width. */
-static inline size_t quant_x_floats(size_t cols)
-{
-    return (cols + 127) / 128 * 128;
-}
-
 struct kernels {
     const char *isa;
     void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
@@ -77,10 +61,6 @@ struct kernels {
                           size_t n);
     void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
-    /* ordered [quant_x_floats(cols)] and sum [quant_groups] from x [cols], for the dots of so many bits. */
-    void (*quant_x)(float *ordered, float *sum, const float *x, size_t cols, size_t bits, size_t group);
-    void (*quant4_dots)(const struct quant_dots *d);
-    void (*quant8_dots)(const struct quant_dots *d);
     void (*tile)(const struct tile *t);
     void (*transpose)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols);
 
@@ -127,6 +107,8 @@ void rng_dropout_apply(const struct num *num, float *y, const float *x, const st
 
 /* --- num.c: the process's unit ---------------------------------------------------------------- */
 const struct kernels *num_kernels(const struct num *num);
+struct int_kernels;
+const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
  * The panel is gemm's own; the block belongs to the layer that runs; lanes are one per thread. */
 struct scratch {

@@ -2,6 +2,7 @@
  *
  * The arithmetic unit: owns the scratch of a process and knows its threads and kernels. Made once by whoever
  * owns the computing thread, then passed to every layer by that thread. */
+#include "num/integer.h"
 #include "num/kernels.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ enum {
 struct num {
     int threads;
     const struct kernels *kernels;
+    const struct int_kernels *integers;
     float *scratch; /* owned: panel, block, then a lane for each thread */
 };
 
@@ -37,6 +39,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     }
     num->threads = threads;
     num->kernels = isa_pick();
+    num->integers = isa_pick_int();
     *ret = num;
     return 0;
 }
@@ -62,6 +65,11 @@ const char *num_isa(const struct num *num)
 const struct kernels *num_kernels(const struct num *num)
 {
     return num->kernels;
+}
+
+const struct int_kernels *num_integers(const struct num *num)
+{
+    return num->integers;
 }
 
 struct scratch num_panel(const struct num *num)

@@ -58,7 +58,8 @@ static struct config write_config(const char *dir, const char *family, const cha
 
 /* --- MLX -------------------------------------------------------------------------------------- */
 
-/* What a chain makes of the batch, scored and generated, against logits in f64. */
+/* What a chain makes of the batch, scored and generated, against logits in f64. Few rows of x are rounded to 16 bits in every
+ * product: of 21 of them, one after the other, that leaves some 1e-3. */
 static void check_logits(const char *dir, const struct config *c, const double *want)
 {
     struct tune none = {.end_layer = c->layers};
@@ -74,7 +75,7 @@ static void check_logits(const char *dir, const struct config *c, const double *
         for (size_t t = 0, n = 14; t < TINY_TOKENS; t += n, n = t < 16 ? 3 : 1) {
             const float *got = chain_decode(&chain, b.ids + t, n, t);
             for (size_t i = 0; i < c->vocab; i++)
-                if (!(fabs((double)got[i] - want[(t + n - 1) * c->vocab + i]) <= 2e-4))
+                if (!(fabs((double)got[i] - want[(t + n - 1) * c->vocab + i]) <= 4e-3))
                     fail_msg("%s, position %zu: logit %zu is %.9g, in f64 %.9g", c->family, t + n - 1, i,
                              (double)got[i], want[(t + n - 1) * c->vocab + i]);
         }

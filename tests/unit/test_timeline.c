@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +69,13 @@ static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin
         assert_int_equal(next[r], plan->rank[r].n);
 }
 
+/* What a node tells of a neighbour's clock: true to the microsecond or, told wrongly, an hour off. */
+static json_t *clocks_of(size_t rank, size_t of, bool wrong)
+{
+    const int64_t us = ahead[of] - ahead[rank] + (wrong ? 3600000000 : 0);
+    return json_pack("[[I,I,i],[i,i,i],[s,i,i]]", (json_int_t)of, (json_int_t)us, 1, 99, 0, 0, "x", 0, 0);
+}
+
 /* Each task has sent a hundred bytes more than the one before. */
 static json_t *event_of_steps(uint64_t step, json_t *tasks, size_t steps)
 {
@@ -86,8 +94,11 @@ static json_t *event_of(uint64_t step, json_t *tasks)
     return event_of_steps(step, tasks, 1);
 }
 
-/* All ranks tell of that step; what the last one's telling returns. */
-static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute, size_t steps)
+enum told { NOTHING, THE_TRUTH, A_LIE };
+
+/* All ranks tell of that step, and the second one of the other two's clocks; what the last one's telling returns. */
+static int tell_all(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute, size_t steps,
+                    enum told told)
 {
     struct sched *sched;
     struct plan *plan;
@@ -105,6 +116,12 @@ static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool 
     perform(plan, tasks, begin);
     for (size_t i = 0; i < RANKS; i++) {
         json_t *event = event_of_steps(step, tasks[i], steps);
+        if (told && i == 1) {
+            json_t *clocks = clocks_of(1, 0, false), *more = clocks_of(1, 2, told == A_LIE);
+            json_array_extend(clocks, more);
+            json_decref(more);
+            json_object_set_new(event, "clocks", clocks);
+        }
         r = timeline_add(t, i, event);
         assert_int_equal(r, i + 1 == RANKS);
         json_decref(event);
@@ -112,6 +129,11 @@ static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool 
     plan_free(plan);
     sched_free(sched);
     return r;
+}
+
+static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute, size_t steps)
+{
+    return tell_all(t, step, begin, recompute, steps, NOTHING);
 }
 
 static int tell(struct timeline *t, uint64_t step, int64_t begin)
@@ -161,6 +183,32 @@ static void clocks_apart_are_laid_together(void **state)
     assert_int_equal(json_integer_value(json_array_get(second, 8)), 200);
     json_decref(json);
     timeline_free(t);
+}
+
+/* Heartbeats that know better than the step's messages narrow the bounds, along the chain of neighbours; what contradicts the messages is
+ * left out. */
+static void heartbeats_narrow_the_bounds(void **state)
+{
+    (void)state;
+    static const enum told all[] = {NOTHING, THE_TRUTH, A_LIE};
+    double error[3][RANKS];
+    for (size_t k = 0; k < 3; k++) {
+        struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
+        tell_all(t, 1, 1000000000000, NULL, 1, all[k]);
+        json_t *json = timeline_encode(t, 1, names), *ranks = json_object_get(json, "ranks");
+        for (size_t r = 0; r < RANKS; r++) {
+            const json_t *one = json_array_get(ranks, r);
+            error[k][r] = number(one, "offset_error_us");
+            assert_true(fabs(number(one, "offset_us") - (double)ahead[r]) <= error[k][r] + 1);
+        }
+        json_decref(json);
+        timeline_free(t);
+    }
+    for (size_t r = 1; r < RANKS; r++) {
+        assert_true(error[NOTHING][r] >= TRANSIT_US - 1);
+        assert_true(error[THE_TRUTH][r] <= 10); /* 1 µs a hop, and the drift of a step */
+        assert_true(error[A_LIE][r] == error[NOTHING][r]);
+    }
 }
 
 /* With no transit to pay for, the plan is as fast as the messages allow: shorter than what was, and as busy. */
@@ -293,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clocks_apart_are_laid_together),
+        cmocka_unit_test(heartbeats_narrow_the_bounds),
         cmocka_unit_test(the_plan_is_what_the_schedule_gives),
         cmocka_unit_test(forwards_done_again_are_planned),
         cmocka_unit_test(rounds_of_several_steps_are_planned),
