@@ -111,12 +111,12 @@ static json_t *moment(int64_t t)
 
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o}", "id", (json_int_t)job->id, "type",
+    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o s:b}", "id", (json_int_t)job->id, "type",
                      job->type, "state", job_state_name(job->state), "created", moment(job->created),
                      "started", moment(job->started), "ended", moment(job->ended), "step",
                      (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
-                     *job->error ? json_string(job->error) : json_null());
+                     *job->error ? json_string(job->error) : json_null(), "idle", (int)job->is_idle);
 }
 
 size_t job_rank_of_stage(const json_t *plan, size_t stage)

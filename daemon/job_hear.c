@@ -78,6 +78,22 @@ static const char *event_kind(const json_t *body)
     return kind ? kind : "";
 }
 
+bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body)
+{
+    json_t *result = json_object_get(json_object_get(body, "event"), "result");
+    if (strcmp(event_kind(body), "answer") != 0 || rank != 0 || !json_is_object(result) ||
+        job->state != JOB_RUNNING)
+        return false;
+    json_decref(job->result);
+    job->result = json_incref(result);
+    job->is_idle = true;
+    job_progress(job, clock_now());
+    job_log_publish(n, job, "answer",
+                    json_pack("{s:I s:s s:O}", "id", (json_int_t)job->id, "state", job_state_name(job->state),
+                              "result", result));
+    return true;
+}
+
 void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body)
 {
     if (!strcmp(event_kind(body), "timeline")) {

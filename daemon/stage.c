@@ -9,6 +9,7 @@
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
  * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further ones come; {"do":"paths"} names those to keep.
+ * Of a conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages","seed"}} may come; without "turn" it is the end.
  * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds four per
  * connection. */
 #include <errno.h>
@@ -236,8 +237,11 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
+        if (what && !strcmp(what, "turn"))
+            turns_put(&p->head.turns, json_incref(json_object_get(msg, "turn")));
         json_decref(msg);
     }
+    turns_put(&p->head.turns, NULL); /* the daemon is gone */
     return NULL;
 }
 

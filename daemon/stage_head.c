@@ -278,8 +278,11 @@ static int plan_generate(struct head *h, struct err *err)
         return r;
     p->kv = true;
     p->positions = h->nids + h->spec.max_tokens;
-    p->tokens = h->nids < CHUNK ? h->nids : CHUNK;
-    p->microbatches = (h->nids + CHUNK - 1) / CHUNK;
+    size_t prompt = h->nids;
+    if (h->spec.keep_alive) /* what is said later wants room as well */
+        prompt = p->positions = (p->positions / h->spec.max_kv_size + 1) * h->spec.max_kv_size;
+    p->tokens = prompt < CHUNK ? prompt : CHUNK;
+    p->microbatches = (prompt + CHUNK - 1) / CHUNK;
     p->seqs = 1;
     return 0;
 }
@@ -373,6 +376,7 @@ void head_done(struct head *h)
     json_decref(h->forecast);
     json_decref(h->nodes);
     json_decref(h->json);
+    turns_done(&h->turns);
     pthread_mutex_destroy(&h->sending);
 }
 
@@ -380,6 +384,7 @@ void head_init(struct head *h, int sock)
 {
     *h = (struct head){.sock = sock};
     pthread_mutex_init(&h->sending, NULL);
+    turns_init(&h->turns);
 }
 
 /* --- starting values -------------------------------------------------------------------------- */

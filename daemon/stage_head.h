@@ -13,6 +13,7 @@
 #include "daemon/stage_runner.h"
 #include "daemon/stage_spec.h"
 #include "daemon/stage_sweep.h"
+#include "daemon/stage_turns.h"
 #include "engine/model/adapter.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
@@ -47,6 +48,7 @@ struct head {
     json_t *forecast;   /* owned: what a step will take, or NULL */
     uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
+    struct turns turns; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
 void head_init(struct head *h, int sock);

@@ -345,6 +345,11 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
     return e ? e : run_round(r, go, err);
 }
 
+void runner_idle(struct runner *r)
+{
+    progress_set(r->progress, PROGRESS_IDLE, 0, 0, 0);
+}
+
 static int flush(struct runner *r, struct err *err)
 {
     int e = exchange_flush(r->exchange, FLUSH_S);
