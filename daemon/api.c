@@ -156,6 +156,7 @@ static const struct api_route routes[] = {
     {"POST", "/v1/plan", API_WRITES, api_post_plan},
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
+    {"POST", "/v1/jobs/{id}/turn", API_WRITES, api_post_turn},
     {"GET", "/v1/jobs/{id}/log", API_READS, api_get_job_log},
     {"GET", "/v1/jobs/{id}/steps", API_READS, api_get_job_steps},
     {"GET", "/v1/jobs/{id}/evaluations", API_READS, api_get_job_evaluations},

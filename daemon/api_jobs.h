@@ -12,6 +12,7 @@ void api_post_job(struct node *n, struct http_call *call);
 void api_post_plan(struct node *n, struct http_call *call);
 void api_get_job(struct node *n, struct http_call *call);
 void api_delete_job(struct node *n, struct http_call *call);
+void api_post_turn(struct node *n, struct http_call *call);
 void api_get_job_log(struct node *n, struct http_call *call);
 void api_get_job_steps(struct node *n, struct http_call *call);
 void api_get_job_evaluations(struct node *n, struct http_call *call);

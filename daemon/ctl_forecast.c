@@ -41,7 +41,8 @@ void forecast_costs(char *ret, size_t size, const json_t *plan, size_t rank)
 
 void forecast_print(const json_t *plan)
 {
-    const json_t *forecast = json_object_get(plan, "forecast"), *second = json_object_get(forecast, "second");
+    const json_t *forecast = json_object_get(plan, "forecast"), *second = json_object_get(forecast, "second"),
+                 *elsewhere = json_object_get(forecast, "elsewhere");
     size_t i;
     json_t *sentence;
     if (!json_is_object(forecast))
@@ -58,6 +59,9 @@ void forecast_print(const json_t *plan)
                field_text(second, "schedule", "?"), field_number(second, "chunks"),
                field_number(second, "microbatches"), field_number(second, "micro_batch_size"),
                field_number(second, "seconds"));
+    if (json_is_object(elsewhere))
+        printf("submitted on %s, where model, data and result would then be, it should take %.3g s\n",
+               field_text(elsewhere, "node", "?"), field_number(elsewhere, "seconds"));
     json_array_foreach(json_object_get(forecast, "left_out"), i, sentence)
         printf("%s\n", json_string_value(sentence));
 }

@@ -187,7 +187,8 @@ bool service_healthy(const struct service *s, char *why, size_t size)
             "the daemon was held up for %.0f s within the last minute: is the machine overloaded?\n", late);
     for (const struct job *job = coord_first(s->node->coord); job && len < size; job = job->next) {
         double still = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
-        if (job->state == JOB_RUNNING && still > STALLED_S && still > STALLED_STEPS * job->longest_step)
+        if (job->state == JOB_RUNNING && !job->is_idle && still > STALLED_S &&
+            still > STALLED_STEPS * job->longest_step)
             len += (size_t)snprintf(
                 why + len, size - len,
                 "job %llu has made no step for %.0f s: `ringctl nodes` tells what each node waits for\n",

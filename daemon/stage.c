@@ -2,13 +2,14 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4);
  * what it is told:
- *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}; before that perhaps
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan","mirrored"}; before that perhaps
  *                                           {"ev":"survey","nodes","question"}, which {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks (stage_units.h), {"ev":"measured","answer"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
  * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further ones come; {"do":"paths"} names those to keep.
+ * Of a conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages","seed"}} may come; without "turn" it is the end.
  * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds four per
  * connection. */
 #include <errno.h>
@@ -63,7 +64,9 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     json_t *plan = job_plan_encode(&p->head.plan);
     if (p->head.forecast)
         json_object_set(plan, "forecast", p->head.forecast);
-    head_event(&p->head, "planned", json_pack("{s:o s:I}", "plan", plan, "steps", (json_int_t)p->head.steps));
+    head_event(&p->head, "planned",
+               json_pack("{s:o s:I s:b}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
+                         (int)p->head.is_mirrored));
     return 0;
 }
 
@@ -94,6 +97,12 @@ static void on_round(void *owner)
         head_event(&p->head, "memory",
                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
                              "peak", (json_int_t)use.peak));
+}
+
+static void on_begun(void *owner)
+{
+    struct process *p = owner;
+    head_event(&p->head, "begun", json_object());
 }
 
 static void tell_weights(struct process *p, const char *dir)
@@ -180,8 +189,15 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,    p->rank,   p->stages, p->exchange,
-                                 p->progress, on_traced, on_round,  p};
+    struct runner_setup setup = {&p->plan,
+                                 p->rank,
+                                 p->stages,
+                                 p->exchange,
+                                 p->progress,
+                                 on_traced,
+                                 on_round,
+                                 p->rank ? NULL : on_begun,
+                                 p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
@@ -237,8 +253,11 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
+        if (what && !strcmp(what, "turn"))
+            turns_put(&p->head.turns, json_incref(json_object_get(msg, "turn")));
         json_decref(msg);
     }
+    turns_put(&p->head.turns, NULL); /* the daemon is gone */
     return NULL;
 }
 

@@ -278,8 +278,11 @@ static int plan_generate(struct head *h, struct err *err)
         return r;
     p->kv = true;
     p->positions = h->nids + h->spec.max_tokens;
-    p->tokens = h->nids < CHUNK ? h->nids : CHUNK;
-    p->microbatches = (h->nids + CHUNK - 1) / CHUNK;
+    size_t prompt = h->nids;
+    if (h->spec.keep_alive) /* what is said later wants room as well */
+        prompt = p->positions = (p->positions / h->spec.max_kv_size + 1) * h->spec.max_kv_size;
+    p->tokens = prompt < CHUNK ? prompt : CHUNK;
+    p->microbatches = (prompt + CHUNK - 1) / CHUNK;
     p->seqs = 1;
     return 0;
 }
@@ -345,6 +348,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
                                                                         plan_score};
     h->json = json_incref(spec);
+    h->nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
     if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
@@ -354,7 +358,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         r = plan_model(h, err);
     if (!r)
         r = plan[type](h, err);
-    return r ? r : head_split(h, nodes, err);
+    return r ? r : head_split(h, err);
 }
 
 void head_done(struct head *h)
@@ -370,7 +374,9 @@ void head_done(struct head *h)
     free(h->ids);
     job_plan_done(&h->plan);
     json_decref(h->forecast);
+    json_decref(h->nodes);
     json_decref(h->json);
+    turns_done(&h->turns);
     pthread_mutex_destroy(&h->sending);
 }
 
@@ -378,6 +384,7 @@ void head_init(struct head *h, int sock)
 {
     *h = (struct head){.sock = sock};
     pthread_mutex_init(&h->sending, NULL);
+    turns_init(&h->turns);
 }
 
 /* --- starting values -------------------------------------------------------------------------- */

@@ -25,8 +25,9 @@ enum {
 };
 static const double HOP_S =
     300e-6; /* from the end of a message to its being taken, without a cable's own time */
-static const double USABLE = 0.9;      /* of what a cable is said to carry */
-static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
+static const double USABLE = 0.9;        /* of what a cable is said to carry */
+static const double WORTH_MOVING = 0.97; /* of a step's time: less is not worth a word */
+static const double MESSAGE_S = 50e-6;   /* sealing, chunks, acknowledgements */
 
 struct look {
     struct head *h;
@@ -330,7 +331,12 @@ static int look_memory(struct look *k, struct err *err)
         job_plan_place_single(&p);
         for (size_t s = 0; s < p.stages; s++)
             p.slots[s] = 1;
+        size_t other_way = 0;
         int e = stage_room(&room, &p, &k->h->config, r, (size_t)threads_of(k, r), err);
+        if (!e)
+            e = stage_room(&other_way, &p, &k->h->config, (p.ranks - r) % p.ranks, (size_t)threads_of(k, r),
+                           err);
+        room = !e && other_way > room ? other_way : room;
         for (size_t u = 0; u < k->units && !e; u++) {
             struct stage_spec spec = heavy_spec(k, u, k->micro[k->cuts - 1]);
             struct stage_bytes bytes;
@@ -357,9 +363,9 @@ static void look_done(struct look *k)
     json_decref(k->answers);
 }
 
-static int look_init(struct look *k, struct head *h, const json_t *nodes, bool all, struct err *err)
+static int look_init(struct look *k, struct head *h, bool all, struct err *err)
 {
-    *k = (struct look){.h = h, .nodes = nodes, .units = h->config.layers + 2};
+    *k = (struct look){.h = h, .nodes = h->nodes, .units = h->config.layers + 2};
     while (k->lowest + 1 < k->units && !is_trained(h, k->lowest))
         k->lowest++;
     list_cuts(k, all);
@@ -401,11 +407,16 @@ static struct planner_request request_of(const struct look *k)
 
 /* --- what is told ------------------------------------------------------------------------------- */
 
+static size_t node_at(const struct look *k, const struct planner_found *f, size_t rank)
+{
+    return planner_node(f, k->h->plan.ranks, rank);
+}
+
 static json_t *forecast_of(const struct look *k, const struct planner_found *f)
 {
     json_t *costs = json_array(), *timed = json_array();
     for (size_t r = 0; r < k->h->plan.ranks; r++)
-        json_array_append_new(timed, json_boolean(!r || k->timed[r].any));
+        json_array_append_new(timed, json_boolean(!r || k->timed[node_at(k, f, r)].any));
     for (size_t s = 0; s < f->stages; s++)
         json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[s].f, f->cost[s].i, f->cost[s].w,
                                                f->again[s] ? f->cost[s].r : 0.0));
@@ -451,6 +462,7 @@ static json_t *left_out(const struct look *k, const struct planner_found *f)
         req.schedule = f->schedule;
         req.chunks = f->chunks;
         req.first = first;
+        req.mirror = f->mirrored;
         req.cut = &k->cut[f->cut];
         req.cuts = 1;
         if (planner_search(&with, &none, &req, &quiet))
@@ -458,7 +470,7 @@ static json_t *left_out(const struct look *k, const struct planner_found *f)
         snprintf(text, sizeof text,
                  with.fits ? "%s holds no layer: with one, a step would take %.3g s, not %.3g s"
                            : "%s holds no layer: there is not the memory for one",
-                 name_of(k, r), with.seconds, f->seconds);
+                 name_of(k, node_at(k, f, r)), with.seconds, f->seconds);
         json_array_append_new(list, json_string(text));
     }
     return list;
@@ -478,6 +490,19 @@ static void tell_costs(const struct look *k)
     }
 }
 
+/* Rank 0 has the user's files and is where the job was submitted; another beginning can only be recommended. */
+static void tell_elsewhere(const struct look *k, const struct planner_found *f)
+{
+    struct planner_request req = request_of(k);
+    struct planner_found turned;
+    struct err quiet;
+    if (planner_turn(&turned, f, &req, &quiet) || !turned.schedule || !turned.fits ||
+        turned.seconds > f->seconds * WORTH_MOVING)
+        return;
+    json_object_set_new(k->h->forecast, "elsewhere",
+                        json_pack("{s:s s:f}", "node", name_of(k, turned.start), "seconds", turned.seconds));
+}
+
 /* --- the two ways in ---------------------------------------------------------------------------- */
 
 static void take(struct head *h, const struct look *k, const struct planner_found *f)
@@ -492,15 +517,28 @@ static void take(struct head *h, const struct look *k, const struct planner_foun
     snprintf(p->schedule, sizeof p->schedule, "%s", f->schedule);
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
     h->has_split = true;
+    if (f->mirrored)
+        head_mirror(h);
 }
 
-int head_search(struct head *h, const json_t *nodes, struct err *err)
+void head_mirror(struct head *h)
+{
+    json_t *nodes = json_array();
+    for (size_t r = 0; r < h->plan.ranks; r++)
+        json_array_append(nodes, json_array_get(h->nodes, (h->plan.ranks - r) % h->plan.ranks));
+    json_decref(h->nodes);
+    h->nodes = nodes;
+    h->is_mirrored = !h->is_mirrored;
+}
+
+int head_search(struct head *h, struct err *err)
 {
     struct look k;
     struct planner_found best, second;
-    int e = look_init(&k, h, nodes, true, err);
+    int e = look_init(&k, h, true, err);
     struct planner_request req = request_of(&k);
     req.chunks = h->spec.chunks;
+    req.mirror = !json_is_true(json_object_get(json_array_get(h->nodes, 0), "by_hand"));
     if (!e)
         e = planner_search(&best, &second, &req, err);
     if (!e) {
@@ -509,20 +547,21 @@ int head_search(struct head *h, const json_t *nodes, struct err *err)
         json_object_set_new(h->forecast, "left_out", left_out(&k, &best));
         if (second.schedule)
             json_object_set_new(h->forecast, "second", forecast_of(&k, &second));
+        tell_elsewhere(&k, &best);
         take(h, &k, &best);
     }
     look_done(&k);
     return e ? err_prefix(err, e, "--schedule auto") : 0;
 }
 
-void head_forecast(struct head *h, const json_t *nodes)
+void head_forecast(struct head *h)
 {
     struct look k;
     struct planner_found found, none;
     struct err err = {""};
     if (h->plan.order)
         return;
-    int e = look_init(&k, h, nodes, false, &err);
+    int e = look_init(&k, h, false, &err);
     struct planner_request req = request_of(&k);
     req.schedule = h->plan.schedule;
     req.chunks = h->plan.stages / h->plan.ranks;

@@ -277,16 +277,34 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
     return e;
 }
 
+static bool is_node(const struct head *h, size_t rank, size_t place)
+{
+    const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, rank)),
+               *is = json_string_value(json_object_get(json_array_get(h->nodes, place), "name"));
+    return wanted && is && !strcmp(wanted, is);
+}
+
+/* A plan that was made for the ring the other way round has it so again. */
+static void follow_nodes(struct head *h)
+{
+    const size_t n = h->plan.ranks;
+    bool other_way = h->spec.split_nodes && n > 2 && is_node(h, 0, 0);
+    for (size_t r = 1; r < n && other_way; r++)
+        other_way = is_node(h, r, n - r);
+    if (other_way)
+        head_mirror(h);
+}
+
 /* As it was asked for. */
-static int take_split(struct head *h, const json_t *nodes, struct err *err)
+static int take_split(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     const json_t *split = h->spec.split;
     size_t sum = 0;
     for (size_t r = 0; h->spec.split_nodes && r < p->ranks; r++) {
         const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
-                   *is = json_string_value(json_object_get(json_array_get(nodes, r), "name"));
-        if (!wanted || !is || strcmp(wanted, is) != 0)
+                   *is = json_string_value(json_object_get(json_array_get(h->nodes, r), "name"));
+        if (!is_node(h, r, r))
             return err_set(err, -EINVAL,
                            "the split is for a ring whose node %zu is %s, and now that is %s: plan again", r,
                            wanted ? wanted : "missing", is ? is : "?");
@@ -312,11 +330,11 @@ static int take_split(struct head *h, const json_t *nodes, struct err *err)
                          h->config.layers);
 }
 
-static int split(struct head *h, const struct split_inputs *in, const json_t *nodes, struct err *err)
+static int split(struct head *h, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
     if (h->spec.split)
-        return take_split(h, nodes, err);
+        return take_split(h, err);
     if (h->has_split)
         return split_check(p->first, p->stages, h->config.layers, err);
     struct split_request req = {.stages = p->stages,
@@ -406,7 +424,7 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
     return 0;
 }
 
-int head_split(struct head *h, const json_t *nodes, struct err *err)
+int head_split(struct head *h, struct err *err)
 {
     struct split_inputs in = {0};
     struct sched *sched = NULL;
@@ -417,13 +435,15 @@ int head_split(struct head *h, const json_t *nodes, struct err *err)
             "--schedule auto looks for the shortest step of one adapter, and --sweep trains several: name a "
             "schedule (1f1b has them follow each other without a pause), or have the plan of one of "
             "them made by `ringctl plan train --schedule auto --out FILE`, and give that as --plan");
-    int e = searched ? head_search(h, nodes, err) : 0;
+    follow_nodes(h);
+    int e = searched ? head_search(h, err) : 0;
+    const json_t *nodes = h->nodes; /* which the search may have turned */
     if (!e)
         e = plan_stages(h, &sched, in.handed, err);
     if (!e)
         e = split_inputs(&in, h, nodes, err);
     if (!e)
-        e = split(h, &in, nodes, err);
+        e = split(h, &in, err);
     if (!e)
         e = measure_ranks(h, &in, err);
     if (!e && sched)
@@ -431,7 +451,7 @@ int head_split(struct head *h, const json_t *nodes, struct err *err)
     if (!e)
         e = check_memory(h, nodes, &in, err);
     if (!e && h->plan.training && h->spec.dry_run && !searched)
-        head_forecast(h, nodes);
+        head_forecast(h);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);

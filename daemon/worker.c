@@ -525,6 +525,9 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
         say(w, json_pack("{s:s}", "do", "run"));
         if (w->ranks > 1)
             cut_lanes(w);
+    } else if (!strcmp(kind, "job-turn") && w->state == WORKER_RUNNING) {
+        json_t *turn = json_object_get(body, "turn");
+        say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", turn));
     }
 }
 

@@ -61,6 +61,9 @@ ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
 ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
+ask 1 POST /v1/jobs/1/turn 409 "$one/turn" '{}'
+ask 1 POST /v1/jobs/99/turn 404 "$one/turn" '{}'
+ask 1 POST /v1/jobs/1/turn 400 "$one/turn" '[]'
 ask 1 DELETE /v1/jobs/2 200 "$one"
 ask 1 DELETE /v1/jobs/2 409 "$one"
 ask 1 DELETE /v1/jobs/1 200 "$one"

@@ -38,6 +38,15 @@ jq '.schedule = "1f1b" | .chunks = 1 | .split = [3, 0, 2]' kept.plan >mine.plan
 on 1 train "$@" --plan mine.plan --iters 1 >run.out 2>run.err || fail "a plan of one's own: $(cat run.err)"
 equal "its split" "$(on 1 job 3 --json | jq -c .plan.first)" "[0,3,3,5]"
 
+# The other way round the ring: the nodes of a plan say so, and the result is the same.
+jq '.nodes = [.nodes[0], .nodes[2], .nodes[1]]' mine.plan >round.plan
+on 1 train "$@" --plan mine.plan --iters 2 --log here.log >run.out 2>run.err || fail "train --plan: $(cat run.err)"
+on 1 train "$@" --plan round.plan --iters 2 --log round.log >run.out 2>run.err || fail "the other way round: $(cat run.err)"
+equal "its nodes" "$(on 1 job 5 --json | jq -c .plan.nodes)" "$(jq -c .nodes round.plan)"
+equal "its losses" "$(jq .loss round.log)" "$(jq .loss here.log)"
+on 1 --json plan train "$@" --plan round.plan >round.json 2>round.err || fail "plan: $(cat round.err)"
+equal "planned again" "$(jq -c .plan.nodes round.json)" "$(jq -c .nodes round.plan)"
+
 refused() { # WHAT PATTERN OPTIONS...
     what=$1 pattern=$2
     shift 2
