@@ -23,7 +23,7 @@ function titleOf(kind, micro, stage) {
 
 /** As schedules write it, the stage in front where its rank has several. */
 function block(kind, micro, stage, x, width, y, height, title, extra) {
-    const letters = width > 26 && height > 14 ? `${kind.length > 1 || micro < 0 ? kind : `${stage}${kind}${micro}`}` : '';
+    const letters = width > 16 && height > 14 ? `${kind.length > 1 || micro < 0 ? kind : `${stage}${kind}${micro}`}` : '';
     return [svg('rect', { x, y, width: Math.max(width - 0.5, 0.7), height, rx: width > 6 ? 2 : 0, class: `task k-${kind} ${extra}` }, svg('title', null, title)),
         letters.length * 6.5 < width && letters ? svg('text', { x: x + width / 2, y: y + height - 6, 'text-anchor': 'middle', class: 'letters' }, letters) : null];
 }
