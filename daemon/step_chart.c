@@ -48,9 +48,12 @@ static void wait_text(char *ret, size_t size, const struct step_view *v, const s
 
 static void summary_text(char *ret, size_t size, const struct step_view *v)
 {
+    char steps[40] = "";
+    if (v->steps > 1)
+        snprintf(steps, sizeof steps, " of %.0f steps", v->steps);
     int used =
-        snprintf(ret, size, "job %.0f, step %.0f, %s, %.0f microbatches: took %s, bubble %.1f %%", v->job,
-                 v->step, v->schedule, v->microbatches, span_of(v->seconds).text, 100 * v->bubble);
+        snprintf(ret, size, "job %.0f, step %.0f, %s, %.0f microbatches%s: took %s, bubble %.1f %%", v->job,
+                 v->step, v->schedule, v->microbatches, steps, span_of(v->seconds).text, 100 * v->bubble);
     if (has_plan(v) && used > 0 && (size_t)used < size)
         snprintf(ret + used, size - (size_t)used, "; planned %s, bubble %.1f %%",
                  span_of(v->planned_seconds).text, 100 * v->planned_bubble);
