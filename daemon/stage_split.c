@@ -11,6 +11,7 @@
 #include "daemon/stage_head.h"
 #include "daemon/stage_room.h"
 #include "daemon/stage_search.h"
+#include "daemon/stage_speed.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
@@ -152,18 +153,17 @@ static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, s
     return e;
 }
 
-/* Rounds of a few adapters, of all, and of several steps of each: of so many that filling and emptying the pipeline takes a hundredth
- * of it, as far as the order lets steps follow each other. */
+/* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps follow each other. */
 static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
 {
-    enum { PART = 100, TURNS = JOB_MAX_STEPS / JOB_MAX_ADAPTERS };
-    const size_t adapters = p->nmore + 1, each = adapters * p->microbatches;
-    size_t turns = (PART * (p->ranks - 1) + each - 1) / each;
+    const size_t adapters = p->nmore + 1, turns = plan_turns(p->ranks, adapters, p->microbatches);
     int e = 0;
     for (size_t steps = 2; steps <= adapters && !e; steps++)
         e = need_steps(p, recompute, steps, need, err);
     p->round_steps = adapters;
-    for (size_t turn = 2; turn <= turns && turn <= TURNS && !e; turn++) {
+    for (size_t turn = 2; turn <= turns && !e; turn++) {
+        if (plan_turns_below(turn, turns) != turn)
+            continue;
         e = need_steps(p, recompute, turn * adapters, need, err);
         if (e == -EDEADLK)
             return 0; /* they end before the next begin */
@@ -377,17 +377,11 @@ static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs
     int r = stage_room(&room, p, &h->config, rank, in->threads[rank], err);
     if (r)
         return r;
-    p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float);
-    for (size_t s = 0; s < p->stages; s++) {
-        struct stage_spec spec = job_plan_stage(p, &h->config, s);
-        struct stage_bytes bytes;
-        int e = p->place[s] == rank ? stage_measure(&bytes, &spec, err) : 0;
-        if (e)
-            return e;
-        if (p->place[s] == rank)
-            p->bytes[rank] += bytes.total;
-    }
-    return 0;
+    struct stage_bytes stages;
+    r = stage_chunks(&stages, p, &h->config, rank, err);
+    if (!r)
+        p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float) + stages.total;
+    return r;
 }
 
 static int measure_ranks(struct head *h, const struct split_inputs *in, struct err *err)
@@ -458,6 +452,8 @@ int head_split(struct head *h, struct err *err)
         e = check_memory(h, nodes, &in, err);
     if (!e && h->plan.training && h->spec.dry_run && !searched)
         head_forecast(h);
+    if (!e && !h->plan.training && h->spec.dry_run)
+        head_speed(h);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);

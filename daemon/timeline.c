@@ -17,6 +17,7 @@
 #include "net/ring.h"
 
 enum {
+    STEPS_MAX = 512, /* of a round, of all adapters */
     CELLS_MAX =
         4096 /* stages · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
 };
@@ -46,7 +47,8 @@ struct told {
 
 struct step {
     uint64_t number; /* 0 = none */
-    size_t microbatches;
+    size_t microbatches, steps;
+    uint32_t *whose; /* [steps] owned: of which adapter each of them is */
     bool tied;
     uint32_t lowest;
     struct row *rows[RING_MAX_NODES]; /* owned */
@@ -83,6 +85,7 @@ static void step_done(struct step *s)
 {
     for (size_t r = 0; r < RING_MAX_NODES; r++)
         free(s->rows[r]);
+    free(s->whose);
     *s = (struct step){0};
 }
 
@@ -155,6 +158,19 @@ static int read_rows(struct step *s, size_t rank, const json_t *tasks, const jso
     return 0;
 }
 
+/* Of several adapters' steps, which were one program. */
+static bool read_steps(struct step *s, const json_t *adapters)
+{
+    const size_t n = json_array_size(adapters);
+    if (n > STEPS_MAX || (n && s->microbatches % n))
+        return false;
+    s->steps = n ? n : 1;
+    s->whose = xcalloc(s->steps, sizeof *s->whose);
+    for (size_t i = 0; i < n; i++)
+        s->whose[i] = (uint32_t)json_integer_value(json_array_get(adapters, i));
+    return true;
+}
+
 static bool told_read(const json_t *json, size_t ranks, json_int_t *ret_of, struct told *ret)
 {
     json_int_t v[3];
@@ -199,6 +215,10 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
         t->next.microbatches = (size_t)microbatches;
         t->next.tied = json_is_true(json_object_get(event, "tied"));
         t->next.lowest = (uint32_t)lowest;
+        if (!read_steps(&t->next, json_object_get(event, "adapters"))) {
+            step_done(&t->next);
+            return -EBADMSG;
+        }
     }
     int r = read_rows(&t->next, rank, json_object_get(event, "tasks"), json_object_get(event, "bytes"));
     if (!r)
@@ -233,6 +253,8 @@ static struct plan *plan_of(const struct timeline *t)
     struct plan_request req = {.program = PROGRAM_TRAIN,
                                .sched = sched,
                                .ranks = t->ranks,
+                               .steps = s->steps,
+                               .whose = s->whose,
                                .tied = s->tied,
                                .lowest_trained = s->lowest,
                                .recompute = t->recompute};
@@ -467,9 +489,9 @@ json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*nam
     if (plan)
         causes_free(causes, t->ranks);
     plan_free(plan);
-    return json_pack("{s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
-                     (json_int_t)s->number, "schedule", t->schedule, "microbatches",
-                     (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
+    return json_pack("{s:I s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
+                     (json_int_t)s->number, "steps", (json_int_t)s->steps, "schedule", t->schedule,
+                     "microbatches", (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
                      bubble_of(f.busy, t->ranks, f.seconds), "planned_seconds",
                      plan ? json_real(planned) : json_null(), "planned_bubble",
                      plan ? json_real(bubble_of(f.busy, t->ranks, planned)) : json_null(), "ranks", ranks);

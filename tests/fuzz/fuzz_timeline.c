@@ -83,9 +83,14 @@ static json_t *event_of(struct input *in, struct sched_request *want, uint8_t ho
     json_t *tasks =
         how & OF_THE_PLAN && want->microbatches ? planned_rows(in, want, lowest, tied, rank) : any_rows(in);
     json_t *bytes = bytes_of(in, json_array_size(tasks));
-    return json_pack("{s:i s:I s:i s:b s:o s:o s:o}", "step", step & 15, "microbatches",
-                     (json_int_t)want->microbatches, "lowest", lowest, "tied", tied, "tasks", tasks, "bytes",
-                     bytes, "clocks", clocks_of(in));
+    json_t *event = json_pack("{s:i s:I s:i s:b s:o s:o s:o}", "step", step & 15, "microbatches",
+                              (json_int_t)want->microbatches, "lowest", lowest, "tied", tied, "tasks", tasks,
+                              "bytes", bytes, "clocks", clocks_of(in));
+    json_t *adapters = json_array();
+    for (uint8_t k = 0, steps = input_u8(in) % 9; k < steps; k++)
+        json_array_append_new(adapters, json_integer(k & 1));
+    json_object_set_new(event, "adapters", adapters);
+    return event;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
