@@ -154,6 +154,7 @@ static const struct api_route routes[] = {
     {"GET", "/v1/jobs", API_READS, api_get_jobs},
     {"POST", "/v1/jobs", API_WRITES, api_post_job},
     {"POST", "/v1/plan", API_WRITES, api_post_plan},
+    {"GET", "/v1/schedules", API_READS, api_get_schedules},
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
     {"POST", "/v1/jobs/{id}/turn", API_WRITES, api_post_turn},

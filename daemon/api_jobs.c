@@ -17,6 +17,7 @@
 #include "daemon/store.h"
 #include "daemon/timeline.h"
 #include "daemon/xalloc.h"
+#include "engine/pipe/sched.h"
 
 /* The number in /v1/jobs/{id}…; false when there is none, which has been answered. */
 static bool read_id(struct http_call *call, uint64_t *ret)
@@ -91,6 +92,15 @@ void api_post_job(struct node *n, struct http_call *call)
     else
         api_reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
     json_decref(request);
+}
+
+void api_get_schedules(struct node *n, struct http_call *call)
+{
+    json_t *names = json_pack("[s]", "auto");
+    (void)n;
+    for (const char *const *name = sched_names(); *name; name++)
+        json_array_append_new(names, json_string(*name));
+    api_reply(call, 200, json_pack("{s:o}", "schedules", names));
 }
 
 void api_post_plan(struct node *n, struct http_call *call)

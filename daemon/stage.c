@@ -62,6 +62,8 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     json_t *plan = job_plan_encode(&p->head.plan);
     if (p->head.forecast)
         json_object_set(plan, "forecast", p->head.forecast);
+    if (p->head.speed)
+        json_object_set(plan, "speed", p->head.speed);
     head_event(&p->head, "planned",
                json_pack("{s:o s:I s:b}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
                          (int)p->head.is_mirrored));

@@ -24,8 +24,7 @@ void head_event(struct head *h, const char *kind, json_t *fields)
     pthread_mutex_unlock(&h->sending);
 }
 
-static void say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct head *h, const char *fmt, ...)
+void head_say(struct head *h, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -82,7 +81,7 @@ static int open_data(struct head *h, struct stage_data *ret, const char *path, c
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
     stage_data_describe(line, ret, &h->spec);
-    say(h, "%s: %s", path, line);
+    head_say(h, "%s: %s", path, line);
     return 0;
 }
 
@@ -374,6 +373,7 @@ void head_done(struct head *h)
     free(h->ids);
     job_plan_done(&h->plan);
     json_decref(h->forecast);
+    json_decref(h->speed);
     json_decref(h->nodes);
     json_decref(h->json);
     turns_done(&h->turns);

@@ -46,6 +46,7 @@ struct head {
     bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
     bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
     json_t *forecast;   /* owned: what a step will take, or NULL */
+    json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
     uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
     struct turns turns; /* what is said after the first answer, where the spec keeps the model loaded */
@@ -83,5 +84,7 @@ int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
 void head_event(struct head *h, const char *kind, json_t *fields);
+/* A line of log. */
+void head_say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

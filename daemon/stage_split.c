@@ -11,6 +11,7 @@
 #include "daemon/stage_head.h"
 #include "daemon/stage_room.h"
 #include "daemon/stage_search.h"
+#include "daemon/stage_speed.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
@@ -457,6 +458,8 @@ int head_split(struct head *h, struct err *err)
         e = check_memory(h, nodes, &in, err);
     if (!e && h->plan.training && h->spec.dry_run && !searched)
         head_forecast(h);
+    if (!e && !h->plan.training && h->spec.dry_run)
+        head_speed(h);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);

@@ -54,6 +54,8 @@ ask 1 GET /v1/jobs/1 200 "$one"
 for part in log steps evaluations samples timeline; do
     ask 1 GET "/v1/jobs/1/$part" 200 "$one/$part"
 done
+ask 1 GET /v1/schedules 200 ''
+jq -e '.schedules | index("auto") == 0 and (index("zbv") != null) and (index("1f1b") != null)' answer.json >/dev/null || fail "schedules: $(cat answer.json)"
 ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
 jq -e '.type == "generate" and (.plan.nodes | length) == 3 and (.plan.bytes | length) == 3' answer.json >/dev/null || fail "a plan while a job runs: $(head -c 500 answer.json)"
 ask 1 POST /v1/plan 409 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/nowhere\",\"ids\":[1]}}"

@@ -64,6 +64,17 @@ refused "an objective of nobody" 'schedule auto' "$@" --objective memory
 refused "a plan to be written by a job" 'ringctl plan train' "$@" --out x.plan
 no_stages 1 2 3
 
+# A generation and a scoring: the prompt, a token, the caches, the rows.
+on 1 --json plan generate --model "$stories" --max-tokens 40 "Once upon a time" >speed.json 2>speed.err || fail "plan generate: $(cat speed.err)"
+jq -e '.plan | (.speed | .prompt_seconds > 0 and .token_seconds > 0 and (.tokens_per_second * .token_seconds | . > 0.99 and . < 1.01)
+    and (.costs | length) == 3 and (.kv | add) > 0 and .timed == [true, true, true]) and ((.speed.kv | max) < (.bytes | min)) and (has("forecast") | not)' speed.json >/dev/null ||
+    fail "the speed of a generation: $(jq -c .plan.speed speed.json)"
+on 1 plan generate --model "$stories" --max-tokens 40 "Once upon a time" >speed.txt 2>&1 || fail "plan generate: $(cat speed.txt)"
+holds "the table" speed.txt 'SLOTS +CACHE +PROMPT +TOKEN'
+holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s, every token after it [0-9.e-]+ ms: [0-9.e+]+ tokens/s'
+on 1 plan score --model "$stories" --data "$wikisql" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
+holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
+
 # A job must not be disturbed: what was not timed before stays unknown while it runs, what was is known.
 long_job 1 long
 on 1 --json plan train --model "$stories" --data "$wikisql" --adapter-out out2 --seq-len 48 --batch-size 8 >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
