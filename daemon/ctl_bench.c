@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/conf.h"
+#include "daemon/cores.h"
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_options.h"
@@ -99,7 +100,9 @@ static json_t *spec_of(const struct ctl *ctl, const json_t *node)
     if (opts_str(ctl->opts, "threads"))
         json_object_set_new(spec, "threads", json_integer(opts_int(ctl->opts, "threads")));
     else
-        json_object_set_new(spec, "threads", json_integer((json_int_t)field_number(node, "threads")));
+        json_object_set_new(
+            spec, "threads",
+            json_integer(node ? (json_int_t)field_number(node, "threads") : cores_threads(0)));
     if (!model)
         return spec;
     char *path = ctl_absolute_path(model);
@@ -181,9 +184,9 @@ static void print_model(const json_t *model)
         return;
     printf("\n%s, all %.0f layers here, %.0f tokens\n", field_text(model, "dir", "?"),
            field_number(model, "layers"), field_number(model, "tokens"));
-    printf("  LoRA training  %.4g tokens/s\n", field_number(model, "training_tokens_per_second"));
-    printf("  prompt         %.4g tokens/s\n", field_number(model, "prefill_tokens_per_second"));
-    printf("  answer         %.4g tokens/s\n", field_number(model, "decoding_tokens_per_second"));
+    printf("  LoRA training  %.0f tokens/s\n", field_number(model, "training_tokens_per_second"));
+    printf("  prompt         %.0f tokens/s\n", field_number(model, "prefill_tokens_per_second"));
+    printf("  answer         %.0f tokens/s\n", field_number(model, "decoding_tokens_per_second"));
 }
 
 static const char *put_mbps(char *ret, size_t size, const json_t *cable, const char *key)

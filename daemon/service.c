@@ -12,6 +12,7 @@
 
 #include "daemon/conf.h"
 #include "daemon/coord.h"
+#include "daemon/cores.h"
 #include "daemon/job.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -222,7 +223,7 @@ static void apply(struct node *n, struct opts *fresh, json_t *applied)
         opts_take(n->opts, fresh, json_string_value(name));
     }
     log_set_level(opts_str(n->opts, "log-level"));
-    n->threads = (int)opts_int(n->opts, "threads");
+    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
     n->memory_limit = conf_size(n->opts, "memory-limit", &err);
     store_set_limit(n->store, conf_size(n->opts, "history-limit", &err));
     members_self(n->members)->threads = n->threads ? (unsigned)n->threads : members_self(n->members)->cores;

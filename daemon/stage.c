@@ -27,6 +27,7 @@
 #include "daemon/stage_cache.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
+#include "daemon/stage_room.h"
 #include "daemon/stage_data.h"
 #include "daemon/stage_merge.h"
 #include "daemon/stage_units.h"
@@ -39,7 +40,8 @@ struct process {
     struct job_plan plan;
     uint32_t rank;
     struct num *num;
-    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank */
+    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank, */
+    struct slab scratch;                  /* owned: for whichever of them computes */
     struct exchange *exchange;
     struct runner *runner;
     struct memory_watch memory;
@@ -126,13 +128,27 @@ static void tell_weights(struct process *p, const char *dir)
     head_event(&p->head, "log", json_pack("{s:s}", "text", text));
 }
 
+static int alloc_scratch(struct slab *ret, size_t bytes, struct err *err)
+{
+    ret->used = bytes;
+    int r = slab_alloc(ret, "scratch", err);
+    ret->used = r ? 0 : bytes;
+    return r;
+}
+
 static int open_stages(struct process *p, const struct config *config, struct err *err)
 {
     char dir[4096];
+    struct stage_bytes bytes;
     int r = p->plan.weight_bits ? cache_dir(dir, sizeof dir, "weights", err) : 0;
+    if (!r)
+        r = stage_chunks(&bytes, &p->plan, config, p->rank, err);
+    if (!r)
+        r = alloc_scratch(&p->scratch, bytes.work, err);
     for (size_t s = 0; s < p->plan.stages && !r; s++) {
         struct stage_spec spec = job_plan_stage(&p->plan, config, s);
         spec.cache_dir = dir;
+        spec.scratch = &p->scratch;
         if (p->plan.place[s] == p->rank)
             r = stage_open(&p->stages[s], p->num, &spec, err);
     }
@@ -304,6 +320,7 @@ static void process_done(struct process *p)
     exchange_free(p->exchange);
     for (size_t s = 0; s < JOB_MAX_STAGES; s++)
         stage_close(p->stages[s]);
+    slab_free(&p->scratch);
     job_plan_done(&p->plan);
     num_free(p->num);
     head_done(&p->head);

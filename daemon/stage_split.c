@@ -377,17 +377,11 @@ static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs
     int r = stage_room(&room, p, &h->config, rank, in->threads[rank], err);
     if (r)
         return r;
-    p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float);
-    for (size_t s = 0; s < p->stages; s++) {
-        struct stage_spec spec = job_plan_stage(p, &h->config, s);
-        struct stage_bytes bytes;
-        int e = p->place[s] == rank ? stage_measure(&bytes, &spec, err) : 0;
-        if (e)
-            return e;
-        if (p->place[s] == rank)
-            p->bytes[rank] += bytes.total;
-    }
-    return 0;
+    struct stage_bytes stages;
+    r = stage_chunks(&stages, p, &h->config, rank, err);
+    if (!r)
+        p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float) + stages.total;
+    return r;
 }
 
 static int measure_ranks(struct head *h, const struct split_inputs *in, struct err *err)

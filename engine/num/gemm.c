@@ -8,6 +8,7 @@
 
 #include <cblas.h>
 #include <errno.h>
+#include <string.h>
 #include <omp.h>
 
 #include "num/integer.h"
@@ -152,21 +153,39 @@ static bool next_panel(const struct num *num, struct mat w, struct panel *p)
     return true;
 }
 
-/* Rows r … of W with x: as stored, or with scales, converted a few rows at a time in this thread's lane. */
+/* Rows r … of W, which share their scales, with x: those of a block of columns are put into x, for all the rows at once. */
+static void scaled_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
+                        size_t rows, bool accumulate)
+{
+    const struct kernels *k = num_kernels(num);
+    const struct scratch lane = num_lane(num, omp_get_thread_num());
+    const size_t fit = lane.floats / w.cols;
+    const float *scale = w.scale + r / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
+    for (size_t i = 0, now; i < n; i += now) {
+        now = n - i < fit ? n - i : fit;
+        memcpy(lane.data, x + i * w.cols, now * w.cols * sizeof *x);
+        for (size_t j = 0; j < now; j++)
+            for (size_t c = 0; c < w.cols; c += MAT_BLOCK)
+                k->scale(lane.data + j * w.cols + c, scale[c / MAT_BLOCK],
+                         w.cols - c < MAT_BLOCK ? w.cols - c : MAT_BLOCK);
+        k->dots[w.dtype](y + i * w.rows + r, w.rows, lane.data, w.cols, now, element(w, r, 0), w.cols, rows,
+                         w.cols, accumulate);
+    }
+}
+
+/* Rows r … of W with x, as stored. */
 static void few_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
                      size_t rows, bool accumulate)
 {
-    const struct kernels *k = num_kernels(num);
     if (w.dtype != DTYPE_F8_E4M3) {
-        k->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols, accumulate);
+        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols,
+                                        accumulate);
         return;
     }
-    const struct scratch lane = num_lane(num, omp_get_thread_num());
-    const size_t fit = lane.floats / w.cols;
-    for (size_t i = 0, now; i < rows; i += now) {
-        now = rows - i < fit ? rows - i : fit;
-        gemm_rows(num, lane.data, w, r + i, now);
-        k->dots[DTYPE_F32](y + r + i, w.rows, x, w.cols, n, lane.data, w.cols, now, w.cols, accumulate);
+    for (const size_t end = r + rows; r < end; r += rows) {
+        const size_t block = MAT_BLOCK - r % MAT_BLOCK;
+        rows = end - r < block ? end - r : block;
+        scaled_dots(num, y, x, w, n, r, rows, accumulate);
     }
 }
 

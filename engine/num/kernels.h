@@ -53,9 +53,9 @@ struct dropout_consts {
 struct kernels {
     const char *isa;
     void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
-    /* For types without scales. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
-    void (*dots[DTYPE_F8_E4M3])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
-                                size_t ldw, size_t rows, size_t cols, bool accumulate);
+    /* Without scales: whoever has some puts them into x. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
+    void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
+                              size_t ldw, size_t rows, size_t cols, bool accumulate);
     /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on, n a multiple of `group`. */
     void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
