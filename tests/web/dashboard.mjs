@@ -88,6 +88,9 @@ await page.fill('#train-lr', '0.01');
 await page.click('summary >> text=More');
 await page.fill('#train-valid', VALID);
 await page.fill('#train-eval_every', '20');
+await page.waitForSelector('#train-schedule option[value=auto]', { state: 'attached' }); // named by the node
+if (await page.inputValue('#train-schedule') !== '1f1b')
+    throw new Error(`the schedule is ${await page.inputValue('#train-schedule')} before anybody chose one`);
 await page.selectOption('#train-lr_schedule', 'cosine');
 await page.fill('#train-warmup', '5');
 await page.fill('#train-target_modules', 'all-linear');
