@@ -17,6 +17,7 @@
 #include "daemon/store.h"
 #include "daemon/timeline.h"
 #include "daemon/xalloc.h"
+#include "engine/pipe/sched.h"
 
 /* The number in /v1/jobs/{id}…; false when there is none, which has been answered. */
 static bool read_id(struct http_call *call, uint64_t *ret)
@@ -93,6 +94,15 @@ void api_post_job(struct node *n, struct http_call *call)
     json_decref(request);
 }
 
+void api_get_schedules(struct node *n, struct http_call *call)
+{
+    json_t *names = json_pack("[s]", "auto");
+    (void)n;
+    for (const char *const *name = sched_names(); *name; name++)
+        json_array_append_new(names, json_string(*name));
+    api_reply(call, 200, json_pack("{s:o}", "schedules", names));
+}
+
 void api_post_plan(struct node *n, struct http_call *call)
 {
     const char *type;
@@ -140,6 +150,41 @@ void api_delete_job(struct node *n, struct http_call *call)
         break;
     default:
         http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
+                  (unsigned long long)id);
+    }
+}
+
+/* {"messages", "seed"} goes on with a conversation, anything without messages ends it. */
+void api_post_turn(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    size_t size;
+    const char *body = http_body(call, &size);
+    json_error_t je;
+    if (!read_id(call, &id))
+        return;
+    json_t *turn = body ? json_loadb(body, size, 0, &je) : NULL;
+    if (!json_is_object(turn)) {
+        json_decref(turn);
+        http_fail(call, 400, "bad-request",
+                  "the body must be {\"messages\": […], \"seed\": N}, or {} for the end");
+        return;
+    }
+    if (!json_is_array(json_object_get(turn, "messages"))) {
+        json_decref(turn);
+        turn = NULL;
+    }
+    switch (coord_turn(n->coord, id, turn)) {
+    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case -ENOENT:
+        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node", (unsigned long long)id);
+        break;
+    case -EALREADY:
+        http_fail(call, 409, "already-ended",
+                  "job %llu has already ended: start another with all that was said", (unsigned long long)id);
+        break;
+    default:
+        http_fail(call, 409, "refused", "job %llu does not wait for anything to be said",
                   (unsigned long long)id);
     }
 }

@@ -44,6 +44,7 @@ struct coord {
 };
 
 static void try_start(struct coord *c);
+static void give_way(struct coord *c);
 
 /* --- telling the world ------------------------------------------------------------------------ */
 
@@ -143,6 +144,7 @@ static void send_stop(struct coord *c, struct job *job)
 static void stop(struct coord *c, struct job *job, enum job_state outcome, const char *cause)
 {
     bool stopping = job->state == JOB_STOPPING;
+    job->is_idle = false;
     /* The first word counts; but a job that was to be tried again may be cancelled. */
     if (stopping && !(job->outcome == JOB_QUEUED && outcome == JOB_CANCELLED))
         return;
@@ -206,6 +208,7 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
     c->active = job;
     *job->error = 0;
     job->started = time(NULL);
+    job->start.began = clock_now();
     event_del(c->settle);
     set_state(c, job, JOB_PLANNING, PLAN_S);
     char rescue[3200];
@@ -296,6 +299,7 @@ int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_
     job_log_save(c->node, job);
     job_log_publish(c->node, job, "job", job_encode_short(job));
     try_start(c);
+    give_way(c);
     return 0;
 }
 
@@ -315,6 +319,35 @@ int coord_cancel(struct coord *c, uint64_t id)
     return 0;
 }
 
+/* --- conversations ---------------------------------------------------------------------------- */
+
+static void send_turn(struct coord *c, struct job *job, json_t *turn)
+{
+    job->is_idle = false;
+    job->progressed = clock_now();
+    if (peers_send(c->node->peers, job->nodes[0],
+                   json_pack("{s:s s:I s:o*}", "kind", "job-turn", "job", (json_int_t)job->id, "turn", turn)))
+        fail(c, job, "node %s cannot be reached", job->names[0]);
+}
+
+int coord_turn(struct coord *c, uint64_t id, json_t *turn)
+{
+    struct job *job = (struct job *)coord_find(c, id);
+    int r = !job ? -ENOENT : job_state_ended(job->state) ? -EALREADY : !job->is_idle ? -EBUSY : 0;
+    if (r)
+        json_decref(turn);
+    else
+        send_turn(c, job, turn);
+    return r;
+}
+
+/* A model that is only kept loaded gives way to work. */
+static void give_way(struct coord *c)
+{
+    if (c->active && c->active->is_idle && first_queued(c))
+        send_turn(c, c->active, NULL);
+}
+
 /* --- what the workers say --------------------------------------------------------------------- */
 
 static void send_all(struct coord *c, struct job *job, const char *kind)
@@ -328,8 +361,11 @@ static void send_all(struct coord *c, struct job *job, const char *kind)
 static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
+    if (json_is_true(json_object_get(body, "mirrored")))
+        job_mirror(job);
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
+    job_mark(job, &job->start.planned, clock_now());
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
     if (!strcmp(job->type, "train") && schedule && !job->timeline)
         job->timeline = timeline_new(
@@ -374,6 +410,7 @@ static void on_ready(struct coord *c, struct job *job, size_t rank, const json_t
     }
     if (!all(job->ready, job->ranks))
         return;
+    job_mark(job, &job->start.opened, clock_now());
     set_state(c, job, JOB_CONNECTING, CONNECT_S);
     send_all(c, job, "job-connect");
 }
@@ -391,6 +428,7 @@ static void on_done(struct coord *c, struct job *job, size_t rank, const json_t 
 {
     if (rank == 0 && job->state == JOB_RUNNING) {
         json_t *result = json_object_get(body, "result");
+        json_decref(job->result);
         job->result = result && !json_is_null(result) ? json_incref(result) : NULL;
         stop(c, job, JOB_DONE, "");
     }
@@ -418,9 +456,12 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         job->connected[rank] = true;
         if (all(job->connected, job->ranks)) {
             set_state(c, job, JOB_RUNNING, 0);
+            job_mark(job, &job->start.connected, clock_now());
             job->progressed = clock_now();
             send_all(c, job, "job-run");
         }
+    } else if (!strcmp(kind, "job-event") && job_hear_answer(c->node, job, rank, body)) {
+        give_way(c);
     } else if (!strcmp(kind, "job-event")) {
         job_hear_event(c->node, job, rank, body);
     } else if (!strcmp(kind, "job-relayed")) {

@@ -26,6 +26,10 @@ int coord_check_type(const char *type, struct err *err); /* −EINVAL with a sen
 int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err);
 int coord_cancel(struct coord *c, uint64_t id); /* −ENOENT unknown, −EALREADY ended */
 
+/* What is said next in a conversation that has been answered; NULL ends it. Takes the reference. −ENOENT unknown, −EALREADY ended,
+ * −EBUSY it is answering, or no conversation. */
+int coord_turn(struct coord *c, uint64_t id, json_t *turn);
+
 /* Messages of workers: "job-planned", "-ready", "-connected", "-event", "-failed", "-done", "-stopped". */
 void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body);
 void coord_changed(struct coord *c); /* nodes came or went */

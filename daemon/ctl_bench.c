@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/conf.h"
+#include "daemon/cores.h"
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_options.h"
@@ -99,7 +100,9 @@ static json_t *spec_of(const struct ctl *ctl, const json_t *node)
     if (opts_str(ctl->opts, "threads"))
         json_object_set_new(spec, "threads", json_integer(opts_int(ctl->opts, "threads")));
     else
-        json_object_set_new(spec, "threads", json_integer((json_int_t)field_number(node, "threads")));
+        json_object_set_new(
+            spec, "threads",
+            json_integer(node ? (json_int_t)field_number(node, "threads") : cores_threads(0)));
     if (!model)
         return spec;
     char *path = ctl_absolute_path(model);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl chat: a conversation, a line from standard input for each turn, a generation job for each answer. Owns the messages
- * so far, and the signals while it waits for a line: ^C ends an answer, and never the conversation. One thread. */
+ * ringctl chat: a conversation, a line from standard input for each turn, answered by a job that keeps the model loaded
+ * between turns, or by another one where that has ended. Owns the messages so far, and the signals while it waits for a
+ * line: ^C ends an answer, and never the conversation. One thread. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_client.h"
 #include "daemon/ctl_meter.h"
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_print.h"
@@ -31,6 +34,23 @@ const struct opt_def ctl_chat_options[] = {
     OPTION_TEMPERATURE("0.7"),
     OPTION_TOP_P("0.9"),
     OPTION_SEED("of the choice in the first answer; each answer has the next one"),
+    {.name = "keep-alive",
+     .type = OPT_INT,
+     .placeholder = "SECONDS",
+     .def = "300",
+     .min = 0,
+     .max = SPEC_KEEP_ALIVE_MAX,
+     .help = "how long the model stays loaded, with all that was said, for the next line; any other job ends "
+             "that; 0: not at all"},
+    {.name = "max-kv-size",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "4096",
+     .min = 1,
+     .max = SPEC_TOKENS_MAX,
+     .help =
+         "tokens of the conversation that memory is set aside for; one that outgrows it is read anew, with "
+         "room for as many more"},
     OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false"),
     {.name = NULL},
 };
@@ -46,6 +66,8 @@ struct chat {
     char *input; /* owned: read and not yet a line */
     size_t n, room;
     int64_t answers;
+    uint64_t job;     /* that keeps the model loaded, or 0 */
+    uint64_t last_id; /* of its events, the last one seen */
 };
 
 /* --- what comes in ---------------------------------------------------------------------------------- */
@@ -164,12 +186,57 @@ static void complete(struct answer *a, const json_t *result)
     a->text = whole;
 }
 
+static json_int_t seed_of(const struct chat *c)
+{
+    return (json_int_t)(opts_int(c->ctl->opts, "seed") + c->answers);
+}
+
 static json_t *turn_spec(struct chat *c)
 {
     json_t *spec = json_copy(c->spec);
     json_object_set(spec, "messages", c->messages);
-    json_object_set_new(spec, "seed", json_integer(opts_int(c->ctl->opts, "seed") + c->answers));
+    json_object_set_new(spec, "seed", json_integer(seed_of(c)));
     return spec;
+}
+
+/* Takes over turn. False: there is no job any more that could take it, which is no reason to say anything. */
+static bool post_turn(const struct chat *c, json_t *turn)
+{
+    char path[64], why[256];
+    struct ctl quiet = *c->ctl;
+    json_t *reply = NULL;
+    quiet.complaint = why;
+    quiet.complaint_size = sizeof why;
+    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/turn", c->job);
+    bool taken = c->job && ctl_request(&quiet, "POST", path, turn, &reply) == CTL_OK;
+    json_decref(turn);
+    json_decref(reply);
+    return taken;
+}
+
+/* The job has answered, and perhaps waits for more. One that ended without, because it was to make way or what was said outgrew it, has
+ * given no answer: then ret_end is NULL. */
+static int await_answer(struct chat *c, struct watch *watch, bool again, json_t **ret_end)
+{
+    watch->last_id = again ? c->last_id : 0;
+    int rc = ctl_watch(c->ctl, c->job, watch, ret_end);
+    bool is_idle = !rc && !strcmp(field_text(*ret_end, "state", ""), "running");
+    c->last_id = watch->last_id;
+    c->job = is_idle ? c->job : 0;
+    if (!rc && again && !strcmp(field_text(*ret_end, "state", ""), "done")) {
+        json_decref(*ret_end);
+        *ret_end = NULL;
+    }
+    return rc;
+}
+
+static int get_answer(struct chat *c, struct watch *watch, json_t **ret_end)
+{
+    json_t *turn = json_pack("{s:O s:I}", "messages", c->messages, "seed", seed_of(c));
+    int rc = post_turn(c, turn) ? await_answer(c, watch, true, ret_end) : CTL_OK;
+    if (!rc && !*ret_end)
+        rc = ctl_spec_submit(c->ctl, "generate", turn_spec(c), &c->job);
+    return rc || *ret_end ? rc : await_answer(c, watch, false, ret_end);
 }
 
 /* The answer to the messages so far becomes the next one; one that was stopped counts as far as it went. */
@@ -177,13 +244,11 @@ static int answer(struct chat *c)
 {
     struct answer a = {.silent = c->ctl->json, .text = xstrdup("")};
     struct watch watch = {.event = on_answer_event, .owner = &a, .is_answer = true};
-    uint64_t id;
     json_t *end = NULL;
     meter_init(&a.meter);
-    int rc = ctl_spec_submit(c->ctl, "generate", turn_spec(c), &id);
-    rc = rc ? rc : ctl_watch(c->ctl, id, &watch, &end);
+    int rc = get_answer(c, &watch, &end);
     bool was_stopped = !rc && !strcmp(field_text(end, "state", ""), "cancelled");
-    if (!rc && !was_stopped)
+    if (!rc && !was_stopped && c->job == 0)
         rc = ctl_watch_verdict(end);
     if (!rc)
         complete(&a, json_object_get(end, "result"));
@@ -227,6 +292,7 @@ static int converse(struct chat *c)
     }
     if (c->is_terminal && !quit)
         fputc('\n', stderr);
+    post_turn(c, json_object()); /* nobody will say more: the ring is free for others */
     if (!rc && c->ctl->json) {
         json_t *all = json_pack("{s:O}", "messages", c->messages);
         print_json(all);

@@ -41,7 +41,8 @@ void forecast_costs(char *ret, size_t size, const json_t *plan, size_t rank)
 
 void forecast_print(const json_t *plan)
 {
-    const json_t *forecast = json_object_get(plan, "forecast"), *second = json_object_get(forecast, "second");
+    const json_t *forecast = json_object_get(plan, "forecast"), *second = json_object_get(forecast, "second"),
+                 *elsewhere = json_object_get(forecast, "elsewhere");
     size_t i;
     json_t *sentence;
     if (!json_is_object(forecast))
@@ -58,8 +59,49 @@ void forecast_print(const json_t *plan)
                field_text(second, "schedule", "?"), field_number(second, "chunks"),
                field_number(second, "microbatches"), field_number(second, "micro_batch_size"),
                field_number(second, "seconds"));
+    if (json_is_object(elsewhere))
+        printf("submitted on %s, where model, data and result would then be, it should take %.3g s\n",
+               field_text(elsewhere, "node", "?"), field_number(elsewhere, "seconds"));
     json_array_foreach(json_object_get(forecast, "left_out"), i, sentence)
         printf("%s\n", json_string_value(sentence));
+}
+
+/* --- of a generation, of a scoring ------------------------------------------------------------- */
+
+const char *speed_head(const json_t *plan)
+{
+    const json_t *speed = json_object_get(plan, "speed");
+    return !json_is_object(speed)                     ? ""
+           : json_object_get(speed, "prompt_seconds") ? "\tCACHE\tPROMPT\tTOKEN"
+                                                      : "\tROW";
+}
+
+void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank)
+{
+    const json_t *speed = json_object_get(plan, "speed"), *costs = json_object_get(speed, "costs");
+    double sum[2] = {0};
+    for (size_t s = 0; s < json_array_size(costs); s++)
+        for (size_t k = 0; k < 2 && rank_of(plan, s) == rank; k++)
+            sum[k] += json_number_value(json_array_get(json_array_get(costs, s), k));
+    if (json_object_get(speed, "prompt_seconds"))
+        snprintf(ret, size, "\t%s\t%.3g ms\t%.3g ms",
+                 print_bytes(json_number_value(json_array_get(json_object_get(speed, "kv"), rank))).text,
+                 1e3 * sum[0] * field_number(plan, "microbatches"), 1e3 * sum[1]);
+    else if (json_is_object(speed))
+        snprintf(ret, size, "\t%.3g ms", 1e3 * sum[0]);
+}
+
+void speed_print(const json_t *plan)
+{
+    const json_t *speed = json_object_get(plan, "speed");
+    if (json_object_get(speed, "prompt_seconds"))
+        printf("the prompt of %.0f tokens should take %.3g s, every token after it %.3g ms: %.3g tokens/s\n",
+               field_number(speed, "prompt_tokens"), field_number(speed, "prompt_seconds"),
+               1e3 * field_number(speed, "token_seconds"), field_number(speed, "tokens_per_second"));
+    else if (json_is_object(speed))
+        printf("%.0f rows of some %.0f tokens should take %.3g s: %.3g tokens/s\n",
+               field_number(speed, "rows"), field_number(speed, "row_tokens"), field_number(speed, "seconds"),
+               field_number(speed, "tokens_per_second"));
 }
 
 /* --- chart ------------------------------------------------------------------------------------ */

@@ -11,6 +11,12 @@
  * each after a tab. */
 void forecast_costs(char *ret, size_t size, const json_t *plan, size_t rank);
 
+/* The same of a generation or a scoring: the names of columns, each after a tab, what is in them, and the line below; nothing where no speed
+ * is foreseen. */
+const char *speed_head(const json_t *plan);
+void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank);
+void speed_print(const json_t *plan);
+
 /* Lines below that table; nothing where there is no forecast. */
 void forecast_print(const json_t *plan);
 void forecast_chart(const json_t *plan);

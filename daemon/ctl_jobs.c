@@ -109,6 +109,23 @@ static void print_fields(const char *head, json_t *object)
     }
 }
 
+/* How long it took until there was work, and until it showed. */
+static void print_start(const json_t *start)
+{
+    static const struct {
+        const char *key, *text;
+    } points[] = {{"planned", "planned after"},
+                  {"opened", ", opened after"},
+                  {"connected", ", connected after"},
+                  {"first_task", ", first task after"},
+                  {"first_result", ", first step or token after"}};
+    if (field_number(start, points[0].key) <= 0)
+        return;
+    for (size_t i = 0; i < sizeof points / sizeof *points && field_number(start, points[i].key) > 0; i++)
+        printf("%s %.3g s", points[i].text, field_number(start, points[i].key));
+    putchar('\n');
+}
+
 static void print_job(const json_t *j)
 {
     printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
@@ -117,6 +134,7 @@ static void print_job(const json_t *j)
         printf("%s\n", field_text(j, "error", ""));
     printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
            print_time(field_number(j, "started")).text, print_time(field_number(j, "ended")).text);
+    print_start(json_object_get(j, "start"));
     if (field_number(j, "steps") > 0)
         printf("step %.0f of %.0f, loss %s\n", field_number(j, "step"), field_number(j, "steps"),
                print_number(json_object_get(j, "loss"), "-").text);

@@ -117,15 +117,25 @@ static const char *rates(char *ret, size_t size, const json_t *l)
     return l ? ret : "-";
 }
 
+/* How closely the two clocks are known to each other: that is how finely a step's timeline can be laid together. */
+static struct amount clock_of(const json_t *l)
+{
+    struct amount a = {"-"};
+    const json_t *error = json_object_get(l, "clock_error_us");
+    if (json_is_number(error))
+        snprintf(a.text, sizeof a.text, "+-%.3f ms", json_number_value(error) / 1e3);
+    return a;
+}
+
 /* The row of a link; `port` and `cable` are its first cells. */
 static void add_link(struct table *t, const char *port, const char *cable, const json_t *l)
 {
     const char *timer = field_text(l, "timer", "");
     char mbps[100];
-    table_add(t, "%s\t%s\t%s\t%s\t%s%s%s\t%.0f\t%s", port, cable, l ? field_text(l, "state", "?") : "-",
+    table_add(t, "%s\t%s\t%s\t%s\t%s%s%s\t%.0f\t%s\t%s", port, cable, l ? field_text(l, "state", "?") : "-",
               l ? print_duration(field_number(l, "since_seconds")).text : "-", *timer ? timer : "-",
               *timer ? ", " : "", *timer ? print_duration(field_number(l, "timer_seconds")).text : "",
-              field_number(l, "flaps"), rates(mbps, sizeof mbps, l));
+              field_number(l, "flaps"), clock_of(l).text, rates(mbps, sizeof mbps, l));
 }
 
 static void add_port(struct table *t, const json_t *port, const json_t *links)
@@ -188,7 +198,8 @@ static void explain_link(const json_t *l)
 
 static void print_verbose(const json_t *ports, const json_t *links)
 {
-    struct table *t = table_new("PORT\tCABLE\tLINK\tFOR\tTIMER\tFLAPS\tMBIT/S EXPECTED, AGREED, OUT/IN");
+    struct table *t =
+        table_new("PORT\tCABLE\tLINK\tFOR\tTIMER\tFLAPS\tCLOCK\tMBIT/S EXPECTED, AGREED, OUT/IN");
     size_t i;
     json_t *one;
     json_array_foreach(ports, i, one) add_port(t, one, links);

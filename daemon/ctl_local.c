@@ -3,7 +3,6 @@
  * ringctl local: a ring on this machine, a command on its first node, and nothing left afterwards. */
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/cores.h"
 #include "daemon/ctl.h"
 #include "daemon/ctl_ring.h"
 #include "daemon/xalloc.h"
@@ -113,12 +113,6 @@ static int run_command(struct ctl *ctl, struct local_ring *ring, const sigset_t 
     return status;
 }
 
-static int cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-}
-
 static int check(const struct ctl *ctl, int *ret_n)
 {
     char *end;
@@ -153,7 +147,8 @@ int ctl_local_main(struct ctl *ctl)
     int signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signal_fd < 0)
         return ctl_fail(CTL_FAILED, "signals cannot be awaited: %s", strerror(errno));
-    int threads = opts_is_set(ctl->opts, "threads") ? (int)opts_int(ctl->opts, "threads") : cores() / n;
+    int threads =
+        opts_is_set(ctl->opts, "threads") ? (int)opts_int(ctl->opts, "threads") : (int)cores_here() / n;
     rc = ring_prepare(&ring, n, threads > 1 ? threads : 1, signal_fd);
     rc = rc ? rc : ring_start(&ring);
     rc = rc ? rc : run_command(ctl, &ring, &before);

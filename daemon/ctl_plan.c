@@ -37,7 +37,7 @@ static struct table *stages(const json_t *plan, const json_t *memory)
     const bool measured = json_array_size(memory), foreseen = json_is_object(forecast);
     char head[160];
     snprintf(head, sizeof head, "  RANK\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
-             measured ? "\tMEASURED\tPEAK" : "", foreseen ? "\tF\tI\tW\tR\tBUBBLE" : "");
+             measured ? "\tMEASURED\tPEAK" : "", foreseen ? "\tF\tI\tW\tR\tBUBBLE" : speed_head(plan));
     struct table *t = table_new(head);
     for (size_t r = 0; r < json_array_size(split); r++) {
         const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
@@ -49,6 +49,8 @@ static struct table *stages(const json_t *plan, const json_t *memory)
                      bytes_told(json_object_get(stage, "peak")).text);
         if (foreseen)
             forecast_costs(costs, sizeof costs, plan, r);
+        else
+            speed_costs(costs, sizeof costs, plan, r);
         table_add(t, "  %zu\t%s\t%s\t%s\t%s%s\t%.0f%s", r, name ? name : "?", layers,
                   print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
                   bytes_told(json_array_get(json_object_get(plan, "available"), r)).text, has,
@@ -73,6 +75,7 @@ void ctl_print_plan(const json_t *job)
                field_number(plan, "round_steps") / (double)(more + 1));
     table_print_free(t, stdout);
     forecast_print(plan);
+    speed_print(plan);
 }
 
 void ctl_print_adapters(const json_t *adapters)

@@ -15,7 +15,7 @@
 #include "engine/pipe/plan.h"
 #include "engine/pipe/sched_text.h"
 
-enum { RANKS = 4, MICROBATCHES = 8, COLUMNS = 400 };
+enum { RANKS = 4, MICROBATCHES = 8, COLUMNS = 400, MOST_ADAPTERS = 16 };
 
 const struct opt_def ctl_schedule_options[] = {
     {.name = "ranks",
@@ -36,6 +36,19 @@ const struct opt_def ctl_schedule_options[] = {
      .min = 1,
      .max = SCHED_MAX_CELLS,
      .help = "of a step (default 8, or as in FILE)"},
+    {.name = "adapters",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "1",
+     .min = 1,
+     .max = MOST_ADAPTERS,
+     .help = "trained at once on the same weights, whose steps take turns"},
+    {.name = "steps",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = PLAN_MAX_TURNS,
+     .help = "of each adapter, one after the other (default as many as a job has in a round)"},
     {.name = "cost",
      .type = OPT_STRING,
      .placeholder = "F,I,W[,R]",
@@ -51,8 +64,9 @@ const struct opt_def ctl_schedule_options[] = {
 };
 
 struct shown {
-    struct sched *sched; /* owned */
-    struct plan *plan;   /* owned */
+    size_t adapters, turns; /* steps of each */
+    struct sched *sched;    /* owned */
+    struct plan *plan;      /* owned */
     struct sched_sim sim;
     struct sched_cost cost;
 };
@@ -99,8 +113,15 @@ static int make(struct shown *s, const struct ctl *ctl, const char *what, struct
     if (sched_info(what)) {
         req.ranks = req.ranks ? req.ranks : RANKS;
         req.microbatches = req.microbatches ? req.microbatches : MICROBATCHES;
+        if (!s->turns)
+            s->turns = plan_turns(req.ranks, s->adapters, req.microbatches);
+        req.microbatches *= s->adapters * s->turns;
         return sched_make(&s->sched, &req, err);
     }
+    s->turns = s->turns ? s->turns : 1;
+    if (s->adapters * s->turns > 1)
+        return err_set(err, -EINVAL, "%s is the order of one step: several need a schedule that there is",
+                       what);
     char *text = read_file(what, err);
     req.text = text;
     int rc = text ? sched_make(&s->sched, &req, err) : -EINVAL;
@@ -142,6 +163,8 @@ static void stages_text(char *text, size_t n, const struct sched *sched, size_t 
 static void print_table(const struct shown *s)
 {
     const struct sched *sched = s->sched;
+    if (s->adapters > 1)
+        printf("%zu adapters, %zu steps of each: ", s->adapters, s->turns);
     printf("%zu ranks, %zu stages, %zu microbatches: takes %.6g, bubble %.2f %%, %zu buffers a link (%zu not "
            "to wait)\n",
            sched->ranks, sched->stages, sched->microbatches, s->sim.makespan, 100 * s->sim.bubble,
@@ -166,10 +189,11 @@ static json_t *describe(const struct shown *s)
         json_array_append_new(ranks, json_pack("{s:I s:f s:f s:I}", "tasks", (json_int_t)sched->rank[r].n,
                                                "span", s->sim.span[r], "idle", s->sim.idle[r], "in_flight",
                                                (json_int_t)s->sim.peak[r]));
-    return json_pack("{s:I s:I s:I s:o s:f s:f s:I s:I s:o}", "ranks", (json_int_t)sched->ranks, "stages",
-                     (json_int_t)sched->stages, "microbatches", (json_int_t)sched->microbatches,
-                     "rank_of_stage", placement, "makespan", s->sim.makespan, "bubble", s->sim.bubble,
-                     "credits", (json_int_t)s->plan->rank[0].credits, "credits_fast",
+    return json_pack("{s:I s:I s:I s:I s:I s:o s:f s:f s:I s:I s:o}", "ranks", (json_int_t)sched->ranks,
+                     "stages", (json_int_t)sched->stages, "adapters", (json_int_t)s->adapters, "steps",
+                     (json_int_t)s->turns, "microbatches", (json_int_t)sched->microbatches, "rank_of_stage",
+                     placement, "makespan", s->sim.makespan, "bubble", s->sim.bubble, "credits",
+                     (json_int_t)s->plan->rank[0].credits, "credits_fast",
                      (json_int_t)s->plan->rank[0].credits_fast, "per_rank", ranks);
 }
 
@@ -191,7 +215,11 @@ static void print(const struct ctl *ctl, const struct shown *s, bool chart)
 /* plan_compile says first what is wrong with the order; then what messages and buffers make of it. */
 static int work_out(struct shown *s, struct err *err)
 {
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = s->sched};
+    uint32_t whose[MOST_ADAPTERS * PLAN_MAX_TURNS];
+    const size_t steps = s->adapters * s->turns;
+    for (size_t i = 0; i < steps; i++)
+        whose[i] = (uint32_t)(i % s->adapters);
+    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = s->sched, .steps = steps, .whose = whose};
     struct sched_costs costs = {.each = s->cost};
     int rc = plan_compile(&s->plan, &req, err);
     return rc ? rc : sched_simulate(&s->sim, s->sched, &costs, err);
@@ -210,9 +238,18 @@ int ctl_schedule_main(struct ctl *ctl)
     if (read_cost(&s.cost, opts_str(ctl->opts, "cost")))
         return ctl_usage(ctl, "--cost %s: three or four numbers are expected, as in 1,1,0.5",
                          opts_str(ctl->opts, "cost"));
+    s.adapters = (size_t)opts_int(ctl->opts, "adapters");
+    s.turns = opts_is_set(ctl->opts, "steps") ? (size_t)opts_int(ctl->opts, "steps") : 0;
     int rc = make(&s, ctl, ctl->args[1], &err);
     if (!rc)
         rc = work_out(&s, &err);
+    if (rc == -EDEADLK && s.turns > 1 && !opts_is_set(ctl->opts, "steps")) {
+        sched_free(s.sched);
+        s.sched = NULL;
+        s.turns = 1; /* as a job does: all end before the next begin */
+        rc = make(&s, ctl, ctl->args[1], &err);
+        rc = rc ? rc : work_out(&s, &err);
+    }
     if (!rc && which == 2)
         rc = sched_write(stdout, s.sched, !strcmp(opts_str(ctl->opts, "format"), "compute_comms"), &err);
     else if (!rc)

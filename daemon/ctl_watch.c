@@ -26,7 +26,7 @@ enum leaving { LEAVING_NOT, LEAVING_CANCELLED, LEAVING_DETACHED };
 
 struct watching {
     const struct ctl *ctl;
-    const struct watch *watch;
+    struct watch *watch;
     uint64_t job;
     json_t *end; /* owned */
     int fds[N_SOURCES];
@@ -40,7 +40,7 @@ static bool on_event(void *owner, const char *type, const json_t *data)
 {
     struct watching *w = owner;
     w->heard = true;
-    if (!strcmp(type, "end")) {
+    if (!strcmp(type, "end") || (w->watch->is_answer && !strcmp(type, "answer"))) {
         w->end = json_deep_copy(data);
         return false;
     }
@@ -164,7 +164,7 @@ static int look_again(struct watching *w)
     int rc = ctl_request(w->ctl, "GET", path, NULL, &job);
     if (rc)
         return rc;
-    if (has_ended(job))
+    if (has_ended(job) || (w->watch->is_answer && json_is_true(json_object_get(job, "idle"))))
         w->end = json_incref(job);
     json_decref(job);
     return CTL_OK;
@@ -203,7 +203,7 @@ static int settle(struct watching *w, int rc)
     return rc;
 }
 
-int ctl_watch(const struct ctl *ctl, uint64_t job, const struct watch *watch, json_t **ret_end)
+int ctl_watch(const struct ctl *ctl, uint64_t job, struct watch *watch, json_t **ret_end)
 {
     struct watching w = {.ctl = ctl, .watch = watch, .job = job};
     sigset_t set, before;
@@ -213,10 +213,15 @@ int ctl_watch(const struct ctl *ctl, uint64_t job, const struct watch *watch, js
     sigprocmask(SIG_BLOCK, &set, &before);
     w.fds[SOURCE_SIGNAL] = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     w.fds[SOURCE_KEY] = STDIN_FILENO;
-    w.stream = (struct ctl_stream){
-        .event = on_event, .readable = on_readable, .owner = &w, .fds = w.fds, .n_fds = SOURCE_KEY};
+    w.stream = (struct ctl_stream){.event = on_event,
+                                   .readable = on_readable,
+                                   .owner = &w,
+                                   .fds = w.fds,
+                                   .n_fds = SOURCE_KEY,
+                                   .last_id = watch->last_id};
     int rc = w.fds[SOURCE_SIGNAL] < 0 ? ctl_fail(CTL_FAILED, "signals cannot be awaited: %m")
                                       : follow_to_the_end(&w);
+    watch->last_id = w.stream.last_id;
     if (w.ask.is_open) {
         close_question(&w);
         fputc('\n', stderr);

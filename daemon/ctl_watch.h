@@ -15,12 +15,14 @@ struct watch {
     void (*event)(void *owner, const char *type, const json_t *data); /* all but "end" */
     void *owner;
     bool can_detach; /* the job is worth something without this command */
-    bool is_answer;  /* ^C ends the job and not the command, which gets the job as it ended */
-    bool is_chatty;  /* its events may be dropped while a question stands: more come */
+    bool
+        is_answer; /* ^C ends the job and not the command, which gets the job as it ended, or as it is when it has answered */
+    uint64_t last_id; /* in: events after this one; out: the last one seen */
+    bool is_chatty;   /* its events may be dropped while a question stands: more come */
 };
-/* CTL_OK: ret_end is the job as it ended, owned by the caller; whether that is well is ctl_watch_verdict's to
+/* CTL_OK: ret_end is the job as it ended, or, of one that answers and is kept, its answer, owned by the caller; whether that is well is ctl_watch_verdict's to
  * say. Otherwise the reason has been printed. */
-int ctl_watch(const struct ctl *ctl, uint64_t job, const struct watch *watch, json_t **ret_end);
+int ctl_watch(const struct ctl *ctl, uint64_t job, struct watch *watch, json_t **ret_end);
 /* CTL_OK, or the sentence of a job that failed or was cancelled, printed. */
 int ctl_watch_verdict(const json_t *end);
 

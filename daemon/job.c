@@ -64,11 +64,23 @@ json_t *job_take_nodes(struct job *job, const struct members_ring *ring)
         job->available[r] = m->memory_available;
         char id[33];
         id_hex(id, m->id);
-        json_array_append_new(nodes, json_pack("{s:s s:s s:f s:I s:I}", "id", id, "name", m->name, "speed",
-                                               (double)m->threads, "memory", (json_int_t)m->memory_available,
-                                               "mbps", (json_int_t)ring->class_mbps));
+        json_array_append_new(nodes,
+                              json_pack("{s:s s:s s:f s:I s:I s:b}", "id", id, "name", m->name, "speed",
+                                        (double)m->threads, "memory", (json_int_t)m->memory_available, "mbps",
+                                        (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand));
     }
     return nodes;
+}
+
+void job_mirror(struct job *job)
+{
+    const struct job was = *job;
+    for (size_t r = 1; r < job->ranks; r++) {
+        const size_t from = job->ranks - r;
+        memcpy(job->nodes[r], was.nodes[from], sizeof job->nodes[r]);
+        memcpy(job->names[r], was.names[from], sizeof job->names[r]);
+        job->available[r] = was.available[from];
+    }
 }
 
 bool job_has_node(const struct job *job, const uint8_t id[16])
@@ -86,6 +98,12 @@ void job_progress(struct job *job, struct instant now)
     job->progressed = now;
 }
 
+void job_mark(const struct job *job, double *at, struct instant now)
+{
+    if (*at <= 0)
+        *at = (double)clock_since_us(now, job->start.began) / 1e6;
+}
+
 static json_t *moment(int64_t t)
 {
     return t ? json_integer(t) : json_null();
@@ -93,12 +111,12 @@ static json_t *moment(int64_t t)
 
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o}", "id", (json_int_t)job->id, "type",
+    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o s:b}", "id", (json_int_t)job->id, "type",
                      job->type, "state", job_state_name(job->state), "created", moment(job->created),
                      "started", moment(job->started), "ended", moment(job->ended), "step",
                      (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
-                     *job->error ? json_string(job->error) : json_null());
+                     *job->error ? json_string(job->error) : json_null(), "idle", (int)job->is_idle);
 }
 
 size_t job_rank_of_stage(const json_t *plan, size_t stage)
@@ -180,12 +198,25 @@ static json_t *memory_encode(const struct job *job)
     return list;
 }
 
+static json_t *seconds(double s)
+{
+    return s > 0 ? json_real(s) : json_null();
+}
+
+static json_t *start_encode(const struct job_start *s)
+{
+    return json_pack("{s:o s:o s:o s:o s:o}", "planned", seconds(s->planned), "opened", seconds(s->opened),
+                     "connected", seconds(s->connected), "first_task", seconds(s->first_task), "first_result",
+                     seconds(s->first_result));
+}
+
 json_t *job_encode(const struct job *job)
 {
     json_t *o = job_encode_short(job);
     json_object_set(o, "spec", job->spec);
     json_object_set_new(o, "plan", job_encode_plan(job));
     json_object_set_new(o, "memory", memory_encode(job));
+    json_object_set_new(o, "start", start_encode(&job->start));
     json_object_set_new(o, "relayed", relayed_encode(job));
     json_object_set_new(o, "result", job->result ? json_incref(job->result) : json_null());
     return o;

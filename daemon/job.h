@@ -31,6 +31,13 @@ const char *job_state_name(enum job_state s); /* as the API says it: planning, o
                                                  "planned", stopping "running" */
 bool job_state_ended(enum job_state s);
 
+/* Seconds from when a job left the queue until all was planned, opened, connected, until rank 0 began its first task, and until the first
+ * step or token was there; 0 = not yet. */
+struct job_start {
+    struct instant began;
+    double planned, opened, connected, first_task, first_result;
+};
+
 struct job {
     struct job *next;
     uint64_t id;
@@ -39,11 +46,13 @@ struct job {
     json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
     char error[768];                 /* why it failed, or why it still waits */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
+    bool is_idle; /* it has answered, and waits for what is said next: `result` is the answer */
     uint64_t step, steps;
     double loss, tokens_per_second;
     bool has_loss;
     struct instant progressed; /* of its last step or token, or since it runs */
     double longest_step;       /* seconds between two of them */
+    struct job_start start;
     /* while it runs */
     size_t ranks;
     uint8_t nodes[RING_MAX_NODES][16];
@@ -63,6 +72,8 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the r
 void job_free(struct job *job);
 /* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
 json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
+/* Its plan has them the other way round: rank 1 is who was the last. */
+void job_mirror(struct job *job);
 bool job_has_node(const struct job *job, const uint8_t id[16]);
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
@@ -70,6 +81,8 @@ void job_reset(struct job *job);
 /* What the stage of a rank says of its memory, a "memory" event; −EBADMSG: nonsense. */
 int job_set_memory(struct job *job, size_t rank, const json_t *event);
 void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
+/* Puts down that a point of job->start is reached, the first time it is. */
+void job_mark(const struct job *job, double *at, struct instant now);
 
 json_t *job_encode_short(const struct job *job);            /* a row of GET /v1/jobs, and the "job" event */
 size_t job_rank_of_stage(const json_t *plan, size_t stage); /* of the plan the stages were told */

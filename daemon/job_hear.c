@@ -78,10 +78,31 @@ static const char *event_kind(const json_t *body)
     return kind ? kind : "";
 }
 
+bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body)
+{
+    json_t *result = json_object_get(json_object_get(body, "event"), "result");
+    if (strcmp(event_kind(body), "answer") != 0 || rank != 0 || !json_is_object(result) ||
+        job->state != JOB_RUNNING)
+        return false;
+    json_decref(job->result);
+    job->result = json_incref(result);
+    job->is_idle = true;
+    job_progress(job, clock_now());
+    job_log_publish(n, job, "answer",
+                    json_pack("{s:I s:s s:O}", "id", (json_int_t)job->id, "state", job_state_name(job->state),
+                              "result", result));
+    return true;
+}
+
 void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body)
 {
     if (!strcmp(event_kind(body), "timeline")) {
         on_timeline(job, rank, json_object_get(body, "event"));
+        return;
+    }
+    if (!strcmp(event_kind(body), "begun")) {
+        if (rank == 0)
+            job_mark(job, &job->start.first_task, clock_now());
         return;
     }
     if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
@@ -96,6 +117,8 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
         json_object_set_new(event, "rank", json_integer((json_int_t)rank));
     metrics_event(n->metrics, kind, event);
     job_progress(job, clock_now());
+    if (!strcmp(kind, "step") || !strcmp(kind, "token"))
+        job_mark(job, &job->start.first_result, job->progressed);
     if (!strcmp(kind, "step")) {
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));

@@ -6,6 +6,7 @@
 #define DAEMON_JOB_HEAR_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "engine/err.h"
@@ -20,6 +21,8 @@ void job_hear_plan(struct node *n, struct job *job);
 int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err);
 /* A line of the log, a step, the memory of a stage, a timeline: kept with the job, and told to who watches. */
 void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body);
+/* False: the event is none. An answer of a conversation, after which more may be said: it is the job's result for now. */
+bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body);
 /* The way to the next rank goes through another node now, or is direct again. */
 void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t *body);
 

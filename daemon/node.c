@@ -19,6 +19,7 @@
 #include "daemon/cluster.h"
 #include "daemon/conf.h"
 #include "daemon/coord.h"
+#include "daemon/cores.h"
 #include "daemon/doctor_ask.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
@@ -217,7 +218,7 @@ static void open_members(struct node *n)
                       &err))
         log_warning("%s", err.text);
     self.seq = 1;
-    n->threads = (int)opts_int(n->opts, "threads");
+    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
     self.cores = cores > 0 ? (unsigned)cores : 1;
     self.threads = n->threads ? (unsigned)n->threads : self.cores;
     if (opts_str(n->opts, "ring"))

@@ -64,5 +64,7 @@ uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16])
 json_t *peers_encode(struct peers *p); /* for GET /v1/links */
 /* What the way to each neighbour is like: [{"id","mbps","rtt_us"}, …], 0 where it is not known. */
 json_t *peers_ways(struct peers *p);
+/* How far the clocks of those of the nodes that are neighbours are ahead of ours: [[index, µs, µs it may be off], …]. */
+json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n);
 
 #endif

@@ -94,6 +94,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 static void answer(struct question *q, const json_t *event)
 {
     q->job->plan = json_incref(json_object_get(event, "plan"));
+    if (json_is_true(json_object_get(event, "mirrored")))
+        job_mirror(q->job);
     api_reply(q->call, 200,
               json_pack("{s:s s:O s:o s:O}", "type", q->job->type, "steps", json_object_get(event, "steps"),
                         "plan", job_encode_plan(q->job), "lines", q->lines));

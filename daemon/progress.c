@@ -77,5 +77,8 @@ void progress_describe(const struct progress *p, char *buf, size_t n)
         snprintf(buf, n, "waiting %s rank %u: %s %u of step %llu",
                  state == PROGRESS_WAITING_FOR ? "for" : "to send to", rank, msg_kind_name(what), mb, step);
     else
-        snprintf(buf, n, "%s", state == PROGRESS_ENDING ? "ending" : "starting");
+        snprintf(buf, n, "%s",
+                 state == PROGRESS_ENDING ? "ending"
+                 : state == PROGRESS_IDLE ? "waiting for what is said next"
+                                          : "starting");
 }

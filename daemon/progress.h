@@ -14,7 +14,8 @@ enum progress_state {
     PROGRESS_COMPUTING,
     PROGRESS_WAITING_FOR,
     PROGRESS_WAITING_TO,
-    PROGRESS_ENDING
+    PROGRESS_ENDING,
+    PROGRESS_IDLE /* the model is loaded, and nobody says anything */
 };
 
 /* A data connection's path over one stage's life: whoever opens one there again counts on. */

@@ -12,6 +12,7 @@
 
 #include "daemon/conf.h"
 #include "daemon/coord.h"
+#include "daemon/cores.h"
 #include "daemon/job.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -187,7 +188,8 @@ bool service_healthy(const struct service *s, char *why, size_t size)
             "the daemon was held up for %.0f s within the last minute: is the machine overloaded?\n", late);
     for (const struct job *job = coord_first(s->node->coord); job && len < size; job = job->next) {
         double still = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
-        if (job->state == JOB_RUNNING && still > STALLED_S && still > STALLED_STEPS * job->longest_step)
+        if (job->state == JOB_RUNNING && !job->is_idle && still > STALLED_S &&
+            still > STALLED_STEPS * job->longest_step)
             len += (size_t)snprintf(
                 why + len, size - len,
                 "job %llu has made no step for %.0f s: `ringctl nodes` tells what each node waits for\n",
@@ -221,7 +223,7 @@ static void apply(struct node *n, struct opts *fresh, json_t *applied)
         opts_take(n->opts, fresh, json_string_value(name));
     }
     log_set_level(opts_str(n->opts, "log-level"));
-    n->threads = (int)opts_int(n->opts, "threads");
+    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
     n->memory_limit = conf_size(n->opts, "memory-limit", &err);
     store_set_limit(n->store, conf_size(n->opts, "history-limit", &err));
     members_self(n->members)->threads = n->threads ? (unsigned)n->threads : members_self(n->members)->cores;

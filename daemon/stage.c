@@ -2,13 +2,14 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4);
  * what it is told:
- *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan"}; before that perhaps
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan","mirrored"}; before that perhaps
  *                                           {"ev":"survey","nodes","question"}, which {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks (stage_units.h), {"ev":"measured","answer"}
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
  * While it runs, {"ev":"lane-lost","rank","path","why"} asks for another connection, and further ones come; {"do":"paths"} names those to keep.
+ * Of a conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages","seed"}} may come; without "turn" it is the end.
  * It never outlives its daemon. Threads: this one computes; while it runs a second one listens to the daemon; channel_lane.c adds four per
  * connection. */
 #include <errno.h>
@@ -26,6 +27,7 @@
 #include "daemon/stage_cache.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
+#include "daemon/stage_room.h"
 #include "daemon/stage_data.h"
 #include "daemon/stage_merge.h"
 #include "daemon/stage_units.h"
@@ -38,7 +40,8 @@ struct process {
     struct job_plan plan;
     uint32_t rank;
     struct num *num;
-    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank */
+    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank, */
+    struct slab scratch;                  /* owned: for whichever of them computes */
     struct exchange *exchange;
     struct runner *runner;
     struct memory_watch memory;
@@ -61,7 +64,11 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     json_t *plan = job_plan_encode(&p->head.plan);
     if (p->head.forecast)
         json_object_set(plan, "forecast", p->head.forecast);
-    head_event(&p->head, "planned", json_pack("{s:o s:I}", "plan", plan, "steps", (json_int_t)p->head.steps));
+    if (p->head.speed)
+        json_object_set(plan, "speed", p->head.speed);
+    head_event(&p->head, "planned",
+               json_pack("{s:o s:I s:b}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
+                         (int)p->head.is_mirrored));
     return 0;
 }
 
@@ -94,6 +101,12 @@ static void on_round(void *owner)
                              "peak", (json_int_t)use.peak));
 }
 
+static void on_begun(void *owner)
+{
+    struct process *p = owner;
+    head_event(&p->head, "begun", json_object());
+}
+
 static void tell_weights(struct process *p, const char *dir)
 {
     struct requant_told sum = {0}, one;
@@ -115,13 +128,27 @@ static void tell_weights(struct process *p, const char *dir)
     head_event(&p->head, "log", json_pack("{s:s}", "text", text));
 }
 
+static int alloc_scratch(struct slab *ret, size_t bytes, struct err *err)
+{
+    ret->used = bytes;
+    int r = slab_alloc(ret, "scratch", err);
+    ret->used = r ? 0 : bytes;
+    return r;
+}
+
 static int open_stages(struct process *p, const struct config *config, struct err *err)
 {
     char dir[4096];
+    struct stage_bytes bytes;
     int r = p->plan.weight_bits ? cache_dir(dir, sizeof dir, "weights", err) : 0;
+    if (!r)
+        r = stage_chunks(&bytes, &p->plan, config, p->rank, err);
+    if (!r)
+        r = alloc_scratch(&p->scratch, bytes.work, err);
     for (size_t s = 0; s < p->plan.stages && !r; s++) {
         struct stage_spec spec = job_plan_stage(&p->plan, config, s);
         spec.cache_dir = dir;
+        spec.scratch = &p->scratch;
         if (p->plan.place[s] == p->rank)
             r = stage_open(&p->stages[s], p->num, &spec, err);
     }
@@ -165,8 +192,15 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,    p->rank,   p->stages, p->exchange,
-                                 p->progress, on_traced, on_round,  p};
+    struct runner_setup setup = {&p->plan,
+                                 p->rank,
+                                 p->stages,
+                                 p->exchange,
+                                 p->progress,
+                                 on_traced,
+                                 on_round,
+                                 p->rank ? NULL : on_begun,
+                                 p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
@@ -222,8 +256,11 @@ static void *listen_main(void *arg)
         const char *what = json_string_value(json_object_get(msg, "do"));
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
+        if (what && !strcmp(what, "turn"))
+            turns_put(&p->head.turns, json_incref(json_object_get(msg, "turn")));
         json_decref(msg);
     }
+    turns_put(&p->head.turns, NULL); /* the daemon is gone */
     return NULL;
 }
 
@@ -284,6 +321,7 @@ static void process_done(struct process *p)
     exchange_free(p->exchange);
     for (size_t s = 0; s < JOB_MAX_STAGES; s++)
         stage_close(p->stages[s]);
+    slab_free(&p->scratch);
     job_plan_done(&p->plan);
     num_free(p->num);
     head_done(&p->head);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Conversations as prompts: the model's chat template writes the messages down, and the text becomes tokens. Called by
- * stage_head.c when a generation is planned. */
+ * stage_head.c when a generation is planned, and by stage_generate.c for what is said after an answer. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -62,8 +63,10 @@ int head_read_chat(struct head *h, struct err *err)
         r = chat_template_open(&tpl, h->spec.model, err);
     if (!r)
         r = chat_render(tpl, &req, &text, err);
-    if (!r)
+    if (!r && !h->tok)
         r = tokenizer_open(&h->tok, h->spec.model, err);
+    free(h->ids);
+    h->ids = NULL;
     /* The template has written what a post-processor would add. */
     if (!r)
         r = tokenizer_encode(h->tok, text.text, text.n, false, &h->ids, &h->nids, err);

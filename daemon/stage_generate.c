@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Generation, driven from rank 0: prefill in chunks that follow one another through the stages, then a token
- * a round. Called by the head for a job that generates, and between the steps of one that trains. */
+ * a round; in a conversation, again for what is said next, as long as the caches hold what was said before. Called by
+ * the head for a job that generates, and between the steps of one that trains. */
 #include "daemon/stage_head.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "net/clock.h"
 
 struct gen {
     struct head *h;
@@ -18,6 +21,9 @@ struct gen {
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
     struct go go;                    /* what all rounds have in common */
     size_t most;                     /* tokens */
+    size_t kept;                     /* of the prompt: what the caches hold from the answer before */
+    size_t fed;                      /* positions the caches hold */
+    struct instant first, last;      /* token */
     bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
 };
 
@@ -66,8 +72,9 @@ static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
     const struct head *h = g->h;
     const size_t most = h->plan.microbatches * h->plan.tokens;
     int e = 0;
-    for (size_t at = 0; at < h->nids && !e; at += most)
+    for (size_t at = g->kept; at < h->nids && !e; at += most)
         e = prefill_round(g, at, h->nids - at < most ? h->nids - at : most, ret_token, err);
+    g->fed = h->nids;
     return e;
 }
 
@@ -85,6 +92,7 @@ static int decode_next(struct gen *g, uint32_t *token, struct err *err)
     go.mb = &seqs;
     int e = runner_round(g->r, &go, &round, err);
     *token = round.token;
+    g->fed++;
     return e;
 }
 
@@ -112,6 +120,9 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
 {
     const char *piece = "";
     size_t n = 0, before = g->length;
+    g->last = clock_now();
+    if (!g->n)
+        g->first = g->last;
     g->ids[g->n++] = token;
     if (g->stream && tokenizer_stream_push(g->stream, token, &piece, &n))
         return err_set(err, -ENOMEM, "out of memory");
@@ -177,20 +188,97 @@ static void gen_done(struct gen *g)
     free(g->text);
 }
 
+/* Of those after the first, which ends the prompt. */
+static json_t *rate_of(const struct gen *g)
+{
+    const double took = (double)clock_since_us(g->last, g->first) / 1e6;
+    return g->n > 1 && took > 0 ? json_real((double)(g->n - 1) / took) : json_null();
+}
+
+/* h->ids, answered. What the caches hold after it is written to `known`, as many as there is room for positions. */
+static int answer(struct gen *g, json_t **ret_result, uint32_t *known, struct err *err)
+{
+    const struct head *h = g->h;
+    int e = gen_open(g, err);
+    const struct instant begin = clock_now();
+    if (!e)
+        e = generate(g, err);
+    if (!e) {
+        *ret_result = json_pack("{s:o s:o s:s s:I s:o s:o}", "prompt_ids", id_list(h->ids, h->nids), "ids",
+                                id_list(g->ids, g->n), "text", g->text, "cached_tokens", (json_int_t)g->kept,
+                                "prompt_seconds",
+                                g->n ? json_real((double)clock_since_us(g->first, begin) / 1e6) : json_null(),
+                                "tokens_per_second", rate_of(g));
+        memcpy(known, h->ids, h->nids * sizeof *known);
+        memcpy(known + h->nids, g->ids, (g->fed - h->nids) * sizeof *known);
+    }
+    gen_done(g);
+    return e;
+}
+
+static struct gen gen_of(struct head *h, struct runner *r)
+{
+    return (struct gen){.h = h,
+                        .r = r,
+                        .most = h->spec.max_tokens,
+                        .go = {.program = PROGRAM_DECODE,
+                               .temperature = (float)h->spec.temperature,
+                               .top_p = (float)h->spec.top_p,
+                               .seed = h->spec.seed}};
+}
+
+/* Waits for what is said next, and makes it the prompt. 1: there is more to answer; 0: nothing came, or the conversation has outgrown
+ * the caches, and the job is done. */
+static int take_turn(struct head *h, struct runner *r, json_t **turn, struct err *err)
+{
+    runner_idle(r);
+    json_t *next = turns_wait(&h->turns, (unsigned)h->spec.keep_alive);
+    if (!next)
+        return 0;
+    json_decref(*turn); /* spec.messages point into it */
+    *turn = next;
+    h->spec.messages = json_object_get(next, "messages");
+    const json_t *seed = json_object_get(next, "seed");
+    h->spec.seed = json_is_integer(seed) ? (uint64_t)json_integer_value(seed) : h->spec.seed;
+    int e = head_read_chat(h, err);
+    return e ? e : h->nids + h->spec.max_tokens <= h->plan.positions;
+}
+
+/* Of the prompt, what the caches hold already; its last token is always computed, for the first new one follows from it. */
+static size_t common(const struct head *h, const uint32_t *known, size_t n)
+{
+    size_t same = 0;
+    while (same < n && same + 1 < h->nids && known[same] == h->ids[same])
+        same++;
+    return same;
+}
+
 int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    struct gen g = {.h = h, .r = r, .most = h->spec.max_tokens};
-    g.go = (struct go){.program = PROGRAM_DECODE,
-                       .temperature = (float)h->spec.temperature,
-                       .top_p = (float)h->spec.top_p,
-                       .seed = h->spec.seed};
-    int e = gen_open(&g, err);
-    if (!e)
-        e = generate(&g, err);
-    if (!e)
-        *ret_result = json_pack("{s:o s:o s:s}", "prompt_ids", id_list(h->ids, h->nids), "ids",
-                                id_list(g.ids, g.n), "text", g.text);
-    gen_done(&g);
+    uint32_t *known = calloc(h->plan.positions, sizeof *known);
+    struct gen g = gen_of(h, r);
+    json_t *result = NULL, *turn = NULL;
+    int e = known ? answer(&g, &result, known, err) : err_set(err, -ENOMEM, "out of memory"), more = 1;
+    while (!e && h->spec.keep_alive && more) {
+        size_t fed = g.fed;
+        head_event(h, "answer", json_pack("{s:O}", "result", result));
+        more = take_turn(h, r, &turn, err);
+        if (more == 1) {
+            g = gen_of(h, r);
+            g.kept = common(h, known, fed);
+            json_decref(result);
+            result = NULL;
+            e = answer(&g, &result, known, err);
+        }
+        e = more < 0 ? more : e;
+    }
+    h->spec.messages = NULL;
+    json_decref(turn);
+    free(known);
+    if (e)
+        json_decref(result);
+    else
+        *ret_result = result;
     return e;
 }
 

@@ -24,8 +24,7 @@ void head_event(struct head *h, const char *kind, json_t *fields)
     pthread_mutex_unlock(&h->sending);
 }
 
-static void say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct head *h, const char *fmt, ...)
+void head_say(struct head *h, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -82,7 +81,7 @@ static int open_data(struct head *h, struct stage_data *ret, const char *path, c
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
     stage_data_describe(line, ret, &h->spec);
-    say(h, "%s: %s", path, line);
+    head_say(h, "%s: %s", path, line);
     return 0;
 }
 
@@ -278,8 +277,11 @@ static int plan_generate(struct head *h, struct err *err)
         return r;
     p->kv = true;
     p->positions = h->nids + h->spec.max_tokens;
-    p->tokens = h->nids < CHUNK ? h->nids : CHUNK;
-    p->microbatches = (h->nids + CHUNK - 1) / CHUNK;
+    size_t prompt = h->nids;
+    if (h->spec.keep_alive) /* what is said later wants room as well */
+        prompt = p->positions = (p->positions / h->spec.max_kv_size + 1) * h->spec.max_kv_size;
+    p->tokens = prompt < CHUNK ? prompt : CHUNK;
+    p->microbatches = (prompt + CHUNK - 1) / CHUNK;
     p->seqs = 1;
     return 0;
 }
@@ -352,6 +354,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
                                                                         plan_score};
     h->json = json_incref(spec);
+    h->nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
     if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
@@ -361,7 +364,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
         r = plan_model(h, err);
     if (!r)
         r = plan[type](h, err);
-    return r ? r : head_split(h, nodes, err);
+    return r ? r : head_split(h, err);
 }
 
 void head_done(struct head *h)
@@ -377,7 +380,10 @@ void head_done(struct head *h)
     free(h->ids);
     job_plan_done(&h->plan);
     json_decref(h->forecast);
+    json_decref(h->speed);
+    json_decref(h->nodes);
     json_decref(h->json);
+    turns_done(&h->turns);
     pthread_mutex_destroy(&h->sending);
 }
 
@@ -385,6 +391,7 @@ void head_init(struct head *h, int sock)
 {
     *h = (struct head){.sock = sock};
     pthread_mutex_init(&h->sending, NULL);
+    turns_init(&h->turns);
 }
 
 /* --- starting values -------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "daemon/stage_runner.h"
 #include "daemon/stage_spec.h"
 #include "daemon/stage_sweep.h"
+#include "daemon/stage_turns.h"
 #include "engine/model/adapter.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
@@ -40,11 +41,15 @@ struct head {
     struct tokenizer *tok;          /* owned, or NULL */
     struct stage_data train, valid; /* owned; of a job without, nothing */
     uint64_t steps;                 /* of a training job: the last one */
+    json_t *nodes;      /* owned: what there is, by rank; the order may be turned while it is planned */
+    bool is_mirrored;   /* it was: rank 1 is the last of those given */
     bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
     bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
     json_t *forecast;   /* owned: what a step will take, or NULL */
+    json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
     uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
+    struct turns turns; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
 void head_init(struct head *h, int sock);
@@ -55,7 +60,7 @@ void head_done(struct head *h);
 int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
 
 /* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and memory. */
-int head_split(struct head *h, const json_t *nodes, struct err *err);
+int head_split(struct head *h, struct err *err);
 
 /* The conversation of a generation, written down by the model's chat template: h->ids. The token that ends a turn
  * ends the answer too. */
@@ -79,5 +84,7 @@ int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
 void head_event(struct head *h, const char *kind, json_t *fields);
+/* A line of log. */
+void head_say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

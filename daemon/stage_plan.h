@@ -12,9 +12,9 @@
 
 #include "engine/err.h"
 #include "engine/model/stage.h"
-#include "engine/pipe/sched.h"
+#include "engine/pipe/plan.h"
 
-enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = 512 };
+enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = JOB_MAX_ADAPTERS * PLAN_MAX_TURNS };
 enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
 enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
 const char *job_type_name(enum job_type type); /* "train", "generate", "score" */

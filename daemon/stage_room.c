@@ -49,3 +49,25 @@ int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, si
     *ret = bytes;
     return 0;
 }
+
+int stage_chunks(struct stage_bytes *ret, const struct job_plan *p, const struct config *c, size_t rank,
+                 struct err *err)
+{
+    struct stage_bytes all = {0}, one;
+    for (size_t s = 0; s < p->stages; s++) {
+        const struct stage_spec spec = job_plan_stage(p, c, s);
+        int r = p->place[s] == rank ? stage_measure(&one, &spec, err) : 0;
+        if (r)
+            return r;
+        if (p->place[s] != rank)
+            continue;
+        all.mapped += one.mapped;
+        all.params += one.params;
+        all.slots += one.slots;
+        all.work = one.work > all.work ? one.work : all.work;
+        all.kv += one.kv;
+    }
+    all.total = all.mapped + all.params + all.slots + all.work + all.kv;
+    *ret = all;
+    return 0;
+}

@@ -11,4 +11,8 @@
 int stage_room(size_t *ret, const struct job_plan *plan, const struct config *config, size_t rank,
                size_t threads, struct err *err);
 
+/* What the stages of a rank take together. They never compute at once: scratch counts once, that of the stage that needs most. */
+int stage_chunks(struct stage_bytes *ret, const struct job_plan *p, const struct config *c, size_t rank,
+                 struct err *err);
+
 #endif

@@ -181,6 +181,9 @@ static int op_room(void *owner, const struct msg_key *key, uint32_t to)
 static int op_run(void *owner, const struct task *task, struct err *err)
 {
     struct runner *r = owner;
+    if (r->begun)
+        r->begun(r->owner);
+    r->begun = NULL;
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
@@ -296,6 +299,7 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .progress = setup->progress,
                          .traced = setup->traced,
                          .rounded = setup->rounded,
+                         .begun = setup->begun,
                          .owner = setup->owner,
                          .prev = plan_prev(p->ranks, setup->rank),
                          .next = plan_next(p->ranks, setup->rank)};
@@ -339,6 +343,11 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
     r->head = head;
     int e = send_go(r, go, err);
     return e ? e : run_round(r, go, err);
+}
+
+void runner_idle(struct runner *r)
+{
+    progress_set(r->progress, PROGRESS_IDLE, 0, 0, 0);
 }
 
 static int flush(struct runner *r, struct err *err)

@@ -55,6 +55,7 @@ struct runner_setup {
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody wants it. */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner); /* after every round; may be NULL */
+    void (*begun)(void *owner);   /* before the first task there is; may be NULL */
     void *owner;
 };
 int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err);
@@ -62,6 +63,8 @@ void runner_free(struct runner *r);
 
 /* Rank 0: one round; go->round is filled in. */
 int runner_round(struct runner *r, struct go *go, struct head_round *head, struct err *err);
+/* Rank 0: between two rounds, nobody asks for one. */
+void runner_idle(struct runner *r);
 /* Rank 0: tells the others that the job is over and waits until that has left. */
 int runner_stop(struct runner *r, struct err *err);
 /* Other ranks: rounds as they come, until the stop. */

@@ -1,36 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * Costs come from the nodes: each times every kind of unit at the sizes of microbatch that are considered (stage_units.c), this one first,
- * then all others at once, so that nodes that share a machine and a cache do not time the same thing against each other. What a
- * node cannot time is taken to be in proportion to what it could, or to its threads. */
+ * Costs come from the nodes (stage_timed.c): each times every kind of unit at the sizes of microbatch that are considered. */
 #include "daemon/stage_search.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "daemon/ipc.h"
 #include "daemon/stage_room.h"
-#include "daemon/stage_units.h"
+#include "daemon/stage_timed.h"
 #include "engine/pipe/planner.h"
 
 enum {
     MOST_CUTS = 8,
     TIMED_TOKENS = 512, /* beyond, time is in proportion */
 };
-static const double HOP_S =
-    300e-6; /* from the end of a message to its being taken, without a cable's own time */
-static const double USABLE = 0.9;      /* of what a cable is said to carry */
-static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
+static const double WORTH_MOVING = 0.97; /* of a step's time: less is not worth a word */
 
 struct look {
     struct head *h;
-    const json_t *nodes;
     size_t units, lowest; /* lowest: unit the backward ends at */
     size_t cuts, micro[MOST_CUTS];
     double tokens[MOST_CUTS]; /* of a usual microbatch */
@@ -39,43 +30,10 @@ struct look {
     struct sched_link link[MOST_CUTS][2 * JOB_MAX_RANKS];
     size_t *bytes[MOST_CUTS]; /* owned: [3 · units] held, slot, area */
     size_t memory[JOB_MAX_RANKS];
-    struct unit_list *list; /* owned: what is timed */
-    size_t *place;          /* owned: [cuts · units] of a unit at a cut in that list, or NOT_TIMED */
-    struct timed {
-        struct sched_cost cost[UNITS_MOST]; /* as in list */
-        bool have[UNITS_MOST], any;
-        char why[300]; /* it could not time all of it, or "" */
-    } * timed;         /* owned: [ranks] */
-    json_t *answers;   /* owned: of all nodes, or NULL */
+    struct timed *timed; /* owned */
+    size_t *place;       /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
 };
 static const size_t NOT_TIMED = SIZE_MAX;
-
-static void say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct head *h, const char *fmt, ...)
-{
-    char text[700];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    head_event(h, "log", json_pack("{s:s}", "text", text));
-}
-
-static double node_number(const struct look *k, size_t rank, const char *key)
-{
-    return json_number_value(json_object_get(json_array_get(k->nodes, rank), key));
-}
-
-static double threads_of(const struct look *k, size_t rank)
-{
-    return fmax(node_number(k, rank, "speed"), 1);
-}
-
-static const char *name_of(const struct look *k, size_t rank)
-{
-    const char *name = json_string_value(json_object_get(json_array_get(k->nodes, rank), "name"));
-    return name ? name : "?";
-}
 
 /* --- ways to cut a step ------------------------------------------------------------------------ */
 
@@ -174,19 +132,19 @@ static int weigh_unit(struct look *k, size_t unit, size_t cut, struct err *err)
 static int list_units(struct look *k, struct err *err)
 {
     const double length = fmin((double)k->h->plan.positions, k->tokens[0]);
-    k->list = calloc(1, sizeof *k->list);
+    k->timed = timed_new(k->h);
     k->place = calloc(k->cuts * k->units, sizeof *k->place);
-    k->timed = calloc(k->h->plan.ranks, sizeof *k->timed);
-    if (!k->list || !k->place || !k->timed)
+    if (!k->place || !k->timed)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t c = 0; c < k->cuts; c++)
         for (size_t u = 0; u < k->units; u++) {
             const double tokens = fmin(round(k->tokens[c]), TIMED_TOKENS);
             const bool is_timed = like(k, u) == u && !(c && k->tokens[c - 1] >= TIMED_TOKENS);
-            k->place[c * k->units + u] = is_timed && k->list->n < UNITS_MOST ? k->list->n : NOT_TIMED;
+            k->place[c * k->units + u] =
+                is_timed && k->timed->list.n < UNITS_MOST ? k->timed->list.n : NOT_TIMED;
             if (k->place[c * k->units + u] == NOT_TIMED)
                 continue;
-            k->list->at[k->list->n++] =
+            k->timed->list.at[k->timed->list.n++] =
                 (struct unit_want){.unit = u,
                                    .tokens = (size_t)tokens,
                                    .seqs = (size_t)fmax(1, ceil(tokens / fmax(length, 1))),
@@ -196,78 +154,16 @@ static int list_units(struct look *k, struct err *err)
     return 0;
 }
 
-/* {"ev":"survey"}: the daemon hears all other nodes and always answers. NULL: nobody was asked. */
-static json_t *ask_nodes(const struct look *k)
-{
-    const struct head *h = k->h;
-    json_t *ids = json_array(), *msg = NULL, *answers = NULL;
-    for (size_t r = 0; r < h->plan.ranks; r++)
-        json_array_append(ids, json_object_get(json_array_get(k->nodes, r), "id"));
-    if (h->plan.ranks < 2 || json_array_size(ids) != h->plan.ranks) {
-        json_decref(ids);
-        return NULL;
-    }
-    head_event(k->h, "survey",
-               json_pack("{s:o s:o}", "nodes", ids, "question", units_encode(k->list, &h->plan)));
-    int fd = -1, r = ipc_receive(h->sock, &msg, NULL, &fd);
-    if (fd >= 0)
-        close(fd);
-    if (!r)
-        answers = json_incref(json_object_get(msg, "answers"));
-    if (r >= 0)
-        json_decref(msg);
-    return answers;
-}
-
-static int time_nodes(struct look *k, struct err *err)
-{
-    struct timed *own = &k->timed[0];
-    int e = units_time(own->cost, own->have, k->list, &k->h->plan, &k->h->config, (int)threads_of(k, 0),
-                       !k->h->must_not_time, err);
-    for (size_t i = 0; i < k->list->n; i++)
-        if (!own->have[i] && k->list->at[i].needed)
-            return e ? e : err_set(err, -EIO, "the units of the model could not be timed");
-    k->answers = ask_nodes(k);
-    for (size_t r = 1; r < k->h->plan.ranks; r++) {
-        const json_t *answer = json_array_get(k->answers, r);
-        struct timed *t = &k->timed[r];
-        const char *why = json_string_value(json_object_get(answer, "why"));
-        units_decode_answer(t->cost, t->have, k->list->n, answer);
-        for (size_t i = 0; i < k->list->n; i++)
-            t->any = t->any || t->have[i];
-        snprintf(t->why, sizeof t->why, "%s", why ? why : "");
-    }
-    return 0;
-}
-
 /* --- all units on all nodes --------------------------------------------------------------------- */
-
-static double sum_of(const struct sched_cost *c)
-{
-    return c->f + c->i + c->w;
-}
-
-/* How much slower than the head's node it is with what both have timed, else by its threads. */
-static double slowness(const struct look *k, size_t rank)
-{
-    const struct timed *own = &k->timed[0], *t = &k->timed[rank];
-    double mine = 0, its = 0;
-    for (size_t i = 0; i < k->list->n; i++)
-        if (own->have[i] && t->have[i]) {
-            mine += sum_of(&own->cost[i]);
-            its += sum_of(&t->cost[i]);
-        }
-    return mine > 0 && its > 0 ? its / mine : threads_of(k, 0) / threads_of(k, rank);
-}
 
 static struct sched_cost cost_of(const struct look *k, size_t rank, size_t cut, size_t unit)
 {
     const size_t at = k->place[cut * k->units + unit];
-    const struct timed *t = &k->timed[rank];
-    if (at != NOT_TIMED && t->have[at])
-        return times(&t->cost[at], round(k->tokens[cut]) / (double)k->list->at[at].tokens);
+    const struct timed_node *node = &k->timed->node[rank];
+    if (at != NOT_TIMED && node->have[at])
+        return times(&node->cost[at], round(k->tokens[cut]) / (double)k->timed->list.at[at].tokens);
     if (rank)
-        return times(&k->cost[cut][unit], slowness(k, rank));
+        return times(&k->cost[cut][unit], timed_slowness(k->timed, rank));
     return cut ? times(&k->cost[cut - 1][unit], k->tokens[cut] / k->tokens[cut - 1]) : (struct sched_cost){0};
 }
 
@@ -290,33 +186,14 @@ static int look_units(struct look *k, struct err *err)
     return e;
 }
 
-/* The way from a rank's node to another, as its ends have measured it, else as the slowest cable of the ring is said to be. */
-static struct sched_link link_of(const struct look *k, size_t from, size_t to, double bytes)
-{
-    const json_t *id = json_object_get(json_array_get(k->nodes, to), "id"),
-                 *ways = json_object_get(json_array_get(k->answers, from), "ways"), *way;
-    double mbps = node_number(k, from, "mbps"), rtt_us = 0;
-    size_t i;
-    json_array_foreach(ways, i, way)
-    {
-        const double is = json_number_value(json_object_get(way, "mbps"));
-        if (!json_equal(json_object_get(way, "id"), id))
-            continue;
-        mbps = is > 0 ? is : mbps;
-        rtt_us = json_number_value(json_object_get(way, "rtt_us"));
-    }
-    return (struct sched_link){(mbps > 0 ? bytes * 8 / (mbps * 1e6 * USABLE) : 0) + MESSAGE_S,
-                               HOP_S + fmin(fmax(rtt_us, 0), 1e6) / 2e6};
-}
-
 static void look_links(struct look *k)
 {
     const size_t ranks = k->h->plan.ranks;
     for (size_t c = 0; c < k->cuts; c++)
         for (size_t r = 0; r < ranks; r++) {
             const double bytes = k->tokens[c] * (double)k->h->plan.dim * 4;
-            k->link[c][2 * r] = link_of(k, r, (r + 1) % ranks, bytes);
-            k->link[c][2 * r + 1] = link_of(k, r, (r + ranks - 1) % ranks, bytes);
+            k->link[c][2 * r] = timed_link(k->timed, r, (r + 1) % ranks, bytes);
+            k->link[c][2 * r + 1] = timed_link(k->timed, r, (r + ranks - 1) % ranks, bytes);
         }
 }
 
@@ -324,13 +201,18 @@ static void look_links(struct look *k)
 static int look_memory(struct look *k, struct err *err)
 {
     for (uint32_t r = 0; r < k->h->plan.ranks; r++) {
-        const double has = node_number(k, r, "memory");
+        const double has = timed_number(k->timed, r, "memory");
         struct job_plan p = k->h->plan;
         size_t room, work = 0;
         job_plan_place_single(&p);
         for (size_t s = 0; s < p.stages; s++)
             p.slots[s] = 1;
-        int e = stage_room(&room, &p, &k->h->config, r, (size_t)threads_of(k, r), err);
+        size_t other_way = 0;
+        int e = stage_room(&room, &p, &k->h->config, r, (size_t)timed_threads(k->timed, r), err);
+        if (!e)
+            e = stage_room(&other_way, &p, &k->h->config, (p.ranks - r) % p.ranks,
+                           (size_t)timed_threads(k->timed, r), err);
+        room = !e && other_way > room ? other_way : room;
         for (size_t u = 0; u < k->units && !e; u++) {
             struct stage_spec spec = heavy_spec(k, u, k->micro[k->cuts - 1]);
             struct stage_bytes bytes;
@@ -351,15 +233,13 @@ static void look_done(struct look *k)
         free(k->cost[c]);
         free(k->bytes[c]);
     }
-    free(k->list);
     free(k->place);
-    free(k->timed);
-    json_decref(k->answers);
+    timed_free(k->timed);
 }
 
-static int look_init(struct look *k, struct head *h, const json_t *nodes, bool all, struct err *err)
+static int look_init(struct look *k, struct head *h, bool all, struct err *err)
 {
-    *k = (struct look){.h = h, .nodes = nodes, .units = h->config.layers + 2};
+    *k = (struct look){.h = h, .units = h->config.layers + 2};
     while (k->lowest + 1 < k->units && !is_trained(h, k->lowest))
         k->lowest++;
     list_cuts(k, all);
@@ -375,7 +255,7 @@ static int look_init(struct look *k, struct head *h, const json_t *nodes, bool a
         k->cut[c].area = k->bytes[c] + 2 * k->units;
     }
     int e = list_units(k, err);
-    e = e ? e : time_nodes(k, err);
+    e = e ? e : timed_take(k->timed, err);
     e = e ? e : look_units(k, err);
     if (e)
         return e;
@@ -401,11 +281,16 @@ static struct planner_request request_of(const struct look *k)
 
 /* --- what is told ------------------------------------------------------------------------------- */
 
+static size_t node_at(const struct look *k, const struct planner_found *f, size_t rank)
+{
+    return planner_node(f, k->h->plan.ranks, rank);
+}
+
 static json_t *forecast_of(const struct look *k, const struct planner_found *f)
 {
     json_t *costs = json_array(), *timed = json_array();
     for (size_t r = 0; r < k->h->plan.ranks; r++)
-        json_array_append_new(timed, json_boolean(!r || k->timed[r].any));
+        json_array_append_new(timed, json_boolean(!r || k->timed->node[node_at(k, f, r)].any));
     for (size_t s = 0; s < f->stages; s++)
         json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[s].f, f->cost[s].i, f->cost[s].w,
                                                f->again[s] ? f->cost[s].r : 0.0));
@@ -451,6 +336,7 @@ static json_t *left_out(const struct look *k, const struct planner_found *f)
         req.schedule = f->schedule;
         req.chunks = f->chunks;
         req.first = first;
+        req.mirror = f->mirrored;
         req.cut = &k->cut[f->cut];
         req.cuts = 1;
         if (planner_search(&with, &none, &req, &quiet))
@@ -458,24 +344,24 @@ static json_t *left_out(const struct look *k, const struct planner_found *f)
         snprintf(text, sizeof text,
                  with.fits ? "%s holds no layer: with one, a step would take %.3g s, not %.3g s"
                            : "%s holds no layer: there is not the memory for one",
-                 name_of(k, r), with.seconds, f->seconds);
+                 timed_name(k->timed, node_at(k, f, r)), with.seconds, f->seconds);
         json_array_append_new(list, json_string(text));
     }
     return list;
 }
 
-static void tell_costs(const struct look *k)
+/* Rank 0 has the user's files and is where the job was submitted; another beginning can only be recommended. */
+static void tell_elsewhere(const struct look *k, const struct planner_found *f)
 {
-    for (size_t r = 1; r < k->h->plan.ranks; r++) {
-        const struct timed *t = &k->timed[r];
-        if (!t->any)
-            say(k->h, "%s was not timed%s%s: taken to be %.3g times as fast as %s, by its %.0f threads",
-                name_of(k, r), *t->why ? ", for " : "", t->why, 1 / slowness(k, r), name_of(k, 0),
-                threads_of(k, r));
-        else if (*t->why)
-            say(k->h, "%s could not time all of it (%s): the rest is taken to be %.3g times as fast as %s",
-                name_of(k, r), t->why, 1 / slowness(k, r), name_of(k, 0));
-    }
+    struct planner_request req = request_of(k);
+    struct planner_found turned;
+    struct err quiet;
+    if (planner_turn(&turned, f, &req, &quiet) || !turned.schedule || !turned.fits ||
+        turned.seconds > f->seconds * WORTH_MOVING)
+        return;
+    json_object_set_new(
+        k->h->forecast, "elsewhere",
+        json_pack("{s:s s:f}", "node", timed_name(k->timed, turned.start), "seconds", turned.seconds));
 }
 
 /* --- the two ways in ---------------------------------------------------------------------------- */
@@ -492,37 +378,51 @@ static void take(struct head *h, const struct look *k, const struct planner_foun
     snprintf(p->schedule, sizeof p->schedule, "%s", f->schedule);
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
     h->has_split = true;
+    if (f->mirrored)
+        head_mirror(h);
 }
 
-int head_search(struct head *h, const json_t *nodes, struct err *err)
+void head_mirror(struct head *h)
+{
+    json_t *nodes = json_array();
+    for (size_t r = 0; r < h->plan.ranks; r++)
+        json_array_append(nodes, json_array_get(h->nodes, (h->plan.ranks - r) % h->plan.ranks));
+    json_decref(h->nodes);
+    h->nodes = nodes;
+    h->is_mirrored = !h->is_mirrored;
+}
+
+int head_search(struct head *h, struct err *err)
 {
     struct look k;
     struct planner_found best, second;
-    int e = look_init(&k, h, nodes, true, err);
+    int e = look_init(&k, h, true, err);
     struct planner_request req = request_of(&k);
     req.chunks = h->spec.chunks;
+    req.mirror = !json_is_true(json_object_get(json_array_get(h->nodes, 0), "by_hand"));
     if (!e)
         e = planner_search(&best, &second, &req, err);
     if (!e) {
-        tell_costs(&k);
+        timed_tell(k.timed);
         h->forecast = forecast_of(&k, &best);
         json_object_set_new(h->forecast, "left_out", left_out(&k, &best));
         if (second.schedule)
             json_object_set_new(h->forecast, "second", forecast_of(&k, &second));
+        tell_elsewhere(&k, &best);
         take(h, &k, &best);
     }
     look_done(&k);
     return e ? err_prefix(err, e, "--schedule auto") : 0;
 }
 
-void head_forecast(struct head *h, const json_t *nodes)
+void head_forecast(struct head *h)
 {
     struct look k;
     struct planner_found found, none;
     struct err err = {""};
     if (h->plan.order)
         return;
-    int e = look_init(&k, h, nodes, false, &err);
+    int e = look_init(&k, h, false, &err);
     struct planner_request req = request_of(&k);
     req.schedule = h->plan.schedule;
     req.chunks = h->plan.stages / h->plan.ranks;
@@ -530,10 +430,10 @@ void head_forecast(struct head *h, const json_t *nodes)
     if (!e)
         e = planner_search(&found, &none, &req, &err);
     if (!e) {
-        tell_costs(&k);
+        timed_tell(k.timed);
         h->forecast = forecast_of(&k, &found);
     } else {
-        say(h, "what a step will take cannot be said: %s", err.text);
+        head_say(h, "what a step will take cannot be said: %s", err.text);
     }
     look_done(&k);
 }

@@ -7,13 +7,15 @@
 
 #include "daemon/stage_head.h"
 
-/* nodes: as head_plan has them. */
-
-/* Of a training job with --schedule auto, before anything else is decided: schedule, chunks, microbatches and layers. */
-int head_search(struct head *h, const json_t *nodes, struct err *err);
+/* Of a training job with --schedule auto, before anything else is decided: schedule, chunks, microbatches and layers, and which way round
+ * the ranks go. */
+int head_search(struct head *h, struct err *err);
 
 /* Of a training job whose plan stands: what its step will take, into head->forecast. Leaves it out where a schedule of the user's own
  * is run, and where nothing could be measured. */
-void head_forecast(struct head *h, const json_t *nodes);
+void head_forecast(struct head *h);
+
+/* The ranks the other way round, the head remaining the first. */
+void head_mirror(struct head *h);
 
 #endif

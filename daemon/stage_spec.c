@@ -261,7 +261,11 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
         s.max_tokens = count(&r, "max_tokens", 64, 1, SPEC_TOKENS_MAX);
         s.temperature = number(&r, "temperature", 0, 0, SPEC_TEMPERATURE_MAX);
         s.top_p = number(&r, "top_p", 1, SPEC_TOP_P_MIN, 1);
+        s.keep_alive = count(&r, "keep_alive", 0, 0, SPEC_KEEP_ALIVE_MAX);
+        s.max_kv_size = count(&r, "max_kv_size", SPEC_KV_SIZE, 1, SPEC_TOKENS_MAX);
         read_chat(&s, &r);
+        demand(&r, !s.keep_alive || s.messages,
+               "\"keep_alive\" belongs to \"messages\": who else has more to say");
         demand(&r, s.prompt || s.ids || s.messages, "a PROMPT, or --ids, is needed");
     }
     if (type == JOB_SCORE) {

@@ -43,6 +43,9 @@ struct job_spec {
     size_t chunks;             /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens, sample_every, sample_tokens;
+    size_t
+        keep_alive; /* seconds that the model stays loaded after an answer, for what is said next; 0: not at all */
+    size_t max_kv_size; /* with it: room for the conversation grows by so many positions */
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
     enum lr_kind lr_kind;
     uint64_t seed;

@@ -11,6 +11,7 @@
 #include "daemon/stage_head.h"
 #include "daemon/stage_room.h"
 #include "daemon/stage_search.h"
+#include "daemon/stage_speed.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
@@ -152,18 +153,17 @@ static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, s
     return e;
 }
 
-/* Rounds of a few adapters, of all, and of several steps of each: of so many that filling and emptying the pipeline takes a hundredth
- * of it, as far as the order lets steps follow each other. */
+/* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps follow each other. */
 static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
 {
-    enum { PART = 100, TURNS = JOB_MAX_STEPS / JOB_MAX_ADAPTERS };
-    const size_t adapters = p->nmore + 1, each = adapters * p->microbatches;
-    size_t turns = (PART * (p->ranks - 1) + each - 1) / each;
+    const size_t adapters = p->nmore + 1, turns = plan_turns(p->ranks, adapters, p->microbatches);
     int e = 0;
     for (size_t steps = 2; steps <= adapters && !e; steps++)
         e = need_steps(p, recompute, steps, need, err);
     p->round_steps = adapters;
-    for (size_t turn = 2; turn <= turns && turn <= TURNS && !e; turn++) {
+    for (size_t turn = 2; turn <= turns && !e; turn++) {
+        if (plan_turns_below(turn, turns) != turn)
+            continue;
         e = need_steps(p, recompute, turn * adapters, need, err);
         if (e == -EDEADLK)
             return 0; /* they end before the next begin */
@@ -277,16 +277,34 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
     return e;
 }
 
+static bool is_node(const struct head *h, size_t rank, size_t place)
+{
+    const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, rank)),
+               *is = json_string_value(json_object_get(json_array_get(h->nodes, place), "name"));
+    return wanted && is && !strcmp(wanted, is);
+}
+
+/* A plan that was made for the ring the other way round has it so again. */
+static void follow_nodes(struct head *h)
+{
+    const size_t n = h->plan.ranks;
+    bool other_way = h->spec.split_nodes && n > 2 && is_node(h, 0, 0);
+    for (size_t r = 1; r < n && other_way; r++)
+        other_way = is_node(h, r, n - r);
+    if (other_way)
+        head_mirror(h);
+}
+
 /* As it was asked for. */
-static int take_split(struct head *h, const json_t *nodes, struct err *err)
+static int take_split(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     const json_t *split = h->spec.split;
     size_t sum = 0;
     for (size_t r = 0; h->spec.split_nodes && r < p->ranks; r++) {
         const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
-                   *is = json_string_value(json_object_get(json_array_get(nodes, r), "name"));
-        if (!wanted || !is || strcmp(wanted, is) != 0)
+                   *is = json_string_value(json_object_get(json_array_get(h->nodes, r), "name"));
+        if (!is_node(h, r, r))
             return err_set(err, -EINVAL,
                            "the split is for a ring whose node %zu is %s, and now that is %s: plan again", r,
                            wanted ? wanted : "missing", is ? is : "?");
@@ -312,11 +330,11 @@ static int take_split(struct head *h, const json_t *nodes, struct err *err)
                          h->config.layers);
 }
 
-static int split(struct head *h, const struct split_inputs *in, const json_t *nodes, struct err *err)
+static int split(struct head *h, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
     if (h->spec.split)
-        return take_split(h, nodes, err);
+        return take_split(h, err);
     if (h->has_split)
         return split_check(p->first, p->stages, h->config.layers, err);
     struct split_request req = {.stages = p->stages,
@@ -359,17 +377,11 @@ static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs
     int r = stage_room(&room, p, &h->config, rank, in->threads[rank], err);
     if (r)
         return r;
-    p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float);
-    for (size_t s = 0; s < p->stages; s++) {
-        struct stage_spec spec = job_plan_stage(p, &h->config, s);
-        struct stage_bytes bytes;
-        int e = p->place[s] == rank ? stage_measure(&bytes, &spec, err) : 0;
-        if (e)
-            return e;
-        if (p->place[s] == rank)
-            p->bytes[rank] += bytes.total;
-    }
-    return 0;
+    struct stage_bytes stages;
+    r = stage_chunks(&stages, p, &h->config, rank, err);
+    if (!r)
+        p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float) + stages.total;
+    return r;
 }
 
 static int measure_ranks(struct head *h, const struct split_inputs *in, struct err *err)
@@ -412,7 +424,7 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
     return 0;
 }
 
-int head_split(struct head *h, const json_t *nodes, struct err *err)
+int head_split(struct head *h, struct err *err)
 {
     struct split_inputs in = {0};
     struct sched *sched = NULL;
@@ -423,13 +435,15 @@ int head_split(struct head *h, const json_t *nodes, struct err *err)
             "--schedule auto looks for the shortest step of one adapter, and --sweep trains several: name a "
             "schedule (1f1b has them follow each other without a pause), or have the plan of one of "
             "them made by `ringctl plan train --schedule auto --out FILE`, and give that as --plan");
-    int e = searched ? head_search(h, nodes, err) : 0;
+    follow_nodes(h);
+    int e = searched ? head_search(h, err) : 0;
+    const json_t *nodes = h->nodes; /* which the search may have turned */
     if (!e)
         e = plan_stages(h, &sched, in.handed, err);
     if (!e)
         e = split_inputs(&in, h, nodes, err);
     if (!e)
-        e = split(h, &in, nodes, err);
+        e = split(h, &in, err);
     if (!e)
         e = measure_ranks(h, &in, err);
     if (!e && sched)
@@ -437,7 +451,9 @@ int head_split(struct head *h, const json_t *nodes, struct err *err)
     if (!e)
         e = check_memory(h, nodes, &in, err);
     if (!e && h->plan.training && h->spec.dry_run && !searched)
-        head_forecast(h, nodes);
+        head_forecast(h);
+    if (!e && !h->plan.training && h->spec.dry_run)
+        head_speed(h);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);

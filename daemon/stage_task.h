@@ -61,8 +61,9 @@ struct runner {
     struct trace trace;             /* owned: the present round, task by task */
     void (*traced)(void *owner, json_t *event);
     void (*rounded)(void *owner);
-    void *owner; /* borrowed */
-    double busy; /* seconds computed since the last NORM */
+    void (*begun)(void *owner); /* NULL once it was called */
+    void *owner;                /* borrowed */
+    double busy;                /* seconds computed since the last NORM */
     uint32_t token;
     struct handed *handed; /* owned */
     size_t nhanded, handed_room;

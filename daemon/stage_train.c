@@ -381,20 +381,21 @@ static bool is_due(const struct run *run, uint64_t step, size_t every)
     return step == run->h->steps || (every && step % every == 0);
 }
 
-/* The last step of the round that begins with `first`: with it ends what must be done between two rounds, and adapters that are not
+/* The last step of the round that begins with `first`: none is beyond one after which something is due, and adapters that are not
  * equally far go on one step at a time. */
 static uint64_t round_end(const struct run *run, uint64_t first)
 {
     const struct head *h = run->h;
     const struct job_spec *s = &h->spec;
-    uint64_t last = first + h->plan.round_steps / h->nadapters - 1;
+    const size_t most = h->plan.round_steps / h->nadapters;
+    uint64_t last = first + most - 1;
     for (size_t a = 0; a < h->nadapters; a++)
         last = first > h->adapters[a].first_step ? last : first;
     for (uint64_t step = first; step < last; step++)
         if (is_due(run, step, s->save_every) || (h->valid.data && is_due(run, step, s->eval_every)) ||
             (s->sample_prompt && is_due(run, step, s->sample_every)))
-            return step;
-    return last;
+            last = step;
+    return first + plan_turns_below(last - first + 1, most) - 1;
 }
 
 /* What is due after a step, of every adapter that has made it. */

@@ -2,12 +2,13 @@
 #include "daemon/step_chart.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/ctl_term.h"
 
-enum { WAITS = 6, NAME_MAX_COLUMNS = 12 };
+enum { WAITS = 6, NAME_MAX_COLUMNS = 12, STAGES_TEXT = 1024 };
 
 struct span {
     char text[24];
@@ -47,12 +48,64 @@ static void wait_text(char *ret, size_t size, const struct step_view *v, const s
 
 static void summary_text(char *ret, size_t size, const struct step_view *v)
 {
+    char steps[40] = "";
+    if (v->steps > 1)
+        snprintf(steps, sizeof steps, " of %.0f steps", v->steps);
     int used =
-        snprintf(ret, size, "job %.0f, step %.0f, %s, %.0f microbatches: took %s, bubble %.1f %%", v->job,
-                 v->step, v->schedule, v->microbatches, span_of(v->seconds).text, 100 * v->bubble);
+        snprintf(ret, size, "job %.0f, step %.0f, %s, %.0f microbatches%s: took %s, bubble %.1f %%", v->job,
+                 v->step, v->schedule, v->microbatches, steps, span_of(v->seconds).text, 100 * v->bubble);
     if (has_plan(v) && used > 0 && (size_t)used < size)
         snprintf(ret + used, size - (size_t)used, "; planned %s, bubble %.1f %%",
                  span_of(v->planned_seconds).text, 100 * v->planned_bubble);
+}
+
+/* The stages of a rank, from the lowest on. */
+struct chunks {
+    bool is_held[256];
+    uint8_t index[256]; /* of those held */
+    size_t n;
+};
+
+static void chunks_of(struct chunks *ret, const struct step_rank *r)
+{
+    enum { STAGES = sizeof ret->is_held / sizeof *ret->is_held };
+    *ret = (struct chunks){.n = 0};
+    for (size_t i = 0; i < r->n; i++)
+        if (r->tasks[i].stage >= 0 && r->tasks[i].stage < STAGES)
+            ret->is_held[r->tasks[i].stage] = true;
+    for (size_t s = 0; s < STAGES; s++)
+        if (ret->is_held[s])
+            ret->index[s] = (uint8_t)ret->n++;
+}
+
+static size_t chunk_of(const struct step_task *t, const struct chunks *chunks)
+{
+    const size_t stage = (size_t)t->stage;
+    return t->stage >= 0 && stage < sizeof chunks->index ? chunks->index[stage] : 0;
+}
+
+/* "n1 0 and 5, n2 1 and 4": which stages they are, where nodes have several. False: none has. */
+static bool stages_text(char *ret, size_t size, const struct step_view *v)
+{
+    size_t used = 0;
+    bool several = false;
+    *ret = '\0';
+    for (size_t r = 0; r < v->nranks; r++) {
+        struct chunks chunks;
+        size_t left;
+        chunks_of(&chunks, &v->ranks[r]);
+        several = several || chunks.n > 1;
+        left = chunks.n;
+        for (size_t s = 0; left && s < sizeof chunks.index && used < size; s++)
+            if (chunks.is_held[s]) {
+                const bool first = left == chunks.n;
+                left--;
+                used += (size_t)snprintf(ret + used, size - used, "%s%s%s%zu",
+                                         first ? (used ? ", " : "") : (left ? ", " : " and "),
+                                         first ? v->ranks[r].node : "", first ? " " : "", s);
+            }
+    }
+    return several;
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -63,28 +116,9 @@ struct line {
     double per_column; /* seconds */
 };
 
-/* Which of its rank's stages are in lower case: every other one, as `ringctl schedule show` has it. */
-struct cases {
-    bool is_held[256], is_lower[256];
-};
-
-static void cases_of(struct cases *ret, const struct step_rank *r)
+static char letter_of(const struct step_task *t, const struct chunks *chunks)
 {
-    enum { STAGES = sizeof ret->is_held / sizeof *ret->is_held };
-    bool lower = true;
-    *ret = (struct cases){0};
-    for (size_t i = 0; i < r->n; i++)
-        if (r->tasks[i].stage >= 0 && r->tasks[i].stage < STAGES)
-            ret->is_held[r->tasks[i].stage] = true;
-    for (size_t s = 0; s < STAGES; s++)
-        if (ret->is_held[s])
-            ret->is_lower[s] = lower = !lower;
-}
-
-static char letter_of(const struct step_task *t, const struct cases *cases)
-{
-    size_t stage = (size_t)t->stage;
-    bool lower = t->stage >= 0 && stage < sizeof cases->is_lower && cases->is_lower[stage];
+    const bool lower = chunk_of(t, chunks) % 2;
     return lower && *t->kind >= 'A' && *t->kind <= 'Z' ? (char)(*t->kind - 'A' + 'a') : *t->kind;
 }
 
@@ -108,14 +142,14 @@ static void draw(struct line *l, const struct step_task *t, char letter, double 
 
 static void text_line(FILE *to, struct line *l, const struct step_rank *r, bool planned)
 {
-    struct cases cases;
+    struct chunks chunks;
     memset(l->cells, '.', l->columns);
-    cases_of(&cases, r);
+    chunks_of(&chunks, r);
     for (size_t i = 0; i < r->n; i++) {
         const struct step_task *t = &r->tasks[i];
         double start = planned ? t->planned_start : t->start, end = planned ? t->planned_end : t->end;
         if (!isnan(start) && !isnan(end))
-            draw(l, t, letter_of(t, &cases), start, end);
+            draw(l, t, letter_of(t, &chunks), start, end);
     }
     fwrite(l->cells, 1, l->columns, to);
 }
@@ -156,6 +190,9 @@ static void text_notes(FILE *to, const struct step_view *v)
     struct step_wait waits[WAITS];
     size_t n = step_view_waits(v, waits, WAITS);
     double error = 0;
+    char stages[STAGES_TEXT];
+    if (stages_text(stages, sizeof stages, v))
+        fprintf(to, "stages: %s; every other one of a node in lower case\n", stages);
     for (size_t i = 0; i < n; i++) {
         char text[256];
         wait_text(text, sizeof text, v, &waits[i]);
@@ -207,15 +244,31 @@ static void escaped(FILE *to, const char *text)
     }
 }
 
-static const char *color_of(const char *kind)
+/* The later a stage of its node, the darker; white letters can be read on all of them. */
+static unsigned color_of(const struct step_task *t, const struct chunks *chunks)
 {
     static const struct {
-        const char *kind, *color;
-    } colors[] = {{"F", "#4e79a7"}, {"B", "#59a14f"}, {"I", "#76b7b2"}, {"W", "#edc948"}, {"R", "#b07aa1"}};
+        const char *kind;
+        unsigned color;
+    } colors[] = {{"F", 0x4e79a7}, {"B", 0x59a14f}, {"I", 0x76b7b2}, {"W", 0xedc948}, {"R", 0xb07aa1}};
+    unsigned color = 0x9c755f, dark = 0;
     for (size_t i = 0; i < sizeof colors / sizeof *colors; i++)
-        if (!strcmp(kind, colors[i].kind))
-            return colors[i].color;
-    return "#9c755f";
+        if (!strcmp(t->kind, colors[i].kind))
+            color = colors[i].color;
+    const double share = chunks->n > 1 ? 1 - 0.4 * (double)chunk_of(t, chunks) / (double)(chunks->n - 1) : 1;
+    for (unsigned shift = 0; shift < 24; shift += 8)
+        dark |= (unsigned)lround(share * (double)(color >> shift & 0xff)) << shift;
+    return dark;
+}
+
+/* As schedules write it: the stage in front where its node has several. */
+static void label_of(char *ret, size_t size, const struct step_task *t, const struct chunks *chunks)
+{
+    *ret = '\0';
+    if (strlen(t->kind) == 1 && t->mb >= 0 && chunks->n > 1)
+        snprintf(ret, size, "%d%s%d", t->stage, t->kind, t->mb);
+    else if (strlen(t->kind) == 1 && t->mb >= 0)
+        snprintf(ret, size, "%s%d", t->kind, t->mb);
 }
 
 static double x_of(const struct step_view *v, double seconds)
@@ -223,16 +276,16 @@ static double x_of(const struct step_view *v, double seconds)
     return LEFT + seconds / length_of(v) * (WIDTH - LEFT - RIGHT);
 }
 
-static void svg_task(FILE *to, const struct step_view *v, const struct step_task *t, double y, bool planned)
+static void svg_task(FILE *to, const struct step_view *v, const struct step_task *t,
+                     const struct chunks *chunks, double y, bool planned)
 {
     double start = planned ? t->planned_start : t->start, end = planned ? t->planned_end : t->end;
     double x = x_of(v, start), width = fmax(x_of(v, end) - x - 0.5, 0.5);
     int height = planned ? PLANNED : DONE;
-    char label[24] = "";
-    if (strlen(t->kind) == 1 && t->mb >= 0)
-        snprintf(label, sizeof label, "%s%d", t->kind, t->mb);
-    fprintf(to, "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>", x, y, width,
-            height, color_of(t->kind), planned ? " opacity=\"0.5\"" : "");
+    char label[32];
+    label_of(label, sizeof label, t, chunks);
+    fprintf(to, "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" fill=\"#%06x\"%s><title>", x, y,
+            width, height, color_of(t, chunks), planned ? " opacity=\"0.5\"" : "");
     escaped(to, t->kind);
     if (t->mb >= 0)
         fprintf(to, " of microbatch %d", t->mb);
@@ -266,16 +319,18 @@ static void svg_wait(FILE *to, const struct step_view *v, const struct step_task
 static void svg_rank(FILE *to, const struct step_view *v, size_t rank, double y)
 {
     const struct step_rank *r = &v->ranks[rank];
+    struct chunks chunks;
+    chunks_of(&chunks, r);
     fprintf(to, "<text x=\"0\" y=\"%.0f\">", y + PLANNED);
     escaped(to, r->node);
     fprintf(to, "</text><text x=\"0\" y=\"%.0f\" fill=\"#777\">rank %zu</text>\n", y + PLANNED + 16, rank);
     for (size_t i = 0; i < r->n; i++) {
         const struct step_task *t = &r->tasks[i];
         if (!isnan(t->planned_start) && !isnan(t->planned_end))
-            svg_task(to, v, t, y, true);
+            svg_task(to, v, t, &chunks, y, true);
         if (t->waited > 0)
             svg_wait(to, v, t, y + PLANNED + 2);
-        svg_task(to, v, t, y + PLANNED + 2, false);
+        svg_task(to, v, t, &chunks, y + PLANNED + 2, false);
     }
 }
 
@@ -294,13 +349,21 @@ static void svg_axis(FILE *to, const struct step_view *v, double bottom)
     }
 }
 
+static void svg_note(FILE *to, double y, const char *text)
+{
+    fprintf(to, "<text x=\"%d\" y=\"%.0f\">", LEFT, y);
+    escaped(to, text);
+    fputs("</text>\n", to);
+}
+
 void step_chart_svg(FILE *to, const struct step_view *v)
 {
     struct step_wait waits[WAITS];
     size_t n = step_view_waits(v, waits, WAITS);
-    double each = PLANNED + 2 + DONE + GAP, bottom = TOP + (double)v->nranks * each,
-           height = bottom + 30 + (double)n * NOTE;
-    char text[256];
+    char text[256], stages[STAGES_TEXT], note[STAGES_TEXT + 64];
+    const bool several = stages_text(stages, sizeof stages, v);
+    double each = PLANNED + 2 + DONE + GAP, bottom = TOP + (double)v->nranks * each, at = bottom + 30,
+           height = at + (double)(n + several) * NOTE;
     fprintf(to,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
@@ -312,11 +375,14 @@ void step_chart_svg(FILE *to, const struct step_view *v)
     svg_axis(to, v, bottom);
     for (size_t r = 0; r < v->nranks; r++)
         svg_rank(to, v, r, TOP + (double)r * each);
+    if (several) {
+        snprintf(note, sizeof note, "stages: %s; the later one of a node is the darker", stages);
+        svg_note(to, at, note);
+        at += NOTE;
+    }
     for (size_t i = 0; i < n; i++) {
         wait_text(text, sizeof text, v, &waits[i]);
-        fprintf(to, "<text x=\"%d\" y=\"%.0f\">", LEFT, bottom + 30 + (double)i * NOTE);
-        escaped(to, text);
-        fputs("</text>\n", to);
+        svg_note(to, at + (double)i * NOTE, text);
     }
     fputs("</svg>\n", to);
 }

@@ -28,7 +28,7 @@ struct step_rank {
     double clock_error;
 };
 struct step_view {
-    double job, step, microbatches;
+    double job, step, steps, microbatches; /* steps: of several adapters, 1 of one */
     char schedule[32];
     double seconds, bubble, planned_seconds, planned_bubble; /* the latter two NAN without a plan */
     size_t nranks;

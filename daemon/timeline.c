@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The plan is compiled again from what the ranks say it followed from; it names which task's end each task had to await. From that
- * come the planned times and, as no message arrives before it was sent, the bounds between which the clocks must lie. */
+ * come the planned times and, with what the nodes told of each other's clocks, how far the clocks are apart (step_clocks.c). */
 #include "daemon/timeline.h"
 
 #include <errno.h>
@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/step_clocks.h"
 #include "daemon/xalloc.h"
 #include "engine/pipe/plan.h"
+#include "net/ahead.h"
 #include "net/ring.h"
 
 enum {
+    STEPS_MAX = 512, /* of a round, of all adapters */
     CELLS_MAX =
         4096 /* stages · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
 };
@@ -28,20 +31,30 @@ struct row {
     double planned_start; /* seconds */
 };
 
+#define CLOCK_MAX (INT64_MAX / 4) /* µs between two clocks: beyond, sums of them overflow */
+
 /* What a task had to await: for each need, who made the message. */
 struct cause {
     size_t rank, task;
     uint32_t emit; /* which of its messages */
 };
 
+/* Of another rank's clock, against a rank's own. */
+struct told {
+    bool known;
+    int64_t ahead_us, error_us;
+};
+
 struct step {
     uint64_t number; /* 0 = none */
-    size_t microbatches;
+    size_t microbatches, steps;
+    uint32_t *whose; /* [steps] owned: of which adapter each of them is */
     bool tied;
     uint32_t lowest;
     struct row *rows[RING_MAX_NODES]; /* owned */
     size_t n[RING_MAX_NODES];
     bool have[RING_MAX_NODES];
+    struct told told[RING_MAX_NODES][RING_MAX_NODES]; /* by whom, of whom */
 };
 
 struct timeline {
@@ -72,6 +85,7 @@ static void step_done(struct step *s)
 {
     for (size_t r = 0; r < RING_MAX_NODES; r++)
         free(s->rows[r]);
+    free(s->whose);
     *s = (struct step){0};
 }
 
@@ -144,6 +158,47 @@ static int read_rows(struct step *s, size_t rank, const json_t *tasks, const jso
     return 0;
 }
 
+/* Of several adapters' steps, which were one program. */
+static bool read_steps(struct step *s, const json_t *adapters)
+{
+    const size_t n = json_array_size(adapters);
+    if (n > STEPS_MAX || (n && s->microbatches % n))
+        return false;
+    s->steps = n ? n : 1;
+    s->whose = xcalloc(s->steps, sizeof *s->whose);
+    for (size_t i = 0; i < n; i++)
+        s->whose[i] = (uint32_t)json_integer_value(json_array_get(adapters, i));
+    return true;
+}
+
+static bool told_read(const json_t *json, size_t ranks, json_int_t *ret_of, struct told *ret)
+{
+    json_int_t v[3];
+    for (size_t i = 0; i < 3; i++) {
+        v[i] = json_integer_value(json_array_get(json, i));
+        if (!json_is_integer(json_array_get(json, i)) || v[i] < -CLOCK_MAX || v[i] > CLOCK_MAX)
+            return false;
+    }
+    *ret_of = v[0];
+    *ret = (struct told){.known = true, .ahead_us = v[1], .error_us = v[2]};
+    return v[0] >= 0 && (size_t)v[0] < ranks && v[2] >= 0;
+}
+
+/* What cannot be read is nothing told. */
+static void read_told(struct told *told, size_t ranks, const json_t *clocks)
+{
+    size_t i;
+    const json_t *one;
+    memset(told, 0, RING_MAX_NODES * sizeof *told);
+    json_array_foreach(clocks, i, one)
+    {
+        struct told is;
+        json_int_t of;
+        if (told_read(one, ranks, &of, &is))
+            told[of] = is;
+    }
+}
+
 int timeline_add(struct timeline *t, size_t rank, const json_t *event)
 {
     json_int_t number = json_integer_value(json_object_get(event, "step")),
@@ -160,8 +215,14 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
         t->next.microbatches = (size_t)microbatches;
         t->next.tied = json_is_true(json_object_get(event, "tied"));
         t->next.lowest = (uint32_t)lowest;
+        if (!read_steps(&t->next, json_object_get(event, "adapters"))) {
+            step_done(&t->next);
+            return -EBADMSG;
+        }
     }
     int r = read_rows(&t->next, rank, json_object_get(event, "tasks"), json_object_get(event, "bytes"));
+    if (!r)
+        read_told(t->next.told[rank], t->ranks, json_object_get(event, "clocks"));
     for (size_t i = 0; !r && i < t->ranks; i++)
         if (!t->next.have[i])
             return 0;
@@ -192,6 +253,8 @@ static struct plan *plan_of(const struct timeline *t)
     struct plan_request req = {.program = PROGRAM_TRAIN,
                                .sched = sched,
                                .ranks = t->ranks,
+                               .steps = s->steps,
+                               .whose = s->whose,
                                .tied = s->tied,
                                .lowest_trained = s->lowest,
                                .recompute = t->recompute};
@@ -307,49 +370,32 @@ static double lay_out(const struct timeline *t, struct cause **causes)
 
 /* --- the clocks ------------------------------------------------------------------------------- */
 
-struct clocks {
-    bool known[RING_MAX_NODES];
-    double offset[RING_MAX_NODES], error[RING_MAX_NODES]; /* µs ahead of rank 0 */
-};
-
-/* ahead[q][p]: most that p's clock can be ahead of q's, INFINITY if nothing is known. */
-static void bound(const struct timeline *t, struct cause **causes, double ahead[][RING_MAX_NODES])
+/* What a rank's node told of its neighbours, which was true when the step had ended. */
+static void add_told(const struct step *s, size_t rank, struct step_clocks *clocks)
 {
-    const struct step *s = &t->last;
-    for (size_t q = 0; q < t->ranks; q++)
-        for (size_t p = 0; p < t->ranks; p++)
-            ahead[q][p] = q == p ? 0 : INFINITY;
-    for (size_t p = 0; p < t->ranks; p++)
-        for (size_t i = 0; i < s->n[p] * TASK_MAX_NEEDS; i++) {
-            const struct cause *c = &causes[p][i];
-            if (c->task == SIZE_MAX)
-                continue;
-            double most =
-                (double)(s->rows[p][i / TASK_MAX_NEEDS].start - s->rows[c->rank][c->task].emitted[c->emit]);
-            if (most < ahead[c->rank][p])
-                ahead[c->rank][p] = most;
-        }
-    for (size_t via = 0; via < t->ranks; via++)
-        for (size_t q = 0; q < t->ranks; q++)
-            for (size_t p = 0; p < t->ranks; p++)
-                if (ahead[q][via] + ahead[via][p] < ahead[q][p])
-                    ahead[q][p] = ahead[q][via] + ahead[via][p];
+    const double ran = (double)(s->rows[rank][s->n[rank] - 1].end - s->rows[rank][0].start);
+    for (size_t i = 0; i < clocks->n; i++)
+        if (s->told[rank][i].known)
+            step_clocks_told(clocks, rank, i, (double)s->told[rank][i].ahead_us,
+                             (double)s->told[rank][i].error_us + ran * AHEAD_DRIFT_PPM / 1e6);
 }
 
-static void set_clocks(const struct timeline *t, struct cause **causes, struct clocks *ret)
+static void set_clocks(const struct timeline *t, struct cause **causes, struct step_clock *ret)
 {
-    double ahead[RING_MAX_NODES][RING_MAX_NODES];
-    *ret = (struct clocks){.known = {true}};
-    if (!causes)
-        return;
-    bound(t, causes, ahead);
-    for (size_t r = 1; r < t->ranks; r++) {
-        ret->known[r] = isfinite(ahead[0][r]) && isfinite(ahead[r][0]);
-        if (!ret->known[r])
-            continue;
-        ret->offset[r] = (ahead[0][r] - ahead[r][0]) / 2;
-        ret->error[r] = fabs(ahead[0][r] + ahead[r][0]) / 2;
+    const struct step *s = &t->last;
+    struct step_clocks *clocks = xcalloc(1, sizeof *clocks);
+    step_clocks_init(clocks, t->ranks);
+    for (size_t p = 0; p < t->ranks; p++) {
+        add_told(s, p, clocks);
+        for (size_t i = 0; causes && i < s->n[p] * TASK_MAX_NEEDS; i++) {
+            const struct cause *c = &causes[p][i];
+            if (c->task != SIZE_MAX)
+                step_clocks_heard(clocks, c->rank, p, (double)s->rows[c->rank][c->task].emitted[c->emit],
+                                  (double)s->rows[p][i / TASK_MAX_NEEDS].start);
+        }
     }
+    step_clocks_solve(clocks, ret);
+    free(clocks);
 }
 
 /* --- showing ---------------------------------------------------------------------------------- */
@@ -359,14 +405,13 @@ struct frame {
 };
 
 /* A rank whose clock is not known is laid with its first task at the step's begin. */
-static double shift_of(const struct timeline *t, const struct clocks *clocks, size_t rank)
+static double shift_of(const struct timeline *t, const struct step_clock *clocks, size_t rank)
 {
     const struct step *s = &t->last;
-    return clocks->known[rank] ? clocks->offset[rank]
-                               : (double)(s->rows[rank][0].start - s->rows[0][0].start);
+    return clocks[rank].known ? clocks[rank].offset : (double)(s->rows[rank][0].start - s->rows[0][0].start);
 }
 
-static struct frame measure(const struct timeline *t, const struct clocks *clocks)
+static struct frame measure(const struct timeline *t, const struct step_clock *clocks)
 {
     const struct step *s = &t->last;
     struct frame f = {INFINITY, 0, 0};
@@ -426,27 +471,27 @@ json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*nam
         return NULL;
     struct plan *plan = plan_of(t);
     struct cause **causes = plan ? causes_of(plan) : NULL;
-    struct clocks clocks;
-    set_clocks(t, causes, &clocks);
+    struct step_clock clocks[RING_MAX_NODES];
+    set_clocks(t, causes, clocks);
     double planned = plan ? lay_out(t, causes) : 0;
-    struct frame f = measure(t, &clocks);
+    struct frame f = measure(t, clocks);
     json_t *ranks = json_array();
     for (size_t r = 0; r < t->ranks; r++) {
-        json_t *one = rank_encode(t, r, f.origin + shift_of(t, &clocks, r), plan);
+        json_t *one = rank_encode(t, r, f.origin + shift_of(t, clocks, r), plan);
         json_object_set_new(one, "rank", json_integer((json_int_t)r));
         json_object_set_new(one, "node", json_string(names[r]));
         json_object_set_new(one, "offset_us",
-                            clocks.known[r] ? json_integer(llround(clocks.offset[r])) : json_null());
+                            clocks[r].known ? json_integer(llround(clocks[r].offset)) : json_null());
         json_object_set_new(one, "offset_error_us",
-                            clocks.known[r] ? json_integer(llround(clocks.error[r])) : json_null());
+                            clocks[r].known ? json_integer(llround(clocks[r].error)) : json_null());
         json_array_append_new(ranks, one);
     }
     if (plan)
         causes_free(causes, t->ranks);
     plan_free(plan);
-    return json_pack("{s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
-                     (json_int_t)s->number, "schedule", t->schedule, "microbatches",
-                     (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
+    return json_pack("{s:I s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
+                     (json_int_t)s->number, "steps", (json_int_t)s->steps, "schedule", t->schedule,
+                     "microbatches", (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
                      bubble_of(f.busy, t->ranks, f.seconds), "planned_seconds",
                      plan ? json_real(planned) : json_null(), "planned_bubble",
                      plan ? json_real(bubble_of(f.busy, t->ranks, planned)) : json_null(), "ranks", ranks);

@@ -212,6 +212,11 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         const char *why = json_string_value(json_object_get(event, "why"));
         lane_lost(w, (uint32_t)json_integer_value(json_object_get(event, "rank")),
                   (uint64_t)json_integer_value(json_object_get(event, "path")), why ? why : "");
+    } else if (!strcmp(kind, "timeline")) {
+        /* its times are of this node's clock: with them goes what is known here of the other nodes' */
+        json_t *told = json_copy(event);
+        json_object_set_new(told, "clocks", peers_clocks(w->node->peers, w->nodes, w->ranks));
+        tell(w, "job-event", json_pack("{s:o}", "event", told));
     } else {
         tell(w, "job-event", json_pack("{s:O}", "event", event));
     }
@@ -520,6 +525,9 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
         say(w, json_pack("{s:s}", "do", "run"));
         if (w->ranks > 1)
             cut_lanes(w);
+    } else if (!strcmp(kind, "job-turn") && w->state == WORKER_RUNNING) {
+        json_t *turn = json_object_get(body, "turn");
+        say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", turn));
     }
 }
 

@@ -545,3 +545,8 @@ void link_stats(const struct link *link, struct link_stats *ret)
                                .suite = link->suite};
     ret->suspect = up && link->kind != LINK_DATA && ret->silent_us > link->suspect_us;
 }
+
+bool link_ahead(const struct link *link, struct instant now, struct ahead_bound *ret)
+{
+    return ahead_at(&link->ahead, now, ret);
+}

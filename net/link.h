@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ahead.h"
 #include "auth.h"
 #include "clock.h"
 #include "seal.h"
@@ -163,5 +164,7 @@ struct link_stats {
     bool suspect;
 };
 void link_stats(const struct link *link, struct link_stats *ret);
+/* How far the peer's clock is ahead of ours, as its heartbeats tell. False: not known yet. */
+bool link_ahead(const struct link *link, struct instant now, struct ahead_bound *ret);
 
 #endif

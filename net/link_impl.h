@@ -10,6 +10,7 @@
 #ifndef NET_LINK_IMPL_H
 #define NET_LINK_IMPL_H
 
+#include "ahead.h"
 #include "link.h"
 #include "wire.h"
 
@@ -85,6 +86,7 @@ struct link {
     struct instant last_heard, up_since, beat_at; /* beat_at: arrival of the peer's last heartbeat */
     uint64_t beat_sent_us;                        /* its send time, to be echoed */
     uint32_t rtt_us, least_rtt_us;
+    struct ahead ahead; /* the peer's clock */
     uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;
 };
 

@@ -179,6 +179,11 @@ static void take_beat(struct link *link, const uint8_t *body, size_t n)
                                              : (uint32_t)rtt_us; /* 0 says "none yet" */
         if (!link->least_rtt_us || link->rtt_us < link->least_rtt_us)
             link->least_rtt_us = link->rtt_us;
+        if (beat.hold_us <= beat.sent_us) /* a clock that makes no sense is the peer's affair */
+            (void)ahead_learn(&link->ahead, &(struct ahead_times){.sent = {beat.echo_us},
+                                                                  .came = beat.sent_us - beat.hold_us,
+                                                                  .left = beat.sent_us,
+                                                                  .back = now});
     }
     link->beat_at = now;
     link->beat_sent_us = beat.sent_us;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Submitting: the form of a training job, and the box that generates. What was typed is kept in this browser for the next time.
 
-import { change } from './api.js';
+import { change, get } from './api.js';
 import { h, show } from './dom.js';
 import { changed, detail, say, state } from './live.js';
 import { stages } from './job.js';
@@ -37,7 +37,7 @@ const more = [
     ['dropout', 'Dropout', 'number', 0, ''],
     ['target_modules', 'Layers with an adapter', 'text', 'q_proj,v_proj', ''],
     ['micro_batch_size', 'Rows at once', 'number', 1, ''],
-    ['schedule', 'Schedule', ['1f1b', 'eager-1f1b', 'interleaved-1f1b', 'v-1f1b', 'looped-bfs', 'gpipe', 'zb-h1', 'zb-h2', 'zbv', 'naive'], '1f1b', ''],
+    ['schedule', 'Schedule', ['1f1b'], '1f1b', 'auto: the one with the shortest step, and the layers shared out to suit it'], // the others are the node's to name
     ['lr_schedule', 'Rate falls', ['constant', 'linear', 'cosine'], 'constant', ''],
     ['warmup', 'Warm-up steps', 'number', 0, ''],
     ['max_grad_norm', 'Largest gradient norm', 'number', 0, '0: not clipped'],
@@ -66,6 +66,14 @@ function specOf(form, table) {
     return spec;
 }
 
+/** Every schedule this node knows; the select keeps what is chosen, also what was kept from the last time. */
+async function nameSchedules(select, kept) {
+    const answer = await get('v1/schedules').catch(() => null); // without, there is the usual one
+    const chosen = select.value === select.options[0].value && kept ? kept : select.value;
+    if (answer)
+        select.replaceChildren(...answer.schedules.map(name => h('option', { value: name, selected: name === chosen }, name)));
+}
+
 export function drawNew(section) {
     if (section.firstChild)
         return;
@@ -78,6 +86,7 @@ export function drawNew(section) {
         h('div', { id: 'train-plan', role: 'status' }),
         h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { value: 'plan' }, 'Show the plan'))));
     const form = section.querySelector('form');
+    nameSchedules(form.elements.schedule, kept.schedule);
     form.addEventListener('submit', event => {
         event.preventDefault();
         event.submitter?.value === 'plan' ? showPlan(form, 'train') : startTraining(form);

@@ -198,10 +198,6 @@ static void carve_slots(struct stage *s, struct slab *slab)
 static void carve_shared(struct stage *s, struct slab *slab)
 {
     const bool caches = stage_cached(&s->spec) > 0;
-    struct block_work *work = slab_take(slab, s->layers, 1, sizeof *work);
-    struct block_work *cached = slab_take(slab, caches ? s->layers : 0, 1, sizeof *cached);
-    struct block_dys *dys = slab_take(slab, s->layers, 1, sizeof *dys);
-    struct block_saved *saved = slab_take(slab, s->layers, 1, sizeof *saved);
     const struct slab start = *slab;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
@@ -218,19 +214,14 @@ static void carve_shared(struct stage *s, struct slab *slab)
         if (caches)
             block_work_carve(&c, &other, &caching);
         if (slab->base) {
-            work[l] = w;
-            dys[l] = d;
-            if (caches)
-                cached[l] = c;
-            saved[l] = kept;
+            s->block_work[l] = w;
+            s->shared_dys[l] = d;
+            s->cached_work[l] = c;
+            s->shared_saved[l] = kept;
         }
         slab_join(slab, &own);
         slab_join(slab, &other);
     }
-    s->block_work = work;
-    s->cached_work = cached;
-    s->shared_dys = dys;
-    s->shared_saved = saved;
 }
 
 static void carve_work(struct stage *s, struct slab *slab)
@@ -350,7 +341,8 @@ static void stage_free(struct stage *s)
 {
     slab_free(&s->params);
     slab_free(&s->slots);
-    slab_free(&s->work);
+    if (!s->spec.scratch)
+        slab_free(&s->work);
     slab_free(&s->kvs);
     st_close(s->st);
     rope_done(&s->rope);
@@ -358,6 +350,10 @@ static void stage_free(struct stage *s)
     free(s->area);
     free(s->brief);
     free(s->late);
+    free(s->block_work);
+    free(s->cached_work);
+    free(s->shared_dys);
+    free(s->shared_saved);
     free_units(s);
 }
 
@@ -404,6 +400,17 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
+/* Its scratch is that of others too. */
+static int borrow_scratch(struct stage *s, struct err *err)
+{
+    s->work = (struct slab){.base = s->spec.scratch->base};
+    carve_work(s, &s->work);
+    if (!s->work.overflow && s->work.used <= s->spec.scratch->used)
+        return 0;
+    return err_set(err, -ENOBUFS, "the scratch of a stage needs %zu bytes, %zu are there", s->work.used,
+                   s->spec.scratch->used);
+}
+
 static int carve_all(struct stage *s, struct err *err)
 {
     static void (*const carve[])(struct stage *, struct slab *) = {carve_params, carve_slots, carve_work,
@@ -412,13 +419,15 @@ static int carve_all(struct stage *s, struct err *err)
                                        "scratch", "KV cache"};
     struct slab *const slabs[] = {&s->params, &s->slots, &s->work, &s->kvs};
     for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++) {
+        if (slabs[i] == &s->work && s->spec.scratch)
+            continue;
         carve[i](s, slabs[i]);
         int r = slab_alloc(slabs[i], what[i], err);
         if (r)
             return r;
         carve[i](s, slabs[i]);
     }
-    return 0;
+    return s->spec.scratch ? borrow_scratch(s, err) : 0;
 }
 
 static int open_rope(struct stage *s, struct err *err)
@@ -450,7 +459,12 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
     s->area = calloc(stage_areas(spec) + 1, sizeof *s->area);
     s->brief = calloc(stage_briefs(spec) + 1, sizeof *s->brief);
     s->late = calloc(stage_lates(spec) + 1, sizeof *s->late);
-    if (!r && (!s->slot || !s->area || !s->brief || !s->late))
+    s->block_work = calloc(s->layers + 1, sizeof *s->block_work);
+    s->cached_work = calloc(s->layers + 1, sizeof *s->cached_work);
+    s->shared_dys = calloc(s->layers + 1, sizeof *s->shared_dys);
+    s->shared_saved = calloc(s->layers + 1, sizeof *s->shared_saved);
+    if (!r && (!s->slot || !s->area || !s->brief || !s->late || !s->block_work || !s->cached_work ||
+               !s->shared_dys || !s->shared_saved))
         r = err_set(err, -ENOMEM, "out of memory");
     if (!r)
         r = carve_all(s, err);

@@ -44,7 +44,10 @@ struct stage_spec {
     const char *cache_dir; /* borrowed during stage_open */
     size_t positions;      /* longest sequence; of the KV cache when kv */
     bool kv;               /* generation, and nothing else */
-    size_t sample;         /* positions of a KV cache beside all else, for text that is generated between
+    const struct slab
+        *scratch;  /* borrowed: `used` bytes, as many as stage_measure says for `work`, which stages that
+                                   never compute at once may share; NULL = its own */
+    size_t sample; /* positions of a KV cache beside all else, for text that is generated between
                               steps; 0 = none, and none with kv */
 };
 
@@ -54,7 +57,7 @@ struct stage_bytes {
     size_t mapped; /* weights, as stored */
     size_t params; /* trained values, gradients, moments; f32 copies of vectors */
     size_t slots;  /* all of them */
-    size_t work;   /* scratch */
+    size_t work;   /* scratch, worth nothing between two calls */
     size_t kv;
     size_t total;
 };

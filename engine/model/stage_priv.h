@@ -43,16 +43,16 @@ struct stage {
     struct unit *layer0;       /* first layer's unit */
     struct unit lender; /* the embedding, where only a tied head needs it; index of none: ntensors = 0 */
     struct requant_told told;
-    struct slab params, slots, work, kvs;
+    struct slab params, slots, work, kvs; /* owned, but for `work` of spec.scratch */
 
     struct slot *slot; /* [spec.slots] */
     /* Memory that is carved anew for whoever has it: what layers keep until backward_w, what backward_x alone
      * reads, and what backward_x leaves for backward_w. */
-    char **area, **brief, **late;     /* [stage_areas], [stage_briefs], [stage_lates]; owned */
-    struct block_work *block_work;    /* [layers]: they lie on each other, for layers work one at a time */
-    struct block_work *cached_work;   /* [layers], likewise; generation */
-    struct block_dys *shared_dys;     /* [layers], likewise; fused backward */
-    struct block_saved *shared_saved; /* [layers], likewise; by layer */
+    char **area, **brief, **late;  /* [stage_areas], [stage_briefs], [stage_lates]; owned */
+    struct block_work *block_work; /* [layers] owned: they lie on each other, for layers work one at a time */
+    struct block_work *cached_work;   /* [layers] owned, likewise; generation */
+    struct block_dys *shared_dys;     /* [layers] owned, likewise; fused backward */
+    struct block_saved *shared_saved; /* [layers] owned, likewise; by layer */
     float *ping[2];                   /* [tokens, dim] */
     float *hn, *dh, *rstd;            /* head: [tokens, dim] twice, [tokens] */
     float *tied_grad;                 /* head's part of a tied, trained embedding */

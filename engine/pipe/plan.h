@@ -164,6 +164,14 @@ int plan_check(const struct sched *sched, struct err *err);
  * for. */
 int plan_find_credits(struct plan *plan, struct err *err);
 
+/* How many steps of each adapter a round takes: so many that filling and emptying the pipeline is a hundredth of it; 1 of
+ * an adapter that is alone, whose steps cannot follow each other. */
+enum { PLAN_MAX_TURNS = 32 };
+size_t plan_turns(size_t ranks, size_t adapters, size_t microbatches);
+/* Of the numbers of turns that rounds have where so many are the most, the greatest that is no more than `turns`: the most
+ * itself and the powers of two below, so that few plans are all there are. */
+size_t plan_turns_below(size_t turns, size_t most);
+
 /* Which of the plan's steps a microbatch belongs to. */
 static inline uint32_t plan_step(const struct plan *plan, uint32_t mb)
 {

@@ -12,7 +12,7 @@
 #include "pipe/split.h"
 
 /* Effort, in tasks stepped on paper: about a second's worth in all. */
-enum { EFFORT = 5000000, CLIMBED = 6 /* candidates whose split is improved */ };
+enum { EFFORT = 4000000, CLIMBED = 6 /* candidates whose split is improved */ };
 
 /* A later candidate must be so much better: plain orders come first, and what is alike on paper is. */
 static const double WORTH = 0.999;
@@ -26,18 +26,23 @@ struct candidate {
 
 /* --- beginnings ------------------------------------------------------------------------------- */
 
-static double work_of(const struct planner_request *req, size_t cut, uint32_t rank, size_t unit)
+size_t planner_node(const struct planner_found *f, size_t ranks, size_t rank)
 {
-    const struct sched_cost *c = &req->cut[cut].cost[rank * (req->layers + 2) + unit];
+    return (f->start + (f->mirrored ? ranks - rank : rank)) % ranks;
+}
+
+static double work_of(const struct planner_request *req, size_t cut, size_t node, size_t unit)
+{
+    const struct sched_cost *c = &req->cut[cut].cost[node * (req->layers + 2) + unit];
     return c->f + c->i + c->w;
 }
 
-/* How fast a rank is with all of the model, the layers counting; 1 where nothing costs anything. */
-static double speed_of(const struct planner_request *req, size_t cut, uint32_t rank)
+/* How fast a node is with all of the model, the layers counting; 1 where nothing costs anything. */
+static double speed_of(const struct planner_request *req, size_t cut, size_t node)
 {
     double sum = 0;
     for (size_t u = 1; u <= req->layers; u++)
-        sum += work_of(req, cut, rank, u);
+        sum += work_of(req, cut, node, u);
     return sum > 0 ? 1 / sum : 1;
 }
 
@@ -46,14 +51,16 @@ static int balanced(size_t *ret_first, const struct planner_request *req, const 
                     struct err *err)
 {
     double speed[PLANNER_MAX_STAGES], *cost = calloc(req->layers + 2, sizeof *cost);
-    const size_t stages = req->ranks * c->chunks;
+    const size_t stages = req->ranks * c->chunks, head = c->found.start;
     if (!cost)
         return err_set(err, -ENOMEM, "out of memory");
     for (size_t u = 0; u < req->layers + 2; u++)
-        cost[u] = work_of(req, c->cut, 0, u) * speed_of(req, c->cut, 0);
-    for (uint32_t s = 0; s < stages; s++)
+        cost[u] = work_of(req, c->cut, head, u) * speed_of(req, c->cut, head);
+    for (uint32_t s = 0; s < stages; s++) {
+        const size_t rank = sched_place(c->info->placement, req->ranks, s);
         speed[s] =
-            speed_of(req, c->cut, sched_place(c->info->placement, req->ranks, s)) / speed_of(req, c->cut, 0);
+            speed_of(req, c->cut, planner_node(&c->found, req->ranks, rank)) / speed_of(req, c->cut, head);
+    }
     struct split_request split = {.stages = stages, .layers = req->layers, .unit_cost = cost, .speed = speed};
     int e = split_layers(ret_first, &split, err);
     free(cost);
@@ -72,10 +79,15 @@ static int even(size_t *ret_first, const struct planner_request *req, const stru
 static int begin(struct candidate *c, struct planner_sim *sim, const struct planner_request *req,
                  struct err *err)
 {
-    struct planner_found other = {
-        .schedule = c->info->name, .chunks = c->chunks, .stages = req->ranks * c->chunks, .cut = c->cut};
+    struct planner_found other = {.schedule = c->info->name,
+                                  .chunks = c->chunks,
+                                  .stages = req->ranks * c->chunks,
+                                  .cut = c->cut,
+                                  .start = c->found.start,
+                                  .mirrored = c->found.mirrored};
     struct planner_score score;
     c->found = other;
+    planner_sim_turn(sim, other.start, other.mirrored);
     if (req->first)
         memcpy(c->found.first, req->first, (other.stages + 1) * sizeof *req->first);
     int e = req->first ? 0 : balanced(c->found.first, req, c, err);
@@ -128,14 +140,18 @@ static int improve(struct candidate *c, size_t n, struct planner_sim *sim, size_
 }
 
 /* Layers move between stages as long as that helps: many at a time, then fewer. */
-static int climb(struct candidate *c, const struct planner_request *req, size_t effort, struct err *err)
+static int climb(struct candidate *c, const struct planner_request *req, size_t effort, size_t *stepped,
+                 struct err *err)
 {
     struct planner_sim sim;
     int e = planner_sim_init(&sim, req, c->found.schedule, c->chunks, c->cut, err);
+    if (!e)
+        planner_sim_turn(&sim, c->found.start, c->found.mirrored);
     size_t most = req->layers / (2 * c->found.stages);
     for (size_t n = most > 1 ? most : 1; n && e >= 0; n /= 2)
         while ((e = improve(c, n, &sim, effort, err)) > 0 && sim.stepped < effort)
             ;
+    *stepped += sim.stepped;
     planner_sim_done(&sim);
     return e < 0 ? e : 0;
 }
@@ -146,6 +162,7 @@ struct search {
     const struct planner_request *req;
     struct candidate *at; /* owned */
     size_t n, room;
+    size_t stepped;
 };
 
 static bool is_wanted(const struct planner_request *req, const struct sched_info *info, size_t chunks)
@@ -160,9 +177,10 @@ static bool is_wanted(const struct planner_request *req, const struct sched_info
     return req->chunks ? chunks == req->chunks : chunks <= PLANNER_MAX_CHUNKS || req->schedule;
 }
 
-static int add(struct search *x, const struct sched_info *info, size_t chunks, size_t cut, struct err *err)
+static int add(struct search *x, const struct candidate *like, struct err *err)
 {
     struct planner_sim sim;
+    const struct candidate made = *like; /* which may lie in the list that grows */
     if (x->n == x->room) {
         size_t room = x->room ? 2 * x->room : 64;
         struct candidate *at = realloc(x->at, room * sizeof *at);
@@ -172,10 +190,11 @@ static int add(struct search *x, const struct sched_info *info, size_t chunks, s
         x->room = room;
     }
     struct candidate *c = &x->at[x->n];
-    *c = (struct candidate){.info = info, .chunks = chunks, .cut = cut};
-    int e = planner_sim_init(&sim, x->req, info->name, chunks, cut, err);
+    *c = made;
+    int e = planner_sim_init(&sim, x->req, c->info->name, c->chunks, c->cut, err);
     if (!e)
         e = begin(c, &sim, x->req, err);
+    x->stepped += sim.stepped;
     planner_sim_done(&sim);
     x->n += !e;
     return e;
@@ -195,7 +214,11 @@ static int add_all(struct search *x, struct err *err)
                     if (!is_wanted(req, info, chunks) ||
                         req->cut[cut].microbatches > SCHED_MAX_CELLS / (req->ranks * chunks))
                         continue;
-                    int e = add(x, info, chunks, cut, err);
+                    const struct candidate c = {.info = info,
+                                                .chunks = chunks,
+                                                .cut = cut,
+                                                .found.mirrored = req->first && req->mirror};
+                    int e = add(x, &c, err);
                     if (e)
                         return e;
                 }
@@ -216,11 +239,29 @@ static struct candidate *best_of(const struct search *x, const bool *taken, doub
     return best;
 }
 
+/* The most promising, the other way round. */
+static int add_mirrored(struct search *x, struct err *err)
+{
+    const size_t n = x->n;
+    bool *taken = calloc(n, sizeof *taken);
+    int e = taken ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t k = 0; k < CLIMBED && k < n && !e; k++) {
+        const struct search some = {.at = x->at, .n = n};
+        const struct candidate *best = best_of(&some, taken, 1);
+        taken[best - x->at] = true;
+        struct candidate c = *best;
+        c.found.mirrored = true;
+        e = add(x, &c, err);
+    }
+    free(taken);
+    return e;
+}
+
 static int climb_best(struct search *x, bool *taken, struct err *err)
 {
     for (size_t k = 0; k < CLIMBED && k < x->n; k++) {
         struct candidate *c = best_of(x, taken, 1);
-        int e = climb(c, x->req, EFFORT / CLIMBED, err);
+        int e = climb(c, x->req, EFFORT / CLIMBED, &x->stepped, err);
         if (e)
             return e;
         taken[c - x->at] = true;
@@ -246,6 +287,8 @@ int planner_search(struct planner_found *ret_best, struct planner_found *ret_sec
     int e = check(req, err);
     if (!e)
         e = add_all(&x, err);
+    if (!e && req->mirror && req->ranks > 2 && !req->first)
+        e = add_mirrored(&x, err);
     if (!e && !(taken = calloc(x.n, sizeof *taken)))
         e = err_set(err, -ENOMEM, "out of memory");
     if (!e && !req->first)
@@ -253,12 +296,44 @@ int planner_search(struct planner_found *ret_best, struct planner_found *ret_sec
     if (!e) {
         memset(taken, 0, x.n * sizeof *taken);
         struct candidate *best = best_of(&x, taken, WORTH);
-        taken[best - x.at] = true;
+        for (size_t i = 0; i < x.n; i++) /* itself, and itself the other way round */
+            taken[i] =
+                x.at[i].info == best->info && x.at[i].chunks == best->chunks && x.at[i].cut == best->cut;
         struct candidate *second = best_of(&x, taken, WORTH);
         *ret_best = best->found;
+        ret_best->stepped = x.stepped;
         *ret_second = second ? second->found : (struct planner_found){0};
     }
     free(taken);
+    free(x.at);
+    return e;
+}
+
+int planner_turn(struct planner_found *ret, const struct planner_found *found,
+                 const struct planner_request *req, struct err *err)
+{
+    struct search x = {.req = req};
+    const struct candidate like = {
+        .info = sched_info(found->schedule), .chunks = found->chunks, .cut = found->cut};
+    int e = like.info ? check(req, err) : err_set(err, -EINVAL, "there is no schedule to turn");
+    for (size_t start = 0; start < req->ranks && !e; start++)
+        for (size_t way = 0; way < (req->ranks > 2 ? 2 : 1) && !e && start != found->start; way++) {
+            struct candidate c = like;
+            c.found.start = start;
+            c.found.mirrored = way == 1;
+            e = add(&x, &c, err);
+        }
+    *ret = (struct planner_found){0};
+    if (!e && x.n) {
+        bool *taken = calloc(x.n, sizeof *taken);
+        struct candidate *best = taken ? best_of(&x, taken, 1) : NULL;
+        e = best ? climb(best, req, EFFORT / CLIMBED, &x.stepped, err)
+                 : err_set(err, -ENOMEM, "out of memory");
+        if (!e)
+            *ret = best->found;
+        ret->stepped = x.stepped;
+        free(taken);
+    }
     free(x.at);
     return e;
 }

@@ -86,6 +86,7 @@ int planner_sim_init(struct planner_sim *sim, const struct planner_request *req,
                      size_t chunks, size_t cut, struct err *err)
 {
     *sim = (struct planner_sim){.req = req, .cut = &req->cut[cut]};
+    planner_sim_turn(sim, 0, false);
     const struct sched_request want = {
         .name = schedule, .ranks = req->ranks, .chunks = chunks, .microbatches = sim->cut->microbatches};
     int e = sched_make(&sim->plain, &want, err);
@@ -99,6 +100,16 @@ int planner_sim_init(struct planner_sim *sim, const struct planner_request *req,
     if (!e && req->again != PLANNER_AGAIN_NONE)
         e = with_again(&sim->again, sim->plain);
     return e ? err_set(err, e, "out of memory") : 0;
+}
+
+void planner_sim_turn(struct planner_sim *sim, size_t start, bool mirrored)
+{
+    const struct planner_found as = {.start = start, .mirrored = mirrored};
+    for (size_t r = 0; r < sim->req->ranks; r++) {
+        const size_t node = sim->node[r] = planner_node(&as, sim->req->ranks, r);
+        for (size_t way = 0; way < 2 && sim->cut->link; way++)
+            sim->link[2 * r + way] = sim->cut->link[2 * node + (way != mirrored)];
+    }
 }
 
 void planner_sim_done(struct planner_sim *sim)
@@ -122,7 +133,8 @@ static void units_of(const struct planner_sim *sim, const struct planner_found *
 
 static struct sched_cost cost_between(const struct planner_sim *sim, uint32_t rank, size_t from, size_t to)
 {
-    const struct sched_cost *sum = &sim->sum[rank * (sim->req->layers + 3)], *a = &sum[from], *b = &sum[to];
+    const struct sched_cost *sum = &sim->sum[sim->node[rank] * (sim->req->layers + 3)], *a = &sum[from],
+                            *b = &sum[to];
     return (struct sched_cost){fmax(b->f - a->f, 0), fmax(b->i - a->i, 0), fmax(b->w - a->w, 0),
                                fmax(b->r - a->r, 0)};
 }
@@ -159,7 +171,7 @@ static bool choose_again(struct planner_found *f, const struct planner_sim *sim)
         return any;
     for (size_t s = 0; s < f->stages; s++) {
         const uint32_t rank = sim->plain->rank_of_stage[s];
-        f->again[s] = f->bytes[rank] > req->memory[rank];
+        f->again[s] = f->bytes[rank] > req->memory[sim->node[rank]];
         any = any || f->again[s];
     }
     if (any)
@@ -172,7 +184,7 @@ static void judge(struct planner_score *ret, struct planner_found *f, const stru
     double fullest = 0, missing = 0;
     for (size_t r = 0; r < sim->req->ranks; r++) {
         const double bytes = (double)f->bytes[r],
-                     has = sim->req->memory ? (double)sim->req->memory[r] : INFINITY;
+                     has = sim->req->memory ? (double)sim->req->memory[sim->node[r]] : INFINITY;
         fullest = fmax(fullest, isfinite(has) && has > 0 ? bytes / has : bytes);
         missing += fmax(bytes - has, 0);
     }
@@ -197,7 +209,7 @@ int planner_sim_score(struct planner_score *ret, struct planner_found *f, struct
         costs[s].r = f->again[s] && (costs[s].i > 0 || costs[s].w > 0) ? costs[s].r : 0;
     }
     const struct sched *sched = any ? sim->again : sim->plain;
-    const struct sched_costs paper = {.stage = costs, .link = sim->cut->link};
+    const struct sched_costs paper = {.stage = costs, .link = sim->cut->link ? sim->link : NULL};
     int e = sched_simulate(&run, sched, &paper, err);
     if (e)
         return e;

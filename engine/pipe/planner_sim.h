@@ -9,20 +9,24 @@
 struct planner_sim {
     const struct planner_request *req; /* borrowed */
     const struct planner_cut *cut;     /* borrowed */
-    struct sched *plain, *again; /* owned: as it is; with an R before every backward that would want one */
-    size_t *in_flight, *at_once; /* [stages] owned: most slots; areas, where the stage recomputes */
-    struct sched_cost *sum;      /* [ranks · (layers + 3)] owned: cost of the units before */
-    size_t stepped;              /* tasks, so far */
+    struct sched *plain, *again;    /* owned: as it is; with an R before every backward that would want one */
+    size_t *in_flight, *at_once;    /* [stages] owned: most slots; areas, where the stage recomputes */
+    struct sched_cost *sum;         /* [ranks · (layers + 3)] owned: cost of the units before */
+    size_t stepped;                 /* tasks, so far */
+    size_t node[PLANNER_MAX_RANKS]; /* by rank */
+    struct sched_link link[2 * PLANNER_MAX_RANKS]; /* as in sched_costs */
 };
 int planner_sim_init(struct planner_sim *sim, const struct planner_request *req, const char *schedule,
                      size_t chunks, size_t cut, struct err *err);
+/* With that node as rank 0, one way round or the other; after init it is node 0 and the next. */
+void planner_sim_turn(struct planner_sim *sim, size_t start, bool mirrored);
 void planner_sim_done(struct planner_sim *sim);
 
 struct planner_score {
     double missing;     /* bytes there are not */
     double main, other; /* what is to be small; what decides between equals */
 };
-/* Fills in all of `found` but its schedule, chunks, stages, cut and first. */
+/* Fills in all of `found` but its schedule, chunks, stages, cut, start, mirrored and first. */
 int planner_sim_score(struct planner_score *ret, struct planner_found *found, struct planner_sim *sim,
                       struct err *err);
 /* a < b · worth */

@@ -2,13 +2,16 @@
 # What a step takes on four real daemons whose stages sleep instead of computing, 20 ms a task, against what its schedule gives without
 # any message's time: eight microbatches, two chunks where there are chunks. From the first task's begin to the end of the last, as the
 # ranks recorded it; the median of TIMES jobs.
-# usage: bench_bubble.sh BUILD [TIMES [SCHEDULE…]]   ("again": 1f1b with forwards done again)
+# usage: bench_bubble.sh BUILD [TIMES [SCHEDULE…]]   ("again": 1f1b with forwards done again; "sweep": the second round of eager-1f1b with
+# SWEEP_STEPS steps, sixteen, of each of two adapters on one model)
 # SPDX-License-Identifier: MIT
 set -eu
 task_ms=20
+sweep=${SWEEP_STEPS:-16}
 options() { # how to ask for it
     case $1 in
     again) echo "--schedule $work/again.csv" ;;
+    sweep) echo "--schedule eager-1f1b" ;;
     interleaved* | looped*) echo "--schedule $1 --chunks 2" ;;
     *) echo "--schedule $1" ;;
     esac
@@ -19,12 +22,23 @@ if [ -n "${BENCH_BUBBLE:-}" ]; then
     work=$BENCH_BUBBLE times=$1
     shift
     n=0
+    train() { # OUT OPTION...
+        n=$((n + 1))
+        out=$1
+        shift
+        "$work/bin/ringctl" train --data "$work/rows.jsonl" --adapter-out "$out" --batch-size 8 --micro-batch-size 1 --seq-len 16 \
+            --recompute none "$@"
+    }
+    random="--model $work/model --init random --fine-tune-type full"
     for name; do
         for time in $(seq "$times"); do
-            n=$((n + 1))
-            # shellcheck disable=SC2046 # options are words
-            "$work/bin/ringctl" train --model "$work/model" --init random --fine-tune-type full --data "$work/rows.jsonl" \
-                --adapter-out "$work/out" --batch-size 8 --micro-batch-size 1 --seq-len 16 --iters 3 --recompute none $(options "$name")
+            # shellcheck disable=SC2046,SC2086 # options are words
+            if [ "$name" = sweep ]; then
+                [ -e "$work/made" ] || train "$work/made" $random --iters 1
+                train "$work/out" --model "$work/made" --sweep lr=1e-4,3e-4 --iters $((2 * sweep)) --save-every $sweep $(options "$name")
+            else
+                train "$work/out" $random --iters 3 $(options "$name")
+            fi
             rm -rf "$work/out"
             # The nodes have one clock here: what was estimated of their distance is taken out again.
             curl -sS --unix-socket "$RINGD_SOCKET" "http://localhost/v1/jobs/$n/timeline" | jq '
@@ -38,7 +52,7 @@ fi
 build=$1 times=${2:-3}
 shift
 [ $# = 0 ] || shift
-[ $# -gt 0 ] || set -- naive gpipe 1f1b eager-1f1b interleaved-1f1b looped-bfs zb-h1 zb-h2 zbv v-1f1b again
+[ $# -gt 0 ] || set -- naive gpipe 1f1b eager-1f1b interleaved-1f1b looped-bfs zb-h1 zb-h2 zbv v-1f1b again sweep
 work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
@@ -58,6 +72,7 @@ BENCH_BUBBLE=$work "$work/bin/ringctl" local 4 --threads 1 exec sh "$0" "$times"
 # shellcheck disable=SC2046 # options are words
 for name; do
     case $name in
+    sweep) units=$("$build/ringctl" schedule show eager-1f1b --adapters 2 --steps $sweep --json | jq .makespan) ;;
     again) units=$("$build/ringctl" schedule check "$work/again.csv" --cost 1,1,1,1 --json | jq .makespan) ;;
     *) units=$("$build/ringctl" schedule show $(options "$name" | sed 's/--schedule //') --json | jq .makespan) ;;
     esac

@@ -48,6 +48,50 @@ static size_t last(const struct chain *c)
     return c->spec.cut.n - 1;
 }
 
+static struct stage_spec spec_of(const struct chain *c, size_t i)
+{
+    const struct chain_spec *spec = &c->spec;
+    return (struct stage_spec){
+        .model_dir = spec->model_dir,
+        .config = spec->config,
+        .tune = spec->tune,
+        .more = spec->more,
+        .nmore = spec->nmore,
+        .first_layer = chain_first(c, i),
+        .end_layer = chain_end(c, i),
+        .embed = i == 0,
+        .head = i == last(c),
+        .training = spec->training,
+        .split_backward = spec->split_backward,
+        .by_layer = spec->by_layer,
+        .slots = spec->slots,
+        .tokens = spec->tokens,
+        .seqs = spec->seqs,
+        .positions = spec->positions,
+        .kv = spec->kv,
+        .sample = spec->sample,
+        .weight_bits = spec->weight_bits,
+        .cache_dir = spec->cache_dir,
+    };
+}
+
+/* The stages share their scratch, as those of one node do; what is in it at first is worth nothing, and shows where it is used. */
+static void open_scratch(struct chain *c)
+{
+    struct err err;
+    struct stage_bytes bytes;
+    size_t most = 0;
+    for (size_t i = 0; i < c->spec.cut.n; i++) {
+        const struct stage_spec spec = spec_of(c, i);
+        must(stage_measure(&bytes, &spec, &err), &err);
+        most = bytes.work > most ? bytes.work : most;
+    }
+    c->scratch.used = most;
+    must(slab_alloc(&c->scratch, "scratch", &err), &err);
+    c->scratch.used = most;
+    memset(c->scratch.base, 0xff, most); /* not a number */
+}
+
 void chain_open(struct chain *c, const struct chain_spec *spec)
 {
     struct err err;
@@ -55,29 +99,10 @@ void chain_open(struct chain *c, const struct chain_spec *spec)
     assert_non_null(c->family);
     assert_in_range(spec->cut.n, 1, CHAIN_MAX);
     must(num_new(&c->num, 1, &err), &err);
+    open_scratch(c);
     for (size_t i = 0; i < spec->cut.n; i++) {
-        struct stage_spec s = {
-            .model_dir = spec->model_dir,
-            .config = spec->config,
-            .tune = spec->tune,
-            .more = spec->more,
-            .nmore = spec->nmore,
-            .first_layer = chain_first(c, i),
-            .end_layer = chain_end(c, i),
-            .embed = i == 0,
-            .head = i == last(c),
-            .training = spec->training,
-            .split_backward = spec->split_backward,
-            .by_layer = spec->by_layer,
-            .slots = spec->slots,
-            .tokens = spec->tokens,
-            .seqs = spec->seqs,
-            .positions = spec->positions,
-            .kv = spec->kv,
-            .sample = spec->sample,
-            .weight_bits = spec->weight_bits,
-            .cache_dir = spec->cache_dir,
-        };
+        struct stage_spec s = spec_of(c, i);
+        s.scratch = &c->scratch;
         must(stage_open(&c->stage[i], c->num, &s, &err), &err);
         c->act[i] = buffer_new(spec->tokens * spec->config.dim);
         c->grad[i] = buffer_new(spec->tokens * spec->config.dim);
@@ -91,6 +116,7 @@ void chain_close(struct chain *c)
         buffer_free(c->act[i]);
         buffer_free(c->grad[i]);
     }
+    slab_free(&c->scratch);
     num_free(c->num);
     *c = (struct chain){0};
 }

@@ -41,6 +41,7 @@ struct chain {
     const struct family *family;
     struct tune first;              /* that of adapter 0; spec.tune is the chosen one's */
     struct num *num;                /* owned */
+    struct slab scratch;            /* owned: of all stages */
     struct stage *stage[CHAIN_MAX]; /* owned */
     float *act[CHAIN_MAX];          /* [tokens, dim] owned: input of stage i, as the last forward left it */
     float *grad[CHAIN_MAX];         /* [tokens, dim] owned: its gradient, as the last backward left it */

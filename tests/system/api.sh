@@ -54,6 +54,8 @@ ask 1 GET /v1/jobs/1 200 "$one"
 for part in log steps evaluations samples timeline; do
     ask 1 GET "/v1/jobs/1/$part" 200 "$one/$part"
 done
+ask 1 GET /v1/schedules 200 ''
+jq -e '.schedules | index("auto") == 0 and (index("zbv") != null) and (index("1f1b") != null)' answer.json >/dev/null || fail "schedules: $(cat answer.json)"
 ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
 jq -e '.type == "generate" and (.plan.nodes | length) == 3 and (.plan.bytes | length) == 3' answer.json >/dev/null || fail "a plan while a job runs: $(head -c 500 answer.json)"
 ask 1 POST /v1/plan 409 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/nowhere\",\"ids\":[1]}}"
@@ -61,6 +63,9 @@ ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
 ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
+ask 1 POST /v1/jobs/1/turn 409 "$one/turn" '{}'
+ask 1 POST /v1/jobs/99/turn 404 "$one/turn" '{}'
+ask 1 POST /v1/jobs/1/turn 400 "$one/turn" '[]'
 ask 1 DELETE /v1/jobs/2 200 "$one"
 ask 1 DELETE /v1/jobs/2 409 "$one"
 ask 1 DELETE /v1/jobs/1 200 "$one"

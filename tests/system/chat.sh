@@ -4,22 +4,26 @@
 # Conversations through real daemons: a prompt that goes through the model's chat template, an answer to each line, ^C during
 # one of them, and what is said where there is no template.
 . "$(dirname "$0")/lib/check.sh"
-need_shared "$stories"
+need_shared "$stories" "$shared/models/qwen3-shakespeare" "$shared/models/deepseek_v3-shakespeare"
 
-# model NAME JQ-OF-TOKENIZER-CONFIG: the trained model with another tokenizer_config.json
+# model NAME JQ-OF-TOKENIZER-CONFIG [FROM]: the trained model with another tokenizer_config.json
 model() {
+    from=${3:-$stories}
     mkdir "$work/$1"
-    for file in "$stories"/*.safetensors "$stories"/*.json; do
+    for file in "$from"/*.safetensors "$from"/*.json; do
         ln -s "$(realpath "$file")" "$work/$1/"
     done
     rm "$work/$1/tokenizer_config.json"
-    jq "$2" "$stories/tokenizer_config.json" >"$work/$1/tokenizer_config.json"
+    jq "$2" "$from/tokenizer_config.json" >"$work/$1/tokenizer_config.json"
 }
 template='"{{ bos_token }}{% for m in messages %}{{ m.content }}{{ \" \" if not loop.last }}{% endfor %}{{ mark }}"'
 model talks ".chat_template = $template"
 model lists ".chat_template = [{name: \"tool_use\", template: \"{{ nothing.here }}\"}, {name: \"default\", template: $template}]"
 model file '.chat_template = "{{ not this one }}"'
 printf '%s' "$template" | jq -j . >"$work/file/chat_template.jinja"
+for family in qwen3 deepseek_v3; do
+    model $family ".chat_template = $template" "$shared/models/$family-shakespeare"
+done
 model strange '.chat_template = "{{ bos_token }}\n{% include \"x\" %}"'
 model refuses '.chat_template = "{{ raise_exception(\"nobody but me\") }}"'
 
@@ -70,6 +74,42 @@ must ask --model "$stories" --max-tokens 6 "Be Once upon a time"
 must ask --model "$stories" --max-tokens 6 "Be Once upon a time $first Then"
 [ "$(jq -r .text "$work/out")" = "$(jq -r '.messages[4].content' "$work/said")" ] || { echo "the second answer: $(cat "$work/said")"; exit 1; }
 [ "$(jq -c '[.messages[].role]' "$work/said")" = '["system","user","assistant","user","assistant"]' ] || { cat "$work/said"; exit 1; }
+# One job answers both, and does not compute again what it has computed; anything else that is asked of the ring ends it.
+"$ringctl" --json jobs | jq -e '[.jobs[] | select(.type == "generate")][0:3] | map(.state) == ["done", "done", "done"]' >/dev/null || { "$ringctl" jobs; exit 1; }
+turns() { "$ringctl" --json job "$("$ringctl" --json jobs | jq '.jobs[0].id')"; }
+again() { # NAME OPTION...: the same conversation once more, with the same answers
+    name=$1
+    shift
+    printf 'Once upon a time\nThen\n' | chat --model "$work/talks" --system Be "$@" >"$work/$name" || { cat "$work/err"; exit 1; }
+    cmp "$work/said" "$work/$name" || { echo "$name: other answers: $(cat "$work/$name")"; exit 1; }
+}
+again kept
+turns | jq -e '.result.cached_tokens > 5 and .idle == false' >/dev/null || { echo "nothing was kept: $(turns | jq -c .result)"; exit 1; }
+for family in qwen3 deepseek_v3; do # caches of other kinds
+    for keep in 0 60; do
+        printf 'ROMEO:\nO, speak again\nAnd more' | chat --model "$work/$family" --keep-alive $keep >"$work/$family.$keep" || { cat "$work/err"; exit 1; }
+    done
+    cmp "$work/$family.0" "$work/$family.60" || { echo "$family: other answers: $(cat "$work/$family.0" "$work/$family.60")"; exit 1; }
+    turns | jq -e '.result.cached_tokens > 5' >/dev/null || { echo "$family: nothing was kept: $(turns | jq -c .result)"; exit 1; }
+done
+again outgrown --max-kv-size 1
+turns | jq -e '.result.cached_tokens == 0' >/dev/null || { echo "kept what has no room: $(turns | jq -c .result)"; exit 1; }
+again unkept --keep-alive 0
+turns | jq -e '.result.cached_tokens == 0 and .spec.keep_alive == 0' >/dev/null || { echo "kept: $(turns | jq -c .result)"; exit 1; }
+mkfifo "$work/lines" "$work/answers"
+timeout 60 "$ringctl" chat --model "$work/talks" --max-tokens 6 --temperature 0 --keep-alive 600 <"$work/lines" >"$work/answers" 2>"$work/err" &
+process=$!
+exec 5>"$work/lines" 6<"$work/answers"
+echo "Once upon a time" >&5
+read -r one <&6
+kept=$("$ringctl" --json jobs | jq '.jobs[0] | select(.idle) .id')
+must ask --model "$stories" "Once upon a time"
+"$ringctl" --json job "$kept" | jq -e '.state == "done"' >/dev/null || { echo "job $kept does not give way"; exit 1; }
+echo "Then" >&5
+read -r two <&6
+exec 5>&-
+wait $process || { echo "after giving way: $(cat "$work/err")"; exit 1; }
+[ -n "$one" ] && [ -n "$two" ] || { echo "after giving way: \"$one\", \"$two\""; exit 1; }
 printf 'One\n/reset\nTwo' | chat --model "$work/talks" | jq -e '.messages | length == 2 and .[0].content == "Two"' >/dev/null ||
     { echo "/reset"; exit 1; }
 ! echo x | chat --model "$stories" >/dev/null && grep -q 'has no chat template' "$work/err" || { echo "chat without a template"; exit 1; }

@@ -38,6 +38,15 @@ jq '.schedule = "1f1b" | .chunks = 1 | .split = [3, 0, 2]' kept.plan >mine.plan
 on 1 train "$@" --plan mine.plan --iters 1 >run.out 2>run.err || fail "a plan of one's own: $(cat run.err)"
 equal "its split" "$(on 1 job 3 --json | jq -c .plan.first)" "[0,3,3,5]"
 
+# The other way round the ring: the nodes of a plan say so, and the result is the same.
+jq '.nodes = [.nodes[0], .nodes[2], .nodes[1]]' mine.plan >round.plan
+on 1 train "$@" --plan mine.plan --iters 2 --log here.log >run.out 2>run.err || fail "train --plan: $(cat run.err)"
+on 1 train "$@" --plan round.plan --iters 2 --log round.log >run.out 2>run.err || fail "the other way round: $(cat run.err)"
+equal "its nodes" "$(on 1 job 5 --json | jq -c .plan.nodes)" "$(jq -c .nodes round.plan)"
+equal "its losses" "$(jq .loss round.log)" "$(jq .loss here.log)"
+on 1 --json plan train "$@" --plan round.plan >round.json 2>round.err || fail "plan: $(cat round.err)"
+equal "planned again" "$(jq -c .plan.nodes round.json)" "$(jq -c .nodes round.plan)"
+
 refused() { # WHAT PATTERN OPTIONS...
     what=$1 pattern=$2
     shift 2
@@ -54,6 +63,17 @@ refused "a plan and a schedule" 'give one' "$@" --plan mine.plan --schedule gpip
 refused "an objective of nobody" 'schedule auto' "$@" --objective memory
 refused "a plan to be written by a job" 'ringctl plan train' "$@" --out x.plan
 no_stages 1 2 3
+
+# A generation and a scoring: the prompt, a token, the caches, the rows.
+on 1 --json plan generate --model "$stories" --max-tokens 40 "Once upon a time" >speed.json 2>speed.err || fail "plan generate: $(cat speed.err)"
+jq -e '.plan | (.speed | .prompt_seconds > 0 and .token_seconds > 0 and (.tokens_per_second * .token_seconds | . > 0.99 and . < 1.01)
+    and (.costs | length) == 3 and (.kv | add) > 0 and .timed == [true, true, true]) and ((.speed.kv | max) < (.bytes | min)) and (has("forecast") | not)' speed.json >/dev/null ||
+    fail "the speed of a generation: $(jq -c .plan.speed speed.json)"
+on 1 plan generate --model "$stories" --max-tokens 40 "Once upon a time" >speed.txt 2>&1 || fail "plan generate: $(cat speed.txt)"
+holds "the table" speed.txt 'SLOTS +CACHE +PROMPT +TOKEN'
+holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s, every token after it [0-9.e-]+ ms: [0-9.e+]+ tokens/s'
+on 1 plan score --model "$stories" --data "$wikisql" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
+holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
 
 # A job must not be disturbed: what was not timed before stays unknown while it runs, what was is known.
 long_job 1 long

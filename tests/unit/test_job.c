@@ -39,7 +39,7 @@ static void a_new_job_has_not_begun(void **state)
     time_t before = time(NULL);
     struct job *job = job_new(UINT64_C(1) << 40, "train", json_pack("{s:s}", "model", "/m"));
     json_t *row = job_encode_short(job);
-    assert_int_equal(json_object_size(row), 10);
+    assert_int_equal(json_object_size(row), 11);
     assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
     assert_string_equal(json_string_value(json_object_get(row, "type")), "train");
     assert_string_equal(json_string_value(json_object_get(row, "state")), "queued");
@@ -49,7 +49,8 @@ static void a_new_job_has_not_begun(void **state)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 15);
+    assert_int_equal(json_object_size(all), 17);
+    assert_true(json_is_null(json_object_get(json_object_get(all, "start"), "first_task")));
     assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
     assert_true(json_is_null(json_object_get(all, "plan")) && json_is_null(json_object_get(all, "result")));
@@ -139,6 +140,21 @@ static void a_reset_job_is_a_new_one(void **state)
     job_free(job);
 }
 
+/* Points of its start count from when it left the queue, and only the first time they are reached. */
+static void its_start_is_put_down_once(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    job->start.began = (struct instant){5000000};
+    job_mark(job, &job->start.first_task, (struct instant){5250000});
+    job_mark(job, &job->start.first_task, (struct instant){9000000});
+    json_t *all = job_encode(job), *start = json_object_get(all, "start");
+    assert_true(json_real_value(json_object_get(start, "first_task")) == 0.25);
+    assert_true(json_is_null(json_object_get(start, "planned")));
+    json_decref(all);
+    job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +163,7 @@ int main(void)
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),
         cmocka_unit_test(what_a_stage_says_of_its_memory_is_kept),
         cmocka_unit_test(a_reset_job_is_a_new_one),
+        cmocka_unit_test(its_start_is_put_down_once),
     };
     return cmocka_run_group_tests_name("job", tests, NULL, NULL);
 }

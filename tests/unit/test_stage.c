@@ -184,6 +184,30 @@ static void measures_what_it_takes(void **state)
     assert_true(more.kv >= LAYERS * 2 * 6 * p->config.kv_heads * p->config.head * sizeof(float));
 }
 
+/* Memory of others that is too small is not used. */
+static void borrows_enough_or_nothing(void **state)
+{
+    const struct place *p = *state;
+    struct err err;
+    struct num *num;
+    struct stage *s = NULL;
+    struct stage_bytes bytes;
+    struct stage_spec spec = whole_stage(p);
+    must(stage_measure(&bytes, &spec, &err), &err);
+    struct slab scratch = {.used = bytes.work};
+    must(slab_alloc(&scratch, "scratch", &err), &err);
+    must(num_new(&num, 1, &err), &err);
+    spec.scratch = &scratch;
+    scratch.used = bytes.work / 2;
+    must_refuse(stage_open(&s, num, &spec, &err), -ENOBUFS, &err, "scratch of a stage needs");
+    scratch.used = bytes.work;
+    must(stage_open(&s, num, &spec, &err), &err);
+    stage_close(s);
+    memset(scratch.base, 1, bytes.work); /* still ours */
+    slab_free(&scratch);
+    num_free(num);
+}
+
 /* --- microbatches ----------------------------------------------------------------------------- */
 
 static void refuses_what_does_not_fit(void **state)
@@ -542,6 +566,7 @@ int main(void)
         cmocka_unit_test(refuses_wrong_specs),
         cmocka_unit_test(names_every_mismatch),
         cmocka_unit_test(measures_what_it_takes),
+        cmocka_unit_test(borrows_enough_or_nothing),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(names_a_gradient_that_is_not_finite),
         cmocka_unit_test(generation_agrees_with_scoring),

@@ -164,6 +164,35 @@ static void an_svg_is_closed_and_escaped(void **state)
     free(out);
 }
 
+/* Two stages on one node, the first and the last of four. */
+static const char chunks[] =
+    "{'id':7,'step':1,'schedule':'v-1f1b','microbatches':1,'seconds':0.04,'bubble':0.0,'planned_seconds':0."
+    "04,"
+    "'planned_bubble':0.0,'ranks':[{'rank':0,'node':'a','offset_us':0,'offset_error_us':0,'tasks':"
+    "[['F',0,0.0,0.01,0.0,'',-1,0,0],['F',0,0.01,0.02,0.0,'',-1,3,0],['B',0,0.02,0.03,0.0,'',-1,3,0],"
+    "['B',0,0.03,0.04,0.0,'',-1,0,0]],'planned':[['F',0,0.0,0.01],['F',0,0.01,0.02],['B',0,0.02,0.03],"
+    "['B',0,0.03,0.04]]}]}";
+
+static void stages_of_a_node_are_told_apart(void **state)
+{
+    (void)state;
+    char *out = chart(chunks, 4 + 9 + 20);
+    has(out, "     done    F0---f0---b0---B0---\n");
+    has(out, "stages: a 0 and 3; every other one of a node in lower case\n");
+    free(out);
+    out = chart(chunks, 0);
+    has(out, ">0F0</text>");
+    has(out, ">3B0</text>");
+    has(out, "fill=\"#4e79a7\"><title>F of microbatch 0, stage 0");
+    has(out, "fill=\"#2f4964\"><title>F of microbatch 0, stage 3");
+    has(out, "stages: a 0 and 3; the later one of a node is the darker");
+    free(out);
+    out = chart(two, 0);
+    assert_null(strstr(out, "stages: "));
+    has(out, ">F0</text>");
+    free(out);
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
@@ -193,6 +222,7 @@ int main(void)
         cmocka_unit_test(waits_are_summed_and_sorted),
         cmocka_unit_test(a_chart_has_planned_over_done),
         cmocka_unit_test(an_svg_is_closed_and_escaped),
+        cmocka_unit_test(stages_of_a_node_are_told_apart),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,18 +69,36 @@ static void perform(const struct plan *plan, json_t *tasks[RANKS], int64_t begin
         assert_int_equal(next[r], plan->rank[r].n);
 }
 
-/* Each task has sent a hundred bytes more than the one before. */
-static json_t *event_of(uint64_t step, json_t *tasks)
+/* What a node tells of a neighbour's clock: true to the microsecond or, told wrongly, an hour off. */
+static json_t *clocks_of(size_t rank, size_t of, bool wrong)
 {
+    const int64_t us = ahead[of] - ahead[rank] + (wrong ? 3600000000 : 0);
+    return json_pack("[[I,I,i],[i,i,i],[s,i,i]]", (json_int_t)of, (json_int_t)us, 1, 99, 0, 0, "x", 0, 0);
+}
+
+/* Each task has sent a hundred bytes more than the one before. */
+static json_t *event_of_steps(uint64_t step, json_t *tasks, size_t steps)
+{
+    json_t *adapters = json_array();
+    for (size_t i = 0; i < steps; i++)
+        json_array_append_new(adapters, json_integer((json_int_t)i));
     json_t *bytes = json_array();
     for (size_t i = 0; i < json_array_size(tasks); i++)
         json_array_append_new(bytes, json_integer((json_int_t)(100 * i)));
-    return json_pack("{s:I s:i s:b s:i s:o s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES,
-                     "tied", 0, "lowest", 0, "tasks", tasks, "bytes", bytes);
+    return json_pack("{s:I s:i s:o s:b s:i s:o s:o}", "step", (json_int_t)step, "microbatches", MICROBATCHES,
+                     "adapters", adapters, "tied", 0, "lowest", 0, "tasks", tasks, "bytes", bytes);
 }
 
-/* All ranks tell of that step; what the last one's telling returns. */
-static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute)
+static json_t *event_of(uint64_t step, json_t *tasks)
+{
+    return event_of_steps(step, tasks, 1);
+}
+
+enum told { NOTHING, THE_TRUTH, A_LIE };
+
+/* All ranks tell of that step, and the second one of the other two's clocks; what the last one's telling returns. */
+static int tell_all(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute, size_t steps,
+                    enum told told)
 {
     struct sched *sched;
     struct plan *plan;
@@ -92,11 +111,17 @@ static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool 
                    &err),
         0);
     struct plan_request req = {
-        .program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS, .recompute = recompute};
+        .program = PROGRAM_TRAIN, .sched = sched, .ranks = RANKS, .recompute = recompute, .steps = steps};
     assert_int_equal(plan_compile(&plan, &req, &err), 0);
     perform(plan, tasks, begin);
     for (size_t i = 0; i < RANKS; i++) {
-        json_t *event = event_of(step, tasks[i]);
+        json_t *event = event_of_steps(step, tasks[i], steps);
+        if (told && i == 1) {
+            json_t *clocks = clocks_of(1, 0, false), *more = clocks_of(1, 2, told == A_LIE);
+            json_array_extend(clocks, more);
+            json_decref(more);
+            json_object_set_new(event, "clocks", clocks);
+        }
         r = timeline_add(t, i, event);
         assert_int_equal(r, i + 1 == RANKS);
         json_decref(event);
@@ -106,9 +131,14 @@ static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool 
     return r;
 }
 
+static int tell_of(struct timeline *t, uint64_t step, int64_t begin, const bool *recompute, size_t steps)
+{
+    return tell_all(t, step, begin, recompute, steps, NOTHING);
+}
+
 static int tell(struct timeline *t, uint64_t step, int64_t begin)
 {
-    return tell_of(t, step, begin, NULL);
+    return tell_of(t, step, begin, NULL, 1);
 }
 
 static double number(const json_t *o, const char *key)
@@ -155,6 +185,32 @@ static void clocks_apart_are_laid_together(void **state)
     timeline_free(t);
 }
 
+/* Heartbeats that know better than the step's messages narrow the bounds, along the chain of neighbours; what contradicts the messages is
+ * left out. */
+static void heartbeats_narrow_the_bounds(void **state)
+{
+    (void)state;
+    static const enum told all[] = {NOTHING, THE_TRUTH, A_LIE};
+    double error[3][RANKS];
+    for (size_t k = 0; k < 3; k++) {
+        struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
+        tell_all(t, 1, 1000000000000, NULL, 1, all[k]);
+        json_t *json = timeline_encode(t, 1, names), *ranks = json_object_get(json, "ranks");
+        for (size_t r = 0; r < RANKS; r++) {
+            const json_t *one = json_array_get(ranks, r);
+            error[k][r] = number(one, "offset_error_us");
+            assert_true(fabs(number(one, "offset_us") - (double)ahead[r]) <= error[k][r] + 1);
+        }
+        json_decref(json);
+        timeline_free(t);
+    }
+    for (size_t r = 1; r < RANKS; r++) {
+        assert_true(error[NOTHING][r] >= TRANSIT_US - 1);
+        assert_true(error[THE_TRUTH][r] <= 10); /* 1 µs a hop, and the drift of a step */
+        assert_true(error[A_LIE][r] == error[NOTHING][r]);
+    }
+}
+
 /* With no transit to pay for, the plan is as fast as the messages allow: shorter than what was, and as busy. */
 static void the_plan_is_what_the_schedule_gives(void **state)
 {
@@ -191,12 +247,32 @@ static void forwards_done_again_are_planned(void **state)
         struct timeline *t = timeline_new(
             &(struct timeline_job){.schedule = "1f1b", .ranks = RANKS, .areas = known ? areas : NULL});
         json_decref(areas);
-        tell_of(t, 1, 1000000000000, recompute);
+        tell_of(t, 1, 1000000000000, recompute, 1);
         json_t *json = timeline_encode(t, 1, names);
         assert_int_equal(json_is_number(json_object_get(json, "planned_seconds")), known);
         json_decref(json);
         timeline_free(t);
     }
+}
+
+/* Of steps of several adapters, which are one program, too. */
+static void rounds_of_several_steps_are_planned(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
+    for (size_t steps = 1; steps <= MICROBATCHES; steps *= 2) {
+        tell_of(t, steps, 1000000000000 * (int64_t)steps, NULL, steps);
+        json_t *json = timeline_encode(t, 1, names), *tasks;
+        size_t norms = 0, i;
+        json_t *row;
+        assert_int_equal(number(json, "steps"), steps);
+        assert_true(number(json, "planned_seconds") > 0);
+        tasks = json_object_get(json_array_get(json_object_get(json, "ranks"), 1), "planned");
+        json_array_foreach(tasks, i, row) norms += !strcmp(json_string_value(json_array_get(row, 0)), "norm");
+        assert_int_equal(norms, steps);
+        json_decref(json);
+    }
+    timeline_free(t);
 }
 
 static void only_what_all_have_told_of_is_shown(void **state)
@@ -231,6 +307,7 @@ static void nonsense_is_refused(void **state)
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0]]}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,3]]}",
         "{\"step\":1,\"microbatches\":4,\"lowest\":0,\"tasks\":[[0,0,\"1\",2,0,0,-1,2]]}",
+        "{\"step\":2,\"microbatches\":4,\"adapters\":[0,1,2],\"lowest\":0,\"tasks\":[[0,0,1,2,0,0,-1,2]]}",
     };
     struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -264,8 +341,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clocks_apart_are_laid_together),
+        cmocka_unit_test(heartbeats_narrow_the_bounds),
         cmocka_unit_test(the_plan_is_what_the_schedule_gives),
         cmocka_unit_test(forwards_done_again_are_planned),
+        cmocka_unit_test(rounds_of_several_steps_are_planned),
         cmocka_unit_test(only_what_all_have_told_of_is_shown),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(another_plan_is_not_made_up),

@@ -30,7 +30,7 @@
 #include "daemon/identity.h"
 #include "daemon/log.h"
 
-enum { ENDS = 5, GUARD_S = 20, LINKS = 64 };
+enum { ENDS = 5, GUARD_S = 30, LINKS = 64 };
 
 struct world;
 struct end { /* one node */
@@ -279,8 +279,8 @@ static inline void end_open(struct end *end)
                                                  .changed = end_changed,
                                                  .owner = end,
                                                  .now_s = end_now,
-                                                 .search_ms = 300,
-                                                 .answer_ms = 300});
+                                                 .search_ms = 1000,
+                                                 .answer_ms = 3000});
 }
 
 static inline void end_shut(struct end *end)

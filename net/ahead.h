@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How far the clock of a neighbour is ahead of ours, from heartbeats that each name four times: ours when it was sent, theirs when it
+ * came and when its answer left, ours when that came (RFC 5905 §8). Owned by a link, one life of the neighbour long; loop thread. PURE. */
+#ifndef NET_AHEAD_H
+#define NET_AHEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clock.h"
+
+enum {
+    AHEAD_SAMPLES = 8,
+    AHEAD_DRIFT_PPM =
+        100 /* how differently two clocks may run; their crystals are made to a fraction of it */
+};
+
+struct ahead_bound {
+    int64_t us;        /* it is ahead of ours, negative: behind */
+    uint64_t error_us; /* at most so much more or less, whatever way the delay was shared by there and back */
+};
+struct ahead {
+    struct {
+        struct ahead_bound is;
+        struct instant at;
+    } samples[AHEAD_SAMPLES]; /* the last ones, in any order */
+    size_t n;                 /* ever, since the clocks last agreed with what was known of them */
+};
+
+struct ahead_times {
+    struct instant sent, back; /* ours */
+    uint64_t came, left;       /* theirs, µs */
+};
+/* −EINVAL, and nothing is learnt: times that no clock can have had. */
+int ahead_learn(struct ahead *a, const struct ahead_times *t);
+/* The best of them: of the shortest round trip, but one long ago is worth less. False: there is none yet. */
+bool ahead_at(const struct ahead *a, struct instant now, struct ahead_bound *ret);
+
+#endif
