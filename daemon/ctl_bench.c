@@ -184,9 +184,9 @@ static void print_model(const json_t *model)
         return;
     printf("\n%s, all %.0f layers here, %.0f tokens\n", field_text(model, "dir", "?"),
            field_number(model, "layers"), field_number(model, "tokens"));
-    printf("  LoRA training  %.4g tokens/s\n", field_number(model, "training_tokens_per_second"));
-    printf("  prompt         %.4g tokens/s\n", field_number(model, "prefill_tokens_per_second"));
-    printf("  answer         %.4g tokens/s\n", field_number(model, "decoding_tokens_per_second"));
+    printf("  LoRA training  %.0f tokens/s\n", field_number(model, "training_tokens_per_second"));
+    printf("  prompt         %.0f tokens/s\n", field_number(model, "prefill_tokens_per_second"));
+    printf("  answer         %.0f tokens/s\n", field_number(model, "decoding_tokens_per_second"));
 }
 
 static const char *put_mbps(char *ret, size_t size, const json_t *cable, const char *key)

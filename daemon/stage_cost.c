@@ -274,7 +274,8 @@ int unit_cost(struct sched_cost *ret, struct num *num, const struct unit_trial *
     int e = 0;
     if (!kept || !find(ret, path, key)) {
         e = may_time ? measure(ret, num, want, quota, err)
-                     : err_set(err, -EBUSY, "a job runs there, and nothing was timed before");
+                     : err_set(err, -EBUSY,
+                               "nothing was timed there before, and while a job runs or begins nothing is");
         if (!e && kept)
             keep(ret, path, key);
     }

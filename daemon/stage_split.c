@@ -450,7 +450,10 @@ int head_split(struct head *h, struct err *err)
         e = save_memory(h, sched, &in, err);
     if (!e)
         e = check_memory(h, nodes, &in, err);
-    if (!e && h->plan.training && h->spec.dry_run && !searched)
+    const bool from_file =
+        h->spec.split && !h->spec.dry_run;            /* what it takes is held against what was planned */
+    h->must_not_time = h->must_not_time || from_file; /* but the job is not kept waiting */
+    if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
         head_forecast(h);
     if (!e && !h->plan.training && h->spec.dry_run)
         head_speed(h);

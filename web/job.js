@@ -51,7 +51,7 @@ function updateCharts(d, force) {
     drawnSteps = total;
     drawnAt = performance.now();
     const column = key => d.steps.map(s => s[key]), steps = column('step'), loss = column('loss');
-    const valid = new Map(d.valid.map(v => [v.step, v.valid_loss]));
+    const valid = new Map(d.valid.filter(v => v.adapter === d.adapter).map(v => [v.step, v.valid_loss]));
     // A measurement before the first step, or at one that is not kept, has a row of its own.
     const lone = [...valid.keys()].filter(step => !steps.includes(step));
     const rows = [...steps.map((step, i) => ({ step, i })), ...lone.map(step => ({ step, i: -1 }))].sort((a, b) => a.step - b.step);
@@ -81,7 +81,7 @@ export function recolor() {
 /* --- parts --- */
 
 function head(job, d) {
-    const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid[d.valid.length - 1];
+    const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid.findLast(v => v.adapter === d.adapter);
     const ran = job.started ? (job.ended || Date.now() / 1000) - job.started : NaN;
     return h('div', { class: 'panel head' },
         h('div', { class: 'row spread' }, h('h1', null, `Job ${job.id} `, h('span', { class: 'faint' }, job.type), ' ', stateMark(job)),
@@ -91,7 +91,8 @@ function head(job, d) {
         h('dl', { class: 'figures' },
             figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
             isOver(job) ? figure('Took', ran >= 1 ? span(ran) : 'under 1 s', `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
-            Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
+            d.adapters.size ? [...d.adapters].map(([name, step]) => figure(`Loss, ${name}`, number(step.loss)))
+                : Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
             valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
             last?.tokens_per_second && figure('Tokens/s', number(last.tokens_per_second, 3)),
             each !== null && figure('Step time', span(each)),
@@ -100,7 +101,7 @@ function head(job, d) {
 
 function curves(d) {
     return h('div', { class: 'panel', 'data-key': 'curves' },
-        h('div', { class: 'row spread' }, h('h2', null, 'Curves'), h('div', { class: 'row controls', 'data-kept': '' },
+        h('div', { class: 'row spread' }, h('h2', null, d.adapter ? `Curves of ${d.adapter}` : 'Curves'), h('div', { class: 'row controls', 'data-kept': '' },
             h('label', null, 'Smoothing ', h('input', { id: 'smooth', type: 'range', min: 0, max: 0.99, step: 0.01, value: view.smooth })),
             h('label', null, h('input', { id: 'log', type: 'checkbox', checked: view.log }), ' Log scale'),
             h('button', { type: 'button', 'data-do': 'unzoom', class: 'quiet' }, 'Whole run'))),
@@ -140,7 +141,7 @@ function samples(job, d) {
         return null;
     return h('div', { class: 'panel', 'data-key': 'samples' }, h('h2', { id: 'samples-title' }, 'Samples'),
         d.samples.length ? h('ol', { class: 'samples', tabindex: 0, 'aria-labelledby': 'samples-title' }, d.samples.slice(-50).reverse().map(s =>
-            h('li', { 'data-key': `s${s.step}` }, h('span', { class: 'n' }, `step ${s.step}`), h('p', { class: 'prose' }, h('span', { class: 'faint' }, s.prompt), s.sample)))) :
+            h('li', { 'data-key': `s${s.step}${s.adapter ?? ''}` }, h('span', { class: 'n' }, `step ${s.step}${s.adapter ? `, ${s.adapter}` : ''}`), h('p', { class: 'prose' }, h('span', { class: 'faint' }, s.prompt), s.sample)))) :
             h('p', { class: 'empty' }, isOver(job) ? 'None was taken.' : job.spec.sample_every ? `The model writes here every ${job.spec.sample_every === 1 ? 'step' : plural(job.spec.sample_every, 'step')}, and at the end.` : 'The model writes here when the last step is done.'));
 }
 

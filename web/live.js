@@ -106,13 +106,24 @@ function refreshSoon() {
 
 export function detail(id) {
     if (!details.has(id)) {
-        details.set(id, { job: null, steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', error: '', loaded: false });
+        details.set(id, { job: null, adapter: undefined, adapters: new Map(), steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', error: '', loaded: false });
         load(id);
     }
     return details.get(id);
 }
 
+/** A sweep trains several adapters: of each the last step is kept, of the first one all. */
+function isFirst(d, one) {
+    if (!d.adapters.size)
+        d.adapter = one.adapter;
+    if (one.adapter !== undefined && (d.adapters.get(one.adapter)?.step ?? 0) <= one.step)
+        d.adapters.set(one.adapter, one);
+    return one.adapter === d.adapter;
+}
+
 function addStep(d, step) {
+    if (!isFirst(d, step))
+        return;
     const last = d.steps[d.steps.length - 1];
     if (last && step.step <= last.step && step.step > d.steps[0].step)
         return;
@@ -135,11 +146,11 @@ async function load(id) {
         d.job = await get(`v1/jobs/${id}`);
         const [steps, valid, samples, log] = await Promise.all(['steps', 'evaluations', 'samples', 'log'].map(part => get(`v1/jobs/${id}/${part}`)));
         const newest = d.steps;
-        d.steps = steps.steps;
+        d.steps = steps.steps.filter(step => isFirst(d, step));
         for (const step of newest)
             addStep(d, step);
-        d.valid = joined(valid.evaluations, d.valid, v => v.step);
-        d.samples = joined(samples.samples, d.samples, s => s.step);
+        d.valid = joined(valid.evaluations, d.valid, v => `${v.adapter} ${v.step}`);
+        d.samples = joined(samples.samples, d.samples, s => `${s.adapter} ${s.step}`);
         d.lines = joined(log.lines, d.lines, l => `${l.time} ${l.text}`).slice(-LINES_KEPT);
         d.error = '';
     } catch (e) {

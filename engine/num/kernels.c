@@ -75,6 +75,11 @@ INLINE vf load_as(const void *w, size_t i, size_t m, enum dtype t)
         memcpy(&v, (const char *)w + i * sizeof(float), m == VL ? sizeof v : m * sizeof(float));
         return v;
     }
+    if (t == DTYPE_F8_E4M3) {
+        uint8_t bytes[VL] = {0};
+        memcpy(bytes, (const uint8_t *)w + i, m == VL ? sizeof bytes : m);
+        return widen_f8(bytes);
+    }
     vh h = {0};
     memcpy(&h, (const char *)w + i * sizeof(uint16_t), m == VL ? sizeof h : m * sizeof(uint16_t));
     return t == DTYPE_BF16 ? widen_bf16(h) : widen_f16(h);
@@ -169,7 +174,8 @@ INLINE void dots_rows(struct dots_args d, const int nr, size_t nx, const enum dt
 INLINE void dots_any(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
                      size_t rows, size_t cols, bool accumulate, const enum dtype t)
 {
-    const size_t row_bytes = ldw * (t == DTYPE_F32 ? 4 : 2), quarter = rows / 4, rest = rows % 4;
+    const size_t size = t == DTYPE_F32 ? 4 : t == DTYPE_F8_E4M3 ? 1 : 2;
+    const size_t row_bytes = ldw * size, quarter = rows / 4, rest = rows % 4;
     struct dots_args d = {y, ldy, x, ldx, w, quarter, quarter * row_bytes, cols, accumulate};
     for (size_t r = 0; r < quarter; r++, d.y++, d.w += row_bytes)
         dots_rows(d, 4, nx, t);
@@ -201,6 +207,12 @@ static void dots_bf16(float *y, size_t ldy, const float *x, size_t ldx, size_t n
                       size_t rows, size_t cols, bool accumulate)
 {
     dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_BF16);
+}
+
+static void dots_f8(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
+                    size_t rows, size_t cols, bool accumulate)
+{
+    dots_any(y, ldy, x, ldx, nx, w, ldw, rows, cols, accumulate, DTYPE_F8_E4M3);
 }
 
 /* --- tiles of attention: register blocks of TILE_ROWS rows by two vectors --- */
@@ -535,7 +547,8 @@ const struct kernels KERNELS = {
                [DTYPE_F16] = f16_to_f32,
                [DTYPE_BF16] = bf16_to_f32,
                [DTYPE_F8_E4M3] = f8_to_f32},
-    .dots = {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16},
+    .dots =
+        {[DTYPE_F32] = dots_f32, [DTYPE_F16] = dots_f16, [DTYPE_BF16] = dots_bf16, [DTYPE_F8_E4M3] = dots_f8},
     .quant4_to_f32 = quant4_to_f32,
     .quant8_to_f32 = quant8_to_f32,
     .tile = tile,

@@ -53,9 +53,9 @@ struct dropout_consts {
 struct kernels {
     const char *isa;
     void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
-    /* For types without scales. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
-    void (*dots[DTYPE_F8_E4M3])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
-                                size_t ldw, size_t rows, size_t cols, bool accumulate);
+    /* Without scales: whoever has some puts them into x. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
+    void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
+                              size_t ldw, size_t rows, size_t cols, bool accumulate);
     /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on, n a multiple of `group`. */
     void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
@@ -110,7 +110,8 @@ const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
- * The panel is gemm's own; the block belongs to the layer that runs; lanes are one per thread. */
+ * The panel and the converted weights are gemm's own; the block belongs to the layer that runs; lanes and converted weights are one
+ * per thread. */
 struct scratch {
     float *data; /* borrowed: num */
     size_t floats;
@@ -118,5 +119,6 @@ struct scratch {
 struct scratch num_panel(const struct num *num);
 struct scratch num_block(const struct num *num);
 struct scratch num_lane(const struct num *num, int thread);
+struct scratch num_converted(const struct num *num, int thread);
 
 #endif

@@ -26,6 +26,17 @@ jq -e '[.sizes[].replicas] == [1, 2, 4, 8, 16] and all(.sizes[]; .microbatches =
 simulate --nodes 8 --scale-to 64 --grow batch || fail "growing batch"
 holds "as a table" out '^64 +1 +256 +256 '
 
+# Several adapters leave the pipeline no pause; where an order does not let steps follow each other, they end together.
+bubble() { limit 60 "$ringctl" schedule check "$@" --json >out 2>err || fail "schedule check $*: $(cat err)"; }
+bubble 1f1b
+equal "one adapter" "$(jq '.bubble > 0.27 and .steps == 1' out)" true
+bubble 1f1b --adapters 2
+equal "two adapters" "$(jq '.bubble < 0.01 and .microbatches == 16 * .steps and .per_rank[0].in_flight == 4' out)" true
+bubble gpipe --adapters 2
+equal "two adapters, side by side" "$(jq -c '[.steps, .microbatches]' out)" '[1,16]'
+limit 60 "$ringctl" schedule check 1f1b --adapters 1 --steps 2 >out 2>err && fail "steps of one adapter without a pause"
+holds "steps of one adapter" err 'a step begins before the one it follows has ended'
+
 # What cannot be.
 simulate --schedule zbv --chunks 3 && fail "three chunks of zbv"
 holds "chunks" err 'zbv has 2 stages on each rank, not 3'

@@ -25,6 +25,12 @@ jq -e '. as $t | all(range(1; 3); . as $r | all(range(0; 4); . as $m | ($t.ranks
     timeline.json >/dev/null || fail "timeline, forward passes: $(head -c 2000 timeline.json)"
 say "$(jq -c '{step, seconds, bubble, planned_bubble, clocks: [.ranks[] | [.offset_us, .offset_error_us]]}' timeline.json)"
 
+# So do the heartbeats of those links that have had one answered: how far the one clock is ahead of itself lies within what is said.
+get 1 /v1/links >links.json
+jq -e 'all(.links[] | select(.clock_error_us); (.clock_ahead_us | fabs) <= .clock_error_us)' links.json >/dev/null || fail "clocks of links: $(head -c 2000 links.json)"
+say "heartbeats: $(jq -c '[.links[] | [.peer, .rtt_ms, .clock_ahead_us, .clock_error_us]]' links.json)"
+on 1 links -v | grep -q 'CLOCK' || fail "ringctl links -v: $(on 1 links -v)"
+
 # What every stage really holds, beside what was planned.
 get 1 /v1/jobs/1 >job.json
 jq -e '(.plan.bytes | length) == 3 and (.memory | length) == 3 and all(.memory[]; .anon > 0 and .rss > .anon and .peak >= .rss)' job.json >/dev/null ||

@@ -88,6 +88,9 @@ await page.fill('#train-lr', '0.01');
 await page.click('summary >> text=More');
 await page.fill('#train-valid', VALID);
 await page.fill('#train-eval_every', '20');
+await page.waitForSelector('#train-schedule option[value=auto]', { state: 'attached' }); // named by the node
+if (await page.inputValue('#train-schedule') !== '1f1b')
+    throw new Error(`the schedule is ${await page.inputValue('#train-schedule')} before anybody chose one`);
 await page.selectOption('#train-lr_schedule', 'cosine');
 await page.fill('#train-warmup', '5');
 await page.fill('#train-target_modules', 'all-linear');
@@ -244,6 +247,8 @@ await page.waitForSelector('#live:has-text("live")', { timeout: 20000 * slow });
 ok('silence of the node itself is told, and its return');
 
 await browser.close();
+// A step is told by its head, its timeline once the last rank has told of it: asked in between there is none, which the page says.
+complaints.splice(0, complaints.length, ...complaints.filter(c => !/404 .*\/timeline\)$/.test(c)));
 if (complaints.length)
     throw new Error(`the console has ${complaints.join('\n  ')}`);
 if (foreign.length)
