@@ -15,27 +15,86 @@
 #include "num/kernels.h"
 
 enum {
-    FEW_ROWS = 12,        /* up to here reading W dominates; measured */
-    PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
-    FEW_QUANT = 16,       /* the same of quantized weights */
-    SMALL = 1 << 15,      /* elements below which waking threads costs more than it saves */
-    SIDES = 64,           /* groups whose scales are converted at once */
-    SIDE_ROWS = 16,       /* rows of a stream whose scales are */
-    CACHE_LINE = 64,      /* bytes */
+    FEW_ROWS = 12,           /* up to here reading W dominates; measured */
+    PANEL_COLS = 1 << 16,    /* widest panel: sixteen rows of it fill the scratch */
+    FEW_QUANT = 16,          /* the same of quantized weights */
+    SMALL = 1 << 15,         /* elements below which waking threads costs more than it saves */
+    SMALL_PRODUCT = 1 << 20, /* multiplications for a thread of which the same is true; OpenBLAS
+                                computes what is smaller in other ways */
+    SHARE = 32,              /* outputs that stay together: whole register blocks of every kernel */
+    SIDES = 64,              /* groups whose scales are converted at once */
+    SIDE_ROWS = 16,          /* rows of a stream whose scales are */
+    CACHE_LINE = 64,         /* bytes */
 };
 
+/* A rectangle of W: what of it is converted at once, or what one thread multiplies with. */
 struct panel {
     size_t row, rows, col, cols;
 };
 
-static void sgemm(const struct num *num, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, size_t m, size_t n,
-                  size_t k, float alpha, const float *a, size_t lda, const float *b, size_t ldb, float beta,
-                  float *c, size_t ldc)
+/* One thread's share of n outputs. */
+struct share {
+    size_t from, n;
+};
+
+static struct share share_of(size_t n, size_t step, size_t threads, size_t thread)
 {
-    if (openblas_get_num_threads() != num_threads(num))
-        openblas_set_num_threads(num_threads(num));
-    cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda, b,
-                (blasint)ldb, beta, c, (blasint)ldc);
+    const size_t steps = (n + step - 1) / step;
+    const size_t from = steps * thread / threads * step, end = steps * (thread + 1) / threads * step;
+    return (struct share){from < n ? from : n, (end < n ? end : n) - (from < n ? from : n)};
+}
+
+/* How many threads share a product of so many multiplications. OpenBLAS's own threads wait for one another many times in a product,
+ * each time giving up the CPU: where others want it, two of them are slower than one. Ours each call it for outputs of their own and
+ * meet once, at the end. */
+static size_t parts_of(const struct num *num, size_t multiplications)
+{
+    const size_t threads = (size_t)num_threads(num);
+    if (openblas_get_num_threads() != 1)
+        openblas_set_num_threads(1);
+    return multiplications > threads * SMALL_PRODUCT ? threads : 1;
+}
+
+struct product {
+    enum CBLAS_TRANSPOSE ta, tb;
+    size_t m, n, k;
+    float alpha;
+    const float *a;
+    size_t lda;
+    const float *b;
+    size_t ldb;
+    float beta;
+    float *c;
+    size_t ldc;
+};
+
+static void sgemm(const struct product *p)
+{
+    if (p->m && p->n)
+        cblas_sgemm(CblasRowMajor, p->ta, p->tb, (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a,
+                    (blasint)p->lda, p->b, (blasint)p->ldb, p->beta, p->c, (blasint)p->ldc);
+}
+
+/* Split along the longer side of C: each thread packs its share of one factor, and all of the shorter one. */
+static void sgemm_shared(struct num *num, const struct product *p)
+{
+    const size_t parts = parts_of(num, p->m * p->n * p->k);
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
+        struct product own = *p;
+        if (p->n >= p->m) {
+            const struct share s = share_of(p->n, SHARE, parts, i);
+            own.n = s.n;
+            own.b += s.from * (p->tb == CblasNoTrans ? 1 : p->ldb);
+            own.c += s.from;
+        } else {
+            const struct share s = share_of(p->m, SHARE, parts, i);
+            own.m = s.n;
+            own.a += s.from * (p->ta == CblasNoTrans ? p->lda : 1);
+            own.c += s.from * p->ldc;
+        }
+        sgemm(&own);
+    }
 }
 
 static void clear(float *y, size_t n)
@@ -123,33 +182,34 @@ int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, s
 
 static const float *convert_panel(struct num *num, struct mat w, struct panel p)
 {
-    float *dst = num_panel(num).data;
-    const struct kernels *k = num_kernels(num);
-#pragma omp parallel for schedule(static)                                                                    \
-    num_threads(num_threads(num)) if (p.rows * p.cols > SMALL && num_threads(num) > 1)
+    float *dst = num_converted(num, omp_get_thread_num()).data;
     for (size_t r = 0; r < p.rows; r++)
-        convert_row(k, dst + r * p.cols, w, p.row + r, p.col, p.cols);
+        convert_row(num_kernels(num), dst + r * p.cols, w, p.row + r, p.col, p.cols);
     return dst;
 }
 
-/* Steps to the next panel of w; start from {0}. Panels go along the rows, all columns at once unless W is
- * very wide. */
-static bool next_panel(const struct num *num, struct mat w, struct panel *p)
+/* Steps to the next panel within `all`; start from {0}. Panels go along the rows, all columns at once unless W is very wide. How
+ * many rows one has depends on W alone, for sums over rows begin anew with each. */
+static bool next_panel(const struct num *num, struct mat w, struct panel all, struct panel *p)
 {
     if (p->rows) {
         p->col += p->cols;
-        if (p->col == w.cols) {
-            p->col = 0;
+        if (p->col == all.col + all.cols) {
+            p->col = all.col;
             p->row += p->rows;
         }
+    } else {
+        p->row = all.row;
+        p->col = all.col;
     }
-    if (p->row == w.rows)
+    if (p->row == all.row + all.rows)
         return false;
     const size_t wide = w.cols < PANEL_COLS ? w.cols : PANEL_COLS;
-    size_t rows = num_panel(num).floats / wide;
+    const size_t right = all.col + all.cols, below = all.row + all.rows;
+    size_t rows = num_converted(num, 0).floats / wide;
     rows = rows > 16 ? rows / 16 * 16 : rows;
-    p->cols = w.cols - p->col < wide ? w.cols - p->col : wide;
-    p->rows = w.rows - p->row < rows ? w.rows - p->row : rows;
+    p->cols = right - p->col < wide ? right - p->col : wide;
+    p->rows = below - p->row < rows ? below - p->row : rows;
     return true;
 }
 
@@ -316,6 +376,21 @@ static bool is_plain_f32(struct mat w)
     return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
 }
 
+/* Each thread has rows of W, which are columns of y. */
+static void converted_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
+    const size_t parts = parts_of(num, n * w.rows * w.cols);
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
+        const struct share s = share_of(w.rows, SHARE, parts, i);
+        const struct panel own = {.row = s.from, .rows = s.n, .cols = w.cols};
+        for (struct panel p = {0}; next_panel(num, w, own, &p);)
+            sgemm(&(struct product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
+                                    convert_panel(num, w, p), p.cols, accumulate || p.col > 0, y + p.row,
+                                    w.rows});
+    }
+}
+
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
     if (n == 0 || w.rows == 0)
@@ -333,15 +408,28 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
         few_rows(num, y, x, w, n, accumulate);
         return;
     }
-    if (is_plain_f32(w)) {
-        sgemm(num, CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols, w.data, w.cols, accumulate, y,
-              w.rows);
-        return;
-    }
-    for (struct panel p = {0}; next_panel(num, w, &p);) {
-        const float beta = accumulate || p.col > 0, *f = convert_panel(num, w, p);
-        sgemm(num, CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols, f, p.cols, beta,
-              y + p.row, w.rows);
+    if (is_plain_f32(w))
+        sgemm_shared(num, &(struct product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols, w.data,
+                                            w.cols, accumulate, y, w.rows});
+    else
+        converted_xwt(num, y, x, w, n, accumulate);
+}
+
+/* Each thread has columns of W and of dx. */
+static void converted_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate)
+{
+    const size_t parts = parts_of(num, n * w.rows * w.cols),
+                 step = w.quant && w.quant->group > SHARE ? w.quant->group : SHARE;
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
+        const struct share s = share_of(w.cols, step, parts, i);
+        if (!s.n)
+            continue;
+        const struct panel own = {.rows = w.rows, .col = s.from, .cols = s.n};
+        for (struct panel p = {0}; next_panel(num, w, own, &p);)
+            sgemm(&(struct product){CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows,
+                                    convert_panel(num, w, p), p.cols, accumulate || p.row > 0, dx + p.col,
+                                    w.cols});
     }
 }
 
@@ -354,16 +442,11 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
             clear(dx, n * w.cols);
         return;
     }
-    if (is_plain_f32(w)) {
-        sgemm(num, CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows, w.data, w.cols, accumulate,
-              dx, w.cols);
-        return;
-    }
-    for (struct panel p = {0}; next_panel(num, w, &p);) {
-        const float beta = accumulate || p.row > 0, *f = convert_panel(num, w, p);
-        sgemm(num, CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows, f, p.cols, beta,
-              dx + p.col, w.cols);
-    }
+    if (is_plain_f32(w))
+        sgemm_shared(num, &(struct product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
+                                            w.data, w.cols, accumulate, dx, w.cols});
+    else
+        converted_xw(num, dx, dy, w, n, accumulate);
 }
 
 void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t n, size_t rows, size_t cols,
@@ -371,5 +454,6 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
 {
     if (n == 0 || rows == 0 || cols == 0)
         return;
-    sgemm(num, CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x, cols, 1, dw, cols);
+    sgemm_shared(num, &(struct product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x, cols, 1,
+                                        dw, cols});
 }

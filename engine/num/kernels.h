@@ -110,7 +110,8 @@ const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
- * The panel is gemm's own; the block belongs to the layer that runs; lanes are one per thread. */
+ * The panel and the converted weights are gemm's own; the block belongs to the layer that runs; lanes and converted weights are one
+ * per thread. */
 struct scratch {
     float *data; /* borrowed: num */
     size_t floats;
@@ -118,5 +119,6 @@ struct scratch {
 struct scratch num_panel(const struct num *num);
 struct scratch num_block(const struct num *num);
 struct scratch num_lane(const struct num *num, int thread);
+struct scratch num_converted(const struct num *num, int thread);
 
 #endif

@@ -11,15 +11,16 @@
 
 enum {
     THREADS_MAX = 1024,
-    PANEL_FLOATS = 1 << 20, /* converted weights, see gemm.c */
-    LANE_FLOATS = 1 << 19,  /* tiles of attention, see layer/attn.c */
+    PANEL_FLOATS = 1 << 20,     /* inputs in the order of quantized kernels, see gemm.c */
+    CONVERTED_FLOATS = 1 << 20, /* weights in f32, see gemm.c */
+    LANE_FLOATS = 1 << 19,      /* tiles of attention, see layer/attn.c */
 };
 
 struct num {
     int threads;
     const struct kernels *kernels;
     const struct int_kernels *integers;
-    float *scratch; /* owned: panel, block, then a lane for each thread */
+    float *scratch; /* owned: panel, block, then a lane and a panel of converted weights for each thread */
 };
 
 int num_new(struct num **ret, int threads, struct err *err)
@@ -30,7 +31,8 @@ int num_new(struct num **ret, int threads, struct err *err)
                        threads, THREADS_MAX);
     if (threads == 0)
         threads = omp_get_max_threads();
-    const size_t floats = PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)threads * LANE_FLOATS;
+    const size_t floats =
+        PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)threads * (LANE_FLOATS + CONVERTED_FLOATS);
     struct num *num = calloc(1, sizeof *num);
     if (!num || !(num->scratch = aligned_alloc(64, floats * sizeof *num->scratch))) {
         free(num);
@@ -82,8 +84,18 @@ struct scratch num_block(const struct num *num)
     return (struct scratch){num->scratch + PANEL_FLOATS, NUM_BLOCK_FLOATS};
 }
 
+/* What belongs to one thread. */
+static float *own_scratch(const struct num *num, int thread)
+{
+    return num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * (LANE_FLOATS + CONVERTED_FLOATS);
+}
+
 struct scratch num_lane(const struct num *num, int thread)
 {
-    return (struct scratch){num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * LANE_FLOATS,
-                            LANE_FLOATS};
+    return (struct scratch){own_scratch(num, thread), LANE_FLOATS};
+}
+
+struct scratch num_converted(const struct num *num, int thread)
+{
+    return (struct scratch){own_scratch(num, thread) + LANE_FLOATS, CONVERTED_FLOATS};
 }

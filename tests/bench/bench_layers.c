@@ -14,6 +14,7 @@
  * calls. */
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc);
+void openblas_set_num_threads(int threads);
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
 struct bench {
@@ -58,6 +59,7 @@ static double median_of(void (*run)(struct bench *), struct bench *b)
 
 static void run_bare(struct bench *b)
 {
+    openblas_set_num_threads(num_threads(b->num)); /* the engine wants it to use one */
     cblas_sgemm(ROW_MAJOR, NO_TRANS, TRANS, (int)b->n, (int)b->rows, (int)b->cols, 1, b->x, (int)b->cols,
                 b->w.data, (int)b->cols, 0, b->y, (int)b->rows);
 }

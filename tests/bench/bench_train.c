@@ -147,7 +147,7 @@ static void bench_steps(enum tune_kind tune, const char *name, const char *model
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
     bed_open(&b, model, tune, threads);
-    bench_sgemm_init(&sgemm);
+    bench_sgemm_init(&sgemm, threads);
     bench_sgemm_run(&sgemm, 0.1);
     train_step(&b, 1);
     for (size_t i = 0; i < REPEATS; i++) {
@@ -173,7 +173,7 @@ static void bench_prefill(const char *name, const char *model, int threads)
     struct bench_series s = {.n = REPEATS};
     struct err err;
     bed_open(&b, model, TUNE_NONE, threads);
-    bench_sgemm_init(&sgemm);
+    bench_sgemm_init(&sgemm, threads);
     bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS_MAX, 0, &err), &err);
     for (size_t i = 0; i < REPEATS; i++) {
         const double before = bench_sgemm_run(&sgemm, 0.3), begin = bench_now();

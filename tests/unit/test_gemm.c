@@ -178,6 +178,21 @@ static void test_few_rows_same_bits(void **state)
     num_free(num);
 }
 
+/* Products large enough that threads share them, along either side, with shares that are not equal. */
+static void test_shared_products(void **state)
+{
+    (void)state;
+    static const size_t shapes[][3] = {{100, 270, 130}, {29, 700, 300}, {700, 33, 200}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int threads = 2; threads <= 4; threads++) {
+            struct num *num = NULL;
+            assert_int_equal(num_new(&num, threads, NULL), 0);
+            for (size_t t = 0; t < DTYPE_COUNT; t++)
+                check_shape(num, (enum dtype)t, shapes[i][0], shapes[i][1], shapes[i][2]);
+            num_free(num);
+        }
+}
+
 /* Every 16-bit pattern through the widening kernels; a NaN need only stay one. */
 static void test_widening(void **state)
 {
@@ -223,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_few_rows_same_bits),
+        cmocka_unit_test(test_shared_products),
         cmocka_unit_test(test_widening),
         cmocka_unit_test(test_unit),
     };
