@@ -159,7 +159,7 @@ static int by_size(const void *a, const void *b)
 /* The middle one: the least is what a task takes with the machine to itself, and a step is a sum of many that have not. */
 static double middle(const struct sched_cost *turn, size_t n, size_t offset)
 {
-    double at[TURNS + 1];
+    double at[TURNS + 1] = {0};
     for (size_t i = 0; i < n; i++)
         memcpy(&at[i], (const char *)&turn[i] + offset, sizeof at[i]);
     qsort(at, n, sizeof *at, by_size);
