@@ -28,6 +28,7 @@ const struct opt_def ctl_chat_options[] = {
     OPTION_MODEL("the model, a Hugging Face directory with a chat template"),
     OPTION_ADAPTER,
     OPTION_WEIGHTS("compute with the weights"),
+    OPTION_COMPUTE,
     OPTION_SYSTEM("what the model is told before all else"),
     OPTION_MAX_TOKENS("512", "new tokens of an answer, at most"),
     OPTION_TEMPERATURE("0.7"),

@@ -18,6 +18,12 @@
         .name = "weights", .type = OPT_CHOICE, .placeholder = "stored|int8|int4", .def = "stored",           \
         .help = what " as they are stored, or quantized to 8 or 4 bits when the job starts"                  \
     }
+#define OPTION_COMPUTE                                                                                       \
+    {                                                                                                        \
+        .name = "compute", .type = OPT_CHOICE, .placeholder = "f32|int8", .def = "f32",                      \
+        .help = "with weights of 8 or 4 bits: read the text in f32, or in whole numbers of 8 bits, faster "  \
+                "and a little less exact"                                                                    \
+    }
 #define OPTION_ADAPTER                                                                                       \
     {                                                                                                        \
         .name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"         \

@@ -54,17 +54,18 @@ static json_t *more_encode(const struct job_plan *p)
 json_t *job_plan_encode(const struct job_plan *p)
 {
     return json_pack(
-        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
         "s:o s:o s:o s:I s:o}",
         "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
         sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
         p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune),
-        "training", (int)p->training, "kv", (int)p->kv, "by_layer", (int)p->by_layer, "tokens",
-        (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions, "sample",
-        (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab,
-        "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages),
-        "briefs", sizes(p->briefs, p->stages), "lates", sizes(p->lates, p->stages), "bytes",
-        sizes(p->bytes, p->ranks), "round_steps", (json_int_t)p->round_steps, "more", more_encode(p));
+        "training", (int)p->training, "int8", (int)p->int8, "kv", (int)p->kv, "by_layer", (int)p->by_layer,
+        "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions,
+        "sample", (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab",
+        (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas",
+        sizes(p->areas, p->stages), "briefs", sizes(p->briefs, p->stages), "lates",
+        sizes(p->lates, p->stages), "bytes", sizes(p->bytes, p->ranks), "round_steps",
+        (json_int_t)p->round_steps, "more", more_encode(p));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -158,17 +159,18 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     const char *type, *model, *fingerprint, *schedule, *order;
     json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes, *more;
     json_int_t round_steps, microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
-    int training, kv, by_layer;
+    int training, int8, kv, by_layer;
     json_error_t je;
-    if (json_unpack_ex((json_t *)json, &je, 0,
-                       "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
-                       "s:o s:o s:o s:I s:o}",
-                       "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places",
-                       &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
-                       &tune, "training", &training, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens,
-                       "seqs", &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits,
-                       "vocab", &vocab, "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs,
-                       "lates", &lates, "bytes", &bytes, "round_steps", &round_steps, "more", &more))
+    if (json_unpack_ex(
+            (json_t *)json, &je, 0,
+            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+            "s:o s:o s:o s:I s:o}",
+            "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places", &place,
+            "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune", &tune, "training",
+            &training, "int8", &int8, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens, "seqs", &seqs,
+            "positions", &positions, "sample", &sample, "weight_bits", &weight_bits, "vocab", &vocab, "dim",
+            &dim, "slots", &slots, "areas", &areas, "briefs", &briefs, "lates", &lates, "bytes", &bytes,
+            "round_steps", &round_steps, "more", &more))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -199,6 +201,7 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.positions = (size_t)positions;
     p.sample = (size_t)sample;
     p.weight_bits = (size_t)weight_bits;
+    p.int8 = int8;
     p.vocab = (size_t)vocab;
     p.dim = (size_t)dim;
     if (*order && !(p.order = strdup(order)))

@@ -124,6 +124,15 @@ static void read_weights(struct job_spec *s, struct reader *r)
            "trained");
 }
 
+static void read_compute(struct job_spec *s, struct reader *r)
+{
+    const char *name = text(r, "compute", "f32");
+    s->int8 = name && !strcmp(name, "int8");
+    demand(r, s->int8 || (name && !strcmp(name, "f32")), "\"compute\" is f32 or int8");
+    demand(r, !s->int8 || s->type != JOB_TRAIN,
+           "--compute int8 is for generate, chat and score: training is computed in f32");
+}
+
 static void read_recompute(struct job_spec *s, struct reader *r)
 {
     static const char *const names[] = {[RECOMPUTE_NONE] = "none",
@@ -245,6 +254,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     if (type == JOB_TRAIN)
         read_train(&s, &r);
     read_weights(&s, &r);
+    read_compute(&s, &r);
     if (type == JOB_GENERATE) {
         s.prompt = text(&r, "prompt", NULL);
         s.stop = json_object_get(json, "stop");

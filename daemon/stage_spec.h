@@ -28,6 +28,7 @@ struct job_spec {
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
     size_t weight_bits;        /* 8 or 4: --weights int8, int4; 0: stored */
+    bool int8;                 /* --compute int8 */
     bool chat;                 /* the prompt goes through the chat template */
     struct data_fields fields; /* of data: what its keys are called, */
     enum data_mask mask;       /* and what of it is trained */

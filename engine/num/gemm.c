@@ -25,6 +25,8 @@ enum {
     SIDES = 64,              /* groups whose scales are converted at once */
     SIDE_ROWS = 16,          /* rows of a stream whose scales are */
     CACHE_LINE = 64,         /* bytes */
+    MANY_ROWS = 128,         /* a block of W in bytes: a quarter of a second cache of 512 KiB; whole panels */
+    MANY_COLS = 1024,        /* whole groups */
 };
 
 /* A rectangle of W: what of it is converted at once, or what one thread multiplies with. */
@@ -287,6 +289,7 @@ static size_t int_row_bytes(struct mat w)
 static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
 {
     struct int_row r = {.q = (void *)((char *)num_panel(num).data + i * int_row_bytes(w))};
+    r.bytes = (void *)r.q;
     r.scale = (void *)(r.q + int_cols(w.cols));
     r.sum = r.scale + int_groups(w.cols, w.quant->group);
     return r;
@@ -371,6 +374,112 @@ static void few_quant(struct num *num, float *y, const float *x, struct mat w, s
         quant_span(num, y, w, n, span_of(w, i, parts), accumulate);
 }
 
+/* --- many rows of quantized weights in bytes: as much of x as the panel holds, with MANY_ROWS rows of W by
+ * MANY_COLS columns, which stay in the second cache while all of that x passes --- */
+
+/* A thread's lane: the panels of a block of W, and room to convert a row's scales. */
+struct many {
+    struct int_panel panel;
+    float *scale, *bias;
+};
+
+static size_t many_sides(struct mat w)
+{
+    return quant_groups(w.quant->group, MANY_COLS);
+}
+
+static struct many many_of(const struct num *num, struct mat w)
+{
+    struct many m = {.panel.w = (void *)num_lane(num, omp_get_thread_num()).data};
+    m.panel.scale = (void *)(m.panel.w + MANY_ROWS * MANY_COLS / 4);
+    m.panel.bias = m.panel.scale + MANY_ROWS * many_sides(w);
+    m.scale = m.panel.bias + MANY_ROWS * many_sides(w);
+    m.bias = m.scale + many_sides(w);
+    return m;
+}
+
+/* The panels follow one another; rows beyond the matrix are 0. */
+static void many_pack(const struct num *num, const struct many *m, struct mat w, struct span s, size_t col,
+                      size_t cols)
+{
+    const struct int_kernels *k = num_integers(num);
+    const size_t all = quant_groups(w.quant->group, w.cols),
+                 row_bytes = (size_t)(words_of(w, 1) - words_of(w, 0));
+    const size_t first = col / w.quant->group, n = quant_groups(w.quant->group, cols), tall = k->tall;
+    for (size_t r = 0; r < s.rows; r += tall) {
+        const size_t rows = s.rows - r < tall ? s.rows - r : tall;
+        float *scale = m->panel.scale + r * n, *bias = m->panel.bias + r * n;
+        k->pack(m->panel.w + r * int_cols(cols) / 4, words_of(w, s.row + r), row_bytes, rows, w.cols, col,
+                int_cols(cols), w.quant->bits);
+        clear(scale, tall * n);
+        clear(bias, tall * n);
+        for (size_t i = 0; i < rows; i++) {
+            convert_sides(num_kernels(num), m->scale, m->bias, w.quant, (s.row + r + i) * all + first, n);
+            for (size_t g = 0; g < n; g++) {
+                scale[g * tall + i] = m->scale[g];
+                bias[g * tall + i] = m->bias[g];
+            }
+        }
+    }
+}
+
+/* y of those rows of W from those columns, with n rows of x. */
+static void many_tiles(const struct num *num, const struct many *m, float *y, struct mat w, size_t n,
+                       struct span s, size_t col, size_t cols, bool accumulate)
+{
+    const struct int_kernels *k = num_integers(num);
+    const size_t each = int_group(w.quant->group), sides = quant_groups(w.quant->group, cols);
+    for (size_t i = 0; i < n; i += INT_TILE)
+        for (size_t r = 0; r < s.rows; r += k->tall) {
+            struct int_row x = int_row_at(num, w, i);
+            x.bytes += col;
+            x.scale += col / each;
+            x.sum += col / each;
+            k->tile(&(struct int_tile){.y = y + i * w.rows + s.row + r,
+                                       .ldy = w.rows,
+                                       .n = n - i < INT_TILE ? n - i : INT_TILE,
+                                       .rows = s.rows - r < k->tall ? s.rows - r : k->tall,
+                                       .x = x,
+                                       .x_bytes = int_row_bytes(w),
+                                       .panel = {m->panel.w + r * int_cols(cols) / 4,
+                                                 m->panel.scale + r * sides, m->panel.bias + r * sides},
+                                       .group = w.quant->group,
+                                       .groups = quant_groups(each, cols),
+                                       .accumulate = accumulate || col});
+        }
+}
+
+static void many_quant(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
+    const int parts = few_threads(num, w);
+#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
+    for (size_t i = 0; i < n; i++) {
+        const struct int_row to = int_row_at(num, w, i);
+        num_integers(num)->quantize_bytes(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group);
+    }
+#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
+    for (size_t r = 0; r < w.rows; r += MANY_ROWS) {
+        const struct many m = many_of(num, w);
+        const struct span s = {r, w.rows - r < MANY_ROWS ? w.rows - r : MANY_ROWS};
+        for (size_t col = 0; col < w.cols; col += MANY_COLS) {
+            const size_t cols = w.cols - col < MANY_COLS ? w.cols - col : MANY_COLS;
+            many_pack(num, &m, w, s, col, cols);
+            many_tiles(num, &m, y, w, n, s, col, cols, accumulate);
+        }
+    }
+}
+
+/* Rows of x that the panel holds: whole tiles, if not all of them. */
+static size_t many_rows(const struct num *num, struct mat w)
+{
+    return num_panel(num).floats * sizeof(float) / int_row_bytes(w) / INT_TILE * INT_TILE;
+}
+
+static bool quant_is_many(const struct num *num, struct mat w, size_t n)
+{
+    return num_compute(num) == NUM_INT8 && n > FEW_QUANT && many_rows(num, w) > 0;
+}
+
 static bool is_plain_f32(struct mat w)
 {
     return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
@@ -402,6 +511,12 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
     }
     if (w.quant && quant_is_few(num, w, n)) {
         few_quant(num, y, x, w, n, accumulate);
+        return;
+    }
+    if (w.quant && quant_is_many(num, w, n)) {
+        const size_t most = many_rows(num, w);
+        for (size_t i = 0; i < n; i += most)
+            many_quant(num, y + i * w.rows, x + i * w.cols, w, n - i < most ? n - i : most, accumulate);
         return;
     }
     if (!w.quant && n <= FEW_ROWS && w.cols <= num_lane(num, 0).floats) {

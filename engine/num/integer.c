@@ -18,7 +18,13 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 8, TOP = 32767, BLOCK = 64 /* steps whose scales are multiplied at once */ };
+enum {
+    LANES = 8,
+    TOP_FEW = 32767,
+    TOP_MANY4 = 127,
+    TOP_MANY8 = 63,
+    BLOCK = 64 /* steps whose scales are multiplied at once */
+};
 typedef float vf __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
 typedef uint16_t vh __attribute__((vector_size(32)));
@@ -118,15 +124,15 @@ INLINE float most_of(const float *x, size_t n)
     return ret;
 }
 
-/* The whole numbers of a group of n elements; *ret_sum of what they stand for. Returns their scale. */
-INLINE float group_levels(int16_t *q, const float *x, size_t n, float *ret_sum)
+/* The whole numbers of a group of n elements, up to ±top; *ret_sum of what they stand for. Returns their scale. */
+INLINE float group_levels(int16_t *q, const float *x, size_t n, const float top, float *ret_sum)
 {
     const float most = most_of(x, n), magic = 0x1.8p23f; /* adding and subtracting it rounds to an integer */
     if (!(most > 1e-30f && most <= FLT_MAX)) { /* nearly nothing, which has no inverse, or not finite */
         memset(q, 0, n * sizeof *q);
         return *ret_sum = most > 1e-30f || isnan(most) ? NAN : 0;
     }
-    const float scale = most / TOP, inverse = TOP / most;
+    const float scale = most / top, inverse = top / most;
     int32_t sum = 0;
     for (size_t i = 0; i < n; i++) {
         q[i] = (int16_t)((x[i] * inverse + magic) - magic);
@@ -136,7 +142,9 @@ INLINE float group_levels(int16_t *q, const float *x, size_t n, float *ret_sum)
     return scale;
 }
 
-static void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
+/* bits 0: bytes, in their own order. */
+INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, const size_t bits,
+                         size_t group, const float top)
 {
     const size_t each = int_group(group);
     size_t g = 0;
@@ -149,15 +157,30 @@ static void quantize(const struct int_row *to, const float *x, size_t cols, size
             from = padded;
         }
         for (size_t i = 0; i < INT_STEP; i += each, g++)
-            to->scale[g] = group_levels(q + i, from + i, each, &to->sum[g]);
+            to->scale[g] = group_levels(q + i, from + i, each, top, &to->sum[g]);
         if (bits == 8)
             order8(to->q + at, q);
-        else
+        else if (bits == 4)
             order4(to->q + at, q);
+        for (size_t i = 0; bits == 0 && i < INT_STEP; i++)
+            to->bytes[at + i] = (int8_t)q[i];
     }
 }
 
-/* --- products --- */
+static void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
+{
+    if (bits == 8)
+        quantize_any(to, x, cols, 8, group, TOP_FEW);
+    else
+        quantize_any(to, x, cols, 4, group, TOP_FEW);
+}
+
+static void quantize_bytes(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
+{
+    quantize_any(to, x, cols, 0, group, bits == 8 ? TOP_MANY8 : TOP_MANY4);
+}
+
+/* --- products with few rows --- */
 
 /* What a step of W becomes: four vectors of 16 bits, in the order of x. */
 INLINE void widen(vh w[4], const uint8_t *p, const size_t bits)
@@ -330,6 +353,135 @@ static void dots(const struct int_dots *d)
     }
 }
 
+/* --- products with many rows: register blocks of INT_TILE rows of x by two vectors of rows of W --- */
+
+#if defined __AVX512VNNI__
+enum { WIDE = 16 };
+#else
+enum { WIDE = LANES };
+#endif
+enum { TALL = 2 * WIDE, EIGHT = 8 /* columns at once */ };
+typedef float wf __attribute__((vector_size(WIDE * 4)));
+typedef int32_t wi __attribute__((vector_size(WIDE * 4)));
+
+/* acc plus, in each lane, the sum of its four products of a byte of w and a signed one of x. */
+INLINE wi add_bytes(wi acc, wi w, wi x)
+{
+#if defined __AVX512VNNI__
+    return (wi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
+#elif defined __AVX2__
+    const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
+    return acc + (wi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+#else
+    typedef int16_t signed_h __attribute__((vector_size(32)));
+    const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
+    return add_products(add_products(acc, (vh)w & 255, even), (vh)w >> 8, odd);
+#endif
+}
+
+INLINE wf load_wide(const float *p)
+{
+    wf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Eight numbers of a row, of `bits` bits each. */
+INLINE void eight(uint32_t to[2], const uint8_t *p, const size_t bits)
+{
+    uint64_t all = 0;
+    memcpy(&all, p, bits);
+    if (bits == 4) {
+        all = (all | all << 16) & 0x0000ffff0000ffffu;
+        all = (all | all << 8) & 0x00ff00ff00ff00ffu;
+        all = (all | all << 4) & 0x0f0f0f0f0f0f0f0fu;
+    }
+    to[0] = (uint32_t)all;
+    to[1] = (uint32_t)(all >> 32);
+}
+
+INLINE void pack_any(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols,
+                     size_t col, size_t n, const size_t bits)
+{
+    for (size_t c = 0; c < n; c += EIGHT, to += 2 * TALL)
+        for (size_t r = 0; r < TALL; r++) {
+            uint32_t two_fours[2] = {0};
+            if (r < rows && col + c < row_cols)
+                eight(two_fours, w + r * row_bytes + (col + c) * bits / 8, bits);
+            to[r] = two_fours[0];
+            to[TALL + r] = two_fours[1];
+        }
+}
+
+static void pack(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,
+                 size_t n, size_t bits)
+{
+    if (bits == 8)
+        pack_any(to, w, row_bytes, rows, row_cols, col, n, 8);
+    else
+        pack_any(to, w, row_bytes, rows, row_cols, col, n, 4);
+}
+
+/* One group of x: the sums of its products, exact, then scaled and added to y. */
+INLINE void tile_group(wf y[INT_TILE][2], const struct int_tile *t, size_t g, const int n)
+{
+    const size_t each = int_group(t->group), wg = g * each / t->group;
+    const uint32_t *w = t->panel.w + g * each / 4 * TALL;
+    const int8_t *x = t->x.bytes + g * each;
+    wi acc[INT_TILE][2] = {0};
+    for (size_t p = 0; p < each; p += 4, w += TALL) {
+        wi w0, w1;
+        memcpy(&w0, w, sizeof w0);
+        memcpy(&w1, w + WIDE, sizeof w1);
+        UNROLL
+        for (int i = 0; i < n; i++) {
+            int32_t four;
+            memcpy(&four, row_of(x + p, (size_t)i * t->x_bytes), sizeof four);
+            const wi a = four - (wi){0};
+            acc[i][0] = add_bytes(acc[i][0], w0, a);
+            acc[i][1] = add_bytes(acc[i][1], w1, a);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        const float *by = row_of(t->x.scale + g, (size_t)i * t->x_bytes),
+                    *sum = row_of(t->x.sum + g, (size_t)i * t->x_bytes);
+        UNROLL
+        for (int k = 0; k < 2; k++) {
+            const size_t at = wg * TALL + (size_t)k * WIDE;
+            y[i][k] += __builtin_convertvector(acc[i][k], wf) * (load_wide(t->panel.scale + at) * *by);
+            y[i][k] += load_wide(t->panel.bias + at) * *sum;
+        }
+    }
+}
+
+INLINE void tile_rows(const struct int_tile *t, size_t i, const int n)
+{
+    struct int_tile at = *t;
+    float rows[INT_TILE][TALL] = {0};
+    wf y[INT_TILE][2];
+    at.x.bytes = (int8_t *)row_of(t->x.bytes, i * t->x_bytes);
+    at.x.scale = (float *)row_of(t->x.scale, i * t->x_bytes);
+    at.x.sum = (float *)row_of(t->x.sum, i * t->x_bytes);
+    at.y += i * t->ldy;
+    for (int k = 0; k < n && t->accumulate; k++)
+        memcpy(rows[k], at.y + (size_t)k * t->ldy, t->rows * sizeof(float));
+    memcpy(y, rows, sizeof y);
+    for (size_t g = 0; g < t->groups; g++)
+        tile_group(y, &at, g, n);
+    memcpy(rows, y, sizeof y);
+    for (int k = 0; k < n; k++)
+        memcpy(at.y + (size_t)k * t->ldy, rows[k], t->rows * sizeof(float));
+}
+
+static void tile(const struct int_tile *t)
+{
+    if (t->n == INT_TILE)
+        tile_rows(t, 0, INT_TILE);
+    for (size_t i = 0; t->n < INT_TILE && i < t->n; i++)
+        tile_rows(t, i, 1);
+}
+
 extern const struct int_kernels INTEGERS;
 const struct int_kernels INTEGERS = {
 #if defined __AVX512VNNI__
@@ -339,6 +491,10 @@ const struct int_kernels INTEGERS = {
 #else
     .isa = "base",
 #endif
+    .tall = TALL,
     .quantize = quantize,
     .dots = dots,
+    .quantize_bytes = quantize_bytes,
+    .pack = pack,
+    .tile = tile,
 };

@@ -14,6 +14,8 @@
 enum {
     INT_STEP = 64, /* elements that lie together in the order of the kernels; x is padded to it with zeros */
     INT_ROWS = 4,  /* rows of W at once */
+    INT_TILE = 6,  /* many rows: rows of x at once */
+    INT_TALL = 32, /* most rows of W in a panel */
 };
 
 /* Columns padded to whole steps. */
@@ -31,9 +33,11 @@ static inline size_t int_groups(size_t cols, size_t group)
     return int_cols(cols) / int_group(group);
 }
 
-/* One row of x: q [int_cols] in the order of the kernels for so many bits; of each group the scale, and the sum of what its q stand for. */
+/* One row of x, rounded to whole numbers of 16 bits [int_cols] in the order of the kernels for so many bits of W, or to some that
+ * fit into bytes, in their own order; of each group the scale, and the sum of what its numbers stand for. */
 struct int_row {
     int16_t *q;
+    int8_t *bytes;
     float *scale, *sum; /* [int_groups] */
 };
 
@@ -52,11 +56,38 @@ struct int_dots {
     bool accumulate;
 };
 
+/* Many rows: a panel is `tall` rows of W by some columns, four bytes of a row beside one another: columns 4p … 4p+3 of row r at
+ * w[p·tall + r], the scale of its group g at scale[g·tall + r]. Rows and columns there are not are 0. */
+struct int_panel {
+    uint32_t *w;
+    float *scale, *bias;
+};
+
+/* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ INT_TILE and r < rows ≤ tall, over `groups` groups of x. x is as
+ * quantize_bytes makes it, from the panel's first column on. */
+struct int_tile {
+    float *y;
+    size_t ldy, n, rows;
+    struct int_row x;
+    size_t x_bytes;
+    struct int_panel panel;
+    size_t group, groups;
+    bool accumulate;
+};
+
 struct int_kernels {
     const char *isa;
+    size_t tall;
     /* A number that is not finite makes the scale of its group NaN. */
     void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group);
     void (*dots)(const struct int_dots *d);
+    /* The same for many rows, into bytes: ±127 for weights of 4 bits, ±63 for 8, whose products then fit by twos into 16 bits. */
+    void (*quantize_bytes)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group);
+    /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all its columns are row_cols, a
+     * multiple of 8. */
+    void (*pack)(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,
+                 size_t n, size_t bits);
+    void (*tile)(const struct int_tile *t);
 };
 
 extern const struct int_kernels int_kernels_base;

@@ -20,6 +20,7 @@ struct num {
     int threads;
     const struct kernels *kernels;
     const struct int_kernels *integers;
+    enum num_compute compute;
     float *scratch; /* owned: panel, block, then a lane and a panel of converted weights for each thread */
 };
 
@@ -57,6 +58,16 @@ void num_free(struct num *num)
 int num_threads(const struct num *num)
 {
     return num->threads;
+}
+
+void num_set_compute(struct num *num, enum num_compute compute)
+{
+    num->compute = compute;
+}
+
+enum num_compute num_compute(const struct num *num)
+{
+    return num->compute;
 }
 
 const char *num_isa(const struct num *num)

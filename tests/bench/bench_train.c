@@ -38,10 +38,12 @@ struct bed {
     uint32_t ids[TOKENS_MAX + 1];
 };
 
-/* TUNE_NONE: for generation. */
-static void bed_open(struct bed *b, const char *model, enum tune_kind tune, int threads)
+/* TUNE_NONE: for generation. int8: weights in 8 bits, kept in a folder beside the model, and whole numbers of 8 bits in products. */
+static void bed_open(struct bed *b, const char *model, enum tune_kind tune, int threads, bool int8)
 {
     struct err err;
+    char kept[512];
+    snprintf(kept, sizeof kept, "%s.quantized", model);
     *b = (struct bed){.spec = {.model_dir = model,
                                .embed = true,
                                .head = true,
@@ -57,7 +59,10 @@ static void bed_open(struct bed *b, const char *model, enum tune_kind tune, int 
     b->spec.tune = (struct tune){.kind = tune, .rank = RANK, .alpha = RANK, .end_layer = c->layers};
     if (tune == TUNE_LORA)
         bench_must(tune_targets(&b->spec.tune, family_find(c->family), c, "all-linear", &err), &err);
+    b->spec.weight_bits = int8 ? 8 : 0;
+    b->spec.cache_dir = kept;
     bench_must(num_new(&b->num, threads, &err), &err);
+    num_set_compute(b->num, int8 ? NUM_INT8 : NUM_F32);
     bench_must(stage_open(&b->stage, b->num, &b->spec, &err), &err);
     struct rng rng = rng_for(1, "tokens");
     for (size_t i = 0; i <= TOKENS_MAX; i++)
@@ -146,7 +151,7 @@ static void bench_steps(enum tune_kind tune, const char *name, const char *model
     struct bed b;
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
-    bed_open(&b, model, tune, threads);
+    bed_open(&b, model, tune, threads, false);
     bench_sgemm_init(&sgemm, threads);
     bench_sgemm_run(&sgemm, 0.1);
     train_step(&b, 1);
@@ -166,13 +171,13 @@ static void bench_steps(enum tune_kind tune, const char *name, const char *model
 
 /* --- prefill ---------------------------------------------------------------------------------- */
 
-static void bench_prefill(const char *name, const char *model, int threads)
+static void bench_prefill(const char *name, const char *model, int threads, bool int8)
 {
     struct bed b;
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
     struct err err;
-    bed_open(&b, model, TUNE_NONE, threads);
+    bed_open(&b, model, TUNE_NONE, threads, int8);
     bench_sgemm_init(&sgemm, threads);
     bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS_MAX, 0, &err), &err);
     for (size_t i = 0; i < REPEATS; i++) {
@@ -186,7 +191,7 @@ static void bench_prefill(const char *name, const char *model, int threads)
     label(what, "prefill of 512", name, threads);
     const struct config *c = &b.spec.config;
     const double gflop = 1e-9 * (2 * layer_params(c) + attention_flop(c, TOKENS_MAX));
-    bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", gflop, 0.85}, &s);
+    bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", gflop, int8 ? 1.35 : 0.85}, &s);
     bench_sgemm_done(&sgemm);
     bed_close(&b);
 }
@@ -212,7 +217,7 @@ static void bench_memory(const char *model, int threads)
     struct stage_bytes bytes;
     struct err err;
     struct bench_series s = {.n = 1};
-    bed_open(&b, model, TUNE_LORA, threads);
+    bed_open(&b, model, TUNE_LORA, threads, false);
     train_step(&b, 1);
     bench_must(stage_measure(&bytes, &b.spec, &err), &err);
     s.figure[0] = peak_mib();
@@ -280,7 +285,7 @@ static void bench_peer(bool own_choice, const char *name, const char *model, int
     struct peer p;
     struct bench_series s = {.n = REPEATS / 2 + 1};
     char number[4][12];
-    bed_open(&b, model, TUNE_LORA, threads);
+    bed_open(&b, model, TUNE_LORA, threads, false);
     const size_t values[] = {(size_t)threads, b.load.tokens, b.load.microbatches, RANK};
     for (size_t i = 0; i < 4; i++)
         snprintf(number[i], sizeof number[i], "%zu", values[i]);
@@ -322,7 +327,9 @@ static int child(const char *kind, int threads, const char *name, const char *mo
     else if (!strcmp(kind, "full"))
         bench_steps(TUNE_FULL, name, model, threads);
     else if (!strcmp(kind, "prefill"))
-        bench_prefill(name, model, threads);
+        bench_prefill(name, model, threads, false);
+    else if (!strcmp(kind, "prefill-int8"))
+        bench_prefill(name, model, threads, true);
     else if (!strcmp(kind, "memory"))
         bench_memory(model, threads);
     else if (!strncmp(kind, "torch", 5))
@@ -341,8 +348,9 @@ static const struct row {
     {"lora", "110M f32", SMALL_F32},         {"full", "110M f32", SMALL_F32},
     {"lora", "1B bf16", LARGE_BF16},         {"prefill", "110M f32", SMALL_F32},
     {"prefill", "110M bf16", SMALL_BF16},    {"prefill", "1B bf16", LARGE_BF16},
-    {"prefill", "1B f32, short", LARGE_F32}, {"memory", "110M f32", SMALL_F32},
-    {"torch", "110M f32", SMALL_F32},        {"torch-own", "110M f32", SMALL_F32},
+    {"prefill-int8", "1B int8", LARGE_BF16}, {"prefill", "1B f32, short", LARGE_F32},
+    {"memory", "110M f32", SMALL_F32},       {"torch", "110M f32", SMALL_F32},
+    {"torch-own", "110M f32", SMALL_F32},
 };
 
 static bool has_torch(void)
@@ -353,7 +361,7 @@ static bool has_torch(void)
 static int usage(void)
 {
     fputs("usage: bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL\n"
-          "       bench_train lora|full|prefill|memory|torch|torch-own THREADS NAME MODEL\n",
+          "       bench_train lora|full|prefill|prefill-int8|memory|torch|torch-own THREADS NAME MODEL\n",
           stderr);
     return 2;
 }

@@ -314,6 +314,7 @@ enum { INT_MOST = 70 * 64 }; /* columns: more steps than scales are multiplied a
 /* One row of x, held as integer.h says, and its whole numbers in their own order. */
 struct levels {
     int16_t plain[INT_MOST], q[INT_MOST];
+    int8_t bytes[INT_MOST];
     float scale[2 * INT_MOST / INT_STEP], sum[2 * INT_MOST / INT_STEP];
 };
 
@@ -392,7 +393,7 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
     memset(x + cols, 0, cols / 2 * sizeof *x);
     memset(l, 0, sizeof l);
     for (size_t j = 0; j < N; j++) {
-        const struct int_row to = {l[j].q, l[j].scale, l[j].sum};
+        const struct int_row to = {l[j].q, NULL, l[j].scale, l[j].sum};
         plain_levels(&plain[j], x + j * cols, cols, bits, group);
         k->quantize(&to, x + j * cols, cols, bits, group);
         assert_memory_equal(l[j].q, plain[j].q, sizeof l[j].q);
@@ -405,7 +406,7 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
                                    .apart = 1,
                                    .n = N,
                                    .rows = rows,
-                                   .x = {l[0].q, l[0].scale, l[0].sum},
+                                   .x = {l[0].q, l[0].bytes, l[0].scale, l[0].sum},
                                    .x_bytes = sizeof l[0],
                                    .w = p.raw + 1,
                                    .w_apart = cols * bits / 8,
@@ -439,6 +440,127 @@ static void test_integers_are_exact(void **state)
                 check_integers(k[i], columns[c], widths[v % 2], group_sizes[v / 2]);
 }
 
+/* --- many rows in bytes ----------------------------------------------------------- */
+
+/* As plain_levels, with 63 or 127 and in their own order. */
+static void plain_bytes(struct levels *l, const float *x, size_t cols, size_t bits, size_t group)
+{
+    const float top = bits == 8 ? 63 : 127;
+    const size_t each = group < 64 ? group : 64;
+    memset(l, 0, sizeof *l);
+    for (size_t at = 0; at < cols; at += each) {
+        const size_t n = cols - at < each ? cols - at : each;
+        float most = 0;
+        long sum = 0;
+        for (size_t i = 0; i < n; i++)
+            most = fmaxf(most, fabsf(x[at + i]));
+        l->scale[at / each] = most > 1e-30f ? most / top : 0;
+        for (size_t i = 0; i < n; i++)
+            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (top / most)) : 0);
+        l->sum[at / each] = (float)sum * l->scale[at / each];
+    }
+}
+
+/* Group after group: the exact sum, scaled, and then what the bias gives. */
+static float plain_many(const struct packed *p, size_t row, const struct levels *l, float y)
+{
+    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group,
+                 each = group < 64 ? group : 64, groups = quant_groups(group, cols);
+    const uint8_t *w = p->raw + 1 + row * cols * bits / 8;
+    for (size_t at = 0; at < cols; at += each) {
+        const size_t g = row * groups + at / group;
+        long sum = 0;
+        for (size_t i = at; i < at + each && i < cols; i++)
+            sum += (bits == 8 ? w[i] : w[i / 2] >> i % 2 * 4 & 15) * (long)l->plain[i];
+        volatile float by = ((const float *)p->quant.scale)[g] * l->scale[at / each]; /* nothing is fused */
+        volatile float product = (float)sum * by,
+                       of_bias = ((const float *)p->quant.bias)[g] * l->sum[at / each];
+        y += product;
+        y += of_bias;
+    }
+    return y;
+}
+
+static void check_many(struct num *num, size_t n, size_t rows, size_t cols, size_t bits, size_t group)
+{
+    static struct levels l;
+    struct packed p;
+    pack(&p, rows, cols, bits, group, DTYPE_F32);
+    float *x = random_floats(n * cols, "x"), *y = random_floats(n * rows, "y"),
+          *y0 = random_floats(n * rows, "y");
+    gemm_xwt(num, y, x, p.w, n, rows % 2);
+    for (size_t i = 0; i < n; i++) {
+        plain_bytes(&l, x + i * cols, cols, bits, group);
+        for (size_t r = 0; r < rows; r++) {
+            const float want = plain_many(&p, r, &l, rows % 2 ? y0[i * rows + r] : 0);
+            if (y[i * rows + r] != want)
+                fail_msg("%zu·%zu·%zu, %zu bits, groups of %zu: [%zu, %zu] is %.9g, expected %.9g", n, rows,
+                         cols, bits, group, i, r, (double)y[i * rows + r], (double)want);
+        }
+    }
+    free(x), free(y), free(y0);
+    unpack(&p);
+}
+
+/* One thread or three; rows and columns of one block and of several, whole and not. */
+static void test_many_rows_are_exact(void **state)
+{
+    (void)state;
+    static const size_t shapes[][3] = {
+        {17, 1, 8}, {18, 37, 72}, {23, 131, 256}, {29, 128, 520}, {17, 300, 2056}};
+    struct num *num[2] = {NULL, NULL};
+    assert_int_equal(num_new(&num[0], 1, NULL), 0);
+    assert_int_equal(num_new(&num[1], 3, NULL), 0);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t v = 0; v < 6; v++) {
+            num_set_compute(num[(i + v) % 2], NUM_INT8);
+            check_many(num[(i + v) % 2], shapes[i][0], shapes[i][1], shapes[i][2], widths[v % 2],
+                       group_sizes[v / 2]);
+        }
+    num_free(num[0]);
+    num_free(num[1]);
+}
+
+/* The tables agree on a tile, whatever their panels' height. */
+static void test_tiles_of_every_width(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, COLS = 128, GROUP = 64 };
+    const struct int_kernels *const k[] = {&int_kernels_base, isa_pick_int()};
+    static struct levels l[INT_TILE];
+    static uint32_t panel[INT_TALL * COLS / 4];
+    static float scale[INT_TALL * 2], bias[INT_TALL * 2];
+    float y[2][INT_TILE][ROWS];
+    struct packed p;
+    float *x = random_floats(INT_TILE * COLS, "x");
+    pack(&p, ROWS, COLS, 4, GROUP, DTYPE_F32);
+    for (size_t i = 0; i < 2; i++) {
+        const size_t tall = k[i]->tall;
+        assert_true(tall <= INT_TALL);
+        for (size_t j = 0; j < INT_TILE; j++)
+            k[i]->quantize_bytes(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum}, x + j * COLS,
+                                 COLS, 4, GROUP);
+        k[i]->pack(panel, p.raw + 1, COLS / 2, ROWS, COLS, 0, COLS, 4);
+        for (size_t r = 0; r < tall; r++)
+            for (size_t g = 0; g < 2; g++) {
+                scale[g * tall + r] = r < ROWS ? ((const float *)p.quant.scale)[r * 2 + g] : 0;
+                bias[g * tall + r] = r < ROWS ? ((const float *)p.quant.bias)[r * 2 + g] : 0;
+            }
+        k[i]->tile(&(struct int_tile){.y = y[i][0],
+                                      .ldy = ROWS,
+                                      .n = INT_TILE,
+                                      .rows = ROWS,
+                                      .x = {l[0].q, l[0].bytes, l[0].scale, l[0].sum},
+                                      .x_bytes = sizeof l[0],
+                                      .panel = {panel, scale, bias},
+                                      .group = GROUP,
+                                      .groups = 2});
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    free(x);
+    unpack(&p);
+}
+
 /* What is not finite does not come out as a number. */
 static void test_what_is_not_finite_stays_so(void **state)
 {
@@ -466,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_quantized), cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_few_rows_same_bits),       cmocka_unit_test(test_rows_of_every_width),
         cmocka_unit_test(test_integers_are_exact),       cmocka_unit_test(test_what_is_not_finite_stays_so),
+        cmocka_unit_test(test_many_rows_are_exact),      cmocka_unit_test(test_tiles_of_every_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
