@@ -81,6 +81,7 @@ await_end "$job_process" 20
 # The configuration, read again: what can count at once does, what cannot is said, a wrong one changes nothing.
 printf 'log-level = debug\nmemory-limit = 2G\nhttp-listen = 127.0.0.1:1\n' >n2.conf
 cp n2.conf good.conf
+mark=$(next_line "$(log_of 1)")
 node_options="--config $work/n2.conf" && stop_node 2 && start_node 2 && node_options=
 equal "nothing new" "$(on 2 reload)" "the configuration has been read again; nothing in it has changed"
 sed -i 's/2G/1G/; s/debug/info/; $a discover = off' n2.conf
@@ -98,6 +99,7 @@ cp good.conf n2.conf
 kill -HUP "$(pid_of 2)"
 await_line "$(log_of 2)" 'the configuration was read again' 10 "$from"
 equal "the limit after SIGHUP" "$(on 2 status --json | jq '.node.memory_total > 1073741824')" true
+await_ring 1 "$mark"
 
 # A plan without its job: the split, what it needs of what there is, and no trace of it.
 plan_of() { limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >plan.txt 2>plan.err; }
