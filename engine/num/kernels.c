@@ -90,29 +90,34 @@ static void f32_to_f32(float *dst, const void *src, size_t n)
     memcpy(dst, src, n * sizeof *dst);
 }
 
+/* Whole vectors first: a test for the last one in every turn costs as much as the turn. */
+INLINE void widen_all(float *dst, const void *src, size_t n, const enum dtype t)
+{
+    size_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        UNROLL
+        for (size_t k = 0; k < 4; k++)
+            store(dst + i + k * VL, load_as(src, i + k * VL, VL, t));
+    }
+    for (; i + VL <= n; i += VL)
+        store(dst + i, load_as(src, i, VL, t));
+    if (i < n)
+        store_m(dst + i, load_as(src, i, n - i, t), n - i);
+}
+
 static void bf16_to_f32(float *dst, const void *src, size_t n)
 {
-    EACH(i, m, n)
-    store_m(dst + i, load_as(src, i, m, DTYPE_BF16), m);
+    widen_all(dst, src, n, DTYPE_BF16);
 }
 
 static void f16_to_f32(float *dst, const void *src, size_t n)
 {
-    EACH(i, m, n)
-    store_m(dst + i, load_as(src, i, m, DTYPE_F16), m);
+    widen_all(dst, src, n, DTYPE_F16);
 }
 
 static void f8_to_f32(float *dst, const void *src, size_t n)
 {
-    const uint8_t *p = src;
-    uint8_t last[VL] = {0};
-    size_t i = 0;
-    for (; i + VL <= n; i += VL)
-        store(dst + i, widen_f8(p + i));
-    if (i == n)
-        return;
-    memcpy(last, p + i, n - i);
-    store_m(dst + i, widen_f8(last), n - i);
+    widen_all(dst, src, n, DTYPE_F8_E4M3);
 }
 
 /* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into --- */

@@ -10,6 +10,8 @@
 
 enum { NIBBLES = 8 /* in a word */ };
 
+/* Whole vectors first, everywhere: a test for the last one in every turn costs as much as the turn. */
+
 /* VL bytes. */
 INLINE vf widen_q8(const uint8_t *p)
 {
@@ -48,19 +50,23 @@ static inline void quant8_to_f32(float *dst, const uint8_t *w, const float *scal
 {
     for (size_t at = 0, end; at < n; at = end, scale++, bias++) {
         end = group_end(at, group, n);
-        for (size_t i = at, m; i < end; i += m) {
-            m = end - i < VL ? end - i : VL;
-            store_m(dst + i, widen_some_q8(w + i, m) * *scale + *bias, m);
-        }
+        const float s = *scale, b = *bias;
+        size_t i = at;
+        for (; i + VL <= end; i += VL)
+            store(dst + i, widen_q8(w + i) * s + b);
+        if (i < end)
+            store_m(dst + i, widen_some_q8(w + i, end - i) * s + b, end - i);
     }
 }
 
 /* Elements i … i+m−1, of the words they lie in; m is VL, or as many as one word has. */
-INLINE vu nibbles_at(const uint8_t *w, size_t i, size_t m)
+INLINE vf widen_q4(const uint8_t *w, size_t i, size_t m)
 {
     vu word, shift;
+    const uint32_t begin =
+        VL % NIBBLES ? (uint32_t)(i % NIBBLES) : 0; /* groups begin with a word, so vectors do */
     for (uint32_t k = 0; k < VL; k++)
-        shift[k] = 4 * ((uint32_t)(i + k) % NIBBLES);
+        shift[k] = 4 * ((begin + k) % NIBBLES);
     uint32_t first;
     memcpy(&first, w + i / NIBBLES * sizeof first, sizeof first);
     word = (vu){0} + first;
@@ -70,7 +76,7 @@ INLINE vu nibbles_at(const uint8_t *w, size_t i, size_t m)
         for (uint32_t k = NIBBLES; k < VL; k++)
             word[k] = second;
     }
-    return word >> shift & 15u;
+    return __builtin_convertvector((vi)(word >> shift & 15u), vf);
 }
 
 static inline void quant4_to_f32(float *dst, const uint8_t *w, const float *scale, const float *bias,
@@ -78,10 +84,12 @@ static inline void quant4_to_f32(float *dst, const uint8_t *w, const float *scal
 {
     for (size_t at = 0, end; at < n; at = end, scale++, bias++) {
         end = group_end(at, group, n);
-        for (size_t i = at, m; i < end; i += m) {
-            m = end - i < VL ? end - i : VL;
-            store_m(dst + i, __builtin_convertvector((vi)nibbles_at(w, i, m), vf) * *scale + *bias, m);
-        }
+        const float s = *scale, b = *bias;
+        size_t i = at;
+        for (; i + VL <= end; i += VL)
+            store(dst + i, widen_q4(w, i, VL) * s + b);
+        if (i < end)
+            store_m(dst + i, widen_q4(w, i, end - i) * s + b, end - i);
     }
 }
 
