@@ -356,8 +356,6 @@ static void on_up(void *owner, struct link *link)
         enrol_serve(p->node->enrol, link);
         return;
     }
-    if (!s->cable) /* the cable may have been found between hello and now */
-        s->cable = peers_cable_of(p, link, link_peer(link)->node_id);
     if (is_one_too_many(s))
         return;
     s->up = true;

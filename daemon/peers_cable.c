@@ -61,12 +61,12 @@ size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_
     return n;
 }
 
-/* The other end may have called before we had heard its beacon: then its connection is already here, without a cable. */
+/* The other end may have called before we had heard its beacon: then its connection is already here, or has said hello, without a cable. */
 static void adopt_session(struct peers *p, const struct dial *d)
 {
     struct session *s;
     LIST_FOREACH(s, &p->sessions, next)
-    if (!s->cable && s->up && is_from(s->link, d) && !memcmp(link_peer(s->link)->node_id, d->id, 16))
+    if (!s->cable && s->agreed && is_from(s->link, d) && !memcmp(link_peer(s->link)->node_id, d->id, 16))
         s->cable = d->cable;
 }
 
