@@ -232,6 +232,13 @@ static struct job *first_queued(struct coord *c)
     return oldest;
 }
 
+/* One of them may be the head of a model that is only kept loaded. */
+static void ask_for_way(struct coord *c, const struct members_ring *ring)
+{
+    for (size_t r = 1; r < ring->n; r++)
+        peers_send(c->node->peers, ring->at[r]->id, json_pack("{s:s}", "kind", "job-wanted"));
+}
+
 static void try_start(struct coord *c)
 {
     struct job *job = c->active || event_pending(c->retry, EV_TIMEOUT, NULL) ? NULL : first_queued(c);
@@ -254,6 +261,8 @@ static void try_start(struct coord *c)
     if (strcmp(job->error, why)) {
         snprintf(job->error, sizeof job->error, "%s", why);
         job_log_publish(c->node, job, "job", job_encode_short(job));
+        if (stands)
+            ask_for_way(c, &ring);
     }
 }
 
@@ -341,10 +350,10 @@ int coord_turn(struct coord *c, uint64_t id, json_t *turn)
     return r;
 }
 
-/* A model that is only kept loaded gives way to work. */
+/* A model that is only kept loaded gives way to work, of this node or another. */
 static void give_way(struct coord *c)
 {
-    if (c->active && c->active->is_idle && first_queued(c))
+    if (c->active && c->active->is_idle && (c->active->is_wanted || first_queued(c)))
         send_turn(c, c->active, NULL);
 }
 
@@ -445,6 +454,11 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
 {
     struct job *job = c->active;
     size_t rank = (size_t)json_integer_value(json_object_get(body, "rank"));
+    if (job && !strcmp(kind, "job-wanted")) {
+        job->is_wanted = true;
+        give_way(c);
+        return;
+    }
     if (!job || json_integer_value(json_object_get(body, "job")) != (json_int_t)job->id ||
         rank >= job->ranks || memcmp(job->nodes[rank], from, 16))
         return;

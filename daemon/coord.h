@@ -30,7 +30,7 @@ int coord_cancel(struct coord *c, uint64_t id); /* −ENOENT unknown, −EALREAD
  * −EBUSY it is answering, or no conversation. */
 int coord_turn(struct coord *c, uint64_t id, json_t *turn);
 
-/* Messages of workers: "job-planned", "-ready", "-connected", "-event", "-failed", "-done", "-stopped". */
+/* Messages of workers: "job-planned", "-ready", "-connected", "-event", "-failed", "-done", "-stopped"; of other heads: "job-wanted". */
 void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body);
 void coord_changed(struct coord *c); /* nodes came or went */
 

@@ -46,6 +46,7 @@ struct job {
     json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
     char error[768];                 /* why it failed, or why it still waits */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
+    bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
     bool is_idle; /* it has answered, and waits for what is said next: `result` is the answer */
     uint64_t step, steps;
     double loss, tokens_per_second;

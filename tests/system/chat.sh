@@ -4,6 +4,7 @@
 # Conversations through real daemons: a prompt that goes through the model's chat template, an answer to each line, ^C during
 # one of them, and what is said where there is no template.
 . "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
 need_shared "$stories" "$shared/models/qwen3-shakespeare" "$shared/models/deepseek_v3-shakespeare"
 
 # model NAME JQ-OF-TOKENIZER-CONFIG [FROM]: the trained model with another tokenizer_config.json
@@ -116,6 +117,24 @@ printf 'One\n/reset\nTwo' | chat --model "$work/talks" | jq -e '.messages | leng
 END
 say "the template, and what it is asked for"
 limit 120 "$ringctl" local 2 --threads 1 -- exec sh "$work/script" || fail "see above"
+
+# What waits on another node ends a conversation as well, for as long as nobody speaks.
+start_ring
+mkfifo "$work/said1" "$work/answered1"
+RINGD_SOCKET=$(sock_of 1) limit 90 "$ringctl" chat --model "$work/talks" --max-tokens 6 --temperature 0 --keep-alive 3600 \
+    <"$work/said1" >"$work/answered1" 2>"$work/err" &
+process=$!
+exec 5>"$work/said1" 6<"$work/answered1"
+echo "Once upon a time" >&5
+read -r answer <&6
+[ -n "$answer" ] || fail "no answer: $(cat "$work/err")"
+limit 30 env RINGD_SOCKET="$(sock_of 2)" "$ringctl" generate --model "$stories" --max-tokens 2 Once >"$work/out" 2>"$work/waited" ||
+    fail "a job of another node waits for a conversation in which nobody speaks: $(cat "$work/waited")"
+holds "the reason it waited for" "$work/waited" 'waits: node n[123] is busy with job 1'
+exec 5>&-
+wait $process || fail "the conversation that gave way: $(cat "$work/err")"
+exec 6<&-
+stop_ring
 
 # ^C as soon as the answer begins: it ends, and the conversation goes on.
 cat >"$work/interrupt" <<'END'
