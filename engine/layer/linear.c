@@ -74,20 +74,30 @@ static void add_lora(struct num *num, float *y, const float *xa, const struct li
     }
 }
 
-void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
-                    size_t tokens)
+/* xa = drop(x) · Aᵀ */
+static void make_xa(struct num *num, float *xa, const float *x, const struct linear *lin, size_t tokens)
 {
-    gemm_xwt(num, y, x, lin->w, tokens, false);
-    if (lin->bias)
-        add_rows(num, y, lin->bias, tokens, lin->w.rows);
-    if (!lin->lora)
-        return;
     const size_t in = lin->w.cols, step = lin->lora->dropout > 0 ? rows_at_once(num, in, tokens) : tokens;
     for (size_t t = 0; t < tokens; t += step) {
         const size_t rows = tokens - t < step ? tokens - t : step;
         gemm_xwt(num, xa + t * lin->lora->rank, dropped(num, lin, x, t, rows), mat_a(lin), rows, false);
     }
-    add_lora(num, y, xa, lin, tokens);
+}
+
+void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
+                    size_t tokens)
+{
+    const bool joined = lin->lora && gemm_is_joined(num, lin->w, tokens);
+    if (lin->lora)
+        make_xa(num, xa, x, lin, tokens);
+    if (joined)
+        gemm_xwt_joined(num, y, x, lin->w, &(struct gemm_second){xa, mat_b(lin), lin->lora->scale}, tokens);
+    else
+        gemm_xwt(num, y, x, lin->w, tokens, false);
+    if (lin->bias)
+        add_rows(num, y, lin->bias, tokens, lin->w.rows);
+    if (lin->lora && !joined)
+        add_lora(num, y, xa, lin, tokens);
 }
 
 void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens)
@@ -122,11 +132,15 @@ static void add_lora_dx(struct num *num, float *dx, const float *dyb, const stru
 void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
                        size_t tokens, bool accumulate)
 {
-    gemm_xw(num, dx, dy, lin->w, tokens, accumulate);
-    if (!lin->lora)
+    if (lin->lora)
+        lora_backward_dyb(num, dyb, dy, lin, tokens);
+    if (lin->lora && lin->lora->dropout <= 0 && gemm_is_joined(num, lin->w, tokens)) {
+        gemm_xw_joined(num, dx, dy, lin->w, &(struct gemm_second){dyb, mat_a(lin), 1}, tokens, accumulate);
         return;
-    lora_backward_dyb(num, dyb, dy, lin, tokens);
-    add_lora_dx(num, dx, dyb, lin, tokens);
+    }
+    gemm_xw(num, dx, dy, lin->w, tokens, accumulate);
+    if (lin->lora)
+        add_lora_dx(num, dx, dyb, lin, tokens);
 }
 
 void lora_backward_w(struct num *num, float *da, float *db, const float *dy, const float *dyb,
