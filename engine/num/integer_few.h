@@ -125,25 +125,49 @@ INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_
 
 /* --- weights --- */
 
-/* Sums of products of a step, 16 bits each: of all its columns, or of half of them. */
-INLINE vi whole4(vh w, const vh x[4])
+/* x of a step: with weights of 8 bits four vectors of 16 bits, with 4 one of bytes at even places and one of those at odd. */
+struct x_step {
+    vh v[4];
+};
+
+INLINE struct x_step load_x(const struct int_row *x, size_t apart, size_t step, const size_t bits)
 {
-    const vi a = add_products(add_products((vi){0}, w & 15, x[0]), w >> 4 & 15, x[1]);
-    const vi b = add_products(add_products((vi){0}, w >> 8 & 15, x[2]), w >> 12, x[3]);
-    return a + b;
+    const size_t bytes = bits == 8 ? INT_STEP * sizeof(int16_t) : INT_STEP;
+    const uint8_t *at = row_of(bits == 8 ? (const void *)x->q : (const void *)x->bytes, apart + step * bytes);
+    struct x_step ret = {.v = {load16(at), load16(at + 32)}};
+    if (bits == 8) {
+        ret.v[2] = load16(at + 64);
+        ret.v[3] = load16(at + 96);
+    }
+    return ret;
 }
 
-INLINE vi half8(vh w, vh even, vh odd)
+/* Sums of products with a step of W in 4 bits. A product of a nibble and a byte is at most 15 · 127, and four of them fit into 16
+ * bits. */
+INLINE vi whole4(const uint8_t *w, const struct x_step *x)
 {
-    return add_products(add_products((vi){0}, w & 255, even), w >> 8, odd);
+    const vh both = load16(w), low = both & 0x0f0f, high = both >> 4 & 0x0f0f;
+#if defined __AVX2__ && !defined __AVX512VNNI__
+    const __m256i fours = _mm256_add_epi16(_mm256_maddubs_epi16((__m256i)low, (__m256i)x->v[0]),
+                                           _mm256_maddubs_epi16((__m256i)high, (__m256i)x->v[1]));
+    return (vi)_mm256_madd_epi16(fours, _mm256_set1_epi16(1));
+#else
+    return add_bytes(add_bytes((vi){0}, (vi)low, (vi)x->v[0]), (vi)high, (vi)x->v[1]);
+#endif
+}
+
+/* Of half a step of W in 8 bits. */
+INLINE vi half8(const uint8_t *w, const vh x[2])
+{
+    return add_products(add_products((vi){0}, widen_bytes(w), x[0]), widen_bytes(w + 16), x[1]);
 }
 
 /* acc + the step's sums times its scales: one, or two where groups are of 32. */
-INLINE vf step_add(vf acc, const uint8_t *w, const vh x[4], const float *scale, const size_t bits,
+INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float *scale, const size_t bits,
                    const bool narrow)
 {
     if (bits == 8) {
-        const vi s = half8(load16(w), x[0], x[1]), t = half8(load16(w + 32), x[2], x[3]);
+        const vi s = half8(w, x->v), t = half8(w + 32, x->v + 2);
         if (!narrow)
             return acc + __builtin_convertvector(s + t, vf) * splat(scale[0]);
         acc += __builtin_convertvector(s, vf) * splat(scale[0]);
@@ -152,7 +176,7 @@ INLINE vf step_add(vf acc, const uint8_t *w, const vh x[4], const float *scale, 
     vf by = splat(scale[0]);
     if (narrow)
         by = __builtin_shufflevector(by, splat(scale[1]), 0, 1, 2, 3, 12, 13, 14, 15);
-    return acc + __builtin_convertvector(whole4(load16(w), x), vf) * by;
+    return acc + __builtin_convertvector(whole4(w, x), vf) * by;
 }
 
 /* Steps first … first+n−1, all of them whole in W. */
@@ -161,19 +185,17 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
 {
     const size_t bytes = INT_STEP * bits / 8, per = narrow ? 2 : 1;
     const uint8_t *w = d->w + first * bytes;
-    const int16_t *x = row_of(d->x.q + first * INT_STEP, j * d->x_bytes);
     vf acc[INT_ROWS][2];
     UNROLL
     for (int r = 0; r < nr; r++)
         acc[r][0] = t->acc[r][0], acc[r][1] = t->acc[r][1];
-    for (size_t i = 0; i < n * per; i += per, w += bytes, x += INT_STEP) {
+    for (size_t i = 0; i < n; i++, w += bytes) {
         UNROLL
         for (int k = 0; k < nx; k++) {
-            const int16_t *at = row_of(x, (size_t)k * d->x_bytes);
-            const vh levels[4] = {load16(at), load16(at + 16), load16(at + 32), load16(at + 48)};
+            const struct x_step x = load_x(&d->x, (j + (size_t)k) * d->x_bytes, first + i, bits);
             UNROLL
             for (int r = 0; r < nr; r++)
-                acc[r][k] = step_add(acc[r][k], w + (size_t)r * d->w_apart, levels, t->product[r][k] + i,
+                acc[r][k] = step_add(acc[r][k], w + (size_t)r * d->w_apart, &x, t->product[r][k] + i * per,
                                      bits, narrow);
         }
     }
@@ -192,16 +214,16 @@ static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t
         memcpy(last[r], d->w + (size_t)r * d->w_apart + at * bits / 8, (d->cols - at) * bits / 8);
     for (int k = 0; k < nx; k++)
         for (int r = 0; r < nr; r++) {
-            vh levels[4];
-            memcpy(levels, row_of(d->x.q + at, (j + (size_t)k) * d->x_bytes), sizeof levels);
+            const struct x_step x = bits == 8 ? load_x(&d->x, (j + (size_t)k) * d->x_bytes, step, 8)
+                                              : load_x(&d->x, (j + (size_t)k) * d->x_bytes, step, 4);
             vf *acc = &t->acc[r][k];
             const float *by = t->product[r][k] + product;
             if (d->group < INT_STEP)
-                *acc = bits == 8 ? step_add(*acc, last[r], levels, by, 8, true)
-                                 : step_add(*acc, last[r], levels, by, 4, true);
+                *acc = bits == 8 ? step_add(*acc, last[r], &x, by, 8, true)
+                                 : step_add(*acc, last[r], &x, by, 4, true);
             else
-                *acc = bits == 8 ? step_add(*acc, last[r], levels, by, 8, false)
-                                 : step_add(*acc, last[r], levels, by, 4, false);
+                *acc = bits == 8 ? step_add(*acc, last[r], &x, by, 8, false)
+                                 : step_add(*acc, last[r], &x, by, 4, false);
         }
 }
 

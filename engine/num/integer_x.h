@@ -10,108 +10,133 @@
 #include "num/integer.h"
 #include "num/integer_simd.h"
 
-enum { TOP_FEW = 32767, TOP_MANY4 = 127, TOP_MANY8 = 63 };
+enum { TOP_FEW = 32767, TOP_BYTE = 127, TOP_MANY8 = 63, PIECES = INT_STEP / LANES };
+typedef uint32_t vu __attribute__((vector_size(32)));
+typedef uint8_t vb __attribute__((vector_size(32)));
 
-/* Two numbers of 16 bits, `apart` apart, from place `at` of the n at q on. */
-INLINE uint32_t two(const int16_t *q, size_t at, size_t apart)
+/* Every second one, of a and then of b. */
+INLINE vh even_halves(vi a, vi b)
 {
-    return (uint32_t)(uint16_t)q[at] | (uint32_t)(uint16_t)q[at + apart] << 16;
+    return __builtin_shufflevector((vh)a, (vh)b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
 }
 
-/* Of each 32 bytes those at even places, then those at odd. */
-INLINE void order8(int16_t *to, const int16_t *q)
+INLINE vb even_bytes(vb a, vb b)
 {
-    uint32_t half[2 * LANES];
-    for (size_t i = 0; i < INT_STEP; i += 4 * LANES, to += 4 * LANES, q += 4 * LANES) {
-        for (size_t j = 0; j < LANES; j++) {
-            half[j] = two(q, 4 * j, 2);
-            half[LANES + j] = two(q, 4 * j + 1, 2);
-        }
-        memcpy(to, half, sizeof half);
-    }
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34,
+                                   36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
 }
 
-/* A nibble of each 16 bits, from the lowest to the highest. */
-INLINE void order4(int16_t *to, const int16_t *q)
+INLINE vb odd_bytes(vb a, vb b)
 {
-    uint32_t all[4 * LANES];
-    for (size_t j = 0; j < LANES; j++)
-        for (size_t k = 0; k < 4; k++)
-            all[k * LANES + j] = two(q, 8 * j + k, 4);
-    memcpy(to, all, sizeof all);
+    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35,
+                                   37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63);
+}
+
+INLINE vi larger(vi a, vi b)
+{
+#if defined __AVX2__
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    const vi more = a > b;
+    return (a & more) | (b & ~more);
+#endif
 }
 
 /* The largest magnitude; what is not finite is larger than all that is. */
 INLINE float most_of(const float *x, size_t n)
 {
     vi most = {0};
-    for (size_t i = 0; i < n; i += LANES) {
-        const vi size = (vi)load(x + i) & 0x7fffffff, more = size > most;
-        most = (size & more) | (most & ~more);
-    }
-    int32_t all = 0;
-    for (int k = 0; k < LANES; k++)
-        all = most[k] > all ? most[k] : all;
+    for (size_t i = 0; i < n; i += LANES)
+        most = larger(most, (vi)load(x + i) & 0x7fffffff);
+    most = larger(most, __builtin_shufflevector(most, most, 4, 5, 6, 7, 0, 1, 2, 3));
+    most = larger(most, __builtin_shufflevector(most, most, 2, 3, 0, 1, 6, 7, 4, 5));
+    most = larger(most, __builtin_shufflevector(most, most, 1, 0, 3, 2, 5, 4, 7, 6));
     float ret;
-    memcpy(&ret, &all, sizeof ret);
+    memcpy(&ret, &most, sizeof ret);
     return ret;
 }
 
-/* The whole numbers of a group of n elements, up to ±top; *ret_sum of what they stand for. Returns their scale. */
-INLINE float group_levels(int16_t *q, const float *x, size_t n, const float top, float *ret_sum)
+/* The whole numbers of a group of n elements, up to ±top, in the low halves of q; *ret_sum of what they stand for. Returns their
+ * scale. */
+INLINE float group_levels(vi *q, const float *x, size_t n, const float top, float *ret_sum)
 {
-    const float most = most_of(x, n), magic = 0x1.8p23f; /* adding and subtracting it rounds to an integer */
+    const float most = most_of(x, n),
+                magic = 0x1.8p23f;             /* adding it leaves a whole number in the lowest bits */
     if (!(most > 1e-30f && most <= FLT_MAX)) { /* nearly nothing, which has no inverse, or not finite */
-        memset(q, 0, n * sizeof *q);
+        memset(q, 0, n / LANES * sizeof *q);
         return *ret_sum = most > 1e-30f || isnan(most) ? NAN : 0;
     }
     const float scale = most / top, inverse = top / most;
-    int32_t sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        q[i] = (int16_t)((x[i] * inverse + magic) - magic);
-        sum += q[i];
+    vu sum = {0};
+    for (size_t i = 0; i < n / LANES; i++) {
+        q[i] = (vi)(load(x + i * LANES) * splat(inverse) + splat(magic));
+        sum += (vu)q[i] - 0x4b400000u; /* the bits of magic */
     }
-    *ret_sum = (float)sum * scale;
+    sum += __builtin_shufflevector(sum, sum, 4, 5, 6, 7, 0, 1, 2, 3);
+    sum += __builtin_shufflevector(sum, sum, 2, 3, 0, 1, 6, 7, 4, 5);
+    sum += __builtin_shufflevector(sum, sum, 1, 0, 3, 2, 5, 4, 7, 6);
+    *ret_sum = (float)(int32_t)sum[0] * scale;
     return scale;
 }
 
-/* bits 0: bytes, in their own order. */
-INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, const size_t bits,
-                         size_t group, const float top)
+enum order {
+    HALVES,
+    BYTES,
+    EVEN_ODD
+}; /* EVEN_ODD: of each step the bytes at even places, then those at odd */
+
+INLINE void put_step(const struct int_row *to, size_t at, const vi q[PIECES], const enum order order)
+{
+    vh half[PIECES / 2];
+    for (size_t i = 0; i < PIECES / 2; i++)
+        half[i] = even_halves(q[2 * i], q[2 * i + 1]);
+    if (order == HALVES) {
+        memcpy(to->q + at, half, sizeof half);
+        return;
+    }
+    vb byte[2] = {even_bytes((vb)half[0], (vb)half[1]), even_bytes((vb)half[2], (vb)half[3])};
+    if (order == EVEN_ODD) {
+        const vb even = even_bytes(byte[0], byte[1]);
+        byte[1] = odd_bytes(byte[0], byte[1]);
+        byte[0] = even;
+    }
+    memcpy(to->bytes + at, byte, sizeof byte);
+}
+
+INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, size_t group, const float top,
+                         const enum order order)
 {
     const size_t each = int_group(group);
     size_t g = 0;
     for (size_t at = 0; at < cols; at += INT_STEP) {
-        int16_t q[INT_STEP];
+        vi q[PIECES];
         float padded[INT_STEP] = {0};
         const float *from = x + at;
         if (cols - at < INT_STEP) {
             memcpy(padded, from, (cols - at) * sizeof *x);
             from = padded;
         }
-        for (size_t i = 0; i < INT_STEP; i += each, g++)
-            to->scale[g] = group_levels(q + i, from + i, each, top, &to->sum[g]);
-        if (bits == 8)
-            order8(to->q + at, q);
-        else if (bits == 4)
-            order4(to->q + at, q);
-        for (size_t i = 0; bits == 0 && i < INT_STEP; i++)
-            to->bytes[at + i] = (int8_t)q[i];
+        if (each == INT_STEP)
+            to->scale[g] = group_levels(q, from, INT_STEP, top, &to->sum[g]), g++;
+        else
+            for (size_t i = 0; i < INT_STEP; i += INT_STEP / 2, g++)
+                to->scale[g] = group_levels(q + i / LANES, from + i, INT_STEP / 2, top, &to->sum[g]);
+        put_step(to, at, q, order);
     }
 }
 
 static inline void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
 {
     if (bits == 8)
-        quantize_any(to, x, cols, 8, group, TOP_FEW);
+        quantize_any(to, x, cols, group, TOP_FEW, HALVES);
     else
-        quantize_any(to, x, cols, 4, group, TOP_FEW);
+        quantize_any(to, x, cols, group, TOP_BYTE, EVEN_ODD);
 }
 
 static inline void quantize_bytes(const struct int_row *to, const float *x, size_t cols, size_t bits,
                                   size_t group)
 {
-    quantize_any(to, x, cols, 0, group, bits == 8 ? TOP_MANY8 : TOP_MANY4);
+    quantize_any(to, x, cols, group, bits == 8 ? TOP_MANY8 : TOP_BYTE, BYTES);
 }
 
 #endif

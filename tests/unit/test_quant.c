@@ -220,7 +220,9 @@ static void check_shape(struct num *num, size_t n, size_t rows, size_t cols, siz
                         enum dtype side)
 {
     struct packed p;
-    const double coarse = n <= 16 ? 1.0 / 65534 : 0; /* few rows of x become whole numbers of 16 bits */
+    const double coarse = n > 16      ? 0
+                          : bits == 8 ? 1.0 / 65534
+                                      : 1.0 / 254; /* few rows of x become whole numbers */
     pack(&p, rows, cols, bits, group, side);
     float *x = random_floats(n * cols, "x"), *dy = random_floats(n * rows, "dy");
     float *y = random_floats(n * rows, "y"), *y0 = random_floats(n * rows, "y");
@@ -321,6 +323,7 @@ struct levels {
 /* Written once more, without a thought for speed. */
 static void plain_levels(struct levels *l, const float *x, size_t cols, size_t bits, size_t group)
 {
+    const float top = bits == 4 ? 127 : 32767;
     const size_t each = group < 64 ? group : 64;
     memset(l, 0, sizeof *l);
     for (size_t at = 0; at < cols; at += each) {
@@ -329,15 +332,16 @@ static void plain_levels(struct levels *l, const float *x, size_t cols, size_t b
         long sum = 0;
         for (size_t i = 0; i < n; i++)
             most = fmaxf(most, fabsf(x[at + i]));
-        l->scale[at / each] = most > 1e-30f ? most / 32767 : 0;
+        l->scale[at / each] = most > 1e-30f ? most / top : 0;
         for (size_t i = 0; i < n; i++)
-            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (32767 / most)) : 0);
+            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (top / most)) : 0);
         l->sum[at / each] = (float)sum * l->scale[at / each];
     }
     for (size_t i = 0; i < INT_MOST; i++) {
-        const size_t step = i / 64 * 64, in = i % 64;
-        const size_t to = bits == 4 ? in % 4 * 16 + in / 4 : in / 32 * 32 + in % 2 * 16 + in % 32 / 2;
-        l->q[step + to] = l->plain[i];
+        if (bits == 4)
+            l->bytes[i / 64 * 64 + i % 2 * 32 + i % 64 / 2] = (int8_t)l->plain[i];
+        else
+            l->q[i] = l->plain[i];
     }
 }
 
@@ -356,11 +360,11 @@ static float side_at(const void *from, enum dtype side, size_t i)
     return ret;
 }
 
-/* Lane k of eight takes words k, k + 8, … of the row; within a group its sum is a whole number. A product is rounded before it is
+/* Of weights of 4 bits lane k of eight takes words k, k + 8, … of the row, of those of 8 every eighth pair of them; within a group its sum is a whole number. A product is rounded before it is
  * added. Before the words of 64 steps come their biases, that of x's group g in lane g modulo eight. */
 static float plain_dot(const struct packed *p, size_t row, const struct levels *l)
 {
-    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_word = 32 / bits,
+    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_lane = bits == 4 ? 8 : 2,
                  each = group < 64 ? group : 64, groups = quant_groups(group, cols), block = 64 * 64;
     const uint8_t *w = p->raw + 1 + row * cols * bits / 8;
     const enum dtype side = p->quant.side;
@@ -374,7 +378,7 @@ static float plain_dot(const struct packed *p, size_t row, const struct levels *
         long sum[8] = {0};
         for (size_t i = at; i < at + each && i < cols; i++) {
             const int q = bits == 8 ? w[i] : w[i / 2] >> i % 2 * 4 & 15;
-            sum[i / in_word % 8] += (long)q * l->plain[i];
+            sum[i / in_lane % 8] += (long)q * l->plain[i];
         }
         volatile float by = side_at(p->quant.scale, side, row * groups + at / group) *
                             l->scale[at / each]; /* volatile: nothing is fused */
@@ -398,10 +402,11 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
     memset(x + cols, 0, cols / 2 * sizeof *x);
     memset(l, 0, sizeof l);
     for (size_t j = 0; j < N; j++) {
-        const struct int_row to = {l[j].q, NULL, l[j].scale, l[j].sum};
+        const struct int_row to = {l[j].q, l[j].bytes, l[j].scale, l[j].sum};
         plain_levels(&plain[j], x + j * cols, cols, bits, group);
         k->quantize(&to, x + j * cols, cols, bits, group);
         assert_memory_equal(l[j].q, plain[j].q, sizeof l[j].q);
+        assert_memory_equal(l[j].bytes, plain[j].bytes, sizeof l[j].bytes);
         assert_memory_equal(l[j].scale, plain[j].scale, sizeof l[j].scale);
         assert_memory_equal(l[j].sum, plain[j].sum, sizeof l[j].sum);
     }
