@@ -20,12 +20,18 @@ enum { TALL = 2 * WIDE, EIGHT = 8 /* columns at once */ };
 typedef float wf __attribute__((vector_size(WIDE * 4)));
 typedef int32_t wi __attribute__((vector_size(WIDE * 4)));
 
-INLINE wi add_wide_bytes(wi acc, wi w, wi x)
+/* acc plus, in each lane, the sum of its four products of a byte of w and a signed one of x. */
+INLINE wi add_bytes(wi acc, wi w, wi x)
 {
 #if defined __AVX512VNNI__
     return (wi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
+#elif defined __AVX2__
+    const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
+    return acc + (wi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
 #else
-    return add_bytes(acc, w, x);
+    typedef int16_t signed_h __attribute__((vector_size(32)));
+    const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
+    return add_products(add_products(acc, (vh)w & 255, even), (vh)w >> 8, odd);
 #endif
 }
 
@@ -88,8 +94,8 @@ INLINE void tile_group(wf y[INT_TILE][2], const struct int_tile *t, size_t g, co
             int32_t four;
             memcpy(&four, row_of(x + p, (size_t)i * t->x_bytes), sizeof four);
             const wi a = four - (wi){0};
-            acc[i][0] = add_wide_bytes(acc[i][0], w0, a);
-            acc[i][1] = add_wide_bytes(acc[i][1], w1, a);
+            acc[i][0] = add_bytes(acc[i][0], w0, a);
+            acc[i][1] = add_bytes(acc[i][1], w1, a);
         }
     }
     UNROLL

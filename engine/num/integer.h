@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of quantized weights in integers, shared by gemm.c and the tests: x becomes whole numbers of 16 bits, or 8, with a scale for
+ * Products of quantized weights in integers, shared by gemm.c and the tests: x becomes whole numbers of 16 bits with a scale for
  * each group, a sum within a group is exact, and only the groups' sums are scaled and added in f32. So all tables give the same
  * bits: what they compute is written without fused operations, in an order that no width changes. integer.c is compiled once
  * per instruction set, each object exporting one table; isa.c picks. A kernel works on one thread and never allocates. */
@@ -35,9 +35,8 @@ static inline size_t int_groups(size_t cols, size_t group)
     return int_cols(cols) / int_group(group);
 }
 
-/* One row of x, rounded to whole numbers [int_cols]: for few rows ±32767 in q with weights of 8 bits, and ±127 in bytes with 4, of each step
- * those at even places and then those at odd; for many rows in bytes, in their own order. Of each group the scale, and the sum of what its
- * numbers stand for. */
+/* One row of x, rounded to whole numbers of 16 bits [int_cols] in the order of the kernels for so many bits of W, or to some that
+ * fit into bytes, in their own order; of each group the scale, and the sum of what its numbers stand for. */
 struct int_row {
     int16_t *q;
     int8_t *bytes;

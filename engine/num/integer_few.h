@@ -7,7 +7,11 @@
 #include "num/integer.h"
 #include "num/integer_simd.h"
 
-enum { BLOCK = 64 /* steps whose scales are multiplied at once */ };
+enum {
+    BLOCK = 64, /* steps whose scales are multiplied at once */
+    FETCH =
+        512, /* bytes ahead of each row: arithmetic fills the CPU's window, so that it sees too few of the lines to come */
+};
 
 /* What one tile has: the rows of W it takes, and of x. */
 struct tile {
@@ -125,35 +129,24 @@ INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_
 
 /* --- weights --- */
 
-/* x of a step: with weights of 8 bits four vectors of 16 bits, with 4 one of bytes at even places and one of those at odd. */
+/* A step of x. */
 struct x_step {
     vh v[4];
 };
 
-INLINE struct x_step load_x(const struct int_row *x, size_t apart, size_t step, const size_t bits)
+INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step)
 {
-    const size_t bytes = bits == 8 ? INT_STEP * sizeof(int16_t) : INT_STEP;
-    const uint8_t *at = row_of(bits == 8 ? (const void *)x->q : (const void *)x->bytes, apart + step * bytes);
-    struct x_step ret = {.v = {load16(at), load16(at + 32)}};
-    if (bits == 8) {
-        ret.v[2] = load16(at + 64);
-        ret.v[3] = load16(at + 96);
-    }
-    return ret;
+    const int16_t *at = row_of(d->x.q + step * INT_STEP, j * d->x_bytes);
+    return (struct x_step){.v = {load16(at), load16(at + 16), load16(at + 32), load16(at + 48)}};
 }
 
-/* Sums of products with a step of W in 4 bits. A product of a nibble and a byte is at most 15 · 127, and four of them fit into 16
- * bits. */
-INLINE vi whole4(const uint8_t *w, const struct x_step *x)
+/* Sums of products with a step of W in 4 bits. */
+INLINE vi whole4(const uint8_t *from, const struct x_step *x)
 {
-    const vh both = load16(w), low = both & 0x0f0f, high = both >> 4 & 0x0f0f;
-#if defined __AVX2__ && !defined __AVX512VNNI__
-    const __m256i fours = _mm256_add_epi16(_mm256_maddubs_epi16((__m256i)low, (__m256i)x->v[0]),
-                                           _mm256_maddubs_epi16((__m256i)high, (__m256i)x->v[1]));
-    return (vi)_mm256_madd_epi16(fours, _mm256_set1_epi16(1));
-#else
-    return add_bytes(add_bytes((vi){0}, (vi)low, (vi)x->v[0]), (vi)high, (vi)x->v[1]);
-#endif
+    const vh w = load16(from);
+    const vi a = add_products(add_products((vi){0}, w & 15, x->v[0]), w >> 4 & 15, x->v[1]);
+    const vi b = add_products(add_products((vi){0}, w >> 8 & 15, x->v[2]), w >> 12, x->v[3]);
+    return a + b;
 }
 
 /* Of half a step of W in 8 bits. */
@@ -191,8 +184,11 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
         acc[r][0] = t->acc[r][0], acc[r][1] = t->acc[r][1];
     for (size_t i = 0; i < n; i++, w += bytes) {
         UNROLL
+        for (int r = 0; r < nr; r++)
+            __builtin_prefetch(w + (size_t)r * d->w_apart + FETCH);
+        UNROLL
         for (int k = 0; k < nx; k++) {
-            const struct x_step x = load_x(&d->x, (j + (size_t)k) * d->x_bytes, first + i, bits);
+            const struct x_step x = load_x(d, j + (size_t)k, first + i);
             UNROLL
             for (int r = 0; r < nr; r++)
                 acc[r][k] = step_add(acc[r][k], w + (size_t)r * d->w_apart, &x, t->product[r][k] + i * per,
@@ -214,8 +210,7 @@ static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t
         memcpy(last[r], d->w + (size_t)r * d->w_apart + at * bits / 8, (d->cols - at) * bits / 8);
     for (int k = 0; k < nx; k++)
         for (int r = 0; r < nr; r++) {
-            const struct x_step x = bits == 8 ? load_x(&d->x, (j + (size_t)k) * d->x_bytes, step, 8)
-                                              : load_x(&d->x, (j + (size_t)k) * d->x_bytes, step, 4);
+            const struct x_step x = load_x(d, j + (size_t)k, step);
             vf *acc = &t->acc[r][k];
             const float *by = t->product[r][k] + product;
             if (d->group < INT_STEP)

@@ -48,21 +48,6 @@ INLINE vi add_products(vi acc, vh a, vh b)
 #endif
 }
 
-/* acc plus, in each lane, the sum of its four products of a byte of w and a signed one of x. By twos they have to fit into 16 bits. */
-INLINE vi add_bytes(vi acc, vi w, vi x)
-{
-#if defined __AVX512VNNI__
-    return (vi)_mm256_dpbusd_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
-#elif defined __AVX2__
-    const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
-    return acc + (vi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
-#else
-    typedef int16_t signed_h __attribute__((vector_size(32)));
-    const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
-    return add_products(add_products(acc, (vh)w & 255, even), (vh)w >> 8, odd);
-#endif
-}
-
 /* 16 bytes. */
 INLINE vh widen_bytes(const uint8_t *p)
 {

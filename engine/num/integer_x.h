@@ -10,26 +10,25 @@
 #include "num/integer.h"
 #include "num/integer_simd.h"
 
-enum { TOP_FEW = 32767, TOP_BYTE = 127, TOP_MANY8 = 63, PIECES = INT_STEP / LANES };
+enum { TOP_FEW = 32767, TOP_MANY4 = 127, TOP_MANY8 = 63, PIECES = INT_STEP / LANES };
 typedef uint32_t vu __attribute__((vector_size(32)));
 typedef uint8_t vb __attribute__((vector_size(32)));
 
 /* Every second one, of a and then of b. */
-INLINE vh even_halves(vi a, vi b)
+INLINE vh even_halves(vh a, vh b)
 {
-    return __builtin_shufflevector((vh)a, (vh)b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+}
+
+INLINE vh odd_halves(vh a, vh b)
+{
+    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
 INLINE vb even_bytes(vb a, vb b)
 {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34,
                                    36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
-}
-
-INLINE vb odd_bytes(vb a, vb b)
-{
-    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35,
-                                   37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63);
 }
 
 INLINE vi larger(vi a, vi b)
@@ -79,28 +78,29 @@ INLINE float group_levels(vi *q, const float *x, size_t n, const float top, floa
     return scale;
 }
 
-enum order {
-    HALVES,
-    BYTES,
-    EVEN_ODD
-}; /* EVEN_ODD: of each step the bytes at even places, then those at odd */
+/* Of weights of 8 bits a step lies in its own order; of 4 in four vectors, each of every fourth number, as the nibbles of 16 bits lie
+ * from the lowest to the highest. */
+enum order { IN_ORDER, BY_FOURTHS, BYTES };
 
 INLINE void put_step(const struct int_row *to, size_t at, const vi q[PIECES], const enum order order)
 {
-    vh half[PIECES / 2];
+    vh v[PIECES / 2];
     for (size_t i = 0; i < PIECES / 2; i++)
-        half[i] = even_halves(q[2 * i], q[2 * i + 1]);
-    if (order == HALVES) {
-        memcpy(to->q + at, half, sizeof half);
+        v[i] = even_halves((vh)q[2 * i], (vh)q[2 * i + 1]);
+    if (order == BYTES) {
+        const vb bytes[2] = {even_bytes((vb)v[0], (vb)v[1]), even_bytes((vb)v[2], (vb)v[3])};
+        memcpy(to->bytes + at, bytes, sizeof bytes);
         return;
     }
-    vb byte[2] = {even_bytes((vb)half[0], (vb)half[1]), even_bytes((vb)half[2], (vb)half[3])};
-    if (order == EVEN_ODD) {
-        const vb even = even_bytes(byte[0], byte[1]);
-        byte[1] = odd_bytes(byte[0], byte[1]);
-        byte[0] = even;
+    if (order == BY_FOURTHS) {
+        const vh even[2] = {even_halves(v[0], v[1]), even_halves(v[2], v[3])},
+                 odd[2] = {odd_halves(v[0], v[1]), odd_halves(v[2], v[3])};
+        v[0] = even_halves(even[0], even[1]);
+        v[1] = even_halves(odd[0], odd[1]);
+        v[2] = odd_halves(even[0], even[1]);
+        v[3] = odd_halves(odd[0], odd[1]);
     }
-    memcpy(to->bytes + at, byte, sizeof byte);
+    memcpy(to->q + at, v, sizeof v);
 }
 
 INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, size_t group, const float top,
@@ -128,15 +128,15 @@ INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, 
 static inline void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
 {
     if (bits == 8)
-        quantize_any(to, x, cols, group, TOP_FEW, HALVES);
+        quantize_any(to, x, cols, group, TOP_FEW, IN_ORDER);
     else
-        quantize_any(to, x, cols, group, TOP_BYTE, EVEN_ODD);
+        quantize_any(to, x, cols, group, TOP_FEW, BY_FOURTHS);
 }
 
 static inline void quantize_bytes(const struct int_row *to, const float *x, size_t cols, size_t bits,
                                   size_t group)
 {
-    quantize_any(to, x, cols, group, bits == 8 ? TOP_MANY8 : TOP_BYTE, BYTES);
+    quantize_any(to, x, cols, group, bits == 8 ? TOP_MANY8 : TOP_MANY4, BYTES);
 }
 
 #endif

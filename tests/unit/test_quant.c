@@ -220,9 +220,7 @@ static void check_shape(struct num *num, size_t n, size_t rows, size_t cols, siz
                         enum dtype side)
 {
     struct packed p;
-    const double coarse = n > 16      ? 0
-                          : bits == 8 ? 1.0 / 65534
-                                      : 1.0 / 254; /* few rows of x become whole numbers */
+    const double coarse = n <= 16 ? 1.0 / 65534 : 0; /* few rows of x become whole numbers of 16 bits */
     pack(&p, rows, cols, bits, group, side);
     float *x = random_floats(n * cols, "x"), *dy = random_floats(n * rows, "dy");
     float *y = random_floats(n * rows, "y"), *y0 = random_floats(n * rows, "y");
@@ -323,7 +321,6 @@ struct levels {
 /* Written once more, without a thought for speed. */
 static void plain_levels(struct levels *l, const float *x, size_t cols, size_t bits, size_t group)
 {
-    const float top = bits == 4 ? 127 : 32767;
     const size_t each = group < 64 ? group : 64;
     memset(l, 0, sizeof *l);
     for (size_t at = 0; at < cols; at += each) {
@@ -332,17 +329,13 @@ static void plain_levels(struct levels *l, const float *x, size_t cols, size_t b
         long sum = 0;
         for (size_t i = 0; i < n; i++)
             most = fmaxf(most, fabsf(x[at + i]));
-        l->scale[at / each] = most > 1e-30f ? most / top : 0;
+        l->scale[at / each] = most > 1e-30f ? most / 32767 : 0;
         for (size_t i = 0; i < n; i++)
-            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (top / most)) : 0);
+            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (32767 / most)) : 0);
         l->sum[at / each] = (float)sum * l->scale[at / each];
     }
-    for (size_t i = 0; i < INT_MOST; i++) {
-        if (bits == 4)
-            l->bytes[i / 64 * 64 + i % 2 * 32 + i % 64 / 2] = (int8_t)l->plain[i];
-        else
-            l->q[i] = l->plain[i];
-    }
+    for (size_t i = 0; i < INT_MOST; i++)
+        l->q[bits == 4 ? i / 64 * 64 + i % 4 * 16 + i % 64 / 4 : i] = l->plain[i];
 }
 
 static float in_pairs(const float v[8])
@@ -360,8 +353,8 @@ static float side_at(const void *from, enum dtype side, size_t i)
     return ret;
 }
 
-/* Of weights of 4 bits lane k of eight takes words k, k + 8, … of the row, of those of 8 every eighth pair of them; within a group its sum is a whole number. A product is rounded before it is
- * added. Before the words of 64 steps come their biases, that of x's group g in lane g modulo eight. */
+/* Of weights of 4 bits lane k of eight takes words k, k + 8, … of the row, of those of 8 bits pairs k, k + 8, …; within a group its
+ * sum is a whole number. A product is rounded before it is added. Before the words of 64 steps come their biases, that of x's group g in lane g modulo eight. */
 static float plain_dot(const struct packed *p, size_t row, const struct levels *l)
 {
     const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_lane = bits == 4 ? 8 : 2,
@@ -402,11 +395,10 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
     memset(x + cols, 0, cols / 2 * sizeof *x);
     memset(l, 0, sizeof l);
     for (size_t j = 0; j < N; j++) {
-        const struct int_row to = {l[j].q, l[j].bytes, l[j].scale, l[j].sum};
+        const struct int_row to = {l[j].q, NULL, l[j].scale, l[j].sum};
         plain_levels(&plain[j], x + j * cols, cols, bits, group);
         k->quantize(&to, x + j * cols, cols, bits, group);
         assert_memory_equal(l[j].q, plain[j].q, sizeof l[j].q);
-        assert_memory_equal(l[j].bytes, plain[j].bytes, sizeof l[j].bytes);
         assert_memory_equal(l[j].scale, plain[j].scale, sizeof l[j].scale);
         assert_memory_equal(l[j].sum, plain[j].sum, sizeof l[j].sum);
     }
