@@ -27,18 +27,18 @@ INLINE vf widen_f16(v8h h)
     return (vf)_mm256_cvtph_ps((__m128i)h);
 #else
     /* Exponent and fraction move up 13 bits; multiplying by 2^112 mends the bias, exactly. */
-    const vi u = __builtin_convertvector(h, vi), sign = (u & 0x8000) << 16, mag = (u & 0x7fff) << 13;
-    const vi special = (mag >= 0x0f800000) & 0x7f800000;
-    return (vf)((vi)((vf)mag * 0x1p112f) | special | sign);
+    const vu u = __builtin_convertvector(h, vu), sign = (u & 0x8000u) << 16, mag = (u & 0x7fffu) << 13;
+    const vu special = (vu)(mag >= 0x0f800000u) & 0x7f800000u;
+    return (vf)((vu)((vf)mag * 0x1p112f) | special | sign);
 #endif
 }
 
 INLINE vf widen_bf16(v8h h)
 {
 #if defined __AVX2__
-    return (vf)((vi)_mm256_cvtepu16_epi32((__m128i)h) << 16);
+    return (vf)((vu)_mm256_cvtepu16_epi32((__m128i)h) << 16);
 #else
-    return (vf)(__builtin_convertvector(h, vi) << 16);
+    return (vf)(__builtin_convertvector(h, vu) << 16);
 #endif
 }
 

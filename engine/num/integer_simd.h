@@ -17,11 +17,13 @@
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
+#pragma GCC diagnostic ignored "-Wpsabi" /* all is inlined: no vector is handed to another object */
 #define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = 8 };
 typedef float vf __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
+typedef uint32_t vu __attribute__((vector_size(32)));
 typedef uint16_t vh __attribute__((vector_size(32)));
 typedef uint16_t v8h __attribute__((vector_size(16)));
 typedef float v4 __attribute__((vector_size(16)));

@@ -11,7 +11,6 @@
 #include "num/integer_simd.h"
 
 enum { TOP_FEW = 32767, TOP_MANY4 = 127, TOP_MANY8 = 63, PIECES = INT_STEP / LANES };
-typedef uint32_t vu __attribute__((vector_size(32)));
 typedef uint8_t vb __attribute__((vector_size(32)));
 
 /* Every second one, of a and then of b. */
