@@ -18,8 +18,10 @@ static struct instant end; /* of the task that is computed; zero: it takes as lo
 
 int __real_runner_task(struct runner *r, const struct task *task, struct err *err);
 int __wrap_runner_task(struct runner *r, const struct task *task, struct err *err);
-int __real_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
-int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
+int __real_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                         size_t size);
+int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                         size_t size);
 
 static uint64_t cost_us(const struct task *task)
 {
@@ -41,7 +43,8 @@ static void sleep_out(void)
     end.us = 0;
 }
 
-int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                         size_t size)
 {
     sleep_out();
     return __real_exchange_send(x, to, key, buffer, size);
