@@ -103,7 +103,9 @@ struct attn_dims {
     size_t head;            /* width of q·k */
     float scale;            /* of the scores, 1/√head for Llama */
     size_t value;           /* width of v and of o; 0: head */
-    size_t v_stride; /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
+    size_t v_stride;  /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
+    size_t row_heads; /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
+                         alone */
 };
 /* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o [T,
  * heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */

@@ -13,10 +13,6 @@ enum { QB, KVA, KVB, O, QA, LINEARS };
 /* Epsilon of the latents' norms, whatever rms_norm_eps says. */
 static const float latent_eps = 1e-6f;
 
-/* From so many tokens on, those that begin a sequence are cheaper with keys and values expanded than with the expansion moved to
- * the other side of the products, which is made for one token and a long cache. */
-enum { EXPANDED_ROWS = 16 };
-
 /* Where the tensors lie in the part's list. */
 struct places {
     size_t lin[LINEARS], kv_norm, q_norm;
@@ -91,12 +87,26 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
         ret->mla.dyb[i] = slab_floats(slab, t, i < linears(c) ? part_rank(l, at.lin[i]) : 0);
 }
 
+/* Of the heads that generation expands at once. */
+static void room_carve(struct mla_room *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct mla_dims d = mla_dims(l->config);
+    const size_t heads = l->positions ? mla_room_heads(d, l->tokens, l->positions) : 0;
+    const size_t positions = heads ? l->positions : 0, out = heads * (d.nope + d.value);
+    const size_t block = positions < MLA_BLOCK ? positions : MLA_BLOCK;
+    ret->heads = heads;
+    ret->w = slab_floats(slab, out, d.rank);
+    ret->c = slab_floats(slab, block, d.rank);
+    ret->kv = slab_floats(slab, block, out);
+    ret->k = slab_floats(slab, positions, heads * (d.nope + d.rope));
+    ret->v = slab_floats(slab, positions, heads * d.value);
+}
+
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
 {
     const struct config *c = l->config;
     const struct config_mla *m = &c->mla;
     const size_t t = l->tokens, caching = l->positions ? t : 0, back = t - caching;
-    const size_t expanding = caching && caching < EXPANDED_ROWS ? 0 : t;
     ret->mla.q = slab_floats(slab, caching, c->heads * c->head);
     ret->mla.dk = slab_floats(slab, back, c->heads * c->head);
     ret->mla.dv = slab_floats(slab, back, c->heads * m->value);
@@ -106,12 +116,13 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
     ret->mla.kva = slab_floats(slab, caching, m->kv_rank + m->rope);
     ret->mla.rstd = slab_floats(slab, t, 1);
     ret->mla.xa = slab_floats(slab, t, part_max_rank(l, 0, linears(c)));
+    ret->mla.k = slab_floats(slab, back, c->heads * c->head);
+    ret->mla.v = slab_floats(slab, back, c->heads * m->value);
+    ret->mla.kv = slab_floats(slab, back, c->heads * (m->nope + m->value));
     struct slab other = *slab; /* a call is in one form or the other */
     ret->mla.latent_q = slab_floats(slab, caching, c->heads * (m->kv_rank + m->rope));
     ret->mla.latent_o = slab_floats(slab, caching, c->heads * m->kv_rank);
-    ret->mla.k = slab_floats(&other, expanding, c->heads * c->head);
-    ret->mla.v = slab_floats(&other, expanding, c->heads * m->value);
-    ret->mla.kv = slab_floats(&other, expanding, c->heads * (m->nope + m->value));
+    room_carve(&ret->mla.room, &other, l);
     slab_join(slab, &other);
 }
 
@@ -279,14 +290,6 @@ static void attend_absorbed(const struct block_ctx *ctx, const union part_kv *kv
     mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, mla_dims(c), t);
 }
 
-/* The same where these tokens are all there is. */
-static void attend_expanded(const struct block_ctx *ctx, const struct unit_weights *w, union part_work *work)
-{
-    expand(ctx, work->mla.rstd, work->mla.xa, work->mla.kva, w, work);
-    attn_cached(ctx->num, work->mla.o, work->mla.q, work->mla.k, work->mla.v, ctx->tokens, ctx->tokens,
-                attn_dims(ctx->config));
-}
-
 /* A row of the cache is the normalised latent and the rotated shared key. */
 static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
                            const float *h, const struct unit_weights *w, union part_work *work)
@@ -305,8 +308,9 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
         memcpy(row, work->mla.c + i * c->mla.kv_rank, c->mla.kv_rank * sizeof *row);
         memcpy(row + c->mla.kv_rank, work->mla.kva + i * width + c->mla.kv_rank, c->mla.rope * sizeof *row);
     }
-    if (at == 0 && t >= EXPANDED_ROWS)
-        attend_expanded(ctx, w, work);
+    if (mla_is_expanded(mla_dims(c), t, at + t))
+        mla_expanded(ctx->num, work->mla.o, work->mla.q, kv->mla.latent, &w->lin[place.lin[KVB]],
+                     &work->mla.room, mla_dims(c), (float)config_attn_scale(c), t, at + t);
     else
         attend_absorbed(ctx, kv, at + t, w, work);
     linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t);
