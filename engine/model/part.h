@@ -119,8 +119,9 @@ union part_work {
         float *wide; /* [T, ffn] */
     } mlp;
     struct {
-        float *x, *y;      /* [T, dim] rows of one expert */
-        float *wide, *act; /* [T, widest ffn] */
+        size_t rows;       /* of experts that are computed together in the forward pass, at least T */
+        float *x, *y;      /* [rows, dim]; backward: of one expert */
+        float *wide, *act; /* [rows, ffn] and [T, ffn of the shared], [T, ffn] */
         float *dweight;    /* [T, chosen] */
     } moe;
 };
