@@ -178,19 +178,31 @@ static void rotate_kva(const struct block_ctx *ctx, float *kva, bool inverse)
                inverse);
 }
 
-/* q rotated; qa, rstd_qa: where the queries have a latent, it before the norm. normed [T, q_rank] is scratch. */
-static void queries(const struct block_ctx *ctx, float *q, float *qa, float *rstd_qa, float *const *xa,
-                    float *normed, const float *h, const struct unit_weights *w)
+/* Where it goes; xa by linear. */
+struct projected {
+    float *q, *qa, *rstd_qa, *kva, *normed;
+    float *const *xa;
+};
+
+/* What h gives: q and kva, rotated; qa, rstd_qa: where the queries have a latent, it before the norm. normed [T, q_rank] is
+ * scratch. */
+static void project(const struct block_ctx *ctx, const struct projected *to, const float *h,
+                    const struct unit_weights *w)
 {
     const struct places at = places(ctx->config);
-    const float *in = h;
-    if (ctx->config->mla.q_rank) {
-        linear_forward(ctx->num, qa, xa[QA], h, &w->lin[at.lin[QA]], ctx->tokens);
-        rmsnorm_forward(ctx->num, normed, rstd_qa, qa, w->vec[at.q_norm], q_norm_dims(ctx));
-        in = normed;
+    const bool latent = ctx->config->mla.q_rank != 0;
+    const size_t first = latent ? QA : QB, t = ctx->tokens;
+    const struct linear_use uses[] = {
+        {latent ? to->qa : to->q, to->xa[first], h, &w->lin[at.lin[first]], t},
+        {to->kva, to->xa[KVA], h, &w->lin[at.lin[KVA]], t},
+    };
+    linear_forward_each(ctx->num, uses, 2);
+    if (latent) {
+        rmsnorm_forward(ctx->num, to->normed, to->rstd_qa, to->qa, w->vec[at.q_norm], q_norm_dims(ctx));
+        linear_forward(ctx->num, to->q, to->xa[QB], to->normed, &w->lin[at.lin[QB]], t);
     }
-    linear_forward(ctx->num, q, xa[QB], in, &w->lin[at.lin[QB]], ctx->tokens);
-    rotate_q(ctx, q, false);
+    rotate_q(ctx, to->q, false);
+    rotate_kva(ctx, to->kva, false);
 }
 
 /* Keys and values of all heads into work, from the latents; xa and rstd are written again with the same. */
@@ -209,9 +221,9 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
 {
     const struct places at = places(ctx->config);
     const size_t t = ctx->tokens;
-    queries(ctx, s->mla.q, s->mla.qa, s->mla.rstd_qa, s->mla.xa, work->mla.qa, h, w);
-    linear_forward(ctx->num, s->mla.kva, s->mla.xa[KVA], h, &w->lin[at.lin[KVA]], t);
-    rotate_kva(ctx, s->mla.kva, false);
+    project(ctx,
+            &(struct projected){s->mla.q, s->mla.qa, s->mla.rstd_qa, s->mla.kva, work->mla.qa, s->mla.xa}, h,
+            w);
     expand(ctx, s->mla.rstd_kva, s->mla.xa[KVB], s->mla.kva, w, work);
     attn_forward(ctx->num, s->mla.o, s->mla.lse, s->mla.q, work->mla.k, work->mla.v, ctx->seqs,
                  attn_dims(ctx->config));
@@ -298,9 +310,9 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
     const struct places place = places(c);
     const size_t t = ctx->tokens, width = c->mla.kv_rank + c->mla.rope;
     float *const xa[LINEARS] = {work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa};
-    queries(ctx, work->mla.q, work->mla.qa, work->mla.rstd, xa, work->mla.qa, h, w);
-    linear_forward(ctx->num, work->mla.kva, work->mla.xa, h, &w->lin[place.lin[KVA]], t);
-    rotate_kva(ctx, work->mla.kva, false);
+    project(ctx,
+            &(struct projected){work->mla.q, work->mla.qa, work->mla.rstd, work->mla.kva, work->mla.qa, xa},
+            h, w);
     rmsnorm_forward(ctx->num, work->mla.c, work->mla.rstd, work->mla.kva, w->vec[place.kv_norm],
                     kv_norm_dims(ctx));
     for (size_t i = 0; i < t; i++) {
