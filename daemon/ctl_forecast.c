@@ -106,6 +106,25 @@ void speed_print(const json_t *plan)
                field_number(speed, "tokens_per_second"));
 }
 
+static void compare_one(const char *what, double took, double said, double unit, const char *name)
+{
+    if (took > 0 && said > 0)
+        printf("%s took %.3g %s, %+.0f %% of the %.3g %s foreseen\n", what, took / unit, name,
+               100 * (took / said - 1), said / unit, name);
+}
+
+void speed_compare(const json_t *plan, const json_t *result)
+{
+    const json_t *speed = json_object_get(plan, "speed");
+    const double rate = field_number(result, "tokens_per_second");
+    if (!(field_number(result, "cached_tokens") > 0)) /* else a part of the prompt was there before */
+        compare_one("the prompt", field_number(result, "prompt_seconds"),
+                    field_number(speed, "prompt_seconds"), 1, "s");
+    compare_one("a token after it", rate > 0 ? 1 / rate : 0, field_number(speed, "token_seconds"), 1e-3,
+                "ms");
+    compare_one("the rows", field_number(result, "seconds"), field_number(speed, "seconds"), 1, "s");
+}
+
 /* --- chart ------------------------------------------------------------------------------------ */
 
 static int simulate(struct sched **ret, struct sched_sim *sim, const json_t *plan)

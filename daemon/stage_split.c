@@ -449,7 +449,7 @@ int head_split(struct head *h, struct err *err)
     h->must_not_time = h->must_not_time || from_file; /* but the job is not kept waiting */
     if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
         head_forecast(h);
-    if (!e && !h->plan.training && h->spec.dry_run)
+    if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
         head_speed(h);
     sched_free(sched);
     free(in.cost);

@@ -91,6 +91,20 @@ holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s
 on 1 plan score --model "$stories" --data "$wikisql" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
 holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
 
+# A generation and a scoring that are to be foreseen are held against what came of it.
+last() { on 1 jobs --json | jq '[.jobs[].id] | max'; }
+on 1 generate --model "$stories" --max-tokens 20 --forecast "Once upon a time" >run.out 2>run.err || fail "generate --forecast: $(cat run.err)"
+on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
+holds "the prompt" job.txt '^the prompt took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'
+holds "a token" job.txt '^a token after it took [0-9.e+-]+ ms, [+-][0-9]+ % of the [0-9.e+-]+ ms foreseen$'
+head -n 40 "$wikisql/valid.jsonl" >rows.jsonl
+on 1 score --model "$stories" --data rows.jsonl --forecast >run.out 2>run.err || fail "score --forecast: $(cat run.err)"
+on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
+holds "the rows" job.txt '^the rows took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'
+on 1 generate --model "$stories" --max-tokens 20 "Once upon a time" >run.out 2>run.err || fail "generate: $(cat run.err)"
+on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
+! grep -q foreseen job.txt || fail "nobody asked: $(cat job.txt)"
+
 # A job must not be disturbed: what was not timed before stays unknown while it runs, what was is known.
 long_job 1 long
 on 1 --json plan train --model "$stories" --data "$wikisql" --adapter-out out2 --seq-len 48 --batch-size 8 >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
