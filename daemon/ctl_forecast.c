@@ -47,16 +47,18 @@ void forecast_print(const json_t *plan)
     json_t *sentence;
     if (!json_is_object(forecast))
         return;
-    char what[60] = "a step";
+    char what[80] = "a step", next[40] = "";
     if (field_number(forecast, "steps") > 1)
         snprintf(what, sizeof what, "%.0f steps, of all adapters together,", field_number(forecast, "steps"));
     printf("%s should take %.3g s, %.0f microbatches of %.0f rows; the nodes stand still for %.1f %% of "
            "it\n",
            what, field_number(forecast, "seconds"), field_number(forecast, "microbatches"),
            field_number(forecast, "micro_batch_size"), 100 * field_number(forecast, "bubble"));
+    if (field_number(forecast, "steps") > 1)
+        snprintf(next, sizeof next, "%.0f steps, ", field_number(second, "steps"));
     if (json_is_object(second))
-        printf("next best: %s, chunks %.0f, %.0f microbatches of %.0f rows: %.3g s\n",
-               field_text(second, "schedule", "?"), field_number(second, "chunks"),
+        printf("next best: %s, chunks %.0f, %s%.0f microbatches of %.0f rows: %.3g s\n",
+               field_text(second, "schedule", "?"), field_number(second, "chunks"), next,
                field_number(second, "microbatches"), field_number(second, "micro_batch_size"),
                field_number(second, "seconds"));
     if (json_is_object(elsewhere))
@@ -102,6 +104,25 @@ void speed_print(const json_t *plan)
         printf("%.0f rows of some %.0f tokens should take %.3g s: %.3g tokens/s\n",
                field_number(speed, "rows"), field_number(speed, "row_tokens"), field_number(speed, "seconds"),
                field_number(speed, "tokens_per_second"));
+}
+
+static void compare_one(const char *what, double took, double said, double unit, const char *name)
+{
+    if (took > 0 && said > 0)
+        printf("%s took %.3g %s, %+.0f %% of the %.3g %s foreseen\n", what, took / unit, name,
+               100 * (took / said - 1), said / unit, name);
+}
+
+void speed_compare(const json_t *plan, const json_t *result)
+{
+    const json_t *speed = json_object_get(plan, "speed");
+    const double rate = field_number(result, "tokens_per_second");
+    if (!(field_number(result, "cached_tokens") > 0)) /* else a part of the prompt was there before */
+        compare_one("the prompt", field_number(result, "prompt_seconds"),
+                    field_number(speed, "prompt_seconds"), 1, "s");
+    compare_one("a token after it", rate > 0 ? 1 / rate : 0, field_number(speed, "token_seconds"), 1e-3,
+                "ms");
+    compare_one("the rows", field_number(result, "seconds"), field_number(speed, "seconds"), 1, "s");
 }
 
 /* --- chart ------------------------------------------------------------------------------------ */
@@ -170,8 +191,10 @@ static void measured_of(double ret[KINDS], const json_t *rank, double microbatch
 void forecast_compare(const json_t *plan, const json_t *timeline)
 {
     const json_t *forecast = json_object_get(plan, "forecast"), *ranks = json_object_get(timeline, "ranks");
-    const double took = field_number(timeline, "seconds"), said = field_number(forecast, "seconds"),
-                 m = field_number(timeline, "microbatches");
+    const double m = field_number(timeline, "microbatches"), of = field_number(forecast, "microbatches"),
+                 took = field_number(timeline, "seconds"),
+                 said = field_number(forecast, "seconds") *
+                        (of > 0 ? m / of : 1); /* the last round of several adapters may be a shorter one */
     if (!json_is_object(forecast) || !(took > 0) || !(said > 0) || !(m > 0))
         return;
     printf("step %.0f took %.3g s, %+.0f %% of the %.3g s foreseen\n", field_number(timeline, "step"), took,

@@ -16,6 +16,8 @@ void forecast_costs(char *ret, size_t size, const json_t *plan, size_t rank);
 const char *speed_head(const json_t *plan);
 void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank);
 void speed_print(const json_t *plan);
+/* And what came of it: result, of a job that is done. */
+void speed_compare(const json_t *plan, const json_t *result);
 
 /* Lines below that table; nothing where there is no forecast. */
 void forecast_print(const json_t *plan);

@@ -25,6 +25,7 @@ const struct opt_def ctl_generate_options[] = {
      .help = "put PROMPT, as a user's message, through the model's chat template"},
     OPTION_SYSTEM("with --chat, what the model is told before the message"),
     OPTION_TEMPLATE_ARG("with --chat, a variable of the template, as enable_thinking=false"),
+    OPTION_FORECAST,
     OPTION_DRY_RUN,
     {.name = NULL},
 };
@@ -41,6 +42,7 @@ const struct opt_def ctl_score_options[] = {
      .placeholder = "FILE|DIR",
      .help = "or a data set as for training; of a directory its test.jsonl"},
     CTL_DATA_OPTIONS("2048"),
+    OPTION_FORECAST,
     OPTION_DRY_RUN,
     {.name = NULL},
 };

@@ -188,12 +188,13 @@ static int add_history(const struct ctl *ctl, json_t *job, uint64_t id, const ch
     return rc;
 }
 
-/* A plan that foretold its step is held against the last step there was. */
+/* A plan that foretold its step is held against the last step there was; one that foretold a speed, against the result. */
 static int compare(const struct ctl *ctl, const json_t *job)
 {
     char path[80];
     json_t *timeline = NULL;
     const json_t *plan = json_object_get(job, "plan");
+    speed_compare(plan, json_object_get(job, "result"));
     if (!json_is_object(json_object_get(plan, "forecast")) || field_number(job, "step") < 1)
         return CTL_OK;
     snprintf(path, sizeof path, "/v1/jobs/%.0f/timeline", field_number(job, "id"));

@@ -60,6 +60,11 @@
     {                                                                                                        \
         .name = "ids", .type = OPT_STRING, .placeholder = "1,2,3", .help = what                              \
     }
+#define OPTION_FORECAST                                                                                      \
+    {                                                                                                        \
+        .name = "forecast", .type = OPT_FLAG,                                                                \
+        .help = "time the nodes first, to foresee how fast it will be; `ringctl job` says what came of that" \
+    }
 #define OPTION_DRY_RUN                                                                                       \
     {                                                                                                        \
         .name = "dry-run", .type = OPT_FLAG,                                                                 \

@@ -113,10 +113,11 @@ static int make(struct shown *s, const struct ctl *ctl, const char *what, struct
     if (sched_info(what)) {
         req.ranks = req.ranks ? req.ranks : RANKS;
         req.microbatches = req.microbatches ? req.microbatches : MICROBATCHES;
-        if (!s->turns)
-            s->turns = plan_turns(req.ranks, s->adapters, req.microbatches);
+        int rc = s->turns ? 0
+                          : plan_turns_go(&s->turns, &req, s->adapters,
+                                          plan_turns(req.ranks, s->adapters, req.microbatches), err);
         req.microbatches *= s->adapters * s->turns;
-        return sched_make(&s->sched, &req, err);
+        return rc ? rc : sched_make(&s->sched, &req, err);
     }
     s->turns = s->turns ? s->turns : 1;
     if (s->adapters * s->turns > 1)
@@ -243,13 +244,6 @@ int ctl_schedule_main(struct ctl *ctl)
     int rc = make(&s, ctl, ctl->args[1], &err);
     if (!rc)
         rc = work_out(&s, &err);
-    if (rc == -EDEADLK && s.turns > 1 && !opts_is_set(ctl->opts, "steps")) {
-        sched_free(s.sched);
-        s.sched = NULL;
-        s.turns = 1; /* as a job does: all end before the next begin */
-        rc = make(&s, ctl, ctl->args[1], &err);
-        rc = rc ? rc : work_out(&s, &err);
-    }
     if (!rc && which == 2)
         rc = sched_write(stdout, s.sched, !strcmp(opts_str(ctl->opts, "format"), "compute_comms"), &err);
     else if (!rc)

@@ -9,9 +9,10 @@
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
 #include "daemon/forecast.h"
-#include "engine/pipe/sched.h"
+#include "engine/pipe/plan.h"
 
-enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32 };
+enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32, MOST_ADAPTERS = 16 };
+static const double FROZEN_BYTES = 2, TRAINED_BYTES = 16; /* of a parameter, with gradient and moments */
 
 const struct opt_def ctl_simulate_options[] = {
     {.name = "nodes",
@@ -45,6 +46,20 @@ const struct opt_def ctl_simulate_options[] = {
      .min = 1,
      .max = SCHED_MAX_CHUNKS,
      .help = "stages on each node, where the schedule leaves the choice"},
+    {.name = "adapters",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = MOST_ADAPTERS,
+     .help =
+         "trained at once on the same weights, which stay as they are; their steps take turns (default: the "
+         "model itself is trained)"},
+    {.name = "steps",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = PLAN_MAX_TURNS,
+     .help = "of each adapter in a round (default as many as a job has)"},
     {.name = "fwd-ms",
      .type = OPT_FLOAT,
      .placeholder = "MS",
@@ -119,7 +134,15 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "16",
      .min = 0,
      .max = 1024,
-     .help = "held for each: 16 is weight, gradient and two moments in f32; 2 is a frozen bf16 weight"},
+     .help = "held for each: 16 is weight, gradient and two moments in f32; 2 is a frozen bf16 weight, the "
+             "default with --adapters"},
+    {.name = "adapter-params",
+     .type = OPT_FLOAT,
+     .placeholder = "MILLIONS",
+     .def = "40",
+     .min = 0,
+     .max = 1e9,
+     .help = "parameters of each adapter, in millions, of 16 bytes each"},
     {.name = "replicas",
      .type = OPT_INT,
      .placeholder = "N",
@@ -133,7 +156,8 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "4",
      .min = 0,
      .max = 8,
-     .help = "of each parameter that replicas add up after the step, over links of their own"},
+     .help =
+         "of each parameter that is trained, which replicas add up after the step, over links of their own"},
     {.name = "scale-to",
      .type = OPT_INT,
      .placeholder = "N",
@@ -164,6 +188,9 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
     double forward = opts_float(ctl->opts, "fwd-ms") / 1e3, backward = ms_of(ctl, "bwd-ms", 2 * forward),
            weights = ms_of(ctl, "weights-ms", backward / 2);
     size_t nodes = size_of(ctl, "nodes", 0), layers = 4 * nodes;
+    const bool frozen = opts_is_set(ctl->opts, "adapters");
+    if (opts_is_set(ctl->opts, "steps") && !frozen)
+        return ctl_usage(ctl, "--steps is how many steps of each adapter a round has: give --adapters, too");
     if (weights > backward)
         return ctl_usage(ctl, "--weights-ms is a part of --bwd-ms and cannot be longer");
     *ret =
@@ -178,8 +205,15 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
                                   .rate = opts_float(ctl->opts, "link-gbps") * 1e9 / 8,
                                   .latency = opts_float(ctl->opts, "latency-us") / 1e6,
                                   .params = opts_float(ctl->opts, "params") * 1e9,
-                                  .param_bytes = opts_float(ctl->opts, "param-bytes"),
-                                  .grad_bytes = opts_float(ctl->opts, "grad-bytes")};
+                                  .param_bytes = frozen && !opts_is_set(ctl->opts, "param-bytes")
+                                                     ? FROZEN_BYTES
+                                                     : opts_float(ctl->opts, "param-bytes"),
+                                  .grad_bytes = opts_float(ctl->opts, "grad-bytes"),
+                                  .adapters = frozen ? (size_t)opts_int(ctl->opts, "adapters") : 0,
+                                  .adapter_params = opts_float(ctl->opts, "adapter-params") * 1e6,
+                                  .adapter_bytes = TRAINED_BYTES};
+    if (opts_is_set(ctl->opts, "steps"))
+        ret->turns = (size_t)opts_int(ctl->opts, "steps");
     if (opts_is_set(ctl->opts, "chunks"))
         ret->chunks = (size_t)opts_int(ctl->opts, "chunks");
     ret->message = (double)opts_int(ctl->opts, "dim") * (double)opts_int(ctl->opts, "tokens") *
@@ -200,9 +234,10 @@ static json_t *describe(const struct forecast_request *req, const struct forecas
                                                "memory_bytes", n->memory, "next_bytes", n->to_next,
                                                "previous_bytes", n->to_prev));
     }
-    return json_pack("{s:s s:I s:I s:I s:I s:I s:f s:f s:f s:o}", "schedule", req->schedule, "nodes",
+    return json_pack("{s:s s:I s:I s:I s:I s:I s:I s:I s:f s:f s:f s:o}", "schedule", req->schedule, "nodes",
                      (json_int_t)req->nodes, "stages", (json_int_t)f->stages, "layers",
-                     (json_int_t)req->layers, "microbatches", (json_int_t)req->microbatches, "replicas",
+                     (json_int_t)req->layers, "microbatches", (json_int_t)req->microbatches, "adapters",
+                     (json_int_t)req->adapters, "steps", (json_int_t)f->turns, "replicas",
                      (json_int_t)req->replicas, "seconds", f->seconds, "bubble", f->bubble, "reduce_seconds",
                      f->reducing, "per_node", nodes);
 }
@@ -221,6 +256,10 @@ static void print_ring(const struct forecast_request *req, const struct forecast
 {
     printf("%s, %zu nodes, %zu stages, %zu layers, %zu microbatches: a step takes %.4g s, bubble %.2f %%\n",
            req->schedule, f->nodes, f->stages, req->layers, req->microbatches, f->seconds, 100 * f->bubble);
+    if (req->adapters)
+        printf("in the mean of a round of %zu step%s of each of %zu adapter%s, which takes %.4g s\n",
+               f->turns, f->turns == 1 ? "" : "s", req->adapters, req->adapters == 1 ? "" : "s",
+               f->seconds * (double)(f->turns * req->adapters));
     if (f->reducing > 0)
         printf("of which %zu replicas take %.4g s to add up their gradients\n", req->replicas, f->reducing);
     struct table *t = table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS");
@@ -266,6 +305,7 @@ static struct forecast_request grown(const struct forecast_request *req, const c
     r.nodes *= times;
     r.layers *= times;
     r.params *= (double)times;
+    r.adapter_params *= (double)times;
     r.microbatches *= *how == 'b' ? times : 1;
     return r;
 }
@@ -295,11 +335,11 @@ static void add_size(struct scaling *s, const struct forecast_request *r, const 
                   print_bytes(link).text, print_bytes(most.memory).text);
     else if (s->rows)
         json_array_append_new(
-            s->rows, json_pack("{s:I s:I s:I s:I s:f s:f s:f s:f s:f s:f}", "nodes", (json_int_t)nodes,
-                               "replicas", (json_int_t)r->replicas, "layers", (json_int_t)r->layers,
-                               "microbatches", (json_int_t)r->microbatches, "seconds", f->seconds, "bubble",
-                               f->bubble, "efficiency", efficiency, "reduce_seconds", f->reducing,
-                               "link_bytes", link, "memory_bytes", most.memory));
+            s->rows, json_pack("{s:I s:I s:I s:I s:I s:f s:f s:f s:f s:f s:f}", "nodes", (json_int_t)nodes,
+                               "steps", (json_int_t)f->turns, "replicas", (json_int_t)r->replicas, "layers",
+                               (json_int_t)r->layers, "microbatches", (json_int_t)r->microbatches, "seconds",
+                               f->seconds, "bubble", f->bubble, "efficiency", efficiency, "reduce_seconds",
+                               f->reducing, "link_bytes", link, "memory_bytes", most.memory));
     else
         printf("%zu,%zu,%zu,%zu,%.6g,%.6g,%.6g,%.6g,%.0f,%.0f\n", nodes, r->replicas, r->layers,
                r->microbatches, f->seconds, f->bubble, efficiency, f->reducing, link, most.memory);

@@ -10,6 +10,7 @@
 
 struct making {
     const struct forecast_request *req;
+    size_t turns, steps;        /* of each adapter and of all, in the round that is run on paper */
     struct sched *sched;        /* owned */
     size_t *first;              /* [stages + 1], owned: layers of each stage */
     struct sched_cost *cost;    /* [stages], owned */
@@ -23,12 +24,41 @@ static size_t layers_of(const struct making *m, size_t stage)
     return m->first[stage + 1] - m->first[stage];
 }
 
-static int prepare(struct making *m, struct err *err)
+static int check_turns(const struct making *m, const struct sched_request *step, struct err *err)
+{
+    size_t most = 1;
+    int rc = plan_turns_go(&most, step, m->req->adapters, m->turns, err);
+    if (!rc && most != m->turns)
+        return err_set(
+            err, -EINVAL,
+            "%zu steps of each adapter cannot follow each other so on %zu nodes, %zu can: leave --steps out, "
+            "or take more adapters or microbatches",
+            m->turns, step->ranks, most);
+    return rc;
+}
+
+/* The order of a step, or of a round of several adapters. */
+static int make_order(struct making *m, struct err *err)
 {
     const struct forecast_request *req = m->req;
     struct sched_request want = {
         .name = req->schedule, .ranks = req->nodes, .chunks = req->chunks, .microbatches = req->microbatches};
-    int rc = sched_make(&m->sched, &want, err);
+    int rc = 0;
+    m->turns = req->turns ? req->turns : 1;
+    if (req->adapters && !req->turns)
+        rc = plan_turns_go(&m->turns, &want, req->adapters,
+                           plan_turns(req->nodes, req->adapters, req->microbatches), err);
+    else if (req->adapters)
+        rc = check_turns(m, &want, err);
+    m->steps = m->turns * (req->adapters ? req->adapters : 1);
+    want.microbatches *= m->steps;
+    return rc ? rc : sched_make(&m->sched, &want, err);
+}
+
+static int prepare(struct making *m, struct err *err)
+{
+    const struct forecast_request *req = m->req;
+    int rc = make_order(m, err);
     if (rc)
         return rc;
     size_t stages = m->sched->stages;
@@ -75,23 +105,27 @@ static void account(struct making *m, uint32_t rank)
         if (leaves(sched, t, &to))
             *(to == plan_next(sched->ranks, rank) ? &node->to_next : &node->to_prev) += req->message;
     }
+    node->to_next /= (double)m->steps;
+    node->to_prev /= (double)m->steps;
     node->in_flight = m->sim.peak[rank];
-    node->busy = m->sim.makespan - m->sim.idle[rank];
-    node->memory = (double)most * req->kept +
-                   (double)node->layers / (double)req->layers * req->params * req->param_bytes;
+    node->busy = (m->sim.makespan - m->sim.idle[rank]) / (double)m->steps;
+    node->memory =
+        (double)most * req->kept + (double)node->layers / (double)req->layers *
+                                       (req->params * req->param_bytes +
+                                        (double)req->adapters * req->adapter_params * req->adapter_bytes);
 }
 
 /* A ring over the replicas of the node that holds most: each sends and receives all but its own share, twice. */
 static double reduce_seconds(const struct making *m)
 {
     const struct forecast_request *req = m->req;
-    double replicas = (double)req->replicas, most = 0;
+    double replicas = (double)req->replicas, most = 0,
+           trained = req->adapters ? req->adapter_params : req->params;
     for (size_t r = 0; r < req->nodes; r++)
         most = fmax(most, (double)m->node[r].layers / (double)req->layers);
-    return req->replicas < 2
-               ? 0
-               : 2 * (replicas - 1) *
-                     (most * req->params * req->grad_bytes / replicas / req->rate + req->latency);
+    return req->replicas < 2 ? 0
+                             : 2 * (replicas - 1) *
+                                   (most * trained * req->grad_bytes / replicas / req->rate + req->latency);
 }
 
 static int check(const struct forecast_request *req, struct err *err)
@@ -111,14 +145,15 @@ int forecast_make(struct forecast *ret, const struct forecast_request *req, stru
     if (!rc)
         rc = sched_simulate(&m.sim, m.sched, &(struct sched_costs){.stage = m.cost, .link = m.link}, err);
     if (!rc) {
-        struct forecast f = {.nodes = req->nodes, .stages = m.sched->stages, .node = m.node};
+        struct forecast f = {
+            .nodes = req->nodes, .stages = m.sched->stages, .turns = m.turns, .node = m.node};
         double work = 0;
         for (uint32_t r = 0; r < req->nodes; r++) {
             account(&m, r);
             work += m.node[r].busy;
         }
         f.reducing = reduce_seconds(&m);
-        f.seconds = m.sim.makespan + f.reducing;
+        f.seconds = m.sim.makespan / (double)m.steps + f.reducing;
         f.bubble = 1 - work / ((double)req->nodes * f.seconds);
         m.node = NULL;
         *ret = f;

@@ -20,15 +20,19 @@ struct forecast_request {
     double kept;                    /* bytes that a layer keeps of a microbatch for its backward */
     double params;                  /* of all layers together */
     double param_bytes;             /* held for each of them: weight, gradient, moments of the optimizer */
-    double grad_bytes;              /* of each of them that replicas add up */
+    double grad_bytes;              /* of each parameter that is trained, which replicas add up */
+    /* 0 = all of the model is trained; else so many adapters at once on weights that stay as they are, whose steps take turns. */
+    size_t adapters, turns;               /* turns: steps of each in a round, or 0 = as many as a job has */
+    double adapter_params, adapter_bytes; /* of each, all layers together; held for each parameter */
 };
 struct forecast_node {
     size_t layers, in_flight; /* in_flight: microbatches, of all its stages */
     double busy, memory;      /* seconds, bytes */
     double to_next, to_prev;  /* bytes sent in a step */
 };
+/* Seconds and bytes sent are those of a step; of several adapters, of a step in the mean of the round. */
 struct forecast {
-    size_t nodes, stages;
+    size_t nodes, stages, turns; /* turns: steps of each adapter in a round */
     double seconds, bubble; /* of the step with `reducing`; bubble = share of all nodes' time without work */
     double reducing;        /* seconds in which replicas add up their gradients, after the last backward */
     struct forecast_node *node; /* [nodes], owned */

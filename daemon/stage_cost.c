@@ -14,10 +14,17 @@
 #include <unistd.h>
 
 #include "daemon/stage_cache.h"
+#include "daemon/stage_cold.h"
 #include "daemon/stage_quota.h"
 
-enum { TURNS = 5 };
+enum {
+    TURNS = 5,
+    MOST_TURNS = 50,
+    WAY = 2 /* of timing: what was kept by another is timed again */
+};
 static const double LONG_S = 1.0; /* what takes so long is timed once more at most */
+static const double ENOUGH_S =
+    0.3; /* what takes less is timed more often, as a CPU is not as fast in every moment */
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
@@ -25,12 +32,12 @@ struct trial {
     struct stage *stage;
     const struct stage_spec *spec; /* borrowed */
     size_t at;                     /* of a stage with a cache: positions that are behind it */
-    double quota;                  /* CPUs in the long run */
     struct seqs seqs;
     uint32_t *start, *ids; /* owned */
     int32_t *labels;       /* owned */
     float *x, *y, *dy;     /* owned */
     bool trained;
+    struct cold cold; /* owned; without memory where a model stays in the caches */
 };
 
 static double seconds_of(clockid_t clock)
@@ -43,20 +50,24 @@ static double seconds_of(clockid_t clock)
 struct moment {
     double wall, cpu;
 };
+/* What one turn took: of the clock, and of the CPUs. */
+struct turn {
+    struct sched_cost wall, cpu;
+};
 
 static struct moment now(void)
 {
     return (struct moment){seconds_of(CLOCK_MONOTONIC), seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
 }
 
-/* A quota is felt once it is used up, which a short task may not live to see: counted is what it takes in the long run. */
-static double took(const struct trial *t, struct moment from)
+static void took(double *ret_wall, double *ret_cpu, struct moment from)
 {
     const struct moment to = now();
-    return fmax(to.wall - from.wall, (to.cpu - from.cpu) / t->quota);
+    *ret_wall = to.wall - from.wall;
+    *ret_cpu = to.cpu - from.cpu;
 }
 
-static int trial_init(struct trial *t, const struct unit_trial *want, double quota, struct err *err)
+static int trial_init(struct trial *t, const struct unit_trial *want, struct err *err)
 {
     const struct stage_spec *spec = &want->spec;
     const size_t tokens = spec->tokens, each = (tokens + spec->seqs - 1) / spec->seqs,
@@ -64,7 +75,6 @@ static int trial_init(struct trial *t, const struct unit_trial *want, double quo
     uint64_t noise = 88172645463325252;
     *t = (struct trial){.spec = spec,
                         .at = want->at,
-                        .quota = quota,
                         .trained = want->trained,
                         .start = calloc(spec->seqs + 1, sizeof *t->start),
                         .ids = calloc(tokens, sizeof *t->ids),
@@ -91,9 +101,22 @@ static int trial_init(struct trial *t, const struct unit_trial *want, double quo
     return 0;
 }
 
+/* One layer over and over would stay in the caches, which many in turn push each other out of. */
+static int trial_cool(struct trial *t, struct err *err)
+{
+    const size_t cache = cold_cache_bytes("/sys/devices/system/cpu/cpu0/cache");
+    struct stage_bytes bytes;
+    int e = stage_measure(&bytes, t->spec, err);
+    if (e || (double)(bytes.mapped + bytes.params) * (double)t->spec->config.layers < (double)cache)
+        return e;
+    e = cold_init(&t->cold, cache);
+    return e ? err_set(err, e, "out of memory") : 0;
+}
+
 static void trial_done(struct trial *t)
 {
     stage_close(t->stage);
+    cold_done(&t->cold);
     free(t->start);
     free(t->ids);
     free(t->labels);
@@ -103,7 +126,7 @@ static void trial_done(struct trial *t)
 }
 
 /* Of a generation: the next positions, of the head with the scores of the last. */
-static int decode_once(struct trial *t, struct sched_cost *ret, struct err *err)
+static int decode_once(struct trial *t, struct turn *ret, struct err *err)
 {
     const struct stage_spec *spec = t->spec;
     const struct moment from = now();
@@ -113,14 +136,14 @@ static int decode_once(struct trial *t, struct sched_cost *ret, struct err *err)
         return e;
     if (spec->head)
         stage_logits(t->stage);
-    *ret = (struct sched_cost){.f = took(t, from)};
+    took(&ret->wall.f, &ret->cpu.f, from);
     return 0;
 }
 
-static int trial_once(struct trial *t, struct sched_cost *ret, struct err *err)
+static int trial_once(struct trial *t, struct turn *ret, struct err *err)
 {
     const struct stage_spec *spec = t->spec;
-    struct sched_cost cost = {0};
+    *ret = (struct turn){0};
     if (spec->kv)
         return decode_once(t, ret, err);
     struct moment from = now();
@@ -132,21 +155,20 @@ static int trial_once(struct trial *t, struct sched_cost *ret, struct err *err)
     if (!spec->embed)
         stage_input(t->stage, 0, t->x);
     stage_forward(t->stage, 0, spec->head ? NULL : t->y);
-    cost.r = took(t, from);
+    took(&ret->wall.r, &ret->cpu.r, from);
     if (spec->head) {
         struct xent xent = {.labels = t->labels, .dscale = spec->training ? 1.0f / (float)spec->tokens : 0};
         stage_loss(t->stage, 0, &xent);
     }
-    cost.f = took(t, from);
+    took(&ret->wall.f, &ret->cpu.f, from);
     if (t->trained) {
         from = now();
         stage_backward_x(t->stage, 0, spec->head ? NULL : t->dy, spec->embed ? NULL : t->y);
-        cost.i = took(t, from);
+        took(&ret->wall.i, &ret->cpu.i, from);
         from = now();
         stage_backward_w(t->stage, 0);
-        cost.w = took(t, from);
+        took(&ret->wall.w, &ret->cpu.w, from);
     }
-    *ret = cost;
     return 0;
 }
 
@@ -157,13 +179,50 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The middle one: the least is what a task takes with the machine to itself, and a step is a sum of many that have not. */
-static double middle(const struct sched_cost *turn, size_t n, size_t offset)
+static double middle(const struct turn *turn, size_t n, size_t offset)
 {
-    double at[TURNS + 1] = {0};
+    double at[MOST_TURNS] = {0};
     for (size_t i = 0; i < n; i++)
         memcpy(&at[i], (const char *)&turn[i] + offset, sizeof at[i]);
     qsort(at, n, sizeof *at, by_size);
     return at[(n - 1) / 2];
+}
+
+static double sum_of(const struct sched_cost *c)
+{
+    return c->f + c->i + c->w;
+}
+
+static struct sched_cost sum_up(const struct turn *turn, size_t n, double quota)
+{
+    double wall[MOST_TURNS], cpu[MOST_TURNS];
+    const bool by_cpu = isfinite(quota);
+    const size_t of = by_cpu ? offsetof(struct turn, cpu) : offsetof(struct turn, wall);
+    for (size_t i = 0; i < n; i++) {
+        wall[i] = sum_of(&turn[i].wall);
+        cpu[i] = sum_of(&turn[i].cpu);
+    }
+    const double x = by_cpu ? quota_slows(wall, cpu, n, quota) : 1;
+    return (struct sched_cost){x * middle(turn, n, of + offsetof(struct sched_cost, f)),
+                               x * middle(turn, n, of + offsetof(struct sched_cost, i)),
+                               x * middle(turn, n, of + offsetof(struct sched_cost, w)),
+                               x * middle(turn, n, of + offsetof(struct sched_cost, r))};
+}
+
+/* Of a generation, opened anew: what a job does first with weights that are in memory, but mapped by nobody. In place of R, which it has not. */
+static int measure_first(struct turn *turn, size_t n, struct trial *t, struct num *num, struct err *err)
+{
+    struct turn first;
+    stage_close(t->stage);
+    t->stage = NULL;
+    int e = stage_open(&t->stage, num, t->spec, err);
+    cold_read(&t->cold);
+    e = e ? e : trial_once(t, &first, err);
+    for (size_t i = 0; i < n && !e; i++) {
+        turn[i].wall.r = first.wall.f;
+        turn[i].cpu.r = first.cpu.f;
+    }
+    return e;
 }
 
 /* The first turn brings the weights into memory and does not count, unless it was so long that one more is out of the question. */
@@ -171,27 +230,27 @@ static int measure(struct sched_cost *ret, struct num *num, const struct unit_tr
                    struct err *err)
 {
     struct trial t = {0};
-    struct sched_cost turn[TURNS + 1];
+    struct turn turn[MOST_TURNS];
     double spent = 0;
     size_t n = 0;
-    int e = trial_init(&t, want, quota, err);
+    int e = trial_init(&t, want, err);
     if (!e)
         e = stage_open(&t.stage, num, &want->spec, err);
-    for (size_t k = 0; k <= TURNS && !e && (k < 2 || spent < LONG_S); k++) {
+    if (!e)
+        e = trial_cool(&t, err);
+    while (!e && (!n || (n < MOST_TURNS && spent < (n < TURNS ? LONG_S : ENOUGH_S)))) {
+        const struct moment from = now();
+        cold_read(&t.cold);
         e = trial_once(&t, &turn[n], err);
-        if (e)
-            break;
-        const double one = turn[n].f + turn[n].i + turn[n].w;
+        const double one = now().wall - from.wall;
+        n += spent > 0 || one >= 10 * LONG_S;
         spent += one;
-        n += k > 0 || one >= 10 * LONG_S;
-        if (k == 0 && n)
-            break;
     }
+    if (!e && want->spec.kv)
+        e = measure_first(turn, n, &t, num, err);
     trial_done(&t);
     if (!e)
-        *ret = (struct sched_cost){
-            middle(turn, n, offsetof(struct sched_cost, f)), middle(turn, n, offsetof(struct sched_cost, i)),
-            middle(turn, n, offsetof(struct sched_cost, w)), middle(turn, n, offsetof(struct sched_cost, r))};
+        *ret = sum_up(turn, n, quota);
     return e;
 }
 
@@ -226,9 +285,9 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
     for (size_t i = 0; i < s->tune.ntargets; i++)
         json_array_append_new(targets, json_string(s->tune.targets[i]));
     return json_pack(
-        "{s:s s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b s:b s:b s:I s:I}", "cpu",
-        cpu, "isa", num_isa(num), "core", core ? core : "", "threads", num_threads(num), "cpus",
-        isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
+        "{s:i s:s s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b s:b s:b s:I s:I}",
+        "way", WAY, "cpu", cpu, "isa", num_isa(num), "core", core ? core : "", "threads", num_threads(num),
+        "cpus", isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
         (int)s->embed, "head", (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
         (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
         (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind, "rank",

@@ -16,7 +16,7 @@ struct unit_trial {
     bool trained; /* the backward reaches this unit; else i and w are 0 */
 };
 
-/* Seconds; where the control group has a quota of the CPUs, as long as it takes again and again. fingerprint: of the model; "" = nothing is
+/* Seconds, of a generation in r those of the first forward after the weights were mapped; where the control group has a quota of the CPUs, as long as it takes again and again. fingerprint: of the model; "" = nothing is
  * kept. may_time: else only what is kept is told, and −EBUSY if nothing is. */
 int unit_cost(struct sched_cost *ret, struct num *num, const struct unit_trial *want, const char *fingerprint,
               bool may_time, struct err *err);

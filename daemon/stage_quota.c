@@ -73,3 +73,12 @@ double quota_here(void)
         fclose(f);
     return quota;
 }
+
+double quota_slows(const double *wall, const double *cpu, size_t n, double quota)
+{
+    double alone = INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (cpu[i] > 0)
+            alone = fmin(alone, wall[i] / cpu[i]);
+    return isfinite(alone) ? fmax(alone, 1 / quota) : 1 / quota;
+}

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/clock.h"
+
 static json_t *token_list(const uint32_t *ids, const float *logprobs, size_t n)
 {
     json_t *a = json_array();
@@ -70,6 +72,7 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
            group = h->plan.microbatches < GROUP ? h->plan.microbatches : GROUP;
     struct data_counts counts = data_counts(h->train.data);
     double loss = 0;
+    const struct instant begin = clock_now();
     size_t labels = 0; /* scored so far, so that what is shown on the way is a mean too */
     int e = 0;
     for (size_t at = 0; at < rows && !e; at += group) {
@@ -81,9 +84,10 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
                              "steps", (json_int_t)rows, "loss", loss / (double)labels));
     }
     if (!e)
-        *ret_result = json_pack("{s:I s:I s:f s:f}", "rows", (json_int_t)rows, "supervised_tokens",
+        *ret_result = json_pack("{s:I s:I s:f s:f s:f}", "rows", (json_int_t)rows, "supervised_tokens",
                                 (json_int_t)counts.supervised, "total", -loss, "perplexity",
-                                exp(loss / (double)counts.supervised));
+                                exp(loss / (double)counts.supervised), "seconds",
+                                (double)clock_since_us(clock_now(), begin) / 1e6);
     return e;
 }
 

@@ -41,7 +41,6 @@ static const size_t NOT_TIMED = SIZE_MAX;
 static void list_cuts(struct look *k, bool all)
 {
     const struct job_spec *s = &k->h->spec;
-    const size_t steps = k->h->plan.round_steps;
     const struct data_packs *packs = k->h->train.packs;
     double sum = 0;
     for (size_t i = 0; i < data_packs_count(packs); i++)
@@ -53,14 +52,14 @@ static void list_cuts(struct look *k, bool all)
             break;
         k->micro[k->cuts] = n;
         k->tokens[k->cuts] = each * (double)(n < s->batch ? n : s->batch);
-        k->cut[k->cuts++].microbatches = steps * ((s->batch + n - 1) / n);
+        k->cut[k->cuts++].microbatches = (s->batch + n - 1) / n;
         if (given)
             break;
     }
     if (!k->cuts) { /* more rows in a microbatch than in a step */
         k->micro[0] = s->micro_batch;
         k->tokens[0] = each * (double)s->batch;
-        k->cut[k->cuts++].microbatches = steps;
+        k->cut[k->cuts++].microbatches = 1;
     }
 }
 
@@ -274,6 +273,7 @@ static struct planner_request request_of(const struct look *k)
                                     .layers = k->h->config.layers,
                                     .cut = k->cut,
                                     .cuts = k->cuts,
+                                    .adapters = k->h->nadapters,
                                     .memory = k->memory,
                                     .objective = k->h->spec.save_memory ? PLANNER_MEMORY : PLANNER_TIME,
                                     .again = again[k->h->spec.recompute]};
@@ -289,16 +289,17 @@ static size_t node_at(const struct look *k, const struct planner_found *f, size_
 static json_t *forecast_of(const struct look *k, const struct planner_found *f)
 {
     json_t *costs = json_array(), *timed = json_array();
+    const size_t steps = k->h->nadapters * f->turns;
     for (size_t r = 0; r < k->h->plan.ranks; r++)
         json_array_append_new(timed, json_boolean(!r || k->timed->node[node_at(k, f, r)].any));
     for (size_t s = 0; s < f->stages; s++)
         json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[s].f, f->cost[s].i, f->cost[s].w,
                                                f->again[s] ? f->cost[s].r : 0.0));
     return json_pack("{s:s s:I s:I s:I s:I s:f s:f s:o s:o}", "schedule", f->schedule, "chunks",
-                     (json_int_t)f->chunks, "steps", (json_int_t)k->h->plan.round_steps, "microbatches",
-                     (json_int_t)k->cut[f->cut].microbatches, "micro_batch_size",
-                     (json_int_t)k->micro[f->cut], "seconds", f->seconds, "bubble", f->bubble, "costs", costs,
-                     "timed", timed);
+                     (json_int_t)f->chunks, "steps", (json_int_t)steps, "microbatches",
+                     (json_int_t)(steps * k->cut[f->cut].microbatches), "micro_batch_size",
+                     (json_int_t)k->micro[f->cut], "seconds", f->seconds * (double)steps, "bubble", f->bubble,
+                     "costs", costs, "timed", timed);
 }
 
 /* That split, but a layer of its neighbours on stage `s`. */
@@ -359,9 +360,9 @@ static void tell_elsewhere(const struct look *k, const struct planner_found *f)
     if (planner_turn(&turned, f, &req, &quiet) || !turned.schedule || !turned.fits ||
         turned.seconds > f->seconds * WORTH_MOVING)
         return;
-    json_object_set_new(
-        k->h->forecast, "elsewhere",
-        json_pack("{s:s s:f}", "node", timed_name(k->timed, turned.start), "seconds", turned.seconds));
+    json_object_set_new(k->h->forecast, "elsewhere",
+                        json_pack("{s:s s:f}", "node", timed_name(k->timed, turned.start), "seconds",
+                                  turned.seconds * (double)(f->turns * k->h->nadapters)));
 }
 
 /* --- the two ways in ---------------------------------------------------------------------------- */

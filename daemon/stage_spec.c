@@ -249,6 +249,7 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     s.seed = (uint64_t)number(&r, "seed", 0, 0, SPEC_SEED_MAX);
     s.ids = json_object_get(json, "ids");
     s.dry_run = flag(&r, "dry_run");
+    s.forecast = type != JOB_TRAIN && flag(&r, "forecast");
     demand(&r, s.model, "--model DIR is needed");
     demand(&r, !s.ids || json_is_array(s.ids), "\"ids\" must be a list of token ids");
     if (type == JOB_TRAIN)

@@ -34,7 +34,7 @@ struct job_spec {
     enum data_mask mask;       /* and what of it is trained */
     enum data_overlong overlong;
     bool packing, group_by_length;
-    bool full, random_init, resume, shuffle, rslora, dry_run;
+    bool full, random_init, resume, shuffle, rslora, dry_run, forecast;
     enum recompute recompute;
     bool save_memory;          /* --objective memory */
     const json_t *split;       /* layers of each stage as asked for, or NULL */

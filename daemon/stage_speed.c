@@ -17,6 +17,7 @@ struct outlook {
     size_t kinds;                /* that are timed of each unit: of a scoring only a piece, which is a row */
     double tokens, pieces, rows; /* of a piece or row; of the prompt; of a scoring */
     double cost[KINDS][JOB_MAX_STAGES]; /* seconds */
+    double mapping[JOB_MAX_STAGES];     /* of a generation: what the first piece takes longer than others */
     double hop[KINDS][JOB_MAX_STAGES];  /* from a stage to the next, of the last to the first */
 };
 
@@ -87,10 +88,13 @@ static int look(struct outlook *o, struct err *err)
     for (size_t s = 0; s < o->h->plan.stages && !e; s++) {
         const struct job_plan *p = &o->h->plan;
         const size_t from = s ? p->first[s] + 1 : 0, to = s + 1 < p->stages ? p->first[s + 1] + 1 : units;
-        for (size_t u = from; u < to; u++)
+        for (size_t u = from; u < to; u++) {
+            const struct sched_cost piece = timed_cost(o->timed, p->place[s], place[u]);
+            o->mapping[s] += p->kv ? fmax(piece.r - piece.f, 0) : 0;
             for (size_t k = 0; k < o->kinds; k++)
                 o->cost[k][s] += timed_cost(o->timed, p->place[s], place[u] + k).f *
                                  (k == PIECE ? o->tokens / (double)o->timed->list.at[place[u]].tokens : 1);
+        }
     }
     free(place);
     return e;
@@ -115,7 +119,7 @@ static double through(const struct outlook *o, size_t kind, double n)
 {
     double all = 0, slowest = 0;
     for (size_t s = 0; s < o->h->plan.stages; s++) {
-        all += o->cost[kind][s] + o->hop[kind][s];
+        all += o->cost[kind][s] + o->hop[kind][s] + (kind == PIECE ? o->mapping[s] : 0);
         slowest = fmax(slowest, o->cost[kind][s]);
     }
     return all + (n - 1) * slowest;

@@ -429,12 +429,6 @@ int head_split(struct head *h, struct err *err)
     struct split_inputs in = {0};
     struct sched *sched = NULL;
     const bool searched = h->plan.training && !strcmp(h->spec.schedule, "auto");
-    if (searched && h->plan.nmore)
-        return err_set(
-            err, -EINVAL,
-            "--schedule auto looks for the shortest step of one adapter, and --sweep trains several: name a "
-            "schedule (1f1b has them follow each other without a pause), or have the plan of one of "
-            "them made by `ringctl plan train --schedule auto --out FILE`, and give that as --plan");
     follow_nodes(h);
     int e = searched ? head_search(h, err) : 0;
     const json_t *nodes = h->nodes; /* which the search may have turned */
@@ -455,7 +449,7 @@ int head_split(struct head *h, struct err *err)
     h->must_not_time = h->must_not_time || from_file; /* but the job is not kept waiting */
     if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
         head_forecast(h);
-    if (!e && !h->plan.training && h->spec.dry_run)
+    if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
         head_speed(h);
     sched_free(sched);
     free(in.cost);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix products: the one place that calls OpenBLAS. With many rows, stored weights are converted a panel at
- * a time into the unit's scratch, where they are still in cache when sgemm packs them; with few rows a
- * product is bound by reading the weights, and our own kernels read them as stored. Called by layers, on the
- * computing thread. Work is divided over outputs, never across a sum. */
+ * Matrix products: who multiplies. With few rows a product is bound by reading the weights, and kernels read them as stored. With many
+ * it is product.c where the CPU has tiles of ours, and else OpenBLAS, which is called here alone: stored weights are converted a
+ * panel at a time into the unit's scratch, where they are still in cache when sgemm packs them. Called by layers, on the computing
+ * thread. Work is divided over outputs, never across a sum. */
 #include "num/gemm.h"
 
 #include <cblas.h>
@@ -11,8 +11,10 @@
 #include <string.h>
 #include <omp.h>
 
+#include "num/convert.h"
 #include "num/integer.h"
 #include "num/kernels.h"
+#include "num/product.h"
 
 enum {
     FEW_ROWS = 12,           /* up to here reading W dominates; measured */
@@ -22,7 +24,6 @@ enum {
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread of which the same is true; OpenBLAS
                                 computes what is smaller in other ways */
     SHARE = 32,              /* outputs that stay together: whole register blocks of every kernel */
-    SIDES = 64,              /* groups whose scales are converted at once */
     AHEAD = 4,               /* rows of a stream whose scales and biases are fetched ahead */
     CACHE_LINE = 64,         /* bytes */
     MANY_ROWS = 128,         /* a block of W in bytes: a quarter of a second cache of 512 KiB; whole panels */
@@ -57,7 +58,7 @@ static size_t parts_of(const struct num *num, size_t multiplications)
     return multiplications > threads * SMALL_PRODUCT ? threads : 1;
 }
 
-struct product {
+struct blas_product {
     enum CBLAS_TRANSPOSE ta, tb;
     size_t m, n, k;
     float alpha;
@@ -70,7 +71,7 @@ struct product {
     size_t ldc;
 };
 
-static void sgemm(const struct product *p)
+static void sgemm(const struct blas_product *p)
 {
     if (p->m && p->n)
         cblas_sgemm(CblasRowMajor, p->ta, p->tb, (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a,
@@ -78,12 +79,12 @@ static void sgemm(const struct product *p)
 }
 
 /* Split along the longer side of C: each thread packs its share of one factor, and all of the shorter one. */
-static void sgemm_shared(struct num *num, const struct product *p)
+static void sgemm_shared(struct num *num, const struct blas_product *p)
 {
     const size_t parts = parts_of(num, p->m * p->n * p->k);
 #pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
     for (size_t i = 0; i < parts; i++) {
-        struct product own = *p;
+        struct blas_product own = *p;
         if (p->n >= p->m) {
             const struct share s = share_of(p->n, SHARE, parts, i);
             own.n = s.n;
@@ -103,58 +104,6 @@ static void clear(float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = 0;
-}
-
-static const char *element(struct mat w, size_t row, size_t col)
-{
-    return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
-}
-
-static const uint8_t *words_of(struct mat w, size_t row)
-{
-    return (const uint8_t *)w.data + row * quant_words(w.quant->bits, w.cols) * sizeof(uint32_t);
-}
-
-/* Scales and biases of n groups from the `first` on, of all groups of the matrix. */
-static void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q,
-                          size_t first, size_t n)
-{
-    const size_t size = dtype_size(q->side);
-    k->to_f32[q->side](scale, (const char *)q->scale + first * size, n);
-    k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
-}
-
-/* col begins a group: those of panels do. */
-static void convert_quant(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
-{
-    const struct quant *q = w.quant;
-    float scale[SIDES], bias[SIDES];
-    const size_t group = q->group, first = row * quant_groups(group, w.cols) + col / group;
-    const uint8_t *from = words_of(w, row) + col * q->bits / 8;
-    for (size_t i = 0, now; i < n; i += now) {
-        now = n - i < SIDES * group ? n - i : SIDES * group;
-        convert_sides(k, scale, bias, q, first + i / group, quant_groups(group, now));
-        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst + i, from + i * q->bits / 8, scale, bias,
-                                                             group, now);
-    }
-}
-
-/* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. */
-static void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
-{
-    if (w.quant) {
-        convert_quant(k, dst, w, row, col, n);
-        return;
-    }
-    k->to_f32[w.dtype](dst, element(w, row, col), n);
-    if (w.dtype != DTYPE_F8_E4M3)
-        return;
-    const float *scale = w.scale + row / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
-    for (size_t i = 0, now; i < n; i += now) {
-        const size_t left = MAT_BLOCK - (col + i) % MAT_BLOCK;
-        now = n - i < left ? n - i : left;
-        k->scale(dst + i, scale[(col + i) / MAT_BLOCK], now);
-    }
 }
 
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows)
@@ -230,8 +179,8 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
             for (size_t c = 0; c < w.cols; c += MAT_BLOCK)
                 k->scale(lane.data + j * w.cols + c, scale[c / MAT_BLOCK],
                          w.cols - c < MAT_BLOCK ? w.cols - c : MAT_BLOCK);
-        k->dots[w.dtype](y + i * w.rows + r, w.rows, lane.data, w.cols, now, element(w, r, 0), w.cols, rows,
-                         w.cols, accumulate);
+        k->dots[w.dtype](y + i * w.rows + r, w.rows, lane.data, w.cols, now, convert_element(w, r, 0), w.cols,
+                         rows, w.cols, accumulate);
     }
 }
 
@@ -240,8 +189,8 @@ static void few_dots(const struct num *num, float *y, const float *x, struct mat
                      size_t rows, bool accumulate)
 {
     if (w.dtype != DTYPE_F8_E4M3) {
-        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols,
-                                        accumulate);
+        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, convert_element(w, r, 0), w.cols, rows,
+                                        w.cols, accumulate);
         return;
     }
     for (const size_t end = r + rows; r < end; r += rows) {
@@ -251,31 +200,15 @@ static void few_dots(const struct num *num, float *y, const float *x, struct mat
     }
 }
 
-/* The rows of W that part i of `of` computes: one run of them each, for a thread reads long streams fastest. */
+/* Consecutive rows of W, as one thread has them: it reads long streams fastest. */
 struct span {
     size_t row, rows;
 };
-
-static struct span span_of(struct mat w, int i, int of)
-{
-    const size_t at = w.rows * (size_t)i / (size_t)of;
-    return (struct span){at, w.rows * (size_t)(i + 1) / (size_t)of - at};
-}
 
 /* Threads that pay for a product with few rows. */
 static int few_threads(const struct num *num, struct mat w)
 {
     return w.rows * w.cols > SMALL ? num_threads(num) : 1;
-}
-
-static void few_rows(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
-{
-    const int parts = few_threads(num, w);
-#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
-    for (int i = 0; i < parts; i++) {
-        const struct span s = span_of(w, i, parts);
-        few_dots(num, y, x, w, n, s.row, s.rows, accumulate);
-    }
 }
 
 /* --- few rows of quantized weights: x becomes whole numbers once, in the panel --- */
@@ -286,13 +219,19 @@ static size_t int_row_bytes(struct mat w)
     return (int_cols(w.cols) * sizeof(int16_t) + sides + 63) / 64 * 64;
 }
 
-static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
+/* Row i of those from `at` on. */
+static struct int_row int_row_from(char *at, struct mat w, size_t i)
 {
-    struct int_row r = {.q = (void *)((char *)num_panel(num).data + i * int_row_bytes(w))};
+    struct int_row r = {.q = (void *)(at + i * int_row_bytes(w))};
     r.bytes = (void *)r.q;
     r.scale = (void *)(r.q + int_cols(w.cols));
     r.sum = r.scale + int_groups(w.cols, w.quant->group);
     return r;
+}
+
+static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
+{
+    return int_row_from((char *)num_panel(num).data, w, i);
 }
 
 static bool quant_is_few(const struct num *num, struct mat w, size_t n)
@@ -312,20 +251,21 @@ static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t st
 }
 
 /* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows of x. */
-static void quant_streams(const struct num *num, float *y, struct mat w, size_t n, struct span s,
-                          size_t streams, size_t apart, bool accumulate)
+static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s,
+                          size_t streams, size_t apart)
 {
+    const struct mat w = p->w;
     const struct quant *q = w.quant;
     const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side);
-    struct int_dots d = {.y = y + s.row,
+    struct int_dots d = {.y = p->y + s.row,
                          .ldy = w.rows,
                          .apart = apart,
-                         .n = n,
+                         .n = p->n,
                          .rows = streams,
-                         .x = int_row_at(num, w, 0),
+                         .x = x,
                          .x_bytes = int_row_bytes(w),
-                         .w = words_of(w, s.row),
-                         .w_apart = (size_t)(words_of(w, apart) - words_of(w, 0)),
+                         .w = convert_words(w, s.row),
+                         .w_apart = (size_t)(convert_words(w, apart) - convert_words(w, 0)),
                          .scale = (const char *)q->scale + s.row * side_bytes,
                          .bias = (const char *)q->bias + s.row * side_bytes,
                          .side_apart = apart * side_bytes,
@@ -333,38 +273,103 @@ static void quant_streams(const struct num *num, float *y, struct mat w, size_t 
                          .cols = w.cols,
                          .group = q->group,
                          .bits = q->bits,
-                         .accumulate = accumulate};
+                         .accumulate = p->accumulate};
     for (size_t r = 0; r < s.rows; r++) {
         if (s.row + r + AHEAD < w.rows)
             fetch_sides(q, (s.row + r + AHEAD) * groups, groups, streams, apart * groups);
         num_integers(num)->dots(&d);
         d.y++;
-        d.w += words_of(w, 1) - words_of(w, 0);
+        d.w += convert_words(w, 1) - convert_words(w, 0);
         d.scale = (const char *)d.scale + side_bytes;
         d.bias = (const char *)d.bias + side_bytes;
     }
 }
 
 /* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are left. */
-static void quant_span(const struct num *num, float *y, struct mat w, size_t n, struct span s,
-                       bool accumulate)
+static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s)
 {
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
-    quant_streams(num, y, w, n, (struct span){s.row, apart}, INT_ROWS, apart, accumulate);
+    quant_streams(num, p, x, (struct span){s.row, apart}, INT_ROWS, apart);
     if (rest)
-        quant_streams(num, y, w, n, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0, accumulate);
+        quant_streams(num, p, x, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0);
 }
 
-static void few_quant(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+/* --- products with few rows, one or several --- */
+
+static bool is_few(const struct num *num, const struct gemm_xwt *p)
 {
-    const int parts = few_threads(num, w);
-    for (size_t i = 0; i < n; i++) {
-        const struct int_row to = int_row_at(num, w, i);
-        num_integers(num)->quantize(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group);
+    if (!p->n || !p->w.rows || !p->w.cols)
+        return false;
+    return p->w.quant ? quant_is_few(num, p->w, p->n)
+                      : p->n <= FEW_ROWS && p->w.cols <= num_lane(num, 0).floats;
+}
+
+/* Whether p's x is that of the product before it, in the same whole numbers. */
+static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
+{
+    return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols && p->w.quant &&
+           before->w.quant && p->w.quant->bits == before->w.quant->bits &&
+           p->w.quant->group == before->w.quant->group;
+}
+
+/* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it do. */
+static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
+{
+    if (i == 0 || !p[i - 1].w.quant || has_same_x(&p[i], &p[i - 1]))
+        return at;
+    return at + p[i - 1].n * int_row_bytes(p[i - 1].w);
+}
+
+/* How many of the products from the first on are few, and have room in the panel together. */
+static size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    const size_t room = num_panel(num).floats * sizeof(float);
+    size_t i = 0;
+    for (size_t at = 0; i < n && is_few(num, &p[i]); i++) {
+        at = next_x(p, i, at);
+        if (p[i].w.quant && at + p[i].n * int_row_bytes(p[i].w) > room)
+            break;
     }
-#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
-    for (int i = 0; i < parts; i++)
-        quant_span(num, y, w, n, span_of(w, i, parts), accumulate);
+    return i;
+}
+
+/* Elements from … end−1 of all the weights: those rows that begin there. */
+static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, size_t from, size_t end)
+{
+    size_t at = 0;
+    for (size_t i = 0, before = 0; i < n && before < end; before += p[i].w.rows * p[i].w.cols, i++) {
+        const struct mat w = p[i].w;
+        const size_t row = from > before ? (from - before + w.cols - 1) / w.cols : 0;
+        const size_t last = (end - before + w.cols - 1) / w.cols, stop = last < w.rows ? last : w.rows;
+        at = next_x(p, i, at);
+        if (row >= stop)
+            continue;
+        const struct span s = {row, stop - row};
+        if (w.quant)
+            quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
+        else
+            few_dots(num, p[i].y, p[i].x, w, p[i].n, s.row, s.rows, p[i].accumulate);
+    }
+}
+
+static void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    size_t at = 0, elements = 0;
+    for (size_t i = 0; i < n; i++) {
+        at = next_x(p, i, at);
+        elements += p[i].w.rows * p[i].w.cols;
+        if (!p[i].w.quant || (i && has_same_x(&p[i], &p[i - 1])))
+            continue;
+        for (size_t r = 0; r < p[i].n; r++) {
+            const struct int_row to = int_row_from((char *)num_panel(num).data + at, p[i].w, r);
+            num_integers(num)->quantize(&to, p[i].x + r * p[i].w.cols, p[i].w.cols, p[i].w.quant->bits,
+                                        p[i].w.quant->group);
+        }
+    }
+    const size_t parts = elements > SMALL ? (size_t)num_threads(num) : 1;
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++)
+        few_part(num, p, n, elements * i / parts, elements * (i + 1) / parts);
 }
 
 /* --- many rows of quantized weights in bytes: as much of x as the panel holds, with MANY_ROWS rows of W by
@@ -397,13 +402,13 @@ static void many_pack(const struct num *num, const struct many *m, struct mat w,
 {
     const struct int_kernels *k = num_integers(num);
     const size_t all = quant_groups(w.quant->group, w.cols),
-                 row_bytes = (size_t)(words_of(w, 1) - words_of(w, 0));
+                 row_bytes = (size_t)(convert_words(w, 1) - convert_words(w, 0));
     const size_t first = col / w.quant->group, n = quant_groups(w.quant->group, cols), tall = k->tall;
     for (size_t r = 0; r < s.rows; r += tall) {
         const size_t rows = s.rows - r < tall ? s.rows - r : tall;
         float *scale = m->panel.scale + r * n, *bias = m->panel.bias + r * n;
-        k->pack(m->panel.w + r * int_cols(cols) / 4, words_of(w, s.row + r), row_bytes, rows, w.cols, col,
-                int_cols(cols), w.quant->bits);
+        k->pack(m->panel.w + r * int_cols(cols) / 4, convert_words(w, s.row + r), row_bytes, rows, w.cols,
+                col, int_cols(cols), w.quant->bits);
         clear(scale, tall * n);
         clear(bias, tall * n);
         for (size_t i = 0; i < rows; i++) {
@@ -473,11 +478,6 @@ static bool quant_is_many(const struct num *num, struct mat w, size_t n)
     return num_compute(num) == NUM_INT8 && n > FEW_QUANT && many_rows(num, w) > 0;
 }
 
-static bool is_plain_f32(struct mat w)
-{
-    return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
-}
-
 /* Each thread has rows of W, which are columns of y. */
 static void converted_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
@@ -487,9 +487,9 @@ static void converted_xwt(struct num *num, float *y, const float *x, struct mat 
         const struct share s = share_of(w.rows, SHARE, parts, i);
         const struct panel own = {.row = s.from, .rows = s.n, .cols = w.cols};
         for (struct panel p = {0}; next_panel(num, w, own, &p);)
-            sgemm(&(struct product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
-                                    convert_panel(num, w, p), p.cols, accumulate || p.col > 0, y + p.row,
-                                    w.rows});
+            sgemm(&(struct blas_product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
+                                         convert_panel(num, w, p), p.cols, accumulate || p.col > 0, y + p.row,
+                                         w.rows});
     }
 }
 
@@ -502,8 +502,9 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
             clear(y, n * w.rows);
         return;
     }
-    if (w.quant && quant_is_few(num, w, n)) {
-        few_quant(num, y, x, w, n, accumulate);
+    const struct gemm_xwt few = {y, x, w, n, accumulate};
+    if (is_few(num, &few)) {
+        few_each(num, &few, 1);
         return;
     }
     if (w.quant && quant_is_many(num, w, n)) {
@@ -512,15 +513,32 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
             many_quant(num, y + i * w.rows, x + i * w.cols, w, n - i < most ? n - i : most, accumulate);
         return;
     }
-    if (!w.quant && n <= FEW_ROWS && w.cols <= num_lane(num, 0).floats) {
-        few_rows(num, y, x, w, n, accumulate);
-        return;
-    }
-    if (is_plain_f32(w))
-        sgemm_shared(num, &(struct product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols, w.data,
-                                            w.cols, accumulate, y, w.rows});
+    if (product_is_ours(num))
+        product_run(num, &(struct product){y,
+                                           w.rows,
+                                           n,
+                                           w.rows,
+                                           accumulate,
+                                           1,
+                                           {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1}}});
+    else if (convert_is_plain(w))
+        sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols,
+                                                 w.data, w.cols, accumulate, y, w.rows});
     else
         converted_xwt(num, y, x, w, n, accumulate);
+}
+
+void gemm_xwt_each(struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    for (size_t i = 0, now; i < n; i += now) {
+        now = few_together(num, p + i, n - i);
+        if (now)
+            few_each(num, p + i, now);
+        else {
+            gemm_xwt(num, p[i].y, p[i].x, p[i].w, p[i].n, p[i].accumulate);
+            now = 1;
+        }
+    }
 }
 
 /* Each thread has columns of W and of dx. */
@@ -535,9 +553,9 @@ static void converted_xw(struct num *num, float *dx, const float *dy, struct mat
             continue;
         const struct panel own = {.rows = w.rows, .col = s.from, .cols = s.n};
         for (struct panel p = {0}; next_panel(num, w, own, &p);)
-            sgemm(&(struct product){CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows,
-                                    convert_panel(num, w, p), p.cols, accumulate || p.row > 0, dx + p.col,
-                                    w.cols});
+            sgemm(&(struct blas_product){CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows,
+                                         convert_panel(num, w, p), p.cols, accumulate || p.row > 0,
+                                         dx + p.col, w.cols});
     }
 }
 
@@ -550,9 +568,18 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
             clear(dx, n * w.cols);
         return;
     }
-    if (is_plain_f32(w))
-        sgemm_shared(num, &(struct product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
-                                            w.data, w.cols, accumulate, dx, w.cols});
+    if (product_is_ours(num))
+        product_run(num, &(struct product){
+                             dx,
+                             w.cols,
+                             n,
+                             w.cols,
+                             accumulate,
+                             1,
+                             {{.a = dy, .lda = w.rows, .b_down = true, .b = w, .k = w.rows, .factor = 1}}});
+    else if (convert_is_plain(w))
+        sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
+                                                 w.data, w.cols, accumulate, dx, w.cols});
     else
         converted_xw(num, dx, dy, w, n, accumulate);
 }
@@ -562,6 +589,11 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
 {
     if (n == 0 || rows == 0 || cols == 0)
         return;
-    sgemm_shared(num, &(struct product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x, cols, 1,
-                                        dw, cols});
+    const struct mat in = {.data = x, .dtype = DTYPE_F32, .rows = n, .cols = cols};
+    if (product_is_ours(num))
+        product_run(num,
+                    &(struct product){dw, cols, rows, cols, true, 1, {{dy, rows, true, true, in, n, alpha}}});
+    else
+        sgemm_shared(num, &(struct blas_product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x,
+                                                 cols, 1, dw, cols});
 }

@@ -171,6 +171,10 @@ size_t plan_turns(size_t ranks, size_t adapters, size_t microbatches);
 /* Of the numbers of turns that rounds have where so many are the most, the greatest that is no more than `turns`: the most
  * itself and the powers of two below, so that few plans are all there are. */
 size_t plan_turns_below(size_t turns, size_t most);
+/* And as many as go in an order, at most `most`: step says which order, its microbatches being those of one step. 1 where a step of an adapter
+ * would begin before its last one has ended; more than PLAN_MAX_CELLS are not tried. */
+int plan_turns_go(size_t *ret, const struct sched_request *step, size_t adapters, size_t most,
+                  struct err *err);
 
 /* Which of the plan's steps a microbatch belongs to. */
 static inline uint32_t plan_step(const struct plan *plan, uint32_t mb)

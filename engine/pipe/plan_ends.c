@@ -221,18 +221,3 @@ int ends_finish(struct ends *ends, struct err *err)
                 add_update(ends, step, stage);
     return 0;
 }
-
-size_t plan_turns(size_t ranks, size_t adapters, size_t microbatches)
-{
-    enum { PART = 100 };
-    const size_t each = adapters * microbatches, turns = (PART * (ranks - 1) + each - 1) / each;
-    return adapters < 2 || turns < 1 ? 1 : turns > PLAN_MAX_TURNS ? PLAN_MAX_TURNS : turns;
-}
-
-size_t plan_turns_below(size_t turns, size_t most)
-{
-    size_t power = 1;
-    while (2 * power <= turns)
-        power *= 2;
-    return turns >= most ? most : power;
-}

@@ -144,7 +144,7 @@ static int climb(struct candidate *c, const struct planner_request *req, size_t 
                  struct err *err)
 {
     struct planner_sim sim;
-    int e = planner_sim_init(&sim, req, c->found.schedule, c->chunks, c->cut, err);
+    int e = planner_sim_init(&sim, req, c->found.schedule, c->chunks, c->cut, false, err);
     if (!e)
         planner_sim_turn(&sim, c->found.start, c->found.mirrored);
     size_t most = req->layers / (2 * c->found.stages);
@@ -191,7 +191,7 @@ static int add(struct search *x, const struct candidate *like, struct err *err)
     }
     struct candidate *c = &x->at[x->n];
     *c = made;
-    int e = planner_sim_init(&sim, x->req, c->info->name, c->chunks, c->cut, err);
+    int e = planner_sim_init(&sim, x->req, c->info->name, c->chunks, c->cut, x->req->first != NULL, err);
     if (!e)
         e = begin(c, &sim, x->req, err);
     x->stepped += sim.stepped;
@@ -269,6 +269,45 @@ static int climb_best(struct search *x, bool *taken, struct err *err)
     return 0;
 }
 
+/* What was looked at in short, as a job would run it. */
+static int look_closely(struct search *x, struct candidate *c, struct err *err)
+{
+    struct planner_sim sim;
+    if (!c || x->req->adapters < 2 || x->req->first)
+        return 0;
+    int e = planner_sim_init(&sim, x->req, c->info->name, c->chunks, c->cut, true, err);
+    planner_sim_turn(&sim, c->found.start, c->found.mirrored);
+    if (!e)
+        e = planner_sim_score(&c->score, &c->found, &sim, err);
+    x->stepped += sim.stepped;
+    planner_sim_done(&sim);
+    return e;
+}
+
+/* The best, and the best of what is another plan than that; itself the other way round is none. */
+static int choose(struct search *x, struct planner_found *ret_best, struct planner_found *ret_second,
+                  struct err *err)
+{
+    bool *taken = calloc(x->n, sizeof *taken);
+    if (!taken)
+        return err_set(err, -ENOMEM, "out of memory");
+    struct candidate *best = best_of(x, taken, WORTH);
+    for (size_t i = 0; i < x->n; i++)
+        taken[i] =
+            x->at[i].info == best->info && x->at[i].chunks == best->chunks && x->at[i].cut == best->cut;
+    struct candidate *second = best_of(x, taken, WORTH);
+    free(taken);
+    int e = look_closely(x, best, err);
+    e = e ? e : look_closely(x, second, err);
+    if (e)
+        return e;
+    const bool swap = second && planner_score_is_less(&second->score, &best->score, WORTH);
+    *ret_best = swap ? second->found : best->found;
+    *ret_second = swap ? best->found : second ? second->found : (struct planner_found){0};
+    ret_best->stepped = x->stepped;
+    return 0;
+}
+
 static int check(const struct planner_request *req, struct err *err)
 {
     if (req->ranks < 1 || req->ranks > PLANNER_MAX_RANKS || req->layers < 1 || !req->cuts)
@@ -293,17 +332,8 @@ int planner_search(struct planner_found *ret_best, struct planner_found *ret_sec
         e = err_set(err, -ENOMEM, "out of memory");
     if (!e && !req->first)
         e = climb_best(&x, taken, err);
-    if (!e) {
-        memset(taken, 0, x.n * sizeof *taken);
-        struct candidate *best = best_of(&x, taken, WORTH);
-        for (size_t i = 0; i < x.n; i++) /* itself, and itself the other way round */
-            taken[i] =
-                x.at[i].info == best->info && x.at[i].chunks == best->chunks && x.at[i].cut == best->cut;
-        struct candidate *second = best_of(&x, taken, WORTH);
-        *ret_best = best->found;
-        ret_best->stepped = x.stepped;
-        *ret_second = second ? second->found : (struct planner_found){0};
-    }
+    if (!e)
+        e = choose(&x, ret_best, ret_second, err);
     free(taken);
     free(x.at);
     return e;
@@ -329,6 +359,8 @@ int planner_turn(struct planner_found *ret, const struct planner_found *found,
         struct candidate *best = taken ? best_of(&x, taken, 1) : NULL;
         e = best ? climb(best, req, EFFORT / CLIMBED, &x.stepped, err)
                  : err_set(err, -ENOMEM, "out of memory");
+        if (!e)
+            e = look_closely(&x, best, err);
         if (!e)
             *ret = best->found;
         ret->stepped = x.stepped;

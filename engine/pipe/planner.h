@@ -19,7 +19,7 @@ enum planner_objective { PLANNER_TIME, PLANNER_MEMORY };
 /* Which stages keep inputs alone and do forwards again: none, all, or those of ranks that are short of memory. */
 enum planner_again { PLANNER_AGAIN_NONE, PLANNER_AGAIN_ALL, PLANNER_AGAIN_AUTO };
 
-/* One way to cut the rows of a step into microbatches, and what a microbatch then costs. Units as in split.h. Nodes are numbered along the
+/* One way to cut the rows of a step into microbatches (of several adapters, of a step of each), and what a microbatch then costs. Units as in split.h. Nodes are numbered along the
  * ring; rank 0 is node 0, and rank r node r, unless what is found says otherwise. */
 struct planner_cut {
     size_t microbatches;
@@ -36,6 +36,7 @@ struct planner_request {
     size_t ranks, layers;
     const struct planner_cut *cut; /* [cuts] */
     size_t cuts;
+    size_t adapters;      /* trained at once, whose steps take turns; 0 or 1 = one alone */
     const size_t *memory; /* [ranks] bytes each node has, or NULL = enough */
     const char *schedule; /* only this one, or NULL = all that give the same bits */
     size_t chunks;        /* only so many, or 0 = any */
@@ -48,12 +49,13 @@ struct planner_request {
 struct planner_found {
     const char *schedule; /* NULL: nothing found */
     size_t chunks, stages, cut;
+    size_t turns;                               /* steps of each adapter in a round */
     size_t start;                               /* the node that is rank 0 */
     bool mirrored;                              /* rank 1 is the node before it, not the next */
     size_t first[PLANNER_MAX_STAGES + 1];       /* as split_layers has it */
     bool again[PLANNER_MAX_STAGES];             /* recomputes */
     struct sched_cost cost[PLANNER_MAX_STAGES]; /* of a microbatch on the stage's rank */
-    double seconds, bubble;                     /* of a step */
+    double seconds, bubble;                     /* of a step; of several adapters, in the mean of a round */
     size_t bytes[PLANNER_MAX_RANKS];            /* by the sums of units */
     bool fits;                                  /* within memory, by those sums */
     size_t stepped; /* tasks stepped on paper to find it, all candidates together */

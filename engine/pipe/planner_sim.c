@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipe/plan.h"
 #include "pipe/sched_impl.h"
+
+enum { SHORT = 4 /* turns of a round that stands for a longer one */ };
 
 /* --- making ----------------------------------------------------------------------------------- */
 
@@ -44,7 +47,7 @@ static int with_again(struct sched **ret, const struct sched *plain)
 /* A slot from F to the end of the backward; an area, where it is filled again, from I or B on. */
 static int count_slots(struct planner_sim *sim)
 {
-    const struct sched *s = sim->plain;
+    const struct sched *s = sim->run[0].plain;
     size_t *slots = calloc(2 * s->stages, sizeof *slots);
     if (!slots)
         return -ENOMEM;
@@ -82,23 +85,47 @@ static int sum_costs(struct planner_sim *sim)
     return 0;
 }
 
-int planner_sim_init(struct planner_sim *sim, const struct planner_request *req, const char *schedule,
-                     size_t chunks, size_t cut, struct err *err)
+static int make_run(struct planner_run *run, const struct planner_sim *sim,
+                    const struct sched_request *of_step, size_t turns, struct err *err)
 {
-    *sim = (struct planner_sim){.req = req, .cut = &req->cut[cut]};
+    struct sched_request want = *of_step;
+    want.microbatches *= sim->adapters * turns;
+    int e = sched_make(&run->plain, &want, err);
+    run->turns = turns;
+    if (!e && sim->req->again != PLANNER_AGAIN_NONE && with_again(&run->again, run->plain))
+        e = err_set(err, -ENOMEM, "out of memory");
+    return e;
+}
+
+static int make_runs(struct planner_sim *sim, const struct sched_request *of_step, bool closely,
+                     struct err *err)
+{
+    const size_t most = plan_turns(of_step->ranks, sim->adapters, of_step->microbatches);
+    int e = plan_turns_go(&sim->turns, of_step, sim->adapters, closely || most < 2 ? most : 2, err);
+    if (!closely && sim->turns > 1)
+        sim->turns = most;
+    const bool whole = closely || sim->turns <= SHORT;
+    e = e ? e : make_run(&sim->run[0], sim, of_step, whole ? sim->turns : SHORT, err);
+    return e || whole ? e : make_run(&sim->run[1], sim, of_step, SHORT / 2, err);
+}
+
+int planner_sim_init(struct planner_sim *sim, const struct planner_request *req, const char *schedule,
+                     size_t chunks, size_t cut, bool closely, struct err *err)
+{
+    *sim = (struct planner_sim){
+        .req = req, .cut = &req->cut[cut], .adapters = req->adapters ? req->adapters : 1};
     planner_sim_turn(sim, 0, false);
     const struct sched_request want = {
         .name = schedule, .ranks = req->ranks, .chunks = chunks, .microbatches = sim->cut->microbatches};
-    int e = sched_make(&sim->plain, &want, err);
+    int e = make_runs(sim, &want, closely, err);
     if (e)
         return e;
-    sim->in_flight = calloc(sim->plain->stages, sizeof *sim->in_flight);
-    sim->at_once = calloc(sim->plain->stages, sizeof *sim->at_once);
+    const size_t stages = sim->run[0].plain->stages;
+    sim->in_flight = calloc(stages, sizeof *sim->in_flight);
+    sim->at_once = calloc(stages, sizeof *sim->at_once);
     e = sim->in_flight && sim->at_once ? count_slots(sim) : -ENOMEM;
     if (!e)
         e = sum_costs(sim);
-    if (!e && req->again != PLANNER_AGAIN_NONE)
-        e = with_again(&sim->again, sim->plain);
     return e ? err_set(err, e, "out of memory") : 0;
 }
 
@@ -114,8 +141,10 @@ void planner_sim_turn(struct planner_sim *sim, size_t start, bool mirrored)
 
 void planner_sim_done(struct planner_sim *sim)
 {
-    sched_free(sim->plain);
-    sched_free(sim->again);
+    for (size_t i = 0; i < 2; i++) {
+        sched_free(sim->run[i].plain);
+        sched_free(sim->run[i].again);
+    }
     free(sim->in_flight);
     free(sim->at_once);
     free(sim->sum);
@@ -156,7 +185,7 @@ static void weigh(struct planner_found *f, const struct planner_sim *sim)
 {
     memset(f->bytes, 0, sizeof f->bytes);
     for (size_t s = 0; s < f->stages; s++)
-        f->bytes[sim->plain->rank_of_stage[s]] += bytes_of(sim, f, s);
+        f->bytes[sim->run[0].plain->rank_of_stage[s]] += bytes_of(sim, f, s);
 }
 
 /* Ranks that are short of memory keep less, unless it was said who does. True: some do so. */
@@ -170,7 +199,7 @@ static bool choose_again(struct planner_found *f, const struct planner_sim *sim)
     if (req->again != PLANNER_AGAIN_AUTO || !req->memory)
         return any;
     for (size_t s = 0; s < f->stages; s++) {
-        const uint32_t rank = sim->plain->rank_of_stage[s];
+        const uint32_t rank = sim->run[0].plain->rank_of_stage[s];
         f->again[s] = f->bytes[rank] > req->memory[sim->node[rank]];
         any = any || f->again[s];
     }
@@ -193,31 +222,54 @@ static void judge(struct planner_score *ret, struct planner_found *f, const stru
                                                : (struct planner_score){missing, fullest, f->seconds};
 }
 
+/* Seconds until a round of so many turns is over, and of them those in which all ranks together do something. */
+static int run_round(double *ret_seconds, double *ret_work, struct planner_sim *sim,
+                     const struct planner_run *run, bool again, const struct sched_cost *costs,
+                     struct err *err)
+{
+    const struct sched *sched = again ? run->again : run->plain;
+    const struct sched_costs paper = {.stage = costs, .link = sim->cut->link ? sim->link : NULL};
+    struct sched_sim made;
+    int e = sched_simulate(&made, sched, &paper, err);
+    if (e)
+        return e;
+    *ret_seconds = made.makespan;
+    *ret_work = (1 - made.bubble) * made.makespan;
+    sched_sim_done(&made);
+    for (size_t r = 0; r < sched->ranks; r++)
+        sim->stepped += sched->rank[r].n;
+    return 0;
+}
+
 int planner_sim_score(struct planner_score *ret, struct planner_found *f, struct planner_sim *sim,
                       struct err *err)
 {
     struct sched_cost costs[PLANNER_MAX_STAGES];
-    struct sched_sim run;
+    double seconds = 0, work = 0, fewer = 0, worked = 0;
     for (size_t s = 0; s < f->stages; s++) {
         size_t from, to;
         units_of(sim, f, s, &from, &to);
-        f->cost[s] = cost_between(sim, sim->plain->rank_of_stage[s], from, to);
+        f->cost[s] = cost_between(sim, sim->run[0].plain->rank_of_stage[s], from, to);
     }
     const bool any = choose_again(f, sim);
     for (size_t s = 0; s < f->stages; s++) {
         costs[s] = f->cost[s];
         costs[s].r = f->again[s] && (costs[s].i > 0 || costs[s].w > 0) ? costs[s].r : 0;
     }
-    const struct sched *sched = any ? sim->again : sim->plain;
-    const struct sched_costs paper = {.stage = costs, .link = sim->cut->link ? sim->link : NULL};
-    int e = sched_simulate(&run, sched, &paper, err);
+    int e = run_round(&seconds, &work, sim, &sim->run[0], any, costs, err);
+    if (!e && sim->run[1].turns)
+        e = run_round(&fewer, &worked, sim, &sim->run[1], any, costs, err);
     if (e)
         return e;
-    f->seconds = run.makespan;
-    f->bubble = run.bubble;
-    sched_sim_done(&run);
-    for (size_t r = 0; r < sched->ranks; r++)
-        sim->stepped += sched->rank[r].n;
+    const double further = sim->run[1].turns ? (double)(sim->turns - sim->run[0].turns) /
+                                                   (double)(sim->run[0].turns - sim->run[1].turns)
+                                             : 0,
+                 steps = (double)(sim->turns * sim->adapters);
+    seconds += further * (seconds - fewer);
+    work += further * (work - worked);
+    f->turns = sim->turns;
+    f->seconds = seconds / steps;
+    f->bubble = seconds > 0 ? 1 - work / seconds : 0;
     judge(ret, f, sim);
     return 0;
 }

@@ -6,18 +6,26 @@
 
 #include "pipe/planner.h"
 
+/* What is run on paper: a step; or a round of several adapters, where it is looked at closely. Where many are looked at, a round of few turns and
+ * one of half as many, from which what more turns add to it is known. */
+struct planner_run {
+    size_t turns;                /* 0: there is no such run */
+    struct sched *plain, *again; /* owned: as it is; with an R before every backward that would want one */
+};
 struct planner_sim {
     const struct planner_request *req; /* borrowed */
     const struct planner_cut *cut;     /* borrowed */
-    struct sched *plain, *again;    /* owned: as it is; with an R before every backward that would want one */
+    size_t adapters, turns;            /* of a round */
+    struct planner_run run[2];
     size_t *in_flight, *at_once;    /* [stages] owned: most slots; areas, where the stage recomputes */
     struct sched_cost *sum;         /* [ranks · (layers + 3)] owned: cost of the units before */
     size_t stepped;                 /* tasks, so far */
     size_t node[PLANNER_MAX_RANKS]; /* by rank */
     struct sched_link link[2 * PLANNER_MAX_RANKS]; /* as in sched_costs */
 };
+/* closely: the round as a job has it, to the last turn. */
 int planner_sim_init(struct planner_sim *sim, const struct planner_request *req, const char *schedule,
-                     size_t chunks, size_t cut, struct err *err);
+                     size_t chunks, size_t cut, bool closely, struct err *err);
 /* With that node as rank 0, one way round or the other; after init it is node 0 and the next. */
 void planner_sim_turn(struct planner_sim *sim, size_t start, bool mirrored);
 void planner_sim_done(struct planner_sim *sim);

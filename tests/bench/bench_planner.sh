@@ -2,8 +2,8 @@
 # Three real daemons in control groups with unlike shares of the CPUs, 2:1:1 and 4:2:1, each with one thread; its stages inherit the group. A
 # LoRA step as the planner splits it, which had every node timed in its own group, and the even split under the same schedule, each against
 # what was foreseen of it; then the one against the other. Eight rows a step, the median of all steps but each job's first, the jobs taking
-# turns. A group's quota is given out every 10 ms, so that a task feels it as a slower CPU and not as a pause.
-# usage: bench_planner.sh BUILD [TIMES]
+# turns, and in every turn all nodes timed anew: a machine that others use, too, is not as fast in one minute as in the next. A group's quota is given out every 10 ms, so that a task feels it as a slower CPU and not as a pause.
+# usage: bench_planner.sh BUILD [TIMES] [SHARES]
 # SPDX-License-Identifier: MIT
 set -eu
 period_us=10000 steps=4 seq=128
@@ -45,14 +45,16 @@ if [ -n "${BENCH_PLANNER:-}" ]; then
     done
     set -- --model "$work/model" --data "$work/rows.jsonl" --adapter-out "$work/out" --rank 16 --target-modules all-linear \
         --batch-size 8 --seq-len $seq --iters $steps
-    "$RINGCTL" --json plan train "$@" --schedule auto --chunks 1 --micro-batch-size 1 --out "$work/auto.plan" >"$work/auto.json"
-    jq '(.split | length) as $n | (.split | add) as $all | .split = [range($n) | ($all * (. + 1) / $n | round) - ($all * . / $n | round)]' \
-        "$work/auto.plan" >"$work/even.plan"
-    "$RINGCTL" --json plan train "$@" --plan "$work/even.plan" >"$work/even.json"
     for _ in $(seq "$times"); do
+        rm -rf "$XDG_CACHE_HOME"
+        "$RINGCTL" --json plan train "$@" --schedule auto --chunks 1 --micro-batch-size 1 --out "$work/auto.plan" >"$work/auto.json"
+        jq '(.split | length) as $n | (.split | add) as $all | .split = [range($n) | ($all * (. + 1) / $n | round) - ($all * . / $n | round)]' \
+            "$work/auto.plan" >"$work/even.plan"
+        "$RINGCTL" --json plan train "$@" --plan "$work/even.plan" >"$work/even.json"
         for split in auto even; do
             "$RINGCTL" train "$@" --plan "$work/$split.plan" --log "$work/log"
-            jq -r 'select(.step > 1) | .step_seconds' "$work/log" >>"$work/seconds.$split"
+            jq -rs --argjson said "$(jq .plan.forecast.seconds "$work/$split.json")" --arg split "$(jq -r '.split | map(tostring) | join("+")' "$work/$split.plan")" \
+                '[.[] | select(.step > 1) | .step_seconds] | sort | "\(.[(length - 1) / 2 | floor]) \($said) \($split)"' "$work/log" >>"$work/seconds.$split"
             rm -rf "$work/out" "$work/log"
         done
     done
@@ -83,13 +85,20 @@ jq '.hidden_size = 384 | .intermediate_size = 1024 | .num_hidden_layers = 16 | .
     | .head_dim = 64 | .vocab_size = 512' share/tiny-llama/config.json >"$work/shape/config.json"
 jq -cn --argjson n $seq 'range(32) as $r | [range($n) | (. * 7 + $r) % 512] | {input_ids: ., labels: .}' >"$work/rows.jsonl"
 
-middle() { sort -n "$1" | awk '{x[NR] = $1} END {print x[int((NR + 1) / 2)], (x[NR] - x[1]) / 2}'; }
-layers() { jq -r '.plan.split | map([range(0; length; 2) as $i | .[$i + 1] - .[$i]] | add) | map(tostring) | join("+")' "$work/$1.json"; }
-row() { # NAME FIGURE FORESEEN SPREAD
-    awk -v name="$1" -v is="$2" -v said="$3" -v spread="$4" 'BEGIN {
-        printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %6.1f %% +- %4.1f   %s\n", name, 1000 * is, "ms", "the forecast", 1000 * said, "ms",
-            100 * is / said, 100 * spread / said, "85-115 %"
-    }'
+# row NAME FILE: of each turn what a step took, what had been said, and the split
+row() {
+    awk -v name="$1" '
+        function middle(x,  i, k, t) {
+            for (i = 1; i <= NR; i++) for (k = i + 1; k <= NR; k++) if (x[k] < x[i]) {t = x[i]; x[i] = x[k]; x[k] = t}
+            return x[int((NR + 1) / 2)]
+        }
+        {is[NR] = $1; said[NR] = $2; share[NR] = 100 * $1 / $2}
+        !seen[$3]++ {splits = splits (splits == "" ? " " : " or ") $3}
+        END {
+            m = middle(share)
+            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %6.1f %% (%.0f to %.0f)   %s\n", name splits, 1000 * middle(is), "ms", "the forecast", 1000 * middle(said), "ms",
+                m, share[1], share[NR], "85-115 %"
+        }' "$2"
 }
 # shares TEXT HUNDREDTHS…
 shares() {
@@ -101,19 +110,18 @@ shares() {
         exit 1
     }
     rmdir "$GROUP"-n?
-    for split in auto even; do
-        # shellcheck disable=SC2046 # two words
-        set -- $(middle "$work/seconds.$split") "$(jq .plan.forecast.seconds "$work/$split.json")"
-        row "step, CPUs $text, $([ $split = auto ] && echo planned || echo even) $(layers $split)" "$1" "$3" "$2"
-        eval "is_$split=$1 said_$split=$3"
-    done
-    # shellcheck disable=SC2154 # by eval
-    awk -v name="even against planned, CPUs $text" -v is="$is_even $is_auto" -v said="$said_even $said_auto" 'BEGIN {
-        split(is, i)
-        split(said, s)
-        printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %%           %s\n", name, i[1] / i[2], "times", "the forecast", s[1] / s[2], "times",
-            100 * i[1] / i[2] * s[2] / s[1], "85-115 %"
-    }'
+    row "step, CPUs $text, planned" "$work/seconds.auto"
+    row "step, CPUs $text, even" "$work/seconds.even"
+    paste -d ' ' "$work/seconds.even" "$work/seconds.auto" | awk -v name="even against planned, CPUs $text" '
+        {is += $1 / $4; said += $2 / $5}
+        END {
+            printf "%-38s %9.2f %-9s %-22s %8.2f %-8s %6.1f %%           %s\n", name, is / NR, "times", "the forecast", said / NR, "times", 100 * is / said, "85-115 %"
+        }'
 }
-shares 2:1:1 80 40 40
-shares 4:2:1 80 40 20
+for shares in ${3:-2:1:1 4:2:1}; do
+    case $shares in
+    2:1:1) shares 2:1:1 80 40 40 ;;
+    4:2:1) shares 4:2:1 80 40 20 ;;
+    *) echo "the shares there are: 2:1:1 and 4:2:1, not $shares" >&2 && exit 1 ;;
+    esac
+done

@@ -28,6 +28,18 @@ holds "the chart" auto.txt '^r2 '
 on 1 --json plan train "$@" --schedule auto --objective memory >small.json 2>small.err || fail "plan: $(cat small.err)"
 [ "$(jq '.plan.bytes | max' small.json)" -le "$(jq '.plan.bytes | max' auto.json)" ] || fail "--objective memory takes more: $(cat small.json)"
 
+# Of several adapters it is their round that is looked for, and all of them that there is to be memory for; a file of it says the same again.
+on 1 --json plan train "$@" --sweep lr=1e-4,3e-4,1e-3 --schedule auto --out sweep.plan >sweep.json 2>sweep.err || fail "plan: $(cat sweep.err)"
+jq -e '.plan | .round_steps == .forecast.steps and .forecast.steps % 3 == 0 and .schedule == .forecast.schedule and .forecast.second.seconds > 0 and
+    .forecast.microbatches == .forecast.steps * 8 / .forecast.micro_batch_size' sweep.json >/dev/null || fail "auto, of three: $(jq -c .plan sweep.json)"
+on 1 --json plan train "$@" --sweep lr=1e-4,3e-4,1e-3 --plan sweep.plan >again.json 2>again.err || fail "plan: $(cat again.err)"
+equal "the steps of a plan that was kept" "$(jq .plan.round_steps again.json)" "$(jq .plan.round_steps sweep.json)"
+equal "its memory" "$(jq -c .plan.bytes again.json)" "$(jq -c .plan.bytes sweep.json)"
+on 1 --json plan train "$@" --plan sweep.plan >again.json 2>again.err || fail "plan: $(cat again.err)"
+jq -e --slurpfile of sweep.json '[.plan.bytes, $of[0].plan.bytes] | transpose | all(.[0] <= .[1]) and any(.[0] < .[1])' again.json >/dev/null || fail "three take no more than one: $(cat sweep.json)"
+on 1 plan train "$@" --sweep lr=1e-4,3e-4,1e-3 --schedule auto >sweep.txt 2>&1 || fail "plan: $(cat sweep.txt)"
+holds "the forecast of a round" sweep.txt '^[0-9]+ steps, of all adapters together, should take [0-9.e-]+ s'
+
 # Kept, run, and held against what was foreseen; and changed by hand.
 on 1 train "$@" --plan kept.plan --iters 3 >run.out 2>run.err || fail "train --plan: $(cat run.err)"
 equal "the split that was run" "$(on 1 job 1 --json | jq -c .plan.split)" "$(jq -c .plan.split auto.json)"
@@ -78,6 +90,20 @@ holds "the table" speed.txt 'SLOTS +CACHE +PROMPT +TOKEN'
 holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s, every token after it [0-9.e-]+ ms: [0-9.e+]+ tokens/s'
 on 1 plan score --model "$stories" --data "$wikisql" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
 holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
+
+# A generation and a scoring that are to be foreseen are held against what came of it.
+last() { on 1 jobs --json | jq '[.jobs[].id] | max'; }
+on 1 generate --model "$stories" --max-tokens 20 --forecast "Once upon a time" >run.out 2>run.err || fail "generate --forecast: $(cat run.err)"
+on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
+holds "the prompt" job.txt '^the prompt took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'
+holds "a token" job.txt '^a token after it took [0-9.e+-]+ ms, [+-][0-9]+ % of the [0-9.e+-]+ ms foreseen$'
+head -n 40 "$wikisql/valid.jsonl" >rows.jsonl
+on 1 score --model "$stories" --data rows.jsonl --forecast >run.out 2>run.err || fail "score --forecast: $(cat run.err)"
+on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
+holds "the rows" job.txt '^the rows took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'
+on 1 generate --model "$stories" --max-tokens 20 "Once upon a time" >run.out 2>run.err || fail "generate: $(cat run.err)"
+on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
+! grep -q foreseen job.txt || fail "nobody asked: $(cat job.txt)"
 
 # A job must not be disturbed: what was not timed before stays unknown while it runs, what was is known.
 long_job 1 long

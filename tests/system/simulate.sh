@@ -37,6 +37,27 @@ equal "two adapters, side by side" "$(jq -c '[.steps, .microbatches]' out)" '[1,
 limit 60 "$ringctl" schedule check 1f1b --adapters 1 --steps 2 >out 2>err && fail "steps of one adapter without a pause"
 holds "steps of one adapter" err 'a step begins before the one it follows has ended'
 
+# The same with costs in seconds: what schedule shows of it, a step of any in the mean; a frozen model, and what each adapter holds.
+sweep() { simulate --nodes 4 --layers 8 --microbatches 8 --fwd-ms 500 --link-gbps 1000000 --latency-us 0 "$@"; }
+sweep --adapters 2 || fail "simulate two adapters: $(cat err)"
+holds "a step of two" out '8 microbatches: a step takes 24\.24 s, bubble 0\.98 %$'
+holds "a round of two" out 'a round of 19 steps of each of 2 adapters, which takes 921 s$'
+equal "in flight, of two" "$(awk '$1 == 0 { print $5 }' out)" 4
+sweep --adapters 2 --steps 2 --json || fail "two steps of each"
+equal "two steps of each" "$(jq -c '[.adapters, .steps, (.seconds * 4 | round)]' out)" '[2,2,105]'
+sweep --adapters 2 --schedule gpipe --json || fail "gpipe of two adapters"
+equal "gpipe ends all steps before the next begin" "$(jq -c '[.steps, (.seconds * 2 | round)]' out)" '[1,57]'
+memory() { sweep --params 8 --kept 0 --adapter-params 100 --json "$@" && jq '[.per_node[].memory_bytes] | add' out; }
+equal "memory of three adapters" "$(memory --adapters 3)" "$(jq -n '8e9 * 2 + 3 * 100e6 * 16')"
+equal "memory of a model that is trained" "$(memory)" "$(jq -n '8e9 * 16')"
+simulate --adapters 2 --microbatches 8 --scale-to 64 --csv || fail "weak scaling of two adapters"
+awk -F, 'NR > 1 && $1 <= 8 && $6 > 0.5 { exit 1 } NR > 2 && $7 >= before { exit 1 } { before = $7 }' out ||
+    fail "more nodes than the adapters have microbatches for: $(cat out)"
+sweep --adapters 1 --steps 2 && fail "steps of one adapter follow each other"
+holds "steps of one" err '2 steps of each adapter cannot follow each other so on 4 nodes, 1 can: leave --steps out'
+simulate --steps 2 && fail "steps of no adapter"
+holds "steps of no adapter" err 'give --adapters, too'
+
 # What cannot be.
 simulate --schedule zbv --chunks 3 && fail "three chunks of zbv"
 holds "chunks" err 'zbv has 2 stages on each rank, not 3'

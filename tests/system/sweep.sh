@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Adapters that are trained together on one frozen model come out as each would alone, losses, gradient norms, measurements and files, on
-# any number of nodes, whether their steps follow each other without a pause or all end before the next begin. A run of several is gone on with.
+# any number of nodes, whether their steps follow each other without a pause or all end before the next begin, in an order named or found. A run of several is gone on with.
 . "$(dirname "$0")/lib/check.sh"
 need_shared "$stories" "$wikisql"
 
@@ -23,7 +23,8 @@ done
 END
 cat >"$work/run-together" <<'END'
 for schedule in $schedules; do
-    sh "$work/train" "$nodes-$schedule" --iters 7 --lr 1e-2 --dropout 0.1 --sweep rank=4,2 --sweep seed=5,6 --schedule "$schedule" || exit 1
+    sh "$work/train" "$nodes-$schedule" --iters 7 --lr 1e-2 --dropout 0.1 --sweep rank=4,2 --sweep seed=5,6 --schedule "$schedule" \
+        --micro-batch-size 1 || exit 1
 done
 END
 # Ends after four steps, and is gone on with; one of the two was a step ahead, as after a failure between two results.
@@ -42,8 +43,8 @@ head -n 3 "$wikisql/valid.jsonl" >"$work/valid.jsonl"
 export ringctl work stories wikisql nodes schedules
 limit 240 "$ringctl" local 1 --threads 1 -- exec sh "$work/run-alone" || fail "each alone"
 for nodes in 1 2 3 4; do
-    case $nodes in 1) schedules=1f1b ;; 2) schedules="1f1b zbv" ;; 3) schedules="1f1b gpipe zb-h1" ;; 4) schedules="1f1b interleaved-1f1b" ;; esac
-    limit 240 "$ringctl" local $nodes --threads 1 -- exec sh "$work/run-together" || fail "together on $nodes nodes"
+    case $nodes in 1) schedules=1f1b ;; 2) schedules="1f1b zbv" ;; 3) schedules="1f1b gpipe zb-h1 auto" ;; 4) schedules="1f1b interleaved-1f1b" ;; esac
+    limit 360 "$ringctl" local $nodes --threads 1 -- exec sh "$work/run-together" || fail "together on $nodes nodes"
     for schedule in $schedules; do
         for seed in 5 6; do
             for rank in 4 2; do

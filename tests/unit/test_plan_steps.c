@@ -115,6 +115,34 @@ static void another_adapter_fills_the_bubble(void **state)
     sched_free(both);
 }
 
+/* As many steps of each as follow each other in that order, and of those as many as are asked for. */
+static void orders_take_so_many_turns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t microbatches, adapters, most, go;
+    } cases[] = {{"1f1b", 8, 2, 19, 19},  {"1f1b", 8, 2, 5, 5}, {"gpipe", 8, 2, 19, 1}, {"1f1b", 2, 2, 19, 1},
+                 {"1f1b", 2, 3, 19, 19},  {"1f1b", 8, 1, 2, 1}, {"zbv", 8, 2, 4, 4},    {"1f1b", 8, 2, 1, 1},
+                 {"1f1b", 4096, 16, 4, 1} /* more than a plan has */};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sched_request step = {
+            .name = cases[i].name, .ranks = 4, .microbatches = cases[i].microbatches};
+        struct err err = {""};
+        size_t go = 0;
+        assert_int_equal(plan_turns_go(&go, &step, cases[i].adapters, cases[i].most, &err), 0);
+        assert_int_equal(go, cases[i].go);
+    }
+    struct err err = {""};
+    size_t go = 7;
+    assert_int_equal(
+        plan_turns_go(&go,
+                      &(struct sched_request){.name = "none", .ranks = 4, .chunks = 1, .microbatches = 1}, 2,
+                      2, &err),
+        -EINVAL);
+    assert_int_equal(go, 7);
+}
+
 static void rounds_have_few_lengths(void **state)
 {
     (void)state;
@@ -134,6 +162,7 @@ int main(void)
         cmocka_unit_test(steps_end_where_they_hold_nobody_up),
         cmocka_unit_test(a_step_does_not_begin_before_the_last_has_ended),
         cmocka_unit_test(another_adapter_fills_the_bubble),
+        cmocka_unit_test(orders_take_so_many_turns),
         cmocka_unit_test(rounds_have_few_lengths),
     };
     return cmocka_run_group_tests_name("plan_steps", tests, NULL, NULL);

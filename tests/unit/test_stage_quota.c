@@ -104,12 +104,26 @@ static void test_nonsense(void **state)
     assert_true(quota_here() > 0);
 }
 
+/* One thread, of which a turn saw none, some, or too much of a pause; two threads, which a quota above one does not hold up, or does. */
+static void test_time_of_the_cpus_counts(void **state)
+{
+    (void)state;
+    const double wall[] = {0.02, 0.03, 0.011}, cpu[] = {0.01, 0.01, 0.011}, both[] = {0.04, 0.06, 0.022},
+                 none[] = {0, 0, 0};
+    assert_true(quota_slows(wall, cpu, 3, 0.4) == 2.5);
+    assert_true(quota_slows(wall, cpu, 3, 1.5) == 1);
+    assert_true(quota_slows(wall, both, 3, 1.6) == 0.625);
+    assert_true(quota_slows(wall, both, 3, 4) == 0.5);
+    assert_true(quota_slows(wall, none, 3, 0.5) == 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_least_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_version_1, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
+        cmocka_unit_test(test_time_of_the_cpus_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
