@@ -45,10 +45,11 @@ DAEMON_LIBS := -lmicrohttpd -lsqlite3 -lsystemd -linih -ljansson
 
 # --- sources -------------------------------------------------------------------------------------------------
 net_src    := $(sort $(wildcard net/*.c))
-# kernels.c and integer.c are compiled once per instruction set (below); everything else once.
+# kernels.c, integer.c and packed.c are compiled once per instruction set (below); everything else once.
 kern_src   := engine/num/kernels.c
 int_src    := engine/num/integer.c
-engine_src := $(filter-out $(kern_src) $(int_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
+packed_src := engine/num/packed.c
+engine_src := $(filter-out $(kern_src) $(int_src) $(packed_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
 obj         = $(patsubst %.c,$(B)/%.o,$(1))
 
 kern_isas  := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
@@ -59,7 +60,9 @@ kern_plain := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
 kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 kern_vnni  := $(kern_avx512) -mavx512vnni
 int_isas   := base $(if $(filter x86_64,$(shell uname -m)),avx2 vnni)
-kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o)
+packed_isas:= $(if $(filter x86_64,$(shell uname -m)),avx2)
+kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o) \
+              $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o)
 
 # A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
 # ringctl's alone, and yet what tests link
@@ -110,8 +113,11 @@ $(B)/engine/num/kernels.%.o: $(kern_src)
 $(B)/engine/num/integer.%.o: $(int_src)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DINTEGERS=int_kernels_$* $(inc_engine) -c -o $@ $<
+$(B)/engine/num/packed.%.o: $(packed_src)
+	@mkdir -p $(@D)
+	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 $(kern_$*) $(kern_plain) -DPACKED=packed_kernels_$* $(inc_engine) -c -o $@ $<
 $(B)/engine/num/gemm.o: BASE += -isystem $(BLASINC)
-$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1) $(foreach i,$(int_isas),-DHAVE_INTEGERS_$(i)=1)
+$(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1) $(foreach i,$(int_isas),-DHAVE_INTEGERS_$(i)=1) $(foreach i,$(packed_isas),-DHAVE_PACKED_$(i)=1)
 $(B)/engine/%.o: engine/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_engine) -c -o $@ $<

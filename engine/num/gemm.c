@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix products: the one place that calls OpenBLAS. With many rows, stored weights are converted a panel at
- * a time into the unit's scratch, where they are still in cache when sgemm packs them; with few rows a
- * product is bound by reading the weights, and our own kernels read them as stored. Called by layers, on the
- * computing thread. Work is divided over outputs, never across a sum. */
+ * Matrix products: who multiplies. With few rows a product is bound by reading the weights, and kernels read them as stored. With many
+ * it is product.c where the CPU has tiles of ours, and else OpenBLAS, which is called here alone: stored weights are converted a
+ * panel at a time into the unit's scratch, where they are still in cache when sgemm packs them. Called by layers, on the computing
+ * thread. Work is divided over outputs, never across a sum. */
 #include "num/gemm.h"
 
 #include <cblas.h>
@@ -11,8 +11,10 @@
 #include <string.h>
 #include <omp.h>
 
+#include "num/convert.h"
 #include "num/integer.h"
 #include "num/kernels.h"
+#include "num/product.h"
 
 enum {
     FEW_ROWS = 12,           /* up to here reading W dominates; measured */
@@ -22,7 +24,6 @@ enum {
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread of which the same is true; OpenBLAS
                                 computes what is smaller in other ways */
     SHARE = 32,              /* outputs that stay together: whole register blocks of every kernel */
-    SIDES = 64,              /* groups whose scales are converted at once */
     SIDE_ROWS = 16,          /* rows of a stream whose scales are */
     CACHE_LINE = 64,         /* bytes */
     MANY_ROWS = 128,         /* a block of W in bytes: a quarter of a second cache of 512 KiB; whole panels */
@@ -57,7 +58,7 @@ static size_t parts_of(const struct num *num, size_t multiplications)
     return multiplications > threads * SMALL_PRODUCT ? threads : 1;
 }
 
-struct product {
+struct blas_product {
     enum CBLAS_TRANSPOSE ta, tb;
     size_t m, n, k;
     float alpha;
@@ -70,7 +71,7 @@ struct product {
     size_t ldc;
 };
 
-static void sgemm(const struct product *p)
+static void sgemm(const struct blas_product *p)
 {
     if (p->m && p->n)
         cblas_sgemm(CblasRowMajor, p->ta, p->tb, (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a,
@@ -78,12 +79,12 @@ static void sgemm(const struct product *p)
 }
 
 /* Split along the longer side of C: each thread packs its share of one factor, and all of the shorter one. */
-static void sgemm_shared(struct num *num, const struct product *p)
+static void sgemm_shared(struct num *num, const struct blas_product *p)
 {
     const size_t parts = parts_of(num, p->m * p->n * p->k);
 #pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
     for (size_t i = 0; i < parts; i++) {
-        struct product own = *p;
+        struct blas_product own = *p;
         if (p->n >= p->m) {
             const struct share s = share_of(p->n, SHARE, parts, i);
             own.n = s.n;
@@ -103,58 +104,6 @@ static void clear(float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = 0;
-}
-
-static const char *element(struct mat w, size_t row, size_t col)
-{
-    return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
-}
-
-static const uint8_t *words_of(struct mat w, size_t row)
-{
-    return (const uint8_t *)w.data + row * quant_words(w.quant->bits, w.cols) * sizeof(uint32_t);
-}
-
-/* Scales and biases of n groups from the `first` on, of all groups of the matrix. */
-static void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q,
-                          size_t first, size_t n)
-{
-    const size_t size = dtype_size(q->side);
-    k->to_f32[q->side](scale, (const char *)q->scale + first * size, n);
-    k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
-}
-
-/* col begins a group: those of panels do. */
-static void convert_quant(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
-{
-    const struct quant *q = w.quant;
-    float scale[SIDES], bias[SIDES];
-    const size_t group = q->group, first = row * quant_groups(group, w.cols) + col / group;
-    const uint8_t *from = words_of(w, row) + col * q->bits / 8;
-    for (size_t i = 0, now; i < n; i += now) {
-        now = n - i < SIDES * group ? n - i : SIDES * group;
-        convert_sides(k, scale, bias, q, first + i / group, quant_groups(group, now));
-        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst + i, from + i * q->bits / 8, scale, bias,
-                                                             group, now);
-    }
-}
-
-/* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. */
-static void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
-{
-    if (w.quant) {
-        convert_quant(k, dst, w, row, col, n);
-        return;
-    }
-    k->to_f32[w.dtype](dst, element(w, row, col), n);
-    if (w.dtype != DTYPE_F8_E4M3)
-        return;
-    const float *scale = w.scale + row / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
-    for (size_t i = 0, now; i < n; i += now) {
-        const size_t left = MAT_BLOCK - (col + i) % MAT_BLOCK;
-        now = n - i < left ? n - i : left;
-        k->scale(dst + i, scale[(col + i) / MAT_BLOCK], now);
-    }
 }
 
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows)
@@ -230,8 +179,8 @@ static void scaled_dots(const struct num *num, float *y, const float *x, struct 
             for (size_t c = 0; c < w.cols; c += MAT_BLOCK)
                 k->scale(lane.data + j * w.cols + c, scale[c / MAT_BLOCK],
                          w.cols - c < MAT_BLOCK ? w.cols - c : MAT_BLOCK);
-        k->dots[w.dtype](y + i * w.rows + r, w.rows, lane.data, w.cols, now, element(w, r, 0), w.cols, rows,
-                         w.cols, accumulate);
+        k->dots[w.dtype](y + i * w.rows + r, w.rows, lane.data, w.cols, now, convert_element(w, r, 0), w.cols,
+                         rows, w.cols, accumulate);
     }
 }
 
@@ -240,8 +189,8 @@ static void few_dots(const struct num *num, float *y, const float *x, struct mat
                      size_t rows, bool accumulate)
 {
     if (w.dtype != DTYPE_F8_E4M3) {
-        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, element(w, r, 0), w.cols, rows, w.cols,
-                                        accumulate);
+        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, convert_element(w, r, 0), w.cols, rows,
+                                        w.cols, accumulate);
         return;
     }
     for (const size_t end = r + rows; r < end; r += rows) {
@@ -329,8 +278,8 @@ static void quant_streams(const struct num *num, float *y, struct mat w, size_t 
                          .rows = streams,
                          .x = int_row_at(num, w, 0),
                          .x_bytes = int_row_bytes(w),
-                         .w = words_of(w, s.row),
-                         .w_apart = (size_t)(words_of(w, apart) - words_of(w, 0)),
+                         .w = convert_words(w, s.row),
+                         .w_apart = (size_t)(convert_words(w, apart) - convert_words(w, 0)),
                          .scale = scale,
                          .bias = bias,
                          .side_apart = SIDE_ROWS * groups,
@@ -343,7 +292,7 @@ static void quant_streams(const struct num *num, float *y, struct mat w, size_t 
             fetch_sides(w.quant, (s.row + r + SIDE_ROWS) * groups, groups, streams, apart * groups);
         num_integers(num)->dots(&d);
         d.y++;
-        d.w += words_of(w, 1) - words_of(w, 0);
+        d.w += convert_words(w, 1) - convert_words(w, 0);
         d.scale += groups;
         d.bias += groups;
     }
@@ -404,13 +353,13 @@ static void many_pack(const struct num *num, const struct many *m, struct mat w,
 {
     const struct int_kernels *k = num_integers(num);
     const size_t all = quant_groups(w.quant->group, w.cols),
-                 row_bytes = (size_t)(words_of(w, 1) - words_of(w, 0));
+                 row_bytes = (size_t)(convert_words(w, 1) - convert_words(w, 0));
     const size_t first = col / w.quant->group, n = quant_groups(w.quant->group, cols), tall = k->tall;
     for (size_t r = 0; r < s.rows; r += tall) {
         const size_t rows = s.rows - r < tall ? s.rows - r : tall;
         float *scale = m->panel.scale + r * n, *bias = m->panel.bias + r * n;
-        k->pack(m->panel.w + r * int_cols(cols) / 4, words_of(w, s.row + r), row_bytes, rows, w.cols, col,
-                int_cols(cols), w.quant->bits);
+        k->pack(m->panel.w + r * int_cols(cols) / 4, convert_words(w, s.row + r), row_bytes, rows, w.cols,
+                col, int_cols(cols), w.quant->bits);
         clear(scale, tall * n);
         clear(bias, tall * n);
         for (size_t i = 0; i < rows; i++) {
@@ -480,11 +429,6 @@ static bool quant_is_many(const struct num *num, struct mat w, size_t n)
     return num_compute(num) == NUM_INT8 && n > FEW_QUANT && many_rows(num, w) > 0;
 }
 
-static bool is_plain_f32(struct mat w)
-{
-    return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
-}
-
 /* Each thread has rows of W, which are columns of y. */
 static void converted_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
 {
@@ -494,9 +438,9 @@ static void converted_xwt(struct num *num, float *y, const float *x, struct mat 
         const struct share s = share_of(w.rows, SHARE, parts, i);
         const struct panel own = {.row = s.from, .rows = s.n, .cols = w.cols};
         for (struct panel p = {0}; next_panel(num, w, own, &p);)
-            sgemm(&(struct product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
-                                    convert_panel(num, w, p), p.cols, accumulate || p.col > 0, y + p.row,
-                                    w.rows});
+            sgemm(&(struct blas_product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
+                                         convert_panel(num, w, p), p.cols, accumulate || p.col > 0, y + p.row,
+                                         w.rows});
     }
 }
 
@@ -523,9 +467,17 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
         few_rows(num, y, x, w, n, accumulate);
         return;
     }
-    if (is_plain_f32(w))
-        sgemm_shared(num, &(struct product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols, w.data,
-                                            w.cols, accumulate, y, w.rows});
+    if (product_is_ours(num))
+        product_run(num, &(struct product){y,
+                                           w.rows,
+                                           n,
+                                           w.rows,
+                                           accumulate,
+                                           1,
+                                           {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1}}});
+    else if (convert_is_plain(w))
+        sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols,
+                                                 w.data, w.cols, accumulate, y, w.rows});
     else
         converted_xwt(num, y, x, w, n, accumulate);
 }
@@ -542,9 +494,9 @@ static void converted_xw(struct num *num, float *dx, const float *dy, struct mat
             continue;
         const struct panel own = {.rows = w.rows, .col = s.from, .cols = s.n};
         for (struct panel p = {0}; next_panel(num, w, own, &p);)
-            sgemm(&(struct product){CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows,
-                                    convert_panel(num, w, p), p.cols, accumulate || p.row > 0, dx + p.col,
-                                    w.cols});
+            sgemm(&(struct blas_product){CblasNoTrans, CblasNoTrans, n, p.cols, p.rows, 1, dy + p.row, w.rows,
+                                         convert_panel(num, w, p), p.cols, accumulate || p.row > 0,
+                                         dx + p.col, w.cols});
     }
 }
 
@@ -557,9 +509,18 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
             clear(dx, n * w.cols);
         return;
     }
-    if (is_plain_f32(w))
-        sgemm_shared(num, &(struct product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
-                                            w.data, w.cols, accumulate, dx, w.cols});
+    if (product_is_ours(num))
+        product_run(num, &(struct product){
+                             dx,
+                             w.cols,
+                             n,
+                             w.cols,
+                             accumulate,
+                             1,
+                             {{.a = dy, .lda = w.rows, .b_down = true, .b = w, .k = w.rows, .factor = 1}}});
+    else if (convert_is_plain(w))
+        sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
+                                                 w.data, w.cols, accumulate, dx, w.cols});
     else
         converted_xw(num, dx, dy, w, n, accumulate);
 }
@@ -569,6 +530,11 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
 {
     if (n == 0 || rows == 0 || cols == 0)
         return;
-    sgemm_shared(num, &(struct product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x, cols, 1,
-                                        dw, cols});
+    const struct mat in = {.data = x, .dtype = DTYPE_F32, .rows = n, .cols = cols};
+    if (product_is_ours(num))
+        product_run(num,
+                    &(struct product){dw, cols, rows, cols, true, 1, {{dy, rows, true, true, in, n, alpha}}});
+    else
+        sgemm_shared(num, &(struct blas_product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x,
+                                                 cols, 1, dw, cols});
 }

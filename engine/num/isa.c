@@ -2,9 +2,10 @@
  *
  * Which instruction set this CPU and operating system can run: picks the table of vector kernels, and
  * OpenBLAS's core type. Asks CPUID alone, keeps nothing; any thread. The build says which tables it has
- * (HAVE_KERNELS_x, HAVE_INTEGERS_x). */
+ * (HAVE_KERNELS_x, HAVE_INTEGERS_x, HAVE_PACKED_x). */
 #include "num/integer.h"
 #include "num/kernels.h"
+#include "num/packed.h"
 
 #include <string.h>
 
@@ -62,6 +63,15 @@ const struct int_kernels *isa_pick_int(void)
         return &int_kernels_avx2;
 #endif
     return &int_kernels_base;
+}
+
+const struct packed_kernels *isa_pick_packed(void)
+{
+#if HAVE_PACKED_avx2
+    if (has_avx2() && !has_avx512())
+        return &packed_kernels_avx2;
+#endif
+    return NULL;
 }
 
 const char *num_openblas_coretype(void)

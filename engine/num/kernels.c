@@ -269,23 +269,6 @@ static void tile(const struct tile *t)
         tile_strip(t, j, 1);
 }
 
-static void transpose4(float *dst, size_t ldd, const float *src, size_t lds)
-{
-    v4 r[4];
-    for (int i = 0; i < 4; i++)
-        memcpy(&r[i], src + (size_t)i * lds, sizeof r[i]);
-    v4 ab = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
-       cd = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-    v4 ef = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
-       gh = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-    r[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    r[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    r[2] = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
-    r[3] = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
-    for (int i = 0; i < 4; i++)
-        memcpy(dst + (size_t)i * ldd, &r[i], sizeof r[i]);
-}
-
 /* dst[c·ldd + r] = src[r·lds + c] */
 static void transpose(float *dst, size_t ldd, const float *src, size_t lds, size_t rows, size_t cols)
 {

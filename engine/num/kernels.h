@@ -109,6 +109,8 @@ void rng_dropout_apply(const struct num *num, float *y, const float *x, const st
 const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
+struct packed_kernels;
+const struct packed_kernels *num_packed(const struct num *num); /* packed.h; may be NULL */
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
  * The panel and the converted weights are gemm's own; the block belongs to the layer that runs; lanes and converted weights are one
  * per thread. */

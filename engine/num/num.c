@@ -4,6 +4,7 @@
  * owns the computing thread, then passed to every layer by that thread. */
 #include "num/integer.h"
 #include "num/kernels.h"
+#include "num/packed.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -20,6 +21,7 @@ struct num {
     int threads;
     const struct kernels *kernels;
     const struct int_kernels *integers;
+    const struct packed_kernels *packed;
     enum num_compute compute;
     float *scratch; /* owned: panel, block, then a lane and a panel of converted weights for each thread */
 };
@@ -43,6 +45,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     num->threads = threads;
     num->kernels = isa_pick();
     num->integers = isa_pick_int();
+    num->packed = isa_pick_packed();
     *ret = num;
     return 0;
 }
@@ -83,6 +86,11 @@ const struct kernels *num_kernels(const struct num *num)
 const struct int_kernels *num_integers(const struct num *num)
 {
     return num->integers;
+}
+
+const struct packed_kernels *num_packed(const struct num *num)
+{
+    return num->packed;
 }
 
 struct scratch num_panel(const struct num *num)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * One vector of f32, as wide as the flags of this compilation allow, in GCC's vector extensions: loads,
- * stores, sums and the exponential. Included by kernels.c only. Intrinsics stand only where the extensions
+ * stores, sums and the exponential. Included by kernels.c and packed.c only. Intrinsics stand only where the extensions
  * have no word for it. */
 #ifndef NUM_SIMD_H
 #define NUM_SIMD_H
@@ -125,6 +125,24 @@ INLINE vu64 mul_even(vu64 a, vu64 b)
 #else
     return (a & 0xffffffffu) * (b & 0xffffffffu);
 #endif
+}
+
+/* Four rows of four floats become columns: dst[c·ldd + r] = src[r·lds + c]. */
+INLINE void transpose4(float *dst, size_t ldd, const float *src, size_t lds)
+{
+    v4 r[4];
+    for (int i = 0; i < 4; i++)
+        memcpy(&r[i], src + (size_t)i * lds, sizeof r[i]);
+    v4 ab = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+       cd = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+    v4 ef = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+       gh = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    r[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    r[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    r[2] = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
+    r[3] = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+    for (int i = 0; i < 4; i++)
+        memcpy(dst + (size_t)i * ldd, &r[i], sizeof r[i]);
 }
 
 /* The sum of all lanes, halves folded onto one another. */

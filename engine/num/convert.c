@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Stored weights become f32, a part of a row at a time. Called by gemm.c and product.c; any thread, no state. */
+#include "num/convert.h"
+
+enum { SIDES = 64 }; /* groups whose scales are converted at once */
+
+const char *convert_element(struct mat w, size_t row, size_t col)
+{
+    return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
+}
+
+const uint8_t *convert_words(struct mat w, size_t row)
+{
+    return (const uint8_t *)w.data + row * quant_words(w.quant->bits, w.cols) * sizeof(uint32_t);
+}
+
+void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,
+                   size_t n)
+{
+    const size_t size = dtype_size(q->side);
+    k->to_f32[q->side](scale, (const char *)q->scale + first * size, n);
+    k->to_f32[q->side](bias, (const char *)q->bias + first * size, n);
+}
+
+/* col begins a group: those of panels do. */
+static void convert_quant(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
+{
+    const struct quant *q = w.quant;
+    float scale[SIDES], bias[SIDES];
+    const size_t group = q->group, first = row * quant_groups(group, w.cols) + col / group;
+    const uint8_t *from = convert_words(w, row) + col * q->bits / 8;
+    for (size_t i = 0, now; i < n; i += now) {
+        now = n - i < SIDES * group ? n - i : SIDES * group;
+        convert_sides(k, scale, bias, q, first + i / group, quant_groups(group, now));
+        (q->bits == 4 ? k->quant4_to_f32 : k->quant8_to_f32)(dst + i, from + i * q->bits / 8, scale, bias,
+                                                             group, now);
+    }
+}
+
+void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n)
+{
+    if (w.quant) {
+        convert_quant(k, dst, w, row, col, n);
+        return;
+    }
+    k->to_f32[w.dtype](dst, convert_element(w, row, col), n);
+    if (w.dtype != DTYPE_F8_E4M3)
+        return;
+    const float *scale = w.scale + row / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
+    for (size_t i = 0, now; i < n; i += now) {
+        const size_t left = MAT_BLOCK - (col + i) % MAT_BLOCK;
+        now = n - i < left ? n - i : left;
+        k->scale(dst + i, scale[(col + i) / MAT_BLOCK], now);
+    }
+}
+
+bool convert_is_plain(struct mat w)
+{
+    return !w.quant && w.dtype == DTYPE_F32 && (uintptr_t)w.data % sizeof(float) == 0;
+}

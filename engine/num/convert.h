@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where the elements of a stored matrix lie, and rows of it in f32. Called by gemm.c and product.c; any thread, no state. */
+#ifndef NUM_CONVERT_H
+#define NUM_CONVERT_H
+
+#include "num/gemm.h"
+#include "num/kernels.h"
+
+/* Of a matrix that is not quantized. */
+const char *convert_element(struct mat w, size_t row, size_t col);
+/* Of one that is. */
+const uint8_t *convert_words(struct mat w, size_t row);
+
+/* Scales and biases of n groups from the `first` on, of all groups of the matrix. */
+void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,
+                   size_t n);
+
+/* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. Of quantized rows col begins a group. */
+void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n);
+
+/* Floats that may be read where they lie. */
+bool convert_is_plain(struct mat w);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first cache while a block of B, which stays
+ * in the second, passes. Each thread has outputs of its own and packs what they need. Called by gemm.c, on the
+ * computing thread. */
+#include "num/product.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "num/convert.h"
+#include "num/kernels.h"
+#include "num/packed.h"
+
+enum {
+    DEPTH = 384, /* of a block of k, at most: TALL of it stay in the first cache while WIDE at a time pass */
+    DEPTH_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
+    JOINED = 64,    /* a second term with no more k joins the last block of the first */
+    DEPTH_MAX = DEPTH + JOINED,
+    WIDE_BLOCK =
+        128, /* columns of B packed at once: with DEPTH of them a third of a second cache of 512 KiB */
+    WIDE_DOWN = 512,   /* of weights that lie down: each of their rows is another page */
+    TALL_BLOCK = 2040, /* rows of A packed at once: whole tiles, and a block of them fits the scratch */
+    BLOCKS = 64,       /* of k for which A is packed together */
+    DOWN = 8,          /* rows of a factor that lies down are taken together */
+    SHARE_TALL = 48,   /* outputs of a thread, whole tiles */
+    SHARE_WIDE = 32,
+    SHARE_QUANT = 128,       /* whole groups too */
+    SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
+};
+
+/* What one thread computes. */
+struct part {
+    size_t row, rows, col, cols;
+};
+
+/* k of one term from `from` on, as rows at … of a packed block. */
+struct segment {
+    const struct product_term *term;
+    size_t from, k, at;
+};
+
+/* A block of k: a piece of a term, and at the end of the first term perhaps all of the second. */
+struct block {
+    struct segment segment[2];
+    size_t segments, k;
+    bool first; /* of the product */
+    float *a;   /* packed */
+};
+
+/* How far into the terms blocks have been cut. */
+struct walk {
+    size_t term, at;
+};
+
+/* Blocks whose rows of A are packed together. */
+struct run {
+    struct walk walk;
+    size_t blocks;
+    struct block block[BLOCKS];
+};
+
+/* A thread's scratch. */
+struct room {
+    float *a, *b; /* [rows / TALL][k, TALL], [cols / WIDE][k, WIDE] */
+    float *rows;  /* stored weights just made f32 */
+    size_t a_floats;
+};
+
+bool product_is_ours(const struct num *num)
+{
+    return num_packed(num) != NULL;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* --- blocks of k ------------------------------------------------------------------------------ */
+
+static size_t depth_of(const struct product_term *t)
+{
+    const size_t step = t->b.quant ? t->b.quant->group : DEPTH_STEP, blocks = (t->k + DEPTH - 1) / DEPTH;
+    return round_up((t->k + blocks - 1) / blocks, step);
+}
+
+/* Steps to the next block; false after the last. Start with {0}. */
+static bool next_block(const struct product *p, struct walk *walk, struct block *b)
+{
+    const bool first = walk->term == 0 && walk->at == 0;
+    while (walk->term < p->terms && walk->at == p->term[walk->term].k) {
+        walk->term++;
+        walk->at = 0;
+    }
+    if (walk->term == p->terms)
+        return false;
+    const struct product_term *t = &p->term[walk->term];
+    const size_t k = min_size(depth_of(t), t->k - walk->at);
+    *b = (struct block){.segment = {{t, walk->at, k, 0}}, .segments = 1, .k = k, .first = first};
+    walk->at += k;
+    if (walk->at == t->k && walk->term + 1 < p->terms && t[1].k <= JOINED) {
+        b->segment[b->segments++] = (struct segment){t + 1, 0, t[1].k, k};
+        b->k += t[1].k;
+        walk->term++;
+        walk->at = t[1].k;
+    }
+    return true;
+}
+
+/* --- packing ---------------------------------------------------------------------------------- */
+
+/* The last panel, where fewer than `wide` outputs are left: dst[p·wide + r] = src[r·across + p·along], 0 beyond them. */
+static void pack_rest(float *dst, size_t wide, const float *src, size_t across, size_t along, size_t rest,
+                      size_t k)
+{
+    for (size_t p = 0; p < k; p++)
+        for (size_t r = 0; r < wide; r++)
+            dst[p * wide + r] = r < rest ? src[r * across + p * along] : 0;
+}
+
+/* Rows of A or B that are rows of the sum, n outputs of k of them; panels of dst are `apart`. */
+static void pack_down(float *dst, size_t apart, const float *src, size_t lds, size_t n, size_t k, size_t wide,
+                      void (*take)(float *, const float *, size_t, size_t))
+{
+    for (size_t j = 0; j < n; j += wide, dst += apart)
+        if (n - j >= wide)
+            take(dst, src + j, lds, k);
+        else
+            pack_rest(dst, wide, src + j, 1, lds, n - j, k);
+}
+
+static void pack_a(const struct packed_kernels *k, const struct kernels *vec, float *dst,
+                   const struct segment *s, size_t block_k, size_t row, size_t rows)
+{
+    const struct product_term *t = s->term;
+    const size_t apart = block_k * PACKED_TALL;
+    dst += s->at * PACKED_TALL;
+    for (size_t p = 0; t->a_down && p < s->k; p += DOWN)
+        pack_down(dst + p * PACKED_TALL, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
+                  min_size(DOWN, s->k - p), PACKED_TALL, k->take_tall);
+    for (size_t i = 0; i < rows; i += PACKED_TALL, dst += apart) {
+        const float *src = t->a + (row + i) * t->lda + s->from;
+        if (!t->a_down && rows - i >= PACKED_TALL)
+            k->turn_tall(dst, src, t->lda, s->k);
+        else if (!t->a_down)
+            pack_rest(dst, PACKED_TALL, src, t->lda, 1, rows - i, s->k);
+        if (t->factor != 1)
+            vec->scale(dst, t->factor, s->k * PACKED_TALL);
+    }
+}
+
+/* Columns col … of B from weights that lie down. */
+static void pack_b_down(const struct num *num, const struct room *room, float *dst, const struct segment *s,
+                        size_t block_k, size_t col, size_t cols)
+{
+    const struct mat w = s->term->b;
+    const bool plain = convert_is_plain(w);
+    dst += s->at * PACKED_WIDE;
+    for (size_t p = 0; p < s->k; p += DOWN) {
+        const size_t rows = min_size(DOWN, s->k - p), first = s->from + p;
+        for (size_t r = 0; !plain && r < rows; r++)
+            convert_row(num_kernels(num), room->rows + r * WIDE_DOWN, w, first + r, col, cols);
+        pack_down(dst + p * PACKED_WIDE, block_k * PACKED_WIDE,
+                  plain ? (const float *)w.data + first * w.cols + col : room->rows,
+                  plain ? w.cols : WIDE_DOWN, cols, rows, PACKED_WIDE, num_packed(num)->take_wide);
+    }
+}
+
+/* Columns col … of B from weights whose rows are columns of B. */
+static void pack_b_rows(const struct num *num, const struct room *room, float *dst, const struct segment *s,
+                        size_t block_k, size_t col, size_t cols)
+{
+    const struct mat w = s->term->b;
+    const bool plain = convert_is_plain(w);
+    const size_t lds = plain ? w.cols : round_up(s->k, PACKED_WIDE) + PACKED_WIDE;
+    dst += s->at * PACKED_WIDE;
+    for (size_t j = 0; j < cols; j += PACKED_WIDE, dst += block_k * PACKED_WIDE) {
+        const size_t n = min_size(PACKED_WIDE, cols - j);
+        for (size_t r = 0; !plain && r < n; r++)
+            convert_row(num_kernels(num), room->rows + r * lds, w, col + j + r, s->from, s->k);
+        const float *src = plain ? (const float *)w.data + (col + j) * w.cols + s->from : room->rows;
+        if (n == PACKED_WIDE)
+            num_packed(num)->turn_wide(dst, src, lds, s->k);
+        else
+            pack_rest(dst, PACKED_WIDE, src, lds, 1, n, s->k);
+    }
+}
+
+static void pack_b(const struct num *num, const struct room *room, const struct block *b, size_t col,
+                   size_t cols)
+{
+    for (size_t i = 0; i < b->segments; i++)
+        (b->segment[i].term->b_down ? pack_b_down : pack_b_rows)(num, room, room->b, &b->segment[i], b->k,
+                                                                 col, cols);
+}
+
+/* --- multiplying ------------------------------------------------------------------------------ */
+
+/* A tile that reaches beyond C: what there is of it goes through one that does not. */
+static void edge_tile(const struct packed_kernels *k, float *c, size_t ldc, size_t rows, size_t cols,
+                      const float *a, const float *b, size_t depth, bool accumulate)
+{
+    float whole[PACKED_TALL * PACKED_WIDE] = {0};
+    for (size_t i = 0; accumulate && i < rows; i++)
+        memcpy(whole + i * PACKED_WIDE, c + i * ldc, cols * sizeof *c);
+    k->tile(whole, PACKED_WIDE, a, b, depth, accumulate);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(c + i * ldc, whole + i * PACKED_WIDE, cols * sizeof *c);
+}
+
+/* Packed rows of A with packed columns of B. c: their first element. */
+static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const float *a, const float *b,
+                     size_t rows, size_t cols, size_t depth, bool accumulate)
+{
+    for (size_t i = 0; i < rows; i += PACKED_TALL)
+        for (size_t j = 0; j < cols; j += PACKED_WIDE) {
+            float *to = c + i * ldc + j;
+            if (rows - i >= PACKED_TALL && cols - j >= PACKED_WIDE)
+                k->tile(to, ldc, a + i * depth, b + j * depth, depth, accumulate);
+            else
+                edge_tile(k, to, ldc, min_size(PACKED_TALL, rows - i), min_size(PACKED_WIDE, cols - j),
+                          a + i * depth, b + j * depth, depth, accumulate);
+        }
+}
+
+/* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie. Returns the rows done. */
+static size_t multiply_in_place(const struct num *num, const struct product *p, const struct part *s,
+                                const struct room *room)
+{
+    const struct product_term *t = p->term;
+    const size_t whole = s->rows / PACKED_TALL * PACKED_TALL;
+    if (s->cols != PACKED_WIDE || p->terms > 1 || t->a_down || t->factor != 1)
+        return 0;
+    struct block b;
+    for (struct walk walk = {0, 0}; next_block(p, &walk, &b);) {
+        pack_b(num, room, &b, s->col, s->cols);
+        for (size_t i = 0; i < whole; i += PACKED_TALL)
+            num_packed(num)->tile_in_place(p->c + (s->row + i) * p->ldc + s->col, p->ldc,
+                                           t->a + (s->row + i) * t->lda + b.segment->from, t->lda, room->b,
+                                           b.k, p->accumulate || !b.first);
+    }
+    return whole;
+}
+
+static struct room room_of(const struct num *num)
+{
+    const int thread = omp_get_thread_num();
+    const struct scratch lane = num_lane(num, thread), panel = num_converted(num, thread);
+    return (struct room){panel.data, lane.data, lane.data + WIDE_DOWN * DEPTH_MAX, panel.floats};
+}
+
+/* As many of the next blocks as A's rows fit the scratch in, at least one. */
+static void next_run(const struct product *p, const struct room *room, size_t rows, struct run *run)
+{
+    const size_t tall = round_up(rows, PACKED_TALL);
+    run->blocks = 0;
+    for (size_t floats = 0; run->blocks < BLOCKS; run->blocks++) {
+        const struct walk before = run->walk;
+        struct block *b = &run->block[run->blocks];
+        if (!next_block(p, &run->walk, b))
+            return;
+        b->a = room->a + floats;
+        floats += tall * b->k;
+        if (floats > room->a_floats) {
+            run->walk = before;
+            return;
+        }
+    }
+}
+
+/* Rows of C that are `part`'s, with a run of blocks. */
+static void run_blocks(const struct num *num, const struct product *p, const struct part *s,
+                       const struct room *room, const struct run *run)
+{
+    const struct packed_kernels *k = num_packed(num);
+    for (size_t n = 0; n < run->blocks; n++)
+        for (size_t i = 0; i < run->block[n].segments; i++)
+            pack_a(k, num_kernels(num), run->block[n].a, &run->block[n].segment[i], run->block[n].k, s->row,
+                   s->rows);
+    const size_t wide = p->term->b_down ? WIDE_DOWN : WIDE_BLOCK;
+    for (size_t j = 0; j < s->cols; j += wide)
+        for (size_t n = 0; n < run->blocks; n++) {
+            const struct block *b = &run->block[n];
+            const size_t cols = min_size(wide, s->cols - j);
+            pack_b(num, room, b, s->col + j, cols);
+            for (size_t at = 0; at < cols; at += WIDE_BLOCK)
+                multiply(k, p->c + s->row * p->ldc + s->col + j + at, p->ldc, b->a, room->b + at * b->k,
+                         s->rows, min_size(WIDE_BLOCK, cols - at), b->k, p->accumulate || !b->first);
+        }
+}
+
+static void run_part(const struct num *num, const struct product *p, const struct part *all)
+{
+    const struct room room = room_of(num);
+    const size_t in_place = multiply_in_place(num, p, all, &room);
+    for (size_t i = in_place; i < all->rows; i += TALL_BLOCK) {
+        const struct part s = {all->row + i, min_size(TALL_BLOCK, all->rows - i), all->col, all->cols};
+        struct run run = {.walk = {0, 0}};
+        for (next_run(p, &room, s.rows, &run); run.blocks; next_run(p, &room, s.rows, &run))
+            run_blocks(num, p, &s, &room, &run);
+    }
+}
+
+/* Outputs of thread i: along the longer side of C, for the factor of the shorter one is packed by each. */
+static struct part part_of(const struct product *p, size_t i, size_t parts)
+{
+    const bool across = p->n >= p->m;
+    const size_t n = across ? p->n : p->m, wide = p->term[0].b.quant ? SHARE_QUANT : SHARE_WIDE;
+    const size_t step = across ? wide : SHARE_TALL;
+    const size_t steps = (n + step - 1) / step;
+    const size_t from = min_size(n, steps * i / parts * step),
+                 end = min_size(n, steps * (i + 1) / parts * step);
+    return across ? (struct part){0, p->m, from, end - from} : (struct part){from, end - from, 0, p->n};
+}
+
+void product_run(struct num *num, const struct product *p)
+{
+    size_t work = 0;
+    for (size_t t = 0; t < p->terms; t++)
+        work += p->m * p->n * p->term[t].k;
+    const size_t threads = (size_t)num_threads(num), parts = work > threads * SMALL_PRODUCT ? threads : 1;
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++) {
+        const struct part s = part_of(p, i, parts);
+        if (s.rows && s.cols)
+            run_part(num, p, &s);
+    }
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Our own large products: two terms in one against plain f64 loops, whatever way their factors lie; and the same bits for any number of
+ * rows and threads. test_gemm.c has the stored types. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "num/gemm.h"
+#include "num/product.h"
+#include "num/rng.h"
+
+static float *random_floats(size_t n, const char *purpose)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    struct rng rng = rng_for(23, purpose);
+    rng_fill_normal(&rng, x, n, 0, 1);
+    return x;
+}
+
+/* A unit whose CPU has tiles of ours. */
+static struct num *unit(int threads)
+{
+    struct num *num = NULL;
+    assert_int_equal(num_new(&num, threads, NULL), 0);
+    if (!product_is_ours(num)) {
+        num_free(num);
+        puts("OpenBLAS multiplies on this CPU: nothing to check");
+        skip();
+    }
+    return num;
+}
+
+struct shape {
+    size_t m, n, k[2];
+    bool a_down, b_down;
+};
+
+static struct product_term term_of(const struct shape *s, size_t i, float *a, float *b)
+{
+    return (struct product_term){
+        .a = a,
+        .lda = s->a_down ? s->m : s->k[i],
+        .a_down = s->a_down,
+        .b_down = s->b_down,
+        .b = {.data = b,
+              .dtype = DTYPE_F32,
+              .rows = s->b_down ? s->k[i] : s->n,
+              .cols = s->b_down ? s->n : s->k[i]},
+        .k = s->k[i],
+        .factor = i ? 0.5f : 1,
+    };
+}
+
+static double element(const struct product_term *t, size_t i, size_t j, size_t p)
+{
+    const float *b = t->b.data;
+    const float left = t->a_down ? t->a[p * t->lda + i] : t->a[i * t->lda + p];
+    return (double)t->factor * (double)left *
+           (double)(t->b_down ? b[p * t->b.cols + j] : b[j * t->b.cols + p]);
+}
+
+static void check_shape(struct num *num, const struct shape *s)
+{
+    float *a[2], *b[2], *c = random_floats(s->m * s->n, "c"), *was = random_floats(s->m * s->n, "c");
+    struct product p = {.c = c, .ldc = s->n, .m = s->m, .n = s->n, .accumulate = true, .terms = 2};
+    for (size_t i = 0; i < 2; i++) {
+        a[i] = random_floats(s->m * s->k[i], i ? "a1" : "a0");
+        b[i] = random_floats(s->n * s->k[i], i ? "b1" : "b0");
+        p.term[i] = term_of(s, i, a[i], b[i]);
+    }
+    product_run(num, &p);
+    for (size_t i = 0; i < s->m; i++)
+        for (size_t j = 0; j < s->n; j++) {
+            double sum = (double)was[i * s->n + j], size = fabs(sum);
+            for (size_t t = 0; t < 2; t++)
+                for (size_t q = 0; q < s->k[t]; q++) {
+                    const double x = element(&p.term[t], i, j, q);
+                    sum += x;
+                    size += fabs(x);
+                }
+            const double off = fabs((double)c[i * s->n + j] - sum);
+            if (!(off <= 1.2e-7 * (2 + sqrt((double)(s->k[0] + s->k[1]))) * size))
+                fail_msg("%zu x %zu x %zu + %zu at [%zu, %zu]: off by %g", s->m, s->n, s->k[0], s->k[1], i, j,
+                         off);
+        }
+    for (size_t i = 0; i < 2; i++)
+        free(a[i]), free(b[i]);
+    free(c), free(was);
+}
+
+static void two_terms_are_added(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {1, 1, {1, 1}, false, false},       {13, 17, {1000, 16}, false, true},
+        {50, 600, {390, 65}, false, true},  {49, 130, {385, 3}, true, true},
+        {6, 16, {64, 0}, false, false},     {2047, 20, {40, 8}, false, false},
+        {300, 40, {4000, 64}, false, true}, {7, 33, {0, 9}, true, false},
+    };
+    struct num *num[2] = {unit(1), unit(3)};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t k = 0; k < 2; k++)
+            check_shape(num[k], &shapes[i]);
+    num_free(num[0]);
+    num_free(num[1]);
+}
+
+/* Row i of y = x · Wᵀ and of dx = dy · W, alone, with others, and by any number of threads. */
+static void rows_and_threads_change_no_bit(void **state)
+{
+    (void)state;
+    enum { N = 90, ROWS = 530, COLS = 1030 };
+    struct num *one = unit(1);
+    float *x = random_floats(N * ROWS, "x"), *w = random_floats(ROWS * COLS, "w");
+    float *want = random_floats(N * COLS, "y"), *got = random_floats(N * COLS, "y");
+    const struct mat as_is = {.data = w, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS};
+    const struct mat turned = {.data = w, .dtype = DTYPE_F32, .rows = COLS, .cols = ROWS};
+    for (int down = 0; down < 2; down++) {
+        void (*const multiply)(struct num *, float *, const float *, struct mat, size_t, bool) =
+            down ? gemm_xw : gemm_xwt;
+        const struct mat mat = down ? as_is : turned;
+        multiply(one, want, x, mat, N, false);
+        for (int threads = 1; threads <= 5; threads++) {
+            struct num *num = unit(threads);
+            for (size_t from = 0; from < N; from += 30) {
+                multiply(num, got, x + from * ROWS, mat, 30, false);
+                assert_memory_equal(got, want + from * COLS, 30 * COLS * sizeof *got);
+            }
+            multiply(num, got, x, mat, N, false);
+            assert_memory_equal(got, want, N * COLS * sizeof *got);
+            num_free(num);
+        }
+    }
+    free(x), free(w), free(want), free(got);
+    num_free(one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_terms_are_added),
+        cmocka_unit_test(rows_and_threads_change_no_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
