@@ -168,7 +168,7 @@ $(system_bin): %: %.o
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
 sleeping  := $(B)/tests/system/lib/sleeping
 $(sleeping): %: %.o $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
-	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=runner_task -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=runner_task,--wrap=exchange_send -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)

@@ -89,6 +89,7 @@ void exchange_changed(struct exchange *x)
 
 void exchange_wake_sender(struct lane *l)
 {
+    l->missed |= l->lent;
     if (l->called || l->taken != l->sent)
         return;
     l->called = true;
@@ -146,8 +147,12 @@ static struct peer *peer_of(struct exchange *x, uint32_t rank)
 int exchange_new(struct exchange **ret, struct progress *progress, struct err *err)
 {
     struct exchange *x = calloc(1, sizeof *x);
-    if (!x)
+    uint8_t *scratch = x ? malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + SMALL) : NULL;
+    if (!scratch) {
+        free(x);
         return err_set(err, -ENOMEM, "out of memory");
+    }
+    x->scratch = scratch;
     x->progress = progress;
     pthread_mutex_init(&x->lock, NULL);
     pthread_condattr_t attr;
@@ -190,6 +195,8 @@ static struct lane *free_lane(struct peer *p)
     for (size_t i = 0; i < MAX_LANES; i++) {
         struct lane *l = &p->lanes[i];
         if (l->used && l->broken) {
+            while (l->lent)
+                pthread_cond_wait(&l->sync->turn, &p->x->lock);
             pthread_mutex_unlock(&p->x->lock);
             lane_stop(l);
             pthread_mutex_lock(&p->x->lock);
@@ -270,7 +277,7 @@ static void peer_done(struct peer *p)
     for (struct inbox *in = p->in, *next; in; in = next) {
         next = in->next;
         exchange_release_locked(p->x, in->buffer);
-        free(in->have);
+        free(in->place);
         free(in);
     }
     for (struct outbox *o = p->out, *next; o; o = next) {
@@ -309,6 +316,7 @@ void exchange_free(struct exchange *x)
         free((char *)x->pool[i].at - LINE);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);
+    free(x->scratch);
     free(x);
 }
 
@@ -356,7 +364,7 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
             *at = in->next;
             buffer = in->buffer;
             *ret_size = in->size;
-            free(in->have);
+            free(in->place);
             free(in);
             break;
         }
@@ -380,7 +388,7 @@ static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t
 {
     struct outbox *o = calloc(1, sizeof *o);
     size_t chunks = size ? (size + CHUNK - 1) / CHUNK : 1;
-    uint8_t *chunk = o ? malloc(chunks) : NULL;
+    uint8_t *chunk = o ? calloc(2, chunks) : NULL;
     if (!chunk) {
         free(o);
         return NULL;
@@ -403,7 +411,8 @@ int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, vo
     *p->out_tail = out;
     p->out_tail = &out->next;
     p->nout++;
-    exchange_wake_senders(p);
+    if (!exchange_send_here(p, out))
+        exchange_wake_senders(p);
     pthread_mutex_unlock(&x->lock);
     return 0;
 }

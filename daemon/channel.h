@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The data connections of a stage process: tagged messages in and out, sealed, with credits. The compute thread posts receives and
- * queues sends; beside it two receiving and two sending threads per connection move, seal and open the bytes while it computes. A
+ * queues sends (small ones it sends itself); beside it two receiving and two sending threads per connection move, seal and open the bytes while it computes. A
  * message is only sent when its receiver has posted a buffer for exactly that key, so no message ever waits in front of another.
  * A rank may be reached over several connections (lanes, one per cable): messages travel in chunks, each over whichever lane is free, so
  * unlike cables carry what each can. Chunks are acknowledged; what a broken lane took with it is sent again over another one, or over
@@ -30,7 +30,7 @@ void exchange_free(struct exchange *x);
 int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx,
                  const struct seal *rx, struct err *err);
 
-/* Called from a lane's thread when it broke while the exchange was not closing: why is a sentence. NULL: nobody wants to know any more. */
+/* Called from a lane's thread, or from exchange_send, when it broke while the exchange was not closing: why is a sentence. NULL: nobody wants to know any more. */
 void exchange_on_lost(struct exchange *x,
                       void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner);
 /* Breaks the lanes whose path (other than 0) is not among those still alive: a cable that is out does not end its connections. */
@@ -52,7 +52,7 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
 
 /* 1 if fewer than `limit` messages to the rank are unsent or unacknowledged, 0 if not. */
 int exchange_room(struct exchange *x, uint32_t to, size_t limit);
-/* Queues a buffer got from exchange_buffer; it is released when sent. */
+/* Queues a buffer got from exchange_buffer; it is released when sent. A small one is sent at once if there is a lane to send it. */
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
 
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */

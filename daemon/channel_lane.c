@@ -63,7 +63,8 @@ void frame_encode(uint8_t out[HEAD], const struct frame *f)
     uint16_t kind = htole16(f->key.kind), stage = htole16(f->key.stage);
     uint64_t size = htole64(f->size), offset = htole64(f->offset);
     out[0] = (uint8_t)f->type;
-    out[1] = out[2] = out[3] = 0;
+    out[1] = f->again;
+    out[2] = out[3] = 0;
     memcpy(out + 4, &round, 4);
     memcpy(out + 8, &kind, 2);
     memcpy(out + 10, &stage, 2);
@@ -83,8 +84,11 @@ int frame_decode(struct frame *f, const uint8_t in[HEAD])
     memcpy(&mb, in + 12, 4);
     memcpy(&size, in + 16, 8);
     memcpy(&offset, in + 24, 8);
-    *f = (struct frame){
-        in[0], {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)}, le64toh(size), le64toh(offset)};
+    *f = (struct frame){.type = in[0],
+                        .key = {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)},
+                        .size = le64toh(size),
+                        .offset = le64toh(offset),
+                        .again = in[1]};
     bool known = in[0] == FRAME_CREDIT || in[0] == FRAME_CHUNK || in[0] == FRAME_ACK;
     return known && f->offset % CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
 }
@@ -162,5 +166,7 @@ void lane_stop(struct lane *l)
     close(l->fd);
     seal_wipe(&l->tx);
     seal_wipe(&l->rx);
+    pthread_mutex_lock(&l->peer->x->lock);
     l->used = false;
+    pthread_mutex_unlock(&l->peer->x->lock);
 }

@@ -14,6 +14,9 @@ enum {
     CHUNK =
         256 *
         1024, /* payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping */
+    SMALL =
+        64 *
+        1024, /* a chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it */
     MAX_PEERS = 2, /* previous and next in the ring */
     MAX_LANES =
         6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
@@ -35,6 +38,10 @@ struct frame {
     enum frame_type type;
     struct msg_key key;
     uint64_t size, offset; /* of the whole message; of a chunk in it */
+    uint8_t again;         /* how often the chunk was given to a lane before */
+};
+struct place {           /* of a chunk in a message that is coming in */
+    uint8_t have, again; /* HAVE_NOT…; of the frame that claimed it */
 };
 struct inbox { /* one expected message */
     struct inbox *next;
@@ -43,7 +50,7 @@ struct inbox { /* one expected message */
     bool credited, variable;
     void *buffer; /* owned until taken */
     size_t cap, size, received;
-    uint8_t *have; /* owned: per chunk, once the first has come */
+    struct place *place; /* owned: per chunk, once the first has come */
 };
 struct outbox { /* one message to send */
     struct outbox *next;
@@ -51,7 +58,7 @@ struct outbox { /* one message to send */
     bool credited;
     void *buffer; /* owned */
     size_t size, chunks, done, unsent;
-    uint8_t *chunk;   /* owned: chunk_state of each */
+    uint8_t *chunk;   /* owned: chunk_state of each, and behind them how often each was given to a lane */
     unsigned readers; /* lanes that are sending from the buffer right now */
 };
 struct credit { /* a key the peer has room for, before we had the message */
@@ -77,6 +84,8 @@ struct lane {
     uint32_t retransmits;        /* of this socket, counted so far */
     bool used, broken;
     bool called;          /* a sender has been woken, and has not looked yet */
+    bool lent;            /* to the compute thread, which sends a message of its own */
+    bool missed;          /* there was something for a sender meanwhile */
     uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
     bool quick;           /* sending the last chunk took no longer than sealing one might */
     struct frame acks
@@ -108,6 +117,7 @@ struct exchange {
         size_t cap;
     } pool[MAX_POOL];
     size_t npool;
+    uint8_t *scratch;          /* owned: the compute thread's, for what it sends itself */
     struct progress *progress; /* borrowed */
     void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why);
     void *owner;
@@ -127,6 +137,10 @@ void exchange_release_locked(struct exchange *x, void *buffer);
 struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key);
 void exchange_finish_message(
     struct peer *p, struct outbox *o); /* frees it if everything is acknowledged and nobody reads it */
+
+/* The compute thread's: sends its message over an idle lane, if it is small and the peer has room for it. Lets go of the lock
+ * meanwhile. False: it is for the senders. */
+bool exchange_send_here(struct peer *p, struct outbox *o);
 
 /* Starts and ends a lane's threads; lane_stop joins them (without the lock). */
 int lane_start(struct lane *l);

@@ -12,7 +12,6 @@
 #include "daemon/progress.h"
 
 enum {
-    SHARED = 64 * 1024,
     ACKS_TOGETHER = 8 /* of a message that is not complete; each record of them wakes a thread at both ends */
 };
 enum { HAVE_NOT = 0, HAVE = 1, CLAIMED = 2 /* + lane */ };
@@ -156,6 +155,7 @@ static int push_ack(struct lane *l, const struct frame *f)
     struct frame *ack = &l->acks[(l->ack_first + l->nacks++) % MAX_ACKS];
     *ack = *f;
     ack->type = FRAME_ACK;
+    ack->again = 0;
     if (l->nacks >= ACKS_TOGETHER || l->peer->x->flushing)
         exchange_wake_sender(l);
     return 0;
@@ -182,8 +182,8 @@ static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
     if (in->variable ? f->size > in->cap : f->size != in->cap)
         return -EPROTO;
     if (in->state == IN_POSTED) {
-        in->have = calloc(f->size / CHUNK + 1, 1);
-        if (!in->have)
+        in->place = calloc(f->size / CHUNK + 1, sizeof *in->place);
+        if (!in->place)
             return -ENOMEM;
         in->size = f->size;
         in->state = IN_FILLING;
@@ -198,7 +198,7 @@ static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
 static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
 {
     struct peer *p = l->peer;
-    in->have[f->offset / CHUNK] = HAVE;
+    in->place[f->offset / CHUNK].have = HAVE;
     in->received += chunk_length(f);
     int r = push_ack(l, f);
     if (in->received == in->size) {
@@ -210,24 +210,28 @@ static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
     return r;
 }
 
-/* The chunk comes a second time, because the lane it came on first broke: perhaps before it was complete. That lane is shut, and when its
- * receiver has let go of the place, the copy takes it. */
+/* The chunk comes a second time, because a lane it was sent on broke. If another is at an earlier sending of it, that is the one: it is shut,
+ * and when its receiver has let go of the place, the copy takes it. If the other is at a later one, it is this lane that was given up. */
 static int settle_duplicate(struct lane *l, const struct arrival *a)
 {
     struct peer *p = l->peer;
     const struct frame *f = &a->frame;
     pthread_mutex_lock(&p->x->lock);
     struct inbox *in = NULL;
-    uint8_t *have = NULL;
+    struct place *place = NULL;
+    bool late = false;
     int r;
-    while (!(r = claim(l, f, &in)) && in && *(have = &in->have[f->offset / CHUNK]) >= CLAIMED) {
-        shutdown(p->lanes[*have - CLAIMED].fd, SHUT_RDWR);
+    while (!(r = claim(l, f, &in)) && in && (place = &in->place[f->offset / CHUNK])->have >= CLAIMED) {
+        late = place->again > f->again;
+        if (late)
+            break;
+        shutdown(p->lanes[place->have - CLAIMED].fd, SHUT_RDWR);
         pthread_cond_wait(&p->placed, &p->x->lock);
     }
-    if (!r && in && *have == HAVE_NOT) {
+    if (!r && in && place->have == HAVE_NOT) {
         memcpy((uint8_t *)in->buffer + f->offset, a->to, a->n);
         r = accept_chunk(l, in, f);
-    } else if (!r) {
+    } else if (!r && !late) {
         r = push_ack(l, f);
         exchange_wake_sender(l); /* the message may be complete already */
     }
@@ -240,7 +244,7 @@ static int settle_chunk(struct lane *l, const struct arrival *a, int r)
     struct peer *p = l->peer;
     pthread_mutex_lock(&p->x->lock);
     if (r)
-        a->in->have[a->frame.offset / CHUNK] = HAVE_NOT;
+        a->in->place[a->frame.offset / CHUNK].have = HAVE_NOT;
     else
         r = accept_chunk(l, a->in, &a->frame);
     pthread_cond_broadcast(&p->placed);
@@ -254,10 +258,10 @@ static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, s
     struct inbox *in;
     pthread_mutex_lock(&p->x->lock);
     int r = claim(l, f, &in);
-    uint8_t *have = in ? &in->have[f->offset / CHUNK] : NULL;
-    bool mine = have && *have == HAVE_NOT;
+    struct place *place = in ? &in->place[f->offset / CHUNK] : NULL;
+    bool mine = place && place->have == HAVE_NOT;
     if (mine)
-        *have = (uint8_t)(CLAIMED + lane_index(l));
+        *place = (struct place){(uint8_t)(CLAIMED + lane_index(l)), f->again};
     pthread_mutex_unlock(&p->x->lock);
     if (r)
         return r;
@@ -317,7 +321,7 @@ static int receive_some(struct lane *l, uint8_t *scratch)
     do {
         a = (struct arrival){.to = NULL};
         r = read_record(l, scratch, &a);
-        if (a.n >= SHARED)
+        if (a.n >= SMALL)
             break;
         if (a.to)
             r = settle(l, &a, r);
@@ -325,7 +329,7 @@ static int receive_some(struct lane *l, uint8_t *scratch)
     if (r) /* before the other one finds what it cannot understand, and says so first */
         lane_break(l, r);
     pthread_mutex_unlock(&l->sync->reading);
-    return a.n >= SHARED ? settle(l, &a, r) : r;
+    return a.n >= SMALL ? settle(l, &a, r) : r;
 }
 
 void *lane_receiver(void *arg)

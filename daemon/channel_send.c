@@ -2,7 +2,8 @@
  *
  * The senders of a lane: two threads. One takes whatever is next for its peer: credits and acknowledgements first (they keep the other
  * end going), then a chunk of the first message the peer has room for; lanes compete for chunks, which is the striping. While one of the two
- * sends, the other seals what comes next: both cost about the same, and what was sealed is still in the cache of its core when it is sent. */
+ * sends, the other seals what comes next: both cost about the same, and what was sealed is still in the cache of its core when it is sent.
+ * A small message goes out on the compute thread itself where a lane has nothing else to do: no thread need be woken first. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -47,21 +48,43 @@ static void take_small(struct lane *l, struct work *w)
     }
 }
 
+static bool may_go(struct peer *p, struct outbox *o)
+{
+    return o->unsent && (o->credited || (o->credited = take_credit(p, &o->key)));
+}
+
+static void take_chunk_of(struct outbox *o, struct work *w, unsigned lane)
+{
+    size_t i = 0;
+    while (o->chunk[i] != CHUNK_UNSENT)
+        i++;
+    o->chunk[i] = (uint8_t)lane;
+    o->unsent--;
+    o->readers++;
+    w->out = o;
+    uint8_t *again = &o->chunk[o->chunks + i];
+    w->frames[w->n++] = (struct frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK, *again};
+    *again += *again < UINT8_MAX;
+}
+
 static void take_chunk(struct peer *p, struct work *w, unsigned lane)
 {
-    for (struct outbox *o = p->out; o; o = o->next) {
-        if (!o->unsent || (!o->credited && !(o->credited = take_credit(p, &o->key))))
-            continue;
-        size_t i = 0;
-        while (o->chunk[i] != CHUNK_UNSENT)
-            i++;
-        o->chunk[i] = (uint8_t)lane;
-        o->unsent--;
-        o->readers++;
-        w->out = o;
-        w->frames[w->n++] = (struct frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK};
-        return;
-    }
+    struct outbox *o = p->out;
+    while (o && !may_go(p, o))
+        o = o->next;
+    if (o)
+        take_chunk_of(o, w, lane);
+}
+
+/* The work's place among the others of its lane. */
+static int take_turns(struct lane *l, struct work *w)
+{
+    w->number = l->taken++;
+    int r = seal_turn(&l->tx, w->n * HEAD, &w->heads);
+    const size_t payload = w->out ? chunk_length(&w->frames[w->n - 1]) : 0;
+    if (!r && payload)
+        r = seal_turn(&l->tx, payload, &w->payload);
+    return r;
 }
 
 /* 1 if there was work, 0 if not. On a slow lane nothing is taken before everything else is sent: what is sealed early would
@@ -70,17 +93,15 @@ static int take_work(struct lane *l, struct work *w)
 {
     *w = (struct work){.n = 0};
     l->called = false;
-    if (l->taken != l->sent && !l->quick)
+    if (l->taken != l->sent && !l->quick) {
+        l->missed = l->lent;
         return 0;
+    }
     take_small(l, w);
     take_chunk(l->peer, w, lane_index(l));
     if (!w->n)
         return 0;
-    w->number = l->taken++;
-    int r = seal_turn(&l->tx, w->n * HEAD, &w->heads);
-    const size_t payload = w->out ? chunk_length(&w->frames[w->n - 1]) : 0;
-    if (!r && payload)
-        r = seal_turn(&l->tx, payload, &w->payload);
+    int r = take_turns(l, w);
     if (l->quick && w->out && (w->out->unsent || w->out->next))
         pthread_cond_signal(&l->sync->work); /* the other sender goes on from here */
     return r ? r : 1;
@@ -153,18 +174,59 @@ static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
     if (w->out)
         l->quick = quick;
     if (l->taken != l->sent)
-        pthread_cond_signal(&l->sync->turn);
+        pthread_cond_broadcast(
+            &l->sync->turn); /* beside a lent lane's, both senders may be waiting for theirs */
     else if (x->flushing)
         exchange_changed(x);
     pthread_mutex_unlock(&x->lock);
     return r;
 }
 
+static void work_done(struct lane *l, const struct work *w)
+{
+    w->out->readers--;
+    exchange_finish_message(l->peer, w->out);
+}
+
+static struct lane *idle_lane(struct peer *p)
+{
+    for (struct lane *l = p->lanes; l < p->lanes + MAX_LANES; l++)
+        if (l->used && !l->broken && l->quick && l->taken == l->sent)
+            return l;
+    return NULL;
+}
+
+bool exchange_send_here(struct peer *p, struct outbox *o)
+{
+    struct exchange *x = p->x;
+    struct lane *l = o->size < SMALL ? idle_lane(p) : NULL;
+    struct work w = {.n = 0};
+    if (!l || !may_go(p, o))
+        return false;
+    take_small(l, &w);
+    take_chunk_of(o, &w, lane_index(l));
+    int r = take_turns(l, &w);
+    l->lent = true;
+    pthread_mutex_unlock(&x->lock);
+    if (!r)
+        r = send_work(l, x->scratch, &w);
+    if (r)
+        lane_break(l, r);
+    pthread_mutex_lock(&x->lock);
+    work_done(l, &w);
+    l->lent = false;
+    if (l->broken)
+        pthread_cond_broadcast(&l->sync->turn); /* somebody may wait to put another in its place */
+    if (l->missed)
+        exchange_wake_sender(l);
+    l->missed = false;
+    return true;
+}
+
 void *lane_sender(void *arg)
 {
     struct lane *l = arg;
-    struct peer *p = l->peer;
-    struct exchange *x = p->x;
+    struct exchange *x = l->peer->x;
     uint8_t *scratch = malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + CHUNK);
     int r = scratch ? 1 : -ENOMEM;
     lane_be_prompt();
@@ -179,8 +241,7 @@ void *lane_sender(void *arg)
         if (!w.out)
             continue;
         pthread_mutex_lock(&x->lock);
-        w.out->readers--;
-        exchange_finish_message(p, w.out);
+        work_done(l, &w);
         pthread_mutex_unlock(&x->lock);
     }
     if (r)

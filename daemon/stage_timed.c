@@ -14,6 +14,7 @@
 static const double HOP_S = 300e-6;    /* from the end of a message to its being taken, but for the cable */
 static const double USABLE = 0.9;      /* of what a cable is said to carry */
 static const double MESSAGE_S = 50e-6; /* sealing, chunks, acknowledgements */
+static const double LEAST_MBPS = 1e-3; /* of a cable: less is not believed */
 
 struct timed *timed_new(struct head *h)
 {
@@ -148,10 +149,10 @@ struct sched_link timed_link(const struct timed *t, size_t from, size_t to, doub
         const double is = json_number_value(json_object_get(way, "mbps"));
         if (!json_equal(json_object_get(way, "id"), id))
             continue;
-        mbps = is > 0 ? is : mbps;
+        mbps = is >= LEAST_MBPS ? is : mbps;
         rtt_us = json_number_value(json_object_get(way, "rtt_us"));
     }
-    return (struct sched_link){(mbps > 0 ? bytes * 8 / (mbps * 1e6 * USABLE) : 0) + MESSAGE_S,
+    return (struct sched_link){(mbps >= LEAST_MBPS ? bytes * 8 / (mbps * 1e6 * USABLE) : 0) + MESSAGE_S,
                                HOP_S + fmin(fmax(rtt_us, 0), 1e6) / 2e6};
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/stage_cost.h"
 
 enum { BUDGET_S = 30 };
+static const double LONGEST_S = 1e6; /* of a task: what is more is no time that anybody measured */
 
 struct stage_spec unit_spec(const struct job_plan *p, const struct config *config, size_t unit, size_t tokens,
                             size_t seqs)
@@ -104,8 +105,8 @@ json_t *units_encode(const struct unit_list *list, const struct job_plan *plan)
     return json_pack("{s:o s:o}", "plan", plan_encode(plan), "units", units);
 }
 
-static int decode(struct unit_list *list, const json_t *units, const struct job_plan *plan,
-                  const struct config *config)
+int units_decode(struct unit_list *list, const json_t *units, const struct job_plan *plan,
+                 const struct config *config)
 {
     *list = (struct unit_list){.n = json_array_size(units)};
     if (!list->n || list->n > UNITS_MOST)
@@ -148,7 +149,7 @@ json_t *units_answer(const json_t *question, int threads, bool may_time)
         e = job_plan_check_model(&plan, &err);
     if (!e)
         e = config_read(&config, plan.model, &err);
-    if (!e && decode(list, json_object_get(question, "units"), &plan, &config))
+    if (!e && units_decode(list, json_object_get(question, "units"), &plan, &config))
         e = err_set(&err, -EBADMSG, "the head asks what this version cannot read: same ringd on all nodes?");
     if (!e)
         units_time(costs, have, list, &plan, &config, threads, may_time, &err);
@@ -168,7 +169,8 @@ int units_decode_answer(struct sched_cost *ret, bool *ret_have, size_t n, const 
         struct sched_cost c;
         if (json_unpack(json_array_get(list, i), "[F,F,F,F]", &c.f, &c.i, &c.w, &c.r))
             continue; /* null: it could not be timed */
-        ret_have[i] = c.f > 0 && c.i >= 0 && c.w >= 0 && c.r >= 0 && isfinite(c.f + c.i + c.w + c.r);
+        ret_have[i] =
+            c.f > 0 && c.i >= 0 && c.w >= 0 && c.r >= 0 && fmax(fmax(c.f, c.i), fmax(c.w, c.r)) <= LONGEST_S;
         ret[i] = c;
     }
     return 0;

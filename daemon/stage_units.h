@@ -37,9 +37,11 @@ int units_time(struct sched_cost *ret, bool *ret_have, const struct unit_list *l
                const struct job_plan *plan, const struct config *config, int threads, bool may_time,
                struct err *err);
 
-/* The question, with as much of the plan as it takes; one node's answer: {"costs": [[f, i, w, r] or null, …], "why"}, and what it says.
+/* The question, with as much of the plan as it takes, and what its units are, which have to be of that model and fit that plan; one node's answer: {"costs": [[f, i, w, r] or null, …], "why"}, and what it says.
  * −EBADMSG. */
 json_t *units_encode(const struct unit_list *list, const struct job_plan *plan);
+int units_decode(struct unit_list *ret, const json_t *units, const struct job_plan *plan,
+                 const struct config *config);
 json_t *units_answer(const json_t *question, int threads, bool may_time);
 int units_decode_answer(struct sched_cost *ret, bool *ret_have, size_t n, const json_t *answer);
 

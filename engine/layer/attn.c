@@ -113,7 +113,7 @@ static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const 
 {
     const size_t group = attn_group(dims), value = attn_value(dims);
     for (size_t r = 0; r < rows; r++) {
-        const size_t slot = (t0 + r / group) * dims.heads + kv * group + r % group;
+        const size_t slot = (t0 + r / group) * attn_row_heads(dims) + kv * group + r % group;
         k->scale(t->o + r * t->vp, 1 / t->sum[r], value);
         memcpy(sp->o + slot * value, t->o + r * t->vp, value * sizeof *sp->o);
         if (sp->lse)
@@ -128,8 +128,8 @@ static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct 
     const size_t group = attn_group(dims), queries = min_size(t->queries, sp->n - t0), rows = queries * group;
     const size_t stride = dims.kv_heads * dims.head, first = sp->len - sp->n + t0, end = first + queries;
     const size_t value = attn_value(dims), v_stride = attn_v_stride(dims);
-    attn_pack_group(t->q, dims.head, sp->q + (t0 * dims.heads + kv * group) * dims.head, queries, dims,
-                    dims.head);
+    attn_pack_group(t->q, dims.head, sp->q + (t0 * attn_row_heads(dims) + kv * group) * dims.head, queries,
+                    dims, dims.head);
     k->scale(t->q, dims.scale, rows * dims.head);
     memset(t->o, 0, rows * t->vp * sizeof *t->o);
     for (size_t r = 0; r < rows; r++) {
@@ -249,13 +249,13 @@ static void decode_query(const struct kernels *k, float *lane, const struct span
     struct decode d = {.kv0 = kv0, .kv1 = kv1};
     const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims), value = attn_value(dims),
                  end = sp->len - sp->n + t0 + 1;
-    decode_init(&d, lane, sp->q + t0 * dims.heads * dims.head, dims, k);
+    decode_init(&d, lane, sp->q + t0 * attn_row_heads(dims) * dims.head, dims, k);
     for (size_t k0 = 0; k0 < end; k0 += DECODE_KEYS)
         for (size_t i = 0; i < kv1 - kv0; i++)
             decode_block(k, &d, dims, i, sp->k + k0 * stride + (kv0 + i) * dims.head,
                          sp->v + k0 * v_stride + (kv0 + i) * value, min_size(DECODE_KEYS, end - k0));
     const size_t group = attn_group(dims);
-    float *o = sp->o + (t0 * dims.heads + kv0 * group) * value;
+    float *o = sp->o + (t0 * attn_row_heads(dims) + kv0 * group) * value;
     for (size_t h = 0; h < (kv1 - kv0) * group; h++) {
         k->scale(d.o + h * d.vp, 1 / d.sum[h], value);
         memcpy(o + h * value, d.o + h * d.vp, value * sizeof *o);

@@ -37,6 +37,11 @@ static inline size_t attn_v_stride(struct attn_dims dims)
     return dims.v_stride ? dims.v_stride : dims.kv_heads * attn_value(dims);
 }
 
+static inline size_t attn_row_heads(struct attn_dims dims)
+{
+    return dims.row_heads ? dims.row_heads : dims.heads;
+}
+
 /* dst[r, ld] = rows of x [·, stride], `head` floats wide, zero up to ld. */
 static inline void attn_pack(float *dst, size_t ld, const float *x, size_t stride, size_t rows, size_t head)
 {
@@ -46,14 +51,14 @@ static inline void attn_pack(float *dst, size_t ld, const float *x, size_t strid
     }
 }
 
-/* The same for the queries (or outputs, or their gradients): `queries` tokens of [heads·width], the group
- * beginning at x. */
+/* The same for the queries (or outputs, or their gradients): `queries` tokens of [row's heads·width], the
+ * group beginning at x. */
 static inline void attn_pack_group(float *dst, size_t ld, const float *x, size_t queries,
                                    struct attn_dims dims, size_t width)
 {
     const size_t group = attn_group(dims);
     for (size_t t = 0; t < queries; t++)
-        attn_pack(dst + t * group * ld, ld, x + t * dims.heads * width, width, group, width);
+        attn_pack(dst + t * group * ld, ld, x + t * attn_row_heads(dims) * width, width, group, width);
 }
 
 /* dst[head, ld] = the transpose of `keys` rows of x, zero up to a whole number of vectors. */

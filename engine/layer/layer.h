@@ -65,6 +65,15 @@ struct linear {
 /* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank]. y must not alias x. */
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
                     size_t tokens);
+/* The same for several linears, none of which needs another's y; an xa may serve all of them where it is not
+ * kept. With few tokens they are computed at once. */
+struct linear_use {
+    float *y, *xa;
+    const float *x;
+    const struct linear *lin;
+    size_t tokens;
+};
+void linear_forward_each(struct num *num, const struct linear_use *uses, size_t n);
 /* dx [T, in] = dy W + LoRA path (added to dx when `accumulate`: q, k, v share one input).
  * With LoRA writes dyb = s·dy·B [T, rank], which backward_w needs. */
 void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
@@ -103,7 +112,9 @@ struct attn_dims {
     size_t head;            /* width of q·k */
     float scale;            /* of the scores, 1/√head for Llama */
     size_t value;           /* width of v and of o; 0: head */
-    size_t v_stride; /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
+    size_t v_stride;  /* from a row of v to the next where v lies in something wider; 0: kv_heads·value */
+    size_t row_heads; /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
+                         alone */
 };
 /* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o [T,
  * heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */

@@ -14,6 +14,7 @@ enum {
     COLUMNS = 128,        /* of a bias gradient that one thread owns at a time */
     DROP_CHUNK = 1 << 12, /* elements of a mask that one thread makes at a time, whole dropout groups */
     SMALL = 1 << 14,
+    TOGETHER = 32, /* linears computed at once */
 };
 
 static struct mat mat_a(const struct linear *lin)
@@ -75,29 +76,69 @@ static void add_lora(struct num *num, float *y, const float *xa, const struct li
 }
 
 /* xa = drop(x) · Aᵀ */
-static void make_xa(struct num *num, float *xa, const float *x, const struct linear *lin, size_t tokens)
+static void make_xa(struct num *num, const struct linear_use *u)
 {
-    const size_t in = lin->w.cols, step = lin->lora->dropout > 0 ? rows_at_once(num, in, tokens) : tokens;
-    for (size_t t = 0; t < tokens; t += step) {
-        const size_t rows = tokens - t < step ? tokens - t : step;
-        gemm_xwt(num, xa + t * lin->lora->rank, dropped(num, lin, x, t, rows), mat_a(lin), rows, false);
+    const struct linear *lin = u->lin;
+    const size_t in = lin->w.cols;
+    const size_t step = lin->lora->dropout > 0 ? rows_at_once(num, in, u->tokens) : u->tokens;
+    for (size_t t = 0; t < u->tokens; t += step) {
+        const size_t rows = u->tokens - t < step ? u->tokens - t : step;
+        gemm_xwt(num, u->xa + t * lin->lora->rank, dropped(num, lin, u->x, t, rows), mat_a(lin), rows, false);
+    }
+}
+
+static void add_bias(struct num *num, const struct linear_use *u)
+{
+    if (u->lin->bias)
+        add_rows(num, u->y, u->lin->bias, u->tokens, u->lin->w.rows);
+}
+
+/* What comes on top of x·Wᵀ. */
+static void add_rest(struct num *num, const struct linear_use *u)
+{
+    add_bias(num, u);
+    if (!u->lin->lora)
+        return;
+    make_xa(num, u);
+    add_lora(num, u->y, u->xa, u->lin, u->tokens);
+}
+
+/* LoRA's product in one with that of W. */
+static void forward_joined(struct num *num, const struct linear_use *u)
+{
+    const struct linear *lin = u->lin;
+    make_xa(num, u);
+    gemm_xwt_joined(num, u->y, u->x, lin->w, &(struct gemm_second){u->xa, mat_b(lin), lin->lora->scale},
+                    u->tokens);
+    add_bias(num, u);
+}
+
+void linear_forward_each(struct num *num, const struct linear_use *uses, size_t n)
+{
+    struct gemm_xwt products[TOGETHER];
+    const struct linear_use *apart[TOGETHER];
+    for (size_t i = 0, now; i < n; i += now) {
+        size_t left = 0;
+        now = n - i < TOGETHER ? n - i : TOGETHER;
+        for (size_t j = 0; j < now; j++) {
+            const struct linear_use *u = &uses[i + j];
+            if (u->lin->lora && gemm_is_joined(num, u->lin->w, u->tokens)) {
+                forward_joined(num, u);
+                continue;
+            }
+            products[left] = (struct gemm_xwt){u->y, u->x, u->lin->w, u->tokens, false};
+            apart[left++] = u;
+        }
+        gemm_xwt_each(num, products, left);
+        for (size_t j = 0; j < left; j++)
+            add_rest(num, apart[j]);
     }
 }
 
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
                     size_t tokens)
 {
-    const bool joined = lin->lora && gemm_is_joined(num, lin->w, tokens);
-    if (lin->lora)
-        make_xa(num, xa, x, lin, tokens);
-    if (joined)
-        gemm_xwt_joined(num, y, x, lin->w, &(struct gemm_second){xa, mat_b(lin), lin->lora->scale}, tokens);
-    else
-        gemm_xwt(num, y, x, lin->w, tokens, false);
-    if (lin->bias)
-        add_rows(num, y, lin->bias, tokens, lin->w.rows);
-    if (lin->lora && !joined)
-        add_lora(num, y, xa, lin, tokens);
+    linear_forward_each(num, &(struct linear_use){y, xa, x, lin, tokens}, 1);
 }
 
 void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struct linear *lin, size_t tokens)

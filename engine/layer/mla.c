@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latent attention's own steps: expanding keys and values, and the absorbed form of generation. Called by the
- * MLA part of a block, on the computing thread; threads share out tokens or heads, never a sum. */
+ * Latent attention's own steps: expanding keys and values, and generation's two forms. Called by the MLA
+ * part of a block, on the computing thread; threads share out tokens or heads, never a sum. */
 #include "layer/mla.h"
 
 #include <assert.h>
@@ -10,7 +10,11 @@
 
 #include "num/kernels.h"
 
-enum { SMALL = 1 << 14 }; /* elements not worth a second thread */
+enum {
+    SMALL = 1 << 14,       /* elements not worth a second thread */
+    ROOM_FLOATS = 8 << 20, /* of expanded heads */
+    EXPANDED_ROWS = 16,    /* fewer are not worth a product */
+};
 
 void mla_expand_forward(struct num *num, float *k, float *v, const float *kv, const float *kva,
                         struct mla_dims d, size_t tokens)
@@ -146,5 +150,83 @@ void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct
         const struct slice s = slice_of(num, kv_b);
         head_o(&s, o + h * d.value, d.heads * d.value, latent_o + h * d.rank, d.heads * d.rank,
                h * (d.nope + d.value) + d.nope, d.value, tokens);
+    }
+}
+
+/* --- expanded, a few heads at a time ---------------------------------------------------------------- */
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* In multiplications of a head. */
+bool mla_is_expanded(struct mla_dims d, size_t tokens, size_t len)
+{
+    const double t = (double)tokens, all = (double)len, pairs = t * all - t * (t - 1) / 2;
+    const double latent = (double)d.rank * (double)(d.nope + d.value);
+    const double expanded = pairs * (double)(d.nope + d.rope + d.value) + all * latent;
+    const double absorbed = pairs * (double)(2 * d.rank + d.rope) + t * latent;
+    return tokens >= EXPANDED_ROWS && expanded < absorbed;
+}
+
+size_t mla_room_heads(struct mla_dims d, size_t tokens, size_t positions)
+{
+    if (!mla_is_expanded(d, tokens, tokens)) /* what lies behind them only costs more */
+        return 0;
+    const size_t out = d.nope + d.value, block = min_size(positions, MLA_BLOCK);
+    const size_t each = out * d.rank + block * out + positions * (out + d.rope), shared = block * d.rank;
+    const size_t fit = shared < ROOM_FLOATS ? (ROOM_FLOATS - shared) / each : 0;
+    return fit ? min_size(fit, d.heads) : 1;
+}
+
+/* w [rows, rank of the latent] = rows `first` … of kv_b with its LoRA. */
+static void load_rows(struct num *num, float *w, const struct linear *kv_b, size_t first, size_t rows)
+{
+    const struct kernels *k = num_kernels(num);
+    const struct lora *lora = kv_b->lora;
+    const size_t cols = kv_b->w.cols;
+#pragma omp parallel for schedule(static)                                                                    \
+    num_threads(num_threads(num)) if (rows * cols > SMALL && num_threads(num) > 1)
+    for (size_t r = 0; r < rows; r++) {
+        gemm_rows(num, w + r * cols, kv_b->w, first + r, 1);
+        for (size_t i = 0; lora && i < lora->rank; i++)
+            k->axpy(w + r * cols, lora->scale * lora->b[(first + r) * lora->rank + i], lora->a + i * cols,
+                    cols);
+    }
+}
+
+/* Keys and values of the heads whose share of kv_b the room holds, a block of positions at a time. */
+static void expand_cache(struct num *num, const struct mla_room *room, const float *latent, struct mla_dims d,
+                         size_t len)
+{
+    const size_t out = d.heads * (d.nope + d.value), wide = d.rank + d.rope;
+    const struct mat w = {.data = room->w, .dtype = DTYPE_F32, .rows = out, .cols = d.rank};
+    for (size_t at = 0, n; at < len; at += n) {
+        n = min_size(len - at, MLA_BLOCK);
+        for (size_t i = 0; i < n; i++)
+            memcpy(room->c + i * d.rank, latent + (at + i) * wide, d.rank * sizeof *room->c);
+        gemm_xwt(num, room->kv, room->c, w, n, false);
+        mla_expand_forward(num, room->k + at * d.heads * (d.nope + d.rope), room->v + at * d.heads * d.value,
+                           room->kv, latent + at * wide, d, n);
+    }
+}
+
+void mla_expanded(struct num *num, float *o, const float *q, const float *latent, const struct linear *kv_b,
+                  const struct mla_room *room, struct mla_dims d, float scale, size_t tokens, size_t len)
+{
+    const size_t head = d.nope + d.rope, out = d.nope + d.value;
+    struct mla_dims few = d;
+    for (size_t h = 0; h < d.heads; h += few.heads) {
+        few.heads = min_size(room->heads, d.heads - h);
+        load_rows(num, room->w, kv_b, h * out, few.heads * out);
+        expand_cache(num, room, latent, few, len);
+        attn_cached(num, o + h * d.value, q + h * head, room->k, room->v, tokens, len,
+                    (struct attn_dims){.heads = few.heads,
+                                       .kv_heads = few.heads,
+                                       .head = head,
+                                       .scale = scale,
+                                       .value = d.value,
+                                       .row_heads = d.heads});
     }
 }

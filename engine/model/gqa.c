@@ -100,9 +100,10 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *sav
     const struct config *c = ctx->config;
     const size_t t = ctx->tokens;
     float *q = c->qk_norm ? saved->gqa.q0 : saved->gqa.q, *k = c->qk_norm ? saved->gqa.k0 : saved->gqa.k;
-    linear_forward(ctx->num, q, saved->gqa.xa[Q], h, &w->lin[Q], t);
-    linear_forward(ctx->num, k, saved->gqa.xa[K], h, &w->lin[K], t);
-    linear_forward(ctx->num, saved->gqa.v, saved->gqa.xa[V], h, &w->lin[V], t);
+    const struct linear_use uses[] = {{q, saved->gqa.xa[Q], h, &w->lin[Q], t},
+                                      {k, saved->gqa.xa[K], h, &w->lin[K], t},
+                                      {saved->gqa.v, saved->gqa.xa[V], h, &w->lin[V], t}};
+    linear_forward_each(ctx->num, uses, 3);
     if (c->qk_norm) {
         rmsnorm_forward(ctx->num, saved->gqa.q, saved->gqa.rstd_q, q, w->vec[QN], norm_dims(ctx, c->heads));
         rmsnorm_forward(ctx->num, saved->gqa.k, saved->gqa.rstd_k, k, w->vec[KN],
@@ -159,9 +160,9 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
     const struct config *c = ctx->config;
     const size_t t = ctx->tokens, width = c->kv_heads * c->head;
     float *q = work->gqa.q, *k = kv->gqa.k + at * width, *v = kv->gqa.v + at * width, *xa = work->gqa.xa;
-    linear_forward(ctx->num, q, xa, h, &w->lin[Q], t);
-    linear_forward(ctx->num, k, xa, h, &w->lin[K], t);
-    linear_forward(ctx->num, v, xa, h, &w->lin[V], t);
+    const struct linear_use uses[] = {
+        {q, xa, h, &w->lin[Q], t}, {k, xa, h, &w->lin[K], t}, {v, xa, h, &w->lin[V], t}};
+    linear_forward_each(ctx->num, uses, 3);
     if (c->qk_norm) {
         rmsnorm_forward(ctx->num, q, work->gqa.rstd, q, w->vec[QN], norm_dims(ctx, c->heads));
         rmsnorm_forward(ctx->num, k, work->gqa.rstd, k, w->vec[KN], norm_dims(ctx, c->kv_heads));

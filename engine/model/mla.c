@@ -13,10 +13,6 @@ enum { QB, KVA, KVB, O, QA, LINEARS };
 /* Epsilon of the latents' norms, whatever rms_norm_eps says. */
 static const float latent_eps = 1e-6f;
 
-/* From so many tokens on, those that begin a sequence are cheaper with keys and values expanded than with the expansion moved to
- * the other side of the products, which is made for one token and a long cache. */
-enum { EXPANDED_ROWS = 16 };
-
 /* Where the tensors lie in the part's list. */
 struct places {
     size_t lin[LINEARS], kv_norm, q_norm;
@@ -91,12 +87,26 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
         ret->mla.dyb[i] = slab_floats(slab, t, i < linears(c) ? part_rank(l, at.lin[i]) : 0);
 }
 
+/* Of the heads that generation expands at once. */
+static void room_carve(struct mla_room *ret, struct slab *slab, const struct part_layout *l)
+{
+    const struct mla_dims d = mla_dims(l->config);
+    const size_t heads = l->positions ? mla_room_heads(d, l->tokens, l->positions) : 0;
+    const size_t positions = heads ? l->positions : 0, out = heads * (d.nope + d.value);
+    const size_t block = positions < MLA_BLOCK ? positions : MLA_BLOCK;
+    ret->heads = heads;
+    ret->w = slab_floats(slab, out, d.rank);
+    ret->c = slab_floats(slab, block, d.rank);
+    ret->kv = slab_floats(slab, block, out);
+    ret->k = slab_floats(slab, positions, heads * (d.nope + d.rope));
+    ret->v = slab_floats(slab, positions, heads * d.value);
+}
+
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
 {
     const struct config *c = l->config;
     const struct config_mla *m = &c->mla;
     const size_t t = l->tokens, caching = l->positions ? t : 0, back = t - caching;
-    const size_t expanding = caching && caching < EXPANDED_ROWS ? 0 : t;
     ret->mla.q = slab_floats(slab, caching, c->heads * c->head);
     ret->mla.dk = slab_floats(slab, back, c->heads * c->head);
     ret->mla.dv = slab_floats(slab, back, c->heads * m->value);
@@ -106,12 +116,13 @@ static void work_carve(union part_work *ret, struct slab *slab, const struct par
     ret->mla.kva = slab_floats(slab, caching, m->kv_rank + m->rope);
     ret->mla.rstd = slab_floats(slab, t, 1);
     ret->mla.xa = slab_floats(slab, t, part_max_rank(l, 0, linears(c)));
+    ret->mla.k = slab_floats(slab, back, c->heads * c->head);
+    ret->mla.v = slab_floats(slab, back, c->heads * m->value);
+    ret->mla.kv = slab_floats(slab, back, c->heads * (m->nope + m->value));
     struct slab other = *slab; /* a call is in one form or the other */
     ret->mla.latent_q = slab_floats(slab, caching, c->heads * (m->kv_rank + m->rope));
     ret->mla.latent_o = slab_floats(slab, caching, c->heads * m->kv_rank);
-    ret->mla.k = slab_floats(&other, expanding, c->heads * c->head);
-    ret->mla.v = slab_floats(&other, expanding, c->heads * m->value);
-    ret->mla.kv = slab_floats(&other, expanding, c->heads * (m->nope + m->value));
+    room_carve(&ret->mla.room, &other, l);
     slab_join(slab, &other);
 }
 
@@ -167,19 +178,31 @@ static void rotate_kva(const struct block_ctx *ctx, float *kva, bool inverse)
                inverse);
 }
 
-/* q rotated; qa, rstd_qa: where the queries have a latent, it before the norm. normed [T, q_rank] is scratch. */
-static void queries(const struct block_ctx *ctx, float *q, float *qa, float *rstd_qa, float *const *xa,
-                    float *normed, const float *h, const struct unit_weights *w)
+/* Where it goes; xa by linear. */
+struct projected {
+    float *q, *qa, *rstd_qa, *kva, *normed;
+    float *const *xa;
+};
+
+/* What h gives: q and kva, rotated; qa, rstd_qa: where the queries have a latent, it before the norm. normed [T, q_rank] is
+ * scratch. */
+static void project(const struct block_ctx *ctx, const struct projected *to, const float *h,
+                    const struct unit_weights *w)
 {
     const struct places at = places(ctx->config);
-    const float *in = h;
-    if (ctx->config->mla.q_rank) {
-        linear_forward(ctx->num, qa, xa[QA], h, &w->lin[at.lin[QA]], ctx->tokens);
-        rmsnorm_forward(ctx->num, normed, rstd_qa, qa, w->vec[at.q_norm], q_norm_dims(ctx));
-        in = normed;
+    const bool latent = ctx->config->mla.q_rank != 0;
+    const size_t first = latent ? QA : QB, t = ctx->tokens;
+    const struct linear_use uses[] = {
+        {latent ? to->qa : to->q, to->xa[first], h, &w->lin[at.lin[first]], t},
+        {to->kva, to->xa[KVA], h, &w->lin[at.lin[KVA]], t},
+    };
+    linear_forward_each(ctx->num, uses, 2);
+    if (latent) {
+        rmsnorm_forward(ctx->num, to->normed, to->rstd_qa, to->qa, w->vec[at.q_norm], q_norm_dims(ctx));
+        linear_forward(ctx->num, to->q, to->xa[QB], to->normed, &w->lin[at.lin[QB]], t);
     }
-    linear_forward(ctx->num, q, xa[QB], in, &w->lin[at.lin[QB]], ctx->tokens);
-    rotate_q(ctx, q, false);
+    rotate_q(ctx, to->q, false);
+    rotate_kva(ctx, to->kva, false);
 }
 
 /* Keys and values of all heads into work, from the latents; xa and rstd are written again with the same. */
@@ -198,9 +221,9 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
 {
     const struct places at = places(ctx->config);
     const size_t t = ctx->tokens;
-    queries(ctx, s->mla.q, s->mla.qa, s->mla.rstd_qa, s->mla.xa, work->mla.qa, h, w);
-    linear_forward(ctx->num, s->mla.kva, s->mla.xa[KVA], h, &w->lin[at.lin[KVA]], t);
-    rotate_kva(ctx, s->mla.kva, false);
+    project(ctx,
+            &(struct projected){s->mla.q, s->mla.qa, s->mla.rstd_qa, s->mla.kva, work->mla.qa, s->mla.xa}, h,
+            w);
     expand(ctx, s->mla.rstd_kva, s->mla.xa[KVB], s->mla.kva, w, work);
     attn_forward(ctx->num, s->mla.o, s->mla.lse, s->mla.q, work->mla.k, work->mla.v, ctx->seqs,
                  attn_dims(ctx->config));
@@ -279,14 +302,6 @@ static void attend_absorbed(const struct block_ctx *ctx, const union part_kv *kv
     mla_absorb_o(ctx->num, work->mla.o, work->mla.latent_o, kv_b, mla_dims(c), t);
 }
 
-/* The same where these tokens are all there is. */
-static void attend_expanded(const struct block_ctx *ctx, const struct unit_weights *w, union part_work *work)
-{
-    expand(ctx, work->mla.rstd, work->mla.xa, work->mla.kva, w, work);
-    attn_cached(ctx->num, work->mla.o, work->mla.q, work->mla.k, work->mla.v, ctx->tokens, ctx->tokens,
-                attn_dims(ctx->config));
-}
-
 /* A row of the cache is the normalised latent and the rotated shared key. */
 static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv *kv, size_t at,
                            const float *h, const struct unit_weights *w, union part_work *work)
@@ -295,9 +310,9 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
     const struct places place = places(c);
     const size_t t = ctx->tokens, width = c->mla.kv_rank + c->mla.rope;
     float *const xa[LINEARS] = {work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa, work->mla.xa};
-    queries(ctx, work->mla.q, work->mla.qa, work->mla.rstd, xa, work->mla.qa, h, w);
-    linear_forward(ctx->num, work->mla.kva, work->mla.xa, h, &w->lin[place.lin[KVA]], t);
-    rotate_kva(ctx, work->mla.kva, false);
+    project(ctx,
+            &(struct projected){work->mla.q, work->mla.qa, work->mla.rstd, work->mla.kva, work->mla.qa, xa},
+            h, w);
     rmsnorm_forward(ctx->num, work->mla.c, work->mla.rstd, work->mla.kva, w->vec[place.kv_norm],
                     kv_norm_dims(ctx));
     for (size_t i = 0; i < t; i++) {
@@ -305,8 +320,9 @@ static void forward_cached(const struct block_ctx *ctx, float *y, union part_kv 
         memcpy(row, work->mla.c + i * c->mla.kv_rank, c->mla.kv_rank * sizeof *row);
         memcpy(row + c->mla.kv_rank, work->mla.kva + i * width + c->mla.kv_rank, c->mla.rope * sizeof *row);
     }
-    if (at == 0 && t >= EXPANDED_ROWS)
-        attend_expanded(ctx, w, work);
+    if (mla_is_expanded(mla_dims(c), t, at + t))
+        mla_expanded(ctx->num, work->mla.o, work->mla.q, kv->mla.latent, &w->lin[place.lin[KVB]],
+                     &work->mla.room, mla_dims(c), (float)config_attn_scale(c), t, at + t);
     else
         attend_absorbed(ctx, kv, at + t, w, work);
     linear_forward(ctx->num, y, work->mla.xa, work->mla.o, &w->lin[place.lin[O]], t);

@@ -42,8 +42,9 @@ void mlp_dys_carve(struct mlp_dys *ret, struct slab *slab, const struct part_lay
 void mlp_forward(struct num *num, float *y, const struct mlp_saved *saved, const float *h,
                  const struct linear *lin, size_t tokens, float *wide)
 {
-    linear_forward(num, saved->gate, saved->xa[MLP_GATE], h, &lin[MLP_GATE], tokens);
-    linear_forward(num, saved->up, saved->xa[MLP_UP], h, &lin[MLP_UP], tokens);
+    const struct linear_use both[] = {{saved->gate, saved->xa[MLP_GATE], h, &lin[MLP_GATE], tokens},
+                                      {saved->up, saved->xa[MLP_UP], h, &lin[MLP_UP], tokens}};
+    linear_forward_each(num, both, 2);
     swiglu_forward(num, wide, saved->gate, saved->up, tokens * lin[MLP_GATE].w.rows);
     linear_forward(num, y, saved->xa[MLP_DOWN], wide, &lin[MLP_DOWN], tokens);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A mixture of experts as a part of a block: y = Σ weight·expert(h) over the chosen experts, and the shared
- * experts' output where there are any. The tokens of each expert are computed together, expert after expert,
- * so an expert nobody chose is not even read. Called by block.c, on the computing thread. */
+ * experts' output where there are any. The tokens of each expert are computed together, and experts with few of them at once,
+ * and an expert nobody chose is not even read. Called by block.c, on the computing thread. */
 #include "model/part.h"
 
 #include <stdio.h>
@@ -11,6 +11,11 @@
 /* The part's tensors: the router, its bias where there is one, three linears of each routed expert, then those
  * of the shared experts. */
 enum { ROUTER };
+
+enum {
+    TOGETHER = 16,  /* experts computed together at most */
+    FEW_ROWS = 128, /* there is room for so many rows of them however few tokens there are */
+};
 
 static size_t router_bias(const struct config *c)
 {
@@ -102,10 +107,15 @@ static void dys_carve(union part_dys *ret, struct slab *slab, const struct part_
 static void work_carve(union part_work *ret, struct slab *slab, const struct part_layout *l)
 {
     const struct config_moe *m = &l->config->moe;
-    const size_t t = l->tokens;
-    ret->moe.x = slab_floats(slab, t, l->config->dim);
-    ret->moe.y = slab_floats(slab, t, l->config->dim);
-    ret->moe.wide = slab_floats(slab, t, m->ffn > m->shared_ffn ? m->ffn : m->shared_ffn);
+    const size_t t = l->tokens, all = t * m->chosen, few = all < FEW_ROWS ? all : FEW_ROWS;
+    const size_t rows = few > t ? few : t;
+    struct slab shared = *slab; /* computed before the others */
+    slab_floats(&shared, t, m->shared_ffn);
+    ret->moe.rows = rows;
+    ret->moe.wide = slab_floats(slab, rows, m->ffn);
+    slab_join(slab, &shared);
+    ret->moe.x = slab_floats(slab, rows, l->config->dim);
+    ret->moe.y = slab_floats(slab, rows, l->config->dim);
     ret->moe.act = slab_floats(slab, t, m->ffn);
     ret->moe.dweight = slab_floats(slab, t, m->chosen);
 }
@@ -119,6 +129,11 @@ struct expert {
     struct mlp_dys dys;
 };
 
+static size_t rows_of(const union part_saved *s, size_t e)
+{
+    return s->moe.groups.start[e + 1] - s->moe.groups.start[e];
+}
+
 static size_t lora_rank(const struct linear *lin)
 {
     return lin->lora ? lin->lora->rank : 0;
@@ -129,7 +144,7 @@ static struct expert expert_of(const struct config *c, const union part_saved *s
                                const struct unit_weights *w, size_t e)
 {
     const size_t from = s->moe.groups.start[e], ffn = c->moe.ffn;
-    struct expert x = {.rows = {s->moe.groups.pick + from, s->moe.groups.start[e + 1] - from, c->moe.chosen},
+    struct expert x = {.rows = {s->moe.groups.pick + from, rows_of(s, e), c->moe.chosen},
                        .first = expert_at(c, e),
                        .saved = {.gate = s->moe.gate + from * ffn, .up = s->moe.up + from * ffn}};
     if (d) {
@@ -146,6 +161,35 @@ static struct expert expert_of(const struct config *c, const union part_saved *s
 
 /* --- the recipe ------------------------------------------------------------------------------- */
 
+/* n experts whose rows follow one another: their gates and ups at once, then their downs, for with few rows waking the
+ * threads for each product takes longer than some products. */
+static void experts_forward(const struct block_ctx *ctx, float *y, const struct expert *x, size_t n,
+                            const union part_saved *s, const float *h, const struct unit_weights *w,
+                            union part_work *work)
+{
+    const size_t dim = ctx->config->dim, ffn = ctx->config->moe.ffn;
+    struct moe_rows all = x[0].rows;
+    struct linear_use wide[2 * TOGETHER], down[TOGETHER];
+    size_t at = 0;
+    for (size_t i = 0; i < n; at += x[i].rows.n, i++) {
+        const struct linear *lin = &w->lin[x[i].first];
+        const struct mlp_saved *to = &x[i].saved;
+        const float *in = work->moe.x + at * dim;
+        const size_t rows = x[i].rows.n;
+        wide[2 * i] = (struct linear_use){to->gate, to->xa[MLP_GATE], in, &lin[MLP_GATE], rows};
+        wide[2 * i + 1] = (struct linear_use){to->up, to->xa[MLP_UP], in, &lin[MLP_UP], rows};
+        down[i] = (struct linear_use){work->moe.y + at * dim, to->xa[MLP_DOWN], work->moe.wide + at * ffn,
+                                      &lin[MLP_DOWN], rows};
+    }
+    all.n = at;
+    moe_gather(ctx->num, work->moe.x, h, NULL, all, dim);
+    linear_forward_each(ctx->num, wide, 2 * n);
+    swiglu_forward(ctx->num, work->moe.wide, x[0].saved.gate, x[0].saved.up, at * ffn);
+    linear_forward_each(ctx->num, down, n);
+    for (size_t i = 0; i < n; i++)
+        moe_scatter_add(ctx->num, y, down[i].y, s->moe.weight, x[i].rows, dim);
+}
+
 static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, const float *h,
                     const struct unit_weights *w, union part_work *work)
 {
@@ -160,13 +204,17 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
         mlp_forward(ctx->num, y, &s->moe.shared, h, &w->lin[shared_at(c)], t, work->moe.wide);
     else
         memset(y, 0, t * c->dim * sizeof *y);
-    for (size_t e = 0; e < route.experts; e++) {
-        const struct expert x = expert_of(c, s, NULL, w, e);
-        if (!x.rows.n)
-            continue;
-        moe_gather(ctx->num, work->moe.x, h, NULL, x.rows, c->dim);
-        mlp_forward(ctx->num, work->moe.y, &x.saved, work->moe.x, &w->lin[x.first], x.rows.n, work->moe.wide);
-        moe_scatter_add(ctx->num, y, work->moe.y, s->moe.weight, x.rows, c->dim);
+    for (size_t e = 0; e < route.experts;) {
+        struct expert x[TOGETHER];
+        size_t n = 0;
+        for (size_t rows = 0; e < route.experts && n < TOGETHER && rows + rows_of(s, e) <= work->moe.rows;
+             e++)
+            if (rows_of(s, e)) {
+                x[n++] = expert_of(c, s, NULL, w, e);
+                rows += rows_of(s, e);
+            }
+        if (n)
+            experts_forward(ctx, y, x, n, s, h, w, work);
     }
 }
 

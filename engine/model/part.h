@@ -107,19 +107,21 @@ union part_work {
         float *q, *o, *rstd, *xa; /* [T, heads·head] twice, [T·heads], [T, rank] */
     } gqa;
     struct {
-        float *k, *v, *dk, *dv;     /* [T, heads·head], [T, heads·value], and their gradients */
-        float *kv, *o;              /* [T, heads·(nope + value)], [T, heads·value] */
-        float *qa, *c;              /* [T, q_rank], [T, kv_rank] normalised latents */
-        float *q, *kva;             /* generation only: as saved by training */
+        float *k, *v, *dk, *dv; /* training only: [T, heads·head], [T, heads·value], and their gradients */
+        float *kv, *o;          /* training only: [T, heads·(nope + value)]; [T, heads·value] */
+        float *qa, *c;          /* [T, q_rank], [T, kv_rank] normalised latents */
+        float *q, *kva;         /* generation only: as saved by training */
         float *latent_q, *latent_o; /* generation only: [T, heads·(kv_rank + rope)], [T, heads·kv_rank] */
+        struct mla_room room;       /* generation only */
         float *rstd, *xa;           /* [T], [T, rank] */
     } mla;
     struct {
         float *wide; /* [T, ffn] */
     } mlp;
     struct {
-        float *x, *y;      /* [T, dim] rows of one expert */
-        float *wide, *act; /* [T, widest ffn] */
+        size_t rows;       /* of experts that are computed together in the forward pass, at least T */
+        float *x, *y;      /* [rows, dim]; backward: of one expert */
+        float *wide, *act; /* [rows, ffn] and [T, ffn of the shared], [T, ffn] */
         float *dweight;    /* [T, chosen] */
     } moe;
 };

@@ -24,7 +24,7 @@ enum {
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread of which the same is true; OpenBLAS
                                 computes what is smaller in other ways */
     SHARE = 32,              /* outputs that stay together: whole register blocks of every kernel */
-    SIDE_ROWS = 16,          /* rows of a stream whose scales are */
+    AHEAD = 4,               /* rows of a stream whose scales and biases are fetched ahead */
     CACHE_LINE = 64,         /* bytes */
     MANY_ROWS = 128,         /* a block of W in bytes: a quarter of a second cache of 512 KiB; whole panels */
     MANY_COLS = 1024,        /* whole groups */
@@ -200,31 +200,15 @@ static void few_dots(const struct num *num, float *y, const float *x, struct mat
     }
 }
 
-/* The rows of W that part i of `of` computes: one run of them each, for a thread reads long streams fastest. */
+/* Consecutive rows of W, as one thread has them: it reads long streams fastest. */
 struct span {
     size_t row, rows;
 };
-
-static struct span span_of(struct mat w, int i, int of)
-{
-    const size_t at = w.rows * (size_t)i / (size_t)of;
-    return (struct span){at, w.rows * (size_t)(i + 1) / (size_t)of - at};
-}
 
 /* Threads that pay for a product with few rows. */
 static int few_threads(const struct num *num, struct mat w)
 {
     return w.rows * w.cols > SMALL ? num_threads(num) : 1;
-}
-
-static void few_rows(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
-{
-    const int parts = few_threads(num, w);
-#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
-    for (int i = 0; i < parts; i++) {
-        const struct span s = span_of(w, i, parts);
-        few_dots(num, y, x, w, n, s.row, s.rows, accumulate);
-    }
 }
 
 /* --- few rows of quantized weights: x becomes whole numbers once, in the panel --- */
@@ -235,20 +219,24 @@ static size_t int_row_bytes(struct mat w)
     return (int_cols(w.cols) * sizeof(int16_t) + sides + 63) / 64 * 64;
 }
 
-static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
+/* Row i of those from `at` on. */
+static struct int_row int_row_from(char *at, struct mat w, size_t i)
 {
-    struct int_row r = {.q = (void *)((char *)num_panel(num).data + i * int_row_bytes(w))};
+    struct int_row r = {.q = (void *)(at + i * int_row_bytes(w))};
     r.bytes = (void *)r.q;
     r.scale = (void *)(r.q + int_cols(w.cols));
     r.sum = r.scale + int_groups(w.cols, w.quant->group);
     return r;
 }
 
+static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
+{
+    return int_row_from((char *)num_panel(num).data, w, i);
+}
+
 static bool quant_is_few(const struct num *num, struct mat w, size_t n)
 {
-    const size_t sides = 2 * INT_ROWS * SIDE_ROWS * quant_groups(w.quant->group, w.cols);
-    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float) &&
-           sides <= num_lane(num, 0).floats;
+    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float);
 }
 
 /* Of one row of each stream: they lie apart from one another, so that the CPU does not fetch them ahead by itself. */
@@ -262,65 +250,126 @@ static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t st
         }
 }
 
-/* Rows first … of W, `now` of them from each of `streams` places `apart` rows apart, with all rows of x. */
-static void quant_streams(const struct num *num, float *y, struct mat w, size_t n, struct span s,
-                          size_t streams, size_t apart, bool accumulate)
+/* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows of x. */
+static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s,
+                          size_t streams, size_t apart)
 {
-    const size_t groups = quant_groups(w.quant->group, w.cols);
-    float *scale = num_lane(num, omp_get_thread_num()).data, *bias = scale + streams * SIDE_ROWS * groups;
-    for (size_t k = 0; k < streams; k++)
-        convert_sides(num_kernels(num), scale + k * SIDE_ROWS * groups, bias + k * SIDE_ROWS * groups,
-                      w.quant, (s.row + k * apart) * groups, s.rows * groups);
-    struct int_dots d = {.y = y + s.row,
+    const struct mat w = p->w;
+    const struct quant *q = w.quant;
+    const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side);
+    struct int_dots d = {.y = p->y + s.row,
                          .ldy = w.rows,
                          .apart = apart,
-                         .n = n,
+                         .n = p->n,
                          .rows = streams,
-                         .x = int_row_at(num, w, 0),
+                         .x = x,
                          .x_bytes = int_row_bytes(w),
                          .w = convert_words(w, s.row),
                          .w_apart = (size_t)(convert_words(w, apart) - convert_words(w, 0)),
-                         .scale = scale,
-                         .bias = bias,
-                         .side_apart = SIDE_ROWS * groups,
+                         .scale = (const char *)q->scale + s.row * side_bytes,
+                         .bias = (const char *)q->bias + s.row * side_bytes,
+                         .side_apart = apart * side_bytes,
+                         .side = q->side,
                          .cols = w.cols,
-                         .group = w.quant->group,
-                         .bits = w.quant->bits,
-                         .accumulate = accumulate};
+                         .group = q->group,
+                         .bits = q->bits,
+                         .accumulate = p->accumulate};
     for (size_t r = 0; r < s.rows; r++) {
-        if (s.row + r + SIDE_ROWS < w.rows)
-            fetch_sides(w.quant, (s.row + r + SIDE_ROWS) * groups, groups, streams, apart * groups);
+        if (s.row + r + AHEAD < w.rows)
+            fetch_sides(q, (s.row + r + AHEAD) * groups, groups, streams, apart * groups);
         num_integers(num)->dots(&d);
         d.y++;
         d.w += convert_words(w, 1) - convert_words(w, 0);
-        d.scale += groups;
-        d.bias += groups;
+        d.scale = (const char *)d.scale + side_bytes;
+        d.bias = (const char *)d.bias + side_bytes;
     }
 }
 
 /* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are left. */
-static void quant_span(const struct num *num, float *y, struct mat w, size_t n, struct span s,
-                       bool accumulate)
+static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s)
 {
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
-    for (size_t r = 0; r < apart; r += SIDE_ROWS) {
-        const size_t rows = apart - r < SIDE_ROWS ? apart - r : SIDE_ROWS;
-        quant_streams(num, y, w, n, (struct span){s.row + r, rows}, INT_ROWS, apart, accumulate);
-    }
+    quant_streams(num, p, x, (struct span){s.row, apart}, INT_ROWS, apart);
     if (rest)
-        quant_streams(num, y, w, n, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0, accumulate);
+        quant_streams(num, p, x, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0);
 }
 
-static void few_quant(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+/* --- products with few rows, one or several --- */
+
+static bool is_few(const struct num *num, const struct gemm_xwt *p)
 {
-    const int parts = few_threads(num, w);
-    for (size_t i = 0; i < n; i++) {
-        const struct int_row to = int_row_at(num, w, i);
-        num_integers(num)->quantize(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group);
+    if (!p->n || !p->w.rows || !p->w.cols)
+        return false;
+    return p->w.quant ? quant_is_few(num, p->w, p->n)
+                      : p->n <= FEW_ROWS && p->w.cols <= num_lane(num, 0).floats;
+}
+
+/* Whether p's x is that of the product before it, in the same whole numbers. */
+static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
+{
+    return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols && p->w.quant &&
+           before->w.quant && p->w.quant->bits == before->w.quant->bits &&
+           p->w.quant->group == before->w.quant->group;
+}
+
+/* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it do. */
+static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
+{
+    if (i == 0 || !p[i - 1].w.quant || has_same_x(&p[i], &p[i - 1]))
+        return at;
+    return at + p[i - 1].n * int_row_bytes(p[i - 1].w);
+}
+
+/* How many of the products from the first on are few, and have room in the panel together. */
+static size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    const size_t room = num_panel(num).floats * sizeof(float);
+    size_t i = 0;
+    for (size_t at = 0; i < n && is_few(num, &p[i]); i++) {
+        at = next_x(p, i, at);
+        if (p[i].w.quant && at + p[i].n * int_row_bytes(p[i].w) > room)
+            break;
     }
-#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
-    for (int i = 0; i < parts; i++)
-        quant_span(num, y, w, n, span_of(w, i, parts), accumulate);
+    return i;
+}
+
+/* Elements from … end−1 of all the weights: those rows that begin there. */
+static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, size_t from, size_t end)
+{
+    size_t at = 0;
+    for (size_t i = 0, before = 0; i < n && before < end; before += p[i].w.rows * p[i].w.cols, i++) {
+        const struct mat w = p[i].w;
+        const size_t row = from > before ? (from - before + w.cols - 1) / w.cols : 0;
+        const size_t last = (end - before + w.cols - 1) / w.cols, stop = last < w.rows ? last : w.rows;
+        at = next_x(p, i, at);
+        if (row >= stop)
+            continue;
+        const struct span s = {row, stop - row};
+        if (w.quant)
+            quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
+        else
+            few_dots(num, p[i].y, p[i].x, w, p[i].n, s.row, s.rows, p[i].accumulate);
+    }
+}
+
+static void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    size_t at = 0, elements = 0;
+    for (size_t i = 0; i < n; i++) {
+        at = next_x(p, i, at);
+        elements += p[i].w.rows * p[i].w.cols;
+        if (!p[i].w.quant || (i && has_same_x(&p[i], &p[i - 1])))
+            continue;
+        for (size_t r = 0; r < p[i].n; r++) {
+            const struct int_row to = int_row_from((char *)num_panel(num).data + at, p[i].w, r);
+            num_integers(num)->quantize(&to, p[i].x + r * p[i].w.cols, p[i].w.cols, p[i].w.quant->bits,
+                                        p[i].w.quant->group);
+        }
+    }
+    const size_t parts = elements > SMALL ? (size_t)num_threads(num) : 1;
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++)
+        few_part(num, p, n, elements * i / parts, elements * (i + 1) / parts);
 }
 
 /* --- many rows of quantized weights in bytes: as much of x as the panel holds, with MANY_ROWS rows of W by
@@ -453,18 +502,15 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
             clear(y, n * w.rows);
         return;
     }
-    if (w.quant && quant_is_few(num, w, n)) {
-        few_quant(num, y, x, w, n, accumulate);
+    const struct gemm_xwt few = {y, x, w, n, accumulate};
+    if (is_few(num, &few)) {
+        few_each(num, &few, 1);
         return;
     }
     if (w.quant && quant_is_many(num, w, n)) {
         const size_t most = many_rows(num, w);
         for (size_t i = 0; i < n; i += most)
             many_quant(num, y + i * w.rows, x + i * w.cols, w, n - i < most ? n - i : most, accumulate);
-        return;
-    }
-    if (!w.quant && n <= FEW_ROWS && w.cols <= num_lane(num, 0).floats) {
-        few_rows(num, y, x, w, n, accumulate);
         return;
     }
     if (product_is_ours(num))
@@ -480,6 +526,19 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
                                                  w.data, w.cols, accumulate, y, w.rows});
     else
         converted_xwt(num, y, x, w, n, accumulate);
+}
+
+void gemm_xwt_each(struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    for (size_t i = 0, now; i < n; i += now) {
+        now = few_together(num, p + i, n - i);
+        if (now)
+            few_each(num, p + i, now);
+        else {
+            gemm_xwt(num, p[i].y, p[i].x, p[i].w, p[i].n, p[i].accumulate);
+            now = 1;
+        }
+    }
 }
 
 /* Each thread has columns of W and of dx. */

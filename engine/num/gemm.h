@@ -34,6 +34,17 @@ int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, s
 /* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. */
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
 
+/* The same for each of several products, none of which needs another's y; same bits. Where rows are few the threads
+ * share all the weights as one long list and meet once, not once for each product. */
+struct gemm_xwt {
+    float *y;
+    const float *x;
+    struct mat w;
+    size_t n;
+    bool accumulate;
+};
+void gemm_xwt_each(struct num *num, const struct gemm_xwt *products, size_t n);
+
 /* dx[n, W.cols] = dy[n, W.rows] · W, added to dx when `accumulate`. */
 void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate);
 

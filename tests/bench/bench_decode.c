@@ -17,13 +17,17 @@ enum {
     THREADS_MAX = 2,
 };
 
-/* Bytes of the matrices a token is multiplied with: the layers' and the head's. */
+/* Bytes of the matrices a token is multiplied with: the layers', of experts those it goes to, and the head's. */
 static double weight_bytes(const struct config *c, size_t bits)
 {
     const double attention = 2.0 * (double)(c->heads + c->kv_heads) * (double)(c->head * c->dim);
-    const double layer = attention + 3.0 * (double)c->dim * (double)c->ffn;
+    double layers = 0;
+    for (size_t l = 0; l < c->layers; l++) {
+        const size_t ffn = config_has_experts(c, l) ? c->moe.chosen * c->moe.ffn + c->moe.shared_ffn : c->ffn;
+        layers += attention + 3.0 * (double)c->dim * (double)ffn;
+    }
     const double each = bits ? (double)bits / 8 + 2.0 * 2 / QUANT_GROUP : (double)dtype_size(c->dtype);
-    return each * ((double)c->layers * layer + (double)c->vocab * (double)c->dim);
+    return each * (layers + (double)c->vocab * (double)c->dim);
 }
 
 static void decode(struct stage *s, size_t at, size_t n)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "layer/layer.h"
+#include "layer/mla.h"
 
 /* Its header is gemm.c's alone; this bench measures that file against the library, so it declares what it
  * calls. */
@@ -25,6 +25,9 @@ struct bench {
     struct seqs seqs;
     struct attn_dims dims;
     float *qkvo[8];
+    struct mla_dims mla; /* of the last n of `len` positions */
+    struct mla_room room;
+    size_t len;
 };
 
 static double seconds(void)
@@ -88,6 +91,20 @@ static void run_attn_back(struct bench *b)
 static void run_cached(struct bench *b)
 {
     attn_cached(b->num, b->qkvo[3], b->qkvo[0], b->qkvo[1], b->qkvo[2], 1, b->n, b->dims);
+}
+
+static void run_expanded(struct bench *b)
+{
+    const struct linear kv_b = {b->w, NULL, NULL};
+    mla_expanded(b->num, b->y, b->x, b->qkvo[0], &kv_b, &b->room, b->mla, 0.07f, b->n, b->len);
+}
+
+static void run_absorbed(struct bench *b)
+{
+    const struct linear kv_b = {b->w, NULL, NULL};
+    mla_absorb_q(b->num, b->qkvo[1], b->x, &kv_b, b->mla, b->n);
+    attn_cached(b->num, b->qkvo[2], b->qkvo[1], b->qkvo[0], b->qkvo[0], b->n, b->len, b->dims);
+    mla_absorb_o(b->num, b->y, b->qkvo[2], &kv_b, b->mla, b->n);
 }
 
 static void run_norm(struct bench *b)
@@ -166,6 +183,45 @@ static void attention(struct num *num, size_t tokens, struct attn_dims dims)
     free(b.y);
 }
 
+/* DeepSeek-V2-Lite's: the newest n of len positions. Counted is what must be done: their own keys and values expanded once, and the
+ * causal part of the square. */
+static void latent(struct num *num, size_t n, size_t len)
+{
+    const struct mla_dims d = {16, 128, 64, 128, 512};
+    const size_t out = d.nope + d.value, wide = d.rank + d.rope, heads = mla_room_heads(d, n, len);
+    struct bench b = {.num = num, .n = n, .len = len, .mla = d};
+    uint16_t *half = malloc(d.heads * out * d.rank * sizeof *half);
+    float *w = numbers(d.heads * out * d.rank, "w");
+    if (!half)
+        abort();
+    for (size_t i = 0; i < d.heads * out * d.rank; i++)
+        memcpy(&half[i], (const char *)&w[i] + 2, sizeof *half);
+    b.w = (struct mat){.data = half, .dtype = DTYPE_BF16, .rows = d.heads * out, .cols = d.rank};
+    b.dims = (struct attn_dims){d.heads, 1, wide, 0.07f, d.rank, wide, 0};
+    b.x = numbers(n * d.heads * (d.nope + d.rope), "q");
+    b.y = numbers(n * d.heads * d.value, "o");
+    b.qkvo[0] = numbers(len * wide, "c");
+    b.qkvo[1] = numbers(n * d.heads * wide, "latent q");
+    b.qkvo[2] = numbers(n * d.heads * d.rank, "latent o");
+    const size_t all = heads ? len : 0;
+    b.room = (struct mla_room){heads,
+                               numbers(heads * out * d.rank, "room w"),
+                               numbers(MLA_BLOCK * d.rank, "room c"),
+                               numbers(MLA_BLOCK * heads * out, "room kv"),
+                               numbers(all * heads * (d.nope + d.rope), "room k"),
+                               numbers(all * heads * d.value, "room v")};
+    const double pairs = (double)n * (double)len - 0.5 * (double)n * (double)(n - 1);
+    const double flop =
+        2e-9 * (double)d.heads * (pairs * (double)(d.nope + d.rope + d.value) + (double)(n * d.rank * out));
+    const double absorbed = median_of(run_absorbed, &b), expanded = heads ? median_of(run_expanded, &b) : 0;
+    printf("latent attention, %zu of %zu: absorbed %.1f, expanded %.1f GFLOP/s%s\n", n, len, flop / absorbed,
+           heads ? flop / expanded : 0, mla_is_expanded(d, n, len) ? ", taken: expanded" : "");
+    free(b.x), free(b.y), free(w), free(half);
+    for (int i = 0; i < 3; i++)
+        free(b.qkvo[i]);
+    free(b.room.w), free(b.room.c), free(b.room.kv), free(b.room.k), free(b.room.v);
+}
+
 static void elementwise(struct num *num)
 {
     struct bench b = {.num = num, .n = 512, .cols = 2048};
@@ -198,9 +254,13 @@ int main(int argc, char **argv)
         {4, 2048, 2048}, {1, 8192, 2048},  {1, 768, 768}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         products(num, shapes[i][0], shapes[i][1], shapes[i][2]);
-    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0});
-    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0});
-    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0});
+    attention(num, 512, (struct attn_dims){12, 12, 64, 0.125f, 0, 0, 0});
+    attention(num, 512, (struct attn_dims){32, 8, 64, 0.125f, 0, 0, 0});
+    attention(num, 2048, (struct attn_dims){16, 8, 128, 0.088f, 0, 0, 0});
+    static const size_t chunks[][2] = {{16, 16},   {64, 64},    {64, 2048},  {128, 2048}, {256, 2048},
+                                       {512, 512}, {512, 1024}, {512, 2048}, {512, 8192}};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
+        latent(num, chunks[i][0], chunks[i][1]);
     elementwise(num);
     num_free(num);
     return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Writes a random model for the other benches: `bench_model DIR SHAPE f32|bf16`. 1b4 has the width and
- * vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it, about as large as 110m. `bench_model --machine` says
+ * vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it, about as large as 110m; `long` and
+ * `long_latent` are for sequences of 8192 tokens. `bench_model --machine` says
  * what this CPU is to us. */
 #include <errno.h>
 #include <math.h>
@@ -62,6 +63,19 @@ static const struct shape shapes[] = {
      "\"topk_method\": \"noaux_tc\", \"n_group\": 4, \"topk_group\": 2, \"norm_topk_prob\": true, "
      "\"scoring_func\": \"sigmoid\", \"routed_scaling_factor\": 2.5, \"vocab_size\": 32000, "
      "\"tie_word_embeddings\": false"},
+    {"long", "\"model_type\": \"llama\", \"hidden_size\": 256, \"intermediate_size\": 768, "
+             "\"num_hidden_layers\": 2, "
+             "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 32000, "
+             "\"tie_word_embeddings\": true"},
+    {"long_latent",
+     "\"model_type\": \"deepseek_v2\", \"hidden_size\": 256, \"intermediate_size\": 768, "
+     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, "
+     "\"q_lora_rank\": null, \"kv_lora_rank\": 128, \"qk_nope_head_dim\": 64, \"qk_rope_head_dim\": 32, "
+     "\"v_head_dim\": 64, \"n_routed_experts\": 16, \"n_shared_experts\": 1, \"num_experts_per_tok\": 4, "
+     "\"moe_intermediate_size\": 192, \"moe_layer_freq\": 1, \"first_k_dense_replace\": 1, "
+     "\"topk_method\": \"greedy\", \"n_group\": 1, \"topk_group\": 1, \"norm_topk_prob\": false, "
+     "\"scoring_func\": \"softmax\", \"routed_scaling_factor\": 1.0, \"vocab_size\": 32000, "
+     "\"tie_word_embeddings\": true"},
 };
 
 static void write_config(const char *dir, const struct shape *s, bool bf16)
@@ -70,7 +84,7 @@ static void write_config(const char *dir, const struct shape *s, bool bf16)
     snprintf(path, sizeof path, "%s/config.json", dir);
     FILE *f = fopen(path, "we");
     const bool ok = f && fprintf(f,
-                                 "{%s, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
+                                 "{%s, \"max_position_embeddings\": 8192, \"rms_norm_eps\": 1e-5, "
                                  "\"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
                                  "\"torch_dtype\": \"%s\", \"bos_token_id\": 1, \"eos_token_id\": 2}\n",
                                  s->config, bf16 ? "bfloat16" : "float32") > 0;

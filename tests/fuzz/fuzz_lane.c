@@ -19,13 +19,13 @@ static int open_record(struct seal *s, const uint8_t *head, uint8_t *data, size_
 #undef seal_open
 #include "daemon/channel_send.c"
 
-enum { RECORDS = 64, SMALL = 100, OPEN_ENDED = 5000, TWO_CHUNKS = CHUNK + 7, RIGHT_LENGTH = 0xffff };
+enum { RECORDS = 64, LITTLE = 100, OPEN_ENDED = 5000, TWO_CHUNKS = CHUNK + 7, RIGHT_LENGTH = 0xffff };
 
 static const struct {
     struct msg_key key;
     size_t size;
     bool variable;
-} expected[] = {{{.kind = 1, .mb = 1}, SMALL, false},
+} expected[] = {{{.kind = 1, .mb = 1}, LITTLE, false},
                 {{.kind = 2, .mb = 1}, OPEN_ENDED, true},
                 {{.kind = 1, .mb = 2}, TWO_CHUNKS, false},
                 {{.kind = 2, .mb = 2}, 0, true}};

@@ -12,15 +12,15 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {{1, 1, 8, 0.35f, 0, 0}, 1, {0, 1}},
-    {{2, 2, 24, 0.2f, 0, 0}, 2, {0, 7, 8}},
-    {{8, 2, 64, 0.125f, 0, 0}, 1, {0, 65}},
-    {{4, 4, 8, 0.35f, 0, 0}, 3, {0, 65, 66, 130}},
-    {{4, 1, 24, 0.2f, 0, 0}, 2, {0, 7, 137}},
-    {{3, 3, 64, 0.125f, 0, 0}, 2, {0, 130, 200}},
-    {{6, 2, 9, 0.3f, 0, 0}, 4, {0, 0, 33, 33, 99}},
-    {{4, 4, 24, 0.2f, 12, 0}, 2, {0, 70, 131}}, /* values narrower than keys */
-    {{4, 2, 9, 0.3f, 33, 0}, 2, {0, 5, 140}},   /* and wider */
+    {{1, 1, 8, 0.35f, 0, 0, 0}, 1, {0, 1}},
+    {{2, 2, 24, 0.2f, 0, 0, 0}, 2, {0, 7, 8}},
+    {{8, 2, 64, 0.125f, 0, 0, 0}, 1, {0, 65}},
+    {{4, 4, 8, 0.35f, 0, 0, 0}, 3, {0, 65, 66, 130}},
+    {{4, 1, 24, 0.2f, 0, 0, 0}, 2, {0, 7, 137}},
+    {{3, 3, 64, 0.125f, 0, 0, 0}, 2, {0, 130, 200}},
+    {{6, 2, 9, 0.3f, 0, 0, 0}, 4, {0, 0, 33, 33, 99}},
+    {{4, 4, 24, 0.2f, 12, 0, 0}, 2, {0, 70, 131}}, /* values narrower than keys */
+    {{4, 2, 9, 0.3f, 33, 0, 0}, 2, {0, 5, 140}},   /* and wider */
 };
 
 static size_t value_of(struct attn_dims a)
@@ -113,9 +113,9 @@ static void test_twin(void **state)
 static void test_cached(void **state)
 {
     (void)state;
-    static const struct shape whole[] = {{{8, 2, 64, 0.125f, 0, 0}, 1, {0, 300}},
-                                         {{3, 3, 24, 0.2f, 0, 0}, 1, {0, 300}},
-                                         {{4, 2, 24, 0.2f, 12, 0}, 1, {0, 300}}};
+    static const struct shape whole[] = {{{8, 2, 64, 0.125f, 0, 0, 0}, 1, {0, 300}},
+                                         {{3, 3, 24, 0.2f, 0, 0, 0}, 1, {0, 300}},
+                                         {{4, 2, 24, 0.2f, 12, 0, 0}, 1, {0, 300}}};
     static const size_t newest[] = {1, 2, 4, 5, 63, 97, 300};
     struct num *num = unit(2);
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
@@ -142,7 +142,7 @@ static void test_large_scores(void **state)
     (void)state;
     struct num *num = unit(1);
     struct pool pool = {0};
-    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0}, 1, {0, 150}};
+    static const struct shape s = {{2, 1, 8, 1.0f, 0, 0, 0}, 1, {0, 150}};
     struct ctx x = setup(&pool, &s);
     for (size_t t = 0; t < 150; t++)
         for (size_t i = 0; i < 8; i++) {

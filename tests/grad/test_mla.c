@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * Latent attention: expanding and its slopes, the absorbed form against the expanded one in f64, with and without
- * LoRA, and the same bits with any number of threads. */
+ * LoRA, a chunk of a prompt against a cache in both forms, and the same bits with any number of threads. */
 #include "grad.h"
 
 #include "layer/mla.h"
 
 struct shape {
     struct mla_dims dims;
-    size_t tokens, lora;
+    size_t tokens, lora, behind; /* positions of the cache before the tokens */
 };
 static const struct shape shapes[] = {
-    {{1, 1, 2, 1, 3}, 1, 0},
-    {{4, 16, 8, 12, 32}, 33, 4},
-    {{3, 5, 4, 7, 65}, 9, 3},
-    {{16, 24, 16, 33, 130}, 70, 0},
+    {{1, 1, 2, 1, 3}, 1, 0, 0},
+    {{4, 16, 8, 12, 32}, 33, 4, 0},
+    {{3, 5, 4, 7, 65}, 9, 3, 0},
+    {{16, 24, 16, 33, 130}, 70, 0, 0},
 };
 
 struct ctx {
@@ -80,7 +80,7 @@ static struct absorbed setup(struct pool *pool, struct shape s)
     const size_t out = d.heads * (d.nope + d.value), rows = s.tokens * d.heads;
     return (struct absorbed){.s = s,
                              .q = twin_random(pool, "q", rows * (d.nope + d.rope), 0, 1),
-                             .c = twin_random(pool, "c", s.tokens * (d.rank + d.rope), 0, 1),
+                             .c = twin_random(pool, "c", (s.behind + s.tokens) * (d.rank + d.rope), 0, 1),
                              .latent_o = twin_random(pool, "latent", rows * d.rank, 0, 1),
                              .w = twin_random(pool, "w", out * d.rank, 0, 0.2f),
                              .a = twin_random(pool, "a", s.lora * d.rank, 0, 0.2f),
@@ -152,6 +152,101 @@ static void test_absorbed(void **state)
     num_free(num);
 }
 
+/* o [tokens, heads, value] of the newest of all positions. */
+static void naive_cached(double *o, const struct absorbed *x, struct pool *pool)
+{
+    const struct mla_dims d = x->s.dims;
+    const size_t head = d.nope + d.rope, out = d.nope + d.value, len = x->s.behind + x->s.tokens;
+    double *kv = pool_get(pool, len * d.heads * out * sizeof *kv), *p = pool_get(pool, len * sizeof *p);
+    for (size_t i = 0; i < len * d.heads * out; i++)
+        kv[i] = naive_row(x, i % (d.heads * out), x->c.d + i / (d.heads * out) * (d.rank + d.rope));
+    for (size_t at = 0; at < x->s.tokens * d.heads; at++) {
+        const size_t seen = x->s.behind + at / d.heads + 1, h = at % d.heads;
+        double sum = 0;
+        for (size_t i = 0; i < seen; i++) {
+            const double *k = kv + (i * d.heads + h) * out, *q = x->q.d + at * head;
+            p[i] = exp(0.125 * (inner(q, k, d.nope) +
+                                inner(q + d.nope, x->c.d + i * (d.rank + d.rope) + d.rank, d.rope)));
+            sum += p[i];
+        }
+        for (size_t i = 0; i < seen; i++)
+            for (size_t j = 0; j < d.value; j++)
+                o[at * d.value + j] += p[i] / sum * kv[(i * d.heads + h) * out + d.nope + j];
+    }
+}
+
+static struct mla_room room_for(struct pool *pool, struct mla_dims d, size_t heads, size_t len)
+{
+    const size_t out = heads * (d.nope + d.value), block = len < MLA_BLOCK ? len : MLA_BLOCK;
+    return (struct mla_room){.heads = heads,
+                             .w = floats(pool, out * d.rank),
+                             .c = floats(pool, block * d.rank),
+                             .kv = floats(pool, block * out),
+                             .k = floats(pool, len * heads * (d.nope + d.rope)),
+                             .v = floats(pool, len * heads * d.value)};
+}
+
+/* All heads at once and fewer, in a block of positions and in more; the absorbed form beside it. */
+static void test_expanded(void **state)
+{
+    (void)state;
+    static const struct shape cases[] = {
+        {{4, 16, 8, 12, 32}, 33, 4, 0},
+        {{4, 16, 8, 12, 32}, 16, 4, 530},
+        {{3, 5, 4, 7, 65}, 19, 0, 101},
+        {{3, 5, 4, 7, 65}, 1, 3, MLA_BLOCK - 1},
+    };
+    struct num *num = unit(2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct mla_dims d = cases[i].dims;
+        const size_t t = cases[i].tokens, len = cases[i].behind + t, rows = t * d.heads;
+        struct pool pool = {0};
+        struct absorbed x = setup(&pool, cases[i]);
+        bind(&x);
+        double *want = pool_get(&pool, rows * d.value * sizeof *want);
+        float *o = floats(&pool, rows * d.value), *latent_q = floats(&pool, rows * (d.rank + d.rope)),
+              *latent_o = floats(&pool, rows * d.rank);
+        naive_cached(want, &x, &pool);
+        for (size_t heads = 1; heads <= d.heads; heads++) {
+            const struct mla_room room = room_for(&pool, d, heads, len);
+            memset(o, 0, rows * d.value * sizeof *o);
+            mla_expanded(num, o, x.q.f, x.c.f, &x.lin, &room, d, 0.125f, t, len);
+            check_close("expanded", o, want, rows * d.value, 5e-6);
+        }
+        mla_absorb_q(num, latent_q, x.q.f, &x.lin, d, t);
+        attn_cached(num, latent_o, latent_q, x.c.f, x.c.f, t, len,
+                    (struct attn_dims){.heads = d.heads,
+                                       .kv_heads = 1,
+                                       .head = d.rank + d.rope,
+                                       .scale = 0.125f,
+                                       .value = d.rank,
+                                       .v_stride = d.rank + d.rope});
+        mla_absorb_o(num, o, latent_o, &x.lin, d, t);
+        check_close("absorbed", o, want, rows * d.value, 5e-6);
+        pool_done(&pool);
+    }
+    num_free(num);
+}
+
+/* DeepSeek-V2-Lite: a token alone reads latents, a chunk of a prompt expands them, however long the cache is. */
+static void test_form(void **state)
+{
+    (void)state;
+    const struct mla_dims lite = {16, 128, 64, 128, 512}, plain = {8, 128, 64, 128, 64};
+    assert_false(mla_is_expanded(lite, 1, 1));
+    assert_false(mla_is_expanded(lite, 1, 8192));
+    assert_false(mla_is_expanded(lite, 64, 8192));
+    assert_true(mla_is_expanded(lite, 64, 64));
+    assert_true(mla_is_expanded(lite, 512, 512));
+    assert_true(mla_is_expanded(lite, 512, 1 << 20));
+    assert_false(mla_is_expanded(plain, 512, 512)); /* a latent no wider than a key */
+    assert_int_equal(mla_room_heads(lite, 1, 8192), 0);
+    assert_int_equal(mla_room_heads(lite, 512, 512), 16);
+    assert_int_equal(mla_room_heads(lite, 512, 8192), 2);
+    assert_int_equal(mla_room_heads(lite, 512, 1 << 20), 1);
+    assert_int_equal(mla_room_heads(plain, 512, 512), 0);
+}
+
 static void test_threads_same_bits(void **state)
 {
     (void)state;
@@ -179,6 +274,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expand),
         cmocka_unit_test(test_absorbed),
+        cmocka_unit_test(test_expanded),
+        cmocka_unit_test(test_form),
         cmocka_unit_test(test_threads_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ringd-stage whose tasks take a known time: runner_task is wrapped by the linker, and each task of a training step sleeps
- * before it is done, so that a forward, either half of a backward and a forward done again take TASK_US, a whole backward twice that. So
- * what a schedule takes is that of its order and of the messages, whatever the processor. Linked from the objects of ringd-stage
- * for tests/bench/bench_bubble.sh; main thread of the stage. */
+ * A ringd-stage whose tasks take a known time: runner_task and exchange_send are wrapped by the linker. What a task of a training step
+ * computes is computed first, and then slept until a forward, either half of a backward or a forward done again has taken TASK_US, a whole
+ * backward twice that, before anything it made is sent. So what a schedule takes is that of its order and of the messages, whatever
+ * the processor. Linked from the objects of ringd-stage for tests/bench/bench_bubble.sh; main thread of the stage. */
 #include <errno.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -14,11 +14,14 @@
 
 enum { TASK_US = 20000 };
 
-/* The tiny model behind a task is computed as well: what that took at least so far is slept less. */
-static uint64_t work_us[TASK_COUNT];
+static struct instant end; /* of the task that is computed; zero: it takes as long as it takes */
 
 int __real_runner_task(struct runner *r, const struct task *task, struct err *err);
 int __wrap_runner_task(struct runner *r, const struct task *task, struct err *err);
+int __real_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                         size_t size);
+int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                         size_t size);
 
 static uint64_t cost_us(const struct task *task)
 {
@@ -32,11 +35,19 @@ static uint64_t cost_us(const struct task *task)
     }
 }
 
-static void sleep_until(struct instant at)
+static void sleep_out(void)
 {
-    const struct timespec until = {(time_t)(at.us / 1000000), (long)(at.us % 1000000) * 1000};
-    while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, NULL) == EINTR)
+    const struct timespec until = {(time_t)(end.us / 1000000), (long)(end.us % 1000000) * 1000};
+    while (end.us && clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, NULL) == EINTR)
         ;
+    end.us = 0;
+}
+
+int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
+                         size_t size)
+{
+    sleep_out();
+    return __real_exchange_send(x, to, key, buffer, size);
 }
 
 int __wrap_runner_task(struct runner *r, const struct task *task, struct err *err)
@@ -46,11 +57,8 @@ int __wrap_runner_task(struct runner *r, const struct task *task, struct err *er
         return __real_runner_task(r, task, err);
     prctl(PR_SET_TIMERSLACK, 1); /* ns, of this thread: else every task is 50 µs longer */
     lane_be_prompt();            /* a task that computed would be on its core already */
-    uint64_t *work = &work_us[task->kind];
-    const struct instant end = {clock_now().us + cost - *work};
-    sleep_until(end);
+    end.us = clock_now().us + cost;
     int e = __real_runner_task(r, task, err);
-    const uint64_t took = clock_since_us(clock_now(), end);
-    *work = !*work || took < *work ? took : *work;
+    sleep_out();
     return e;
 }
