@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/worker.h"
+#include "daemon/worker_impl.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -23,44 +23,11 @@
 #include "daemon/survey.h"
 #include "daemon/xalloc.h"
 
-enum worker_state {
-    WORKER_IDLE,
-    WORKER_PLANNING,
-    WORKER_OPENING,
-    WORKER_READY,
-    WORKER_RUNNING,
-    WORKER_ENDING
-};
-enum { KILL_AFTER_S = 2, REFUSED_S = 3 };
-
-struct worker {
-    struct node *node; /* borrowed: owner */
-    enum worker_state state;
-    uint64_t job;
-    uint8_t head[16];
-    int rank;
-    size_t ranks;
-    uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
-    char fingerprint[33];
-    uint32_t dim;
-    struct spawn *stage;            /* owned */
-    char *groups;                   /* owned: where stages get a control group each, NULL = nowhere */
-    struct scope *scope;            /* owned: the stage's, or NULL */
-    struct lanes *lanes;            /* owned: data connections to the next rank */
-    unsigned alive[RING_MAX_NODES]; /* data connections the stage has, by rank */
-    struct event *patience;         /* owned: how long a broken connection may stay broken */
-    char why_lost[400];             /* the sentence if it runs out */
-    struct event *kill_timer;       /* owned: from asking the stage to end to making it */
-    struct event *reap;             /* owned: frees the stage outside its own callback */
-    struct worker_totals past;      /* of stages that are gone */
-    struct lane_counts *counts;     /* owned: what its data connections carried */
-    uint64_t planned_bytes;         /* of memory, for the stage here */
-    bool reported;                  /* the stage said how it ended: "done" or "failed" */
-};
+enum { KILL_AFTER_S = 2 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
 
-static void tell(struct worker *w, const char *kind, json_t *fields)
+void worker_tell(struct worker *w, const char *kind, json_t *fields)
 {
     json_object_set_new(fields, "kind", json_string(kind));
     json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
@@ -76,7 +43,7 @@ static void tell_failed(struct worker *w, const char *cause)
     w->reported = true;
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
     log_about(LOG_LEVEL_WARNING, &about, "its stage here fails: %s", cause);
-    tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
+    worker_tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
 }
 
 /* --- the stage process ------------------------------------------------------------------------ */
@@ -159,7 +126,7 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     event_del(w->kill_timer);
     w->state = WORKER_IDLE;
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "its stage here has ended");
-    tell(w, "job-stopped", json_object());
+    worker_tell(w, "job-stopped", json_object());
     peers_flood_self(w->node->peers);
     node_changed(w->node);
 }
@@ -197,15 +164,15 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     if (w->state == WORKER_ENDING)
         return;
     if (!strcmp(kind, "planned")) {
-        tell(w, "job-planned", json_deep_copy(event));
+        worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
         survey_ask(w->node->survey, w->stage, event);
     } else if (!strcmp(kind, "ready")) {
         w->state = WORKER_READY;
-        tell(w, "job-ready", json_deep_copy(event));
+        worker_tell(w, "job-ready", json_deep_copy(event));
     } else if (!strcmp(kind, "done")) {
         w->reported = true;
-        tell(w, "job-done", json_deep_copy(event));
+        worker_tell(w, "job-done", json_deep_copy(event));
     } else if (!strcmp(kind, "failed")) {
         tell_failed(w, json_string_value(json_object_get(event, "error")));
     } else if (!strcmp(kind, "lane-lost")) {
@@ -216,9 +183,9 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         /* its times are of this node's clock: with them goes what is known here of the other nodes' */
         json_t *told = json_copy(event);
         json_object_set_new(told, "clocks", peers_clocks(w->node->peers, w->nodes, w->ranks));
-        tell(w, "job-event", json_pack("{s:o}", "event", told));
+        worker_tell(w, "job-event", json_pack("{s:o}", "event", told));
     } else {
-        tell(w, "job-event", json_pack("{s:O}", "event", event));
+        worker_tell(w, "job-event", json_pack("{s:O}", "event", event));
     }
 }
 
@@ -265,7 +232,7 @@ static int start_stage(struct worker *w)
     return r;
 }
 
-static void check_taken(struct worker *w, int r)
+void worker_check_taken(struct worker *w, int r)
 {
     if (r == -EAGAIN || r == -ENOMEM) {
         tell_failed(w, "the stage process does not take messages");
@@ -273,10 +240,10 @@ static void check_taken(struct worker *w, int r)
     }
 }
 
-static void say(struct worker *w, json_t *message)
+void worker_say(struct worker *w, json_t *message)
 {
     if (w->stage)
-        check_taken(w, spawn_send(w->stage, message));
+        worker_check_taken(w, spawn_send(w->stage, message));
     else
         json_decref(message);
 }
@@ -290,7 +257,7 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
     w->rank = 0;
     w->state = WORKER_PLANNING;
     if (!start_stage(w))
-        say(w, message);
+        worker_say(w, message);
     else
         json_decref(message);
     peers_flood_self(w->node->peers);
@@ -354,151 +321,9 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
         return;
     if (w->scope && w->planned_bytes)
         scope_limit(w->scope, scope_with_headroom(w->planned_bytes));
-    say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
-                     w->node->threads));
+    worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
+                            w->node->threads));
     peers_flood_self(w->node->peers);
-}
-
-/* --- data connections ------------------------------------------------------------------------- */
-
-static size_t next_rank(const struct worker *w)
-{
-    return (size_t)(w->rank + 1) % w->ranks;
-}
-
-static size_t prev_rank(const struct worker *w)
-{
-    return ((size_t)w->rank + w->ranks - 1) % w->ranks;
-}
-
-/* Each rank dials the next; of two, only the first. */
-static bool dials(const struct worker *w)
-{
-    return w->ranks > 2 || (w->ranks == 2 && w->rank == 0);
-}
-
-static bool all_reached(const struct worker *w)
-{
-    return w->ranks == 1 || (w->alive[next_rank(w)] && w->alive[prev_rank(w)]);
-}
-
-static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64_t path)
-{
-    struct ipc_lane lane;
-    int fd;
-    memset(&lane, 0, sizeof lane); /* its padding leaves this process */
-    lane.path = path;
-    lane.rank = rank;
-    struct path_name name = {0};
-    if (!peers_path_name(w->node->peers, path, &name))
-        snprintf(name.peer, sizeof name.peer, "%s", link_peer(link)->name);
-    lane_counts_name(w->counts, path, &name);
-    if (link_detach(link, &fd, &lane.tx, &lane.rx)) {
-        link_free(link);
-        return;
-    }
-    if (w->stage)
-        check_taken(w, spawn_send_lane(w->stage, &lane, fd));
-    close(fd);
-    seal_wipe(&lane.tx);
-    seal_wipe(&lane.rx);
-    bool was = all_reached(w);
-    w->alive[rank]++;
-    if (all_reached(w)) {
-        event_del(w->patience);
-        if (w->state == WORKER_READY && !was)
-            tell(w, "job-connected", json_object());
-    }
-}
-
-static void on_lane_up(void *owner, struct link *link, uint64_t path)
-{
-    struct worker *w = owner;
-    hand_over(w, link, (uint32_t)next_rank(w), path);
-}
-
-/* Before the job runs, a refusal may be the cause itself (another model, another width) or the echo of a stage that has just failed
- * over there: whoever knows better has a moment to say so. */
-static void on_lane_refused(void *owner, const char *text)
-{
-    struct worker *w = owner;
-    struct timeval wait = {REFUSED_S, 0};
-    if (w->state != WORKER_READY || event_pending(w->patience, EV_TIMEOUT, NULL))
-        return;
-    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %zu: %s", next_rank(w), text);
-    event_add(w->patience, &wait);
-}
-
-/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there,
- * and of a relayed one that a direct one has replaced; what they had not delivered goes over the others. */
-static void cut_lanes(struct worker *w)
-{
-    json_t *paths = json_array();
-    uint64_t all[PATHS_MAX];
-    size_t n = paths_all(w->node, all);
-    for (size_t i = 0; i < n; i++)
-        if (lanes_keeps(w->lanes, all[i]))
-            json_array_append_new(paths, json_integer((json_int_t)all[i]));
-    say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
-}
-
-static void on_relayed(void *owner, const char *through)
-{
-    struct worker *w = owner;
-    tell(w, "job-relayed", json_pack("{s:s}", "through", through ? through : ""));
-    if (!through && w->state == WORKER_RUNNING)
-        cut_lanes(w);
-}
-
-static const struct lanes_ops lanes_ops = {on_lane_up, on_lane_refused, on_relayed};
-
-static void dial_next(struct worker *w)
-{
-    struct link_hello hello = {
-        .job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)next_rank(w), .dim = w->dim};
-    memcpy(hello.head_id, w->head, 16);
-    memcpy(hello.fingerprint, w->fingerprint, sizeof hello.fingerprint);
-    lanes_start(w->lanes, w->nodes[next_rank(w)], &hello);
-}
-
-static void connect_job(struct worker *w)
-{
-    if (w->ranks == 1)
-        tell(w, "job-connected", json_object());
-    else if (dials(w))
-        dial_next(w);
-}
-
-int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size)
-{
-    size_t prev = w->ranks ? prev_rank(w) : 0;
-    bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
-                !memcmp(peer->head_id, w->head, 16);
-    if (!ours)
-        snprintf(why, size, "%s holds no stage of job %llu", w->node->name, (unsigned long long)peer->job);
-    else if (peer->to_rank != w->rank || peer->from_rank != prev || memcmp(peer->node_id, w->nodes[prev], 16))
-        snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,
-                 w->rank);
-    else if (strcmp(peer->fingerprint, w->fingerprint))
-        snprintf(why, size, "model fingerprints differ: %s on rank %u, %s on rank %d", peer->fingerprint,
-                 peer->from_rank, w->fingerprint, w->rank);
-    else if (peer->dim != w->dim)
-        snprintf(why, size, "activation widths differ: %u on rank %u, %u on rank %d", peer->dim,
-                 peer->from_rank, w->dim, w->rank);
-    else
-        return 0;
-    return -EPERM;
-}
-
-void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
-{
-    if (w->state != WORKER_READY && w->state != WORKER_RUNNING) {
-        link_free(link);
-        return;
-    }
-    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]);
-    hand_over(w, link, from_rank,
-              path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
 }
 
 void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
@@ -519,22 +344,22 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
         w->reported = true;
         end_stage(w);
     } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY) {
-        connect_job(w);
+        worker_connect(w);
     } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
         w->state = WORKER_RUNNING;
-        say(w, json_pack("{s:s}", "do", "run"));
+        worker_say(w, json_pack("{s:s}", "do", "run"));
         if (w->ranks > 1)
-            cut_lanes(w);
+            worker_cut_lanes(w);
     } else if (!strcmp(kind, "job-turn") && w->state == WORKER_RUNNING) {
         json_t *turn = json_object_get(body, "turn");
-        say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", turn));
+        worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", turn));
     }
 }
 
 void worker_changed(struct worker *w)
 {
     if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
-        cut_lanes(w);
+        worker_cut_lanes(w);
     lanes_changed(w->lanes);
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
         return;
@@ -581,7 +406,7 @@ struct worker *worker_new(struct node *node)
     w->node = node;
     w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
     w->reap = event_new(node->base, -1, 0, on_reap, w);
-    w->lanes = lanes_new(node, &lanes_ops, w);
+    w->lanes = lanes_new(node, &worker_lanes_ops, w);
     w->counts = lane_counts_new();
     w->patience = event_new(node->base, -1, 0, on_patience, w);
     find_groups(w);
