@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/spawn_env.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,21 +10,29 @@
 
 extern char **environ;
 
+static bool has_variable(char **env, size_t n, const char *assignment)
+{
+    const size_t len = (size_t)(strchr(assignment, '=') - assignment) + 1;
+    for (size_t i = 0; i < n; i++)
+        if (!strncmp(env[i], assignment, len))
+            return true;
+    return false;
+}
+
 static char **with_variable(char **env, size_t *n, char *assignment)
 {
-    size_t len = (size_t)(strchr(assignment, '=') - assignment) + 1;
-    for (size_t i = 0; i < *n; i++)
-        if (!strncmp(env[i], assignment, len)) { /* the user's own setting wins */
-            free(assignment);
-            return env;
-        }
+    if (has_variable(env, *n, assignment)) { /* the user's own setting wins */
+        free(assignment);
+        return env;
+    }
     env = xreallocarray(env, *n + 2, sizeof *env);
     env[(*n)++] = assignment;
     env[*n] = NULL;
     return env;
 }
 
-/* The CPU's kernel must be chosen before OpenBLAS loads; idle pool threads must sleep, not spin. */
+/* The CPU's kernel must be chosen before OpenBLAS loads. Idle pool threads must sleep; but a token is some hundred parallel regions with
+ * microseconds between them, and to wake a thread takes longer than that: it looks so many times first, about 20 µs. */
 char **spawn_environment(int threads, size_t *ret_inherited)
 {
     size_t n = 0;
@@ -37,7 +46,10 @@ char **spawn_environment(int threads, size_t *ret_inherited)
         env = with_variable(env, &n, xasprintf("OPENBLAS_CORETYPE=%s", core));
     if (threads)
         env = with_variable(env, &n, xasprintf("OMP_NUM_THREADS=%d", threads));
-    env = with_variable(env, &n, xstrdup("OMP_WAIT_POLICY=passive"));
+    if (!has_variable(environ, *ret_inherited, "OMP_WAIT_POLICY=")) {
+        env = with_variable(env, &n, xstrdup("GOMP_SPINCOUNT=1000"));
+        env = with_variable(env, &n, xstrdup("OMP_WAIT_POLICY=passive"));
+    }
     return env;
 }
 

@@ -24,7 +24,7 @@ enum {
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread of which the same is true; OpenBLAS
                                 computes what is smaller in other ways */
     SHARE = 32,              /* outputs that stay together: whole register blocks of every kernel */
-    SIDE_ROWS = 16,          /* rows of a stream whose scales are */
+    AHEAD = 4,               /* rows of a stream whose scales and biases are fetched ahead */
     CACHE_LINE = 64,         /* bytes */
     MANY_ROWS = 128,         /* a block of W in bytes: a quarter of a second cache of 512 KiB; whole panels */
     MANY_COLS = 1024,        /* whole groups */
@@ -236,9 +236,7 @@ static struct int_row int_row_at(const struct num *num, struct mat w, size_t i)
 
 static bool quant_is_few(const struct num *num, struct mat w, size_t n)
 {
-    const size_t sides = 2 * INT_ROWS * SIDE_ROWS * quant_groups(w.quant->group, w.cols);
-    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float) &&
-           sides <= num_lane(num, 0).floats;
+    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float);
 }
 
 /* Of one row of each stream: they lie apart from one another, so that the CPU does not fetch them ahead by itself. */
@@ -252,16 +250,13 @@ static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t st
         }
 }
 
-/* Rows first … of W, `now` of them from each of `streams` places `apart` rows apart, with all rows of x. */
+/* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows of x. */
 static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s,
                           size_t streams, size_t apart)
 {
     const struct mat w = p->w;
-    const size_t groups = quant_groups(w.quant->group, w.cols);
-    float *scale = num_lane(num, omp_get_thread_num()).data, *bias = scale + streams * SIDE_ROWS * groups;
-    for (size_t k = 0; k < streams; k++)
-        convert_sides(num_kernels(num), scale + k * SIDE_ROWS * groups, bias + k * SIDE_ROWS * groups,
-                      w.quant, (s.row + k * apart) * groups, s.rows * groups);
+    const struct quant *q = w.quant;
+    const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side);
     struct int_dots d = {.y = p->y + s.row,
                          .ldy = w.rows,
                          .apart = apart,
@@ -271,21 +266,22 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
                          .x_bytes = int_row_bytes(w),
                          .w = convert_words(w, s.row),
                          .w_apart = (size_t)(convert_words(w, apart) - convert_words(w, 0)),
-                         .scale = scale,
-                         .bias = bias,
-                         .side_apart = SIDE_ROWS * groups,
+                         .scale = (const char *)q->scale + s.row * side_bytes,
+                         .bias = (const char *)q->bias + s.row * side_bytes,
+                         .side_apart = apart * side_bytes,
+                         .side = q->side,
                          .cols = w.cols,
-                         .group = w.quant->group,
-                         .bits = w.quant->bits,
+                         .group = q->group,
+                         .bits = q->bits,
                          .accumulate = p->accumulate};
     for (size_t r = 0; r < s.rows; r++) {
-        if (s.row + r + SIDE_ROWS < w.rows)
-            fetch_sides(w.quant, (s.row + r + SIDE_ROWS) * groups, groups, streams, apart * groups);
+        if (s.row + r + AHEAD < w.rows)
+            fetch_sides(q, (s.row + r + AHEAD) * groups, groups, streams, apart * groups);
         num_integers(num)->dots(&d);
         d.y++;
         d.w += convert_words(w, 1) - convert_words(w, 0);
-        d.scale += groups;
-        d.bias += groups;
+        d.scale = (const char *)d.scale + side_bytes;
+        d.bias = (const char *)d.bias + side_bytes;
     }
 }
 
@@ -293,10 +289,7 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
 static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s)
 {
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
-    for (size_t r = 0; r < apart; r += SIDE_ROWS) {
-        const size_t rows = apart - r < SIDE_ROWS ? apart - r : SIDE_ROWS;
-        quant_streams(num, p, x, (struct span){s.row + r, rows}, INT_ROWS, apart);
-    }
+    quant_streams(num, p, x, (struct span){s.row, apart}, INT_ROWS, apart);
     if (rest)
         quant_streams(num, p, x, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0);
 }

@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "num/dtype.h"
+
 enum {
-    INT_STEP = 64, /* elements that lie together in the order of the kernels; x is padded to it with zeros */
+    INT_STEP = 64, /* elements at once; x is padded to it with zeros */
     INT_ROWS = 4,  /* rows of W at once */
     INT_TILE = 6,  /* many rows: rows of x at once */
     INT_TALL = 32, /* most rows of W in a panel */
@@ -42,7 +44,7 @@ struct int_row {
 };
 
 /* y[i·ldy + r·apart] (+)= x_i · (row r of W) for i < n and r < rows. Row i of x lies i·x_bytes behind x's pointers, row r of W
- * r·w_apart bytes behind w, its scales and biases r·side_apart behind theirs. */
+ * r·w_apart bytes behind w, its scales and biases r·side_apart bytes behind theirs. */
 struct int_dots {
     float *y;
     size_t ldy, apart, n, rows; /* rows: INT_ROWS or 1 */
@@ -50,8 +52,9 @@ struct int_dots {
     size_t x_bytes;
     const uint8_t *w;
     size_t w_apart;
-    const float *scale, *bias; /* of W's groups */
+    const void *scale, *bias; /* of W's groups */
     size_t side_apart;
+    enum dtype side;          /* their type: F32, F16 or BF16 */
     size_t cols, group, bits; /* of W */
     bool accumulate;
 };

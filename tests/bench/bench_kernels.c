@@ -7,7 +7,7 @@
 #include "num/integer.h"
 #include "num/kernels.h"
 
-enum { ROWS = 16, COLS = 512, GROUP = 64, GROUPS = COLS / GROUP };
+enum { ROWS = 16, COLS = 2048, GROUP = 64, GROUPS = COLS / GROUP };
 
 /* What the kernels read and write: all 1, for no kernel's way depends on the numbers. */
 struct bed {
@@ -55,7 +55,8 @@ static size_t integers(struct bed *b, size_t bits)
                                             .w_apart = COLS * bits / 8,
                                             .scale = b->scale,
                                             .bias = b->bias,
-                                            .side_apart = GROUPS,
+                                            .side_apart = GROUPS * sizeof(uint16_t),
+                                            .side = DTYPE_BF16,
                                             .cols = COLS,
                                             .group = GROUP,
                                             .bits = bits});

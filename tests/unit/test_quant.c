@@ -334,11 +334,8 @@ static void plain_levels(struct levels *l, const float *x, size_t cols, size_t b
             sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (32767 / most)) : 0);
         l->sum[at / each] = (float)sum * l->scale[at / each];
     }
-    for (size_t i = 0; i < INT_MOST; i++) {
-        const size_t step = i / 64 * 64, in = i % 64;
-        const size_t to = bits == 4 ? in % 4 * 16 + in / 4 : in / 32 * 32 + in % 2 * 16 + in % 32 / 2;
-        l->q[step + to] = l->plain[i];
-    }
+    for (size_t i = 0; i < INT_MOST; i++)
+        l->q[bits == 4 ? i / 64 * 64 + i % 4 * 16 + i % 64 / 4 : i] = l->plain[i];
 }
 
 static float in_pairs(const float v[8])
@@ -349,46 +346,51 @@ static float in_pairs(const float v[8])
     return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
-/* Lane k of eight takes words k, k + 8, … of the row; within a group its sum is a whole number. A product is rounded before it is
- * added. */
+static float side_at(const void *from, enum dtype side, size_t i)
+{
+    float ret;
+    dtype_to_f32(&ret, (const char *)from + i * side_bytes(side), side, 1);
+    return ret;
+}
+
+/* Of weights of 4 bits lane k of eight takes words k, k + 8, … of the row, of those of 8 bits pairs k, k + 8, …; within a group its
+ * sum is a whole number. A product is rounded before it is added. Before the words of 64 steps come their biases, that of x's group g in lane g modulo eight. */
 static float plain_dot(const struct packed *p, size_t row, const struct levels *l)
 {
-    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_word = 32 / bits,
-                 each = group < 64 ? group : 64, groups = quant_groups(group, cols);
+    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_lane = bits == 4 ? 8 : 2,
+                 each = group < 64 ? group : 64, groups = quant_groups(group, cols), block = 64 * 64;
     const uint8_t *w = p->raw + 1 + row * cols * bits / 8;
-    const float *scale = (const float *)p->quant.scale + row * groups,
-                *bias = (const float *)p->quant.bias + row * groups;
-    float lane[8] = {0}, of_bias[8] = {0};
+    const enum dtype side = p->quant.side;
+    float lane[8] = {0};
     for (size_t at = 0; at < cols; at += each) {
+        for (size_t i = at; at % block == 0 && i < at + block && i < cols; i += each) {
+            volatile float product =
+                side_at(p->quant.bias, side, row * groups + i / group) * l->sum[i / each];
+            lane[i / each % 8] += product;
+        }
         long sum[8] = {0};
         for (size_t i = at; i < at + each && i < cols; i++) {
             const int q = bits == 8 ? w[i] : w[i / 2] >> i % 2 * 4 & 15;
-            sum[i / in_word % 8] += (long)q * l->plain[i];
+            sum[i / in_lane % 8] += (long)q * l->plain[i];
         }
-        volatile float by = scale[at / group] * l->scale[at / each]; /* volatile: nothing is fused */
+        volatile float by = side_at(p->quant.scale, side, row * groups + at / group) *
+                            l->scale[at / each]; /* volatile: nothing is fused */
         for (size_t k = 0; k < 8; k++) {
             volatile float product = (float)sum[k] * by;
             lane[k] += product;
         }
     }
-    const size_t vectors = group < 128 ? groups / 8 * 8 : 0;
-    for (size_t g = 0; g < groups; g++) {
-        const size_t first = g * group / each;
-        const float sum =
-            group == 128 && (first + 1) * 64 < cols ? l->sum[first] + l->sum[first + 1] : l->sum[first];
-        volatile float product = bias[g] * sum;
-        of_bias[(g - (g < vectors ? 0 : vectors)) % 8] += product;
-    }
-    return in_pairs(lane) + in_pairs(of_bias);
+    return in_pairs(lane);
 }
 
-static void check_integers(const struct int_kernels *k, size_t cols, size_t bits, size_t group)
+static void check_integers(const struct int_kernels *k, size_t cols, size_t bits, size_t group,
+                           enum dtype side)
 {
     enum { ROWS = INT_ROWS, N = 3 };
     static struct levels plain[N], l[N];
     struct packed p;
     float *x = random_floats(N * cols, "x"), y[N][ROWS];
-    pack(&p, ROWS, cols, bits, group, DTYPE_F32);
+    pack(&p, ROWS, cols, bits, group, side);
     x[cols / 2] *= 1000; /* as activations do */
     memset(x + cols, 0, cols / 2 * sizeof *x);
     memset(l, 0, sizeof l);
@@ -412,7 +414,8 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
                                    .w_apart = cols * bits / 8,
                                    .scale = p.quant.scale,
                                    .bias = p.quant.bias,
-                                   .side_apart = quant_groups(group, cols),
+                                   .side_apart = quant_groups(group, cols) * side_bytes(side),
+                                   .side = side,
                                    .cols = cols,
                                    .group = group,
                                    .bits = bits};
@@ -437,7 +440,7 @@ static void test_integers_are_exact(void **state)
     for (size_t i = 0; i < 2; i++)
         for (size_t v = 0; v < 6; v++)
             for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
-                check_integers(k[i], columns[c], widths[v % 2], group_sizes[v / 2]);
+                check_integers(k[i], columns[c], widths[v % 2], group_sizes[v / 2], sides[(v + c) % 3]);
 }
 
 /* --- many rows in bytes ----------------------------------------------------------- */

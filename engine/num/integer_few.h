@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products of quantized weights with few rows of x, a step of 64 columns and INT_ROWS rows of W at a time. Included by integer.c only. */
+#ifndef NUM_INTEGER_FEW_H
+#define NUM_INTEGER_FEW_H
+
+#include "num/integer.h"
+#include "num/integer_simd.h"
+
+enum {
+    BLOCK = 64, /* steps whose scales are multiplied at once */
+    FETCH =
+        512, /* bytes ahead of each row: arithmetic fills the CPU's window, so that it sees too few of the lines to come */
+};
+
+/* What one tile has: the rows of W it takes, and of x. */
+struct tile {
+    float product[INT_ROWS][2][2 * BLOCK]; /* of the scales of W and x */
+    vf acc[INT_ROWS][2];
+};
+
+/* --- scales and biases: eight at a time, converted on the way --- */
+
+INLINE vf widen_f16(v8h h)
+{
+#if defined __F16C__
+    return (vf)_mm256_cvtph_ps((__m128i)h);
+#else
+    /* Exponent and fraction move up 13 bits; multiplying by 2^112 mends the bias, exactly. */
+    const vu u = __builtin_convertvector(h, vu), sign = (u & 0x8000u) << 16, mag = (u & 0x7fffu) << 13;
+    const vu special = (vu)(mag >= 0x0f800000u) & 0x7f800000u;
+    return (vf)((vu)((vf)mag * 0x1p112f) | special | sign);
+#endif
+}
+
+INLINE vf widen_bf16(v8h h)
+{
+#if defined __AVX2__
+    return (vf)((vu)_mm256_cvtepu16_epi32((__m128i)h) << 16);
+#else
+    return (vf)(__builtin_convertvector(h, vu) << 16);
+#endif
+}
+
+/* Numbers i … i+m−1, and zeros behind them where m is less than a vector. */
+INLINE vf load_sides(const void *p, size_t i, size_t m, const enum dtype t)
+{
+    if (t == DTYPE_F32)
+        return load_some(row_of(p, i * sizeof(float)), m);
+    v8h h = {0};
+    memcpy(&h, row_of(p, i * sizeof(uint16_t)), m < LANES ? m * sizeof(uint16_t) : sizeof h);
+    return t == DTYPE_BF16 ? widen_bf16(h) : widen_f16(h);
+}
+
+INLINE size_t at_most(size_t n, size_t most)
+{
+    return n < most ? n : most;
+}
+
+/* Of one row of W and one of x, n groups of x from the g-th on: of W there are `groups`. */
+struct sides {
+    const void *scale, *bias;
+    const float *x_scale, *x_sum;
+    size_t g, n, groups;
+};
+
+/* Products of the scales of W and x, and acc with what the biases give: bias · Σ x of a group of x goes to lane g of acc, modulo
+ * lanes. `per` groups of x to one of W; the last step's second group may be beyond the row, and x is 0 there. Whole vectors first: most
+ * rows are nothing else. */
+INLINE void sides_as(float *product, vf *acc, const struct sides *s, const size_t per, const enum dtype t)
+{
+    const size_t n = s->n, whole = per == 1 ? at_most(n, s->groups - s->g) : 0;
+    vf sum = *acc;
+    size_t i = 0;
+    for (; i + LANES <= whole; i += LANES) {
+        const vf by = load_sides(s->scale, s->g + i, LANES, t) * load(s->x_scale + s->g + i);
+        memcpy(product + i, &by, sizeof by);
+        sum += load_sides(s->bias, s->g + i, LANES, t) * load(s->x_sum + s->g + i);
+    }
+    for (; i < n; i += LANES) {
+        const size_t first = (s->g + i) / per, left = s->groups > first ? s->groups - first : 0,
+                     m = at_most(n - i, LANES);
+        vf scale = load_sides(s->scale, first, at_most(left, LANES / per), t),
+           bias = load_sides(s->bias, first, at_most(left, LANES / per), t);
+        if (per == 2) {
+            scale = __builtin_shufflevector(scale, scale, 0, 0, 1, 1, 2, 2, 3, 3);
+            bias = __builtin_shufflevector(bias, bias, 0, 0, 1, 1, 2, 2, 3, 3);
+        }
+        scale *= load_some(s->x_scale + s->g + i, m);
+        memcpy(product + i, &scale, sizeof scale);
+        sum += bias * load_some(s->x_sum + s->g + i, m);
+    }
+    *acc = sum;
+}
+
+static void sides_any(float *product, vf *acc, const struct sides *s, size_t per, enum dtype t)
+{
+    switch (t * 2 + (per == 2)) {
+    case DTYPE_F32 * 2: sides_as(product, acc, s, 1, DTYPE_F32); break;
+    case DTYPE_F32 * 2 + 1: sides_as(product, acc, s, 2, DTYPE_F32); break;
+    case DTYPE_BF16 * 2: sides_as(product, acc, s, 1, DTYPE_BF16); break;
+    case DTYPE_BF16 * 2 + 1: sides_as(product, acc, s, 2, DTYPE_BF16); break;
+    case DTYPE_F16 * 2: sides_as(product, acc, s, 1, DTYPE_F16); break;
+    default: sides_as(product, acc, s, 2, DTYPE_F16); break;
+    }
+}
+
+/* Those of steps at … at+n−1. What is quantized here has groups of a step and BF16, for which it pays to write the code out once more. */
+INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_t at, size_t n, const int nr,
+                       const int nx)
+{
+    const size_t in_step = INT_STEP / int_group(d->group), groups = (d->cols + d->group - 1) / d->group;
+    for (int r = 0; r < nr; r++)
+        for (int k = 0; k < nx; k++) {
+            const size_t x_at = (j + (size_t)k) * d->x_bytes;
+            const struct sides s = {row_of(d->scale, (size_t)r * d->side_apart),
+                                    row_of(d->bias, (size_t)r * d->side_apart),
+                                    row_of(d->x.scale, x_at),
+                                    row_of(d->x.sum, x_at),
+                                    at * in_step,
+                                    n * in_step,
+                                    groups};
+            if (d->group == INT_STEP && d->side == DTYPE_BF16)
+                sides_as(t->product[r][k], &t->acc[r][k], &s, 1, DTYPE_BF16);
+            else
+                sides_any(t->product[r][k], &t->acc[r][k], &s, d->group > INT_STEP ? 2 : 1, d->side);
+        }
+}
+
+/* --- weights --- */
+
+/* A step of x. */
+struct x_step {
+    vh v[4];
+};
+
+INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step)
+{
+    const int16_t *at = row_of(d->x.q + step * INT_STEP, j * d->x_bytes);
+    return (struct x_step){.v = {load16(at), load16(at + 16), load16(at + 32), load16(at + 48)}};
+}
+
+/* Sums of products with a step of W in 4 bits. */
+INLINE vi whole4(const uint8_t *from, const struct x_step *x)
+{
+    const vh w = load16(from);
+    const vi a = add_products(add_products((vi){0}, w & 15, x->v[0]), w >> 4 & 15, x->v[1]);
+    const vi b = add_products(add_products((vi){0}, w >> 8 & 15, x->v[2]), w >> 12, x->v[3]);
+    return a + b;
+}
+
+/* Of half a step of W in 8 bits. */
+INLINE vi half8(const uint8_t *w, const vh x[2])
+{
+    return add_products(add_products((vi){0}, widen_bytes(w), x[0]), widen_bytes(w + 16), x[1]);
+}
+
+/* acc + the step's sums times its scales: one, or two where groups are of 32. */
+INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float *scale, const size_t bits,
+                   const bool narrow)
+{
+    if (bits == 8) {
+        const vi s = half8(w, x->v), t = half8(w + 32, x->v + 2);
+        if (!narrow)
+            return acc + __builtin_convertvector(s + t, vf) * splat(scale[0]);
+        acc += __builtin_convertvector(s, vf) * splat(scale[0]);
+        return acc + __builtin_convertvector(t, vf) * splat(scale[1]);
+    }
+    vf by = splat(scale[0]);
+    if (narrow)
+        by = __builtin_shufflevector(by, splat(scale[1]), 0, 1, 2, 3, 12, 13, 14, 15);
+    return acc + __builtin_convertvector(whole4(w, x), vf) * by;
+}
+
+/* Steps first … first+n−1, all of them whole in W. */
+INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_t first, size_t n,
+                       const int nr, const int nx, const size_t bits, const bool narrow)
+{
+    const size_t bytes = INT_STEP * bits / 8, per = narrow ? 2 : 1;
+    const uint8_t *w = d->w + first * bytes;
+    vf acc[INT_ROWS][2];
+    UNROLL
+    for (int r = 0; r < nr; r++)
+        acc[r][0] = t->acc[r][0], acc[r][1] = t->acc[r][1];
+    for (size_t i = 0; i < n; i++, w += bytes) {
+        UNROLL
+        for (int r = 0; r < nr; r++)
+            __builtin_prefetch(w + (size_t)r * d->w_apart + FETCH);
+        UNROLL
+        for (int k = 0; k < nx; k++) {
+            const struct x_step x = load_x(d, j + (size_t)k, first + i);
+            UNROLL
+            for (int r = 0; r < nr; r++)
+                acc[r][k] = step_add(acc[r][k], w + (size_t)r * d->w_apart, &x, t->product[r][k] + i * per,
+                                     bits, narrow);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < nr; r++)
+        t->acc[r][0] = acc[r][0], t->acc[r][1] = acc[r][1];
+}
+
+/* The last step of a row that ends within it; `first` is that of its block. */
+static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t first, int nr, int nx)
+{
+    uint8_t last[INT_ROWS][INT_STEP] = {0};
+    const size_t step = d->cols / INT_STEP, at = step * INT_STEP, bits = d->bits,
+                 product = (step - first) * (INT_STEP / int_group(d->group));
+    for (int r = 0; r < nr; r++)
+        memcpy(last[r], d->w + (size_t)r * d->w_apart + at * bits / 8, (d->cols - at) * bits / 8);
+    for (int k = 0; k < nx; k++)
+        for (int r = 0; r < nr; r++) {
+            const struct x_step x = load_x(d, j + (size_t)k, step);
+            vf *acc = &t->acc[r][k];
+            const float *by = t->product[r][k] + product;
+            if (d->group < INT_STEP)
+                *acc = bits == 8 ? step_add(*acc, last[r], &x, by, 8, true)
+                                 : step_add(*acc, last[r], &x, by, 4, true);
+            else
+                *acc = bits == 8 ? step_add(*acc, last[r], &x, by, 8, false)
+                                 : step_add(*acc, last[r], &x, by, 4, false);
+        }
+}
+
+INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const int nx, const size_t bits,
+                      const bool narrow)
+{
+    struct tile t;
+    const size_t steps = int_cols(d->cols) / INT_STEP, whole = d->cols / INT_STEP;
+    for (int r = 0; r < nr; r++)
+        t.acc[r][0] = t.acc[r][1] = (vf){0};
+    for (size_t at = 0, now; at < steps; at += now) {
+        now = at_most(steps - at, BLOCK);
+        tile_sides(&t, d, j, at, now, nr, nx);
+        dots_steps(&t, d, j, at, at_most(now, whole - at), nr, nx, bits, narrow);
+        if (at + now > whole)
+            dots_rest(&t, d, j, at, nr, nx);
+    }
+    for (int r = 0; r < nr; r++)
+        for (int k = 0; k < nx; k++) {
+            float *y = d->y + (j + (size_t)k) * d->ldy + (size_t)r * d->apart;
+            const float s = sum_of(t.acc[r][k]);
+            *y = d->accumulate ? *y + s : s;
+        }
+}
+
+/* The rows of W, which stay in the first cache, with all of x. */
+INLINE void dots_any(const struct int_dots *d, const int nr, const size_t bits, const bool narrow)
+{
+    size_t j = 0;
+    for (; j + 2 <= d->n; j += 2)
+        dots_tile(d, j, nr, 2, bits, narrow);
+    if (j < d->n)
+        dots_tile(d, j, nr, 1, bits, narrow);
+}
+
+static inline void dots(const struct int_dots *d)
+{
+    const bool narrow = d->group < INT_STEP;
+    switch ((d->rows > 1 ? 4 : 0) + (d->bits == 8 ? 2 : 0) + narrow) {
+    case 0: dots_any(d, 1, 4, false); break;
+    case 1: dots_any(d, 1, 4, true); break;
+    case 2: dots_any(d, 1, 8, false); break;
+    case 3: dots_any(d, 1, 8, true); break;
+    case 4: dots_any(d, INT_ROWS, 4, false); break;
+    case 5: dots_any(d, INT_ROWS, 4, true); break;
+    case 6: dots_any(d, INT_ROWS, 8, false); break;
+    default: dots_any(d, INT_ROWS, 8, true); break;
+    }
+}
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * x in whole numbers, in the order in which the kernels meet it. Included by integer.c only. */
+#ifndef NUM_INTEGER_X_H
+#define NUM_INTEGER_X_H
+
+#include <float.h>
+#include <math.h>
+
+#include "num/integer.h"
+#include "num/integer_simd.h"
+
+enum { TOP_FEW = 32767, TOP_MANY4 = 127, TOP_MANY8 = 63, PIECES = INT_STEP / LANES };
+typedef uint8_t vb __attribute__((vector_size(32)));
+
+/* Every second one, of a and then of b. */
+INLINE vh even_halves(vh a, vh b)
+{
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+}
+
+INLINE vh odd_halves(vh a, vh b)
+{
+    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+
+INLINE vb even_bytes(vb a, vb b)
+{
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34,
+                                   36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
+}
+
+INLINE vi larger(vi a, vi b)
+{
+#if defined __AVX2__
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    const vi more = a > b;
+    return (a & more) | (b & ~more);
+#endif
+}
+
+/* The largest magnitude; what is not finite is larger than all that is. */
+INLINE float most_of(const float *x, size_t n)
+{
+    vi most = {0};
+    for (size_t i = 0; i < n; i += LANES)
+        most = larger(most, (vi)load(x + i) & 0x7fffffff);
+    most = larger(most, __builtin_shufflevector(most, most, 4, 5, 6, 7, 0, 1, 2, 3));
+    most = larger(most, __builtin_shufflevector(most, most, 2, 3, 0, 1, 6, 7, 4, 5));
+    most = larger(most, __builtin_shufflevector(most, most, 1, 0, 3, 2, 5, 4, 7, 6));
+    float ret;
+    memcpy(&ret, &most, sizeof ret);
+    return ret;
+}
+
+/* The whole numbers of a group of n elements, up to ±top, in the low halves of q; *ret_sum of what they stand for. Returns their
+ * scale. */
+INLINE float group_levels(vi *q, const float *x, size_t n, const float top, float *ret_sum)
+{
+    const float most = most_of(x, n),
+                magic = 0x1.8p23f;             /* adding it leaves a whole number in the lowest bits */
+    if (!(most > 1e-30f && most <= FLT_MAX)) { /* nearly nothing, which has no inverse, or not finite */
+        memset(q, 0, n / LANES * sizeof *q);
+        return *ret_sum = most > 1e-30f || isnan(most) ? NAN : 0;
+    }
+    const float scale = most / top, inverse = top / most;
+    vu sum = {0};
+    for (size_t i = 0; i < n / LANES; i++) {
+        q[i] = (vi)(load(x + i * LANES) * splat(inverse) + splat(magic));
+        sum += (vu)q[i] - 0x4b400000u; /* the bits of magic */
+    }
+    sum += __builtin_shufflevector(sum, sum, 4, 5, 6, 7, 0, 1, 2, 3);
+    sum += __builtin_shufflevector(sum, sum, 2, 3, 0, 1, 6, 7, 4, 5);
+    sum += __builtin_shufflevector(sum, sum, 1, 0, 3, 2, 5, 4, 7, 6);
+    *ret_sum = (float)(int32_t)sum[0] * scale;
+    return scale;
+}
+
+/* Of weights of 8 bits a step lies in its own order; of 4 in four vectors, each of every fourth number, as the nibbles of 16 bits lie
+ * from the lowest to the highest. */
+enum order { IN_ORDER, BY_FOURTHS, BYTES };
+
+INLINE void put_step(const struct int_row *to, size_t at, const vi q[PIECES], const enum order order)
+{
+    vh v[PIECES / 2];
+    for (size_t i = 0; i < PIECES / 2; i++)
+        v[i] = even_halves((vh)q[2 * i], (vh)q[2 * i + 1]);
+    if (order == BYTES) {
+        const vb bytes[2] = {even_bytes((vb)v[0], (vb)v[1]), even_bytes((vb)v[2], (vb)v[3])};
+        memcpy(to->bytes + at, bytes, sizeof bytes);
+        return;
+    }
+    if (order == BY_FOURTHS) {
+        const vh even[2] = {even_halves(v[0], v[1]), even_halves(v[2], v[3])},
+                 odd[2] = {odd_halves(v[0], v[1]), odd_halves(v[2], v[3])};
+        v[0] = even_halves(even[0], even[1]);
+        v[1] = even_halves(odd[0], odd[1]);
+        v[2] = odd_halves(even[0], even[1]);
+        v[3] = odd_halves(odd[0], odd[1]);
+    }
+    memcpy(to->q + at, v, sizeof v);
+}
+
+INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, size_t group, const float top,
+                         const enum order order)
+{
+    const size_t each = int_group(group);
+    size_t g = 0;
+    for (size_t at = 0; at < cols; at += INT_STEP) {
+        vi q[PIECES];
+        float padded[INT_STEP] = {0};
+        const float *from = x + at;
+        if (cols - at < INT_STEP) {
+            memcpy(padded, from, (cols - at) * sizeof *x);
+            from = padded;
+        }
+        if (each == INT_STEP)
+            to->scale[g] = group_levels(q, from, INT_STEP, top, &to->sum[g]), g++;
+        else
+            for (size_t i = 0; i < INT_STEP; i += INT_STEP / 2, g++)
+                to->scale[g] = group_levels(q + i / LANES, from + i, INT_STEP / 2, top, &to->sum[g]);
+        put_step(to, at, q, order);
+    }
+}
+
+static inline void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
+{
+    if (bits == 8)
+        quantize_any(to, x, cols, group, TOP_FEW, IN_ORDER);
+    else
+        quantize_any(to, x, cols, group, TOP_FEW, BY_FOURTHS);
+}
+
+static inline void quantize_bytes(const struct int_row *to, const float *x, size_t cols, size_t bits,
+                                  size_t group)
+{
+    quantize_any(to, x, cols, group, bits == 8 ? TOP_MANY8 : TOP_MANY4, BYTES);
+}
+
+#endif
