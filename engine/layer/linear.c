@@ -75,35 +75,63 @@ static void add_lora(struct num *num, float *y, const float *xa, const struct li
     }
 }
 
-/* What comes on top of x·Wᵀ. */
-static void add_rest(struct num *num, const struct linear_use *u)
+/* xa = drop(x) · Aᵀ */
+static void make_xa(struct num *num, const struct linear_use *u)
 {
     const struct linear *lin = u->lin;
-    if (lin->bias)
-        add_rows(num, u->y, lin->bias, u->tokens, lin->w.rows);
-    if (!lin->lora)
-        return;
     const size_t in = lin->w.cols;
     const size_t step = lin->lora->dropout > 0 ? rows_at_once(num, in, u->tokens) : u->tokens;
     for (size_t t = 0; t < u->tokens; t += step) {
         const size_t rows = u->tokens - t < step ? u->tokens - t : step;
         gemm_xwt(num, u->xa + t * lin->lora->rank, dropped(num, lin, u->x, t, rows), mat_a(lin), rows, false);
     }
-    add_lora(num, u->y, u->xa, lin, u->tokens);
+}
+
+static void add_bias(struct num *num, const struct linear_use *u)
+{
+    if (u->lin->bias)
+        add_rows(num, u->y, u->lin->bias, u->tokens, u->lin->w.rows);
+}
+
+/* What comes on top of x·Wᵀ. */
+static void add_rest(struct num *num, const struct linear_use *u)
+{
+    add_bias(num, u);
+    if (!u->lin->lora)
+        return;
+    make_xa(num, u);
+    add_lora(num, u->y, u->xa, u->lin, u->tokens);
+}
+
+/* LoRA's product in one with that of W. */
+static void forward_joined(struct num *num, const struct linear_use *u)
+{
+    const struct linear *lin = u->lin;
+    make_xa(num, u);
+    gemm_xwt_joined(num, u->y, u->x, lin->w, &(struct gemm_second){u->xa, mat_b(lin), lin->lora->scale},
+                    u->tokens);
+    add_bias(num, u);
 }
 
 void linear_forward_each(struct num *num, const struct linear_use *uses, size_t n)
 {
     struct gemm_xwt products[TOGETHER];
+    const struct linear_use *apart[TOGETHER];
     for (size_t i = 0, now; i < n; i += now) {
+        size_t left = 0;
         now = n - i < TOGETHER ? n - i : TOGETHER;
         for (size_t j = 0; j < now; j++) {
             const struct linear_use *u = &uses[i + j];
-            products[j] = (struct gemm_xwt){u->y, u->x, u->lin->w, u->tokens, false};
+            if (u->lin->lora && gemm_is_joined(num, u->lin->w, u->tokens)) {
+                forward_joined(num, u);
+                continue;
+            }
+            products[left] = (struct gemm_xwt){u->y, u->x, u->lin->w, u->tokens, false};
+            apart[left++] = u;
         }
-        gemm_xwt_each(num, products, now);
-        for (size_t j = 0; j < now; j++)
-            add_rest(num, &uses[i + j]);
+        gemm_xwt_each(num, products, left);
+        for (size_t j = 0; j < left; j++)
+            add_rest(num, apart[j]);
     }
 }
 
@@ -145,11 +173,15 @@ static void add_lora_dx(struct num *num, float *dx, const float *dyb, const stru
 void linear_backward_x(struct num *num, float *dx, float *dyb, const float *dy, const struct linear *lin,
                        size_t tokens, bool accumulate)
 {
-    gemm_xw(num, dx, dy, lin->w, tokens, accumulate);
-    if (!lin->lora)
+    if (lin->lora)
+        lora_backward_dyb(num, dyb, dy, lin, tokens);
+    if (lin->lora && lin->lora->dropout <= 0 && gemm_is_joined(num, lin->w, tokens)) {
+        gemm_xw_joined(num, dx, dy, lin->w, &(struct gemm_second){dyb, mat_a(lin), 1}, tokens, accumulate);
         return;
-    lora_backward_dyb(num, dyb, dy, lin, tokens);
-    add_lora_dx(num, dx, dyb, lin, tokens);
+    }
+    gemm_xw(num, dx, dy, lin->w, tokens, accumulate);
+    if (lin->lora)
+        add_lora_dx(num, dx, dyb, lin, tokens);
 }
 
 void lora_backward_w(struct num *num, float *da, float *db, const float *dy, const float *dyb,

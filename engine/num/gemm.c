@@ -597,3 +597,43 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
         sgemm_shared(num, &(struct blas_product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x,
                                                  cols, 1, dw, cols});
 }
+
+/* --- two in one ------------------------------------------------------------------------------- */
+
+bool gemm_is_joined(const struct num *num, struct mat w, size_t n)
+{
+    return product_is_ours(num) && n > FEW_ROWS && w.rows && w.cols &&
+           !(w.quant && (quant_is_few(num, w, n) || quant_is_many(num, w, n)));
+}
+
+void gemm_xwt_joined(struct num *num, float *y, const float *x, struct mat w,
+                     const struct gemm_second *second, size_t n)
+{
+    const struct mat b = second->w;
+    product_run(num,
+                &(struct product){
+                    .c = y,
+                    .ldc = w.rows,
+                    .m = n,
+                    .n = w.rows,
+                    .terms = 2,
+                    .term = {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1},
+                             {.a = second->x, .lda = b.cols, .b = b, .k = b.cols, .factor = second->factor}},
+                });
+}
+
+void gemm_xw_joined(struct num *num, float *dx, const float *dy, struct mat w,
+                    const struct gemm_second *second, size_t n, bool accumulate)
+{
+    const struct mat b = second->w;
+    product_run(num, &(struct product){
+                         .c = dx,
+                         .ldc = w.cols,
+                         .m = n,
+                         .n = w.cols,
+                         .accumulate = accumulate,
+                         .terms = 2,
+                         .term = {{dy, w.rows, false, true, w, w.rows, 1},
+                                  {second->x, b.rows, false, true, b, b.rows, second->factor}},
+                     });
+}

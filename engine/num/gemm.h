@@ -48,6 +48,20 @@ void gemm_xwt_each(struct num *num, const struct gemm_xwt *products, size_t n);
 /* dx[n, W.cols] = dy[n, W.rows] · W, added to dx when `accumulate`. */
 void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate);
 
+/* A second product that is added to a first in the same pass over its outputs: factor · x · Wᵀ, or x · W. */
+struct gemm_second {
+    const float *x; /* [n, w.cols], or [n, w.rows] */
+    struct mat w;   /* as many outputs as the first one's */
+    float factor;
+};
+
+/* Is that done with so many rows? Else the two are to be made one after the other. */
+bool gemm_is_joined(const struct num *num, struct mat w, size_t n);
+void gemm_xwt_joined(struct num *num, float *y, const float *x, struct mat w,
+                     const struct gemm_second *second, size_t n);
+void gemm_xw_joined(struct num *num, float *dx, const float *dy, struct mat w,
+                    const struct gemm_second *second, size_t n, bool accumulate);
+
 /* dw[rows, cols] += alpha · dyᵀ · x  with dy[n, rows], x[n, cols]. */
 void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t n, size_t rows, size_t cols,
              float alpha);

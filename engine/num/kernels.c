@@ -13,8 +13,10 @@
 
 #if defined __clang__
 #define UNROLL _Pragma("unroll")
+#define UNROLL_FOUR _Pragma("unroll 4")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_FOUR _Pragma("GCC unroll 4")
 #endif
 
 /* --- stored types --- */
@@ -234,14 +236,15 @@ INLINE void tile_block(const struct tile *t, size_t i0, size_t j0, const int mr,
             for (int j = 0; j < nv; j++)
                 acc[i][j] = load(c + (size_t)i * t->ldc + j * VL);
     const size_t ai = t->ai, ak = t->ak, ldb = t->ldb;
+    UNROLL_FOUR
     for (size_t p = 0, k = t->k; p < k; p++, a += ak, b += ldb) {
         vf b0 = load(b), b1 = nv > 1 ? load(b + VL) : b0;
         UNROLL
         for (int i = 0; i < mr; i++) {
             vf x = splat(a[(size_t)i * ai]);
-            acc[i][0] += x * b0;
+            add_product(&acc[i][0], x, b0);
             if (nv > 1)
-                acc[i][1] += x * b1;
+                add_product(&acc[i][1], x, b1);
         }
     }
     for (int i = 0; i < mr; i++)

@@ -12,8 +12,8 @@
 
 struct num;
 
-/* 32 MiB that layers share, one at a time: a block of logits, inputs after dropout. */
-enum { NUM_BLOCK_FLOATS = 8 << 20 };
+/* 64 MiB that layers share, one at a time: a block of logits, inputs after dropout. */
+enum { NUM_BLOCK_FLOATS = 16 << 20 };
 
 /* threads: 0 = as many as the OpenMP runtime allows. The caller frees with num_free (NULL is fine). */
 int num_new(struct num **ret, int threads, struct err *err);

@@ -27,16 +27,6 @@ struct factors {
     const float *b;
 };
 
-/* Its accumulator stays where it is: left to choose, GCC 12 moves accumulators about and puts some on the stack. */
-INLINE void add_product(vf *acc, vf x, vf y)
-{
-#if defined __FMA__
-    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(x), "x"(y));
-#else
-    *acc += x * y;
-#endif
-}
-
 INLINE void step(vf acc[PACKED_TALL][NV], struct factors f, size_t p)
 {
     vf b[NV];

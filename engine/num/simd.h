@@ -127,6 +127,18 @@ INLINE vu64 mul_even(vu64 a, vu64 b)
 #endif
 }
 
+/* Its accumulator stays where it is: left to choose, GCC 12 moves accumulators about and puts some on the stack. */
+INLINE void add_product(vf *acc, vf x, vf y)
+{
+#if defined __AVX512F__
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(*acc) : "v"(x), "v"(y));
+#elif defined __FMA__
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*acc) : "x"(x), "x"(y));
+#else
+    *acc += x * y;
+#endif
+}
+
 /* Four rows of four floats become columns: dst[c·ldd + r] = src[r·lds + c]. */
 INLINE void transpose4(float *dst, size_t ldd, const float *src, size_t lds)
 {
