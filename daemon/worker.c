@@ -15,7 +15,6 @@
 #include "daemon/lanes.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
-#include "daemon/paths.h"
 #include "daemon/peers.h"
 #include "daemon/planner.h"
 #include "daemon/scope.h"

@@ -8,6 +8,7 @@
 
 #include "daemon/conf.h"
 #include "daemon/worker.c" /* for what its stage says */
+#include "daemon/worker_lanes.c"
 
 enum { MESSAGES = 16 };
 
