@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products with few rows, as decoding has them: bound by reading the weights, so kernels read them as stored, and the threads share those
+ * of several products as one list. Called by gemm.c. */
+#include <omp.h>
+#include <string.h>
+
+#include "num/convert.h"
+#include "num/gemm_impl.h"
+
+enum {
+    FEW_ROWS = 12,   /* up to here reading W dominates; measured */
+    SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
+    AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */
+    CACHE_LINE = 64, /* bytes */
+};
+
+/* Rows r … of W, which share their scales, with x: those of a block of columns are put into x, for all the rows at once. */
+static void scaled_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
+                        size_t rows, bool accumulate)
+{
+    const struct kernels *k = num_kernels(num);
+    const struct scratch lane = num_lane(num, omp_get_thread_num());
+    const size_t fit = lane.floats / w.cols;
+    const float *scale = w.scale + r / MAT_BLOCK * ((w.cols + MAT_BLOCK - 1) / MAT_BLOCK);
+    for (size_t i = 0, now; i < n; i += now) {
+        now = n - i < fit ? n - i : fit;
+        memcpy(lane.data, x + i * w.cols, now * w.cols * sizeof *x);
+        for (size_t j = 0; j < now; j++)
+            for (size_t c = 0; c < w.cols; c += MAT_BLOCK)
+                k->scale(lane.data + j * w.cols + c, scale[c / MAT_BLOCK],
+                         w.cols - c < MAT_BLOCK ? w.cols - c : MAT_BLOCK);
+        k->dots[w.dtype](y + i * w.rows + r, w.rows, lane.data, w.cols, now, convert_element(w, r, 0), w.cols,
+                         rows, w.cols, accumulate);
+    }
+}
+
+/* Rows r … of W with x, as stored. */
+static void few_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
+                     size_t rows, bool accumulate)
+{
+    if (w.dtype != DTYPE_F8_E4M3) {
+        num_kernels(num)->dots[w.dtype](y + r, w.rows, x, w.cols, n, convert_element(w, r, 0), w.cols, rows,
+                                        w.cols, accumulate);
+        return;
+    }
+    for (const size_t end = r + rows; r < end; r += rows) {
+        const size_t block = MAT_BLOCK - r % MAT_BLOCK;
+        rows = end - r < block ? end - r : block;
+        scaled_dots(num, y, x, w, n, r, rows, accumulate);
+    }
+}
+
+/* --- quantized weights: x becomes whole numbers once, in the panel --- */
+
+static bool quant_is_few(const struct num *num, struct mat w, size_t n)
+{
+    return n <= FEW_QUANT && n * int_row_bytes(w) <= num_panel(num).floats * sizeof(float);
+}
+
+/* Of one row of each stream: they lie apart from one another, so that the CPU does not fetch them ahead by itself. */
+static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t streams, size_t apart)
+{
+    const size_t size = dtype_size(q->side);
+    for (size_t k = 0; k < streams; k++, first += apart)
+        for (size_t at = first * size; at < (first + n) * size; at += CACHE_LINE) {
+            __builtin_prefetch((const char *)q->scale + at);
+            __builtin_prefetch((const char *)q->bias + at);
+        }
+}
+
+/* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows of x. */
+static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s,
+                          size_t streams, size_t apart)
+{
+    const struct mat w = p->w;
+    const struct quant *q = w.quant;
+    const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side);
+    struct int_dots d = {.y = p->y + s.row,
+                         .ldy = w.rows,
+                         .apart = apart,
+                         .n = p->n,
+                         .rows = streams,
+                         .x = x,
+                         .x_bytes = int_row_bytes(w),
+                         .w = convert_words(w, s.row),
+                         .w_apart = (size_t)(convert_words(w, apart) - convert_words(w, 0)),
+                         .scale = (const char *)q->scale + s.row * side_bytes,
+                         .bias = (const char *)q->bias + s.row * side_bytes,
+                         .side_apart = apart * side_bytes,
+                         .side = q->side,
+                         .cols = w.cols,
+                         .group = q->group,
+                         .bits = q->bits,
+                         .accumulate = p->accumulate};
+    for (size_t r = 0; r < s.rows; r++) {
+        if (s.row + r + AHEAD < w.rows)
+            fetch_sides(q, (s.row + r + AHEAD) * groups, groups, streams, apart * groups);
+        num_integers(num)->dots(&d);
+        d.y++;
+        d.w += convert_words(w, 1) - convert_words(w, 0);
+        d.scale = (const char *)d.scale + side_bytes;
+        d.bias = (const char *)d.bias + side_bytes;
+    }
+}
+
+/* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are left. */
+static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s)
+{
+    const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
+    quant_streams(num, p, x, (struct span){s.row, apart}, INT_ROWS, apart);
+    if (rest)
+        quant_streams(num, p, x, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0);
+}
+
+/* --- one or several --- */
+
+bool few_applies(const struct num *num, const struct gemm_xwt *p)
+{
+    if (!p->n || !p->w.rows || !p->w.cols)
+        return false;
+    return p->w.quant ? quant_is_few(num, p->w, p->n)
+                      : p->n <= FEW_ROWS && p->w.cols <= num_lane(num, 0).floats;
+}
+
+/* Whether p's x is that of the product before it, in the same whole numbers. */
+static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
+{
+    return p->x == before->x && p->n == before->n && p->w.cols == before->w.cols && p->w.quant &&
+           before->w.quant && p->w.quant->bits == before->w.quant->bits &&
+           p->w.quant->group == before->w.quant->group;
+}
+
+/* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it do. */
+static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
+{
+    if (i == 0 || !p[i - 1].w.quant || has_same_x(&p[i], &p[i - 1]))
+        return at;
+    return at + p[i - 1].n * int_row_bytes(p[i - 1].w);
+}
+
+/* How many of the products from the first on are few, and have room in the panel together. */
+size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    const size_t room = num_panel(num).floats * sizeof(float);
+    size_t i = 0;
+    for (size_t at = 0; i < n && few_applies(num, &p[i]); i++) {
+        at = next_x(p, i, at);
+        if (p[i].w.quant && at + p[i].n * int_row_bytes(p[i].w) > room)
+            break;
+    }
+    return i;
+}
+
+/* Elements from … end−1 of all the weights: those rows that begin there. */
+static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, size_t from, size_t end)
+{
+    size_t at = 0;
+    for (size_t i = 0, before = 0; i < n && before < end; before += p[i].w.rows * p[i].w.cols, i++) {
+        const struct mat w = p[i].w;
+        const size_t row = from > before ? (from - before + w.cols - 1) / w.cols : 0;
+        const size_t last = (end - before + w.cols - 1) / w.cols, stop = last < w.rows ? last : w.rows;
+        at = next_x(p, i, at);
+        if (row >= stop)
+            continue;
+        const struct span s = {row, stop - row};
+        if (w.quant)
+            quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
+        else
+            few_dots(num, p[i].y, p[i].x, w, p[i].n, s.row, s.rows, p[i].accumulate);
+    }
+}
+
+void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
+{
+    size_t at = 0, elements = 0;
+    for (size_t i = 0; i < n; i++) {
+        at = next_x(p, i, at);
+        elements += p[i].w.rows * p[i].w.cols;
+        if (!p[i].w.quant || (i && has_same_x(&p[i], &p[i - 1])))
+            continue;
+        for (size_t r = 0; r < p[i].n; r++) {
+            const struct int_row to = int_row_from((char *)num_panel(num).data + at, p[i].w, r);
+            num_integers(num)->quantize(&to, p[i].x + r * p[i].w.cols, p[i].w.cols, p[i].w.quant->bits,
+                                        p[i].w.quant->group);
+        }
+    }
+    const size_t parts = elements > SMALL ? (size_t)num_threads(num) : 1;
+#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
+    for (size_t i = 0; i < parts; i++)
+        few_part(num, p, n, elements * i / parts, elements * (i + 1) / parts);
+}
