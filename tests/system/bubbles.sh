@@ -13,8 +13,8 @@ for _ in 1 2 3; do
     limit 240 env SWEEP_STEPS=4 sh tests/bench/bench_bubble.sh "$build" 1 $schedules >"$work/table" 2>&1 || fail "the jobs do not run: $(tail -n 5 "$work/table")"
     cat "$work/table"
     # name and percent of each row
-    sed 's/^step, \([^,]*\),.* \([0-9.]*\) % .*/\1 \2/' "$work/table" >"$work/shares"
-    equal "rows of the table" "$(wc -l <"$work/shares")" "$(echo "$schedules" | wc -w)"
+    sed -n 's/^step, \([^,]*\),.* \([0-9.]*\) % .*/\1 \2/p' "$work/table" >"$work/shares"
+    equal "steps in the table" "$(wc -l <"$work/shares")" "$(echo "$schedules" | wc -w)"
     early=$(awk '$2 < 99.5 {printf "%s ", $1}' "$work/shares")
     [ -z "$early" ] || fail "faster than the schedule allows: $early"
     schedules=$(awk -v most=$((100 + 10 * slow)) '$2 > most {printf "%s ", $1}' "$work/shares")
