@@ -55,17 +55,11 @@ shift
 [ $# = 0 ] || shift
 [ $# -gt 0 ] || set -- naive gpipe 1f1b eager-1f1b interleaved-1f1b looped-bfs zb-h1 zb-h2 zbv v-1f1b again sweep
 work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
-awake=
-# shellcheck disable=SC2086 # processes are words
-trap 'kill $awake; rm -rf "$work"' EXIT
+# Stages that sleep leave cores idle that stages which compute would not.
+. "$(dirname "$0")/awake.sh"
+stay_awake
+trap 'sleep_again; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-
-# Stages that sleep leave cores idle that stages which compute would not. An idle core of a virtual machine may be lent to others, and was
-# seen to come back after 1 to 180 ms: whoever makes way for everybody keeps it here.
-for _ in $(seq "$(nproc)"); do
-    chrt --idle 0 sh -c 'while :; do :; done' &
-    awake="$awake $!"
-done
 
 # A daemon starts the ringd-stage beside it.
 mkdir "$work/bin" "$work/model"

@@ -2,7 +2,8 @@
 # Three real daemons in control groups with unlike shares of the CPUs, 2:1:1 and 4:2:1, each with one thread; its stages inherit the group. A
 # LoRA step as the planner splits it, which had every node timed in its own group, and the even split under the same schedule, each against
 # what was foreseen of it; then the one against the other. Eight rows a step, the median of all steps but each job's first, the jobs taking
-# turns, and in every turn all nodes timed anew: a machine that others use, too, is not as fast in one minute as in the next. A group's quota is given out every 10 ms, so that a task feels it as a slower CPU and not as a pause.
+# turns, and in every turn all nodes timed anew: a machine that others use, too, is not as fast in one minute as in the next. A group's quota is
+# given out every 10 ms, so that a task feels it as a slower CPU and not as a pause.
 # usage: bench_planner.sh BUILD [TIMES] [SHARES]
 # SPDX-License-Identifier: MIT
 set -eu
@@ -73,7 +74,11 @@ RINGCTL=$build/ringctl
 XDG_CACHE_HOME=$work/cache
 export GROUP RINGCTL XDG_CACHE_HOME BENCH_PLANNER="$work"
 unset CACHE_DIRECTORY
+# Groups that wait for the next period leave cores idle.
+. "$(dirname "$0")/awake.sh"
+stay_awake
 end() {
+    sleep_again
     rmdir "$GROUP"-n? 2>/dev/null || :
     rm -rf "$work"
 }
