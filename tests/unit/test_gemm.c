@@ -14,16 +14,7 @@
 
 #include "num/gemm.h"
 #include "num/kernels.h"
-#include "num/rng.h"
-
-static float *random_floats(size_t n, const char *purpose)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    struct rng rng = rng_for(11, purpose);
-    rng_fill_normal(&rng, x, n, 0, 1);
-    return x;
-}
+#include "tests/lib/draw.h"
 
 static float half_to_float(uint16_t h)
 {

@@ -15,16 +15,7 @@
 
 #include "num/gemm.h"
 #include "num/product.h"
-#include "num/rng.h"
-
-static float *random_floats(size_t n, const char *purpose)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    struct rng rng = rng_for(23, purpose);
-    rng_fill_normal(&rng, x, n, 0, 1);
-    return x;
-}
+#include "tests/lib/draw.h"
 
 /* A unit whose CPU has tiles of ours. */
 static struct num *unit(int threads)

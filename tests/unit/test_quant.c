@@ -18,15 +18,7 @@
 #include "num/kernels.h"
 #include "num/quant.h"
 #include "num/rng.h"
-
-static float *random_floats(size_t n, const char *purpose)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    assert_non_null(x);
-    struct rng rng = rng_for(23, purpose);
-    rng_fill_normal(&rng, x, n, 0, 1);
-    return x;
-}
+#include "tests/lib/draw.h"
 
 /* A quantized matrix as another program would have written it: drawn levels, packed here. */
 struct packed {
