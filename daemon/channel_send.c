@@ -188,6 +188,8 @@ static void work_done(struct lane *l, const struct work *w)
     exchange_finish_message(l->peer, w->out);
 }
 
+/* One whose last chunk the kernel took at once: the caller computes, and is not to stand still in send. If it does, because the cable died
+ * since, it does until the lane is broken, as the senders do; the next rank waits for that message anyway. */
 static struct lane *idle_lane(struct peer *p)
 {
     for (struct lane *l = p->lanes; l < p->lanes + MAX_LANES; l++)

@@ -153,22 +153,20 @@ static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, s
     return e;
 }
 
-/* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps follow each other. */
+/* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps follow each other: else they end before
+ * the next begin. */
 static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
 {
-    const size_t adapters = p->nmore + 1, turns = plan_turns(p->ranks, adapters, p->microbatches);
-    int e = 0;
+    const size_t adapters = p->nmore + 1, most = plan_turns(p->ranks, adapters, p->microbatches);
+    const struct sched_request step = job_plan_schedule(p, p->microbatches);
+    size_t turns = 1;
+    int e = plan_turns_go(&turns, &step, adapters, most, err);
     for (size_t steps = 2; steps <= adapters && !e; steps++)
         e = need_steps(p, recompute, steps, need, err);
-    p->round_steps = adapters;
-    for (size_t turn = 2; turn <= turns && !e; turn++) {
-        if (plan_turns_below(turn, turns) != turn)
-            continue;
-        e = need_steps(p, recompute, turn * adapters, need, err);
-        if (e == -EDEADLK)
-            return 0; /* they end before the next begin */
-        p->round_steps = turn * adapters;
-    }
+    for (size_t turn = 2; turn <= turns && !e; turn++)
+        if (plan_turns_below(turn, turns) == turn)
+            e = need_steps(p, recompute, turn * adapters, need, err);
+    p->round_steps = turns * adapters;
     return e;
 }
 

@@ -97,6 +97,8 @@ static int make_run(struct planner_run *run, const struct planner_sim *sim,
     return e;
 }
 
+/* Whether steps can follow each other at all, two turns show; how many do then, a job finds out by compiling rounds of all lengths, which is
+ * too long for a candidate: looked at closely, the best ones are. */
 static int make_runs(struct planner_sim *sim, const struct sched_request *of_step, bool closely,
                      struct err *err)
 {
