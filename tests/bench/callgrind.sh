@@ -20,7 +20,12 @@ counted() { # NAME TIMES
     valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$1" "$2" 2>&1 >/dev/null | sed -n 's/.*Collected : //p'
 }
 
-for name in $("$program" 2>&1 | sed -n 's/.*NAME one of//p'); do
+names=$("$program" 2>&1 | sed -n 's/.*NAME one of//p')
+if [ -z "$names" ]; then
+    echo "$program is not there: make bench builds it" >&2
+    exit 1
+fi
+for name in $names; do
     each=$("$program" "$name" 1)
     once=$(counted "$name" "$times")
     twice=$(counted "$name" $((2 * times)))
@@ -29,7 +34,7 @@ for name in $("$program" 2>&1 | sed -n 's/.*NAME one of//p'); do
         now = n / of
         printf "%s %.4f\n", name, now >>new
         printf "instructions, %-24s %9.4f each", name, now
-        if (was > 0) printf "      kept %.4f   %6.1f %%   %s", was, 100 * now / was, now > 1.02 * was ? "MORE" : "ok"
+        if (was > 0) printf "      kept %.4f   %6.1f %%   %s", was, 100 * now / was, (now > 1.02 * was ? "MORE" : "ok")
         printf "\n"
     }'
 done
