@@ -148,7 +148,8 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         return false;
     }
     const struct view *v = &f.weight;
-    *ret = (struct stored){.t = v->t, .data = v->data, .bytes = v->bytes};
+    *ret = (struct stored){
+        .t = v->t, .data = v->data, .elements = def->rows * (def->cols ? def->cols : 1), .bytes = v->bytes};
     ret->is_quantized =
         dims == 2 && !strcmp(v->t->dtype_name, "U32") && v->ndim == 2 && v->shape[0] == def->rows;
     if (ret->is_quantized && (!f.has_sides || !find_quant(&ret->quant, &f, def)))

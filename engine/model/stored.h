@@ -17,7 +17,8 @@ enum { STORED_NAME = TENSOR_NAME + 32 };
 struct stored {
     const struct st_tensor *t; /* what holds it; borrowed: the set */
     const void *data;          /* its own part of it */
-    size_t bytes;              /* of that part, scales and biases not counted */
+    size_t elements,
+        bytes; /* of that part, scales and biases not counted; elements: where it is not quantized */
     bool is_quantized;
     struct quant quant; /* bits and group are what the shapes say */
 };

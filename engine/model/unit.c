@@ -179,7 +179,7 @@ static void bind_scales(struct unit *u, size_t i, const struct st *st, char *why
     memcpy(def.name, name, sizeof def.name);
     struct stored s;
     if (stored_find(&s, st, &def, false, why, size))
-        dtype_to_f32(u->scale[i], s.data, s.t->dtype, s.t->elements);
+        dtype_to_f32(u->scale[i], s.data, s.t->dtype, s.elements);
 }
 
 /* A linear's bias is the vector whose name differs only in its last word. */
@@ -214,13 +214,16 @@ size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, 
         char why[256];
         if (stored_find(&s, st, def, u->fp8, why, sizeof why) && s.t->dtype == DTYPE_F8_E4M3)
             bind_scales(u, i, st, why, sizeof why);
+        if (!*why && s.is_quantized && is_trained(u, i)) /* config.json need not say so */
+            snprintf(why, sizeof why, "%s is quantized, and such weights are not trained: train LoRA on them",
+                     def->name);
         if (*why) {
             complain(complaints, size, why);
             bad++;
         } else if (u->vec[i]) {
-            dtype_to_f32(u->vec[i], s.data, s.t->dtype, s.t->elements);
+            dtype_to_f32(u->vec[i], s.data, s.t->dtype, s.elements);
         } else if (is_trained(u, i)) {
-            dtype_to_f32(param_of(u, i)->w, s.data, s.t->dtype, s.t->elements);
+            dtype_to_f32(param_of(u, i)->w, s.data, s.t->dtype, s.elements);
         } else {
             u->block.weights.lin[i].w = stored_mat(&s, def, &u->quant[i], u->scale[i]);
             if (!def->cold && !u->later)

@@ -154,6 +154,77 @@ static void layers_may_differ(void **state)
     }
 }
 
+/* Two steps of a full fine-tune; the parameters with their moments. */
+static float *train_all(const char *dir, const struct config *c, size_t *ret_n)
+{
+    const struct tune full = {.kind = TUNE_FULL, .end_layer = c->layers};
+    const struct chain_spec spec = tiny_chain(dir, c, &full, (struct chain_cut){2, {1, 3}});
+    const struct adamw opt = {0.01f, 0.9f, 0.999f, 1e-8f, 0};
+    struct chain chain;
+    struct tiny_batch b;
+    tiny_batch_init(&b, c, 5);
+    chain_open(&chain, &spec);
+    for (uint64_t step = 1; step <= 2; step++) {
+        chain_forward(&chain, 0, &b.mb, 1.0f / TINY_TOKENS, NULL);
+        chain_backward(&chain, 0);
+        chain_update(&chain, &opt, step);
+    }
+    float *state = chain_pack(&chain, true);
+    *ret_n = chain_elements(&chain, true);
+    chain_close(&chain);
+    return state;
+}
+
+/* Experts that share a tensor are trained each by itself. */
+static void stacks_are_trained_as_single_experts_are(void **state)
+{
+    (void)state;
+    for (size_t f = 2; f <= 3; f++) {
+        struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
+        size_t n, m;
+        const struct config c = write_config(plain.path, families[f], "");
+        model_write(plain.path, &c);
+        mlx_convert(plain.path, mlx.path, &c, (struct mlx_how){.bits = 0});
+        float *want = train_all(plain.path, &c, &n), *got = train_all(mlx.path, &c, &m);
+        assert_int_equal(n, m);
+        assert_same_bits(got, want, n, "experts out of a stack");
+        free(want);
+        free(got);
+        temp_dir_free(&plain);
+        temp_dir_free(&mlx);
+    }
+}
+
+/* The shapes of its tensors say that it is quantized, and its config.json does not. */
+static void what_is_quantized_is_not_trained_unsaid(void **state)
+{
+    (void)state;
+    struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
+    struct err err;
+    struct num *num;
+    struct stage *s;
+    const struct config c = write_config(plain.path, families[1], "");
+    model_write(plain.path, &c);
+    mlx_convert(plain.path, mlx.path, &c, (struct mlx_how){.bits = 8, .group = 32});
+    must(num_new(&num, 1, &err), &err);
+    struct stage_spec spec = {.model_dir = mlx.path,
+                              .config = c,
+                              .tune = {.kind = TUNE_FULL},
+                              .end_layer = 3,
+                              .embed = true,
+                              .head = true,
+                              .training = true,
+                              .slots = 1,
+                              .tokens = 4,
+                              .seqs = 1,
+                              .positions = 4};
+    must_refuse(stage_open(&s, num, &spec, &err), -EINVAL, &err,
+                "model.embed_tokens.weight is quantized, and such weights are not trained");
+    num_free(num);
+    temp_dir_free(&plain);
+    temp_dir_free(&mlx);
+}
+
 static void what_is_not_read_is_refused(void **state)
 {
     (void)state;
@@ -410,6 +481,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlx_directories_load),
         cmocka_unit_test(layers_may_differ),
+        cmocka_unit_test(stacks_are_trained_as_single_experts_are),
+        cmocka_unit_test(what_is_quantized_is_not_trained_unsaid),
         cmocka_unit_test(what_is_not_read_is_refused),
         cmocka_unit_test(training_is_the_same_bits_on_any_ring),
         cmocka_unit_test(it_is_still_the_same_model),

@@ -182,6 +182,15 @@ static void put_packed(struct conversion *v, const struct tensor_def *def, float
     packed_done(&p);
 }
 
+/* The same as they are. */
+static void put_plain(struct conversion *v, const struct tensor_def *def, float *w, size_t n)
+{
+    char name[NAME], shape[64];
+    mlx_name(name, def->name, "weight");
+    snprintf(shape, sizeof shape, "%zu,%zu,%zu", n, def->rows, def->cols);
+    put(&v->mlx, name, "F32", shape, w, n * def->rows * def->cols * sizeof *w);
+}
+
 static const float *values_of(const struct conversion *v, const char *name)
 {
     const struct st_tensor *t = st_find(v->from, name);
@@ -209,7 +218,7 @@ static void convert_stack(struct conversion *v, const struct tensor_def *def)
                 put(&v->plain, name, "F32", shape, w + e * n, n * sizeof *w);
         }
         if (pass == 0)
-            put_packed(v, def, w, experts);
+            (bits_of(v, def) ? put_packed : put_plain)(v, def, w, experts);
     }
     free(w);
 }

@@ -8,9 +8,9 @@
 #include "file/config.h"
 
 struct mlx_how {
-    size_t bits, group;
-    bool half;      /* scales and biases in F16; else BF16 */
-    bool overrides; /* every o_proj, router and the first down_proj in 8 bits, the embedding not at all */
+    size_t bits, group; /* bits 0: as mlx-lm converts without quantizing, experts in stacks all the same */
+    bool half;          /* scales and biases in F16; else BF16 */
+    bool overrides;     /* every o_proj, router and the first down_proj in 8 bits, the embedding not at all */
 };
 
 /* From the model in `plain` (f32, one file) into `dir`. The weights of `plain` become what the quantized ones stand for. Writes no
