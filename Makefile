@@ -76,7 +76,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
+.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns arm64 web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
@@ -175,6 +175,9 @@ $(sleeping): %: %.o $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
+# Built for arm64, and the arithmetic run there by qemu: needs root, a cross compiler and qemu-user-static.
+arm64:
+	@tests/arm64/run "$(BUILD_DEPS)"
 # The dashboard in a real browser: needs root, chromium and node.
 web: all
 	@tests/run web $(B)
