@@ -301,7 +301,7 @@ int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_
     }
     struct job *job = job_new(store_next_job(c->node->store), type, spec);
     if (c->active)
-        snprintf(job->error, sizeof job->error, "waits for the jobs before it");
+        snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
     c->jobs = job;
     *ret_id = job->id;
@@ -322,7 +322,7 @@ int coord_cancel(struct coord *c, uint64_t id)
     if (job == c->active) {
         stop(c, job, JOB_CANCELLED, "cancelled");
     } else {
-        snprintf(job->error, sizeof job->error, "cancelled before it started");
+        snprintf(job->error, sizeof job->error, "it had not started yet");
         finish(c, job, JOB_CANCELLED);
     }
     return 0;

@@ -109,8 +109,11 @@ static bool is_ok(const json_t *finding)
 static void print_finding(const json_t *f)
 {
     const char *thing = field_text(f, "thing", ""), *fix = field_text(f, "fix", "");
-    printf("  %-8s %s%s%s: %s\n", field_text(f, "severity", "?"), field_text(f, "check", "?"),
-           *thing ? " " : "", thing, field_text(f, "text", ""));
+    const char *check = field_text(f, "check", "?");
+    if (!strcmp(thing, check)) /* once is enough */
+        thing = "";
+    printf("  %-8s %s%s%s: %s\n", field_text(f, "severity", "?"), check, *thing ? " " : "", thing,
+           field_text(f, "text", ""));
     if (*fix)
         printf("           fix: %s\n", fix);
 }

@@ -22,14 +22,26 @@ static void on_meter_event(void *owner, const char *type, const json_t *data)
     meter_event(owner, type, data);
 }
 
+/* A job's times are whole seconds: no more is said of a short one. */
+static struct amount time_taken(double seconds)
+{
+    struct amount a;
+    if (seconds >= 10)
+        return print_duration(seconds);
+    if (seconds < 1)
+        snprintf(a.text, sizeof a.text, "under 1 s");
+    else
+        snprintf(a.text, sizeof a.text, "%.0f s", seconds);
+    return a;
+}
+
 static void print_trained(const struct meter *m, const json_t *end)
 {
     const json_t *adapters = json_object_get(json_object_get(end, "result"), "adapters");
     printf("job %.0f done", field_number(end, "id"));
     if (m->has_loss && !adapters)
         printf(": loss %.4f to %.4f", m->first_loss, m->last_loss);
-    printf(", %s, result in %s\n",
-           print_duration(field_number(end, "ended") - field_number(end, "started")).text,
+    printf(", %s, result in %s\n", time_taken(field_number(end, "ended") - field_number(end, "started")).text,
            field_text(json_object_get(end, "spec"), "adapter_out", "?"));
     ctl_print_adapters(adapters);
 }

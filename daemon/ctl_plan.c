@@ -16,7 +16,7 @@ static struct amount bytes_told(const json_t *value)
     return value ? print_bytes(json_number_value(value)) : (struct amount){"-"};
 }
 
-/* "0-3", "0-1,6-7"; "none". bounds: first layer and the one after the last, of each stage. */
+/* "0-3", "0-1,6"; "none". bounds: first layer and the one after the last, of each stage. */
 static void layers_text(char *text, size_t n, const json_t *bounds)
 {
     size_t used = 0;
@@ -24,7 +24,9 @@ static void layers_text(char *text, size_t n, const json_t *bounds)
         double from = json_number_value(json_array_get(bounds, i));
         double to = json_number_value(json_array_get(bounds, i + 1));
         if (to > from)
-            used += (size_t)snprintf(text + used, n - used, "%s%.0f-%.0f", used ? "," : "", from, to - 1);
+            used += (size_t)snprintf(text + used, n - used, "%s%.0f", used ? "," : "", from);
+        if (to > from + 1 && used < n)
+            used += (size_t)snprintf(text + used, n - used, "-%.0f", to - 1);
     }
     if (!used)
         snprintf(text, n, "none");

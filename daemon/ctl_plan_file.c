@@ -52,7 +52,8 @@ int plan_file_read(const char *path, json_t *spec)
     json_t *o = json_load_file(path, 0, &e);
     if (!json_is_object(o)) {
         json_decref(o);
-        return ctl_fail(CTL_USAGE, "--plan %s: %s", path, o ? "this is no plan" : e.text);
+        return ctl_fail(CTL_USAGE, "--plan %s: %s; `ringctl plan train ... --out` writes such files", path,
+                        o ? "this is no plan" : e.text);
     }
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         json_t *v = json_object_get(o, kept[i][0]);

@@ -281,6 +281,9 @@ static int check(const struct ctl *ctl)
     if (opts_is_set(ctl->opts, "sample-every") && !opts_is_set(ctl->opts, "sample-prompt"))
         return ctl_usage(
             ctl, "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
+    if (opts_is_set(ctl->opts, "eval-every") && !opts_is_set(ctl->opts, "valid"))
+        return ctl_usage(ctl,
+                         "--eval-every says how often, and nothing says on what: give --valid FILE|DIR too");
     if (opts_is_set(ctl->opts, "init") && opts_is_set(ctl->opts, "init-adapter"))
         return ctl_usage(ctl, "--init and --init-adapter both say where to begin: give one");
     return CTL_OK;

@@ -21,9 +21,11 @@ static void note_layers(char *text, size_t size, const struct job *job, size_t r
     for (size_t s = 0; s + 1 < json_array_size(first) && used < size; s++) {
         long long from = json_integer_value(json_array_get(first, s)),
                   to = json_integer_value(json_array_get(first, s + 1));
-        if (job_rank_of_stage(job->plan, s) == rank && to > from)
-            used += (size_t)snprintf(text + used, size - used, "%s%lld-%lld", used ? "," : "layers ", from,
-                                     to - 1);
+        if (job_rank_of_stage(job->plan, s) != rank || to <= from)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", used ? "," : "layers ", from);
+        if (to > from + 1 && used < size)
+            used += (size_t)snprintf(text + used, size - used, "-%lld", to - 1);
     }
     if (!used)
         snprintf(text, size, "no layer");

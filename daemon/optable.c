@@ -63,8 +63,7 @@ static const struct opt_value *value_of(const struct opts *o, const char *name)
     return &o->values[i];
 }
 
-/* Levenshtein distance; both names are short, longer ones do not compare. */
-static size_t edit_distance(const char *a, const char *b)
+size_t opts_distance(const char *a, const char *b)
 {
     enum { LONGEST = 48 };
     size_t row[LONGEST + 1];
@@ -94,7 +93,7 @@ static const char *nearest_name(const struct opts *o, const char *wrong)
     const char *best = NULL;
     size_t limit = strlen(wrong) / 3 + 2, best_distance = limit + 1;
     for (size_t i = 0; i < o->n; i++) {
-        size_t distance = edit_distance(wrong, o->defs[i].name);
+        size_t distance = opts_distance(wrong, o->defs[i].name);
         if (distance < best_distance) {
             best_distance = distance;
             best = o->defs[i].name;

@@ -59,4 +59,7 @@ size_t opts_list(const struct opts *o, const char *name, const char *const **ret
 
 void opts_help(const struct opt_def *defs, FILE *to); /* aligned, wrapped at 100 columns */
 
+/* How far two names are apart (Levenshtein's distance); SIZE_MAX of those longer than any. */
+size_t opts_distance(const char *a, const char *b);
+
 #endif

@@ -204,6 +204,22 @@ static const struct ctl_command *find_command(const char *name)
     return c->name ? c : NULL;
 }
 
+static int unknown_command(const char *wrong)
+{
+    enum { NEAR = 2 };
+    const struct ctl_command *best = NULL;
+    size_t least = NEAR + 1;
+    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+        size_t distance = opts_distance(wrong, c->name);
+        if (distance < least && distance < strlen(c->name)) {
+            least = distance;
+            best = c;
+        }
+    }
+    return best ? ctl_fail(CTL_USAGE, "\"%s\" is not a command: did you mean %s?", wrong, best->name)
+                : ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl --help lists them", wrong);
+}
+
 /* argv[word] is that command; behind it stands the one whose plan is wanted. */
 static int run_leading(const struct ctl_command *command, int argc, char **argv, int word)
 {
@@ -244,6 +260,6 @@ int main(int argc, char **argv)
         return run_bare(argc, argv);
     const struct ctl_command *c = find_command(argv[word]);
     if (!c)
-        return ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl --help lists them", argv[word]);
+        return unknown_command(argv[word]);
     return c->leads ? run_leading(c, argc, argv, word) : run_command(c, argc, argv, word, 0);
 }

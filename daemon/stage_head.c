@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/ipc.h"
+#include "engine/model/adapter_names.h"
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
 
@@ -98,7 +99,8 @@ static int check_writable(const char *dir, bool dry_run, struct err *err)
     char probe[4096];
     bool is_new = !mkdir(dir, 0777);
     if (!is_new && errno != EEXIST)
-        return err_set(err, -errno, "--adapter-out %s cannot be created: %s", dir, strerror(errno));
+        return err_set(err, -errno, "--adapter-out %s cannot be created: %s%s", dir, strerror(errno),
+                       errno == ENOENT ? "; make the folder it shall lie in first" : "");
     snprintf(probe, sizeof probe, "%s/.ringd-XXXXXX", dir);
     int fd = mkstemp(probe);
     if (fd < 0)
@@ -210,6 +212,19 @@ static int check_results(const struct head *h, struct err *err)
     return r;
 }
 
+/* A run that could have gone on is not lost without a word. */
+static void tell_replaced(struct head *h)
+{
+    char path[4096];
+    for (size_t a = 0; a < h->nadapters && !h->spec.resume; a++) {
+        const char *dir = h->adapters[a].spec.adapter_out;
+        snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, dir);
+        if (!access(path, F_OK))
+            head_say(h, "%s holds a run, which the result of this one replaces: --resume would continue it",
+                     dir);
+    }
+}
+
 static int read_sample_prompt(struct head *h, struct err *err)
 {
     int r = read_text(h, h->spec.sample_prompt, err);
@@ -233,6 +248,7 @@ static int plan_train(struct head *h, struct err *err)
         r = read_sample_prompt(h, err);
     if (r)
         return r;
+    tell_replaced(h);
     p->microbatches = (h->spec.batch + h->spec.micro_batch - 1) / h->spec.micro_batch;
     p->positions = data_longest(h->train.data);
     p->seqs = data_packs_most_rows(h->train.packs);

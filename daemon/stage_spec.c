@@ -203,6 +203,8 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->iters = count(r, "iters", 0, 0, SPEC_STEPS_MAX);
     s->epochs = count(r, "epochs", 0, 0, SPEC_EPOCHS_MAX);
     s->eval_every = count(r, "eval_every", 0, 0, SPEC_STEPS_MAX);
+    demand(r, s->valid || !s->eval_every,
+           "--eval-every says how often, and nothing says on what: give --valid FILE|DIR too");
     s->save_every = count(r, "save_every", 0, 0, SPEC_STEPS_MAX);
     read_samples(s, r);
     s->warmup = count(r, "warmup", 0, 0, SPEC_STEPS_MAX);

@@ -95,10 +95,16 @@ void beacons_free(struct beacons *b)
 
 void beacons_set_keys(struct beacons *b, const struct beacon_key *keys, size_t n, struct instant now)
 {
+    struct beacon_key before[BEACON_KEYS];
+
+    memcpy(before, b->keys, sizeof before);
     b->nkeys = n < BEACON_KEYS ? n : BEACON_KEYS;
     sodium_memzero(b->keys, sizeof b->keys);
     if (n > 0)
         memcpy(b->keys, keys, b->nkeys * sizeof *keys);
+    if (memcmp(before, b->keys, sizeof before)) /* what could not be opened before may be our own now */
+        b->stats = (struct beacons_stats){.sent = b->stats.sent};
+    sodium_memzero(before, sizeof before);
     for (size_t i = 0; i < BEACON_PORTS; i++)
         if (b->ports[i])
             beacon_port_kick(b->ports[i], now);

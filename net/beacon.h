@@ -149,6 +149,7 @@ struct neighbour_view {
 size_t beacons_neighbours(const struct beacons *b, struct instant now, struct neighbour_view *out,
                           size_t cap);
 
+/* What came is counted since the keys last changed. */
 struct beacons_stats {
     uint64_t taken, sent;
     uint64_t garbage; /* not a beacon */

@@ -144,7 +144,7 @@ function planOf({ steps, plan, lines }) {
 
 const generating = [
     ['model', 'Model', 'path', '', ''],
-    ['adapter', 'Adapter', 'path', '', 'perhaps'],
+    ['adapter', 'Adapter', 'path', '', 'what a training job left, if it is to be used'],
     ['max_tokens', 'Tokens at most', 'number', 64, ''],
     ['temperature', 'Temperature', 'number', 0, '0: the likeliest each time'],
     ['top_p', 'Top p', 'number', 1, ''],

@@ -339,7 +339,7 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
                           const struct family *f, const struct config *c, uint64_t *ret_step, struct err *err)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/training_state.safetensors", dir);
+    snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, dir);
     struct adapter_in *in;
     int r = in_open(&in, path, FORM_STATE, tune, f, c, err);
     if (r)

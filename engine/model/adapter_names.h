@@ -14,6 +14,7 @@
 #define ADAPTER_PEFT_PREFIX "base_model.model."
 #define ADAPTER_PEFT_FILE "adapter_model.safetensors"
 #define ADAPTER_MLX_FILE "adapters.safetensors"
+#define ADAPTER_STATE_FILE "training_state.safetensors"
 
 enum { ADAPTER_NAME = 192 };
 

@@ -295,7 +295,7 @@ int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request 
     if (!r && !full)
         r = writer_open(&o->mlx, o, ADAPTER_MLX_FILE, FORM_MLX, err);
     if (!r)
-        r = writer_open(&o->state, o, "training_state.safetensors", FORM_STATE, err);
+        r = writer_open(&o->state, o, ADAPTER_STATE_FILE, FORM_STATE, err);
     float step = (float)req->step;
     if (!r)
         r = st_writer_put(o->state, "step", &step, 1, err);

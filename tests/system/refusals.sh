@@ -63,9 +63,12 @@ refused 1 'one token alone has no probability' score --model "$stories" --ids 1
 
 train 2 'schedule "zigzag": allowed is one of' --schedule zigzag
 train 2 'iters.*epochs' --epochs 3
+train 2 'eval-every.*give --valid' --eval-every 3
 train 2 'batch-size 65536: out of range, allowed is 1 to 65535' --batch-size 65536
 refused 2 'missing: .*--data' train --model "$stories" --adapter-out out.adapter
 refused 2 'unknown option --modle: did you mean --model' generate --modle "$stories" hello
+refused 2 '"traim" is not a command: did you mean train' traim
+refused 2 '"conduct" is not a command: ringctl --help lists them' conduct
 works "after all that" 1
 
 # A daemon that is not there is a status of its own.

@@ -34,6 +34,7 @@ run folded-written generate --model "$stories" --adapter "$work/folded.adapter" 
     jq -sc 'map(select(.samples)) | map({(.spec.adapter_out | split("/") | last): .samples}) | add' >"$work/samples"
 # The finished adapter is what a new run begins with: its first evaluation is the other's last.
 train onward --init-adapter "$work/straight.adapter" --iters 1 --valid "$work/valid.jsonl"
+train onward --init-adapter "$work/straight.adapter" --iters 1 --valid "$work/valid.jsonl" # which replaces that
 # An adapter loads for scoring, and changes what is scored.
 run plain score --model "$stories" --data "$work/valid.jsonl"
 run tuned score --model "$stories" --data "$work/valid.jsonl" --adapter "$work/straight.adapter"
@@ -55,6 +56,7 @@ export ringctl work stories wikisql cases
 for nodes in 1 3; do
     rm -rf "$work"/*.adapter "$work"/*.log
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/script" || fail "$nodes nodes"
+    holds "a run that is replaced" "$work/onward.err" 'onward.adapter holds a run.*: --resume would continue it'
     for name in straight halves saving sampling full full6; do
         numbers "$work/$name.log" | jq -c 'select(.loss)' >"$work/$name.steps"
     done

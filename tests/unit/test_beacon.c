@@ -308,6 +308,8 @@ static void who_missed_a_key_is_met_with_the_old_one(void **state)
     beacons_stats(w->nodes[1].beacons, &before);
     assert_true(before.foreign > 20); /* the other half is sealed with the new key */
     beacons_set_keys(w->nodes[1].beacons, keys, 2, w->now);
+    beacons_stats(w->nodes[1].beacons, &before);
+    assert_int_equal(before.foreign, 0); /* the new key opens what they were */
     world_run(w, 10 * S);
     beacons_set_keys(w->nodes[1].beacons, keys, 1, w->now); /* the old key is no longer needed */
     beacons_stats(w->nodes[1].beacons, &before);
