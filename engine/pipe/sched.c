@@ -116,8 +116,8 @@ static int check_chunks(const struct sched_info *info, size_t chunks, struct err
     if (info->min_chunks == info->max_chunks)
         return err_set(err, -EINVAL,
                        "%s has %zu stage%s on each rank, not %zu; interleaved-1f1b and looped-bfs take "
-                       "any number of chunks",
-                       info->name, info->chunks, info->chunks == 1 ? "" : "s", chunks);
+                       "1 to %d",
+                       info->name, info->chunks, info->chunks == 1 ? "" : "s", chunks, SCHED_MAX_CHUNKS);
     return err_set(err, -EINVAL, "%s has %zu to %zu stages on each rank, not %zu", info->name,
                    info->min_chunks, info->max_chunks, chunks);
 }

@@ -282,8 +282,8 @@ static void test_refusals(void **state)
                    &err),
         -EINVAL);
     assert_string_equal(err.text,
-                        "gpipe has 1 stage on each rank, not 2; interleaved-1f1b and looped-bfs take any "
-                        "number of chunks");
+                        "gpipe has 1 stage on each rank, not 2; interleaved-1f1b and looped-bfs take "
+                        "1 to 16");
     assert_int_equal(
         sched_make(&sched, &(struct sched_request){.name = "zbv", .ranks = 2, .chunks = 1, .microbatches = 2},
                    &err),
