@@ -12,7 +12,7 @@
 #include "pipe/planner_sim.h"
 #include "pipe/split.h"
 
-/* Effort, in tasks stepped on paper: about a second's worth in all. */
+/* Effort, in tasks stepped on paper: a second or two's worth in all. */
 enum { EFFORT = 4000000, CLIMBED = 6 /* candidates whose split is improved */ };
 
 /* A later candidate must be so much better: plain orders come first, and what is alike on paper is. */

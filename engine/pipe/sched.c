@@ -64,12 +64,6 @@ char *sched_task_name(char *buf, size_t n, const struct sched_task *task)
     return buf;
 }
 
-const char *sched_placement_name(enum sched_placement placement)
-{
-    static const char *const text[] = {"single", "loop", "v"};
-    return (unsigned)placement <= PLACE_V ? text[placement] : "?";
-}
-
 uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage)
 {
     uint32_t p = (uint32_t)ranks, at = stage % p;

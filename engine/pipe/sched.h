@@ -48,7 +48,6 @@ char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
  * first over the closing cable. V: there and back, so that each turn stays on its rank and the closing cable
  * carries nothing. */
 enum sched_placement { PLACE_SINGLE, PLACE_LOOP, PLACE_V };
-const char *sched_placement_name(enum sched_placement placement); /* "single", "loop", "v" */
 uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage);
 
 /* What a built-in schedule is like, whatever its size. */

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The choice of the next token from the logits of the head. PURE: called by the stage that has the head. */
 #ifndef TEXT_SAMPLE_H
 #define TEXT_SAMPLE_H
 

@@ -96,12 +96,6 @@ void tokenizer_close(struct tokenizer *tok)
     free(tok);
 }
 
-size_t tokenizer_vocab(const struct tokenizer *tok)
-{
-    size_t model = tok->bpe.vocab.ids, added = tok->added.vocab.ids;
-    return model > added ? model : added;
-}
-
 int tokenizer_id(const struct tokenizer *tok, const char *token, uint32_t *ret)
 {
     size_t n = strlen(token);
@@ -118,11 +112,6 @@ static const char *token_text(const struct tokenizer *tok, uint32_t id, size_t *
 {
     const char *text = vocab_text(&tok->added.vocab, id, ret_n);
     return text ? text : vocab_text(&tok->bpe.vocab, id, ret_n);
-}
-
-const char *tokenizer_token(const struct tokenizer *tok, uint32_t id)
-{
-    return token_text(tok, id, NULL);
 }
 
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id)

@@ -288,6 +288,8 @@ static void test_family_refusals(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {TINY("mistral", ""), "sliding_window 4096 is not computed here"},
+        {TINY("deepseek_v2", MLA ",\"first_k_dense_replace\":\"1\""),
+         "first_k_dense_replace must be a number of layers"},
         {TINY("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":64"), "sliding_window 64"},
         {TINY("qwen3_moe", ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":20"),
          "num_experts_per_tok 9 is more than the 8 experts"},
