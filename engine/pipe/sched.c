@@ -16,16 +16,16 @@ static const struct {
     struct sched_info info;
     sched_order_fn *order;
 } schedules[] = {
-    {{"naive", PLACE_SINGLE, 1, 1, 1, false, true}, order_naive},
-    {{"gpipe", PLACE_SINGLE, 1, 1, 1, false, true}, order_gpipe},
-    {{"1f1b", PLACE_SINGLE, 1, 1, 1, false, true}, order_1f1b},
-    {{"eager-1f1b", PLACE_SINGLE, 1, 1, 1, false, true}, order_eager},
-    {{"interleaved-1f1b", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false, true}, order_interleaved},
-    {{"looped-bfs", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false, false}, order_looped},
-    {{"zb-h1", PLACE_SINGLE, 1, 1, 1, true, true}, order_zb_h1},
-    {{"zb-h2", PLACE_SINGLE, 1, 1, 1, true, true}, order_zb_h2},
-    {{"zbv", PLACE_V, 2, 2, 2, true, true}, order_zbv},
-    {{"v-1f1b", PLACE_V, 2, 2, 2, false, true}, order_v_1f1b},
+    {{"naive", PLACE_SINGLE, 1, 1, 1, true}, order_naive},
+    {{"gpipe", PLACE_SINGLE, 1, 1, 1, true}, order_gpipe},
+    {{"1f1b", PLACE_SINGLE, 1, 1, 1, true}, order_1f1b},
+    {{"eager-1f1b", PLACE_SINGLE, 1, 1, 1, true}, order_eager},
+    {{"interleaved-1f1b", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, true}, order_interleaved},
+    {{"looped-bfs", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false}, order_looped},
+    {{"zb-h1", PLACE_SINGLE, 1, 1, 1, true}, order_zb_h1},
+    {{"zb-h2", PLACE_SINGLE, 1, 1, 1, true}, order_zb_h2},
+    {{"zbv", PLACE_V, 2, 2, 2, true}, order_zbv},
+    {{"v-1f1b", PLACE_V, 2, 2, 2, true}, order_v_1f1b},
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 

@@ -55,9 +55,8 @@ struct sched_info {
     const char *name;
     enum sched_placement placement;
     size_t min_chunks, max_chunks, chunks; /* stages per rank; the last where nothing is said */
-    bool halves;                           /* its backward is I and W, not B */
     bool
-        in_order; /* every stage goes back through the microbatches in ascending order: same bits as all others */
+        in_order; /* every stage goes back through the microbatches in ascending order: the bits of all others */
 };
 const struct sched_info *sched_info(const char *name); /* NULL: unknown */
 /* The names as an option shows its choices. */

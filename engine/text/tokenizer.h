@@ -16,7 +16,7 @@ struct tokenizer;
 
 int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err); /* DIR/tokenizer.json */
 /* The same from the file's contents in memory. */
-int tokenizer_parse(struct tokenizer **ret, const char *json, size_t n, struct err *err);
+int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct err *err);
 void tokenizer_close(struct tokenizer *tok);
 
 int tokenizer_id(const struct tokenizer *tok, const char *token,

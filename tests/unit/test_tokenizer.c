@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -435,6 +436,10 @@ static void test_folder(void **state)
     struct err err = {""};
     assert_int_equal(tokenizer_open(&tok, dir, &err), -ENOENT);
     assert_non_null(strstr(err.text, path));
+    assert_int_equal(mkfifo(path, 0600), 0); /* is not waited for */
+    assert_int_equal(tokenizer_open(&tok, dir, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "is not a regular file"));
+    unlink(path);
     FILE *file = fopen(path, "we");
     assert_non_null(file);
     fputs("{\"model\": {", file);
