@@ -87,11 +87,11 @@ await page.fill('#train-adapter_out', OUT);
 await page.fill('#train-iters', '600');
 await page.fill('#train-batch_size', '8');
 await page.fill('#train-seq_len', '128');
-await page.fill('#train-lr', '0.01');
+await page.fill('#train-lr', '0.005');
 await page.click('summary >> text=More');
 await page.fill('#train-valid', VALID);
 await page.fill('#train-eval_every', '20');
-await page.fill('#train-sample_prompt', 'The work');
+await page.fill('#train-sample_prompt', 'The program');
 await page.fill('#train-sample_every', '25');
 await page.waitForSelector('#train-schedule option[value=auto]', { state: 'attached' }); // named by the node
 if (await page.inputValue('#train-schedule') !== '1f1b')
@@ -159,7 +159,7 @@ await page.waitForSelector('.panel:has(h2:text-is("Result")) dt:text-is("valid l
 const loss = await page.textContent('.head .figure:has-text("Validation") dd');
 ok(`the job is done, validation ${loss}`);
 const steps = await page.locator('.samples .n').allTextContents();
-if (steps.join() !== 'step 40,step 30,step 15' || !/^The work./.test(await page.textContent('.samples .prose')))
+if (steps.join() !== 'step 40,step 30,step 15' || !/^The program./.test(await page.textContent('.samples .prose')))
     throw new Error(`samples of ${steps}: ${await page.textContent('.samples .prose')}`);
 ok('samples were taken on the way');
 await checkAxe(page, 'finished job');
