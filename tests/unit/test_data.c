@@ -276,6 +276,9 @@ static void test_zeros(void **state)
     write_bytes(p, zeros, sizeof zeros);
     assert_int_equal(data_open(&data, &p->req, &err), -EBADMSG);
     assert_non_null(strstr(err.text, ":1: not a JSON object"));
+    assert_int_equal(truncate(p->path, (64 << 20) + 1), 0);
+    assert_int_equal(data_open(&data, &p->req, &err), -EFBIG);
+    assert_non_null(strstr(err.text, ":1: longer than 64 MiB"));
 }
 
 /* --- text ------------------------------------------------------------------------------------- */

@@ -134,6 +134,20 @@ static void test_unknown_characters(void **state)
     tokenizer_close(tok);
 }
 
+/* What has merged may merge with what stands before it as well as with what follows, the earliest rule first. */
+static void test_merges_go_both_ways(void **state)
+{
+    (void)state;
+    struct tokenizer *tok = open_text("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,"
+                                      "\"bc\":3,\"abc\":4,\"abca\":5,\"ca\":6},"
+                                      "\"merges\":[\"b c\",\"a bc\",\"abc a\",\"c a\"]}}");
+    check(tok, "abc", "4");
+    check(tok, "abca", "5");
+    check(tok, "bca", "3 0");
+    check(tok, "aca", "0 6");
+    tokenizer_close(tok);
+}
+
 static void test_prefix_and_suffix(void **state)
 {
     (void)state;
@@ -463,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words_and_added_tokens),
         cmocka_unit_test(test_unknown_characters),
+        cmocka_unit_test(test_merges_go_both_ways),
         cmocka_unit_test(test_prefix_and_suffix),
         cmocka_unit_test(test_names_and_ids),
         cmocka_unit_test(test_invalid_utf8),
