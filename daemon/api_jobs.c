@@ -32,22 +32,17 @@ static bool read_id(struct http_call *call, uint64_t *ret)
     return false;
 }
 
-/* Rows as the short form has them, from whole records of the store. */
-static void send_all_jobs(void *arg, const char *text)
+/* {"name": list}, list being a text that may be long: it is not read here. */
+static void reply_list(struct http_call *call, const char *name, const char *list)
 {
-    static const char *const fields[] = {"id",    "type", "state", "created", "started",
-                                         "ended", "step", "steps", "loss",    "error"};
-    json_t *records = text ? json_loads(text, 0, NULL) : NULL, *record, *list = json_array();
-    size_t i;
-    json_array_foreach(records, i, record)
-    {
-        json_t *row = json_object();
-        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
-            json_object_set(row, fields[f], json_object_get(record, fields[f]));
-        json_array_append_new(list, row);
-    }
-    json_decref(records);
-    api_reply(arg, 200, json_pack("{s:o}", "jobs", list));
+    char *text = xasprintf("{\"%s\":%s}", name, list ? list : "[]");
+    http_reply(call, 200, "application/json", text, strlen(text));
+    free(text);
+}
+
+static void send_all_jobs(void *arg, const char *list)
+{
+    reply_list(arg, "jobs", list);
 }
 
 void api_get_jobs(struct node *n, struct http_call *call)
@@ -199,19 +194,10 @@ struct history {
     int64_t from;     /* first step wanted, 0 = all */
 };
 
-static void send_history(void *arg, const char *text)
+static void send_history(void *arg, const char *list)
 {
     struct history *h = arg;
-    json_t *list = json_loads(text ? text : "[]", 0, NULL), *line;
-    json_t *wanted = json_array();
-    size_t i;
-    json_array_foreach(list, i, line)
-    {
-        if (json_integer_value(json_object_get(line, "step")) >= h->from)
-            json_array_append(wanted, line);
-    }
-    json_decref(list);
-    api_reply(h->call, 200, json_pack("{s:o}", h->name, wanted));
+    reply_list(h->call, h->name, list);
     free(h);
 }
 
@@ -239,7 +225,7 @@ static void find_history(void *arg, const char *record)
 {
     struct history *h = arg;
     if (record) {
-        store_get_events(h->n->store, h->id, h->kind,
+        store_get_events(h->n->store, h->id, h->kind, h->from,
                          strcmp(h->kind, "timeline") ? send_history : send_timeline, h);
         return;
     }

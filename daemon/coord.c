@@ -496,10 +496,10 @@ void coord_changed(struct coord *c)
     for (size_t r = 1; job && job->state != JOB_STOPPING && r < job->ranks; r++)
         if (!members_reachable(c->node->members, job->nodes[r])) {
             const struct member *first = members_cut_off(c->node->members);
-            const uint8_t *id = first && job_has_node(job, first->id) ? first->id : job->nodes[r];
-            const char *words = peers_last_words(c->node->peers, id);
-            fail(c, job, "node %s is gone%s%s", members_find(c->node->members, id)->name, *words ? ": " : "",
-                 words);
+            const size_t gone = first ? job_rank_of(job, first->id) : job->ranks,
+                         who = gone < job->ranks ? gone : r;
+            const char *words = peers_last_words(c->node->peers, job->nodes[who]);
+            fail(c, job, "node %s is gone%s%s", job->names[who], *words ? ": " : "", words);
             break;
         }
     if (c->active && c->active->state == JOB_STOPPING)

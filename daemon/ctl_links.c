@@ -39,6 +39,16 @@ static struct amount speed_of(const json_t *link)
     return a;
 }
 
+/* None without a heartbeat. */
+static struct amount rtt_of(const json_t *link)
+{
+    const json_t *rtt = json_object_get(link, "rtt_ms");
+    struct amount a = {"-"}, number = print_number(rtt, "-");
+    if (json_is_number(rtt))
+        snprintf(a.text, sizeof a.text, "%.16s ms", number.text);
+    return a;
+}
+
 static void print_links(const json_t *answer)
 {
     struct table *t = table_new("PEER\tADDRESS\tDIRECTION\tSTATE\tCIPHER\tRTT\tSPEED\tSENT\tRECEIVED\tUP");
@@ -47,10 +57,10 @@ static void print_links(const json_t *answer)
     json_array_foreach(json_object_get(answer, "links"), i, l)
     {
         const char *peer = field_text(l, "peer", "");
-        table_add(t, "%s\t%s\t%s\t%s\t%s\t%s ms\t%s\t%s\t%s\t%s", *peer ? peer : "?",
+        table_add(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", *peer ? peer : "?",
                   field_text(l, "address", "-"), field_text(l, "direction", "-"), field_text(l, "state", "?"),
-                  field_text(l, "cipher", "-"), print_number(json_object_get(l, "rtt_ms"), "-").text,
-                  speed_of(l).text, print_bytes(field_number(l, "tx_bytes")).text,
+                  field_text(l, "cipher", "-"), rtt_of(l).text, speed_of(l).text,
+                  print_bytes(field_number(l, "tx_bytes")).text,
                   print_bytes(field_number(l, "rx_bytes")).text,
                   print_duration(field_number(l, "up_seconds")).text);
     }

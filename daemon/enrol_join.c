@@ -150,6 +150,10 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
         memcmp(cluster_roster(e->setup.cluster)->cluster_id, t.cluster_id, CERT_ID))
         return err_set(err, -EEXIST, "this node is in cluster %s already: have it removed there first",
                        cluster_roster(e->setup.cluster)->name);
+    const struct token_book *own = cluster_tokens(e->setup.cluster);
+    for (size_t i = 0; own && i < own->n; i++)
+        if (!memcmp(own->at[i].id, t.id, TOKEN_ID))
+            return err_set(err, -EEXIST, "this node made this token, for another one: type it there");
     if (j->active)
         return err_set(err, -EALREADY, "this node is joining already: wait until that is over");
     *j = (struct joining){.active = true, .searching = !host, .token = t, .done = done, .arg = arg};

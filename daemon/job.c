@@ -83,12 +83,12 @@ void job_mirror(struct job *job)
     }
 }
 
-bool job_has_node(const struct job *job, const uint8_t id[16])
+size_t job_rank_of(const struct job *job, const uint8_t id[16])
 {
-    for (size_t r = 0; r < job->ranks; r++)
-        if (!memcmp(job->nodes[r], id, 16))
-            return true;
-    return false;
+    size_t r = 0;
+    while (r < job->ranks && memcmp(job->nodes[r], id, 16))
+        r++;
+    return r;
 }
 
 void job_progress(struct job *job, struct instant now)

@@ -75,7 +75,7 @@ void job_free(struct job *job);
 json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
 /* Its plan has them the other way round: rank 1 is who was the last. */
 void job_mirror(struct job *job);
-bool job_has_node(const struct job *job, const uint8_t id[16]);
+size_t job_rank_of(const struct job *job, const uint8_t id[16]); /* job->ranks: it has none */
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);
 

@@ -31,7 +31,6 @@ void log_about(enum log_level level, const struct log_about *about, const char *
 #define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
 /* Of a job: "job 7: …" */
 #define log_job(level, number, ...) log_about(level, &(struct log_about){.job = (number)}, __VA_ARGS__)
 /* Of the stage of that rank here. */

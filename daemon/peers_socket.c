@@ -56,7 +56,10 @@ static int bind_listener(const char *address, struct err *err)
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
     r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
                 bind(fd, found->ai_addr, found->ai_addrlen)
-            ? err_set(err, -errno, "--listen %s: %s", address, strerror(errno))
+            ? err_set(err, -errno, "--listen %s: %s%s", address, strerror(errno),
+                      errno == EADDRINUSE
+                          ? "; stop the ringd or other program that has this port, or choose another one"
+                          : "")
             : 0;
     freeaddrinfo(found);
     if (r && fd >= 0)

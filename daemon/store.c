@@ -295,10 +295,12 @@ void store_get_job(struct store *s, uint64_t job, void (*done)(void *arg, const 
     post_read(s, request_new(GET_JOB, job, NULL, NULL), done, arg);
 }
 
-void store_get_events(struct store *s, uint64_t job, const char *kind,
+void store_get_events(struct store *s, uint64_t job, const char *kind, int64_t from,
                       void (*done)(void *arg, const char *json), void *arg)
 {
-    post_read(s, request_new(GET_EVENTS, job, kind, NULL), done, arg);
+    struct request *r = request_new(GET_EVENTS, job, kind, NULL);
+    r->from = from;
+    post_read(s, r, done, arg);
 }
 
 void store_put_points(struct store *s, const char *rows)

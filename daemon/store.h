@@ -32,13 +32,13 @@ void store_put_job(struct store *store, uint64_t job, const char *state, const c
 /* One line of a job's history: kind "step", "valid", "log". */
 void store_put_event(struct store *store, uint64_t job, const char *kind, const char *json);
 
-/* Jobs, newest first, as a JSON array of the records; limit 0 = all. `done` runs on the loop thread; json is
- * freed after. */
+/* Jobs, newest first, as a JSON array of their records' short form; limit 0 = all. `done` runs on the loop thread; json is
+ * freed after. What is read here may be tens of MB: it is made on the store's thread, so that the loop has only to pass it on. */
 void store_get_jobs(struct store *store, size_t limit, void (*done)(void *arg, const char *json), void *arg);
 /* One record, or NULL. */
 void store_get_job(struct store *store, uint64_t job, void (*done)(void *arg, const char *json), void *arg);
-/* A job's history of a kind (NULL = all) as a JSON array, oldest first. */
-void store_get_events(struct store *store, uint64_t job, const char *kind,
+/* A job's history of a kind (NULL = all) as a JSON array, oldest first; with `from` above 0 only what is of that step or a later one. */
+void store_get_events(struct store *store, uint64_t job, const char *kind, int64_t from,
                       void (*done)(void *arg, const char *json), void *arg);
 /* --- series: numbers over time, kept fine for a day, coarser for two weeks, by the hour for two years --- */
 

@@ -38,10 +38,12 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_PUT_JOB] = "INSERT OR REPLACE INTO jobs(id,state,json,updated) VALUES(?1,?2,?3,unixepoch())",
     [SQL_PUT_EVENT] = "INSERT INTO events(job,kind,json) VALUES(?1,?2,?3)",
     [SQL_TRIM] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
-    [SQL_JOBS] = "SELECT json FROM jobs ORDER BY id DESC LIMIT ?1",
+    [SQL_JOBS] = ("SELECT json_remove(json,'$.spec','$.plan','$.memory','$.start','$.relayed','$.result') "
+                  "FROM jobs ORDER BY id DESC LIMIT ?1"),
     [SQL_JOB] = "SELECT json FROM jobs WHERE id=?1",
     [SQL_EVENTS] = "SELECT json FROM events WHERE job=?1 ORDER BY id",
-    [SQL_EVENTS_OF_KIND] = "SELECT json FROM events WHERE job=?1 AND kind=?2 ORDER BY id",
+    [SQL_EVENTS_OF_KIND] = ("SELECT json FROM events WHERE job=?1 AND kind=?2 AND (?3<=0 OR "
+                            "json_extract(json,'$.step')>=?3) ORDER BY id"),
     [SQL_PUT_POINTS] = "INSERT INTO points(name,level,t,n,sum,least,most) "
                        "SELECT value->>0, ?2, (value->>1)/?3*?3, 1, value->>2, value->>2, value->>2 "
                        "FROM json_each(?1) WHERE true ON CONFLICT(name,level,t) DO UPDATE SET n=n+1, "
@@ -181,8 +183,10 @@ static int get(struct store_sql *s, struct request *r)
         sqlite3_bind_int64(stmt, 3, r->from);
         sqlite3_bind_int64(stmt, 4, r->to);
     }
-    if (which == SQL_EVENTS_OF_KIND)
+    if (which == SQL_EVENTS_OF_KIND) {
         sqlite3_bind_text(stmt, 2, r->word, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(stmt, 3, r->from);
+    }
     int rc = collect(stmt, r->kind == GET_JOB, &r->json);
     sqlite3_reset(stmt);
     sqlite3_clear_bindings(stmt);

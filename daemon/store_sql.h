@@ -28,9 +28,10 @@ struct request {
     char *word;   /* owned: state of PUT_JOB, kind of the events; may be NULL */
     char *json;   /* owned: the record; of a read: the answer, NULL = no such record */
     void (*done)(void *arg, const char *json);
-    void *arg; /* borrowed */
-    int level; /* GET_POINTS, as the next */
-    int64_t from, to;
+    void *arg;    /* borrowed */
+    int level;    /* GET_POINTS */
+    int64_t from; /* the same, and GET_EVENTS */
+    int64_t to;   /* GET_POINTS */
 };
 
 struct store_sql;

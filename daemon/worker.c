@@ -264,15 +264,19 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
 
 /* --- the head's messages ---------------------------------------------------------------------- */
 
-static bool read_nodes(struct worker *w, const json_t *nodes)
+/* The nodes of the job by rank, of which we are the one at `rank`. */
+static bool read_nodes(struct worker *w, const json_t *nodes, json_int_t rank)
 {
-    w->ranks = json_array_size(nodes);
-    if (!w->ranks || w->ranks > RING_MAX_NODES)
+    const size_t n = json_array_size(nodes);
+    w->ranks = 0;
+    w->rank = rank < 0 || rank >= RING_MAX_NODES ? 0 : (int)rank;
+    if (n > RING_MAX_NODES || rank < 0 || (size_t)rank >= n)
         return false;
-    for (size_t i = 0; i < w->ranks; i++)
+    for (size_t i = 0; i < n; i++)
         if (id_parse(w->nodes[i], json_string_value(json_array_get(nodes, i))))
             return false;
-    return true;
+    w->ranks = n;
+    return !memcmp(w->nodes[rank], members_self(w->node->members)->id, 16);
 }
 
 /* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
@@ -299,7 +303,6 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     memcpy(w->head, head, 16);
     w->job = (uint64_t)job;
-    w->rank = (int)rank;
     w->reported = false;
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
@@ -307,7 +310,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     w->planned_bytes =
         (uint64_t)json_integer_value(json_array_get(json_object_get(plan, "bytes"), (size_t)rank));
     w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
-    if (!read_nodes(w, json_object_get(body, "nodes"))) {
+    if (!read_nodes(w, json_object_get(body, "nodes"), rank)) {
         tell_failed(w, "the head's message cannot be read: same version on all nodes?");
         end_stage(w);
         return;

@@ -148,11 +148,13 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
 
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
 {
-    if (w->state != WORKER_READY && w->state != WORKER_RUNNING) {
+    char why[256];
+    if (worker_data_hello(w, link_peer(link), why,
+                          sizeof why)) { /* another job may have come since it said hello */
         link_free(link);
         return;
     }
-    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank % w->ranks]);
+    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank]);
     hand_over(w, link, from_rank,
               path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
 }

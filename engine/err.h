@@ -6,7 +6,7 @@
 #define ENGINE_ERR_H
 
 struct err {
-    char text[512]; /* NUL-terminated; long texts are cut */
+    char text[512]; /* NUL-terminated UTF-8 without control characters; long texts are cut */
 };
 
 /* Writes the sentence and returns `code` (a negative errno), so that a failing function reads

@@ -11,20 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const end_names[] = {
-    [CABLE_END_SILENT] = "silent",       [CABLE_END_ONE_WAY] = "one-way", [CABLE_END_LEFT] = "left",
-    [CABLE_END_RESTARTED] = "restarted", [CABLE_END_PORT] = "port",       [CABLE_END_CLONED] = "cloned",
-    [CABLE_END_VERSION] = "version"};
 static const char *const state_names[] = {[NEIGHBOUR_HEARD] = "heard",
                                           [NEIGHBOUR_ONE_WAY] = "one-way",
                                           [NEIGHBOUR_TWO_WAY] = "two-way",
                                           [NEIGHBOUR_VERSION] = "version",
                                           [NEIGHBOUR_CLONED] = "cloned"};
-
-const char *cable_end_name(enum cable_end end)
-{
-    return end <= CABLE_END_VERSION ? end_names[end] : "unknown";
-}
 
 const char *neighbour_state_name(enum neighbour_state state)
 {

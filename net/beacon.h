@@ -71,7 +71,6 @@ enum cable_end {                      /* closed list, as link_end */
                  CABLE_END_CLONED,
                  CABLE_END_VERSION,
 };
-const char *cable_end_name(enum cable_end end);
 
 enum neighbour_state {
     NEIGHBOUR_HEARD,

@@ -3,6 +3,7 @@
  * A link's life: made, attached to a socket, watched by one timer, ended, freed. Owns struct link; called by
  * the daemon's control and channel code and by libevent, on the loop. */
 #include "link_impl.h"
+#include "link_lookup.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -188,6 +189,14 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     enter(link);
     switch (link->state) {
     case LINK_DIALING:
+        if (link->lookup) {
+            link_fail(
+                link, LINK_END_TIMEOUT,
+                "cannot resolve \"%.60s\": no answer within %d s; see that the name servers of this machine "
+                "answer, or give an address",
+                link->who, LINK_LOOKUP_US / 1000000);
+            break;
+        }
         link_fail(
             link, LINK_END_TIMEOUT,
             "%s did not answer within %d s: check the cable, the address, and that ringd is running there",
@@ -293,18 +302,12 @@ int link_attach(struct link *link, int fd)
 int link_dial(struct link **ret, const struct link_setup *setup, const char *host, uint16_t port)
 {
     struct link *link;
-    char why[256];
     int r = link_new(&link, setup, true);
 
     if (r < 0)
         return r;
     enter(link); /* nothing may free it under us, and nothing is told before the owner has it */
-    if (link_resolve(link, host, port, why, sizeof why) < 0) {
-        link_end_later(link, LINK_END_CONNECT, why, 0);
-    } else {
-        link_arm(link, LINK_DIAL_US);
-        link_try_next(link, 0);
-    }
+    link_resolve(link, host, port);
     leave(link);
     *ret = link;
     return 0;
@@ -365,6 +368,8 @@ static void release(struct link *link)
     seal_wipe(&link->tx);
     seal_wipe(&link->rx);
     link->keyed = false;
+    lookup_free(link->lookup);
+    link->lookup = NULL;
     if (link->addresses)
         evutil_freeaddrinfo(link->addresses);
     link->addresses = NULL;

@@ -118,8 +118,7 @@ struct link_setup {
     uint64_t handshake_us;                 /* 0 = 10 s: handshake and hello together */
 };
 
-/* `host` is an address ("192.168.7.2", "fe80::1%3") or a name; only a name may block, for as long as the
- * resolver takes. Whatever goes wrong with reaching it is told by `down`, from the loop. id, psk and keys are
+/* `host` is an address ("192.168.7.2", "fe80::1%3") or a name, which a thread looks up. Whatever goes wrong with reaching it is told by `down`, from the loop. id, psk and keys are
  * needed during the call only. */
 int link_dial(struct link **ret, const struct link_setup *setup, const char *host, uint16_t port);
 /* Takes over fd, on failure too. The kind is learnt from the peer: `setup->kind` is ignored, link_kind tells

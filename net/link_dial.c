@@ -2,11 +2,13 @@
  *
  * A link's socket: resolving, connecting, naming, options. Called by link.c on the loop. */
 #include "link_impl.h"
+#include "link_lookup.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/bufferevent.h>
 #include <event2/util.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,31 +69,57 @@ void link_tune_socket(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", strlen("cubic"));
 }
 
-int link_resolve(struct link *link, const char *host, uint16_t port, char *why, size_t why_size)
+static void tell_unknown(struct link *link, const char *reason)
+{
+    char text[sizeof link->text];
+
+    snprintf(text, sizeof text,
+             "cannot resolve \"%.60s\": %s; give an address, or a name this machine can resolve", link->who,
+             reason);
+    link_end_later(link, LINK_END_CONNECT, text, 0);
+}
+
+static void start_dialing(struct link *link, struct addrinfo *found)
+{
+    link->next_address = link->addresses = found;
+    link_arm(link, LINK_DIAL_US);
+    link_try_next(link, 0);
+}
+
+/* From the loop; what it leads to is told by the timer, so that nobody frees the link here. */
+static void on_found(void *owner, int error, struct addrinfo *found)
+{
+    struct link *link = owner;
+
+    lookup_free(link->lookup);
+    link->lookup = NULL;
+    if (error)
+        tell_unknown(link, gai_strerror(error));
+    else
+        start_dialing(link, found);
+}
+
+void link_resolve(struct link *link, const char *host, uint16_t port)
 {
     struct evutil_addrinfo hints = {.ai_socktype = SOCK_STREAM,
                                     .ai_protocol = IPPROTO_TCP,
                                     .ai_flags = EVUTIL_AI_NUMERICHOST | EVUTIL_AI_NUMERICSERV};
+    struct addrinfo *found;
     char service[8];
     int r;
 
     snprintf(service, sizeof service, "%u", port);
     snprintf(link->address, sizeof link->address, "%.60s:%u", host, port);
     snprintf(link->who, sizeof link->who, "%s", link->address);
-    r = evutil_getaddrinfo(host, service, &hints, &link->addresses);
-    if (r != 0) { /* a name: this may wait for a resolver */
-        hints.ai_flags = EVUTIL_AI_NUMERICSERV;
-        r = evutil_getaddrinfo(host, service, &hints, &link->addresses);
+    if (!evutil_getaddrinfo(host, service, &hints, &found)) {
+        start_dialing(link, found);
+        return;
     }
-    if (r != 0) {
-        link->addresses = NULL;
-        snprintf(why, why_size,
-                 "cannot resolve \"%.60s\": %s; give an address, or a name this machine can resolve", host,
-                 evutil_gai_strerror(r));
-        return -EHOSTUNREACH;
-    }
-    link->next_address = link->addresses;
-    return 0;
+    snprintf(link->who, sizeof link->who, "%s", host);
+    link_arm(link, LINK_LOOKUP_US);
+    r = lookup_start(&link->lookup, link->base, host, port, on_found, link);
+    if (r)
+        tell_unknown(link, strerror(-r));
 }
 
 /* 0 when an attempt is under way. */

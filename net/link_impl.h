@@ -17,6 +17,7 @@
 enum link_limits {
     LINK_DIAL_US =
         5000000, /* a cable's other end answers in milliseconds; a missing one should not hold up retries */
+    LINK_LOOKUP_US = 45000000, /* of a name; longer than resolvers take to give up, who then say why */
     LINK_HANDSHAKE_US =
         10000000, /* handshake and hello together: a loaded machine has seconds, a silent stranger no more */
     LINK_BEAT_US = 1000000,    /* heartbeats: often enough to show progress */
@@ -33,6 +34,7 @@ struct addrinfo;
 struct auth;
 struct bufferevent;
 struct event;
+struct lookup;
 
 struct link {
     struct event_base *base;    /* borrowed */
@@ -42,6 +44,7 @@ struct link {
     struct event *timer;        /* owned: the state's deadline, the heartbeat, or the end of lingering */
     struct instant due;         /* when it should fire */
     int fd;                     /* owned; −1 without a connection */
+    struct lookup *lookup;      /* owned: while its name is being resolved */
     struct addrinfo *addresses; /* owned: what the name resolved to */
     const struct addrinfo *next_address;
     uint16_t port;
@@ -106,7 +109,7 @@ void link_down(struct link *link, enum link_end end, const char *text);
 void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us);
 
 /* link_dial.c */
-int link_resolve(struct link *link, const char *host, uint16_t port, char *why, size_t why_size);
+void link_resolve(struct link *link, const char *host, uint16_t port); /* and on to the first address */
 void link_try_next(struct link *link, int error); /* error: errno of the attempt before, 0 = first */
 void link_tune_socket(int fd);
 void link_name_address(struct link *link, int fd);

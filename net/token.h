@@ -39,9 +39,10 @@ void token_base32(char *out, const uint8_t *data, size_t n);
 
 /* What is made of a secret: all that an authority keeps, and others need in order to let the joiner in. */
 struct token_keys {
-    uint8_t psk[32];             /* of the join link's handshake */
-    uint8_t question[TOKEN_TAG]; /* JOINQ: "who knows this token?" (NETWORK.md §8.1, datagram type 3) */
-    uint8_t answer[TOKEN_TAG];   /* JOINA: "I do" (type 4); whoever only heard the question cannot say it */
+    uint8_t psk[32]; /* of the join link's handshake */
+    uint8_t question
+        [TOKEN_TAG]; /* JOINQ: "who knows this token?" (PROTOCOL.md, Enrolment: a datagram of type 3) */
+    uint8_t answer[TOKEN_TAG]; /* JOINA: "I do" (type 4); whoever only heard the question cannot say it */
 };
 void token_derive(const struct token *t, struct token_keys *ret);
 

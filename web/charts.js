@@ -68,7 +68,7 @@ export class Chart {
             perSeries[s.name] = { strokeWidth: s.width ?? 1.6, drawPoints: !!s.points, pointSize: 3, connectSeparatedPoints: true };
         this.graph = new window.Dygraph(this.canvas, this.rows, {
             labels: ['step', ...this.series.map(s => s.name)], series: perSeries, ...this.look(), gridLineWidth: 1, axisLabelFontSize: 11,
-            axisLabelWidth: 46, highlightCircleSize: 3, logscale: this.log, rightGap: 8, animatedZooms: false,
+            axisLabelWidth: 46, highlightCircleSize: 3, logscale: this.log, rightGap: 8, xRangePad: 4, animatedZooms: false,
             axes: { y: { valueFormatter: v => number(v), axisLabelFormatter: v => number(v, 3), pixelsPerLabel: this.options.large ? 34 : 26 },
                 x: { drawGrid: false, pixelsPerLabel: 36 } },
             highlightCallback: (event, x, points) => this.tell(x, points),

@@ -192,6 +192,7 @@ async function submit(form) {
             return;
         detail(made.id);
         talk.push({ id: made.id, prompt });
+        show(document.getElementById('generate-plan')); // it says that nothing was started
         say('Submitted.');
     } catch (e) {
         refused('generate', e.message);

@@ -4,7 +4,7 @@
 import { Chart, smoothed } from './charts.js';
 import { h, show } from './dom.js';
 import { gantt } from './gantt.js';
-import { eta, isOver, pace, progress, stateMark } from './jobs.js';
+import { eta, isOver, pace, progress, reason, stateMark } from './jobs.js';
 import { detail, state, watch } from './live.js';
 import { layersText } from './ring.js';
 import { age, bytes, clock, moment, number, percent, plural, span } from './words.js';
@@ -86,11 +86,11 @@ function head(job, d) {
     return h('div', { class: 'panel head' },
         h('div', { class: 'row spread' }, h('h1', null, `Job ${job.id} `, h('span', { class: 'faint' }, job.type), ' ', stateMark(job)),
             !isOver(job) && h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.id }, 'Cancel this job')),
-        job.error && h('p', { class: `notice ${job.state === 'failed' ? 'bad' : ''}`, role: job.state === 'failed' ? 'alert' : null }, job.error),
+        reason(job) && h('p', { class: `notice ${job.state === 'failed' ? 'bad' : ''}`, role: job.state === 'failed' ? 'alert' : null }, job.error),
         progress(job),
         h('dl', { class: 'figures' },
             figure('Step', String(job.step || 0), job.steps ? `of ${job.steps}` : ''),
-            isOver(job) ? figure('Took', ran >= 1 ? span(ran) : 'under 1 s', `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
+            isOver(job) ? figure('Took', ran >= 1 ? age(ran) : 'under 1 s', `ended ${moment(job.ended)}`) : figure('Left', left === null ? '–' : span(left), Number.isFinite(ran) ? `${age(ran)} so far` : ''),
             d.adapters.size ? [...d.adapters].map(([name, step]) => figure(`Loss, ${name}`, number(step.loss)))
                 : Number.isFinite(job.loss) && job.loss !== null && figure('Loss', number(job.loss)),
             valid && figure('Validation', number(valid.valid_loss), `step ${valid.step}`),
@@ -158,13 +158,20 @@ function log(d) {
             h('li', null, h('time', null, clock(l.time)), h('span', null, l.text)))) : h('p', { class: 'empty' }, 'Nothing was said yet.'));
 }
 
-const unsaid = new Set(['prompt', 'sample_prompt']);
+const unsaid = new Set(['prompt', 'sample_prompt', 'text']); // they have a place of their own
+
+function table(fields, say) {
+    const rows = Object.entries(fields || {}).filter(([k, v]) => !unsaid.has(k) && (typeof v !== 'object' || v === null) && String(v).length < 300);
+    return rows.length > 0 && h('dl', { class: 'spec' }, rows.flatMap(([k, v]) => [h('dt', null, k.replaceAll('_', ' ')), h('dd', null, say(v))]));
+}
+
+function result(job) {
+    const rows = table(job.result, v => typeof v === 'number' && !Number.isInteger(v) ? number(v, 6) : String(v));
+    return rows && h('div', { class: 'panel', 'data-key': 'result' }, h('h2', null, 'Result'), rows);
+}
 
 function spec(job) {
-    const rows = [...Object.entries(job.spec || {}), ...Object.entries(job.result || {}).map(([k, v]) => [`result: ${k}`, v])]
-        .filter(([k, v]) => !unsaid.has(k) && (typeof v !== 'object' || v === null) && String(v).length < 300);
-    return h('div', { class: 'panel', 'data-key': 'spec' }, h('h2', null, 'What was asked for'),
-        h('dl', { class: 'spec' }, rows.flatMap(([k, v]) => [h('dt', null, k.replaceAll('_', ' ')), h('dd', null, String(v))])),
+    return h('div', { class: 'panel', 'data-key': 'spec' }, h('h2', null, 'What was asked for'), table(job.spec, String),
         job.relayed?.length > 0 && h('p', { class: 'hint' }, job.relayed.map(r => `${r.from} → ${r.to} goes through ${r.through}. `)));
 }
 
@@ -191,7 +198,7 @@ export function drawJob(section, id) {
     show(section, head(job, d), writing(job, d),
         h('div', { class: 'columns' },
             h('div', { class: 'wide' }, trains && curves(d), trains && job.type === 'train' && lastStep(d, ganttWidth), samples(job, d)),
-            h('div', { class: 'side' }, memory(job), log(d), spec(job))));
+            h('div', { class: 'side' }, memory(job), result(job), log(d), spec(job))));
     if (trains)
         updateCharts(d, false);
     const tail = section.querySelector('#lines');

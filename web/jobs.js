@@ -26,6 +26,9 @@ export function progress(job) {
         'aria-valuemax': 100, 'aria-valuenow': Math.round(100 * share) }, h('i', { css: { width: `${(100 * share).toFixed(2)}%` } }));
 }
 
+/** Why it waits or ended, where that is more than its state. */
+export const reason = job => job.error !== job.state && job.error;
+
 export function stateMark(job) {
     const kind = { done: 'good', failed: 'bad', running: 'live', planned: 'live' }[job.state] || '';
     return h('span', { class: `pill ${kind}` }, job.state);
@@ -74,7 +77,7 @@ export function current() {
 function when(job) {
     if (!isOver(job))
         return job.started ? `for ${age(Date.now() / 1000 - job.started)}` : `since ${moment(job.created)}`;
-    return `${moment(job.ended)}${job.started ? `, took ${job.ended > job.started ? span(job.ended - job.started) : 'under 1 s'}` : ''}`;
+    return `${moment(job.ended)}${job.started ? `, took ${job.ended > job.started ? age(job.ended - job.started) : 'under 1 s'}` : ''}`;
 }
 
 function row(job) {
@@ -83,7 +86,7 @@ function row(job) {
         h('span', { class: 'steps n' }, job.steps ? `${job.step} / ${job.steps}` : ''),
         h('span', { class: 'loss n' }, Number.isFinite(job.loss) && job.loss !== null ? `loss ${number(job.loss)}` : ''),
         h('span', { class: 'when faint' }, when(job)),
-        job.error && h('span', { class: `why ${job.state === 'failed' ? 'bad' : ''}` }, job.error)));
+        reason(job) && h('span', { class: `why ${job.state === 'failed' ? 'bad' : ''}` }, job.error)));
 }
 
 export function jobList() {

@@ -113,7 +113,7 @@ function edgeLines(e) {
         return e.missing && !down.length ? ['a cable would', 'close the ring'] : ['down', longest >= 0 ? `for ${age(longest)}` : ''].filter(Boolean);
     }
     if (!live.length)
-        return [mbps(e.classMbps) || 'connected', e.shared && 'shared'].filter(Boolean);
+        return [e.classMbps ? `class ${mbps(e.classMbps)}` : 'connected', e.shared && 'shared'].filter(Boolean);
     const rate = live.reduce((sum, c) => sum + (Math.min(c.tx_mbps, c.rx_mbps) || c.negotiated_mbps || 0), 0);
     const flow = live.reduce((sum, c) => sum + (state.rates.get(c.port)?.tx || 0) + (state.rates.get(c.port)?.rx || 0), 0);
     const rtt = Math.min(...live.map(c => c.rtt_ms));

@@ -306,8 +306,9 @@ static void read_deepseek(struct config_reader *r, struct config *c)
     const json_t *shared = config_lookup(r->root, "n_shared_experts");
     if (shared)
         c->moe.shared_ffn = c->moe.ffn * config_size(r, r->root, "n_shared_experts", 0, MAX_EXPERTS);
-    json_int_t first = json_integer_value(config_lookup(r->root, "first_k_dense_replace"));
-    if (first < 0 || first > MAX_LAYERS)
+    const json_t *dense = config_lookup(r->root, "first_k_dense_replace");
+    json_int_t first = json_integer_value(dense);
+    if ((dense && !json_is_integer(dense)) || first < 0 || first > MAX_LAYERS)
         config_complain(r, "first_k_dense_replace must be a number of layers");
     c->moe.first = (size_t)first;
     c->moe.scale = config_real(r, r->root, "routed_scaling_factor", 1, 1e-6, 1e6);

@@ -59,7 +59,7 @@ static int read_open(int fd, const char *path, size_t limit, char **ret, size_t 
 
 int input_read(const char *path, size_t limit, char **ret, size_t *ret_n, struct err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hold us up */
     if (fd < 0) {
         int code = -errno;
         return err_set(err, code, "%s cannot be opened: %s", path, strerror(-code));

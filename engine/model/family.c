@@ -59,26 +59,6 @@ size_t family_tensor_count(const struct family *f, const struct config *c, size_
     return n;
 }
 
-struct search {
-    const char *name;
-    int at;
-};
-
-static int search_one(void *arg, const struct tensor_def *def)
-{
-    struct search *s = arg;
-    if (!strcmp(def->name, s->name))
-        return 1;
-    s->at++;
-    return 0;
-}
-
-int family_tensor_index(const struct family *f, const struct config *c, size_t unit, const char *name)
-{
-    struct search s = {name, 0};
-    return family_tensors(f, c, unit, search_one, &s) ? s.at : -1;
-}
-
 struct cost {
     const struct config *config;
     double sum;

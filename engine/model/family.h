@@ -40,8 +40,6 @@ const struct family *family_find(const char *model_type);
 int family_tensors(const struct family *f, const struct config *c, size_t unit,
                    int (*visit)(void *arg, const struct tensor_def *def), void *arg);
 size_t family_tensor_count(const struct family *f, const struct config *c, size_t unit);
-/* Index of `name` among a unit's tensors, or −1. */
-int family_tensor_index(const struct family *f, const struct config *c, size_t unit, const char *name);
 
 /* Multiply-adds of one token in a unit, at `positions` before it: what its share of the time is proportional
  * to. */

@@ -105,7 +105,8 @@ struct knowing {
     size_t index;             /* unit that `layer` is of; 0: none */
 };
 
-static bool is_known(const struct stage *s, struct knowing *k, const char *name)
+/* 1 or 0, or −ENOMEM. */
+static int is_known(const struct stage *s, struct knowing *k, const char *name)
 {
     const struct config *c = &s->spec.config;
     size_t layer;
@@ -116,7 +117,9 @@ static bool is_known(const struct stage *s, struct knowing *k, const char *name)
     if (k->index != layer + 1) {
         k->index = layer + 1;
         k->layer.n = 0;
-        names_make(&k->layer, s, layer + 1);
+        int r = names_make(&k->layer, s, layer + 1);
+        if (r)
+            return r;
     }
     return names_have(&k->layer, name);
 }
@@ -128,18 +131,22 @@ static int check_names(const struct stage *s, struct err *err)
     const char *const *names;
     size_t n = s->st ? st_names(s->st, &names) : 0, unknown = 0;
     char list[400] = "";
-    names_make(&k.ends, s, 0);
-    names_make(&k.ends, s, s->spec.config.layers + 1);
-    for (size_t i = 0; i < n; i++) {
+    int r = names_make(&k.ends, s, 0);
+    r = r ? r : names_make(&k.ends, s, s->spec.config.layers + 1);
+    for (size_t i = 0; i < n && r >= 0; i++) {
         char own[STORED_NAME];
         stored_model_name(own, names[i]);
-        if (is_known(s, &k, names[i]) || is_redundant(s, own))
+        r = is_known(s, &k, names[i]);
+        if (r || is_redundant(s, own))
             continue;
         size_t len = strlen(list);
         snprintf(list + len, sizeof list - len, "%s%s", unknown++ ? ", " : "", names[i]);
     }
     free(k.layer.at);
     free(k.ends.at);
+    if (r < 0)
+        return err_set(err, r, "no memory for the names of the tensors in %s; make room or take another node",
+                       s->spec.model_dir);
     return unknown ? err_set(err, -ENOTSUP, "%s holds %zu tensor%s that a %s model has no place for: %s",
                              s->spec.model_dir, unknown, unknown == 1 ? "" : "s", s->spec.config.family, list)
                    : 0;

@@ -251,7 +251,10 @@ int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err)
             const struct param *param = &s->units[i].params[p];
             double sum = vec_sumsq(s->num, param->g, param->n);
             if (!isfinite(sum))
-                return err_set(err, -EDOM, "the gradient of %s is not finite", param->def.name);
+                return err_set(err, -EDOM,
+                               "the gradient of %s is not finite; a lower --lr or --max-grad-norm 1 helps "
+                               "where training diverges",
+                               param->def.name);
             partial += sum;
         }
     *ret = partial;

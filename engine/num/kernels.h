@@ -56,7 +56,7 @@ struct kernels {
     /* Without scales: whoever has some puts them into x. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
     void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
                               size_t ldw, size_t rows, size_t cols, bool accumulate);
-    /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on, n a multiple of `group`. */
+    /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on; the last group may be shorter, by whole words. */
     void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
     void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,

@@ -14,7 +14,6 @@
 
 enum {
     QUANT_GROUP = 64, /* of what is quantized here; read are 32, 64 and 128 */
-    QUANT_LEAST = 32, /* smallest group */
     QUANT_WORD = 32,  /* bits of a word */
 };
 

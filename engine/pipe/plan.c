@@ -71,7 +71,13 @@ struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uin
     }
     if (!b->no_memory)
         task = &rank->tasks[rank->n++];
-    *task = (struct task){.kind = kind, .stage = stage, .mb = mb, .slot = SLOT_NONE, .area = SLOT_NONE};
+    *task = (struct task){.kind = kind,
+                          .stage = stage,
+                          .mb = mb,
+                          .slot = SLOT_NONE,
+                          .area = SLOT_NONE,
+                          .brief = SLOT_NONE,
+                          .late = SLOT_NONE};
     return task;
 }
 
@@ -311,7 +317,7 @@ static size_t request_stages(const struct plan_request *req)
 static int check_stages(const struct plan_request *req, struct err *err)
 {
     size_t stages = request_stages(req);
-    if (stages < req->ranks || stages > PLAN_MAX_CELLS || (stages > req->ranks && !req->rank_of_stage))
+    if (stages < req->ranks || stages > UINT16_MAX || (stages > req->ranks && !req->rank_of_stage))
         return err_set(err, -EINVAL, "%zu stages on %zu ranks: this program has no place for them", stages,
                        req->ranks);
     for (size_t s = 0; req->rank_of_stage && s < stages; s++)

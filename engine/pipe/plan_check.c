@@ -422,9 +422,10 @@ static size_t fewest(struct dry *d, size_t most, uint64_t limit)
 
 static int refuse_wait(const struct dry *d, struct err *err)
 {
+    enum { RANK_TEXT = 60, NEED_TEXT = 60 }; /* what one takes at most */
     char text[400] = "";
     size_t used = 0;
-    for (uint32_t r = 0; r < d->plan->ranks && used < sizeof text - 100; r++) {
+    for (uint32_t r = 0; r < d->plan->ranks && used < sizeof text - RANK_TEXT; r++) {
         size_t at = d->rank[r].next;
         if (at == d->plan->rank[r].n)
             continue;
@@ -433,7 +434,7 @@ static int refuse_wait(const struct dry *d, struct err *err)
         used += (size_t)snprintf(text + used, sizeof text - used, "%srank %u at position %zu (%s)",
                                  used ? ", " : "", r, at + 1, task_name(name, sizeof name, task));
         for (uint32_t i = 0; i < task->nneeds; i++)
-            if (!(d->state[need_message(d, r, task, i)] & MESSAGE_HERE))
+            if (used < sizeof text - NEED_TEXT && !(d->state[need_message(d, r, task, i)] & MESSAGE_HERE))
                 used += (size_t)snprintf(text + used, sizeof text - used, " waits for %s from rank %u",
                                          msg_kind_name((enum msg_kind)task->needs[i].key.kind),
                                          task->needs[i].from);

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipe/plan.h"
 #include "pipe/planner_sim.h"
 #include "pipe/split.h"
 
-/* Effort, in tasks stepped on paper: about a second's worth in all. */
+/* Effort, in tasks stepped on paper: a second or two's worth in all. */
 enum { EFFORT = 4000000, CLIMBED = 6 /* candidates whose split is improved */ };
 
 /* A later candidate must be so much better: plain orders come first, and what is alike on paper is. */
@@ -177,6 +178,13 @@ static bool is_wanted(const struct planner_request *req, const struct sched_info
     return req->chunks ? chunks == req->chunks : chunks <= PLANNER_MAX_CHUNKS || req->schedule;
 }
 
+/* What could not be compiled need not be looked at: a job compiles rounds of a step of each adapter at once. */
+static bool is_too_large(const struct planner_request *req, size_t chunks, size_t cut)
+{
+    const size_t adapters = req->adapters ? req->adapters : 1;
+    return req->cut[cut].microbatches > PLAN_MAX_CELLS / (req->ranks * chunks * adapters);
+}
+
 static int add(struct search *x, const struct candidate *like, struct err *err)
 {
     struct planner_sim sim;
@@ -204,6 +212,7 @@ static int add_all(struct search *x, struct err *err)
 {
     const struct planner_request *req = x->req;
     static const char *const plain[] = {"1f1b", NULL}; /* first: it wins where others are no better */
+    bool any = false;
     for (size_t pass = 0; pass < 2; pass++)
         for (const char *const *name = pass ? sched_names() : plain; *name; name++) {
             const struct sched_info *info = sched_info(*name);
@@ -211,8 +220,10 @@ static int add_all(struct search *x, struct err *err)
                 continue;
             for (size_t chunks = info->min_chunks; chunks <= info->max_chunks; chunks++)
                 for (size_t cut = 0; cut < req->cuts; cut++) {
-                    if (!is_wanted(req, info, chunks) ||
-                        req->cut[cut].microbatches > SCHED_MAX_CELLS / (req->ranks * chunks))
+                    if (!is_wanted(req, info, chunks))
+                        continue;
+                    any = true;
+                    if (is_too_large(req, chunks, cut))
                         continue;
                     const struct candidate c = {.info = info,
                                                 .chunks = chunks,
@@ -223,6 +234,12 @@ static int add_all(struct search *x, struct err *err)
                         return e;
                 }
         }
+    if (!x->n && any)
+        return err_set(err, -EINVAL,
+                       "a step of %zu microbatches is too large for a plan: cut it into fewer with "
+                       "--microbatches, or take a smaller "
+                       "--batch-size",
+                       req->cut[0].microbatches);
     return x->n ? 0
                 : err_set(err, -EINVAL,
                           "there is no schedule with %zu chunks for %zu ranks: leave --chunks out",

@@ -16,16 +16,16 @@ static const struct {
     struct sched_info info;
     sched_order_fn *order;
 } schedules[] = {
-    {{"naive", PLACE_SINGLE, 1, 1, 1, false, true}, order_naive},
-    {{"gpipe", PLACE_SINGLE, 1, 1, 1, false, true}, order_gpipe},
-    {{"1f1b", PLACE_SINGLE, 1, 1, 1, false, true}, order_1f1b},
-    {{"eager-1f1b", PLACE_SINGLE, 1, 1, 1, false, true}, order_eager},
-    {{"interleaved-1f1b", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false, true}, order_interleaved},
-    {{"looped-bfs", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false, false}, order_looped},
-    {{"zb-h1", PLACE_SINGLE, 1, 1, 1, true, true}, order_zb_h1},
-    {{"zb-h2", PLACE_SINGLE, 1, 1, 1, true, true}, order_zb_h2},
-    {{"zbv", PLACE_V, 2, 2, 2, true, true}, order_zbv},
-    {{"v-1f1b", PLACE_V, 2, 2, 2, false, true}, order_v_1f1b},
+    {{"naive", PLACE_SINGLE, 1, 1, 1, true}, order_naive},
+    {{"gpipe", PLACE_SINGLE, 1, 1, 1, true}, order_gpipe},
+    {{"1f1b", PLACE_SINGLE, 1, 1, 1, true}, order_1f1b},
+    {{"eager-1f1b", PLACE_SINGLE, 1, 1, 1, true}, order_eager},
+    {{"interleaved-1f1b", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, true}, order_interleaved},
+    {{"looped-bfs", PLACE_LOOP, 1, SCHED_MAX_CHUNKS, 2, false}, order_looped},
+    {{"zb-h1", PLACE_SINGLE, 1, 1, 1, true}, order_zb_h1},
+    {{"zb-h2", PLACE_SINGLE, 1, 1, 1, true}, order_zb_h2},
+    {{"zbv", PLACE_V, 2, 2, 2, true}, order_zbv},
+    {{"v-1f1b", PLACE_V, 2, 2, 2, true}, order_v_1f1b},
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
@@ -62,12 +62,6 @@ char *sched_task_name(char *buf, size_t n, const struct sched_task *task)
 {
     snprintf(buf, n, "%u%s%u", task->stage, sched_op_name(task->op), task->mb);
     return buf;
-}
-
-const char *sched_placement_name(enum sched_placement placement)
-{
-    static const char *const text[] = {"single", "loop", "v"};
-    return (unsigned)placement <= PLACE_V ? text[placement] : "?";
 }
 
 uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage)
@@ -116,8 +110,8 @@ static int check_chunks(const struct sched_info *info, size_t chunks, struct err
     if (info->min_chunks == info->max_chunks)
         return err_set(err, -EINVAL,
                        "%s has %zu stage%s on each rank, not %zu; interleaved-1f1b and looped-bfs take "
-                       "any number of chunks",
-                       info->name, info->chunks, info->chunks == 1 ? "" : "s", chunks);
+                       "1 to %d",
+                       info->name, info->chunks, info->chunks == 1 ? "" : "s", chunks, SCHED_MAX_CHUNKS);
     return err_set(err, -EINVAL, "%s has %zu to %zu stages on each rank, not %zu", info->name,
                    info->min_chunks, info->max_chunks, chunks);
 }

@@ -48,7 +48,6 @@ char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
  * first over the closing cable. V: there and back, so that each turn stays on its rank and the closing cable
  * carries nothing. */
 enum sched_placement { PLACE_SINGLE, PLACE_LOOP, PLACE_V };
-const char *sched_placement_name(enum sched_placement placement); /* "single", "loop", "v" */
 uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage);
 
 /* What a built-in schedule is like, whatever its size. */
@@ -56,9 +55,8 @@ struct sched_info {
     const char *name;
     enum sched_placement placement;
     size_t min_chunks, max_chunks, chunks; /* stages per rank; the last where nothing is said */
-    bool halves;                           /* its backward is I and W, not B */
     bool
-        in_order; /* every stage goes back through the microbatches in ascending order: same bits as all others */
+        in_order; /* every stage goes back through the microbatches in ascending order: the bits of all others */
 };
 const struct sched_info *sched_info(const char *name); /* NULL: unknown */
 /* The names as an option shows its choices. */

@@ -70,10 +70,11 @@ static int read_object(const char *dir, const char *name, json_t **ret, struct e
         return r;
     json_t *json = json_loadb(text, n, 0, &where);
     free(text);
+    if (!json)
+        return err_set(err, -EINVAL, "%s/%s is damaged: %s, line %d", dir, name, where.text, where.line);
     if (!json_is_object(json)) {
         json_decref(json);
-        return err_set(err, -EINVAL, "%s/%s is not a JSON object: %s, line %d", dir, name,
-                       json ? "it is something else" : where.text, where.line);
+        return err_set(err, -EINVAL, "%s/%s is no JSON object; is it that file?", dir, name);
     }
     *ret = json;
     return 0;

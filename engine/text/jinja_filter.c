@@ -94,6 +94,8 @@ static struct jinja_value indent(struct jinja_run *run, const struct jinja_call 
     bool is_first = true;
     for (size_t at = 0, whole; at < t.n && jinja_step(run, 1 + by.n / 64); at += whole, is_first = false) {
         size_t n = pytext_line(t.s + at, t.n - at, &whole);
+        if (buf.len > JINJA_OUTPUT_MAX)
+            jinja_fail(run, -EFBIG, "indent: a text of more than %d MiB", JINJA_OUTPUT_MAX >> 20);
         textbuf_append(&buf, "\n", !is_first);
         if (is_first ? first : blank || n > 0)
             textbuf_append(&buf, by.s, by.n);

@@ -147,19 +147,28 @@ static struct jinja_value split(struct jinja_run *run, const struct jinja_call *
     return parts;
 }
 
-/* Where it is last found, or n + 1. */
-static size_t find_last(struct jinja_text t, struct jinja_text what)
+/* Where it is last found, or n + 1. Places that begin and end like it cost steps: there may be many of them, and each is compared. */
+static size_t find_last(struct jinja_run *run, struct jinja_text t, struct jinja_text what)
 {
-    for (size_t at = t.n + 1; at-- > what.n;)
-        if (!memcmp(t.s + at - what.n, what.s, what.n))
-            return at - what.n;
+    if (!what.n)
+        return t.n;
+    for (size_t end = t.n; end >= what.n; end--) {
+        const char *at = t.s + end - what.n;
+        if (*at != *what.s || t.s[end - 1] != what.s[what.n - 1])
+            continue;
+        if (!jinja_step(run, 1 + what.n / 64))
+            break;
+        if (!memcmp(at, what.s, what.n))
+            return end - what.n;
+    }
     return t.n + 1;
 }
 
 /* The last part of t, which is cut to what is left of it: false when that was all of it. */
-static bool cut_last(struct jinja_text *t, struct jinja_text sep, bool is_last, struct jinja_text *ret)
+static bool cut_last(struct jinja_run *run, struct jinja_text *t, struct jinja_text sep, bool is_last,
+                     struct jinja_text *ret)
 {
-    size_t at = is_last ? t->n + 1 : find_last(*t, sep);
+    size_t at = is_last ? t->n + 1 : find_last(run, *t, sep);
     if (at > t->n) {
         *ret = *t;
         return false;
@@ -195,7 +204,7 @@ static struct jinja_value rsplit(struct jinja_run *run, const struct jinja_call 
         t.n = pytext_rspace(t.s, t.n);
     for (bool more = !run->code && (sep.s || t.n > 0); more && jinja_step(run, 1);) {
         bool is_last = most-- == 0;
-        more = sep.s ? cut_last(&t, sep, is_last, &part) : cut_last_word(&t, is_last, &part);
+        more = sep.s ? cut_last(run, &t, sep, is_last, &part) : cut_last_word(&t, is_last, &part);
         jinja_list_add(run, reversed.list, jinja_text(part.s, part.n));
     }
     for (size_t i = run->code ? 0 : reversed.list->n; i > 0; i--)
@@ -236,7 +245,7 @@ static struct jinja_value partition(struct jinja_run *run, const struct jinja_ca
 static struct jinja_value rpartition(struct jinja_run *run, const struct jinja_call *call)
 {
     struct jinja_text t = jinja_self_text(run, call), sep = separator(run, call);
-    size_t at = sep.n ? find_last(t, sep) : t.n + 1;
+    size_t at = sep.n ? find_last(run, t, sep) : t.n + 1;
     jinja_step(run, t.n / 8);
     return at <= t.n ? three(run, t, at, sep.n) : three(run, t, 0, 0);
 }
@@ -263,7 +272,7 @@ static struct jinja_value rfind(struct jinja_run *run, const struct jinja_call *
 {
     struct jinja_text t = jinja_self_text(run, call), what = jinja_arg_text(run, call, 0, NULL);
     jinja_step(run, t.n / 8);
-    return found_at(t, find_last(t, what));
+    return found_at(t, find_last(run, t, what));
 }
 
 static struct jinja_value index_of(struct jinja_run *run, const struct jinja_call *call)
@@ -351,6 +360,8 @@ static struct jinja_value pad(struct jinja_run *run, const struct jinja_call *ca
     int64_t width = jinja_arg_int(run, call, 0, 0), n = (int64_t)pytext_length(t.s, t.n);
     if (width > JINJA_RANGE_MAX)
         jinja_fail(run, -EFBIG, "%s: a width of more than %d", call->name, JINJA_RANGE_MAX);
+    if (pytext_length(fill.s, fill.n) != 1)
+        jinja_fail(run, -EINVAL, "%s: what fills up must be one character", call->name);
     int64_t room = run->code || width < n ? 0 : width - n;
     /* Python's center leans to the left where the width is even. */
     int64_t left = sides == LEFT ? room : sides == RIGHT ? 0 : room / 2 + (room & width & 1);
@@ -383,9 +394,11 @@ static struct jinja_value join(struct jinja_run *run, const struct jinja_call *c
     const struct jinja_list *items = jinja_items(run, call->arg[0]);
     struct jinja_text sep = jinja_self_text(run, call);
     struct textbuf buf = {0};
-    for (size_t i = 0; !run->code && i < items->n && jinja_step(run, 1); i++) {
+    for (size_t i = 0; !run->code && i < items->n && jinja_step(run, 1 + sep.n / 64); i++) {
         if (items->at[i].kind != JINJA_TEXT)
             jinja_fail(run, -EINVAL, "join: item %zu is %s, not a text", i, jinja_kind_name(items->at[i]));
+        else if (buf.len > JINJA_OUTPUT_MAX)
+            jinja_fail(run, -EFBIG, "join: a text of more than %d MiB", JINJA_OUTPUT_MAX >> 20);
         else
             textbuf_append(&buf, sep.s, i ? sep.n : 0);
         jinja_append_str(run, &buf, items->at[i]);

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The choice of the next token from the logits of the head. PURE: called by the stage that has the head. */
 #ifndef TEXT_SAMPLE_H
 #define TEXT_SAMPLE_H
 
@@ -8,7 +10,7 @@
 struct sample_params {
     float temperature; /* 0 = greedy: the first index of the maximum */
     float
-        top_p; /* nucleus (Holtzman et al. 2019): smallest set of tokens with probability ≥ top_p; 1 = all */
+        top_p; /* nucleus (Holtzman et al. 2019): smallest set of tokens of at least this probability; 1 = all */
     uint64_t seed;
 };
 

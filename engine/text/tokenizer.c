@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/input.h"
 #include "text/pattern.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
+enum { FILE_LIMIT = 512 << 20 }; /* bytes of tokenizer.json */
 #define TEXT_LIMIT                                                                                           \
     ((size_t)256 << 20) /* bytes in one call: offsets of symbols are 32-bit, and memory is 40 times this */
 
@@ -37,13 +39,14 @@ static int parse_parts(struct tokenizer *tok, const json_t *json, struct err *er
     return r;
 }
 
-/* Takes the reference to json. */
-static int from_json(struct tokenizer **ret, json_t *json, const json_error_t *fault, struct err *err)
+int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct err *err)
 {
+    json_error_t fault;
+    json_t *json = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &fault);
     if (!json)
         return err_set(err, -EBADMSG,
-                       "line %d, column %d: %s; the file is damaged or was not downloaded whole", fault->line,
-                       fault->column, fault->text);
+                       "line %d, column %d: %s; the file is damaged or was not downloaded whole", fault.line,
+                       fault.column, fault.text);
     struct tokenizer *tok = calloc(1, sizeof *tok);
     int r = tok ? parse_parts(tok, json, err) : err_set(err, -ENOMEM, "no memory for a tokenizer");
     json_decref(json);
@@ -55,30 +58,21 @@ static int from_json(struct tokenizer **ret, json_t *json, const json_error_t *f
     return 0;
 }
 
-int tokenizer_parse(struct tokenizer **ret, const char *json, size_t n, struct err *err)
-{
-    json_error_t fault;
-    return from_json(ret, json_loadb(json, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &fault), &fault, err);
-}
-
 int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err)
 {
-    char *path;
-    if (asprintf(&path, "%s/tokenizer.json", dir) < 0)
+    char *path = input_path(dir, "tokenizer.json"), *text;
+    if (!path)
         return err_set(err, -ENOMEM, "no memory to open the tokenizer");
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        int r = -errno;
+    size_t n;
+    int r = input_read(path, FILE_LIMIT, &text, &n, err);
+    if (r == -ENOENT)
         err_set(err, r, "%s: %s; a model's folder must hold its tokenizer", path, strerror(-r));
-        free(path);
-        return r;
+    if (r == 0) {
+        r = tokenizer_parse(ret, text, n, err);
+        if (r)
+            err_prefix(err, r, "%s", path);
+        free(text);
     }
-    json_error_t fault;
-    json_t *json = json_loadf(file, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &fault);
-    fclose(file);
-    int r = from_json(ret, json, &fault, err);
-    if (r)
-        err_prefix(err, r, "%s", path);
     free(path);
     return r;
 }
@@ -94,12 +88,6 @@ void tokenizer_close(struct tokenizer *tok)
     postproc_done(&tok->post);
     decoder_done(&tok->dec);
     free(tok);
-}
-
-size_t tokenizer_vocab(const struct tokenizer *tok)
-{
-    size_t model = tok->bpe.vocab.ids, added = tok->added.vocab.ids;
-    return model > added ? model : added;
 }
 
 int tokenizer_id(const struct tokenizer *tok, const char *token, uint32_t *ret)
@@ -118,11 +106,6 @@ static const char *token_text(const struct tokenizer *tok, uint32_t id, size_t *
 {
     const char *text = vocab_text(&tok->added.vocab, id, ret_n);
     return text ? text : vocab_text(&tok->bpe.vocab, id, ret_n);
-}
-
-const char *tokenizer_token(const struct tokenizer *tok, uint32_t id)
-{
-    return token_text(tok, id, NULL);
 }
 
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id)

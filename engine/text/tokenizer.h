@@ -16,13 +16,11 @@ struct tokenizer;
 
 int tokenizer_open(struct tokenizer **ret, const char *dir, struct err *err); /* DIR/tokenizer.json */
 /* The same from the file's contents in memory. */
-int tokenizer_parse(struct tokenizer **ret, const char *json, size_t n, struct err *err);
+int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct err *err);
 void tokenizer_close(struct tokenizer *tok);
 
-size_t tokenizer_vocab(const struct tokenizer *tok); /* highest id + 1 */
 int tokenizer_id(const struct tokenizer *tok, const char *token,
-                 uint32_t *ret);                                       /* exact token text; −ENOENT */
-const char *tokenizer_token(const struct tokenizer *tok, uint32_t id); /* NULL if there is none */
+                 uint32_t *ret); /* exact token text; −ENOENT */
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id);
 
 /* UTF-8 text (invalid bytes become U+FFFD) → ids, a fresh array the caller frees. `special` adds what the

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The update of trained values, spread over the threads of num. Called by a stage at the end of each step, for each parameter it owns. */
 #ifndef TRAIN_ADAMW_H
 #define TRAIN_ADAMW_H
 

@@ -275,9 +275,26 @@ static int classify(struct data_reader *r, json_t *row)
                     key_in(r, kind, row), r->kind_line, r->key);
 }
 
+/* What a row may lack is said where it is there and cannot be read, else it would be trained without. */
+static int check_optional(const struct data_reader *r, const json_t *row)
+{
+    static const char *const keys[] = {"system", "input"};
+    if (r->kind == ROW_IDS || r->kind == ROW_TEXT)
+        return 0;
+    int code = 0;
+    for (size_t i = 0; i < (r->kind == ROW_ALPACA ? 2 : 1) && !code; i++) {
+        const json_t *value = json_object_get(row, keys[i]);
+        if (value && !json_is_null(value))
+            code = need_text(r, row, keys[i]);
+    }
+    return code;
+}
+
 int data_read_row(struct data_reader *r, json_t *row)
 {
     int code = classify(r, row);
+    if (code >= 0)
+        code = check_optional(r, row);
     if (code < 0)
         return code;
     if (r->kind == ROW_IDS)

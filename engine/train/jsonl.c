@@ -5,11 +5,13 @@
 #include "train/jsonl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "file/input.h"
 
@@ -43,9 +45,12 @@ void jsonl_close(struct jsonl *in)
 
 static int open_file(struct jsonl *in, const char *path, struct err *err)
 {
-    in->file = fopen(path, "re");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hold us up */
+    in->file = fd < 0 ? NULL : fdopen(fd, "r");
     if (!in->file) {
         int code = -errno;
+        if (fd >= 0)
+            close(fd);
         return err_set(err, code, "%s cannot be opened: %s", path, strerror(-code));
     }
     struct stat sb;

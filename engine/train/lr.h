@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The learning rate of a step. PURE: called by the head of a training job, before each step. */
 #ifndef TRAIN_LR_H
 #define TRAIN_LR_H
 

@@ -171,3 +171,23 @@ struct chain_spec tiny_chain(const char *dir, const struct config *c, const stru
                                .seqs = TINY_SEQS,
                                .positions = TINY_TOKENS};
 }
+
+struct search {
+    const char *name;
+    int at;
+};
+
+static int search_one(void *arg, const struct tensor_def *def)
+{
+    struct search *s = arg;
+    if (!strcmp(def->name, s->name))
+        return 1;
+    s->at++;
+    return 0;
+}
+
+int tiny_tensor_index(const struct family *f, const struct config *c, size_t unit, const char *name)
+{
+    struct search s = {name, 0};
+    return family_tensors(f, c, unit, search_one, &s) ? s.at : -1;
+}

@@ -35,6 +35,7 @@ for nodes in 1 2 3 4; do
     for family in $families; do
         expected=$cases/$family/expected.json
         ids=$(cat "$work/$family-$nodes.ids")
+        [ "$(jq -n "$ids | length")" -gt 0 ] || fail "$family on $nodes nodes: no token at all"
         equal "$family, greedy text on $nodes nodes" "$(jq -c --argjson n "$(jq -n "$ids | length")" '.generate.tokens[:$n]' "$expected")" "$ids"
         for set in $(jq -r '.lora | keys[]' "$expected"); do
             name=$family-$set

@@ -24,9 +24,9 @@ at() {
 # Colours: on a terminal, unless they are unwanted; elsewhere only if asked for.
 at 100x30 -- "$ringctl" nodes || fail "nodes on a terminal"
 grep -q "$escape\[32mup" screen || fail "no colours on a terminal: $(cat screen)"
-NO_COLOR=1 at 100x30 -- "$ringctl" nodes
+NO_COLOR=1 at 100x30 -- "$ringctl" nodes || fail "nodes with NO_COLOR"
 grep -q "$escape" screen && fail "colours in spite of NO_COLOR"
-at 100x30 -- "$ringctl" nodes --color never
+at 100x30 -- "$ringctl" nodes --color never || fail "nodes --color never"
 grep -q "$escape" screen && fail "colours in spite of --color never"
 "$ringctl" nodes | grep -q "$escape" && fail "colours in a pipe"
 NO_COLOR=1 "$ringctl" nodes --color always | grep -q "$escape\[32mup" || fail "no colours in spite of --color always"
@@ -35,7 +35,8 @@ NO_COLOR=1 "$ringctl" nodes --color always | grep -q "$escape\[32mup" || fail "n
 # Tables: no line is wider than the terminal; in a pipe nothing is cut.
 for width in 60 80 100; do
     for table in nodes links jobs members; do
-        at ${width}x30 -- "$ringctl" "$table" --color never
+        at ${width}x30 -- "$ringctl" "$table" --color never || fail "$table in $width columns"
+        [ -s screen ] || fail "$table in $width columns shows nothing"
         awk -v most=$width '{ sub(/\r$/, ""); gsub(/…/, "~") } length($0) > most { print; wide = 1 } END { exit wide }' screen ||
             fail "$table is wider than $width columns"
     done
@@ -47,7 +48,7 @@ train() { # STEP... on a terminal of 100 columns
 state_of() { "$ringctl" job "$1" --json | jq -r .state; }
 
 # ^C asks. Detached, the job goes on; attached to, it is followed, and the question can be answered with cancelling it.
-train 'await:step 2/' 'send:^C' 'await:detach from job 1, cancel it, or keep watching?' 'send:k' 'await:step ' 'send:^C' \
+train 'await:job 1 gets ready' 'await:step 2/' 'send:^C' 'await:detach from job 1, cancel it, or keep watching?' 'send:k' 'await:step ' 'send:^C' \
     'await:keep watching?' 'send:d' 'await:job 1 goes on without you'
 equal "status when detached" $? 130
 equal "the detached job" "$(state_of 1)" running

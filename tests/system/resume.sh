@@ -60,8 +60,10 @@ for nodes in 1 3; do
     for name in straight halves saving sampling full full6; do
         numbers "$work/$name.log" | jq -c 'select(.loss)' >"$work/$name.steps"
     done
+    equal "steps of six" "$(wc -l <"$work/straight.steps")" 6
     same "three steps and three more" "$work/straight.steps" "$work/halves.steps"
     same "saving on the way" "$work/straight.steps" "$work/saving.steps"
+    equal "steps of four" "$(wc -l <"$work/full6.steps")" 4
     same "two full steps and two more" "$work/full6.steps" "$work/full.steps"
     # A sample is what the adapter writes that was saved at that step; training does not notice that it was taken.
     same "sampling on the way" "$work/straight.steps" "$work/sampling.steps"

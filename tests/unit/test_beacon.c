@@ -16,7 +16,7 @@
 
 enum { S = 1000000 };
 
-/* --- the network of NETWORK.md §1.6 ---
+/* --- a small network of all kinds ---
  *
  *    A ══ B ── C ── D          and a switch with A, B, C, D and D's second card
  */

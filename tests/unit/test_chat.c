@@ -174,9 +174,9 @@ static void test_directory(void **state)
         {"{\"chat_template\":7}", "neither a text nor a list"},
         {"{\"chat_template\":null}", "has no chat template"},
         {"{\"chat_template\":\"\\n{% nope %}\"}", "tokenizer_config.json: line 2: the tag {% nope %}"},
-        {"{\"chat_template\":\"\\ud800\"}", "is not a JSON object"},
-        {"[]", "is not a JSON object"},
-        {"{\"chat", "is not a JSON object"},
+        {"{\"chat_template\":\"\\ud800\"}", "tokenizer_config.json is damaged: "},
+        {"[]", "tokenizer_config.json is no JSON object"},
+        {"{\"chat", "tokenizer_config.json is damaged: "},
     };
     drop(dir, "chat_template.jinja");
     drop(dir, "chat_template.json");

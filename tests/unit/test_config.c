@@ -288,6 +288,8 @@ static void test_family_refusals(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {TINY("mistral", ""), "sliding_window 4096 is not computed here"},
+        {TINY("deepseek_v2", MLA ",\"first_k_dense_replace\":\"1\""),
+         "first_k_dense_replace must be a number of layers"},
         {TINY("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":64"), "sliding_window 64"},
         {TINY("qwen3_moe", ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":20"),
          "num_experts_per_tok 9 is more than the 8 experts"},
@@ -336,6 +338,22 @@ static void put(const char *dir, const char *name, const void *data, size_t n)
 static void put_text(const char *dir, const char *name, const char *text)
 {
     put(dir, name, text, strlen(text));
+}
+
+static void test_too_large(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_config.XXXXXX", path[64];
+    struct config c;
+    struct err err = {""};
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    put_text(dir, "config.json", "{}");
+    assert_int_equal(truncate(path, 100 << 20), 0); /* a hole */
+    assert_int_equal(config_read(&c, dir, &err), -EFBIG);
+    assert_non_null(strstr(err.text, "config.json has 104857600 bytes; such a file has no more than"));
+    unlink(path);
+    rmdir(dir);
 }
 
 static void put_shard(const char *dir, const char *name, const char *header, size_t data_bytes,
@@ -409,11 +427,12 @@ static void test_fingerprint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_values),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_inv_freq),  cmocka_unit_test(test_both_spellings),
-        cmocka_unit_test(test_families),  cmocka_unit_test(test_family_refusals),
-        cmocka_unit_test(test_directory), cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_values),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_inv_freq),    cmocka_unit_test(test_both_spellings),
+        cmocka_unit_test(test_families),    cmocka_unit_test(test_family_refusals),
+        cmocka_unit_test(test_too_large),   cmocka_unit_test(test_directory),
+        cmocka_unit_test(test_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -116,6 +117,11 @@ static void test_directory(void **state)
     p->req.split = "valid";
     assert_int_equal(data_open(&data, &p->req, &err), -ENOENT);
     assert_non_null(strstr(err.text, "has neither valid.jsonl nor valid.json; put the valid rows"));
+    p->req.path = p->path;
+    unlink(p->path);
+    assert_int_equal(mkfifo(p->path, 0600), 0); /* is not waited for */
+    assert_int_equal(data_open(&data, &p->req, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "is not a regular file"));
 }
 
 /* What is longer than a row may be, and whether any label is lost with it. */
@@ -270,6 +276,9 @@ static void test_zeros(void **state)
     write_bytes(p, zeros, sizeof zeros);
     assert_int_equal(data_open(&data, &p->req, &err), -EBADMSG);
     assert_non_null(strstr(err.text, ":1: not a JSON object"));
+    assert_int_equal(truncate(p->path, (64 << 20) + 1), 0);
+    assert_int_equal(data_open(&data, &p->req, &err), -EFBIG);
+    assert_non_null(strstr(err.text, ":1: longer than 64 MiB"));
 }
 
 /* --- text ------------------------------------------------------------------------------------- */

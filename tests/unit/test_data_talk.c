@@ -209,6 +209,14 @@ static void test_turns(void **state)
     wants(p, PAIR, "u:two<|end|>\na:[three<|end|>\n]");
     wants(p, "{\"instruction\": \"Do\", \"input\": \"it\", \"output\": \"so\"}",
           "u:Do\nit<|end|>\na:[so<|end|>\n]");
+    wants(p, "{\"instruction\": \"Do\", \"input\": null, \"output\": \"so\"}",
+          "u:Do<|end|>\na:[so<|end|>\n]");
+    refuses(p, "{\"instruction\": \"Do\", \"input\": [\"it\"], \"output\": \"so\"}",
+            "\"input\" must be a string");
+    refuses(p, "{\"instruction\": \"Do\", \"input\": \"i\\u0000t\", \"output\": \"so\"}",
+            "\"input\" holds the character U+0000");
+    refuses(p, "{\"prompt\": \"two\", \"completion\": \"three\", \"system\": {\"a\": 1}}",
+            "\"system\" must be a string");
     p->req.mask = DATA_MASK_ASSISTANT;
     wants(p, TALK, "s:S<|end|>\nu:one<|end|>\na:[uno<|end|>]\nu:two<|end|>\na:[due<|end|>]\n");
     /* sharegpt's names, a system of its own, and a turn that is not to be learnt */

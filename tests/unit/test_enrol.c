@@ -50,6 +50,8 @@ static void test_refused_before_anything_is_sent(void **state)
     assert_int_equal(enrol_join(w->ends[2].enrol, token, "c", NULL, 0, on_joined, &w->ends[2], &err),
                      -EEXIST);
     expect_text(err.text, "in cluster home already");
+    assert_int_equal(enrol_join(anna->enrol, token, "a", NULL, 0, on_joined, anna, &err), -EEXIST);
+    expect_text(err.text, "this node made this token");
     assert_int_equal(enrol_join(bert->enrol, token, "b", NULL, 0, on_joined, bert, &err), 0);
     assert_int_equal(enrol_join(bert->enrol, token, "b", NULL, 0, on_joined, bert, &err), -EALREADY);
     assert_int_equal(anna->accepted, 0);

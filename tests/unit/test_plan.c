@@ -418,6 +418,7 @@ static void test_credits(void **state)
 
 struct fake {
     int ready, room, run;
+    bool is_full[3]; /* towards that rank */
     uint32_t round_asked;
     struct task last;
 };
@@ -433,9 +434,8 @@ static int fake_ready(void *owner, const struct msg_key *key, uint32_t from)
 static int fake_room(void *owner, const struct msg_key *key, uint32_t to)
 {
     struct fake *fake = owner;
-    (void)to;
     fake->round_asked = key->round;
-    return fake->room;
+    return fake->is_full[to] ? 0 : fake->room;
 }
 
 static int fake_run(void *owner, const struct task *task, struct err *err)
@@ -492,6 +492,28 @@ static void test_exec(void **state)
     plan_free(plan);
 }
 
+/* A task that sends to two neighbours waits for either. */
+static void test_room_for_all(void **state)
+{
+    (void)state;
+    struct plan *plan = compile_train("1f1b", 3, 2, 0, false);
+    struct exec e;
+    struct err err = {0};
+    assert_int_equal(plan->rank[0].tasks[0].nemits, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const uint32_t to = plan->rank[0].tasks[0].emits[i].to;
+        struct fake fake = {.ready = 1, .room = 1};
+        fake.is_full[to] = true;
+        exec_start(&e, plan, 0, 1);
+        assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), -EAGAIN);
+        assert_int_equal(e.wait, EXEC_NO_ROOM);
+        assert_int_equal(e.wait_rank, to);
+        fake.is_full[to] = false;
+        assert_int_equal(exec_step(&e, &fake_ops, &fake, &err), 1);
+    }
+    plan_free(plan);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -514,7 +536,8 @@ int main(void)
         cmocka_unit_test(test_halves),         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_decode),         cmocka_unit_test(test_save_and_load),
         cmocka_unit_test(test_counts),         cmocka_unit_test(test_credits),
-        cmocka_unit_test(test_exec),           cmocka_unit_test(test_names),
+        cmocka_unit_test(test_exec),           cmocka_unit_test(test_room_for_all),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

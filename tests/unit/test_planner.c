@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "pipe/plan.h"
 #include "pipe/planner.h"
 #include "pipe/planner_sim.h"
 
@@ -224,6 +225,26 @@ static void test_refusals(void **state)
     assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
 }
 
+/* Steps that no plan could be compiled of are not what is found. */
+static void test_large_steps(void **state)
+{
+    uint64_t seed = 6;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 2, 4, PLAN_MAX_CELLS / 16, 2, &seed);
+    for (size_t u = 0; u < 2 * 6; u++) /* the larger step would be the faster one */
+        w.cost[1][u] = (struct sched_cost){3 * w.cost[0][u].f, 3 * w.cost[0][u].i, 3 * w.cost[0][u].w, 0};
+    w.req.schedule = "1f1b";
+    w.req.adapters = 16;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(best.cut, 1);
+    w.req.cuts = 1;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "a step of 16384 microbatches is too large for a plan"));
+}
+
 static void plan_hundred_layers(size_t adapters)
 {
     uint64_t seed = 20260101;
@@ -364,15 +385,11 @@ static void test_other_beginnings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_brute_force),
-        cmocka_unit_test(test_slow_node_is_left_out),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_recompute_is_paid_for),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_mirrored),
-        cmocka_unit_test(test_several_adapters),
-        cmocka_unit_test(test_other_beginnings),
-        cmocka_unit_test(test_hundred_layers_on_eight_nodes),
+        cmocka_unit_test(test_brute_force),      cmocka_unit_test(test_slow_node_is_left_out),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_recompute_is_paid_for),
+        cmocka_unit_test(test_large_steps),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_mirrored),         cmocka_unit_test(test_several_adapters),
+        cmocka_unit_test(test_other_beginnings), cmocka_unit_test(test_hundred_layers_on_eight_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,10 @@ static void test_what_cannot_run(void **state)
 static void test_sizes(void **state)
 {
     (void)state;
+    char lines[SCHED_MAX_RANKS + sizeof "0F0,0B0"];
+    memset(lines, '\n', SCHED_MAX_RANKS);
+    strcpy(lines + SCHED_MAX_RANKS, "0F0,0B0");
+    refuse(lines, "a schedule has at most 1024 lines, one for each rank");
     struct sched *sched = NULL;
     struct err err;
     struct sched_request req = {.text = "0F0,0B0\n1F0,1B0", .ranks = 3};

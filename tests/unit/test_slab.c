@@ -73,6 +73,21 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     }
 }
 
+static void what_is_joined_tells_its_overflow(void **state)
+{
+    struct slab first = {0}, second = {0};
+    struct err err;
+    (void)state;
+    slab_take(&first, 1, 1, 64);
+    slab_take(&second, 1, 1, 200);
+    slab_join(&first, &second);
+    assert_int_equal(first.used, 256);
+    assert_false(first.overflow);
+    slab_take(&second, SIZE_MAX, 2, 1);
+    slab_join(&first, &second);
+    must_refuse(slab_alloc(&first, "the activations", &err), -EOVERFLOW, &err, "the activations");
+}
+
 static void more_than_there_is_is_refused(void **state)
 {
     struct slab slab = {0};
@@ -100,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measures_and_carves_alike),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(what_is_joined_tells_its_overflow),
         cmocka_unit_test(more_than_there_is_is_refused),
         cmocka_unit_test(nothing_is_something_too),
     };

@@ -163,6 +163,9 @@ static void test_even(void **state)
 static void test_heavy_head_and_unlike_nodes(void **state)
 {
     (void)state;
+    /* A percent is no rounding: the earlier stage takes more only of what is equal. */
+    const double nearly[] = {0, 1.01, 1, 1, 0};
+    assert_split(&(struct split_request){.stages = 2, .layers = 3, .unit_cost = nearly}, (size_t[]){0, 1, 3});
     const double heavy[] = {0, 1, 1, 1, 1, 1, 1, 3};
     assert_split(&(struct split_request){.stages = 3, .layers = 6, .unit_cost = heavy},
                  (size_t[]){0, 3, 6, 6});

@@ -105,8 +105,8 @@ static void records_replace_each_other(void **state)
     assert_int_equal(store_next_job(f->store), 2);
     store_put_job(f->store, 1, "queued", "{\"a\":1}");
     store_put_job(f->store, 2, "queued", "{\"b\":1}");
-    store_put_job(f->store, 1, "done", "{\"a\":2}");
-    expect_job(f, 1, "{\"a\":2}");
+    store_put_job(f->store, 1, "done", "{\"a\":2,\"spec\":{}}");
+    expect_job(f, 1, "{\"a\":2,\"spec\":{}}");
     expect_job(f, 9, NULL);
     store_get_jobs(f->store, 0, take, f);
     wait_answer(f, 3);
@@ -124,14 +124,17 @@ static void history_is_kept_by_kind(void **state)
     store_put_event(f->store, 1, "log", "\"it's\"");
     store_put_event(f->store, 2, "step", "{\"step\":9}");
     store_put_event(f->store, 1, "step", "{\"step\":2}");
-    store_get_events(f->store, 1, "step", take, f);
+    store_get_events(f->store, 1, "step", 0, take, f);
     wait_answer(f, 1);
     assert_string_equal(f->answer, "[{\"step\":1},{\"step\":2}]");
-    store_get_events(f->store, 1, NULL, take, f);
+    store_get_events(f->store, 1, "step", 2, take, f);
     wait_answer(f, 2);
-    assert_string_equal(f->answer, "[{\"step\":1},\"it's\",{\"step\":2}]");
-    store_get_events(f->store, 7, NULL, take, f);
+    assert_string_equal(f->answer, "[{\"step\":2}]");
+    store_get_events(f->store, 1, NULL, 0, take, f);
     wait_answer(f, 3);
+    assert_string_equal(f->answer, "[{\"step\":1},\"it's\",{\"step\":2}]");
+    store_get_events(f->store, 7, NULL, 0, take, f);
+    wait_answer(f, 4);
     assert_string_equal(f->answer, "[]");
 }
 
@@ -254,7 +257,7 @@ static void the_file_has_its_limit(void **state)
     for (int i = 0; i < LINES; i++)
         store_put_event(f->store, 1, "log", line);
     store_put_event(f->store, 1, "log", "\"newest\"");
-    store_get_events(f->store, 1, "log", take, f);
+    store_get_events(f->store, 1, "log", 0, take, f);
     wait_answer(f, 1);
     assert_non_null(strstr(f->answer, ",\"newest\"]"));
     assert_true(strlen(f->answer) > LIMIT / 4);
@@ -285,7 +288,7 @@ static void a_full_disk_is_reported_and_got_over(void **state)
     store_put_event(f->store, 1, "log", "\"kept\"");
     expect_job(f, 1, "{\"v\":2}");
     assert_null(store_trouble(f->store));
-    store_get_events(f->store, 1, "log", take, f);
+    store_get_events(f->store, 1, "log", 0, take, f);
     wait_answer(f, f->answers + 1);
     assert_string_equal(f->answer, "[\"kept\"]");
 }

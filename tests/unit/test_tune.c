@@ -16,6 +16,7 @@
 
 #include "model/tune.h"
 #include "tests/lib/near.h"
+#include "tests/lib/tiny.h"
 
 static const struct config tall = {.family = "llama",
                                    .layers = 3,
@@ -69,12 +70,12 @@ static void families_are_found_by_name(void **state)
 {
     (void)state;
     assert_null(family_find("gpt2"));
-    assert_int_equal(family_tensor_index(llama(), &tall, 2, "model.layers.1.self_attn.k_proj.weight"), 3);
-    assert_int_equal(family_tensor_index(llama(), &tall, 1, "model.layers.1.self_attn.k_proj.weight"), -1);
+    assert_int_equal(tiny_tensor_index(llama(), &tall, 2, "model.layers.1.self_attn.k_proj.weight"), 3);
+    assert_int_equal(tiny_tensor_index(llama(), &tall, 1, "model.layers.1.self_attn.k_proj.weight"), -1);
     struct config tied = tall;
     tied.tied = true;
-    assert_int_equal(family_tensor_index(llama(), &tall, 4, "lm_head.weight"), 1);
-    assert_int_equal(family_tensor_index(llama(), &tied, 4, "lm_head.weight"), -1);
+    assert_int_equal(tiny_tensor_index(llama(), &tall, 4, "lm_head.weight"), 1);
+    assert_int_equal(tiny_tensor_index(llama(), &tied, 4, "lm_head.weight"), -1);
 }
 
 static void targets_are_read_as_users_write_them(void **state)
@@ -285,7 +286,7 @@ static void full_training_has_every_tensor(void **state)
         assert_int_equal(shown.n, family_tensor_count(llama(), &tall, unit));
         assert_int_equal(params(&none, unit).n, 0);
         for (size_t i = 0; i < shown.n; i++) {
-            assert_int_equal(family_tensor_index(llama(), &tall, unit, shown.at[i].name), i);
+            assert_int_equal(tiny_tensor_index(llama(), &tall, unit, shown.at[i].name), i);
             assert_int_equal(shown.at[i].tensor, i);
         }
     }

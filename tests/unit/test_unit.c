@@ -53,7 +53,7 @@ static void make(struct place *p, const struct tune *tune, size_t index, bool tr
 
 static int find(const struct place *p, const char *name)
 {
-    int i = family_tensor_index(family_find("llama"), &p->config, p->unit.index, name);
+    int i = tiny_tensor_index(family_find("llama"), &p->config, p->unit.index, name);
     assert_true(i >= 0);
     return i;
 }

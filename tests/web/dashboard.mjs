@@ -37,8 +37,11 @@ async function newPage(options = {}) {
 }
 
 async function shoot(page, name, options) {
-    if (SHOTS)
-        await page.screenshot({ path: `${SHOTS}/${name}.png`, ...options });
+    if (!SHOTS)
+        return;
+    if (options?.fullPage) // what sticks to the top of the window belongs to the top of the picture
+        await page.evaluate(() => scrollTo(0, 0));
+    await page.screenshot({ path: `${SHOTS}/${name}.png`, ...options });
 }
 
 /** Everything axe-core knows to be a barrier, on the page as it stands now. */
@@ -84,10 +87,12 @@ await page.fill('#train-adapter_out', OUT);
 await page.fill('#train-iters', '600');
 await page.fill('#train-batch_size', '8');
 await page.fill('#train-seq_len', '128');
-await page.fill('#train-lr', '0.01');
+await page.fill('#train-lr', '0.005');
 await page.click('summary >> text=More');
 await page.fill('#train-valid', VALID);
 await page.fill('#train-eval_every', '20');
+await page.fill('#train-sample_prompt', 'The program');
+await page.fill('#train-sample_every', '25');
 await page.waitForSelector('#train-schedule option[value=auto]', { state: 'attached' }); // named by the node
 if (await page.inputValue('#train-schedule') !== '1f1b')
     throw new Error(`the schedule is ${await page.inputValue('#train-schedule')} before anybody chose one`);
@@ -123,6 +128,7 @@ await page.waitForSelector('.chart canvas');
 await page.waitForSelector('svg.gantt .task');
 ok('submitted with the token, watched while it runs: curves and timeline are there');
 await page.waitForFunction(() => parseInt(document.querySelector('#job .figure dd')?.textContent, 10) >= 60, null, { timeout: 90000 * slow });
+await page.waitForSelector('.samples .n:text-is("step 50")');
 const points = await page.getAttribute('.plot.large', 'aria-label');
 if (!/from step 0 /.test(points))
     throw new Error(`the validation before the first step is missing: ${points}`);
@@ -145,16 +151,15 @@ ok('cancelled from its page');
 await page.click('nav >> text=Train');
 await page.fill('#train-iters', '40');
 await page.fill('#train-eval_every', '10');
-await page.fill('#train-sample_prompt', 'Once upon a time');
 await page.fill('#train-sample_every', '15');
 await page.click('button >> text=Start');
 await page.waitForURL(/#\/job\/2$/);
 await page.waitForSelector('.head .pill:has-text("done")', { timeout: 120000 * slow });
-await page.waitForSelector('text=result: loss');
+await page.waitForSelector('.panel:has(h2:text-is("Result")) dt:text-is("valid loss")');
 const loss = await page.textContent('.head .figure:has-text("Validation") dd');
 ok(`the job is done, validation ${loss}`);
 const steps = await page.locator('.samples .n').allTextContents();
-if (steps.join() !== 'step 40,step 30,step 15' || !/^Once upon a time./.test(await page.textContent('.samples .prose')))
+if (steps.join() !== 'step 40,step 30,step 15' || !/^The program./.test(await page.textContent('.samples .prose')))
     throw new Error(`samples of ${steps}: ${await page.textContent('.samples .prose')}`);
 ok('samples were taken on the way');
 await checkAxe(page, 'finished job');
@@ -174,6 +179,8 @@ await checkAxe(page, 'plan of a generation');
 await shoot(page, 'generate-plan');
 await page.click('#generate-form button.main');
 await page.waitForFunction(() => document.querySelector('#talk .coming')?.textContent.length > 0 || document.querySelector('#talk .asked + span:not(.coming)')?.textContent.length > 0);
+if (await page.locator('#generate-plan .stages').count())
+    throw new Error('a plan says that nothing was started, and it was');
 await page.waitForFunction(() => document.querySelector('#talk .asked') && !document.querySelector('#talk .coming'));
 ok('text streams into the box');
 await checkAxe(page, 'generate');

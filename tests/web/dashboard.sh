@@ -23,7 +23,7 @@ if [ ! -d "$modules/playwright-core" ] || [ ! -d "$modules/axe-core" ]; then
 fi
 
 # Rows enough for a few dozen steps, in letters JSON takes as they are.
-cat /usr/share/common-licenses/* 2>/dev/null | tr -cd '\n\040-\176' | tr '\\"' "/'" | grep -E '.{40}' |
+cat /usr/share/common-licenses/* 2>/dev/null | tr -cd '\n\040-\176' | tr '\\"' "/'" | grep -E '.{40}' | tr -s ' ' |
     awk '{ row = row " " $0 } NR % 5 == 0 { printf "{\"text\": \"%s\"}\n", row; row = "" }' >"$tmp/rows.jsonl"
 [ "$(wc -l <"$tmp/rows.jsonl")" -ge 100 ] || skip "there are no licences in /usr/share/common-licenses to learn from"
 head -n 8 "$tmp/rows.jsonl" >"$tmp/valid.jsonl"
@@ -49,6 +49,9 @@ for n in 1 2 3; do
 done
 await_all "a ring of 3:" 30 a b c
 ok "a ring of three, two cables between a and b"
+for n in ${shots:+1 3 $second}; do # in pictures all cables have been measured, before anything else takes the machine's time
+    await_line "$tmp/a.log" "cable on cable$n to [bc]: " 60
+done
 
 cut_command="ip -n $(ns_name 1) link del cable$second"
 ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
