@@ -21,7 +21,7 @@
 #define OPTION_COMPUTE                                                                                       \
     {                                                                                                        \
         .name = "compute", .type = OPT_CHOICE, .placeholder = "f32|int8", .def = "f32",                      \
-        .help = "with weights of 8 or 4 bits: read the text in f32, or in whole numbers of 8 bits, faster "  \
+        .help = "with weights of 8 or 4 bits: multiply them in f32, or in whole numbers of 8 bits, faster "  \
                 "and a little less exact"                                                                    \
     }
 #define OPTION_ADAPTER                                                                                       \

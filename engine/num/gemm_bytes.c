@@ -92,7 +92,7 @@ static void bytes_some(struct num *num, float *y, const float *x, struct mat w, 
 #pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
     for (size_t i = 0; i < n; i++) {
         const struct int_row to = int_row_at(num, w, i);
-        num_integers(num)->quantize_bytes(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group);
+        num_integers(num)->quantize(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group, INT_TILES);
     }
 #pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
     for (size_t r = 0; r < w.rows; r += BLOCK_ROWS) {

@@ -154,7 +154,6 @@ const struct int_kernels INTEGERS = {
     .tall = TALL,
     .quantize = quantize,
     .dots = dots,
-    .quantize_bytes = quantize_bytes,
     .pack = pack,
     .tile = tile,
 };

@@ -35,8 +35,11 @@ static inline size_t int_groups(size_t cols, size_t group)
     return int_cols(cols) / int_group(group);
 }
 
-/* One row of x, rounded to whole numbers of 16 bits [int_cols] in the order of the kernels for so many bits of W, or to some that
- * fit into bytes, in their own order; of each group the scale, and the sum of what its numbers stand for. */
+/* What x becomes: 16 bits for few rows; bytes for few rows with W of 4 bits; bytes for many rows. */
+enum int_form { INT_HALVES, INT_BYTES, INT_TILES };
+
+/* One row of x, rounded to whole numbers of 16 bits or to bytes [int_cols], in the order in which the kernels of that form meet them; of
+ * each group the scale, and the sum of what its numbers stand for. */
 struct int_row {
     int16_t *q;
     int8_t *bytes;
@@ -49,6 +52,7 @@ struct int_dots {
     float *y;
     size_t ldy, apart, n, rows; /* rows: INT_ROWS or 1 */
     struct int_row x;
+    enum int_form form; /* of x: INT_HALVES or, if W has 4 bits, INT_BYTES */
     size_t x_bytes;
     const uint8_t *w;
     size_t w_apart;
@@ -67,7 +71,7 @@ struct int_panel {
 };
 
 /* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ INT_TILE and r < rows ≤ tall, over `groups` groups of x. x is as
- * quantize_bytes makes it, from the panel's first column on. */
+ * quantize makes INT_TILES, from the panel's first column on. */
 struct int_tile {
     float *y;
     size_t ldy, n, rows;
@@ -81,11 +85,11 @@ struct int_tile {
 struct int_kernels {
     const char *isa;
     size_t tall;
-    /* A number that is not finite makes the scale of its group NaN. */
-    void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group);
+    /* For W of so many bits in such groups. Bytes are up to ±127 for 4 bits, ±63 for 8, whose products then fit by twos into 16 bits. A
+     * number that is not finite makes the scale of its group NaN. */
+    void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group,
+                     enum int_form form);
     void (*dots)(const struct int_dots *d);
-    /* The same for many rows, into bytes: ±127 for weights of 4 bits, ±63 for 8, whose products then fit by twos into 16 bits. */
-    void (*quantize_bytes)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group);
     /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all its columns are row_cols, a
      * multiple of 8. */
     void (*pack)(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,

@@ -129,21 +129,33 @@ INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_
 
 /* --- weights --- */
 
-/* A step of x. */
+/* What a kernel is written out for: the bits of W, and bytes of x in place of 16 bits. */
+struct kind {
+    size_t bits;
+    bool bytes, narrow; /* narrow: groups of less than a step */
+};
+
+/* A step of x: four vectors of 16 bits or two of bytes. */
 struct x_step {
     vh v[4];
 };
 
-INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step)
+INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step, const struct kind kind)
 {
+    if (kind.bytes) {
+        const int8_t *at = row_of(d->x.bytes + step * INT_STEP, j * d->x_bytes);
+        return (struct x_step){.v = {load16(at), load16(at + 32)}};
+    }
     const int16_t *at = row_of(d->x.q + step * INT_STEP, j * d->x_bytes);
     return (struct x_step){.v = {load16(at), load16(at + 16), load16(at + 32), load16(at + 48)}};
 }
 
 /* Sums of products with a step of W in 4 bits. */
-INLINE vi whole4(const uint8_t *from, const struct x_step *x)
+INLINE vi whole4(const uint8_t *from, const struct x_step *x, const bool bytes)
 {
     const vh w = load16(from);
+    if (bytes)
+        return add_nibbles((vb)w & 15, (vb)x->v[0], (vb)(w >> 4) & 15, (vb)x->v[1]);
     const vi a = add_products(add_products((vi){0}, w & 15, x->v[0]), w >> 4 & 15, x->v[1]);
     const vi b = add_products(add_products((vi){0}, w >> 8 & 15, x->v[2]), w >> 12, x->v[3]);
     return a + b;
@@ -156,27 +168,27 @@ INLINE vi half8(const uint8_t *w, const vh x[2])
 }
 
 /* acc + the step's sums times its scales: one, or two where groups are of 32. */
-INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float *scale, const size_t bits,
-                   const bool narrow)
+INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float *scale,
+                   const struct kind kind)
 {
-    if (bits == 8) {
+    if (kind.bits == 8) {
         const vi s = half8(w, x->v), t = half8(w + 32, x->v + 2);
-        if (!narrow)
+        if (!kind.narrow)
             return acc + __builtin_convertvector(s + t, vf) * splat(scale[0]);
         acc += __builtin_convertvector(s, vf) * splat(scale[0]);
         return acc + __builtin_convertvector(t, vf) * splat(scale[1]);
     }
     vf by = splat(scale[0]);
-    if (narrow)
+    if (kind.narrow)
         by = __builtin_shufflevector(by, splat(scale[1]), 0, 1, 2, 3, 12, 13, 14, 15);
-    return acc + __builtin_convertvector(whole4(w, x), vf) * by;
+    return acc + __builtin_convertvector(whole4(w, x, kind.bytes), vf) * by;
 }
 
 /* Steps first … first+n−1, all of them whole in W. */
 INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_t first, size_t n,
-                       const int nr, const int nx, const size_t bits, const bool narrow)
+                       const int nr, const int nx, const struct kind kind)
 {
-    const size_t bytes = INT_STEP * bits / 8, per = narrow ? 2 : 1;
+    const size_t bytes = INT_STEP * kind.bits / 8, per = kind.narrow ? 2 : 1;
     const uint8_t *w = d->w + first * bytes;
     vf acc[INT_ROWS][2];
     UNROLL
@@ -188,11 +200,11 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
             __builtin_prefetch(w + (size_t)r * d->w_apart + FETCH);
         UNROLL
         for (int k = 0; k < nx; k++) {
-            const struct x_step x = load_x(d, j + (size_t)k, first + i);
+            const struct x_step x = load_x(d, j + (size_t)k, first + i, kind);
             UNROLL
             for (int r = 0; r < nr; r++)
-                acc[r][k] = step_add(acc[r][k], w + (size_t)r * d->w_apart, &x, t->product[r][k] + i * per,
-                                     bits, narrow);
+                acc[r][k] =
+                    step_add(acc[r][k], w + (size_t)r * d->w_apart, &x, t->product[r][k] + i * per, kind);
         }
     }
     UNROLL
@@ -201,7 +213,8 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
 }
 
 /* The last step of a row that ends within it; `first` is that of its block. */
-static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t first, int nr, int nx)
+INLINE void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t first, const int nr,
+                      const int nx, const struct kind kind)
 {
     uint8_t last[INT_ROWS][INT_STEP] = {0};
     const size_t step = d->cols / INT_STEP, at = step * INT_STEP, bits = d->bits,
@@ -210,20 +223,12 @@ static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t
         memcpy(last[r], d->w + (size_t)r * d->w_apart + at * bits / 8, (d->cols - at) * bits / 8);
     for (int k = 0; k < nx; k++)
         for (int r = 0; r < nr; r++) {
-            const struct x_step x = load_x(d, j + (size_t)k, step);
-            vf *acc = &t->acc[r][k];
-            const float *by = t->product[r][k] + product;
-            if (d->group < INT_STEP)
-                *acc = bits == 8 ? step_add(*acc, last[r], &x, by, 8, true)
-                                 : step_add(*acc, last[r], &x, by, 4, true);
-            else
-                *acc = bits == 8 ? step_add(*acc, last[r], &x, by, 8, false)
-                                 : step_add(*acc, last[r], &x, by, 4, false);
+            const struct x_step x = load_x(d, j + (size_t)k, step, kind);
+            t->acc[r][k] = step_add(t->acc[r][k], last[r], &x, t->product[r][k] + product, kind);
         }
 }
 
-INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const int nx, const size_t bits,
-                      const bool narrow)
+INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const int nx, const struct kind kind)
 {
     struct tile t;
     const size_t steps = int_cols(d->cols) / INT_STEP, whole = d->cols / INT_STEP;
@@ -232,9 +237,9 @@ INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const in
     for (size_t at = 0, now; at < steps; at += now) {
         now = at_most(steps - at, BLOCK);
         tile_sides(&t, d, j, at, now, nr, nx);
-        dots_steps(&t, d, j, at, at_most(now, whole - at), nr, nx, bits, narrow);
+        dots_steps(&t, d, j, at, at_most(now, whole - at), nr, nx, kind);
         if (at + now > whole)
-            dots_rest(&t, d, j, at, nr, nx);
+            dots_rest(&t, d, j, at, nr, nx, kind);
     }
     for (int r = 0; r < nr; r++)
         for (int k = 0; k < nx; k++) {
@@ -245,27 +250,33 @@ INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const in
 }
 
 /* The rows of W, which stay in the first cache, with all of x. */
-INLINE void dots_any(const struct int_dots *d, const int nr, const size_t bits, const bool narrow)
+INLINE void dots_rows(const struct int_dots *d, const int nr, const struct kind kind)
 {
     size_t j = 0;
     for (; j + 2 <= d->n; j += 2)
-        dots_tile(d, j, nr, 2, bits, narrow);
+        dots_tile(d, j, nr, 2, kind);
     if (j < d->n)
-        dots_tile(d, j, nr, 1, bits, narrow);
+        dots_tile(d, j, nr, 1, kind);
+}
+
+INLINE void dots_any(const struct int_dots *d, const struct kind kind)
+{
+    if (d->rows > 1)
+        dots_rows(d, INT_ROWS, kind);
+    else
+        dots_rows(d, 1, kind);
 }
 
 static inline void dots(const struct int_dots *d)
 {
     const bool narrow = d->group < INT_STEP;
-    switch ((d->rows > 1 ? 4 : 0) + (d->bits == 8 ? 2 : 0) + narrow) {
-    case 0: dots_any(d, 1, 4, false); break;
-    case 1: dots_any(d, 1, 4, true); break;
-    case 2: dots_any(d, 1, 8, false); break;
-    case 3: dots_any(d, 1, 8, true); break;
-    case 4: dots_any(d, INT_ROWS, 4, false); break;
-    case 5: dots_any(d, INT_ROWS, 4, true); break;
-    case 6: dots_any(d, INT_ROWS, 8, false); break;
-    default: dots_any(d, INT_ROWS, 8, true); break;
+    switch ((d->bits == 8 ? 4 : 0) + (d->form == INT_BYTES ? 2 : 0) + narrow) {
+    case 0: dots_any(d, (struct kind){4, false, false}); break;
+    case 1: dots_any(d, (struct kind){4, false, true}); break;
+    case 2: dots_any(d, (struct kind){4, true, false}); break;
+    case 3: dots_any(d, (struct kind){4, true, true}); break;
+    case 4: dots_any(d, (struct kind){8, false, false}); break;
+    default: dots_any(d, (struct kind){8, false, true}); break;
     }
 }
 

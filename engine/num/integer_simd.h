@@ -25,6 +25,7 @@ typedef float vf __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
 typedef uint32_t vu __attribute__((vector_size(32)));
 typedef uint16_t vh __attribute__((vector_size(32)));
+typedef uint8_t vb __attribute__((vector_size(32)));
 typedef uint16_t v8h __attribute__((vector_size(16)));
 typedef float v4 __attribute__((vector_size(16)));
 
@@ -49,6 +50,30 @@ INLINE vi add_products(vi acc, vh a, vh b)
 #else
     const vi a_even = (vi)a << 16 >> 16, b_even = (vi)b << 16 >> 16;
     return acc + a_even * b_even + ((vi)a >> 16) * ((vi)b >> 16);
+#endif
+}
+
+/* In each lane, the sum of the four products of a byte of v and a signed one of x, and of the four of w and y. v and w are at most 15, so
+ * that all fits into 16 bits for as long as it takes. */
+INLINE vi add_nibbles(vb v, vb x, vb w, vb y)
+{
+#if defined __AVX512VNNI__
+    return (vi)_mm256_dpbusd_epi32(_mm256_dpbusd_epi32((__m256i){0}, (__m256i)v, (__m256i)x), (__m256i)w,
+                                   (__m256i)y);
+#elif defined __AVXVNNI__
+    return (vi)_mm256_dpbusd_avx_epi32(_mm256_dpbusd_avx_epi32((__m256i){0}, (__m256i)v, (__m256i)x),
+                                       (__m256i)w, (__m256i)y);
+#elif defined __AVX2__
+    const vh fours =
+        (vh)_mm256_maddubs_epi16((__m256i)v, (__m256i)x) + (vh)_mm256_maddubs_epi16((__m256i)w, (__m256i)y);
+    return add_products((vi){0}, fours, 1 - (vh){0});
+#else
+    typedef int16_t signed_h __attribute__((vector_size(32)));
+    const vh x_even = (vh)((signed_h)((vh)x << 8) >> 8), x_odd = (vh)((signed_h)x >> 8),
+             y_even = (vh)((signed_h)((vh)y << 8) >> 8), y_odd = (vh)((signed_h)y >> 8);
+    const vh fours =
+        ((vh)v & 255) * x_even + ((vh)v >> 8) * x_odd + ((vh)w & 255) * y_even + ((vh)w >> 8) * y_odd;
+    return add_products((vi){0}, fours, 1 - (vh){0});
 #endif
 }
 

@@ -10,8 +10,7 @@
 #include "num/integer.h"
 #include "num/integer_simd.h"
 
-enum { TOP_FEW = 32767, TOP_MANY4 = 127, TOP_MANY8 = 63, PIECES = INT_STEP / LANES };
-typedef uint8_t vb __attribute__((vector_size(32)));
+enum { TOP_HALVES = 32767, TOP_BYTES = 127, TOP_BYTES8 = 63, PIECES = INT_STEP / LANES };
 
 /* Every second one, of a and then of b. */
 INLINE vh even_halves(vh a, vh b)
@@ -28,6 +27,11 @@ INLINE vb even_bytes(vb a, vb b)
 {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34,
                                    36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
+}
+
+INLINE vb odd_bytes(vb a, vb b)
+{
+    return even_bytes((vb)((vh)a >> 8), (vb)((vh)b >> 8));
 }
 
 INLINE vi larger(vi a, vi b)
@@ -77,18 +81,19 @@ INLINE float group_levels(vi *q, const float *x, size_t n, const float top, floa
     return scale;
 }
 
-/* Of weights of 8 bits a step lies in its own order; of 4 in four vectors, each of every fourth number, as the nibbles of 16 bits lie
- * from the lowest to the highest. */
-enum order { IN_ORDER, BY_FOURTHS, BYTES };
+/* Of weights of 8 bits, and of tiles, a step lies in its own order; of 4 bits in four vectors, each of every fourth number, as the nibbles
+ * of 16 bits lie from the lowest to the highest, or in two of bytes, each of every second. */
+enum order { IN_ORDER, BY_FOURTHS, BYTES, BYTES_BY_TWOS };
 
 INLINE void put_step(const struct int_row *to, size_t at, const vi q[PIECES], const enum order order)
 {
     vh v[PIECES / 2];
     for (size_t i = 0; i < PIECES / 2; i++)
         v[i] = even_halves((vh)q[2 * i], (vh)q[2 * i + 1]);
-    if (order == BYTES) {
-        const vb bytes[2] = {even_bytes((vb)v[0], (vb)v[1]), even_bytes((vb)v[2], (vb)v[3])};
-        memcpy(to->bytes + at, bytes, sizeof bytes);
+    if (order == BYTES || order == BYTES_BY_TWOS) {
+        const vb a = even_bytes((vb)v[0], (vb)v[1]), b = even_bytes((vb)v[2], (vb)v[3]);
+        const vb twos[2] = {even_bytes(a, b), odd_bytes(a, b)}, bytes[2] = {a, b};
+        memcpy(to->bytes + at, order == BYTES ? bytes : twos, sizeof bytes);
         return;
     }
     if (order == BY_FOURTHS) {
@@ -124,18 +129,17 @@ INLINE void quantize_any(const struct int_row *to, const float *x, size_t cols, 
     }
 }
 
-static inline void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group)
+static inline void quantize(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group,
+                            enum int_form form)
 {
-    if (bits == 8)
-        quantize_any(to, x, cols, group, TOP_FEW, IN_ORDER);
+    if (form == INT_TILES)
+        quantize_any(to, x, cols, group, bits == 8 ? TOP_BYTES8 : TOP_BYTES, BYTES);
+    else if (form == INT_BYTES)
+        quantize_any(to, x, cols, group, TOP_BYTES, BYTES_BY_TWOS);
+    else if (bits == 8)
+        quantize_any(to, x, cols, group, TOP_HALVES, IN_ORDER);
     else
-        quantize_any(to, x, cols, group, TOP_FEW, BY_FOURTHS);
-}
-
-static inline void quantize_bytes(const struct int_row *to, const float *x, size_t cols, size_t bits,
-                                  size_t group)
-{
-    quantize_any(to, x, cols, group, bits == 8 ? TOP_MANY8 : TOP_MANY4, BYTES);
+        quantize_any(to, x, cols, group, TOP_HALVES, BY_FOURTHS);
 }
 
 #endif

@@ -23,7 +23,8 @@ int num_threads(const struct num *num);
 const char *
 num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector kernels were compiled for */
 
-/* Products with many rows of quantized weights: NUM_F32, as from the beginning, or NUM_INT8: x is rounded to 8 bits. */
+/* Products with quantized weights: NUM_F32, as from the beginning, or NUM_INT8: x is rounded to 8 bits for many rows, and for few with
+ * weights of 4 bits. */
 enum num_compute { NUM_F32, NUM_INT8 };
 void num_set_compute(struct num *num, enum num_compute compute);
 enum num_compute num_compute(const struct num *num);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_decode NAME MODEL …`, a MODEL perhaps with :int8 or :int4 behind it: tokens generated one by one through the stage's own functions, without
+ * `bench_decode NAME MODEL …`, a MODEL perhaps with :int8 or :int4 behind it, or :int4x8 for int4 with --compute int8: tokens generated one by one through the stage's own functions, without
  * daemons. Every token reads every weight once, so bytes of weights a second are held against what the same
  * threads read from memory when they do nothing else, measured in between. Each row comes from a process
  * started as the daemon starts a stage. */
@@ -41,12 +41,14 @@ static void decode(struct stage *s, size_t at, size_t n)
 }
 
 /* "DIR:int8" is DIR with 8 bits, kept in a folder beside it. */
-static size_t split_model(char *model, char *ret_kept, size_t size)
+static size_t split_model(char *model, char *ret_kept, size_t size, enum num_compute *ret_compute)
 {
     char *form = strrchr(model, ':');
-    const size_t bits = !form ? 0 : !strcmp(form, ":int8") ? 8 : !strcmp(form, ":int4") ? 4 : 0;
+    const bool bytes = form && !strcmp(form, ":int4x8");
+    const size_t bits = !form ? 0 : !strcmp(form, ":int8") ? 8 : bytes || !strcmp(form, ":int4") ? 4 : 0;
     if (bits)
         *form = 0;
+    *ret_compute = bytes ? NUM_INT8 : NUM_F32;
     snprintf(ret_kept, size, "%s.quantized", model);
     return bits;
 }
@@ -54,7 +56,8 @@ static size_t split_model(char *model, char *ret_kept, size_t size)
 static int child(const char *name, char *model, int threads)
 {
     char kept[512];
-    const size_t bits = split_model(model, kept, sizeof kept);
+    enum num_compute compute;
+    const size_t bits = split_model(model, kept, sizeof kept, &compute);
     struct err err;
     struct num *num;
     struct stage *stage;
@@ -71,6 +74,7 @@ static int child(const char *name, char *model, int threads)
     bench_must(config_read(&spec.config, model, &err), &err);
     spec.end_layer = spec.config.layers;
     bench_must(num_new(&num, threads, &err), &err);
+    num_set_compute(num, compute);
     bench_must(stage_open(&stage, num, &spec, &err), &err);
     struct machine *machine;
     bench_must(machine_new(&machine, num, &err), &err);
@@ -98,7 +102,7 @@ int main(int argc, char **argv)
     if (argc == 5 && !strcmp(argv[1], "child"))
         return child(argv[2], argv[3], atoi(argv[4]));
     if (argc < 3 || argc % 2 == 0) {
-        fputs("usage: bench_decode NAME MODEL[:int8|:int4] …\n", stderr);
+        fputs("usage: bench_decode NAME MODEL[:int8|:int4|:int4x8] …\n", stderr);
         return 2;
     }
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);

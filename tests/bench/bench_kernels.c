@@ -42,7 +42,7 @@ static size_t dots_bf16(struct bed *b)
     return dots(b, DTYPE_BF16);
 }
 
-static size_t integers(struct bed *b, size_t bits)
+static size_t integers(struct bed *b, size_t bits, enum int_form form)
 {
     isa_pick_int()->dots(&(struct int_dots){.y = b->y[0],
                                             .ldy = INT_ROWS,
@@ -50,6 +50,7 @@ static size_t integers(struct bed *b, size_t bits)
                                             .n = 1,
                                             .rows = INT_ROWS,
                                             .x = row_of(b),
+                                            .form = form,
                                             .x_bytes = sizeof b->row[0],
                                             .w = b->w,
                                             .w_apart = COLS * bits / 8,
@@ -65,12 +66,17 @@ static size_t integers(struct bed *b, size_t bits)
 
 static size_t dots_int8(struct bed *b)
 {
-    return integers(b, 8);
+    return integers(b, 8, INT_HALVES);
 }
 
 static size_t dots_int4(struct bed *b)
 {
-    return integers(b, 4);
+    return integers(b, 4, INT_HALVES);
+}
+
+static size_t dots_int4_bytes(struct bed *b)
+{
+    return integers(b, 4, INT_BYTES);
 }
 
 static size_t tile_bytes(struct bed *b)
@@ -91,7 +97,7 @@ static size_t tile_bytes(struct bed *b)
 static size_t quantize_x(struct bed *b)
 {
     const struct int_row to = row_of(b);
-    isa_pick_int()->quantize(&to, b->x[0], COLS, 4, GROUP);
+    isa_pick_int()->quantize(&to, b->x[0], COLS, 4, GROUP, INT_HALVES);
     return COLS;
 }
 
@@ -111,9 +117,9 @@ static const struct {
     const char *name;
     size_t (*run)(struct bed *b);
 } kernels[] = {
-    {"dots-f32", dots_f32},       {"dots-bf16", dots_bf16},     {"dots-int8", dots_int8},
-    {"dots-int4", dots_int4},     {"tile-int8", tile_bytes},    {"quantize-x", quantize_x},
-    {"bf16-to-f32", bf16_to_f32}, {"int4-to-f32", int4_to_f32},
+    {"dots-f32", dots_f32},     {"dots-bf16", dots_bf16},         {"dots-int8", dots_int8},
+    {"dots-int4", dots_int4},   {"dots-int4x8", dots_int4_bytes}, {"tile-int8", tile_bytes},
+    {"quantize-x", quantize_x}, {"bf16-to-f32", bf16_to_f32},     {"int4-to-f32", int4_to_f32},
 };
 
 int main(int argc, char **argv)

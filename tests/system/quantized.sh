@@ -18,6 +18,8 @@ for bits in stored int8 int4; do
         { cat "$work/err"; exit 1; }
 done
 for bits in int8 int4; do
+    "$ringctl" --json score --model "$stories" --text "Once upon a time there was a little girl." --weights $bits --compute int8 2>"$work/err" |
+        jq -c .total >"$work/score-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
     "$ringctl" --json score --model "$stories" --text "$long" --weights $bits 2>"$work/err" | jq -c .total >"$work/long-$nodes-$bits-f32" &&
         "$ringctl" --json score --model "$stories" --text "$long" --weights $bits --compute int8 2>"$work/err" |
         jq -c .total >"$work/long-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
@@ -40,6 +42,10 @@ for bits in int8 int4; do
     ! cmp -s "$work/long-1-$bits-int8" "$work/long-1-$bits-f32" || fail "--compute int8 changed nothing"
     near "score, $bits, --compute int8" "$(cat "$work/long-1-$bits-int8")" "$(cat "$work/long-1-$bits-f32")" 1
 done
+same "few rows, int8, with --compute int8 and without" "$work/score-1-int8-int8" "$work/score-1-int8"
+same "few rows, int4, --compute int8" "$work/score-1-int4-int8" "$work/score-3-int4-int8"
+! cmp -s "$work/score-1-int4-int8" "$work/score-1-int4" || fail "--compute int8 changed nothing of few rows in 4 bits"
+near "few rows, int4, --compute int8" "$(cat "$work/score-1-int4-int8")" "$(cat "$work/score-1-int4")" 0.5
 near "score, int8" "$(cat "$work/score-1-int8")" "$(cat "$work/score-1-stored")" 0.5
 same "LoRA on int4" "$work/lora-1/adapter_model.safetensors" "$work/lora-3/adapter_model.safetensors"
 say "one node and three agree"

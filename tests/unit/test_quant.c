@@ -311,9 +311,11 @@ struct levels {
 };
 
 /* Written once more, without a thought for speed. */
-static void plain_levels(struct levels *l, const float *x, size_t cols, size_t bits, size_t group)
+static void plain_levels(struct levels *l, const float *x, size_t cols, size_t bits, size_t group,
+                         enum int_form form)
 {
     const size_t each = group < 64 ? group : 64;
+    const float top = form == INT_HALVES ? 32767 : bits == 8 ? 63 : 127;
     memset(l, 0, sizeof *l);
     for (size_t at = 0; at < cols; at += each) {
         const size_t n = cols - at < each ? cols - at : each;
@@ -321,13 +323,16 @@ static void plain_levels(struct levels *l, const float *x, size_t cols, size_t b
         long sum = 0;
         for (size_t i = 0; i < n; i++)
             most = fmaxf(most, fabsf(x[at + i]));
-        l->scale[at / each] = most > 1e-30f ? most / 32767 : 0;
+        l->scale[at / each] = most > 1e-30f ? most / top : 0;
         for (size_t i = 0; i < n; i++)
-            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (32767 / most)) : 0);
+            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (top / most)) : 0);
         l->sum[at / each] = (float)sum * l->scale[at / each];
     }
     for (size_t i = 0; i < INT_MOST; i++)
-        l->q[bits == 4 ? i / 64 * 64 + i % 4 * 16 + i % 64 / 4 : i] = l->plain[i];
+        if (form == INT_HALVES)
+            l->q[bits == 4 ? i / 64 * 64 + i % 4 * 16 + i % 64 / 4 : i] = l->plain[i];
+        else
+            l->bytes[form == INT_BYTES ? i / 64 * 64 + i % 2 * 32 + i % 64 / 2 : i] = (int8_t)l->plain[i];
 }
 
 static float in_pairs(const float v[8])
@@ -376,7 +381,7 @@ static float plain_dot(const struct packed *p, size_t row, const struct levels *
 }
 
 static void check_integers(const struct int_kernels *k, size_t cols, size_t bits, size_t group,
-                           enum dtype side)
+                           enum dtype side, enum int_form form)
 {
     enum { ROWS = INT_ROWS, N = 3 };
     static struct levels plain[N], l[N];
@@ -387,10 +392,11 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
     memset(x + cols, 0, cols / 2 * sizeof *x);
     memset(l, 0, sizeof l);
     for (size_t j = 0; j < N; j++) {
-        const struct int_row to = {l[j].q, NULL, l[j].scale, l[j].sum};
-        plain_levels(&plain[j], x + j * cols, cols, bits, group);
-        k->quantize(&to, x + j * cols, cols, bits, group);
+        const struct int_row to = {l[j].q, l[j].bytes, l[j].scale, l[j].sum};
+        plain_levels(&plain[j], x + j * cols, cols, bits, group, form);
+        k->quantize(&to, x + j * cols, cols, bits, group, form);
         assert_memory_equal(l[j].q, plain[j].q, sizeof l[j].q);
+        assert_memory_equal(l[j].bytes, plain[j].bytes, sizeof l[j].bytes);
         assert_memory_equal(l[j].scale, plain[j].scale, sizeof l[j].scale);
         assert_memory_equal(l[j].sum, plain[j].sum, sizeof l[j].sum);
     }
@@ -401,6 +407,7 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
                                    .n = N,
                                    .rows = rows,
                                    .x = {l[0].q, l[0].bytes, l[0].scale, l[0].sum},
+                                   .form = form,
                                    .x_bytes = sizeof l[0],
                                    .w = p.raw + 1,
                                    .w_apart = cols * bits / 8,
@@ -431,30 +438,15 @@ static void test_integers_are_exact(void **state)
     static const size_t columns[] = {8, 24, 32, 64, 72, 96, 128, 136, 200, 256, 1000, 65 * 64, 69 * 64 + 40};
     for (size_t i = 0; i < 2; i++)
         for (size_t v = 0; v < 6; v++)
-            for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
-                check_integers(k[i], columns[c], widths[v % 2], group_sizes[v / 2], sides[(v + c) % 3]);
+            for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+                check_integers(k[i], columns[c], widths[v % 2], group_sizes[v / 2], sides[(v + c) % 3],
+                               INT_HALVES);
+                if (widths[v % 2] == 4)
+                    check_integers(k[i], columns[c], 4, group_sizes[v / 2], sides[(v + c) % 3], INT_BYTES);
+            }
 }
 
 /* --- many rows in bytes ----------------------------------------------------------- */
-
-/* As plain_levels, with 63 or 127 and in their own order. */
-static void plain_bytes(struct levels *l, const float *x, size_t cols, size_t bits, size_t group)
-{
-    const float top = bits == 8 ? 63 : 127;
-    const size_t each = group < 64 ? group : 64;
-    memset(l, 0, sizeof *l);
-    for (size_t at = 0; at < cols; at += each) {
-        const size_t n = cols - at < each ? cols - at : each;
-        float most = 0;
-        long sum = 0;
-        for (size_t i = 0; i < n; i++)
-            most = fmaxf(most, fabsf(x[at + i]));
-        l->scale[at / each] = most > 1e-30f ? most / top : 0;
-        for (size_t i = 0; i < n; i++)
-            sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (top / most)) : 0);
-        l->sum[at / each] = (float)sum * l->scale[at / each];
-    }
-}
 
 /* Group after group: the exact sum, scaled, and then what the bias gives. */
 static float plain_many(const struct packed *p, size_t row, const struct levels *l, float y)
@@ -485,7 +477,7 @@ static void check_many(struct num *num, size_t n, size_t rows, size_t cols, size
           *y0 = random_floats(n * rows, "y");
     gemm_xwt(num, y, x, p.w, n, rows % 2);
     for (size_t i = 0; i < n; i++) {
-        plain_bytes(&l, x + i * cols, cols, bits, group);
+        plain_levels(&l, x + i * cols, cols, bits, group, INT_TILES);
         for (size_t r = 0; r < rows; r++) {
             const float want = plain_many(&p, r, &l, rows % 2 ? y0[i * rows + r] : 0);
             if (y[i * rows + r] != want)
@@ -533,8 +525,8 @@ static void test_tiles_of_every_width(void **state)
         const size_t tall = k[i]->tall;
         assert_true(tall <= INT_TALL);
         for (size_t j = 0; j < INT_TILE; j++)
-            k[i]->quantize_bytes(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum}, x + j * COLS,
-                                 COLS, 4, GROUP);
+            k[i]->quantize(&(struct int_row){NULL, l[j].bytes, l[j].scale, l[j].sum}, x + j * COLS, COLS, 4,
+                           GROUP, INT_TILES);
         k[i]->pack(panel, p.raw + 1, COLS / 2, ROWS, COLS, 0, COLS, 4);
         for (size_t r = 0; r < tall; r++)
             for (size_t g = 0; g < 2; g++) {
