@@ -51,9 +51,12 @@ static int follow_steps(const struct ctl *ctl, uint64_t job, bool can_detach, st
                         json_t **ret_end)
 {
     meter_init(m);
+    m->shows_start = true;
     struct watch watch = {.event = on_meter_event, .owner = m, .can_detach = can_detach, .is_chatty = true};
     int rc = ctl_watch(ctl, job, &watch, ret_end);
-    if (m->line_open)
+    if (m->is_passing)
+        meter_clear(m);
+    else if (m->line_open)
         fputc('\n', stderr);
     return rc;
 }

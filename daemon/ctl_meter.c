@@ -23,7 +23,7 @@ void meter_clear(struct meter *m)
 {
     if (m->line_open)
         fputs("\r\033[K", stderr);
-    m->line_open = false;
+    m->line_open = m->is_passing = false;
 }
 
 void meter_bar(char *ret, size_t size, double part, size_t columns)
@@ -153,7 +153,18 @@ static void show_wait(struct meter *m, const json_t *job)
         return;
     snprintf(m->waits_for, sizeof m->waits_for, "%s", why);
     meter_clear(m);
-    fprintf(stderr, "job %.0f waits: %s\n", field_number(job, "id"), why);
+    fprintf(stderr, strncmp(why, "waits ", 6) ? "job %.0f waits: %s\n" : "job %.0f %s\n",
+            field_number(job, "id"), why);
+}
+
+static void show_start(struct meter *m, const json_t *job)
+{
+    if (!m->shows_start || !m->is_terminal || m->n || strcmp(field_text(job, "state", ""), "planned") != 0)
+        return;
+    meter_clear(m);
+    fprintf(stderr, "job %.0f gets ready", field_number(job, "id"));
+    fflush(stderr);
+    m->line_open = m->is_passing = true;
 }
 
 bool meter_event(struct meter *m, const char *type, const json_t *data)
@@ -162,6 +173,7 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
         show_step(m, data);
     } else if (!strcmp(type, "job")) {
         show_wait(m, data);
+        show_start(m, data);
     } else if (!strcmp(type, "valid")) {
         meter_clear(m);
         print_step(data);

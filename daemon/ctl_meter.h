@@ -21,7 +21,9 @@ struct meter_of {
 
 struct meter {
     bool is_terminal;
-    bool line_open; /* the terminal's line is half written */
+    bool shows_start; /* on a terminal, also that a job gets ready: with much data that takes a while */
+    bool line_open;   /* the terminal's line is half written, */
+    bool is_passing;  /* with what is not worth keeping */
     struct meter_of of[16];
     size_t n; /* adapters that have told of a step */
     double first_loss, last_loss, step_seconds;

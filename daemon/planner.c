@@ -168,7 +168,7 @@ void planner_ask(struct planner *p, const char *type, const json_t *spec, struct
     char why[700];
     node_refresh_self(p->node);
     if (!coord_ring(p->node->coord, &ring, why, sizeof why)) {
-        http_fail(call, 409, "refused", "%s", why);
+        http_fail(call, 409, "refused", "no plan can be made now: %s", why);
         return;
     }
     if (p->n == MOST_AT_ONCE) {

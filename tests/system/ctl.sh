@@ -48,7 +48,7 @@ train() { # STEP... on a terminal of 100 columns
 state_of() { "$ringctl" job "$1" --json | jq -r .state; }
 
 # ^C asks. Detached, the job goes on; attached to, it is followed, and the question can be answered with cancelling it.
-train 'await:step 2/' 'send:^C' 'await:detach from job 1, cancel it, or keep watching?' 'send:k' 'await:step ' 'send:^C' \
+train 'await:job 1 gets ready' 'await:step 2/' 'send:^C' 'await:detach from job 1, cancel it, or keep watching?' 'send:k' 'await:step ' 'send:^C' \
     'await:keep watching?' 'send:d' 'await:job 1 goes on without you'
 equal "status when detached" $? 130
 equal "the detached job" "$(state_of 1)" running
