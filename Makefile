@@ -23,8 +23,9 @@ UNITDIR    ?= $(PREFIX)/lib/systemd/system
 
 # Debian's alternatives may hand the pthread build of OpenBLAS to a plain -lopenblas, so the OpenMP build is
 # linked from its own folder, with an rpath.
-BLASDIR  := /usr/lib/$(shell uname -m)-linux-gnu/openblas-openmp
-BLASINC  := /usr/include/$(shell uname -m)-linux-gnu/openblas-openmp
+ARCH     := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+BLASDIR  := /usr/lib/$(ARCH)-linux-gnu/openblas-openmp
+BLASINC  := /usr/include/$(ARCH)-linux-gnu/openblas-openmp
 
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
@@ -52,15 +53,16 @@ packed_src := engine/num/packed.c
 engine_src := $(filter-out $(kern_src) $(int_src) $(packed_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
 obj         = $(patsubst %.c,$(B)/%.o,$(1))
 
-kern_isas  := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
+kern_isas  := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
 kern_base  :=
 kern_avx2  := -mavx2 -mfma -mf16c
 # Arithmetic on arrays of our own reads nothing from outside, and clang takes minutes to instrument it.
 kern_plain := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
 kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 kern_vnni  := $(kern_avx512) -mavx512vnni
-int_isas   := base $(if $(filter x86_64,$(shell uname -m)),avx2 vnni)
-packed_isas:= $(if $(filter x86_64,$(shell uname -m)),avx2)
+kern_avxvnni := $(kern_avx2) -mavxvnni
+int_isas   := base $(if $(filter x86_64,$(ARCH)),avx2 avxvnni vnni)
+packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2)
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o) \
               $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o)
 
@@ -74,7 +76,7 @@ both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
-.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns web deb system format lint install clean headers unit
+.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns arm64 web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
@@ -173,6 +175,9 @@ $(sleeping): %: %.o $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
+# Built for arm64, and the arithmetic run there by qemu: needs root, a cross compiler and qemu-user-static.
+arm64:
+	@tests/arm64/run "$(BUILD_DEPS)"
 # The dashboard in a real browser: needs root, chromium and node.
 web: all
 	@tests/run web $(B)

@@ -25,6 +25,8 @@ INLINE wi add_bytes(wi acc, wi w, wi x)
 {
 #if defined __AVX512VNNI__
     return (wi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
+#elif defined __AVXVNNI__
+    return (wi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
 #elif defined __AVX2__
     const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
     return acc + (wi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
@@ -142,6 +144,8 @@ extern const struct int_kernels INTEGERS;
 const struct int_kernels INTEGERS = {
 #if defined __AVX512VNNI__
     .isa = "vnni",
+#elif defined __AVXVNNI__
+    .isa = "avxvnni",
 #elif defined __AVX2__
     .isa = "avx2",
 #else

@@ -95,6 +95,7 @@ struct int_kernels {
 
 extern const struct int_kernels int_kernels_base;
 extern const struct int_kernels int_kernels_avx2;
+extern const struct int_kernels int_kernels_avxvnni;
 extern const struct int_kernels int_kernels_vnni;
 
 const struct int_kernels *isa_pick_int(void); /* the best table this CPU and operating system can run */

@@ -33,6 +33,8 @@ INLINE vi add_products(vi acc, vh a, vh b)
 {
 #if defined __AVX512VNNI__
     return (vi)_mm256_dpwssd_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
+#elif defined __AVXVNNI__
+    return (vi)_mm256_dpwssd_avx_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
 #elif defined __AVX2__
     return acc + (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined __SSE2__

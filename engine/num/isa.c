@@ -26,6 +26,13 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
+/* VNNI in vectors of 32 bytes, as CPUs without AVX-512 have it: CPUID leaf 7, subleaf 1. */
+static bool has_avxvnni(void)
+{
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVXVNNI);
+}
+
 static bool is_zen(void)
 {
     unsigned top, b, c, d, a;
@@ -57,6 +64,10 @@ const struct int_kernels *isa_pick_int(void)
 #if HAVE_INTEGERS_vnni
     if (has_avx512() && __builtin_cpu_supports("avx512vnni"))
         return &int_kernels_vnni;
+#endif
+#if HAVE_INTEGERS_avxvnni
+    if (has_avxvnni())
+        return &int_kernels_avxvnni;
 #endif
 #if HAVE_INTEGERS_avx2
     if (has_avx2())
