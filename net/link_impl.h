@@ -17,7 +17,8 @@
 enum link_limits {
     LINK_DIAL_US =
         5000000, /* a cable's other end answers in milliseconds; a missing one should not hold up retries */
-    LINK_LOOKUP_US = 45000000, /* of a name; longer than resolvers take to give up, who then say why */
+    LINK_LOOKUP_US =
+        14000000, /* of a name; a resolver whose one name server is silent gives up after 10 s, and says so */
     LINK_HANDSHAKE_US =
         10000000, /* handshake and hello together: a loaded machine has seconds, a silent stranger no more */
     LINK_BEAT_US = 1000000,    /* heartbeats: often enough to show progress */

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ struct question {
     atomic_int holders; /* the loop's side and the thread */
     int fd;             /* owned: an eventfd, readable once it is answered */
     char host[256], service[8];
-    int error;              /* the thread's until it is answered, as the next */
+    atomic_bool answered;
+    int error;              /* the thread's until then, as the next */
     struct addrinfo *found; /* owned */
 };
 
@@ -53,6 +55,7 @@ static void *answer(void *arg)
     q->error = getaddrinfo(q->host, q->service, &hints, &q->found);
     if (q->error)
         q->found = NULL;
+    atomic_store_explicit(&q->answered, true, memory_order_release);
     (void)eventfd_write(q->fd, 1); /* cannot fail: it is the first */
     let_go(q);
     return NULL;
@@ -65,7 +68,7 @@ static void on_answer(evutil_socket_t fd, short what, void *arg)
     eventfd_t ignored;
 
     (void)what;
-    if (eventfd_read(fd, &ignored))
+    if (eventfd_read(fd, &ignored) || !atomic_load_explicit(&l->question->answered, memory_order_acquire))
         return;
     found = l->question->found;
     l->question->found = NULL;

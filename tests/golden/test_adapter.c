@@ -133,6 +133,28 @@ static void adapters_are_written_for_peft_and_read_back(void **state)
     place_free(&p);
 }
 
+/* An adapter of some layers is not one of all, wherever they lie. */
+static void layers_are_read_back(void **state)
+{
+    static const size_t ranges[][2] = {{0, 1}, {0, LAYERS - 1}, {LAYERS - 1, LAYERS}, {0, LAYERS}};
+    (void)state;
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        struct place p;
+        struct err err;
+        size_t n;
+        place_make(&p, DTYPE_F32);
+        struct tune tune = place_lora(&p, "q_proj", ranges[i][0], ranges[i][1]), back = {.seed = 3};
+        float *values = place_random(&p, &tune, &n);
+        struct adapter_out_request req = place_request(&p, &tune, 1);
+        must(place_write(&req, values, &err), &err);
+        must(adapter_read_config(&back, p.out, p.family, &p.config, &err), &err);
+        assert_int_equal(back.first_layer, ranges[i][0]);
+        assert_int_equal(back.end_layer, ranges[i][1]);
+        free(values);
+        place_free(&p);
+    }
+}
+
 /* What PEFT wrote is read, and written again it has the same tensors and the same keys. */
 static void adapters_of_peft_are_read(void **state)
 {
@@ -473,6 +495,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adapters_are_written_for_peft_and_read_back),
+        cmocka_unit_test(layers_are_read_back),
         cmocka_unit_test(adapters_of_peft_are_read),
         cmocka_unit_test(continued_training_loses_nothing),
         cmocka_unit_test(whole_models_load_again),

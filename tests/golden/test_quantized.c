@@ -195,6 +195,35 @@ static void stacks_are_trained_as_single_experts_are(void **state)
     }
 }
 
+/* What config.json says beyond the end of a stack is not there. */
+static void stacks_of_too_few_are_refused(void **state)
+{
+    (void)state;
+    struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
+    struct err err;
+    struct num *num;
+    struct stage *s;
+    struct config c = write_config(plain.path, families[2], "");
+    model_write(plain.path, &c);
+    mlx_convert(plain.path, mlx.path, &c, (struct mlx_how){.bits = 0});
+    c.moe.experts += 2;
+    must(num_new(&num, 1, &err), &err);
+    struct stage_spec spec = {.model_dir = mlx.path,
+                              .config = c,
+                              .end_layer = 3,
+                              .embed = true,
+                              .head = true,
+                              .slots = 1,
+                              .tokens = 4,
+                              .seqs = 1,
+                              .positions = 4};
+    must_refuse(stage_open(&s, num, &spec, &err), -EINVAL, &err,
+                "model.layers.0.mlp.experts.4.gate_proj.weight is missing");
+    num_free(num);
+    temp_dir_free(&plain);
+    temp_dir_free(&mlx);
+}
+
 /* The shapes of its tensors say that it is quantized, and its config.json does not. */
 static void what_is_quantized_is_not_trained_unsaid(void **state)
 {
@@ -482,6 +511,7 @@ int main(void)
         cmocka_unit_test(mlx_directories_load),
         cmocka_unit_test(layers_may_differ),
         cmocka_unit_test(stacks_are_trained_as_single_experts_are),
+        cmocka_unit_test(stacks_of_too_few_are_refused),
         cmocka_unit_test(what_is_quantized_is_not_trained_unsaid),
         cmocka_unit_test(what_is_not_read_is_refused),
         cmocka_unit_test(training_is_the_same_bits_on_any_ring),
