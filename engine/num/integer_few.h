@@ -213,8 +213,8 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
 }
 
 /* The last step of a row that ends within it; `first` is that of its block. */
-INLINE void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t first, const int nr,
-                      const int nx, const struct kind kind)
+static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t first, int nr, int nx,
+                      struct kind kind)
 {
     uint8_t last[INT_ROWS][INT_STEP] = {0};
     const size_t step = d->cols / INT_STEP, at = step * INT_STEP, bits = d->bits,
