@@ -11,5 +11,5 @@ stay_awake() {
 }
 sleep_again() {
     # shellcheck disable=SC2086 # processes are words
-    kill $awake
+    [ -z "${awake:-}" ] || kill $awake
 }

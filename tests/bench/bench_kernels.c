@@ -11,6 +11,8 @@ enum { ROWS = 16, COLS = 2048, GROUP = 64, GROUPS = COLS / GROUP };
 
 /* What the kernels read and write: all 1, for no kernel's way depends on the numbers. */
 struct bed {
+    const struct kernels *plain; /* asked for once: CPUID is not what is counted */
+    const struct int_kernels *whole;
     uint8_t w[ROWS * COLS * 4];
     float x[INT_TILE][COLS], y[INT_TILE][INT_TALL];
     struct {
@@ -28,7 +30,7 @@ static struct int_row row_of(struct bed *b)
 
 static size_t dots(struct bed *b, enum dtype t)
 {
-    isa_pick()->dots[t](b->y[0], ROWS, b->x[0], COLS, 1, b->w, COLS, ROWS, COLS, false);
+    b->plain->dots[t](b->y[0], ROWS, b->x[0], COLS, 1, b->w, COLS, ROWS, COLS, false);
     return (size_t)ROWS * COLS;
 }
 
@@ -44,23 +46,23 @@ static size_t dots_bf16(struct bed *b)
 
 static size_t integers(struct bed *b, size_t bits, enum int_form form)
 {
-    isa_pick_int()->dots(&(struct int_dots){.y = b->y[0],
-                                            .ldy = INT_ROWS,
-                                            .apart = 1,
-                                            .n = 1,
-                                            .rows = INT_ROWS,
-                                            .x = row_of(b),
-                                            .form = form,
-                                            .x_bytes = sizeof b->row[0],
-                                            .w = b->w,
-                                            .w_apart = COLS * bits / 8,
-                                            .scale = b->scale,
-                                            .bias = b->bias,
-                                            .side_apart = GROUPS * sizeof(uint16_t),
-                                            .side = DTYPE_BF16,
-                                            .cols = COLS,
-                                            .group = GROUP,
-                                            .bits = bits});
+    b->whole->dots(&(struct int_dots){.y = b->y[0],
+                                      .ldy = INT_ROWS,
+                                      .apart = 1,
+                                      .n = 1,
+                                      .rows = INT_ROWS,
+                                      .x = row_of(b),
+                                      .form = form,
+                                      .x_bytes = sizeof b->row[0],
+                                      .w = b->w,
+                                      .w_apart = COLS * bits / 8,
+                                      .scale = b->scale,
+                                      .bias = b->bias,
+                                      .side_apart = GROUPS * sizeof(uint16_t),
+                                      .side = DTYPE_BF16,
+                                      .cols = COLS,
+                                      .group = GROUP,
+                                      .bits = bits});
     return (size_t)INT_ROWS * COLS;
 }
 
@@ -81,35 +83,35 @@ static size_t dots_int4_bytes(struct bed *b)
 
 static size_t tile_bytes(struct bed *b)
 {
-    const size_t tall = isa_pick_int()->tall;
-    isa_pick_int()->tile(&(struct int_tile){.y = b->y[0],
-                                            .ldy = INT_TALL,
-                                            .n = INT_TILE,
-                                            .rows = tall,
-                                            .x = row_of(b),
-                                            .x_bytes = sizeof b->row[0],
-                                            .panel = {b->panel, b->scale, b->bias},
-                                            .group = GROUP,
-                                            .groups = GROUPS});
+    const size_t tall = b->whole->tall;
+    b->whole->tile(&(struct int_tile){.y = b->y[0],
+                                      .ldy = INT_TALL,
+                                      .n = INT_TILE,
+                                      .rows = tall,
+                                      .x = row_of(b),
+                                      .x_bytes = sizeof b->row[0],
+                                      .panel = {b->panel, b->scale, b->bias},
+                                      .group = GROUP,
+                                      .groups = GROUPS});
     return INT_TILE * tall * COLS;
 }
 
 static size_t quantize_x(struct bed *b)
 {
     const struct int_row to = row_of(b);
-    isa_pick_int()->quantize(&to, b->x[0], COLS, 4, GROUP, INT_HALVES);
+    b->whole->quantize(&to, b->x[0], COLS, 4, GROUP, INT_HALVES);
     return COLS;
 }
 
 static size_t bf16_to_f32(struct bed *b)
 {
-    isa_pick()->to_f32[DTYPE_BF16](b->x[0], b->w, COLS);
+    b->plain->to_f32[DTYPE_BF16](b->x[0], b->w, COLS);
     return COLS;
 }
 
 static size_t int4_to_f32(struct bed *b)
 {
-    isa_pick()->quant4_to_f32(b->x[0], b->w, b->scale, b->bias, GROUP, COLS);
+    b->plain->quant4_to_f32(b->x[0], b->w, b->scale, b->bias, GROUP, COLS);
     return COLS;
 }
 
@@ -129,6 +131,8 @@ int main(int argc, char **argv)
             continue;
         struct bed *b = bench_alloc(sizeof *b);
         memset(b, 1, sizeof *b);
+        b->plain = isa_pick();
+        b->whole = isa_pick_int();
         size_t each = 0;
         for (int i = atoi(argv[2]); i > 0; i--)
             each = kernels[k].run(b);
