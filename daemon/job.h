@@ -49,7 +49,7 @@ struct job {
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
     bool is_idle; /* it has answered, and waits for what is said next: `result` is the answer */
     uint64_t step, steps;
-    double loss, tokens_per_second;
+    double loss;
     bool has_loss;
     struct instant progressed; /* of its last step or token, or since it runs */
     double longest_step;       /* seconds between two of them */

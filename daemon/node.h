@@ -42,7 +42,7 @@ struct node {
     char **argv;
     struct event_base *base; /* all below owned */
     struct auth_identity id;
-    char name[64], stage_binary[4096], state_dir[3072];
+    char name[64], state_dir[3072];
     int threads;
     uint64_t memory_limit;   /* 0 = what the machine has */
     char ring_text[1500];    /* what was last said of the ring */
