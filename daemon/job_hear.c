@@ -109,6 +109,8 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
     }
     if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
         return;
+    if (rank > 0 && strcmp(event_kind(body), "memory") && strcmp(event_kind(body), "log"))
+        return; /* how the job goes is the head's own stage's to say */
     json_t *event = json_deep_copy(json_object_get(body, "event"));
     char kind[16];
     snprintf(kind, sizeof kind, "%s", event_kind(body));

@@ -127,6 +127,7 @@ static struct job *begin(struct coord *c, enum job_state state)
     return job;
 }
 
+/* How far the job is, only the head's own rank can say. */
 static void tell(struct coord *c, const struct job *job, struct input *in)
 {
     static const char *const kinds[] = {"job-planned", "job-ready",  "job-connected", "job-event",
@@ -143,7 +144,9 @@ static void tell(struct coord *c, const struct job *job, struct input *in)
     json_t *body = input_object(in, &words, 0);
     json_object_set_new(body, "job", json_integer((json_int_t)job->id));
     json_object_set_new(body, "rank", json_integer((json_int_t)rank));
+    const uint64_t step = job->step;
     coord_message(c, job->nodes[rank], kinds[what % 8], body);
+    expect(rank == 0 || job->step == step);
     json_decref(body);
 }
 
