@@ -105,7 +105,7 @@ await_ring 1 "$mark"
 plan_of() { limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >plan.txt 2>plan.err; }
 jobs_before=$(on 1 jobs --json | jq '[.jobs[].id] | max')
 plan_of plan train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 || fail "plan: $(cat plan.err)"
-holds "plan" plan.txt '^ *2 +n[23] +[0-9]+-[0-9]+ +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
+holds "plan" plan.txt '^ *2 +n[23] +[0-9]+(-[0-9]+)? +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
 holds "what it said of the data" plan.err '1000 rows \(rows of text\), 1000 used'
 [ ! -e "$work/unmade" ] || fail "a plan leaves a folder"
 plan_of --json generate --model "$stories" --ids 1 --dry-run || fail "dry run: $(cat plan.err)"
