@@ -12,4 +12,5 @@ stay_awake() {
 sleep_again() {
     # shellcheck disable=SC2086 # processes are words
     [ -z "${awake:-}" ] || kill $awake
+    awake=
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * `bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL`: steps of training and prefill through the stage's own functions,
- * without daemons, as fractions of sgemm's peak measured in between; the LoRA step beside PyTorch's; and what a training stage really
- * keeps in memory beside what it said it would. Each row comes from a process started as the daemon starts a stage:
- * `bench_train KIND THREADS NAME MODEL` makes one alone.
+ * without daemons, as fractions of sgemm's peak measured in between; and what a training stage really keeps in memory beside what it said
+ * it would. Each row comes from a process started as the daemon starts a stage: `bench_train KIND THREADS NAME MODEL` makes one alone, and
+ * with the kinds torch and torch-own the LoRA step beside PyTorch's.
  *
  * Work is counted as the mathematics has it, whatever we do: a token costs a product 2 FLOP for each
  * parameter forward, 2 for the gradient of its input and 2 for that of the parameter where it is trained; LoRA's own parameters 6;
@@ -349,14 +349,8 @@ static const struct row {
     {"lora", "1B bf16", LARGE_BF16},         {"prefill", "110M f32", SMALL_F32},
     {"prefill", "110M bf16", SMALL_BF16},    {"prefill", "1B bf16", LARGE_BF16},
     {"prefill-int8", "1B int8", LARGE_BF16}, {"prefill", "1B f32, short", LARGE_F32},
-    {"memory", "110M f32", SMALL_F32},       {"torch", "110M f32", SMALL_F32},
-    {"torch-own", "110M f32", SMALL_F32},
+    {"memory", "110M f32", SMALL_F32},
 };
-
-static bool has_torch(void)
-{
-    return system(PYTHON " -c 'import torch' 2>/dev/null") == 0;
-}
 
 static int usage(void)
 {
@@ -378,7 +372,6 @@ int main(int argc, char **argv)
         return child(argv[1], atoi(argv[2]), argv[3], argv[4]) ? usage() : 0;
     }
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const bool torch = has_torch();
     int failed = 0;
     setenv(AGAIN, "1", 1);
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
@@ -389,12 +382,8 @@ int main(int argc, char **argv)
             char *args[] = {argv[0],        (char *)(uintptr_t)r->kind,
                             number,         (char *)(uintptr_t)r->name,
                             argv[r->model], NULL};
-            if (strncmp(r->kind, "torch", 5) == 0 && !torch)
-                continue;
             if (strcmp(r->kind, "memory") != 0 || threads == 1)
                 failed |= bench_again(threads, args);
         }
-    if (!torch)
-        puts("LoRA step beside PyTorch               skipped: python3-torch is not installed");
     return failed;
 }
