@@ -320,7 +320,7 @@ int coord_cancel(struct coord *c, uint64_t id)
     if (job_state_ended(job->state))
         return -EALREADY;
     if (job == c->active) {
-        stop(c, job, JOB_CANCELLED, "cancelled");
+        stop(c, job, JOB_CANCELLED, ""); /* its state says it all */
     } else {
         snprintf(job->error, sizeof job->error, "it had not started yet");
         finish(c, job, JOB_CANCELLED);

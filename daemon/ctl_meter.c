@@ -153,8 +153,7 @@ static void show_wait(struct meter *m, const json_t *job)
         return;
     snprintf(m->waits_for, sizeof m->waits_for, "%s", why);
     meter_clear(m);
-    fprintf(stderr, strncmp(why, "waits ", 6) ? "job %.0f waits: %s\n" : "job %.0f %s\n",
-            field_number(job, "id"), why);
+    fprintf(stderr, "job %.0f waits: %s\n", field_number(job, "id"), why);
 }
 
 static void show_start(struct meter *m, const json_t *job)

@@ -10,6 +10,7 @@
 #include "daemon/ctl_plan_file.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/ctl_table.h"
+#include "daemon/layers_text.h"
 
 static struct amount bytes_told(const json_t *value)
 {
@@ -19,16 +20,11 @@ static struct amount bytes_told(const json_t *value)
 /* "0-3", "0-1,6"; "none". bounds: first layer and the one after the last, of each stage. */
 static void layers_text(char *text, size_t n, const json_t *bounds)
 {
-    size_t used = 0;
-    for (size_t i = 0; i + 1 < json_array_size(bounds) && used < n; i += 2) {
-        double from = json_number_value(json_array_get(bounds, i));
-        double to = json_number_value(json_array_get(bounds, i + 1));
-        if (to > from)
-            used += (size_t)snprintf(text + used, n - used, "%s%.0f", used ? "," : "", from);
-        if (to > from + 1 && used < n)
-            used += (size_t)snprintf(text + used, n - used, "-%.0f", to - 1);
-    }
-    if (!used)
+    *text = '\0';
+    for (size_t i = 0; i + 1 < json_array_size(bounds); i += 2)
+        layers_text_add(text, n, (size_t)json_integer_value(json_array_get(bounds, i)),
+                        (size_t)json_integer_value(json_array_get(bounds, i + 1)));
+    if (!*text)
         snprintf(text, n, "none");
 }
 

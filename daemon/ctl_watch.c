@@ -243,8 +243,6 @@ int ctl_watch_verdict(const json_t *end)
     if (!strcmp(state, "done"))
         return CTL_OK;
     const char *why = field_text(end, "error", NULL);
-    if (why && !strcmp(why, state)) /* no more to say than that */
-        why = NULL;
     return ctl_fail(CTL_FAILED, "job %.0f %s%s%s", field_number(end, "id"),
                     !strcmp(state, "cancelled") ? "was cancelled" : state, why ? ": " : "", why ? why : "");
 }

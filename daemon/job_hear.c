@@ -8,6 +8,7 @@
 
 #include "daemon/job.h"
 #include "daemon/job_log.h"
+#include "daemon/layers_text.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/node.h"
@@ -16,19 +17,12 @@
 static void note_layers(char *text, size_t size, const struct job *job, size_t rank)
 {
     const json_t *first = json_object_get(job->plan, "first");
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t s = 0; s + 1 < json_array_size(first) && used < size; s++) {
-        long long from = json_integer_value(json_array_get(first, s)),
-                  to = json_integer_value(json_array_get(first, s + 1));
-        if (job_rank_of_stage(job->plan, s) != rank || to <= from)
-            continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", used ? "," : "layers ", from);
-        if (to > from + 1 && used < size)
-            used += (size_t)snprintf(text + used, size - used, "-%lld", to - 1);
-    }
-    if (!used)
-        snprintf(text, size, "no layer");
+    char ranges[200] = "";
+    for (size_t s = 0; s + 1 < json_array_size(first); s++)
+        if (job_rank_of_stage(job->plan, s) == rank)
+            layers_text_add(ranges, sizeof ranges, (size_t)json_integer_value(json_array_get(first, s)),
+                            (size_t)json_integer_value(json_array_get(first, s + 1)));
+    snprintf(text, size, "%s%s", *ranges ? "layers " : "no layer", ranges);
 }
 
 void job_hear_plan(struct node *n, struct job *job)

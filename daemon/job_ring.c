@@ -87,10 +87,9 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
     char name[CERT_NAME];
     size_t missing = j->is_starting ? missing_members(j->node, name, sizeof name) : 0;
     if (missing == 1)
-        snprintf(why, size, "waits for %s, which may still come: the daemon here has just started", name);
+        snprintf(why, size, "%s may still come: the daemon here has just started", name);
     else if (missing)
-        snprintf(why, size,
-                 "waits for %s and %zu more, which may still come: the daemon here has just started", name,
+        snprintf(why, size, "%s and %zu more may still come: the daemon here has just started", name,
                  missing - 1);
     if (missing)
         return false;

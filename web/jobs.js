@@ -26,9 +26,6 @@ export function progress(job) {
         'aria-valuemax': 100, 'aria-valuenow': Math.round(100 * share) }, h('i', { css: { width: `${(100 * share).toFixed(2)}%` } }));
 }
 
-/** Why it waits or ended, where that is more than its state. */
-export const reason = job => job.error !== job.state && job.error;
-
 export function stateMark(job) {
     const kind = { done: 'good', failed: 'bad', running: 'live', planned: 'live' }[job.state] || '';
     return h('span', { class: `pill ${kind}` }, job.state);
@@ -86,7 +83,7 @@ function row(job) {
         h('span', { class: 'steps n' }, job.steps ? `${job.step} / ${job.steps}` : ''),
         h('span', { class: 'loss n' }, Number.isFinite(job.loss) && job.loss !== null ? `loss ${number(job.loss)}` : ''),
         h('span', { class: 'when faint' }, when(job)),
-        reason(job) && h('span', { class: `why ${job.state === 'failed' ? 'bad' : ''}` }, job.error)));
+        job.error && h('span', { class: `why ${job.state === 'failed' ? 'bad' : ''}` }, job.error)));
 }
 
 export function jobList() {

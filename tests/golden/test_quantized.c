@@ -195,63 +195,50 @@ static void stacks_are_trained_as_single_experts_are(void **state)
     }
 }
 
-/* What config.json says beyond the end of a stack is not there. */
-static void stacks_of_too_few_are_refused(void **state)
+/* That model as mlx-lm writes it, with experts that are not there, does not become a stage. */
+static void opens_not(size_t family, struct mlx_how how, size_t more_experts, enum tune_kind tune,
+                      const char *text)
 {
-    (void)state;
     struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
     struct err err;
     struct num *num;
     struct stage *s;
-    struct config c = write_config(plain.path, families[2], "");
+    struct config c = write_config(plain.path, families[family], "");
     model_write(plain.path, &c);
-    mlx_convert(plain.path, mlx.path, &c, (struct mlx_how){.bits = 0});
-    c.moe.experts += 2;
+    mlx_convert(plain.path, mlx.path, &c, how);
+    c.moe.experts += more_experts;
     must(num_new(&num, 1, &err), &err);
-    struct stage_spec spec = {.model_dir = mlx.path,
-                              .config = c,
-                              .end_layer = 3,
-                              .embed = true,
-                              .head = true,
-                              .slots = 1,
-                              .tokens = 4,
-                              .seqs = 1,
-                              .positions = 4};
-    must_refuse(stage_open(&s, num, &spec, &err), -EINVAL, &err,
-                "model.layers.0.mlp.experts.4.gate_proj.weight is missing");
+    const struct stage_spec spec = {.model_dir = mlx.path,
+                                    .config = c,
+                                    .tune = {.kind = tune},
+                                    .end_layer = 3,
+                                    .embed = true,
+                                    .head = true,
+                                    .training = tune != TUNE_NONE,
+                                    .slots = 1,
+                                    .tokens = 4,
+                                    .seqs = 1,
+                                    .positions = 4};
+    must_refuse(stage_open(&s, num, &spec, &err), -EINVAL, &err, text);
     num_free(num);
     temp_dir_free(&plain);
     temp_dir_free(&mlx);
+}
+
+/* What config.json says beyond the end of a stack is not there. */
+static void stacks_of_too_few_are_refused(void **state)
+{
+    (void)state;
+    opens_not(2, (struct mlx_how){.bits = 0}, 2, TUNE_NONE,
+              "model.layers.0.mlp.experts.4.gate_proj.weight is missing");
 }
 
 /* The shapes of its tensors say that it is quantized, and its config.json does not. */
 static void what_is_quantized_is_not_trained_unsaid(void **state)
 {
     (void)state;
-    struct temp_dir plain = temp_dir_new(), mlx = temp_dir_new();
-    struct err err;
-    struct num *num;
-    struct stage *s;
-    const struct config c = write_config(plain.path, families[1], "");
-    model_write(plain.path, &c);
-    mlx_convert(plain.path, mlx.path, &c, (struct mlx_how){.bits = 8, .group = 32});
-    must(num_new(&num, 1, &err), &err);
-    struct stage_spec spec = {.model_dir = mlx.path,
-                              .config = c,
-                              .tune = {.kind = TUNE_FULL},
-                              .end_layer = 3,
-                              .embed = true,
-                              .head = true,
-                              .training = true,
-                              .slots = 1,
-                              .tokens = 4,
-                              .seqs = 1,
-                              .positions = 4};
-    must_refuse(stage_open(&s, num, &spec, &err), -EINVAL, &err,
-                "model.embed_tokens.weight is quantized, and such weights are not trained");
-    num_free(num);
-    temp_dir_free(&plain);
-    temp_dir_free(&mlx);
+    opens_not(1, (struct mlx_how){.bits = 8, .group = 32}, 0, TUNE_FULL,
+              "model.embed_tokens.weight is quantized, and such weights are not trained");
 }
 
 static void what_is_not_read_is_refused(void **state)

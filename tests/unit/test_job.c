@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "daemon/job.h"
+#include "daemon/layers_text.h"
 
 static void states_have_their_names(void **state)
 {
@@ -155,9 +156,23 @@ static void its_start_is_put_down_once(void **state)
     job_free(job);
 }
 
+static void test_layers_in_few_signs(void **state)
+{
+    (void)state;
+    char text[8] = "";
+    layers_text_add(text, sizeof text, 3, 3);
+    assert_string_equal(text, "");
+    layers_text_add(text, sizeof text, 0, 4);
+    layers_text_add(text, sizeof text, 6, 7);
+    assert_string_equal(text, "0-3,6");
+    layers_text_add(text, sizeof text, 10, 12); /* no room */
+    assert_string_equal(text, "0-3,6");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layers_in_few_signs),
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(a_new_job_has_not_begun),
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),
