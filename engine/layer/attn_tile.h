@@ -12,7 +12,7 @@
 #include "num/kernels.h"
 
 enum {
-    ATTN_ROWS = 96, /* of a tile: a multiple of every kernel's register block */
+    ATTN_ROWS = 192, /* of a tile: a multiple of every kernel's register block */
     ATTN_KEYS = 64,
     ATTN_PANEL = 12, /* rows (or keys) done together on the diagonal, where each sees another length */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Matrix products on weights as they are stored. All matrices are row-major and dense; n, rows, cols may be
- * 0. Same inputs and same thread count give the same bits. */
+ * 0. Same inputs and same thread count give the same bits; where the products are our own (product.h), any thread count. */
 #ifndef NUM_GEMM_H
 #define NUM_GEMM_H
 

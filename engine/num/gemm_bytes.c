@@ -94,7 +94,7 @@ static void bytes_some(struct num *num, float *y, const float *x, struct mat w, 
         const struct int_row to = int_row_at(num, w, i);
         num_integers(num)->quantize(&to, x + i * w.cols, w.cols, w.quant->bits, w.quant->group, INT_TILES);
     }
-#pragma omp parallel for schedule(static) num_threads(parts) if (parts > 1)
+#pragma omp parallel for schedule(dynamic) num_threads(parts) if (parts > 1)
     for (size_t r = 0; r < w.rows; r += BLOCK_ROWS) {
         const struct block m = bytes_of(num, w);
         const struct span s = {r, w.rows - r < BLOCK_ROWS ? w.rows - r : BLOCK_ROWS};

@@ -122,5 +122,6 @@ struct scratch num_panel(const struct num *num);
 struct scratch num_block(const struct num *num);
 struct scratch num_lane(const struct num *num, int thread);
 struct scratch num_converted(const struct num *num, int thread);
+struct scratch num_converted_all(const struct num *num); /* of all threads, as one */
 
 #endif

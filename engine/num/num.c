@@ -23,7 +23,7 @@ struct num {
     const struct int_kernels *integers;
     const struct packed_kernels *packed;
     enum num_compute compute;
-    float *scratch; /* owned: panel, block, then a lane and a panel of converted weights for each thread */
+    float *scratch; /* owned: panel, block, a lane for each thread, converted weights for each thread */
 };
 
 int num_new(struct num **ret, int threads, struct err *err)
@@ -103,18 +103,19 @@ struct scratch num_block(const struct num *num)
     return (struct scratch){num->scratch + PANEL_FLOATS, NUM_BLOCK_FLOATS};
 }
 
-/* What belongs to one thread. */
-static float *own_scratch(const struct num *num, int thread)
-{
-    return num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * (LANE_FLOATS + CONVERTED_FLOATS);
-}
-
 struct scratch num_lane(const struct num *num, int thread)
 {
-    return (struct scratch){own_scratch(num, thread), LANE_FLOATS};
+    return (struct scratch){num->scratch + PANEL_FLOATS + NUM_BLOCK_FLOATS + (size_t)thread * LANE_FLOATS,
+                            LANE_FLOATS};
 }
 
 struct scratch num_converted(const struct num *num, int thread)
 {
-    return (struct scratch){own_scratch(num, thread) + LANE_FLOATS, CONVERTED_FLOATS};
+    return (struct scratch){num_lane(num, num->threads).data + (size_t)thread * CONVERTED_FLOATS,
+                            CONVERTED_FLOATS};
+}
+
+struct scratch num_converted_all(const struct num *num)
+{
+    return (struct scratch){num_converted(num, 0).data, (size_t)num->threads * CONVERTED_FLOATS};
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first cache while a block of B, which stays
- * in the second, passes. Each thread has outputs of its own and packs what they need. Called by gemm.c, on the
- * computing thread. */
+ * in the second, passes. The threads pack A together, then each takes columns of C for as long as there are some, ever fewer at a
+ * time, and packs B's for itself: a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the computing
+ * thread. */
 #include "num/product.h"
 
 #include <omp.h>
@@ -19,13 +20,16 @@ enum {
     DEPTH_MAX = DEPTH + JOINED,
     WIDE_BLOCK =
         128, /* columns of B packed at once: with DEPTH of them a third of a second cache of 512 KiB */
-    WIDE_DOWN = 512,   /* of weights that lie down: each of their rows is another page */
-    TALL_BLOCK = 2040, /* rows of A packed at once: whole tiles, and a block of them fits the scratch */
-    BLOCKS = 64,       /* of k for which A is packed together */
-    DOWN = 8,          /* rows of a factor that lies down are taken together */
-    SHARE_TALL = 48,   /* outputs of a thread, whole tiles */
-    SHARE_WIDE = 32,
-    SHARE_QUANT = 128,       /* whole groups too */
+    WIDE_DOWN = 512,    /* of weights that lie down: each of their rows is another page */
+    TALL_BLOCK = 2040,  /* rows of A packed at once: whole tiles, and a block of them fits the scratch */
+    BLOCKS = 64,        /* of k for which A is packed together */
+    DOWN = 8,           /* rows of a factor that lies down are taken together */
+    ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
+    STEP_TALL = 48,     /* outputs are shared in whole tiles */
+    STEP_WIDE = PACKED_WIDE,
+    STEP_DOWN = 128, /* of weights that lie down: whole groups, and long enough runs of a row */
+    NARROW = 64,     /* columns for each thread below which those of a C with more rows are not shared */
+    SMALL_SHARE = 1 << 18,   /* multiplications that are worth a share of their own */
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
 };
 
@@ -248,11 +252,13 @@ static size_t multiply_in_place(const struct num *num, const struct product *p, 
     return whole;
 }
 
-static struct room room_of(const struct num *num)
+/* `together`: A is packed by all threads for all. */
+static struct room room_of(const struct num *num, bool together)
 {
     const int thread = omp_get_thread_num();
-    const struct scratch lane = num_lane(num, thread), panel = num_converted(num, thread);
-    return (struct room){panel.data, lane.data, lane.data + WIDE_DOWN * DEPTH_MAX, panel.floats};
+    const struct scratch lane = num_lane(num, thread);
+    const struct scratch a = together ? num_converted_all(num) : num_converted(num, thread);
+    return (struct room){a.data, lane.data, lane.data + WIDE_DOWN * DEPTH_MAX, a.floats};
 }
 
 /* As many of the next blocks as A's rows fit the scratch in, at least one. */
@@ -274,15 +280,18 @@ static void next_run(const struct product *p, const struct room *room, size_t ro
     }
 }
 
-/* Rows of C that are `part`'s, with a run of blocks. */
-static void run_blocks(const struct num *num, const struct product *p, const struct part *s,
-                       const struct room *room, const struct run *run)
+/* Rows `at` … of those that s has, of one block. */
+static void pack_rows(const struct num *num, const struct part *s, const struct block *b, size_t at,
+                      size_t rows)
 {
-    const struct packed_kernels *k = num_packed(num);
-    for (size_t n = 0; n < run->blocks; n++)
-        for (size_t i = 0; i < run->block[n].segments; i++)
-            pack_a(k, num_kernels(num), run->block[n].a, &run->block[n].segment[i], run->block[n].k, s->row,
-                   s->rows);
+    for (size_t i = 0; i < b->segments; i++)
+        pack_a(num_packed(num), num_kernels(num), b->a + at * b->k, &b->segment[i], b->k, s->row + at, rows);
+}
+
+/* C's outputs that are `s`'s, with a run of blocks whose rows of A are packed. */
+static void multiply_run(const struct num *num, const struct product *p, const struct part *s,
+                         const struct room *room, const struct run *run)
+{
     const size_t wide = p->term->b_down ? WIDE_DOWN : WIDE_BLOCK;
     for (size_t j = 0; j < s->cols; j += wide)
         for (size_t n = 0; n < run->blocks; n++) {
@@ -290,33 +299,113 @@ static void run_blocks(const struct num *num, const struct product *p, const str
             const size_t cols = min_size(wide, s->cols - j);
             pack_b(num, room, b, s->col + j, cols);
             for (size_t at = 0; at < cols; at += WIDE_BLOCK)
-                multiply(k, p->c + s->row * p->ldc + s->col + j + at, p->ldc, b->a, room->b + at * b->k,
-                         s->rows, min_size(WIDE_BLOCK, cols - at), b->k, p->accumulate || !b->first);
+                multiply(num_packed(num), p->c + s->row * p->ldc + s->col + j + at, p->ldc, b->a,
+                         room->b + at * b->k, s->rows, min_size(WIDE_BLOCK, cols - at), b->k,
+                         p->accumulate || !b->first);
         }
 }
 
-static void run_part(const struct num *num, const struct product *p, const struct part *all)
+/* --- sharing: few columns, so that each thread has rows and packs all of B -------------------- */
+
+static void run_rows(const struct num *num, const struct product *p, const struct part *all)
 {
-    const struct room room = room_of(num);
+    const struct room room = room_of(num, false);
     const size_t in_place = multiply_in_place(num, p, all, &room);
     for (size_t i = in_place; i < all->rows; i += TALL_BLOCK) {
         const struct part s = {all->row + i, min_size(TALL_BLOCK, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
-        for (next_run(p, &room, s.rows, &run); run.blocks; next_run(p, &room, s.rows, &run))
-            run_blocks(num, p, &s, &room, &run);
+        for (next_run(p, &room, s.rows, &run); run.blocks; next_run(p, &room, s.rows, &run)) {
+            for (size_t n = 0; n < run.blocks; n++)
+                pack_rows(num, &s, &run.block[n], 0, s.rows);
+            multiply_run(num, p, &s, &room, &run);
+        }
     }
 }
 
-/* Outputs of thread i: along the longer side of C, for the factor of the shorter one is packed by each. */
-static struct part part_of(const struct product *p, size_t i, size_t parts)
+static void share_rows(const struct num *num, const struct product *p, size_t threads)
 {
-    const bool across = p->n >= p->m;
-    const size_t n = across ? p->n : p->m, wide = p->term[0].b.quant ? SHARE_QUANT : SHARE_WIDE;
-    const size_t step = across ? wide : SHARE_TALL;
-    const size_t steps = (n + step - 1) / step;
-    const size_t from = min_size(n, steps * i / parts * step),
-                 end = min_size(n, steps * (i + 1) / parts * step);
-    return across ? (struct part){0, p->m, from, end - from} : (struct part){from, end - from, 0, p->n};
+    const size_t steps = (p->m + STEP_TALL - 1) / STEP_TALL;
+#pragma omp parallel for schedule(static) num_threads((int)threads) if (threads > 1)
+    for (size_t i = 0; i < threads; i++) {
+        const size_t from = min_size(p->m, steps * i / threads * STEP_TALL),
+                     end = min_size(p->m, steps * (i + 1) / threads * STEP_TALL);
+        if (from < end)
+            run_rows(num, p, &(struct part){from, end - from, 0, p->n});
+    }
+}
+
+/* --- sharing: columns, as they come ----------------------------------------------------------- */
+
+/* How the columns are cut. Rounds of one share for each thread, of half of what is left: where nothing disturbs them the threads take
+ * equally much, and whoever is late has the others take the small shares of the end. */
+struct cut {
+    size_t cols, step, threads;
+};
+
+static struct cut cut_of(const struct product *p, size_t threads)
+{
+    size_t k = 0;
+    for (size_t t = 0; t < p->terms; t++)
+        k += p->term[t].k;
+    const size_t step = p->term->b_down ? STEP_DOWN : STEP_WIDE, work = p->m * k * step;
+    return (struct cut){p->n, round_up(step * SMALL_SHARE / (work ? work : 1) + 1, step), threads};
+}
+
+/* Share i, false beyond the last. */
+static bool next_share(const struct cut *c, size_t i, struct part *s)
+{
+    const size_t steps = (c->cols + c->step - 1) / c->step;
+    size_t at = 0, each = 0;
+    for (; at < steps; at += c->threads * each, i -= c->threads) {
+        each = c->threads > 1 ? (steps - at) / (2 * c->threads) : steps;
+        each = each ? each : 1;
+        if (i < c->threads)
+            break;
+    }
+    s->col = min_size(c->cols, (at + i * each) * c->step);
+    s->cols = min_size(c->cols - s->col, each * c->step);
+    return s->cols > 0;
+}
+
+static size_t count_shares(const struct cut *c)
+{
+    struct part s;
+    size_t n = 0;
+    while (next_share(c, n, &s))
+        n++;
+    return n;
+}
+
+/* By every thread of a region; each of the two loops ends when all are there. */
+static void run_columns(const struct num *num, const struct product *p, const struct cut *cut, size_t shares)
+{
+    const struct room room = room_of(num, true);
+    for (size_t i = 0; i < p->m; i += TALL_BLOCK) {
+        const struct part all = {i, min_size(TALL_BLOCK, p->m - i), 0, p->n};
+        const size_t groups = (all.rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
+        struct run run = {.walk = {0, 0}};
+        for (next_run(p, &room, all.rows, &run); run.blocks; next_run(p, &room, all.rows, &run)) {
+#pragma omp for schedule(dynamic)
+            for (size_t g = 0; g < groups * run.blocks; g++) {
+                const size_t at = g % groups * ROWS_TOGETHER;
+                pack_rows(num, &all, &run.block[g / groups], at, min_size(ROWS_TOGETHER, all.rows - at));
+            }
+#pragma omp for schedule(dynamic)
+            for (size_t j = 0; j < shares; j++) {
+                struct part s = all;
+                next_share(cut, j, &s);
+                multiply_run(num, p, &s, &room, &run);
+            }
+        }
+    }
+}
+
+static void share_columns(const struct num *num, const struct product *p, size_t threads)
+{
+    const struct cut cut = cut_of(p, threads);
+    const size_t shares = count_shares(&cut);
+#pragma omp parallel num_threads((int)threads) if (threads > 1)
+    run_columns(num, p, &cut, shares);
 }
 
 void product_run(struct num *num, const struct product *p)
@@ -324,11 +413,6 @@ void product_run(struct num *num, const struct product *p)
     size_t work = 0;
     for (size_t t = 0; t < p->terms; t++)
         work += p->m * p->n * p->term[t].k;
-    const size_t threads = (size_t)num_threads(num), parts = work > threads * SMALL_PRODUCT ? threads : 1;
-#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
-    for (size_t i = 0; i < parts; i++) {
-        const struct part s = part_of(p, i, parts);
-        if (s.rows && s.cols)
-            run_part(num, p, &s);
-    }
+    const size_t most = (size_t)num_threads(num), threads = work > most * SMALL_PRODUCT ? most : 1;
+    (p->n < p->m && p->n < threads * NARROW ? share_rows : share_columns)(num, p, threads);
 }

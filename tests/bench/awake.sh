@@ -1,16 +1,12 @@
-# To be sourced: stay_awake keeps idle cores busy with threads that make way for everybody; sleep_again ends them.
-# A core that is idle while others compute is, in a virtual machine, lent to somebody else: what sleeps or is throttled for some milliseconds
-# was seen to come back after 1 to 180. And a core beside one that computes is nowhere as fast as alone.
+# To be sourced: keep_awake asks the kernel not to let idle cores sleep, until the shell that asked and its children end (PM QoS, as the
+# profile latency-performance of tuned does). A core that sleeps while others compute is, in a virtual machine, lent to somebody else:
+# what sleeps or is throttled for some milliseconds was seen to come back after 1 to 180. No thread loses anything to it.
 # SPDX-License-Identifier: MIT
-stay_awake() {
-    awake=
-    for _ in $(seq "$(nproc)"); do
-        chrt --idle 0 sh -c 'while :; do :; done' &
-        awake="$awake $!"
-    done
-}
-sleep_again() {
-    # shellcheck disable=SC2086 # processes are words
-    [ -z "${awake:-}" ] || kill $awake
-    awake=
+keep_awake() {
+    if [ -w /dev/cpu_dma_latency ]; then
+        exec 9>/dev/cpu_dma_latency
+        printf '\0\0\0\0' >&9
+    else
+        echo "NOTE     idle cores may sleep, and what waits comes back late: root can keep them awake (/dev/cpu_dma_latency)"
+    fi
 }

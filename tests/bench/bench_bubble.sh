@@ -57,8 +57,8 @@ shift
 work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
 # Stages that sleep leave cores idle that stages which compute would not.
 . "$(dirname "$0")/awake.sh"
-stay_awake
-trap 'sleep_again; rm -rf "$work"' EXIT
+keep_awake
+trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
 # A daemon starts the ringd-stage beside it.

@@ -76,9 +76,8 @@ export GROUP RINGCTL XDG_CACHE_HOME BENCH_PLANNER="$work"
 unset CACHE_DIRECTORY
 # Groups that wait for the next period leave cores idle.
 . "$(dirname "$0")/awake.sh"
-stay_awake
+keep_awake
 end() {
-    sleep_again
     rmdir "$GROUP"-n? 2>/dev/null || :
     rm -rf "$work"
 }

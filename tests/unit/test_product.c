@@ -96,6 +96,7 @@ static void two_terms_are_added(void **state)
         {50, 600, {390, 65}, false, true},  {49, 130, {385, 3}, true, true},
         {6, 16, {64, 0}, false, false},     {2047, 20, {40, 8}, false, false},
         {300, 40, {4000, 64}, false, true}, {7, 33, {0, 9}, true, false},
+        {2050, 200, {390, 8}, false, true}, {30, 70, {40000, 0}, false, false}, /* A in two pieces */
     };
     struct num *num[2] = {unit(1), unit(3)};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
