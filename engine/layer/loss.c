@@ -34,7 +34,7 @@ static size_t count_supervised(const int32_t *labels, size_t tokens)
 static size_t block_rows(size_t supervised, size_t vocab, size_t dim)
 {
     const size_t fit = NUM_BLOCK_FLOATS / (vocab + 2 * dim), most = fit < ROWS_MAX ? fit : ROWS_MAX;
-    assert(fit > 0); /* one row of logits is 64 MiB only beyond sixteen million tokens */
+    assert(fit > 0); /* one row of logits is larger only beyond thirty million tokens */
     const size_t blocks = supervised ? (supervised + most - 1) / most : 1;
     return (supervised + blocks - 1) / blocks;
 }
