@@ -27,18 +27,6 @@ struct panel {
     size_t row, rows, col, cols;
 };
 
-/* One thread's share of n outputs. */
-struct share {
-    size_t from, n;
-};
-
-static struct share share_of(size_t n, size_t step, size_t threads, size_t thread)
-{
-    const size_t steps = (n + step - 1) / step;
-    const size_t from = steps * thread / threads * step, end = steps * (thread + 1) / threads * step;
-    return (struct share){from < n ? from : n, (end < n ? end : n) - (from < n ? from : n)};
-}
-
 /* How many threads share a product of so many multiplications. OpenBLAS's own threads wait for one another many times in a product,
  * each time giving up the CPU: where others want it, two of them are slower than one. Ours each call it for outputs of their own and
  * meet once, at the end. */

@@ -112,8 +112,8 @@ const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 struct packed_kernels;
 const struct packed_kernels *num_packed(const struct num *num); /* packed.h; may be NULL */
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
- * The panel and the converted weights are gemm's own; the block belongs to the layer that runs; lanes and converted weights are one
- * per thread. */
+ * The panel and the converted factors (weights as f32, or the rows of a product in the order of its tiles) are gemm's own; the block
+ * belongs to the layer that runs; lanes and converted factors are one per thread. */
 struct scratch {
     float *data; /* borrowed: num */
     size_t floats;

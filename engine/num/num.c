@@ -12,9 +12,10 @@
 
 enum {
     THREADS_MAX = 1024,
-    PANEL_FLOATS = 1 << 20,     /* inputs in the order of quantized kernels, see gemm.c */
-    CONVERTED_FLOATS = 1 << 20, /* weights in f32, see gemm.c */
-    LANE_FLOATS = 1 << 19,      /* tiles of attention, see layer/attn.c */
+    PANEL_FLOATS = 1 << 20, /* inputs in the order of quantized kernels, see gemm.c */
+    CONVERTED_FLOATS =
+        1 << 20, /* a factor as it is multiplied: weights in f32 (gemm.c), packed rows (product.c) */
+    LANE_FLOATS = 1 << 19, /* tiles of attention, see layer/attn.c */
 };
 
 struct num {
@@ -23,7 +24,7 @@ struct num {
     const struct int_kernels *integers;
     const struct packed_kernels *packed;
     enum num_compute compute;
-    float *scratch; /* owned: panel, block, a lane for each thread, converted weights for each thread */
+    float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
 
 int num_new(struct num **ret, int threads, struct err *err)

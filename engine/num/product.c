@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "num/convert.h"
-#include "num/kernels.h"
+#include "num/gemm_impl.h"
 #include "num/packed.h"
 
 enum {
@@ -20,10 +20,11 @@ enum {
     DEPTH_MAX = DEPTH + JOINED,
     WIDE_BLOCK =
         128, /* columns of B packed at once: with DEPTH of them a third of a second cache of 512 KiB */
-    WIDE_DOWN = 512,    /* of weights that lie down: each of their rows is another page */
-    TALL_BLOCK = 2040,  /* rows of A packed at once: whole tiles, and a block of them fits the scratch */
-    BLOCKS = 64,        /* of k for which A is packed together */
-    DOWN = 8,           /* rows of a factor that lies down are taken together */
+    WIDE_DOWN = 512, /* of weights that lie down: each of their rows is another page */
+    TALL_BLOCK =
+        2304,    /* rows of A packed at once, at most: whole tiles, and a block of them fits the scratch */
+    BLOCKS = 64, /* of k for which A is packed together */
+    DOWN = 8,    /* rows of a factor that lies down are taken together */
     ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
     STEP_TALL = 48,     /* outputs are shared in whole tiles */
     STEP_WIDE = PACKED_WIDE,
@@ -261,6 +262,13 @@ static struct room room_of(const struct num *num, bool together)
     return (struct room){a.data, lane.data, lane.data + WIDE_DOWN * DEPTH_MAX, a.floats};
 }
 
+/* How many of A's rows are packed at once: as few times as can be, for B is packed anew each time, and evenly. */
+static size_t rows_at_once(size_t rows)
+{
+    const size_t times = (rows + TALL_BLOCK - 1) / TALL_BLOCK;
+    return round_up((rows + times - 1) / times, PACKED_TALL);
+}
+
 /* As many of the next blocks as A's rows fit the scratch in, at least one. */
 static void next_run(const struct product *p, const struct room *room, size_t rows, struct run *run)
 {
@@ -310,9 +318,9 @@ static void multiply_run(const struct num *num, const struct product *p, const s
 static void run_rows(const struct num *num, const struct product *p, const struct part *all)
 {
     const struct room room = room_of(num, false);
-    const size_t in_place = multiply_in_place(num, p, all, &room);
-    for (size_t i = in_place; i < all->rows; i += TALL_BLOCK) {
-        const struct part s = {all->row + i, min_size(TALL_BLOCK, all->rows - i), all->col, all->cols};
+    const size_t in_place = multiply_in_place(num, p, all, &room), tall = rows_at_once(all->rows);
+    for (size_t i = in_place; i < all->rows; i += tall) {
+        const struct part s = {all->row + i, min_size(tall, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
         for (next_run(p, &room, s.rows, &run); run.blocks; next_run(p, &room, s.rows, &run)) {
             for (size_t n = 0; n < run.blocks; n++)
@@ -324,13 +332,11 @@ static void run_rows(const struct num *num, const struct product *p, const struc
 
 static void share_rows(const struct num *num, const struct product *p, size_t threads)
 {
-    const size_t steps = (p->m + STEP_TALL - 1) / STEP_TALL;
 #pragma omp parallel for schedule(static) num_threads((int)threads) if (threads > 1)
     for (size_t i = 0; i < threads; i++) {
-        const size_t from = min_size(p->m, steps * i / threads * STEP_TALL),
-                     end = min_size(p->m, steps * (i + 1) / threads * STEP_TALL);
-        if (from < end)
-            run_rows(num, p, &(struct part){from, end - from, 0, p->n});
+        const struct share s = share_of(p->m, STEP_TALL, threads, i);
+        if (s.n)
+            run_rows(num, p, &(struct part){s.from, s.n, 0, p->n});
     }
 }
 
@@ -347,12 +353,12 @@ static struct cut cut_of(const struct product *p, size_t threads)
     size_t k = 0;
     for (size_t t = 0; t < p->terms; t++)
         k += p->term[t].k;
-    const size_t step = p->term->b_down ? STEP_DOWN : STEP_WIDE, work = p->m * k * step;
-    return (struct cut){p->n, round_up(step * SMALL_SHARE / (work ? work : 1) + 1, step), threads};
+    const size_t step = p->term->b_down ? STEP_DOWN : STEP_WIDE;
+    return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
 }
 
-/* Share i, false beyond the last. */
-static bool next_share(const struct cut *c, size_t i, struct part *s)
+/* Columns of share i; none beyond the last. */
+static struct share cut_share(const struct cut *c, size_t i)
 {
     const size_t steps = (c->cols + c->step - 1) / c->step;
     size_t at = 0, each = 0;
@@ -362,16 +368,14 @@ static bool next_share(const struct cut *c, size_t i, struct part *s)
         if (i < c->threads)
             break;
     }
-    s->col = min_size(c->cols, (at + i * each) * c->step);
-    s->cols = min_size(c->cols - s->col, each * c->step);
-    return s->cols > 0;
+    const size_t from = min_size(c->cols, (at + i * each) * c->step);
+    return (struct share){from, min_size(c->cols - from, each * c->step)};
 }
 
 static size_t count_shares(const struct cut *c)
 {
-    struct part s;
     size_t n = 0;
-    while (next_share(c, n, &s))
+    while (cut_share(c, n).n)
         n++;
     return n;
 }
@@ -380,8 +384,9 @@ static size_t count_shares(const struct cut *c)
 static void run_columns(const struct num *num, const struct product *p, const struct cut *cut, size_t shares)
 {
     const struct room room = room_of(num, true);
-    for (size_t i = 0; i < p->m; i += TALL_BLOCK) {
-        const struct part all = {i, min_size(TALL_BLOCK, p->m - i), 0, p->n};
+    const size_t tall = rows_at_once(p->m);
+    for (size_t i = 0; i < p->m; i += tall) {
+        const struct part all = {i, min_size(tall, p->m - i), 0, p->n};
         const size_t groups = (all.rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
         struct run run = {.walk = {0, 0}};
         for (next_run(p, &room, all.rows, &run); run.blocks; next_run(p, &room, all.rows, &run)) {
@@ -392,9 +397,8 @@ static void run_columns(const struct num *num, const struct product *p, const st
             }
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
-                struct part s = all;
-                next_share(cut, j, &s);
-                multiply_run(num, p, &s, &room, &run);
+                const struct share s = cut_share(cut, j);
+                multiply_run(num, p, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
             }
         }
     }

@@ -156,7 +156,7 @@ static void its_start_is_put_down_once(void **state)
     job_free(job);
 }
 
-static void test_layers_in_few_signs(void **state)
+static void layers_are_told_in_few_signs(void **state)
 {
     (void)state;
     char text[8] = "";
@@ -172,7 +172,7 @@ static void test_layers_in_few_signs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layers_in_few_signs),
+        cmocka_unit_test(layers_are_told_in_few_signs),
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(a_new_job_has_not_begun),
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),

@@ -94,9 +94,9 @@ static void two_terms_are_added(void **state)
     static const struct shape shapes[] = {
         {1, 1, {1, 1}, false, false},       {13, 17, {1000, 16}, false, true},
         {50, 600, {390, 65}, false, true},  {49, 130, {385, 3}, true, true},
-        {6, 16, {64, 0}, false, false},     {2047, 20, {40, 8}, false, false},
+        {6, 16, {64, 0}, false, false},     {2304, 20, {384, 64}, false, false},
         {300, 40, {4000, 64}, false, true}, {7, 33, {0, 9}, true, false},
-        {2050, 200, {390, 8}, false, true}, {30, 70, {40000, 0}, false, false}, /* A in two pieces */
+        {2350, 200, {390, 8}, false, true}, {30, 70, {40000, 0}, false, false}, /* A in two pieces */
     };
     struct num *num[2] = {unit(1), unit(3)};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
