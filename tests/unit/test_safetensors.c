@@ -113,7 +113,7 @@ static void check_written(const char *path)
     dtype_to_f32(got, zeta->data, zeta->dtype, 3);
     assert_memory_equal(got, ((float[]){1, -2, 0.5f}), 12);
     const struct st_tensor *mid = st_find(st, "mid");
-    assert_int_equal((uintptr_t)mid->data % 8, 0);
+    assert_int_equal((uintptr_t)mid->data % 64, 0); /* the first of the widest type: where the data begins */
     assert_memory_equal(mid->data, ((float[]){1, 2, 3, 4}), 16);
     assert_int_equal(st_find(st, "scalar")->elements, 1);
     assert_int_equal(st_find(st, "empty")->bytes, 0);
