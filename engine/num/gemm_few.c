@@ -81,7 +81,8 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
 {
     const struct mat w = p->w;
     const struct quant *q = w.quant;
-    const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side);
+    const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side),
+                 row_bytes = (size_t)(convert_words(w, 1) - convert_words(w, 0));
     struct int_dots d = {.y = p->y + s.row,
                          .ldy = w.rows,
                          .apart = apart,
@@ -91,7 +92,7 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
                          .form = few_form(num, w),
                          .x_bytes = int_row_bytes(w),
                          .w = convert_words(w, s.row),
-                         .w_apart = (size_t)(convert_words(w, apart) - convert_words(w, 0)),
+                         .w_apart = apart * row_bytes,
                          .scale = (const char *)q->scale + s.row * side_bytes,
                          .bias = (const char *)q->bias + s.row * side_bytes,
                          .side_apart = apart * side_bytes,
@@ -105,7 +106,7 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
             fetch_sides(q, (s.row + r + AHEAD) * groups, groups, streams, apart * groups);
         num_integers(num)->dots(&d);
         d.y++;
-        d.w += convert_words(w, 1) - convert_words(w, 0);
+        d.w += row_bytes;
         d.scale = (const char *)d.scale + side_bytes;
         d.bias = (const char *)d.bias + side_bytes;
     }

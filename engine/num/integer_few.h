@@ -9,8 +9,9 @@
 
 enum {
     BLOCK = 64, /* steps whose scales are multiplied at once */
-    FETCH =
-        512, /* bytes ahead of each row: arithmetic fills the CPU's window, so that it sees too few of the lines to come */
+    /* Bytes ahead of each row, of 4 and of 8 bits: arithmetic fills the CPU's window, so that it sees too few of the lines to come. */
+    FETCH_4 = 512,
+    FETCH_8 = 256,
 };
 
 /* What one tile has: the rows of W it takes, and of x. */
@@ -188,7 +189,8 @@ INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float
 INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_t first, size_t n,
                        const int nr, const int nx, const struct kind kind)
 {
-    const size_t bytes = INT_STEP * kind.bits / 8, per = kind.narrow ? 2 : 1;
+    const size_t bytes = INT_STEP * kind.bits / 8, per = kind.narrow ? 2 : 1,
+                 fetch = kind.bits == 8 ? FETCH_8 : FETCH_4;
     const uint8_t *w = d->w + first * bytes;
     vf acc[INT_ROWS][2];
     UNROLL
@@ -197,7 +199,7 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
     for (size_t i = 0; i < n; i++, w += bytes) {
         UNROLL
         for (int r = 0; r < nr; r++)
-            __builtin_prefetch(w + (size_t)r * d->w_apart + FETCH);
+            __builtin_prefetch(w + (size_t)r * d->w_apart + fetch);
         UNROLL
         for (int k = 0; k < nx; k++) {
             const struct x_step x = load_x(d, j + (size_t)k, first + i, kind);
