@@ -66,14 +66,11 @@ static void fwd_place(struct fwd_tiles *t, float *at, size_t group)
     t->sum = at;
 }
 
-/* Rows r0 … r1−1 against keys k0 … k0+nk−1; row r sees keys up to `first` + r / group. */
+/* Rows r0 … r1−1 against keys k0 … k0+nk−1; row r sees keys up to `first` + r / group, the first of these in any case. */
 static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_dims dims, size_t r0,
                       size_t r1, size_t first, size_t k0, size_t nk)
 {
-    const size_t group = attn_group(dims), last = first + (r1 - 1) / group;
-    if (last < k0)
-        return;
-    const size_t limit = min_size(nk, last + 1 - k0);
+    const size_t group = attn_group(dims), limit = min_size(nk, first + (r1 - 1) / group + 1 - k0);
     float *s = t->s + r0 * t->keys, *o = t->o + r0 * t->vp;
     k->tile(&(struct tile){.c = s,
                            .ldc = t->keys,
@@ -87,10 +84,8 @@ static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_
                            .k = dims.head});
     for (size_t r = r0; r < r1; r++) {
         float *row = t->s + r * t->keys;
-        const size_t pos = first + r / group, seen = pos < k0 ? 0 : min_size(limit, pos + 1 - k0);
+        const size_t seen = min_size(limit, first + r / group + 1 - k0);
         memset(row + seen, 0, (limit - seen) * sizeof *row);
-        if (!seen)
-            continue;
         const float rescale = k->softmax_online(row, seen, &t->max[r], &t->sum[r]);
         if (rescale != 1)
             k->scale(t->o + r * t->vp, rescale, t->vp);
@@ -140,9 +135,11 @@ static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct 
         const size_t nk = min_size(t->keys, end - k0);
         attn_pack_t(k, t->kt, t->keys, sp->k + k0 * stride + kv * dims.head, stride, nk, dims.head);
         attn_pack(t->v, t->vp, sp->v + k0 * v_stride + kv * value, v_stride, nk, value);
-        const size_t step = k0 + nk > first + 1 ? ATTN_PANEL : rows; /* on the diagonal, in panels */
-        for (size_t r = 0; r < rows; r += step)
-            fwd_panel(k, t, dims, r, min_size(rows, r + step), first, k0, nk);
+        const size_t whole = k0 + nk > first + 1 ? (k0 + nk - 1 - first) * group : 0;
+        for (size_t r = k0 > first ? (k0 - first) * group : 0, next; r < rows; r = next) {
+            next = attn_panel_end(r, rows, whole);
+            fwd_panel(k, t, dims, r, next, first, k0, nk);
+        }
     }
     fwd_store(k, t, sp, dims, kv, t0, rows);
 }

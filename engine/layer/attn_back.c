@@ -11,12 +11,15 @@
 #include "layer/attn_tile.h"
 #include "num/kernels.h"
 
+/* What lies across has a column for each row of queries, and one row for each key: `wide` floats apart, a multiple of TILE_PAD. */
 struct back_tiles {
-    size_t hp, vp, queries, keys;
+    size_t hp, vp, queries, keys, wide;
     float *q, *d_o, *dq; /* [rows, hp], [rows, vp], [rows, hp]; q already scaled */
-    float *p, *ds;       /* [rows, keys] */
-    float *kt, *vt;      /* [head, keys], [value, keys] */
-    float *k, *dk, *dv;  /* [keys, hp], [keys, hp], [keys, vp] */
+    float *qt, *d_ot;    /* [head, wide], [value, wide] */
+    float *lse, *delta;  /* [wide] */
+    float *p, *ds;       /* [keys, wide] */
+    float *k, *v;        /* [keys, hp], [keys, vp] */
+    float *dk, *dv;      /* what these queries add: [keys, hp], [keys, vp] */
 };
 
 /* One sequence and one group of heads: pointers to its first row. */
@@ -28,7 +31,8 @@ struct back_span {
 
 static size_t back_floats(const struct back_tiles *t, size_t group)
 {
-    return t->queries * group * (2 * t->hp + t->vp + 2 * t->keys) + t->keys * (3 * t->hp + 2 * t->vp);
+    const size_t across = tile_pad(t->queries * group), width = t->hp + t->vp;
+    return across * (2 * width + t->hp + 2 + 2 * t->keys) + t->keys * 2 * width;
 }
 
 static void back_sizes(struct back_tiles *t, size_t floats, struct attn_dims dims)
@@ -43,146 +47,156 @@ static void back_sizes(struct back_tiles *t, size_t floats, struct attn_dims dim
     while (back_floats(t, group) > floats && t->keys > TILE_PAD)
         t->keys /= 2;
     assert(back_floats(t, group) <= floats);
+    t->wide = tile_pad(t->queries * group);
 }
 
-static void back_place(struct back_tiles *t, float *at, size_t group)
+static void back_place(struct back_tiles *t, float *at)
 {
-    const size_t rows = t->queries * group;
-    t->q = at, at += rows * t->hp;
-    t->d_o = at, at += rows * t->vp;
-    t->dq = at, at += rows * t->hp;
-    t->p = at, at += rows * t->keys;
-    t->ds = at, at += rows * t->keys;
-    t->kt = at, at += t->keys * t->hp;
-    t->vt = at, at += t->keys * t->vp;
+    t->q = at, at += t->wide * t->hp;
+    t->d_o = at, at += t->wide * t->vp;
+    t->dq = at, at += t->wide * t->hp;
+    t->qt = at, at += t->wide * t->hp;
+    t->d_ot = at, at += t->wide * t->vp;
+    t->lse = at, at += t->wide;
+    t->delta = at, at += t->wide;
+    t->p = at, at += t->wide * t->keys;
+    t->ds = at, at += t->wide * t->keys;
     t->k = at, at += t->keys * t->hp;
+    t->v = at, at += t->keys * t->vp;
     t->dk = at, at += t->keys * t->hp;
     t->dv = at;
 }
 
-/* A tile: rows of queries t0 … against keys k0 … k0+nk−1 (t0 ≥ k0, so every row sees the first key). */
+/* A tile: rows of queries t0 … against keys k0 … k0+nk−1, each of which the last row sees. */
 struct back_at {
     size_t t0, rows, k0, nk;
 };
 
-/* p and ds of rows r0 … r1−1, and their share of dq. */
-static void back_rows(const struct kernels *k, struct back_tiles *t, const struct back_span *sp,
-                      struct attn_dims dims, struct back_at at, size_t r0, size_t r1)
+/* The first row that sees key k0 + c. */
+static size_t back_first(struct back_at at, size_t c, size_t group)
 {
-    const size_t group = attn_group(dims), value = attn_value(dims), m = r1 - r0;
-    const size_t limit = min_size(at.nk, at.t0 + (r1 - 1) / group + 1 - at.k0);
-    float *p = t->p + r0 * t->keys, *ds = t->ds + r0 * t->keys;
-    k->tile(&(struct tile){.c = p,
-                           .ldc = t->keys,
-                           .a = t->q + r0 * t->hp,
-                           .ai = t->hp,
-                           .ak = 1,
-                           .b = t->kt,
-                           .ldb = t->keys,
-                           .m = m,
-                           .n = tile_pad(limit),
-                           .k = dims.head});
-    k->tile(&(struct tile){.c = ds,
-                           .ldc = t->keys,
-                           .a = t->d_o + r0 * t->vp,
-                           .ai = t->vp,
-                           .ak = 1,
-                           .b = t->vt,
-                           .ldb = t->keys,
-                           .m = m,
-                           .n = tile_pad(limit),
-                           .k = value});
-    for (size_t r = r0; r < r1; r++, p += t->keys, ds += t->keys) {
-        const size_t slot = (at.t0 + r / group) * dims.heads + r % group;
-        const size_t seen = min_size(at.nk, at.t0 + r / group + 1 - at.k0);
-        const float delta = k->dot(t->d_o + r * t->vp, sp->o + slot * value, value);
-        k->exp_minus(p, seen, sp->lse[slot], 1);
-        k->softmax_back(ds, p, delta, seen);
-        memset(p + seen, 0, (at.nk - seen) * sizeof *p);
-        memset(ds + seen, 0, (at.nk - seen) * sizeof *ds);
-    }
-    k->tile(&(struct tile){.c = t->dq + r0 * t->hp,
-                           .ldc = t->hp,
-                           .a = t->ds + r0 * t->keys,
-                           .ai = t->keys,
-                           .ak = 1,
-                           .b = t->k,
-                           .ldb = t->hp,
-                           .m = m,
-                           .n = t->hp,
-                           .k = limit});
+    return at.k0 + c > at.t0 ? (at.k0 + c - at.t0) * group : 0;
 }
 
-/* The tile's share of dk and dv, a panel of keys at a time: keys c0 … are seen from row `from` on. */
-static void back_keys(const struct kernels *k, struct back_tiles *t, struct attn_dims dims, struct back_at at,
-                      size_t c0, size_t c1)
+/* p and ds of keys c0 … c1−1, and what they give dk and dv. */
+static void back_keys(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
+                      struct back_at at, size_t c0, size_t c1)
 {
-    const size_t group = attn_group(dims);
-    const size_t from = at.k0 + c0 > at.t0 ? (at.k0 + c0 - at.t0) * group : 0;
-    if (from >= at.rows)
-        return;
-    struct tile tile = {.c = t->dv + c0 * t->vp,
-                        .ldc = t->vp,
-                        .a = t->p + from * t->keys + c0,
-                        .ai = 1,
-                        .ak = t->keys,
-                        .b = t->d_o + from * t->vp,
-                        .ldb = t->vp,
+    const size_t group = attn_group(dims), from = back_first(at, c0, group), col = from / TILE_PAD * TILE_PAD;
+    struct tile tile = {.c = t->p + c0 * t->wide + col,
+                        .ldc = t->wide,
+                        .a = t->k + c0 * t->hp,
+                        .ai = t->hp,
+                        .ak = 1,
+                        .b = t->qt + col,
+                        .ldb = t->wide,
                         .m = c1 - c0,
-                        .n = t->vp,
-                        .k = at.rows - from,
-                        .accumulate = true};
+                        .n = tile_pad(at.rows - col),
+                        .k = dims.head};
+    k->tile(&tile);
+    tile.c = t->ds + c0 * t->wide + col;
+    tile.a = t->v + c0 * t->vp;
+    tile.ai = t->vp;
+    tile.b = t->d_ot + col;
+    tile.k = attn_value(dims);
+    k->tile(&tile);
+    for (size_t c = c0; c < c1; c++) {
+        float *p = t->p + c * t->wide, *ds = t->ds + c * t->wide;
+        const size_t first = back_first(at, c, group);
+        memset(p, 0, first * sizeof *p);
+        memset(ds, 0, first * sizeof *ds);
+        k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, at.rows - first);
+    }
+    tile = (struct tile){.c = t->dv + c0 * t->vp,
+                         .ldc = t->vp,
+                         .a = t->p + c0 * t->wide + from,
+                         .ai = t->wide,
+                         .ak = 1,
+                         .b = t->d_o + from * t->vp,
+                         .ldb = t->vp,
+                         .m = c1 - c0,
+                         .n = t->vp,
+                         .k = at.rows - from};
     k->tile(&tile);
     tile.c = t->dk + c0 * t->hp;
-    tile.a = t->ds + from * t->keys + c0;
+    tile.a = t->ds + c0 * t->wide + from;
     tile.b = t->q + from * t->hp;
     tile.n = tile.ldc = tile.ldb = t->hp;
     k->tile(&tile);
 }
 
-static void back_tile(const struct kernels *k, struct back_tiles *t, const struct back_span *sp,
+/* What the keys give dq of rows r0 … r1−1. */
+static void back_rows(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
+                      struct back_at at, size_t r0, size_t r1)
+{
+    k->tile(&(struct tile){.c = t->dq + r0 * t->hp,
+                           .ldc = t->hp,
+                           .a = t->ds + r0,
+                           .ai = 1,
+                           .ak = t->wide,
+                           .b = t->k,
+                           .ldb = t->hp,
+                           .m = r1 - r0,
+                           .n = t->hp,
+                           .k = min_size(at.nk, at.t0 + (r1 - 1) / attn_group(dims) + 1 - at.k0),
+                           .accumulate = at.k0 > 0});
+}
+
+static void back_tile(const struct kernels *k, const struct back_tiles *t, const struct back_span *sp,
                       struct attn_dims dims, struct back_at at)
 {
-    const size_t group = attn_group(dims), row = dims.heads * dims.head, queries = at.rows / group;
-    attn_pack_group(t->q, t->hp, sp->q + at.t0 * row, queries, dims, dims.head);
-    attn_pack_group(t->d_o, t->vp, sp->d_o + at.t0 * dims.heads * attn_value(dims), queries, dims,
-                    attn_value(dims));
-    k->scale(t->q, dims.scale, at.rows * t->hp);
-    const bool diagonal = at.k0 + at.nk > at.t0 + 1;
-    const size_t row_step = diagonal ? ATTN_PANEL : at.rows, key_step = diagonal ? ATTN_PANEL : at.nk;
-    for (size_t r = 0; r < at.rows; r += row_step)
-        back_rows(k, t, sp, dims, at, r, min_size(at.rows, r + row_step));
-    for (size_t c = 0; c < at.nk; c += key_step)
-        back_keys(k, t, dims, at, c, min_size(at.nk, c + key_step));
-    for (size_t r = 0; r < at.rows; r++) {
-        float *out = sp->dq + (at.t0 + r / group) * row + r % group * dims.head, *part = t->dq + r * t->hp;
-        if (at.k0 == 0)
-            memset(out, 0, dims.head * sizeof *out);
-        k->axpy(out, dims.scale, part, dims.head);
+    const size_t group = attn_group(dims), value = attn_value(dims), stride = dims.kv_heads * dims.head;
+    const size_t v_stride = attn_v_stride(dims), dv_stride = dims.kv_heads * value;
+    attn_pack(t->k, t->hp, sp->k + at.k0 * stride, stride, at.nk, dims.head);
+    attn_pack(t->v, t->vp, sp->v + at.k0 * v_stride, v_stride, at.nk, value);
+    const size_t step = back_first(at, at.nk - 1, group) ? ATTN_PANEL : at.nk;
+    for (size_t c = 0; c < at.nk; c += step)
+        back_keys(k, t, dims, at, c, min_size(at.nk, c + step));
+    for (size_t r = back_first(at, 0, group), next; r < at.rows; r = next) {
+        next = attn_panel_end(r, at.rows, back_first(at, at.nk - 1, group));
+        back_rows(k, t, dims, at, r, next);
+    }
+    for (size_t c = 0; c < at.nk; c++) {
+        float *dk = sp->dk + (at.k0 + c) * stride, *dv = sp->dv + (at.k0 + c) * dv_stride;
+        k->add(dk, dk, t->dk + c * t->hp, dims.head);
+        k->add(dv, dv, t->dv + c * t->vp, value);
     }
 }
 
-static void back_group(const struct kernels *k, struct back_tiles *t, const struct back_span *sp,
+/* Queries t0 … with all the keys they see. */
+static void back_queries(const struct kernels *k, const struct back_tiles *t, const struct back_span *sp,
+                         struct attn_dims dims, size_t t0)
+{
+    const size_t group = attn_group(dims), value = attn_value(dims), row = dims.heads * dims.head;
+    const size_t queries = min_size(t->queries, sp->len - t0), rows = queries * group, end = t0 + queries;
+    attn_pack_group(t->q, t->hp, sp->q + t0 * row, queries, dims, dims.head);
+    attn_pack_group(t->d_o, t->vp, sp->d_o + t0 * dims.heads * value, queries, dims, value);
+    k->scale(t->q, dims.scale, rows * t->hp);
+    attn_pack_t(k, t->qt, t->wide, t->q, t->hp, rows, dims.head);
+    attn_pack_t(k, t->d_ot, t->wide, t->d_o, t->vp, rows, value);
+    for (size_t r = 0; r < rows; r++) {
+        const size_t slot = (t0 + r / group) * dims.heads + r % group;
+        t->lse[r] = sp->lse[slot];
+        t->delta[r] = k->dot(t->d_o + r * t->vp, sp->o + slot * value, value);
+    }
+    for (size_t k0 = 0; k0 < end; k0 += t->keys)
+        back_tile(k, t, sp, dims, (struct back_at){t0, rows, k0, min_size(t->keys, end - k0)});
+    k->scale(t->dq, dims.scale, rows * t->hp);
+    for (size_t r = 0; r < rows; r++)
+        memcpy(sp->dq + (t0 + r / group) * row + r % group * dims.head, t->dq + r * t->hp,
+               dims.head * sizeof *t->dq);
+}
+
+static void back_group(const struct kernels *k, const struct back_tiles *t, const struct back_span *sp,
                        struct attn_dims dims)
 {
-    const size_t stride = dims.kv_heads * dims.head, group = attn_group(dims);
-    const size_t value = attn_value(dims), v_stride = attn_v_stride(dims), dv_stride = dims.kv_heads * value;
-    for (size_t k0 = 0; k0 < sp->len; k0 += t->keys) {
-        const size_t nk = min_size(t->keys, sp->len - k0);
-        attn_pack_t(k, t->kt, t->keys, sp->k + k0 * stride, stride, nk, dims.head);
-        attn_pack_t(k, t->vt, t->keys, sp->v + k0 * v_stride, v_stride, nk, value);
-        attn_pack(t->k, t->hp, sp->k + k0 * stride, stride, nk, dims.head);
-        memset(t->dk, 0, nk * t->hp * sizeof *t->dk);
-        memset(t->dv, 0, nk * t->vp * sizeof *t->dv);
-        for (size_t t0 = k0; t0 < sp->len; t0 += t->queries) {
-            const size_t rows = min_size(t->queries, sp->len - t0) * group;
-            back_tile(k, t, sp, dims, (struct back_at){.t0 = t0, .rows = rows, .k0 = k0, .nk = nk});
-        }
-        for (size_t c = 0; c < nk; c++) {
-            memcpy(sp->dk + (k0 + c) * stride, t->dk + c * t->hp, dims.head * sizeof *sp->dk);
-            memcpy(sp->dv + (k0 + c) * dv_stride, t->dv + c * t->vp, value * sizeof *sp->dv);
-        }
+    const size_t value = attn_value(dims);
+    for (size_t i = 0; i < sp->len; i++) {
+        memset(sp->dk + i * dims.kv_heads * dims.head, 0, dims.head * sizeof *sp->dk);
+        memset(sp->dv + i * dims.kv_heads * value, 0, value * sizeof *sp->dv);
     }
+    for (size_t t0 = 0; t0 < sp->len; t0 += t->queries)
+        back_queries(k, t, sp, dims, t0);
 }
 
 void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o,
@@ -196,7 +210,7 @@ void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const flo
 #pragma omp parallel for schedule(dynamic) num_threads(num_threads(num)) if (num_threads(num) > 1)
     for (size_t i = 0; i < seqs.n * dims.kv_heads; i++) {
         struct back_tiles t = sizes;
-        back_place(&t, num_lane(num, omp_get_thread_num()).data, group);
+        back_place(&t, num_lane(num, omp_get_thread_num()).data);
         const size_t s = i / dims.kv_heads, kv = i % dims.kv_heads, first = seqs.start[s];
         const size_t value = attn_value(dims), at_o = (first * dims.heads + kv * group) * value;
         const size_t at_q = (first * dims.heads + kv * group) * dims.head;

@@ -42,6 +42,12 @@ static inline size_t attn_row_heads(struct attn_dims dims)
     return dims.row_heads ? dims.row_heads : dims.heads;
 }
 
+/* Where what begins at row r ends: rows that see all the keys of a tile, which are those from `whole` on, are done together. */
+static inline size_t attn_panel_end(size_t r, size_t rows, size_t whole)
+{
+    return r >= whole ? rows : min_size(rows, r + ATTN_PANEL);
+}
+
 /* dst[r, ld] = rows of x [·, stride], `head` floats wide, zero up to ld. */
 static inline void attn_pack(float *dst, size_t ld, const float *x, size_t stride, size_t rows, size_t head)
 {

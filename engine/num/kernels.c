@@ -387,10 +387,14 @@ static float softmax_online(float *s, size_t n, float *max, float *sum)
     return rescale;
 }
 
-static void softmax_back(float *dp, const float *p, float delta, size_t n)
+static void softmax_back(float *p, float *dp, const float *lse, const float *delta, size_t n)
 {
     EACH(i, m, n)
-    store_m(dp + i, load_m(p + i, m) * (load_m(dp + i, m) - delta), m);
+    {
+        const vf e = vexp(load_m(p + i, m) - load_m(lse + i, m));
+        store_m(p + i, e, m);
+        store_m(dp + i, e * (load_m(dp + i, m) - load_m(delta + i, m)), m);
+    }
 }
 
 /* --- layers --- */

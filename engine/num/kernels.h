@@ -75,7 +75,8 @@ struct kernels {
     /* One row of an online softmax: s = exp(s − m) with m the new maximum, *sum and *max brought up to date;
      * returns what earlier results must be multiplied by. */
     float (*softmax_online)(float *s, size_t n, float *max, float *sum);
-    void (*softmax_back)(float *dp, const float *p, float delta, size_t n); /* dp = p·(dp − delta) */
+    /* Of one key and n queries: p = exp(p − lse), dp = p·(dp − delta). */
+    void (*softmax_back)(float *p, float *dp, const float *lse, const float *delta, size_t n);
 
     float (*rmsnorm)(float *y, const float *x, const float *w, size_t n, float eps); /* returns rstd */
     void (*rmsnorm_back)(float *dx, const float *dy, const float *x, const float *w, size_t n, float rstd);

@@ -21,6 +21,7 @@ static const struct shape shapes[] = {
     {{6, 2, 9, 0.3f, 0, 0, 0}, 4, {0, 0, 33, 33, 99}},
     {{4, 4, 24, 0.2f, 12, 0, 0}, 2, {0, 70, 131}}, /* values narrower than keys */
     {{4, 2, 9, 0.3f, 33, 0, 0}, 2, {0, 5, 140}},   /* and wider */
+    {{2, 2, 16, 0.25f, 0, 0, 0}, 2, {0, 30, 431}}, /* several tiles of queries, the last a part of one */
 };
 
 static size_t value_of(struct attn_dims a)
