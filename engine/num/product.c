@@ -25,8 +25,8 @@ enum {
         2304,    /* rows of A packed at once, at most: whole tiles, and a block of them fits the scratch */
     BLOCKS = 64, /* of k for which A is packed together */
     DOWN = 8,    /* rows of a factor that lies down are taken together */
-    ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
-    STEP_TALL = 48,     /* outputs are shared in whole tiles */
+    ROWS_TOGETHER = 96,      /* of A that a thread packs at once: whole tiles */
+    STEP_TALL = PACKED_TALL, /* outputs are shared in whole tiles */
     STEP_WIDE = PACKED_WIDE,
     STEP_DOWN = 128, /* of weights that lie down: whole groups, and long enough runs of a row */
     NARROW = 64,     /* columns for each thread below which those of a C with more rows are not shared */
