@@ -343,6 +343,9 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
     if (!ours)
         return;
     if (!strcmp(kind, "job-stop")) {
+        const char *cause = json_string_value(json_object_get(body, "cause"));
+        if (cause && *cause && w->state != WORKER_ENDING)
+            log_stage(LOG_LEVEL_INFO, w->job, w->rank, "its head stops it: %s", cause);
         w->reported = true;
         end_stage(w);
     } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY) {

@@ -25,7 +25,7 @@ void worker_free(struct worker *w); /* kills the stage */
  * messages, like the rest. */
 void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes);
 
-/* Messages of a head: "job-open", "job-connect", "job-run", "job-stop". Unknown ones are left alone. */
+/* Messages of a head: "job-open", "job-connect", "job-run", "job-turn", "job-stop". Unknown ones are left alone. */
 void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body);
 
 /* Data connections that reach our listener. */

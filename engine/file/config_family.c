@@ -16,7 +16,9 @@ enum {
     MAX_LAYERS = 4096,
     MAX_WIDTH = 1 << 22,
     MAX_HEADS = 1 << 14,
-    MAX_HEAD = 1 << 14,
+    MAX_HEAD = 1 << 10,
+    MAX_GROUP =
+        64, /* heads that share keys and values; with MAX_HEAD: a tile of attention fits a thread's scratch */
     MAX_VOCAB = 1 << 24,
     MAX_EXPERTS = 1 << 12,
     FP8_BLOCK = 128,
@@ -170,6 +172,12 @@ static void read_heads(struct config_reader *r, struct config *c, size_t kv_head
         c->head = c->dim / c->heads;
     if (c->head % 2 != 0)
         config_complain(r, "head_dim %zu is odd, but rotation takes pairs", c->head);
+    if (c->head > MAX_HEAD)
+        config_complain(r, "hidden_size / num_attention_heads is %zu, possible are up to %d", c->head,
+                        MAX_HEAD);
+    if (c->kv_heads && c->heads / c->kv_heads > MAX_GROUP)
+        config_complain(r, "num_attention_heads is %zu times num_key_value_heads, possible are up to %d",
+                        c->heads / c->kv_heads, MAX_GROUP);
     if (c->heads * c->head > MAX_WIDTH)
         config_complain(r, "num_attention_heads × head_dim is %zu, possible are up to %d", c->heads * c->head,
                         MAX_WIDTH);

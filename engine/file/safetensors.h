@@ -60,7 +60,7 @@ struct st_out_tensor {
     bool words; /* U32, given by st_writer_words; dtype does not count */
 };
 struct st_writer;
-/* Lays the file out (wide types first, then by name; data part 8-byte aligned and without gaps, so that every
+/* Lays the file out (wide types first, then by name; data part 64-byte aligned and without gaps, so that every
  * tensor is aligned to its element; header padded with spaces, metadata {"format":"pt"}), checks that the
  * disk has room, creates PATH.tmp and reserves its space at once, so that a full disk is found before the
  * work. Data then comes tensor by tensor, in any order. finish = fsync + rename + fsync of the directory;

@@ -66,7 +66,7 @@ static void fwd_place(struct fwd_tiles *t, float *at, size_t group)
     t->sum = at;
 }
 
-/* Rows r0 … r1−1 against keys k0 … k0+nk−1; row r sees keys up to `first` + r / group, the first of these in any case. */
+/* Rows r0 … r1−1 against keys k0 … k0+nk−1; row r sees keys up to `first` + r / group, and all of them see k0. */
 static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_dims dims, size_t r0,
                       size_t r1, size_t first, size_t k0, size_t nk)
 {
@@ -135,8 +135,8 @@ static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct 
         const size_t nk = min_size(t->keys, end - k0);
         attn_pack_t(k, t->kt, t->keys, sp->k + k0 * stride + kv * dims.head, stride, nk, dims.head);
         attn_pack(t->v, t->vp, sp->v + k0 * v_stride + kv * value, v_stride, nk, value);
-        const size_t whole = k0 + nk > first + 1 ? (k0 + nk - 1 - first) * group : 0;
-        for (size_t r = k0 > first ? (k0 - first) * group : 0, next; r < rows; r = next) {
+        const size_t whole = attn_first_row(first, k0 + nk - 1, group);
+        for (size_t r = attn_first_row(first, k0, group), next; r < rows; r = next) {
             next = attn_panel_end(r, rows, whole);
             fwd_panel(k, t, dims, r, next, first, k0, nk);
         }

@@ -2,7 +2,7 @@
  *
  * Causal grouped-query attention, backward: probabilities are made again from q, k and the saved log-sum,
  * tile by tile. Called by blocks, on the computing thread. A thread owns a whole (sequence, key-value head):
- * dk and dv add over the queries of the group, dq over the keys, each in ascending order. */
+ * dk and dv add up what each tile of queries gives, dq what each tile of keys gives, in ascending order. */
 #include "layer/layer.h"
 
 #include <assert.h>
@@ -11,7 +11,8 @@
 #include "layer/attn_tile.h"
 #include "num/kernels.h"
 
-/* What lies across has a column for each row of queries, and one row for each key: `wide` floats apart, a multiple of TILE_PAD. */
+/* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: p and ds a row for each key, qt and
+ * d_ot one for each element of a head. */
 struct back_tiles {
     size_t hp, vp, queries, keys, wide;
     float *q, *d_o, *dq; /* [rows, hp], [rows, vp], [rows, hp]; q already scaled */
@@ -73,16 +74,16 @@ struct back_at {
 };
 
 /* The first row that sees key k0 + c. */
-static size_t back_first(struct back_at at, size_t c, size_t group)
+static size_t back_first(struct back_at at, size_t c, struct attn_dims dims)
 {
-    return at.k0 + c > at.t0 ? (at.k0 + c - at.t0) * group : 0;
+    return attn_first_row(at.t0, at.k0 + c, attn_group(dims));
 }
 
-/* p and ds of keys c0 … c1−1, and what they give dk and dv. */
-static void back_keys(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
-                      struct back_at at, size_t c0, size_t c1)
+/* p and ds of keys c0 … c1−1. */
+static void back_scores(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
+                        struct back_at at, size_t c0, size_t c1)
 {
-    const size_t group = attn_group(dims), from = back_first(at, c0, group), col = from / TILE_PAD * TILE_PAD;
+    const size_t col = back_first(at, c0, dims) / TILE_PAD * TILE_PAD;
     struct tile tile = {.c = t->p + c0 * t->wide + col,
                         .ldc = t->wide,
                         .a = t->k + c0 * t->hp,
@@ -102,21 +103,28 @@ static void back_keys(const struct kernels *k, const struct back_tiles *t, struc
     k->tile(&tile);
     for (size_t c = c0; c < c1; c++) {
         float *p = t->p + c * t->wide, *ds = t->ds + c * t->wide;
-        const size_t first = back_first(at, c, group);
-        memset(p, 0, first * sizeof *p);
+        const size_t first = back_first(at, c, dims);
+        memset(p, 0, first * sizeof *p); /* rows of a panel that see other keys of it, but not this one */
         memset(ds, 0, first * sizeof *ds);
         k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, at.rows - first);
     }
-    tile = (struct tile){.c = t->dv + c0 * t->vp,
-                         .ldc = t->vp,
-                         .a = t->p + c0 * t->wide + from,
-                         .ai = t->wide,
-                         .ak = 1,
-                         .b = t->d_o + from * t->vp,
-                         .ldb = t->vp,
-                         .m = c1 - c0,
-                         .n = t->vp,
-                         .k = at.rows - from};
+}
+
+/* What the queries give dv and dk of keys c0 … c1−1. */
+static void back_keys(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
+                      struct back_at at, size_t c0, size_t c1)
+{
+    const size_t from = back_first(at, c0, dims);
+    struct tile tile = {.c = t->dv + c0 * t->vp,
+                        .ldc = t->vp,
+                        .a = t->p + c0 * t->wide + from,
+                        .ai = t->wide,
+                        .ak = 1,
+                        .b = t->d_o + from * t->vp,
+                        .ldb = t->vp,
+                        .m = c1 - c0,
+                        .n = t->vp,
+                        .k = at.rows - from};
     k->tile(&tile);
     tile.c = t->dk + c0 * t->hp;
     tile.a = t->ds + c0 * t->wide + from;
@@ -125,7 +133,7 @@ static void back_keys(const struct kernels *k, const struct back_tiles *t, struc
     k->tile(&tile);
 }
 
-/* What the keys give dq of rows r0 … r1−1. */
+/* What the keys give dq of rows r0 … r1−1: the first keys begin it, for every row sees them. */
 static void back_rows(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
                       struct back_at at, size_t r0, size_t r1)
 {
@@ -145,15 +153,17 @@ static void back_rows(const struct kernels *k, const struct back_tiles *t, struc
 static void back_tile(const struct kernels *k, const struct back_tiles *t, const struct back_span *sp,
                       struct attn_dims dims, struct back_at at)
 {
-    const size_t group = attn_group(dims), value = attn_value(dims), stride = dims.kv_heads * dims.head;
+    const size_t value = attn_value(dims), stride = dims.kv_heads * dims.head;
     const size_t v_stride = attn_v_stride(dims), dv_stride = dims.kv_heads * value;
+    const size_t whole = back_first(at, at.nk - 1, dims), step = whole ? ATTN_PANEL : at.nk;
     attn_pack(t->k, t->hp, sp->k + at.k0 * stride, stride, at.nk, dims.head);
     attn_pack(t->v, t->vp, sp->v + at.k0 * v_stride, v_stride, at.nk, value);
-    const size_t step = back_first(at, at.nk - 1, group) ? ATTN_PANEL : at.nk;
-    for (size_t c = 0; c < at.nk; c += step)
+    for (size_t c = 0; c < at.nk; c += step) {
+        back_scores(k, t, dims, at, c, min_size(at.nk, c + step));
         back_keys(k, t, dims, at, c, min_size(at.nk, c + step));
-    for (size_t r = back_first(at, 0, group), next; r < at.rows; r = next) {
-        next = attn_panel_end(r, at.rows, back_first(at, at.nk - 1, group));
+    }
+    for (size_t r = back_first(at, 0, dims), next; r < at.rows; r = next) {
+        next = attn_panel_end(r, at.rows, whole);
         back_rows(k, t, dims, at, r, next);
     }
     for (size_t c = 0; c < at.nk; c++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What attention's two directions share: copying heads into dense tiles. A tile row is one query of one head;
- * the heads of a key-value group lie in one tile, so that K and V are packed once for all of them: row r is
+ * What attention's two directions share: copying heads into dense tiles, and which of a tile's rows see which keys. A tile row is one
+ * query of one head; the heads of a key-value group lie in one tile, so that K and V are packed once for all of them: row r is
  * query r / group of head r mod group. Included by attn.c and attn_back.c only. */
 #ifndef LAYER_ATTN_TILE_H
 #define LAYER_ATTN_TILE_H
@@ -12,7 +12,8 @@
 #include "num/kernels.h"
 
 enum {
-    ATTN_ROWS = 192, /* of a tile: a multiple of every kernel's register block */
+    ATTN_ROWS =
+        192, /* of a tile: whole register blocks of every kernel, where they are the rows of a product */
     ATTN_KEYS = 64,
     ATTN_PANEL = 12, /* rows (or keys) done together on the diagonal, where each sees another length */
 };
@@ -42,7 +43,14 @@ static inline size_t attn_row_heads(struct attn_dims dims)
     return dims.row_heads ? dims.row_heads : dims.heads;
 }
 
-/* Where what begins at row r ends: rows that see all the keys of a tile, which are those from `whole` on, are done together. */
+/* The first row of a tile of queries t0 … that sees this key. */
+static inline size_t attn_first_row(size_t t0, size_t key, size_t group)
+{
+    return key > t0 ? (key - t0) * group : 0;
+}
+
+/* Where the rows that are done together from r on end: those from `whole` on see all keys of the tile, those before go ATTN_PANEL at a
+ * time. */
 static inline size_t attn_panel_end(size_t r, size_t rows, size_t whole)
 {
     return r >= whole ? rows : min_size(rows, r + ATTN_PANEL);

@@ -10,9 +10,14 @@ const char *convert_element(struct mat w, size_t row, size_t col)
     return (const char *)w.data + (row * w.cols + col) * dtype_size(w.dtype);
 }
 
+size_t convert_row_bytes(struct mat w)
+{
+    return quant_words(w.quant->bits, w.cols) * sizeof(uint32_t);
+}
+
 const uint8_t *convert_words(struct mat w, size_t row)
 {
-    return (const uint8_t *)w.data + row * quant_words(w.quant->bits, w.cols) * sizeof(uint32_t);
+    return (const uint8_t *)w.data + row * convert_row_bytes(w);
 }
 
 void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,

@@ -11,6 +11,7 @@
 const char *convert_element(struct mat w, size_t row, size_t col);
 /* Of one that is. */
 const uint8_t *convert_words(struct mat w, size_t row);
+size_t convert_row_bytes(struct mat w);
 
 /* Scales and biases of n groups from the `first` on, of all groups of the matrix. */
 void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,

@@ -40,8 +40,7 @@ static void bytes_pack(const struct num *num, const struct block *m, struct mat 
                        size_t cols)
 {
     const struct int_kernels *k = num_integers(num);
-    const size_t all = quant_groups(w.quant->group, w.cols),
-                 row_bytes = (size_t)(convert_words(w, 1) - convert_words(w, 0));
+    const size_t all = quant_groups(w.quant->group, w.cols), row_bytes = convert_row_bytes(w);
     const size_t first = col / w.quant->group, n = quant_groups(w.quant->group, cols), tall = k->tall;
     for (size_t r = 0; r < s.rows; r += tall) {
         const size_t rows = s.rows - r < tall ? s.rows - r : tall;

@@ -82,7 +82,7 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
     const struct mat w = p->w;
     const struct quant *q = w.quant;
     const size_t groups = quant_groups(q->group, w.cols), side_bytes = groups * dtype_size(q->side),
-                 row_bytes = (size_t)(convert_words(w, 1) - convert_words(w, 0));
+                 row_bytes = convert_row_bytes(w);
     struct int_dots d = {.y = p->y + s.row,
                          .ldy = w.rows,
                          .apart = apart,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which kinds of product gemm.c leaves to files of their own: few rows (gemm_few.c), and many rows times quantized weights in bytes
- * (gemm_bytes.c); how both lay x out as whole numbers; and how outputs are shared evenly. */
+ * (gemm_bytes.c); how both lay x out as whole numbers; and how outputs are shared evenly, by product.c as well. */
 #ifndef NUM_GEMM_IMPL_H
 #define NUM_GEMM_IMPL_H
 
@@ -11,11 +11,12 @@
 
 enum { FEW_QUANT = 16 }; /* rows up to which reading quantized weights dominates; measured */
 
-/* One thread's share of n outputs that are divided evenly in whole steps; `n` may be 0. */
+/* Outputs from … from+n−1, as one thread has them; n may be 0. */
 struct share {
     size_t from, n;
 };
 
+/* That of `thread`, where n outputs are divided evenly in whole steps. */
 static inline struct share share_of(size_t n, size_t step, size_t threads, size_t thread)
 {
     const size_t steps = (n + step - 1) / step;

@@ -75,7 +75,7 @@ struct kernels {
     /* One row of an online softmax: s = exp(s − m) with m the new maximum, *sum and *max brought up to date;
      * returns what earlier results must be multiplied by. */
     float (*softmax_online)(float *s, size_t n, float *max, float *sum);
-    /* Of one key and n queries: p = exp(p − lse), dp = p·(dp − delta). */
+    /* Of one key and n queries: the scores in p become exp(p − lse), and dp = p·(dp − delta). */
     void (*softmax_back)(float *p, float *dp, const float *lse, const float *delta, size_t n);
 
     float (*rmsnorm)(float *y, const float *x, const float *w, size_t n, float eps); /* returns rstd */

@@ -12,10 +12,10 @@
 
 enum {
     THREADS_MAX = 1024,
-    PANEL_FLOATS = 1 << 20, /* inputs in the order of quantized kernels, see gemm.c */
+    PANEL_FLOATS = 1 << 20, /* inputs in the order of quantized kernels: gemm_few.c, gemm_bytes.c */
     CONVERTED_FLOATS =
         1 << 20, /* a factor as it is multiplied: weights in f32 (gemm.c), packed rows (product.c) */
-    LANE_FLOATS = 1 << 19, /* tiles of attention, see layer/attn.c */
+    LANE_FLOATS = 1 << 19, /* tiles of attention, and of a factor that a thread packs for itself */
 };
 
 struct num {

@@ -6,6 +6,7 @@
  * thread. */
 #include "num/product.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <string.h>
 
@@ -282,6 +283,7 @@ static void next_run(const struct product *p, const struct room *room, size_t ro
         b->a = room->a + floats;
         floats += tall * b->k;
         if (floats > room->a_floats) {
+            assert(run->blocks);
             run->walk = before;
             return;
         }
@@ -318,7 +320,10 @@ static void multiply_run(const struct num *num, const struct product *p, const s
 static void run_rows(const struct num *num, const struct product *p, const struct part *all)
 {
     const struct room room = room_of(num, false);
-    const size_t in_place = multiply_in_place(num, p, all, &room), tall = rows_at_once(all->rows);
+    const size_t in_place = multiply_in_place(num, p, all, &room);
+    if (in_place == all->rows)
+        return;
+    const size_t tall = rows_at_once(all->rows - in_place);
     for (size_t i = in_place; i < all->rows; i += tall) {
         const struct part s = {all->row + i, min_size(tall, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
@@ -417,6 +422,7 @@ void product_run(struct num *num, const struct product *p)
     size_t work = 0;
     for (size_t t = 0; t < p->terms; t++)
         work += p->m * p->n * p->term[t].k;
+    assert(work);
     const size_t most = (size_t)num_threads(num), threads = work > most * SMALL_PRODUCT ? most : 1;
     (p->n < p->m && p->n < threads * NARROW ? share_rows : share_columns)(num, p, threads);
 }

@@ -19,7 +19,7 @@ struct product_term {
     float factor;
 };
 
-/* C[m, n] (+)= the sum of the terms; m, n and the sum of their k at least 1. */
+/* C[m, n] (+)= the sum of the terms; m, n and the k of all terms together are at least 1. */
 struct product {
     float *c;
     size_t ldc, m, n;

@@ -144,6 +144,23 @@ static void test_refusals(void **state)
     refuse("{\"model_type\":\"a\\u001b[31m\"}", -ENOTSUP, "\"a?[31m\"");
 }
 
+/* What no tile of attention could hold. */
+static void test_heads_too_large(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err err = {""};
+#define MODEL "{\"model_type\":\"llama\",\"intermediate_size\":8,\"num_hidden_layers\":1,\"vocab_size\":9,"
+    assert_int_equal(parse(&c, MODEL "\"hidden_size\":4096,\"num_attention_heads\":2}", &err), -ENOTSUP);
+    assert_non_null(strstr(err.text, "hidden_size / num_attention_heads is 2048, possible are up to 1024"));
+    assert_int_equal(
+        parse(&c, MODEL "\"hidden_size\":1024,\"num_attention_heads\":128,\"num_key_value_heads\":1}", &err),
+        -ENOTSUP);
+    assert_non_null(
+        strstr(err.text, "num_attention_heads is 128 times num_key_value_heads, possible are up to 64"));
+#undef MODEL
+}
+
 /* One reading names everything that is wrong, or says how much more there is. */
 static void test_all_at_once(void **state)
 {
@@ -427,12 +444,12 @@ static void test_fingerprint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),    cmocka_unit_test(test_values),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_inv_freq),    cmocka_unit_test(test_both_spellings),
-        cmocka_unit_test(test_families),    cmocka_unit_test(test_family_refusals),
-        cmocka_unit_test(test_too_large),   cmocka_unit_test(test_directory),
-        cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_values),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_inv_freq),  cmocka_unit_test(test_both_spellings),
+        cmocka_unit_test(test_families),  cmocka_unit_test(test_family_refusals),
+        cmocka_unit_test(test_too_large), cmocka_unit_test(test_heads_too_large),
+        cmocka_unit_test(test_directory), cmocka_unit_test(test_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,10 +132,11 @@ static void test_shapes(void **state)
 {
     (void)state;
     static const size_t shapes[][3] = {
-        /* n, rows, cols: empty, single, few rows, many; one wider than a panel */
-        {0, 3, 5},        {3, 0, 5},    {3, 5, 0},       {1, 1, 1},     {1, 37, 129},   {2, 5, 16},
-        {3, 131, 7},      {4, 66, 64},  {5, 33, 100},    {7, 64, 31},   {8, 130, 65},   {9, 3, 3},
-        {13, 1100, 1001}, {33, 65, 17}, {13, 18, 66001}, {2, 300, 257}, {14, 257, 300},
+        /* n, rows, cols: empty, single, few rows, many; one wider than a panel; narrow gradients */
+        {0, 3, 5},     {3, 0, 5},      {3, 5, 0},        {1, 1, 1},       {1, 37, 129},
+        {2, 5, 16},    {3, 131, 7},    {4, 66, 64},      {5, 33, 100},    {7, 64, 31},
+        {8, 130, 65},  {9, 3, 3},      {13, 1100, 1001}, {33, 65, 17},    {13, 18, 66001},
+        {2, 300, 257}, {14, 257, 300}, {130, 16, 96},    {200, 2064, 16}, {64, 48, 32},
     };
     struct num *num[2] = {NULL, NULL};
     assert_int_equal(num_new(&num[0], 1, NULL), 0);

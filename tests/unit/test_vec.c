@@ -167,6 +167,30 @@ static void test_tile(void **state)
     free(a), free(b), free(c);
 }
 
+/* Of every length, and nothing beyond it. */
+static void test_softmax_back(void **state)
+{
+    (void)state;
+    enum { N = 35 };
+    const struct kernels *const tables[] = {&kernels_base, isa_pick()};
+    float *score = random_floats(N, "s"), *grad = random_floats(N, "g"), *lse = random_floats(N, "l"),
+          *delta = random_floats(N, "d");
+    for (size_t i = 0; i < 2; i++)
+        for (size_t n = 0; n < N; n++) {
+            float p[N], dp[N];
+            memcpy(p, score, sizeof p);
+            memcpy(dp, grad, sizeof dp);
+            tables[i]->softmax_back(p, dp, lse, delta, n);
+            for (size_t j = 0; j < N; j++) {
+                const double e = exp((double)score[j] - (double)lse[j]), want = j < n ? e : (double)score[j],
+                             d = (double)grad[j], want_d = j < n ? e * (d - (double)delta[j]) : d;
+                assert_true(fabs((double)p[j] - want) <= 5e-7 * fabs(want));
+                assert_true(fabs((double)dp[j] - want_d) <= 5e-7 * (fabs(want_d) + e * fabs(d)));
+            }
+        }
+    free(score), free(grad), free(lse), free(delta);
+}
+
 static void test_transpose(void **state)
 {
     (void)state;
@@ -185,7 +209,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise), cmocka_unit_test(test_sumsq), cmocka_unit_test(test_logsumexp),
-        cmocka_unit_test(test_exp),         cmocka_unit_test(test_tile),  cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_exp),         cmocka_unit_test(test_tile),  cmocka_unit_test(test_softmax_back),
+        cmocka_unit_test(test_transpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
