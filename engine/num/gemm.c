@@ -13,6 +13,7 @@
 
 #include "num/convert.h"
 #include "num/product.h"
+#include "num/share.h"
 
 enum {
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */

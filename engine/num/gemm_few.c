@@ -7,10 +7,12 @@
 
 #include "num/convert.h"
 #include "num/gemm_impl.h"
+#include "num/share.h"
 
 enum {
     FEW_ROWS = 12,   /* up to here reading W dominates; measured */
     SMALL = 1 << 15, /* elements below which waking threads costs more than it saves */
+    SHARE = 1 << 18, /* the fewest a thread takes at once: some twenty microseconds */
     AHEAD = 4,       /* rows of a stream whose scales and biases are fetched ahead */
     CACHE_LINE = 64, /* bytes */
 };
@@ -193,8 +195,12 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
                                         p[i].w.quant->group, few_form(num, p[i].w));
         }
     }
-    const size_t parts = elements > SMALL ? (size_t)num_threads(num) : 1;
-#pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
-    for (size_t i = 0; i < parts; i++)
-        few_part(num, p, n, elements * i / parts, elements * (i + 1) / parts);
+    const size_t threads = elements > SMALL ? (size_t)num_threads(num) : 1, even = elements / threads + 1;
+    const struct cut cut = {elements, even < SHARE ? even : SHARE, threads};
+    const size_t shares = share_count(&cut);
+#pragma omp parallel for schedule(dynamic) num_threads((int)threads) if (threads > 1)
+    for (size_t i = 0; i < shares; i++) {
+        const struct share s = share_cut(&cut, i);
+        few_part(num, p, n, s.from, s.from + s.n);
+    }
 }

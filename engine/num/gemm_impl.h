@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which kinds of product gemm.c leaves to files of their own: few rows (gemm_few.c), and many rows times quantized weights in bytes
- * (gemm_bytes.c); how both lay x out as whole numbers; and how outputs are shared evenly, by product.c as well. */
+ * (gemm_bytes.c); and how both lay x out as whole numbers. */
 #ifndef NUM_GEMM_IMPL_H
 #define NUM_GEMM_IMPL_H
 
@@ -10,19 +10,6 @@
 #include "num/kernels.h"
 
 enum { FEW_QUANT = 16 }; /* rows up to which reading quantized weights dominates; measured */
-
-/* Outputs from … from+n−1, as one thread has them; n may be 0. */
-struct share {
-    size_t from, n;
-};
-
-/* That of `thread`, where n outputs are divided evenly in whole steps. */
-static inline struct share share_of(size_t n, size_t step, size_t threads, size_t thread)
-{
-    const size_t steps = (n + step - 1) / step;
-    const size_t from = steps * thread / threads * step, end = steps * (thread + 1) / threads * step;
-    return (struct share){from < n ? from : n, (end < n ? end : n) - (from < n ? from : n)};
-}
 
 /* Consecutive rows of W, as one thread has them: it reads long streams fastest. */
 struct span {

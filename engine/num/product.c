@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "num/convert.h"
-#include "num/gemm_impl.h"
+#include "num/kernels.h"
 #include "num/packed.h"
+#include "num/share.h"
 
 enum {
     DEPTH = 384, /* of a block of k, at most: TALL of it stay in the first cache while WIDE at a time pass */
@@ -347,12 +348,7 @@ static void share_rows(const struct num *num, const struct product *p, size_t th
 
 /* --- sharing: columns, as they come ----------------------------------------------------------- */
 
-/* How the columns are cut. Rounds of one share for each thread, of half of what is left: where nothing disturbs them the threads take
- * equally much, and whoever is late has the others take the small shares of the end. */
-struct cut {
-    size_t cols, step, threads;
-};
-
+/* Columns of C, each share worth waking for. */
 static struct cut cut_of(const struct product *p, size_t threads)
 {
     size_t k = 0;
@@ -360,29 +356,6 @@ static struct cut cut_of(const struct product *p, size_t threads)
         k += p->term[t].k;
     const size_t step = p->term->b_down ? STEP_DOWN : STEP_WIDE;
     return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
-}
-
-/* Columns of share i; none beyond the last. */
-static struct share cut_share(const struct cut *c, size_t i)
-{
-    const size_t steps = (c->cols + c->step - 1) / c->step;
-    size_t at = 0, each = 0;
-    for (; at < steps; at += c->threads * each, i -= c->threads) {
-        each = c->threads > 1 ? (steps - at) / (2 * c->threads) : steps;
-        each = each ? each : 1;
-        if (i < c->threads)
-            break;
-    }
-    const size_t from = min_size(c->cols, (at + i * each) * c->step);
-    return (struct share){from, min_size(c->cols - from, each * c->step)};
-}
-
-static size_t count_shares(const struct cut *c)
-{
-    size_t n = 0;
-    while (cut_share(c, n).n)
-        n++;
-    return n;
 }
 
 /* By every thread of a region; each of the two loops ends when all are there. */
@@ -402,7 +375,7 @@ static void run_columns(const struct num *num, const struct product *p, const st
             }
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
-                const struct share s = cut_share(cut, j);
+                const struct share s = share_cut(cut, j);
                 multiply_run(num, p, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
             }
         }
@@ -412,7 +385,7 @@ static void run_columns(const struct num *num, const struct product *p, const st
 static void share_columns(const struct num *num, const struct product *p, size_t threads)
 {
     const struct cut cut = cut_of(p, threads);
-    const size_t shares = count_shares(&cut);
+    const size_t shares = share_count(&cut);
 #pragma omp parallel num_threads((int)threads) if (threads > 1)
     run_columns(num, p, &cut, shares);
 }
