@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Causal grouped-query attention, forward: tiles of queries against tiles of keys with an online softmax (Dao
- * 2022). Tiles lie in the computing thread's lane of scratch. Called by blocks, on the computing thread;
+ * 2022). Scores have a row for each key: so keys are packed as they lie, and maxima and sums go down columns. Tiles lie in the computing thread's lane of scratch. Called by blocks, on the computing thread;
  * threads share out query tiles, so nothing is summed across them. */
 #include "layer/layer.h"
 
@@ -25,19 +25,22 @@ struct span {
     size_t n, len;
 };
 
+/* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: s a row for each key, qt one for each
+ * element of a head. */
 struct fwd_tiles {
     size_t hp, vp;  /* widths of q·k and of v padded */
     size_t queries; /* of a tile; its rows are queries · group */
-    size_t keys;
-    float *q, *o, *s; /* [rows, head], [rows, vp], [rows, keys] */
-    float *kt, *v;    /* [head, keys], [keys, vp] */
-    float *max, *sum; /* [rows] */
+    size_t keys, wide;
+    float *q, *o;               /* [rows, hp], [rows, vp] */
+    float *qt, *s;              /* [head, wide], [keys, wide] */
+    float *k, *v;               /* [keys, hp], [keys, vp] */
+    float *max, *sum, *rescale; /* [wide]; the last: of what earlier keys gave */
 };
 
 static size_t fwd_floats(const struct fwd_tiles *t, size_t group)
 {
-    const size_t rows = t->queries * group;
-    return (rows + t->keys) * (t->hp + t->vp) + rows * t->keys + 2 * tile_pad(rows);
+    const size_t across = tile_pad(t->queries * group);
+    return across * (2 * t->hp + t->vp + t->keys + 3) + t->keys * (t->hp + t->vp);
 }
 
 static void fwd_sizes(struct fwd_tiles *t, size_t floats, struct attn_dims dims)
@@ -52,55 +55,79 @@ static void fwd_sizes(struct fwd_tiles *t, size_t floats, struct attn_dims dims)
     while (fwd_floats(t, group) > floats && t->keys > TILE_PAD)
         t->keys /= 2;
     assert(fwd_floats(t, group) <= floats);
+    t->wide = tile_pad(t->queries * group);
 }
 
-static void fwd_place(struct fwd_tiles *t, float *at, size_t group)
+static void fwd_place(struct fwd_tiles *t, float *at)
 {
-    const size_t rows = t->queries * group;
-    t->q = at, at += rows * t->hp;
-    t->o = at, at += rows * t->vp;
-    t->s = at, at += rows * t->keys;
-    t->kt = at, at += t->keys * t->hp;
+    t->q = at, at += t->wide * t->hp;
+    t->o = at, at += t->wide * t->vp;
+    t->qt = at, at += t->wide * t->hp;
+    t->s = at, at += t->wide * t->keys;
+    t->k = at, at += t->keys * t->hp;
     t->v = at, at += t->keys * t->vp;
-    t->max = at, at += tile_pad(rows);
-    t->sum = at;
+    t->max = at, at += t->wide;
+    t->sum = at, at += t->wide;
+    t->rescale = at;
 }
 
-/* Rows r0 … r1−1 against keys k0 … k0+nk−1; row r sees keys up to `first` + r / group, and all of them see k0. */
-static void fwd_panel(const struct kernels *k, struct fwd_tiles *t, struct attn_dims dims, size_t r0,
-                      size_t r1, size_t first, size_t k0, size_t nk)
+/* Scores of keys c0 … c1−1; minus infinity for rows from `row` on that see other keys, but not this one. */
+static void fwd_scores(const struct kernels *k, const struct fwd_tiles *t, struct attn_dims dims,
+                       struct attn_at at, size_t row, size_t c0, size_t c1)
 {
-    const size_t group = attn_group(dims), limit = min_size(nk, first + (r1 - 1) / group + 1 - k0);
-    float *s = t->s + r0 * t->keys, *o = t->o + r0 * t->vp;
-    k->tile(&(struct tile){.c = s,
-                           .ldc = t->keys,
-                           .a = t->q + r0 * dims.head,
-                           .ai = dims.head,
+    const size_t group = attn_group(dims), col = attn_first_row(at, c0, group) / TILE_PAD * TILE_PAD;
+    k->tile(&(struct tile){.c = t->s + c0 * t->wide + col,
+                           .ldc = t->wide,
+                           .a = t->k + c0 * t->hp,
+                           .ai = t->hp,
                            .ak = 1,
-                           .b = t->kt,
-                           .ldb = t->keys,
-                           .m = r1 - r0,
-                           .n = tile_pad(limit),
+                           .b = t->qt + col,
+                           .ldb = t->wide,
+                           .m = c1 - c0,
+                           .n = tile_pad(at.rows - col),
                            .k = dims.head});
-    for (size_t r = r0; r < r1; r++) {
-        float *row = t->s + r * t->keys;
-        const size_t seen = min_size(limit, first + r / group + 1 - k0);
-        memset(row + seen, 0, (limit - seen) * sizeof *row);
-        const float rescale = k->softmax_online(row, seen, &t->max[r], &t->sum[r]);
-        if (rescale != 1)
-            k->scale(t->o + r * t->vp, rescale, t->vp);
-    }
-    k->tile(&(struct tile){.c = o,
+    for (size_t c = c0; c < c1; c++)
+        for (size_t r = row, end = attn_first_row(at, c, group); r < end; r++)
+            t->s[c * t->wide + r] = -INFINITY;
+}
+
+/* What the values give rows r0 … r1−1. */
+static void fwd_rows(const struct kernels *k, const struct fwd_tiles *t, struct attn_dims dims,
+                     struct attn_at at, size_t r0, size_t r1)
+{
+    for (size_t r = r0; r < r1; r++)
+        if (t->rescale[r] != 1)
+            k->scale(t->o + r * t->vp, t->rescale[r], t->vp);
+    k->tile(&(struct tile){.c = t->o + r0 * t->vp,
                            .ldc = t->vp,
-                           .a = s,
-                           .ai = t->keys,
-                           .ak = 1,
+                           .a = t->s + r0,
+                           .ai = 1,
+                           .ak = t->wide,
                            .b = t->v,
                            .ldb = t->vp,
                            .m = r1 - r0,
                            .n = t->vp,
-                           .k = limit,
+                           .k = attn_seen(at, r1 - 1, attn_group(dims)),
                            .accumulate = true});
+}
+
+static void fwd_keys(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
+                     struct attn_dims dims, size_t kv, struct attn_at at)
+{
+    const size_t group = attn_group(dims), value = attn_value(dims);
+    const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims);
+    const size_t row = attn_first_row(at, 0, group), whole = attn_first_row(at, at.nk - 1, group),
+                 step = whole ? ATTN_PANEL : at.nk;
+    attn_pack(t->k, t->hp, sp->k + at.k0 * stride + kv * dims.head, stride, at.nk, dims.head);
+    attn_pack(t->v, t->vp, sp->v + at.k0 * v_stride + kv * value, v_stride, at.nk, value);
+    for (size_t c = 0; c < at.nk; c += step)
+        fwd_scores(k, t, dims, at, row, c, min_size(at.nk, c + step));
+    k->softmax_columns(t->s + row, t->wide, at.nk, at.rows - row, t->max + row, t->sum + row,
+                       t->rescale + row);
+    for (size_t r = row, next; r < at.rows; r = next) {
+        next = attn_panel_end(r, at.rows, whole);
+        fwd_rows(k, t, dims, at, r, next);
+    }
 }
 
 static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
@@ -117,30 +144,22 @@ static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const 
 }
 
 /* Queries t0 … of the span, all heads of group kv. */
-static void fwd_tile(const struct kernels *k, struct fwd_tiles *t, const struct span *sp,
+static void fwd_tile(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
                      struct attn_dims dims, size_t kv, size_t t0)
 {
     const size_t group = attn_group(dims), queries = min_size(t->queries, sp->n - t0), rows = queries * group;
-    const size_t stride = dims.kv_heads * dims.head, first = sp->len - sp->n + t0, end = first + queries;
-    const size_t value = attn_value(dims), v_stride = attn_v_stride(dims);
-    attn_pack_group(t->q, dims.head, sp->q + (t0 * attn_row_heads(dims) + kv * group) * dims.head, queries,
-                    dims, dims.head);
-    k->scale(t->q, dims.scale, rows * dims.head);
+    const size_t first = sp->len - sp->n + t0, end = first + queries;
+    attn_pack_group(t->q, t->hp, sp->q + (t0 * attn_row_heads(dims) + kv * group) * dims.head, queries, dims,
+                    dims.head);
+    k->scale(t->q, dims.scale, rows * t->hp);
+    attn_pack_t(k, t->qt, t->wide, t->q, t->hp, rows, dims.head);
     memset(t->o, 0, rows * t->vp * sizeof *t->o);
     for (size_t r = 0; r < rows; r++) {
         t->max[r] = -INFINITY;
         t->sum[r] = 0;
     }
-    for (size_t k0 = 0; k0 < end; k0 += t->keys) {
-        const size_t nk = min_size(t->keys, end - k0);
-        attn_pack_t(k, t->kt, t->keys, sp->k + k0 * stride + kv * dims.head, stride, nk, dims.head);
-        attn_pack(t->v, t->vp, sp->v + k0 * v_stride + kv * value, v_stride, nk, value);
-        const size_t whole = attn_first_row(first, k0 + nk - 1, group);
-        for (size_t r = attn_first_row(first, k0, group), next; r < rows; r = next) {
-            next = attn_panel_end(r, rows, whole);
-            fwd_panel(k, t, dims, r, next, first, k0, nk);
-        }
-    }
+    for (size_t k0 = 0; k0 < end; k0 += t->keys)
+        fwd_keys(k, t, sp, dims, kv, (struct attn_at){first, rows, k0, min_size(t->keys, end - k0)});
     fwd_store(k, t, sp, dims, kv, t0, rows);
 }
 
@@ -159,7 +178,7 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
     num_threads(num_threads(num)) if (seqs.n && seqs.start[seqs.n] * q_row > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
         struct fwd_tiles t = sizes;
-        fwd_place(&t, num_lane(num, omp_get_thread_num()).data, attn_group(dims));
+        fwd_place(&t, num_lane(num, omp_get_thread_num()).data);
         size_t tile = i / dims.kv_heads, s = 0, own;
         for (; tile >= (own = (seqs.start[s + 1] - seqs.start[s] + t.queries - 1) / t.queries); s++)
             tile -= own;
@@ -287,7 +306,7 @@ void attn_cached(struct num *num, float *o, const float *q, const float *k, cons
     num_threads(num_threads(num)) if (n * len * dims.heads * dims.head > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
         struct fwd_tiles t = sizes;
-        fwd_place(&t, num_lane(num, omp_get_thread_num()).data, attn_group(dims));
+        fwd_place(&t, num_lane(num, omp_get_thread_num()).data);
         fwd_tile(num_kernels(num), &t, &sp, dims, i % dims.kv_heads, i / dims.kv_heads * sizes.queries);
     }
 }

@@ -68,22 +68,11 @@ static void back_place(struct back_tiles *t, float *at)
     t->dv = at;
 }
 
-/* A tile: rows of queries t0 … against keys k0 … k0+nk−1, each of which the last row sees. */
-struct back_at {
-    size_t t0, rows, k0, nk;
-};
-
-/* The first row that sees key k0 + c. */
-static size_t back_first(struct back_at at, size_t c, struct attn_dims dims)
-{
-    return attn_first_row(at.t0, at.k0 + c, attn_group(dims));
-}
-
 /* p and ds of keys c0 … c1−1. */
 static void back_scores(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
-                        struct back_at at, size_t c0, size_t c1)
+                        struct attn_at at, size_t c0, size_t c1)
 {
-    const size_t col = back_first(at, c0, dims) / TILE_PAD * TILE_PAD;
+    const size_t col = attn_first_row(at, c0, attn_group(dims)) / TILE_PAD * TILE_PAD;
     struct tile tile = {.c = t->p + c0 * t->wide + col,
                         .ldc = t->wide,
                         .a = t->k + c0 * t->hp,
@@ -103,7 +92,7 @@ static void back_scores(const struct kernels *k, const struct back_tiles *t, str
     k->tile(&tile);
     for (size_t c = c0; c < c1; c++) {
         float *p = t->p + c * t->wide, *ds = t->ds + c * t->wide;
-        const size_t first = back_first(at, c, dims);
+        const size_t first = attn_first_row(at, c, attn_group(dims));
         memset(p, 0, first * sizeof *p); /* rows of a panel that see other keys of it, but not this one */
         memset(ds, 0, first * sizeof *ds);
         k->softmax_back(p + first, ds + first, t->lse + first, t->delta + first, at.rows - first);
@@ -112,9 +101,9 @@ static void back_scores(const struct kernels *k, const struct back_tiles *t, str
 
 /* What the queries give dv and dk of keys c0 … c1−1. */
 static void back_keys(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
-                      struct back_at at, size_t c0, size_t c1)
+                      struct attn_at at, size_t c0, size_t c1)
 {
-    const size_t from = back_first(at, c0, dims);
+    const size_t from = attn_first_row(at, c0, attn_group(dims));
     struct tile tile = {.c = t->dv + c0 * t->vp,
                         .ldc = t->vp,
                         .a = t->p + c0 * t->wide + from,
@@ -135,7 +124,7 @@ static void back_keys(const struct kernels *k, const struct back_tiles *t, struc
 
 /* What the keys give dq of rows r0 … r1−1: the first keys begin it, for every row sees them. */
 static void back_rows(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
-                      struct back_at at, size_t r0, size_t r1)
+                      struct attn_at at, size_t r0, size_t r1)
 {
     k->tile(&(struct tile){.c = t->dq + r0 * t->hp,
                            .ldc = t->hp,
@@ -146,23 +135,24 @@ static void back_rows(const struct kernels *k, const struct back_tiles *t, struc
                            .ldb = t->hp,
                            .m = r1 - r0,
                            .n = t->hp,
-                           .k = min_size(at.nk, at.t0 + (r1 - 1) / attn_group(dims) + 1 - at.k0),
+                           .k = attn_seen(at, r1 - 1, attn_group(dims)),
                            .accumulate = at.k0 > 0});
 }
 
 static void back_tile(const struct kernels *k, const struct back_tiles *t, const struct back_span *sp,
-                      struct attn_dims dims, struct back_at at)
+                      struct attn_dims dims, struct attn_at at)
 {
     const size_t value = attn_value(dims), stride = dims.kv_heads * dims.head;
     const size_t v_stride = attn_v_stride(dims), dv_stride = dims.kv_heads * value;
-    const size_t whole = back_first(at, at.nk - 1, dims), step = whole ? ATTN_PANEL : at.nk;
+    const size_t group = attn_group(dims), whole = attn_first_row(at, at.nk - 1, group),
+                 step = whole ? ATTN_PANEL : at.nk;
     attn_pack(t->k, t->hp, sp->k + at.k0 * stride, stride, at.nk, dims.head);
     attn_pack(t->v, t->vp, sp->v + at.k0 * v_stride, v_stride, at.nk, value);
     for (size_t c = 0; c < at.nk; c += step) {
         back_scores(k, t, dims, at, c, min_size(at.nk, c + step));
         back_keys(k, t, dims, at, c, min_size(at.nk, c + step));
     }
-    for (size_t r = back_first(at, 0, dims), next; r < at.rows; r = next) {
+    for (size_t r = attn_first_row(at, 0, group), next; r < at.rows; r = next) {
         next = attn_panel_end(r, at.rows, whole);
         back_rows(k, t, dims, at, r, next);
     }
@@ -190,7 +180,7 @@ static void back_queries(const struct kernels *k, const struct back_tiles *t, co
         t->delta[r] = k->dot(t->d_o + r * t->vp, sp->o + slot * value, value);
     }
     for (size_t k0 = 0; k0 < end; k0 += t->keys)
-        back_tile(k, t, sp, dims, (struct back_at){t0, rows, k0, min_size(t->keys, end - k0)});
+        back_tile(k, t, sp, dims, (struct attn_at){t0, rows, k0, min_size(t->keys, end - k0)});
     k->scale(t->dq, dims.scale, rows * t->hp);
     for (size_t r = 0; r < rows; r++)
         memcpy(sp->dq + (t0 + r / group) * row + r % group * dims.head, t->dq + r * t->hp,

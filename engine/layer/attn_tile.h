@@ -43,10 +43,21 @@ static inline size_t attn_row_heads(struct attn_dims dims)
     return dims.row_heads ? dims.row_heads : dims.heads;
 }
 
-/* The first row of a tile of queries t0 … that sees this key. */
-static inline size_t attn_first_row(size_t t0, size_t key, size_t group)
+/* Rows of the queries from position `first` on against keys k0 … k0+nk−1, each of which the last row sees. */
+struct attn_at {
+    size_t first, rows, k0, nk;
+};
+
+/* The first row that sees key k0 + c. */
+static inline size_t attn_first_row(struct attn_at at, size_t c, size_t group)
 {
-    return key > t0 ? (key - t0) * group : 0;
+    return at.k0 + c > at.first ? (at.k0 + c - at.first) * group : 0;
+}
+
+/* How many of the keys row r sees; it sees one. */
+static inline size_t attn_seen(struct attn_at at, size_t r, size_t group)
+{
+    return min_size(at.nk, at.first + r / group + 1 - at.k0);
 }
 
 /* Where the rows that are done together from r on end: those from `whole` on see all keys of the tile, those before go ATTN_PANEL at a

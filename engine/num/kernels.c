@@ -387,6 +387,27 @@ static float softmax_online(float *s, size_t n, float *max, float *sum)
     return rescale;
 }
 
+static void softmax_columns(float *s, size_t ld, size_t keys, size_t n, float *max, float *sum,
+                            float *rescale)
+{
+    EACH(i, m, n)
+    {
+        const vf was = load_m(max + i, m);
+        vf top = was, acc = {0};
+        for (size_t c = 0; c < keys; c++)
+            top = vmax(top, load_m(s + c * ld + i, m));
+        for (size_t c = 0; c < keys; c++) {
+            const vf e = vexp(load_m(s + c * ld + i, m) - top);
+            store_m(s + c * ld + i, e, m);
+            acc += e;
+        }
+        const vf by = vexp(was - top);
+        store_m(max + i, top, m);
+        store_m(sum + i, load_m(sum + i, m) * by + acc, m);
+        store_m(rescale + i, by, m);
+    }
+}
+
 static void softmax_back(float *p, float *dp, const float *lse, const float *delta, size_t n)
 {
     EACH(i, m, n)
@@ -556,6 +577,7 @@ const struct kernels KERNELS = {
     .logsumexp = logsumexp,
     .exp_minus = exp_minus,
     .softmax_online = softmax_online,
+    .softmax_columns = softmax_columns,
     .softmax_back = softmax_back,
     .rmsnorm = rmsnorm,
     .rmsnorm_back = rmsnorm_back,

@@ -75,6 +75,10 @@ struct kernels {
     /* One row of an online softmax: s = exp(s − m) with m the new maximum, *sum and *max brought up to date;
      * returns what earlier results must be multiplied by. */
     float (*softmax_online)(float *s, size_t n, float *max, float *sum);
+    /* The same for n rows that lie as columns, s[c·ld + i] for c < keys and i < n: max, sum and what earlier results must be multiplied
+     * by are [n]. */
+    void (*softmax_columns)(float *s, size_t ld, size_t keys, size_t n, float *max, float *sum,
+                            float *rescale);
     /* Of one key and n queries: the scores in p become exp(p − lse), and dp = p·(dp − delta). */
     void (*softmax_back)(float *p, float *dp, const float *lse, const float *delta, size_t n);
 
