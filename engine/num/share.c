@@ -16,13 +16,19 @@ struct share share_of(size_t n, size_t step, size_t threads, size_t thread)
     return (struct share){from, end - from};
 }
 
+/* Steps of each share of a round that begins where so many are left. */
+static size_t round_each(const struct cut *c, size_t left)
+{
+    const size_t each = c->threads > 1 ? left / (2 * c->threads) : left;
+    return each ? each : 1;
+}
+
 struct share share_cut(const struct cut *c, size_t i)
 {
     const size_t steps = (c->n + c->step - 1) / c->step;
     size_t at = 0, each = 0;
     for (; at < steps; at += c->threads * each, i -= c->threads) {
-        each = c->threads > 1 ? (steps - at) / (2 * c->threads) : steps;
-        each = each ? each : 1;
+        each = round_each(c, steps - at);
         if (i < c->threads)
             break;
     }
@@ -32,8 +38,11 @@ struct share share_cut(const struct cut *c, size_t i)
 
 size_t share_count(const struct cut *c)
 {
+    const size_t steps = (c->n + c->step - 1) / c->step;
     size_t n = 0;
-    while (share_cut(c, n).n)
-        n++;
+    for (size_t at = 0, each; at < steps; at += c->threads * each) {
+        each = round_each(c, steps - at);
+        n += min_size(c->threads, steps - at); /* one for each thread, but for the last round */
+    }
     return n;
 }
