@@ -62,7 +62,7 @@ kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-v
 kern_vnni  := $(kern_avx512) -mavx512vnni
 kern_avxvnni := $(kern_avx2) -mavxvnni
 int_isas   := base $(if $(filter x86_64,$(ARCH)),avx2 avxvnni vnni)
-packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2)
+packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2 avx512)
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o) \
               $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o)
 

@@ -78,8 +78,12 @@ const struct int_kernels *isa_pick_int(void)
 
 const struct packed_kernels *isa_pick_packed(void)
 {
+#if HAVE_PACKED_avx512
+    if (has_avx512())
+        return &packed_kernels_avx512;
+#endif
 #if HAVE_PACKED_avx2
-    if (has_avx2() && !has_avx512())
+    if (has_avx2())
         return &packed_kernels_avx2;
 #endif
     return NULL;

@@ -6,18 +6,24 @@
 
 #include "num/simd.h"
 
+/* 24 or 12 sums in registers, and as many as can be of the factors' numbers used twice and more. */
+#if defined __AVX512F__
+enum { TALL = 12, WIDE = 32, NARROW_TALL = 16, NARROW_WIDE = 16, BLOCK = 256 };
+#else
+enum { TALL = 6, WIDE = 16, BLOCK = 128 };
+#endif
+
 enum {
     STEPS = 8, /* of k in one turn of the loop */
     AHEAD =
         32, /* steps before the end at which C is fetched: any earlier, and A and B drive it out of the first cache again */
     LINE = 16, /* floats of a cache line */
-    NV = PACKED_WIDE / VL,
 };
 
 #if defined __clang__
 #define UNROLL _Pragma("unroll")
 #else
-#define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 /* a: elements of a row `along` apart, rows `apart`. */
@@ -27,83 +33,138 @@ struct factors {
     const float *b;
 };
 
-INLINE void step(vf acc[PACKED_TALL][NV], struct factors f, size_t p)
+/* How large a tile is: constants wherever it is inlined. */
+struct size {
+    size_t tall, vectors;
+};
+enum { SUMS_TALL = PACKED_TALL_MOST, SUMS_WIDE = PACKED_WIDE_MOST / VL };
+
+INLINE void step(vf acc[SUMS_TALL][SUMS_WIDE], struct factors f, size_t p, const struct size size)
 {
-    vf b[NV];
+    vf b[SUMS_WIDE];
     UNROLL
-    for (int j = 0; j < NV; j++)
-        b[j] = load(f.b + p * PACKED_WIDE + (size_t)j * VL);
+    for (size_t j = 0; j < size.vectors; j++)
+        b[j] = load(f.b + (p * size.vectors + j) * VL);
     UNROLL
-    for (size_t i = 0; i < PACKED_TALL; i++) {
+    for (size_t i = 0; i < size.tall; i++) {
         vf x = splat(f.a[p * f.along + i * f.apart]);
         UNROLL
-        for (int j = 0; j < NV; j++)
+        for (size_t j = 0; j < size.vectors; j++)
             add_product(&acc[i][j], x, b[j]);
     }
 }
 
 /* The next k steps. */
-INLINE void steps(vf acc[PACKED_TALL][NV], struct factors *f, size_t k)
+INLINE void steps(vf acc[SUMS_TALL][SUMS_WIDE], struct factors *f, size_t k, const struct size size)
 {
     for (; k >= STEPS; k -= STEPS) {
         UNROLL
         for (size_t p = 0; p < STEPS; p++)
-            step(acc, *f, p);
+            step(acc, *f, p, size);
         f->a += STEPS * f->along;
-        f->b += STEPS * PACKED_WIDE;
+        f->b += STEPS * size.vectors * VL;
     }
     for (; k; k--) {
-        step(acc, *f, 0);
+        step(acc, *f, 0, size);
         f->a += f->along;
-        f->b += PACKED_WIDE;
+        f->b += size.vectors * VL;
     }
 }
 
-INLINE void multiply(float *c, size_t ldc, struct factors f, size_t k, bool accumulate)
+INLINE void multiply(float *c, size_t ldc, struct factors f, size_t k, bool accumulate,
+                     const struct size size)
 {
-    vf acc[PACKED_TALL][NV] = {0};
+    vf acc[SUMS_TALL][SUMS_WIDE] = {0};
     const size_t first = k > AHEAD ? (k - AHEAD) / STEPS * STEPS : 0;
-    steps(acc, &f, first);
+    steps(acc, &f, first, size);
     UNROLL
-    for (size_t i = 0; i < PACKED_TALL; i++)
-        __builtin_prefetch(c + i * ldc, 1);
-    steps(acc, &f, k - first);
-    UNROLL
-    for (size_t i = 0; i < PACKED_TALL; i++)
+    for (size_t i = 0; i < size.tall; i++)
         UNROLL
-    for (int j = 0; j < NV; j++) {
-        float *to = c + i * ldc + (size_t)j * VL;
+    for (size_t j = 0; j < size.vectors * VL; j += LINE)
+        __builtin_prefetch(c + i * ldc + j, 1);
+    steps(acc, &f, k - first, size);
+    UNROLL
+    for (size_t i = 0; i < size.tall; i++)
+        UNROLL
+    for (size_t j = 0; j < size.vectors; j++) {
+        float *to = c + i * ldc + j * VL;
         store(to, accumulate ? load(to) + acc[i][j] : acc[i][j]);
     }
 }
 
-static void tile(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate)
+/* --- laying out --- */
+
+#if defined __AVX512F__
+/* Sixteen columns of up to sixteen rows: dst[c·ldd + r] = src[r·lds + c]. */
+INLINE void transpose16(float *dst, size_t ldd, const float *src, size_t lds, const size_t rows)
 {
-    multiply(c, ldc, (struct factors){a, PACKED_TALL, 1, b}, k, accumulate);
+    __m512 r[16] = {0}, pairs[16], fours[16];
+    UNROLL
+    for (size_t i = 0; i < rows; i++)
+        r[i] = _mm512_loadu_ps(src + i * lds);
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        pairs[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4)
+        for (int c = 0; c < 2; c++) {
+            const __m512d a = (__m512d)pairs[i + c], b = (__m512d)pairs[i + 2 + c];
+            fours[i + 2 * c] = (__m512)_mm512_unpacklo_pd(a, b);
+            fours[i + 2 * c + 1] = (__m512)_mm512_unpackhi_pd(a, b);
+        }
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        const __m512 even[2] = {_mm512_shuffle_f32x4(fours[c], fours[4 + c], 0x88),
+                                _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0x88)},
+                     odd[2] = {_mm512_shuffle_f32x4(fours[c], fours[4 + c], 0xdd),
+                               _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0xdd)};
+        r[c] = _mm512_shuffle_f32x4(even[0], even[1], 0x88);
+        r[c + 4] = _mm512_shuffle_f32x4(odd[0], odd[1], 0x88);
+        r[c + 8] = _mm512_shuffle_f32x4(even[0], even[1], 0xdd);
+        r[c + 12] = _mm512_shuffle_f32x4(odd[0], odd[1], 0xdd);
+    }
+    UNROLL
+    for (int c = 0; c < 16; c++)
+        _mm512_mask_storeu_ps(dst + (size_t)c * ldd, (__mmask16)((1u << rows) - 1), r[c]);
+}
+#endif
+
+enum {
+#if defined __AVX512F__
+    TURNED = 16 /* rows and columns at a time: a whole cache line of each */
+#else
+    TURNED = 4 /* of more rows, a power of two apart, each would drive the others out of the first cache */
+#endif
+};
+
+INLINE void turn_square(float *dst, size_t ldd, const float *src, size_t lds, const size_t rows)
+{
+#if defined __AVX512F__
+    transpose16(dst, ldd, src, lds, rows);
+#else
+    (void)rows;
+    transpose4(dst, ldd, src, lds);
+#endif
 }
 
-static void tile_in_place(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
-                          bool accumulate)
-{
-    multiply(c, ldc, (struct factors){a, 1, lda, b}, k, accumulate);
-}
-
-/* Four rows at a time: of more, a power of two apart, each would drive the others out of the first cache. */
 INLINE void turn(float *dst, const float *src, size_t lds, size_t k, const size_t wide)
 {
-    for (size_t r = 0; r < wide; r += 4) {
-        const size_t at = r + 4 <= wide ? r : wide - 4;
+    const size_t rows = wide < TURNED ? wide : TURNED;
+    for (size_t r = 0; r < wide; r += rows) {
+        const size_t at = r + rows <= wide ? r : wide - rows;
         const float *from = src + at * lds;
         float *to = dst + at;
         size_t p = 0;
-        for (; p + 4 <= k; p += 4, from += 4, to += 4 * wide) {
+        for (; p + TURNED <= k; p += TURNED, from += TURNED, to += TURNED * wide) {
             if (p % LINE == 0)
-                for (size_t i = 0; i < 4; i++)
+                for (size_t i = 0; i < rows; i++)
                     __builtin_prefetch(from + (i + wide) * lds);
-            transpose4(to, wide, from, lds);
+            turn_square(to, wide, from, lds, rows);
         }
         for (; p < k; p++, from++, to += wide)
-            for (size_t i = 0; i < 4; i++)
+            for (size_t i = 0; i < rows; i++)
                 to[i] = from[i * lds];
     }
 }
@@ -114,28 +175,87 @@ INLINE void take(float *dst, const float *src, size_t lds, size_t k, const size_
         memcpy(dst + p * wide, src + p * lds, wide * sizeof *dst);
 }
 
+/* --- the tables --- */
+
 static void turn_tall(float *dst, const float *src, size_t lds, size_t k)
 {
-    turn(dst, src, lds, k, PACKED_TALL);
+    turn(dst, src, lds, k, TALL);
 }
 
 static void turn_wide(float *dst, const float *src, size_t lds, size_t k)
 {
-    turn(dst, src, lds, k, PACKED_WIDE);
+    turn(dst, src, lds, k, WIDE);
 }
 
 static void take_tall(float *dst, const float *src, size_t lds, size_t k)
 {
-    take(dst, src, lds, k, PACKED_TALL);
+    take(dst, src, lds, k, TALL);
 }
 
 static void take_wide(float *dst, const float *src, size_t lds, size_t k)
 {
-    take(dst, src, lds, k, PACKED_WIDE);
+    take(dst, src, lds, k, WIDE);
 }
+
+static void tile(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate)
+{
+    multiply(c, ldc, (struct factors){a, TALL, 1, b}, k, accumulate, (struct size){TALL, WIDE / VL});
+}
+
+static void tile_in_place(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
+                          bool accumulate)
+{
+    multiply(c, ldc, (struct factors){a, 1, lda, b}, k, accumulate, (struct size){TALL, WIDE / VL});
+}
+
+#if defined __AVX512F__
+static void turn_narrow(float *dst, const float *src, size_t lds, size_t k)
+{
+    turn(dst, src, lds, k, NARROW_TALL);
+}
+
+static void take_narrow(float *dst, const float *src, size_t lds, size_t k)
+{
+    take(dst, src, lds, k, NARROW_TALL);
+}
+
+static void narrow_tile(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate)
+{
+    multiply(c, ldc, (struct factors){a, NARROW_TALL, 1, b}, k, accumulate,
+             (struct size){NARROW_TALL, NARROW_WIDE / VL});
+}
+
+/* Half the rows at a time: of all, a power of two apart, each would drive the others out of the first cache. */
+static void narrow_in_place(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
+                            bool accumulate)
+{
+    const size_t half = NARROW_TALL / 2;
+    for (size_t i = 0; i < NARROW_TALL; i += half)
+        multiply(c + i * ldc, ldc, (struct factors){a + i * lda, 1, lda, b}, k, accumulate,
+                 (struct size){half, NARROW_WIDE / VL});
+}
+
+static const struct packed_kernels narrow = {
+    .tall = NARROW_TALL,
+    .wide = NARROW_WIDE,
+    .block = BLOCK,
+    .tile = narrow_tile,
+    .tile_in_place = narrow_in_place,
+    .turn_tall = turn_narrow,
+    .turn_wide = turn_narrow,
+    .take_tall = take_narrow,
+    .take_wide = take_narrow,
+};
+#endif
 
 extern const struct packed_kernels PACKED;
 const struct packed_kernels PACKED = {
+    .tall = TALL,
+    .wide = WIDE,
+    .block = BLOCK,
+#if defined __AVX512F__
+    .narrow = &narrow,
+#endif
     .tile = tile,
     .tile_in_place = tile_in_place,
     .turn_tall = turn_tall,

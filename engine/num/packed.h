@@ -9,25 +9,34 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PACKED_TALL = 6, PACKED_WIDE = 16 }; /* a tile of C */
+enum {
+    PACKED_TALL_MOST = 16, /* of any table */
+    PACKED_WIDE_MOST = 32,
+    PACKED_BLOCK_MOST = 512,
+};
 
 struct packed_kernels {
-    /* C[TALL, WIDE] (+)= A · B, a sum of its own for each element in ascending order of k, added to C at the end. a: [k, TALL],
-     * b: [k, WIDE]. */
+    size_t tall, wide; /* a tile of C */
+    size_t block;      /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
+    const struct packed_kernels
+        *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
+    /* C[tall, wide] (+)= A · B, a sum of its own for each element in ascending order of k, added to C at the end. a: [k, tall],
+     * b: [k, wide]. */
     void (*tile)(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate);
     /* The same with A where it lies, rows of k floats `lda` apart. */
     void (*tile_in_place)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
                           bool accumulate);
-    /* TALL or WIDE rows of src, `lds` apart, become columns of dst: dst[p·TALL + r] = src[r·lds + p]. They also fetch what lies
+    /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch what lies
      * as many rows further on. */
     void (*turn_tall)(float *dst, const float *src, size_t lds, size_t k);
     void (*turn_wide)(float *dst, const float *src, size_t lds, size_t k);
-    /* dst[p·TALL + r] = src[p·lds + r] */
+    /* dst[p·tall + r] = src[p·lds + r] */
     void (*take_tall)(float *dst, const float *src, size_t lds, size_t k);
     void (*take_wide)(float *dst, const float *src, size_t lds, size_t k);
 };
 
 extern const struct packed_kernels packed_kernels_avx2;
+extern const struct packed_kernels packed_kernels_avx512;
 
 const struct packed_kernels *isa_pick_packed(void); /* NULL: OpenBLAS multiplies */
 

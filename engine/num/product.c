@@ -20,20 +20,24 @@ enum {
     DEPTH_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
     JOINED = 64,    /* a second term with no more k joins the last block of the first */
     DEPTH_MAX = DEPTH + JOINED,
-    WIDE_BLOCK =
-        128, /* columns of B packed at once: with DEPTH of them a third of a second cache of 512 KiB */
-    WIDE_DOWN = 512, /* of weights that lie down: each of their rows is another page */
+    WIDE_DOWN =
+        512, /* columns of B packed at once of weights that lie down: each of their rows is another page */
     TALL_BLOCK =
         2304,    /* rows of A packed at once, at most: whole tiles, and a block of them fits the scratch */
     BLOCKS = 64, /* of k for which A is packed together */
     DOWN = 8,    /* rows of a factor that lies down are taken together */
-    ROWS_TOGETHER = 96,      /* of A that a thread packs at once: whole tiles */
-    STEP_TALL = PACKED_TALL, /* outputs are shared in whole tiles */
-    STEP_WIDE = PACKED_WIDE,
-    STEP_DOWN = 128, /* of weights that lie down: whole groups, and long enough runs of a row */
-    NARROW = 64,     /* columns for each thread below which those of a C with more rows are not shared */
+    ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
+    STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
+    NARROW = 64,        /* columns for each thread below which those of a C with more rows are not shared */
     SMALL_SHARE = 1 << 18,   /* multiplications that are worth a share of their own */
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
+};
+
+/* A product, and what computes it. */
+struct work {
+    const struct num *num;
+    const struct packed_kernels *k;
+    const struct product *p;
 };
 
 /* What one thread computes. */
@@ -142,69 +146,71 @@ static void pack_down(float *dst, size_t apart, const float *src, size_t lds, si
             pack_rest(dst, wide, src + j, 1, lds, n - j, k);
 }
 
-static void pack_a(const struct packed_kernels *k, const struct kernels *vec, float *dst,
-                   const struct segment *s, size_t block_k, size_t row, size_t rows)
+static void pack_a(const struct work *w, float *dst, const struct segment *s, size_t block_k, size_t row,
+                   size_t rows)
 {
+    const struct packed_kernels *k = w->k;
     const struct product_term *t = s->term;
-    const size_t apart = block_k * PACKED_TALL;
-    dst += s->at * PACKED_TALL;
+    const size_t apart = block_k * k->tall;
+    dst += s->at * k->tall;
     for (size_t p = 0; t->a_down && p < s->k; p += DOWN)
-        pack_down(dst + p * PACKED_TALL, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
-                  min_size(DOWN, s->k - p), PACKED_TALL, k->take_tall);
-    for (size_t i = 0; i < rows; i += PACKED_TALL, dst += apart) {
+        pack_down(dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
+                  min_size(DOWN, s->k - p), k->tall, k->take_tall);
+    for (size_t i = 0; i < rows; i += k->tall, dst += apart) {
         const float *src = t->a + (row + i) * t->lda + s->from;
-        if (!t->a_down && rows - i >= PACKED_TALL)
+        if (!t->a_down && rows - i >= k->tall)
             k->turn_tall(dst, src, t->lda, s->k);
         else if (!t->a_down)
-            pack_rest(dst, PACKED_TALL, src, t->lda, 1, rows - i, s->k);
+            pack_rest(dst, k->tall, src, t->lda, 1, rows - i, s->k);
         if (t->factor != 1)
-            vec->scale(dst, t->factor, s->k * PACKED_TALL);
+            num_kernels(w->num)->scale(dst, t->factor, s->k * k->tall);
     }
 }
 
 /* Columns col … of B from weights that lie down. */
-static void pack_b_down(const struct num *num, const struct room *room, float *dst, const struct segment *s,
+static void pack_b_down(const struct work *w, const struct room *room, float *dst, const struct segment *s,
                         size_t block_k, size_t col, size_t cols)
 {
-    const struct mat w = s->term->b;
-    const bool plain = convert_is_plain(w);
-    dst += s->at * PACKED_WIDE;
+    const struct mat b = s->term->b;
+    const bool plain = convert_is_plain(b);
+    const size_t wide = w->k->wide;
+    dst += s->at * wide;
     for (size_t p = 0; p < s->k; p += DOWN) {
         const size_t rows = min_size(DOWN, s->k - p), first = s->from + p;
         for (size_t r = 0; !plain && r < rows; r++)
-            convert_row(num_kernels(num), room->rows + r * WIDE_DOWN, w, first + r, col, cols);
-        pack_down(dst + p * PACKED_WIDE, block_k * PACKED_WIDE,
-                  plain ? (const float *)w.data + first * w.cols + col : room->rows,
-                  plain ? w.cols : WIDE_DOWN, cols, rows, PACKED_WIDE, num_packed(num)->take_wide);
+            convert_row(num_kernels(w->num), room->rows + r * WIDE_DOWN, b, first + r, col, cols);
+        pack_down(dst + p * wide, block_k * wide,
+                  plain ? (const float *)b.data + first * b.cols + col : room->rows,
+                  plain ? b.cols : WIDE_DOWN, cols, rows, wide, w->k->take_wide);
     }
 }
 
 /* Columns col … of B from weights whose rows are columns of B. */
-static void pack_b_rows(const struct num *num, const struct room *room, float *dst, const struct segment *s,
+static void pack_b_rows(const struct work *w, const struct room *room, float *dst, const struct segment *s,
                         size_t block_k, size_t col, size_t cols)
 {
-    const struct mat w = s->term->b;
-    const bool plain = convert_is_plain(w);
-    const size_t lds = plain ? w.cols : round_up(s->k, PACKED_WIDE) + PACKED_WIDE;
-    dst += s->at * PACKED_WIDE;
-    for (size_t j = 0; j < cols; j += PACKED_WIDE, dst += block_k * PACKED_WIDE) {
-        const size_t n = min_size(PACKED_WIDE, cols - j);
+    const struct mat b = s->term->b;
+    const bool plain = convert_is_plain(b);
+    const size_t wide = w->k->wide, lds = plain ? b.cols : round_up(s->k, wide) + wide;
+    dst += s->at * wide;
+    for (size_t j = 0; j < cols; j += wide, dst += block_k * wide) {
+        const size_t n = min_size(wide, cols - j);
         for (size_t r = 0; !plain && r < n; r++)
-            convert_row(num_kernels(num), room->rows + r * lds, w, col + j + r, s->from, s->k);
-        const float *src = plain ? (const float *)w.data + (col + j) * w.cols + s->from : room->rows;
-        if (n == PACKED_WIDE)
-            num_packed(num)->turn_wide(dst, src, lds, s->k);
+            convert_row(num_kernels(w->num), room->rows + r * lds, b, col + j + r, s->from, s->k);
+        const float *src = plain ? (const float *)b.data + (col + j) * b.cols + s->from : room->rows;
+        if (n == wide)
+            w->k->turn_wide(dst, src, lds, s->k);
         else
-            pack_rest(dst, PACKED_WIDE, src, lds, 1, n, s->k);
+            pack_rest(dst, wide, src, lds, 1, n, s->k);
     }
 }
 
-static void pack_b(const struct num *num, const struct room *room, const struct block *b, size_t col,
+static void pack_b(const struct work *w, const struct room *room, const struct block *b, size_t col,
                    size_t cols)
 {
     for (size_t i = 0; i < b->segments; i++)
-        (b->segment[i].term->b_down ? pack_b_down : pack_b_rows)(num, room, room->b, &b->segment[i], b->k,
-                                                                 col, cols);
+        (b->segment[i].term->b_down ? pack_b_down : pack_b_rows)(w, room, room->b, &b->segment[i], b->k, col,
+                                                                 cols);
 }
 
 /* --- multiplying ------------------------------------------------------------------------------ */
@@ -213,44 +219,44 @@ static void pack_b(const struct num *num, const struct room *room, const struct 
 static void edge_tile(const struct packed_kernels *k, float *c, size_t ldc, size_t rows, size_t cols,
                       const float *a, const float *b, size_t depth, bool accumulate)
 {
-    float whole[PACKED_TALL * PACKED_WIDE] = {0};
+    float whole[PACKED_TALL_MOST * PACKED_WIDE_MOST] = {0};
     for (size_t i = 0; accumulate && i < rows; i++)
-        memcpy(whole + i * PACKED_WIDE, c + i * ldc, cols * sizeof *c);
-    k->tile(whole, PACKED_WIDE, a, b, depth, accumulate);
+        memcpy(whole + i * k->wide, c + i * ldc, cols * sizeof *c);
+    k->tile(whole, k->wide, a, b, depth, accumulate);
     for (size_t i = 0; i < rows; i++)
-        memcpy(c + i * ldc, whole + i * PACKED_WIDE, cols * sizeof *c);
+        memcpy(c + i * ldc, whole + i * k->wide, cols * sizeof *c);
 }
 
 /* Packed rows of A with packed columns of B. c: their first element. */
 static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const float *a, const float *b,
                      size_t rows, size_t cols, size_t depth, bool accumulate)
 {
-    for (size_t i = 0; i < rows; i += PACKED_TALL)
-        for (size_t j = 0; j < cols; j += PACKED_WIDE) {
+    for (size_t i = 0; i < rows; i += k->tall)
+        for (size_t j = 0; j < cols; j += k->wide) {
             float *to = c + i * ldc + j;
-            if (rows - i >= PACKED_TALL && cols - j >= PACKED_WIDE)
+            if (rows - i >= k->tall && cols - j >= k->wide)
                 k->tile(to, ldc, a + i * depth, b + j * depth, depth, accumulate);
             else
-                edge_tile(k, to, ldc, min_size(PACKED_TALL, rows - i), min_size(PACKED_WIDE, cols - j),
-                          a + i * depth, b + j * depth, depth, accumulate);
+                edge_tile(k, to, ldc, min_size(k->tall, rows - i), min_size(k->wide, cols - j), a + i * depth,
+                          b + j * depth, depth, accumulate);
         }
 }
 
 /* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie. Returns the rows done. */
-static size_t multiply_in_place(const struct num *num, const struct product *p, const struct part *s,
-                                const struct room *room)
+static size_t multiply_in_place(const struct work *w, const struct part *s, const struct room *room)
 {
+    const struct product *p = w->p;
     const struct product_term *t = p->term;
-    const size_t whole = s->rows / PACKED_TALL * PACKED_TALL;
-    if (s->cols != PACKED_WIDE || p->terms > 1 || t->a_down || t->factor != 1)
+    const size_t tall = w->k->tall, whole = s->rows / tall * tall;
+    if (s->cols != w->k->wide || p->terms > 1 || t->a_down || t->factor != 1)
         return 0;
     struct block b;
     for (struct walk walk = {0, 0}; next_block(p, &walk, &b);) {
-        pack_b(num, room, &b, s->col, s->cols);
-        for (size_t i = 0; i < whole; i += PACKED_TALL)
-            num_packed(num)->tile_in_place(p->c + (s->row + i) * p->ldc + s->col, p->ldc,
-                                           t->a + (s->row + i) * t->lda + b.segment->from, t->lda, room->b,
-                                           b.k, p->accumulate || !b.first);
+        pack_b(w, room, &b, s->col, s->cols);
+        for (size_t i = 0; i < whole; i += tall)
+            w->k->tile_in_place(p->c + (s->row + i) * p->ldc + s->col, p->ldc,
+                                t->a + (s->row + i) * t->lda + b.segment->from, t->lda, room->b, b.k,
+                                p->accumulate || !b.first);
     }
     return whole;
 }
@@ -265,21 +271,21 @@ static struct room room_of(const struct num *num, bool together)
 }
 
 /* How many of A's rows are packed at once: as few times as can be, for B is packed anew each time, and evenly. */
-static size_t rows_at_once(size_t rows)
+static size_t rows_at_once(const struct work *w, size_t rows)
 {
     const size_t times = (rows + TALL_BLOCK - 1) / TALL_BLOCK;
-    return round_up((rows + times - 1) / times, PACKED_TALL);
+    return round_up((rows + times - 1) / times, w->k->tall);
 }
 
 /* As many of the next blocks as A's rows fit the scratch in, at least one. */
-static void next_run(const struct product *p, const struct room *room, size_t rows, struct run *run)
+static void next_run(const struct work *w, const struct room *room, size_t rows, struct run *run)
 {
-    const size_t tall = round_up(rows, PACKED_TALL);
+    const size_t tall = round_up(rows, w->k->tall);
     run->blocks = 0;
     for (size_t floats = 0; run->blocks < BLOCKS; run->blocks++) {
         const struct walk before = run->walk;
         struct block *b = &run->block[run->blocks];
-        if (!next_block(p, &run->walk, b))
+        if (!next_block(w->p, &run->walk, b))
             return;
         b->a = room->a + floats;
         floats += tall * b->k;
@@ -292,102 +298,109 @@ static void next_run(const struct product *p, const struct room *room, size_t ro
 }
 
 /* Rows `at` … of those that s has, of one block. */
-static void pack_rows(const struct num *num, const struct part *s, const struct block *b, size_t at,
+static void pack_rows(const struct work *w, const struct part *s, const struct block *b, size_t at,
                       size_t rows)
 {
     for (size_t i = 0; i < b->segments; i++)
-        pack_a(num_packed(num), num_kernels(num), b->a + at * b->k, &b->segment[i], b->k, s->row + at, rows);
+        pack_a(w, b->a + at * b->k, &b->segment[i], b->k, s->row + at, rows);
 }
 
 /* C's outputs that are `s`'s, with a run of blocks whose rows of A are packed. */
-static void multiply_run(const struct num *num, const struct product *p, const struct part *s,
-                         const struct room *room, const struct run *run)
+static void multiply_run(const struct work *w, const struct part *s, const struct room *room,
+                         const struct run *run)
 {
-    const size_t wide = p->term->b_down ? WIDE_DOWN : WIDE_BLOCK;
+    const struct product *p = w->p;
+    const size_t wide = p->term->b_down ? WIDE_DOWN : w->k->block;
     for (size_t j = 0; j < s->cols; j += wide)
         for (size_t n = 0; n < run->blocks; n++) {
             const struct block *b = &run->block[n];
             const size_t cols = min_size(wide, s->cols - j);
-            pack_b(num, room, b, s->col + j, cols);
-            for (size_t at = 0; at < cols; at += WIDE_BLOCK)
-                multiply(num_packed(num), p->c + s->row * p->ldc + s->col + j + at, p->ldc, b->a,
-                         room->b + at * b->k, s->rows, min_size(WIDE_BLOCK, cols - at), b->k,
-                         p->accumulate || !b->first);
+            pack_b(w, room, b, s->col + j, cols);
+            for (size_t at = 0; at < cols; at += w->k->block)
+                multiply(w->k, p->c + s->row * p->ldc + s->col + j + at, p->ldc, b->a, room->b + at * b->k,
+                         s->rows, min_size(w->k->block, cols - at), b->k, p->accumulate || !b->first);
         }
 }
 
 /* --- sharing: few columns, so that each thread has rows and packs all of B -------------------- */
 
-static void run_rows(const struct num *num, const struct product *p, const struct part *all)
+static void run_rows(const struct work *w, const struct part *all)
 {
-    const struct room room = room_of(num, false);
-    const size_t in_place = multiply_in_place(num, p, all, &room);
+    const struct room room = room_of(w->num, false);
+    const size_t in_place = multiply_in_place(w, all, &room);
     if (in_place == all->rows)
         return;
-    const size_t tall = rows_at_once(all->rows - in_place);
+    const size_t tall = rows_at_once(w, all->rows - in_place);
     for (size_t i = in_place; i < all->rows; i += tall) {
         const struct part s = {all->row + i, min_size(tall, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
-        for (next_run(p, &room, s.rows, &run); run.blocks; next_run(p, &room, s.rows, &run)) {
+        for (next_run(w, &room, s.rows, &run); run.blocks; next_run(w, &room, s.rows, &run)) {
             for (size_t n = 0; n < run.blocks; n++)
-                pack_rows(num, &s, &run.block[n], 0, s.rows);
-            multiply_run(num, p, &s, &room, &run);
+                pack_rows(w, &s, &run.block[n], 0, s.rows);
+            multiply_run(w, &s, &room, &run);
         }
     }
 }
 
-static void share_rows(const struct num *num, const struct product *p, size_t threads)
+static void share_rows(const struct work *w, size_t threads)
 {
 #pragma omp parallel for schedule(static) num_threads((int)threads) if (threads > 1)
     for (size_t i = 0; i < threads; i++) {
-        const struct share s = share_of(p->m, STEP_TALL, threads, i);
+        const struct share s = share_of(w->p->m, w->k->tall, threads, i);
         if (s.n)
-            run_rows(num, p, &(struct part){s.from, s.n, 0, p->n});
+            run_rows(w, &(struct part){s.from, s.n, 0, w->p->n});
     }
 }
 
 /* --- sharing: columns, as they come ----------------------------------------------------------- */
 
 /* Columns of C, each share worth waking for. */
-static struct cut cut_of(const struct product *p, size_t threads)
+static struct cut cut_of(const struct work *w, size_t threads)
 {
+    const struct product *p = w->p;
     size_t k = 0;
     for (size_t t = 0; t < p->terms; t++)
         k += p->term[t].k;
-    const size_t step = p->term->b_down ? STEP_DOWN : STEP_WIDE;
+    const size_t step = p->term->b_down ? STEP_DOWN : w->k->wide;
     return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
 }
 
 /* By every thread of a region; each of the two loops ends when all are there. */
-static void run_columns(const struct num *num, const struct product *p, const struct cut *cut, size_t shares)
+static void run_columns(const struct work *w, const struct cut *cut, size_t shares)
 {
-    const struct room room = room_of(num, true);
-    const size_t tall = rows_at_once(p->m);
-    for (size_t i = 0; i < p->m; i += tall) {
-        const struct part all = {i, min_size(tall, p->m - i), 0, p->n};
+    const struct room room = room_of(w->num, true);
+    const size_t rows = w->p->m, tall = rows_at_once(w, rows);
+    for (size_t i = 0; i < rows; i += tall) {
+        const struct part all = {i, min_size(tall, rows - i), 0, w->p->n};
         const size_t groups = (all.rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
         struct run run = {.walk = {0, 0}};
-        for (next_run(p, &room, all.rows, &run); run.blocks; next_run(p, &room, all.rows, &run)) {
+        for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
 #pragma omp for schedule(dynamic)
             for (size_t g = 0; g < groups * run.blocks; g++) {
                 const size_t at = g % groups * ROWS_TOGETHER;
-                pack_rows(num, &all, &run.block[g / groups], at, min_size(ROWS_TOGETHER, all.rows - at));
+                pack_rows(w, &all, &run.block[g / groups], at, min_size(ROWS_TOGETHER, all.rows - at));
             }
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
                 const struct share s = share_cut(cut, j);
-                multiply_run(num, p, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
+                multiply_run(w, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
             }
         }
     }
 }
 
-static void share_columns(const struct num *num, const struct product *p, size_t threads)
+static void share_columns(const struct work *w, size_t threads)
 {
-    const struct cut cut = cut_of(p, threads);
+    const struct cut cut = cut_of(w, threads);
     const size_t shares = share_count(&cut);
 #pragma omp parallel num_threads((int)threads) if (threads > 1)
-    run_columns(num, p, &cut, shares);
+    run_columns(w, &cut, shares);
+}
+
+static const struct packed_kernels *tiles_of(const struct num *num, const struct product *p)
+{
+    const struct packed_kernels *k = num_packed(num);
+    return k->narrow && (p->m <= k->narrow->tall || p->n <= k->narrow->wide) ? k->narrow : k;
 }
 
 void product_run(struct num *num, const struct product *p)
@@ -396,6 +409,7 @@ void product_run(struct num *num, const struct product *p)
     for (size_t t = 0; t < p->terms; t++)
         work += p->m * p->n * p->term[t].k;
     assert(work);
+    const struct work w = {num, tiles_of(num, p), p};
     const size_t most = (size_t)num_threads(num), threads = work > most * SMALL_PRODUCT ? most : 1;
-    (p->n < p->m && p->n < threads * NARROW ? share_rows : share_columns)(num, p, threads);
+    (p->n < p->m && p->n < threads * NARROW ? share_rows : share_columns)(&w, threads);
 }
