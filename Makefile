@@ -142,7 +142,7 @@ daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_
 $(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
-$(B)/tests/unit/test_gemm_blas: LDBASE += -Wl,--wrap=isa_pick_packed
+$(B)/tests/unit/test_gemm_blas $(B)/tests/unit/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
 
 # --- checks ---------------------------------------------------------------------------------------------------------
 unit: $(test_bin)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Causal grouped-query attention, forward: tiles of queries against tiles of keys with an online softmax (Dao
- * 2022). Scores have a row for each key: so keys are packed as they lie, and maxima and sums go down columns. Tiles lie in the computing thread's lane of scratch. Called by blocks, on the computing thread;
- * threads share out query tiles, so nothing is summed across them. */
+ * 2022). Scores have a row for each key: so keys are packed as they lie, and maxima and sums go down columns. Tiles lie in the
+ * computing thread's lane of scratch. Called by blocks, on the computing thread; threads share out query tiles, so nothing is summed
+ * across them. */
 #include "layer/layer.h"
 
 #include <assert.h>

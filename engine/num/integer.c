@@ -18,18 +18,18 @@ enum { WIDE = LANES };
 #endif
 enum { TALL = 2 * WIDE, EIGHT = 8 /* columns at once */ };
 typedef float wf __attribute__((vector_size(WIDE * 4)));
-typedef int32_t wi __attribute__((vector_size(WIDE * 4)));
+typedef int32_t ti __attribute__((vector_size(WIDE * 4)));
 
 /* acc plus, in each lane, the sum of its four products of a byte of w and a signed one of x. */
-INLINE wi add_bytes(wi acc, wi w, wi x)
+INLINE ti add_bytes(ti acc, ti w, ti x)
 {
 #if defined __AVX512VNNI__
-    return (wi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
+    return (ti)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
 #elif defined __AVXVNNI__
-    return (wi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
+    return (ti)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
 #elif defined __AVX2__
     const __m256i twos = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
-    return acc + (wi)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+    return acc + (ti)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
 #else
     typedef int16_t signed_h __attribute__((vector_size(32)));
     const vh even = (vh)((signed_h)((vh)x << 8) >> 8), odd = (vh)((signed_h)x >> 8);
@@ -86,16 +86,16 @@ INLINE void tile_group(wf y[INT_TILE][2], const struct int_tile *t, size_t g, co
     const size_t each = int_group(t->group), wg = g * each / t->group;
     const uint32_t *w = t->panel.w + g * each / 4 * TALL;
     const int8_t *x = t->x.bytes + g * each;
-    wi acc[INT_TILE][2] = {0};
+    ti acc[INT_TILE][2] = {0};
     for (size_t p = 0; p < each; p += 4, w += TALL) {
-        wi w0, w1;
+        ti w0, w1;
         memcpy(&w0, w, sizeof w0);
         memcpy(&w1, w + WIDE, sizeof w1);
         UNROLL
         for (int i = 0; i < n; i++) {
             int32_t four;
             memcpy(&four, row_of(x + p, (size_t)i * t->x_bytes), sizeof four);
-            const wi a = four - (wi){0};
+            const ti a = four - (ti){0};
             acc[i][0] = add_bytes(acc[i][0], w0, a);
             acc[i][1] = add_bytes(acc[i][1], w1, a);
         }
@@ -151,6 +151,7 @@ const struct int_kernels INTEGERS = {
 #else
     .isa = "base",
 #endif
+    .fours = FOURS,
     .tall = TALL,
     .quantize = quantize,
     .dots = dots,

@@ -39,7 +39,8 @@ static inline size_t int_groups(size_t cols, size_t group)
 enum int_form { INT_HALVES, INT_BYTES, INT_TILES };
 
 /* One row of x, rounded to whole numbers of 16 bits or to bytes [int_cols], in the order in which the kernels of that form meet them; of
- * each group the scale, and the sum of what its numbers stand for. */
+ * each group the scale, and the sum of what its numbers stand for. Where a table has `fours`, a step of q is bytes too: 64 that count
+ * 256, and 64 of what is left. */
 struct int_row {
     int16_t *q;
     int8_t *bytes;
@@ -84,6 +85,7 @@ struct int_tile {
 
 struct int_kernels {
     const char *isa;
+    bool fours; /* the CPU multiplies bytes, four to a lane */
     size_t tall;
     /* For W of so many bits in such groups. Bytes are up to ±127 for 4 bits, ±63 for 8, whose products then fit by twos into 16 bits. A
      * number that is not finite makes the scale of its group NaN. */

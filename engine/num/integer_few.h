@@ -9,9 +9,10 @@
 
 enum {
     BLOCK = 64, /* steps whose scales are multiplied at once */
-    /* Bytes ahead of each row, of 4 and of 8 bits: arithmetic fills the CPU's window, so that it sees too few of the lines to come. */
-    FETCH_4 = 512,
-    FETCH_8 = 256,
+    /* Bytes ahead of each row, of 4 and of 8 bits: arithmetic fills the CPU's window, so that it sees too few of the lines to come.
+     * As far as helped, on CPUs of two generations. */
+    FETCH_4 = PAIRS ? 2048 : 512,
+    FETCH_8 = PAIRS ? 2048 : 256,
 };
 
 /* What one tile has: the rows of W it takes, and of x. */
@@ -136,7 +137,7 @@ struct kind {
     bool bytes, narrow; /* narrow: groups of less than a step */
 };
 
-/* A step of x: four vectors of 16 bits or two of bytes. */
+/* A step of x: four vectors of 16 bits, or as many of bytes that count 256 and of the rest, or two of bytes. */
 struct x_step {
     vh v[4];
 };
@@ -157,15 +158,44 @@ INLINE vi whole4(const uint8_t *from, const struct x_step *x, const bool bytes)
     const vh w = load16(from);
     if (bytes)
         return add_nibbles((vb)w & 15, (vb)x->v[0], (vb)(w >> 4) & 15, (vb)x->v[1]);
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+    const vi high = add_nibbles((vb)w & 15, (vb)x->v[0], (vb)(w >> 4) & 15, (vb)x->v[1]);
+    return (high << 8) + add_nibbles((vb)w & 15, (vb)x->v[2], (vb)(w >> 4) & 15, (vb)x->v[3]);
+#else
     const vi a = add_products(add_products((vi){0}, w & 15, x->v[0]), w >> 4 & 15, x->v[1]);
     const vi b = add_products(add_products((vi){0}, w >> 8 & 15, x->v[2]), w >> 12, x->v[3]);
     return a + b;
+#endif
 }
 
-/* Of half a step of W in 8 bits. */
-INLINE vi half8(const uint8_t *w, const vh x[2])
+/* With half a step of W in 8 bits. */
+INLINE vi half8(const uint8_t *from, const struct x_step *x, const size_t half)
 {
-    return add_products(add_products((vi){0}, widen_bytes(w), x[0]), widen_bytes(w + 16), x[1]);
+    const vh w = load16(from + half * 32);
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+    return (add_fours((vi){0}, (vb)w, (vb)x->v[half]) << 8) + add_fours((vi){0}, (vb)w, (vb)x->v[2 + half]);
+#else
+    return add_products(add_products((vi){0}, w & 255, x->v[2 * half]), w >> 8, x->v[2 * half + 1]);
+#endif
+}
+
+/* Of a whole one. */
+INLINE vi whole8(const uint8_t *w, const struct x_step *x)
+{
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+    const vb a = (vb)load16(w), b = (vb)load16(w + 32);
+    const vi high = add_fours(add_fours((vi){0}, a, (vb)x->v[0]), b, (vb)x->v[1]);
+    return (high << 8) + add_fours(add_fours((vi){0}, a, (vb)x->v[2]), b, (vb)x->v[3]);
+#else
+    return half8(w, x, 0) + half8(w, x, 1);
+#endif
+}
+
+/* A step's scales in 4 bits, of the lanes. */
+INLINE vf scales_of(const float *scale, const struct kind kind)
+{
+    const vf by = splat(scale[0]);
+    return kind.narrow ? __builtin_shufflevector(by, splat(scale[1]), 0, 1, 2, 3, 12, 13, 14, 15) : by;
 }
 
 /* acc + the step's sums times its scales: one, or two where groups are of 32. */
@@ -173,17 +203,71 @@ INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float
                    const struct kind kind)
 {
     if (kind.bits == 8) {
-        const vi s = half8(w, x->v), t = half8(w + 32, x->v + 2);
         if (!kind.narrow)
-            return acc + __builtin_convertvector(s + t, vf) * splat(scale[0]);
-        acc += __builtin_convertvector(s, vf) * splat(scale[0]);
-        return acc + __builtin_convertvector(t, vf) * splat(scale[1]);
+            return acc + __builtin_convertvector(whole8(w, x), vf) * splat(scale[0]);
+        acc += __builtin_convertvector(half8(w, x, 0), vf) * splat(scale[0]);
+        return acc + __builtin_convertvector(half8(w, x, 1), vf) * splat(scale[1]);
     }
-    vf by = splat(scale[0]);
-    if (kind.narrow)
-        by = __builtin_shufflevector(by, splat(scale[1]), 0, 1, 2, 3, 12, 13, 14, 15);
-    return acc + __builtin_convertvector(whole4(w, x, kind.bytes), vf) * by;
+    return acc + __builtin_convertvector(whole4(w, x, kind.bytes), vf) * scales_of(scale, kind);
 }
+
+#if defined __AVX512VNNI__
+typedef uint8_t wb __attribute__((vector_size(64)));
+typedef uint16_t wh __attribute__((vector_size(64)));
+typedef int32_t wi __attribute__((vector_size(64)));
+
+struct x_pair {
+    wb v[4];
+};
+
+INLINE wi add_nibbles_wide(wb v, wb x, wb w, wb y)
+{
+    const __m512i sum = _mm512_dpbusd_epi32((__m512i){0}, (__m512i)v, (__m512i)x);
+    return (wi)_mm512_dpbusd_epi32(sum, (__m512i)w, (__m512i)y);
+}
+
+INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct kind kind)
+{
+    const struct x_step a = load_x(d, j, step, kind), b = load_x(d, j, step + 1, kind);
+    struct x_pair x;
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        x.v[i] = (wb)_mm512_inserti64x4(_mm512_castsi256_si512((__m256i)a.v[i]), (__m256i)b.v[i], 1);
+    return x;
+}
+
+/* acc + the first step's sums times its scales, then the second's. */
+INLINE vf pair_add(vf acc, const uint8_t *from, const struct x_pair *x, const float *scale,
+                   const struct kind kind)
+{
+    wh w;
+    memcpy(&w, from, sizeof w);
+    const wb even = (wb)w & 15, odd = (wb)(w >> 4) & 15;
+    wi sum = add_nibbles_wide(even, x->v[0], odd, x->v[1]);
+    if (!kind.bytes)
+        sum = (sum << 8) + add_nibbles_wide(even, x->v[2], odd, x->v[3]);
+    const __m512 all = _mm512_cvtepi32_ps((__m512i)sum);
+    const vf first = (vf)_mm512_castps512_ps256(all), second = (vf)_mm512_extractf32x8_ps(all, 1);
+    acc += first * scales_of(scale, kind);
+    return acc + second * scales_of(scale + (kind.narrow ? 2 : 1), kind);
+}
+#else
+struct x_pair {
+    struct x_step step[2];
+};
+
+INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct kind kind)
+{
+    return (struct x_pair){{load_x(d, j, step, kind), load_x(d, j, step + 1, kind)}};
+}
+
+INLINE vf pair_add(vf acc, const uint8_t *from, const struct x_pair *x, const float *scale,
+                   const struct kind kind)
+{
+    acc = step_add(acc, from, &x->step[0], scale, kind);
+    return step_add(acc, from + INT_STEP / 2, &x->step[1], scale + (kind.narrow ? 2 : 1), kind);
+}
+#endif
 
 /* Steps first … first+n−1, all of them whole in W. */
 INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_t first, size_t n,
@@ -196,7 +280,21 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
     UNROLL
     for (int r = 0; r < nr; r++)
         acc[r][0] = t->acc[r][0], acc[r][1] = t->acc[r][1];
-    for (size_t i = 0; i < n; i++, w += bytes) {
+    size_t i = 0;
+    for (; PAIRS && kind.bits == 4 && i + 2 <= n; i += 2, w += 2 * bytes) {
+        UNROLL
+        for (int r = 0; r < nr; r++)
+            __builtin_prefetch(w + (size_t)r * d->w_apart + fetch);
+        UNROLL
+        for (int k = 0; k < nx; k++) {
+            const struct x_pair x = load_x_pair(d, j + (size_t)k, first + i, kind);
+            UNROLL
+            for (int r = 0; r < nr; r++)
+                acc[r][k] =
+                    pair_add(acc[r][k], w + (size_t)r * d->w_apart, &x, t->product[r][k] + i * per, kind);
+        }
+    }
+    for (; i < n; i++, w += bytes) {
         UNROLL
         for (int r = 0; r < nr; r++)
             __builtin_prefetch(w + (size_t)r * d->w_apart + fetch);

@@ -20,6 +20,12 @@
 #pragma GCC diagnostic ignored "-Wpsabi" /* all is inlined: no vector is handed to another object */
 #define INLINE static inline __attribute__((always_inline))
 
+#if defined __AVX512VNNI__
+enum { PAIRS = 1 }; /* two steps of 4 bits, a cache line, in one vector after all */
+#else
+enum { PAIRS = 0 };
+#endif
+
 enum { LANES = 8 };
 typedef float vf __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
@@ -32,11 +38,7 @@ typedef float v4 __attribute__((vector_size(16)));
 /* acc plus, in each lane, the sum of the two products of 16 bits. */
 INLINE vi add_products(vi acc, vh a, vh b)
 {
-#if defined __AVX512VNNI__
-    return (vi)_mm256_dpwssd_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
-#elif defined __AVXVNNI__
-    return (vi)_mm256_dpwssd_avx_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
-#elif defined __AVX2__
+#if defined __AVX2__
     return acc + (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined __SSE2__
     __m128i p[2], q[2];
@@ -53,16 +55,28 @@ INLINE vi add_products(vi acc, vh a, vh b)
 #endif
 }
 
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+enum { FOURS = 1 }; /* this CPU multiplies bytes, four to a lane */
+
+/* acc plus, in each lane, the sum of the four products of a byte of w and a signed one of x. */
+INLINE vi add_fours(vi acc, vb w, vb x)
+{
+#if defined __AVX512VNNI__
+    return (vi)_mm256_dpbusd_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
+#else
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)w, (__m256i)x);
+#endif
+}
+#else
+enum { FOURS = 0 };
+#endif
+
 /* In each lane, the sum of the four products of a byte of v and a signed one of x, and of the four of w and y. v and w are at most 15, so
  * that all fits into 16 bits for as long as it takes. */
 INLINE vi add_nibbles(vb v, vb x, vb w, vb y)
 {
-#if defined __AVX512VNNI__
-    return (vi)_mm256_dpbusd_epi32(_mm256_dpbusd_epi32((__m256i){0}, (__m256i)v, (__m256i)x), (__m256i)w,
-                                   (__m256i)y);
-#elif defined __AVXVNNI__
-    return (vi)_mm256_dpbusd_avx_epi32(_mm256_dpbusd_avx_epi32((__m256i){0}, (__m256i)v, (__m256i)x),
-                                       (__m256i)w, (__m256i)y);
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+    return add_fours(add_fours((vi){0}, v, x), w, y);
 #elif defined __AVX2__
     const vh fours =
         (vh)_mm256_maddubs_epi16((__m256i)v, (__m256i)x) + (vh)_mm256_maddubs_epi16((__m256i)w, (__m256i)y);
@@ -74,19 +88,6 @@ INLINE vi add_nibbles(vb v, vb x, vb w, vb y)
     const vh fours =
         ((vh)v & 255) * x_even + ((vh)v >> 8) * x_odd + ((vh)w & 255) * y_even + ((vh)w >> 8) * y_odd;
     return add_products((vi){0}, fours, 1 - (vh){0});
-#endif
-}
-
-/* 16 bytes. */
-INLINE vh widen_bytes(const uint8_t *p)
-{
-#if defined __AVX2__
-    return (vh)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i_u *)p));
-#else
-    typedef uint8_t v16b __attribute__((vector_size(16)));
-    v16b v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, vh);
 #endif
 }
 

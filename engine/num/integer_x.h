@@ -10,7 +10,8 @@
 #include "num/integer.h"
 #include "num/integer_simd.h"
 
-enum { TOP_HALVES = 32767, TOP_BYTES = 127, TOP_BYTES8 = 63, PIECES = INT_STEP / LANES };
+/* 127 · 256 + 127: rounded to a multiple of 256, what is left is a byte, and so is how many times 256 that is. */
+enum { TOP_HALVES = 32639, TOP_BYTES = 127, TOP_BYTES8 = 63, PIECES = INT_STEP / LANES };
 
 /* Every second one, of a and then of b. */
 INLINE vh even_halves(vh a, vh b)
@@ -81,20 +82,41 @@ INLINE float group_levels(vi *q, const float *x, size_t n, const float top, floa
     return scale;
 }
 
-/* Of weights of 8 bits, and of tiles, a step lies in its own order; of 4 bits in four vectors, each of every fourth number, as the nibbles
- * of 16 bits lie from the lowest to the highest, or in two of bytes, each of every second. */
-enum order { IN_ORDER, BY_FOURTHS, BYTES, BYTES_BY_TWOS };
+/* In what order a step lies. Of weights of 8 bits in four vectors, of each half the even and the odd numbers, as the bytes of 16 bits
+ * lie; of 4 bits in four too, each of every fourth number, as the nibbles of 16 bits lie from the lowest to the highest. Bytes lie as they come, or in two vectors, each of every
+ * second, as the nibbles of bytes do. Where bytes are multiplied by fours, numbers of 16 bits are bytes as well: those that
+ * count 256, then the rest. */
+enum order { BY_TWOS, BY_FOURTHS, BYTES, BYTES_BY_TWOS, TWO_BYTES, TWO_BYTES_BY_TWOS };
+
+/* Bytes of a step; first and second half. */
+INLINE void put_bytes(int8_t *to, vb a, vb b, const bool by_twos)
+{
+    const vb bytes[2] = {by_twos ? even_bytes(a, b) : a, by_twos ? odd_bytes(a, b) : b};
+    memcpy(to, bytes, sizeof bytes);
+}
 
 INLINE void put_step(const struct int_row *to, size_t at, const vi q[PIECES], const enum order order)
 {
     vh v[PIECES / 2];
     for (size_t i = 0; i < PIECES / 2; i++)
         v[i] = even_halves((vh)q[2 * i], (vh)q[2 * i + 1]);
+    const vb a = even_bytes((vb)v[0], (vb)v[1]), b = even_bytes((vb)v[2], (vb)v[3]);
     if (order == BYTES || order == BYTES_BY_TWOS) {
-        const vb a = even_bytes((vb)v[0], (vb)v[1]), b = even_bytes((vb)v[2], (vb)v[3]);
-        const vb twos[2] = {even_bytes(a, b), odd_bytes(a, b)}, bytes[2] = {a, b};
-        memcpy(to->bytes + at, order == BYTES ? bytes : twos, sizeof bytes);
+        put_bytes(to->bytes + at, a, b, order == BYTES_BY_TWOS);
         return;
+    }
+    if (order == TWO_BYTES || order == TWO_BYTES_BY_TWOS) {
+        int8_t *bytes = (int8_t *)(to->q + at);
+        const vb c = odd_bytes((vb)(v[0] + 128), (vb)(v[1] + 128)),
+                 d = odd_bytes((vb)(v[2] + 128), (vb)(v[3] + 128));
+        put_bytes(bytes, c, d, order == TWO_BYTES_BY_TWOS);
+        put_bytes(bytes + INT_STEP, a, b, order == TWO_BYTES_BY_TWOS);
+        return;
+    }
+    if (order == BY_TWOS) {
+        const vh first[2] = {even_halves(v[0], v[1]), odd_halves(v[0], v[1])},
+                 second[2] = {even_halves(v[2], v[3]), odd_halves(v[2], v[3])};
+        v[0] = first[0], v[1] = first[1], v[2] = second[0], v[3] = second[1];
     }
     if (order == BY_FOURTHS) {
         const vh even[2] = {even_halves(v[0], v[1]), even_halves(v[2], v[3])},
@@ -137,9 +159,9 @@ static inline void quantize(const struct int_row *to, const float *x, size_t col
     else if (form == INT_BYTES)
         quantize_any(to, x, cols, group, TOP_BYTES, BYTES_BY_TWOS);
     else if (bits == 8)
-        quantize_any(to, x, cols, group, TOP_HALVES, IN_ORDER);
+        quantize_any(to, x, cols, group, TOP_HALVES, FOURS ? TWO_BYTES : BY_TWOS);
     else
-        quantize_any(to, x, cols, group, TOP_HALVES, BY_FOURTHS);
+        quantize_any(to, x, cols, group, TOP_HALVES, FOURS ? TWO_BYTES_BY_TWOS : BY_FOURTHS);
 }
 
 #endif

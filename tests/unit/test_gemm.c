@@ -14,6 +14,7 @@
 
 #include "num/gemm.h"
 #include "num/kernels.h"
+#include "tests/lib/isas.h"
 #include "tests/lib/draw.h"
 
 static float half_to_float(uint16_t h)
@@ -189,13 +190,14 @@ static void test_shared_products(void **state)
 static void test_widening(void **state)
 {
     (void)state;
-    const struct kernels *const tables[] = {&kernels_base, isa_pick()};
+    const struct kernels *tables[ISAS_MOST];
+    const size_t all = isas_kernels(tables);
     for (uint32_t h = 0; h < 65536; h++) {
         const uint16_t in[1] = {(uint16_t)h};
         const uint32_t bits = h << 16;
         float bf16, f16 = half_to_float((uint16_t)h), out;
         memcpy(&bf16, &bits, sizeof bf16);
-        for (size_t k = 0; k < 2; k++) {
+        for (size_t k = 0; k < all; k++) {
             tables[k]->to_f32[DTYPE_BF16](&out, in, 1);
             assert_memory_equal(&out, &bf16, sizeof out);
             tables[k]->to_f32[DTYPE_F16](&out, in, 1);

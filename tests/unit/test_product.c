@@ -16,17 +16,36 @@
 #include "num/gemm.h"
 #include "num/product.h"
 #include "tests/lib/draw.h"
+#include "tests/lib/isas.h"
 
-/* A unit whose CPU has tiles of ours. */
-static struct num *unit(int threads)
+/* The linker puts this choice in place of the CPU's, so that every table is tested that the CPU can run. */
+const struct packed_kernels *__real_isa_pick_packed(void);
+const struct packed_kernels *__wrap_isa_pick_packed(void);
+static const struct packed_kernels *chosen;
+
+const struct packed_kernels *__wrap_isa_pick_packed(void)
 {
-    struct num *num = NULL;
-    assert_int_equal(num_new(&num, threads, NULL), 0);
-    if (!product_is_ours(num)) {
-        num_free(num);
+    return chosen;
+}
+
+/* Returns how many tables there are. */
+static size_t tables(const struct packed_kernels *all[ISAS_MOST])
+{
+    chosen = __real_isa_pick_packed();
+    const size_t n = isas_packed(all);
+    if (!n) {
         puts("OpenBLAS multiplies on this CPU: nothing to check");
         skip();
     }
+    return n;
+}
+
+static struct num *unit(const struct packed_kernels *table, int threads)
+{
+    struct num *num = NULL;
+    chosen = table;
+    assert_int_equal(num_new(&num, threads, NULL), 0);
+    assert_true(product_is_ours(num));
     return num;
 }
 
@@ -98,20 +117,25 @@ static void two_terms_are_added(void **state)
         {300, 40, {4000, 64}, false, true}, {7, 33, {0, 9}, true, false},
         {2350, 200, {390, 8}, false, true}, {30, 70, {40000, 0}, false, false}, /* A in two pieces */
     };
-    struct num *num[2] = {unit(1), unit(3)};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (size_t k = 0; k < 2; k++)
-            check_shape(num[k], &shapes[i]);
-    num_free(num[0]);
-    num_free(num[1]);
+    const struct packed_kernels *table[ISAS_MOST];
+    for (size_t t = 0, n = tables(table); t < n; t++) {
+        struct num *num[2] = {unit(table[t], 1), unit(table[t], 3)};
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (size_t k = 0; k < 2; k++)
+                check_shape(num[k], &shapes[i]);
+        num_free(num[0]);
+        num_free(num[1]);
+    }
 }
 
-/* Row i of y = x · Wᵀ and of dx = dy · W, alone, with others, and by any number of threads. */
-static void rows_and_threads_change_no_bit(void **state)
+/* Row i of y = x · Wᵀ and of dx = dy · W, alone, with others, by any number of threads, in whatever tiles. */
+static void rows_threads_and_tiles_change_no_bit(void **state)
 {
     (void)state;
-    enum { N = 90, ROWS = 530, COLS = 1030 };
-    struct num *one = unit(1);
+    enum { N = 75, ROWS = 530, COLS = 1030 };
+    const struct packed_kernels *table[ISAS_MOST];
+    const size_t all = tables(table);
+    struct num *one = unit(table[0], 1);
     float *x = random_floats(N * ROWS, "x"), *w = random_floats(ROWS * COLS, "w");
     float *want = random_floats(N * COLS, "y"), *got = random_floats(N * COLS, "y");
     const struct mat as_is = {.data = w, .dtype = DTYPE_F32, .rows = ROWS, .cols = COLS};
@@ -121,11 +145,12 @@ static void rows_and_threads_change_no_bit(void **state)
             down ? gemm_xw : gemm_xwt;
         const struct mat mat = down ? as_is : turned;
         multiply(one, want, x, mat, N, false);
-        for (int threads = 1; threads <= 5; threads++) {
-            struct num *num = unit(threads);
-            for (size_t from = 0; from < N; from += 30) {
-                multiply(num, got, x + from * ROWS, mat, 30, false);
-                assert_memory_equal(got, want + from * COLS, 30 * COLS * sizeof *got);
+        for (int i = 0; i < 5 * (int)all; i++) {
+            struct num *num = unit(table[i / 5], i % 5 + 1);
+            for (size_t from = 0, rows; from < N; from += rows) {
+                rows = from ? 30 : 15; /* a narrow tile has them all */
+                multiply(num, got, x + from * ROWS, mat, rows, false);
+                assert_memory_equal(got, want + from * COLS, rows * COLS * sizeof *got);
             }
             multiply(num, got, x, mat, N, false);
             assert_memory_equal(got, want, N * COLS * sizeof *got);
@@ -140,7 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_terms_are_added),
-        cmocka_unit_test(rows_and_threads_change_no_bit),
+        cmocka_unit_test(rows_threads_and_tiles_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

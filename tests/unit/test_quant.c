@@ -18,6 +18,7 @@
 #include "num/kernels.h"
 #include "num/quant.h"
 #include "num/rng.h"
+#include "tests/lib/isas.h"
 #include "tests/lib/draw.h"
 
 /* A quantized matrix as another program would have written it: drawn levels, packed here. */
@@ -212,7 +213,7 @@ static void check_shape(struct num *num, size_t n, size_t rows, size_t cols, siz
                         enum dtype side)
 {
     struct packed p;
-    const double coarse = n <= 16 ? 1.0 / 65534 : 0; /* few rows of x become whole numbers of 16 bits */
+    const double coarse = n <= 16 ? 1.0 / 65278 : 0; /* few rows of x become whole numbers of 16 bits */
     pack(&p, rows, cols, bits, group, side);
     float *x = random_floats(n * cols, "x"), *dy = random_floats(n * rows, "dy");
     float *y = random_floats(n * rows, "y"), *y0 = random_floats(n * rows, "y");
@@ -276,25 +277,27 @@ static void test_few_rows_same_bits(void **state)
     num_free(three);
 }
 
-/* The kernels of this CPU against those of plain C: rows in f32. */
+/* Kernels against those of plain C: rows in f32. */
 static void test_rows_of_every_width(void **state)
 {
     (void)state;
-    const struct kernels *const k[] = {&kernels_base, isa_pick()};
+    const struct kernels *k[ISAS_MOST];
+    const size_t all = isas_kernels(k);
     enum { MOST = 7 * 128 };
     for (size_t v = 0; v < 6; v++)
         for (size_t groups = 1; groups <= 7; groups++) {
             struct packed p;
             const size_t bits = widths[v % 2], group = group_sizes[v / 2],
                          cols = groups * group - groups % 4 * 8;
-            float row[2][MOST];
+            float row[ISAS_MOST][MOST];
             pack(&p, 1, cols, bits, group, DTYPE_F32);
-            for (size_t i = 0; i < 2; i++)
+            for (size_t i = 0; i < all; i++)
                 (bits == 4 ? k[i]->quant4_to_f32 : k[i]->quant8_to_f32)(row[i], p.raw + 1, p.quant.scale,
                                                                         p.quant.bias, group, cols);
-            for (size_t c = 0; c < cols; c++)
-                assert_true(fabsf(row[0][c] - row[1][c]) <=
-                            1e-5f); /* with and without a fused multiply-add */
+            for (size_t i = 1; i < all; i++)
+                for (size_t c = 0; c < cols; c++)
+                    assert_true(fabsf(row[0][c] - row[i][c]) <=
+                                1e-5f); /* with and without a fused multiply-add */
             unpack(&p);
         }
 }
@@ -310,12 +313,19 @@ struct levels {
     float scale[2 * INT_MOST / INT_STEP], sum[2 * INT_MOST / INT_STEP];
 };
 
+/* What counts 256, and 64 bytes on what is left. */
+static void put_two_bytes(int8_t *to, int16_t level)
+{
+    to[64] = (int8_t)(level & 255);
+    to[0] = (int8_t)((level - to[64]) / 256);
+}
+
 /* Written once more, without a thought for speed. */
 static void plain_levels(struct levels *l, const float *x, size_t cols, size_t bits, size_t group,
-                         enum int_form form)
+                         enum int_form form, bool fours)
 {
     const size_t each = group < 64 ? group : 64;
-    const float top = form == INT_HALVES ? 32767 : bits == 8 ? 63 : 127;
+    const float top = form == INT_HALVES ? 32639 : bits == 8 ? 63 : 127;
     memset(l, 0, sizeof *l);
     for (size_t at = 0; at < cols; at += each) {
         const size_t n = cols - at < each ? cols - at : each;
@@ -328,11 +338,17 @@ static void plain_levels(struct levels *l, const float *x, size_t cols, size_t b
             sum += l->plain[at + i] = (int16_t)(most > 1e-30f ? lrintf(x[at + i] * (top / most)) : 0);
         l->sum[at / each] = (float)sum * l->scale[at / each];
     }
-    for (size_t i = 0; i < INT_MOST; i++)
-        if (form == INT_HALVES)
-            l->q[bits == 4 ? i / 64 * 64 + i % 4 * 16 + i % 64 / 4 : i] = l->plain[i];
+    for (size_t i = 0; i < INT_MOST; i++) {
+        const size_t step = i / 64 * 64, by_twos = i % 2 * 32 + i % 64 / 2,
+                     byte = bits == 4 ? by_twos : i % 64;
+        if (form != INT_HALVES)
+            l->bytes[step + (form == INT_BYTES ? by_twos : i % 64)] = (int8_t)l->plain[i];
+        else if (fours)
+            put_two_bytes((int8_t *)(l->q + step) + byte, l->plain[i]);
         else
-            l->bytes[form == INT_BYTES ? i / 64 * 64 + i % 2 * 32 + i % 64 / 2 : i] = (int8_t)l->plain[i];
+            l->q[bits == 4 ? step + i % 4 * 16 + i % 64 / 4 : i / 32 * 32 + i % 2 * 16 + i % 32 / 2] =
+                l->plain[i];
+    }
 }
 
 static float in_pairs(const float v[8])
@@ -350,11 +366,11 @@ static float side_at(const void *from, enum dtype side, size_t i)
     return ret;
 }
 
-/* Of weights of 4 bits lane k of eight takes words k, k + 8, … of the row, of those of 8 bits pairs k, k + 8, …; within a group its
+/* Of weights of 4 bits lane k of eight takes words k, k + 8, … of the row, of those of 8 bits fours k, k + 8, …; within a group its
  * sum is a whole number. A product is rounded before it is added. Before the words of 64 steps come their biases, that of x's group g in lane g modulo eight. */
 static float plain_dot(const struct packed *p, size_t row, const struct levels *l)
 {
-    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_lane = bits == 4 ? 8 : 2,
+    const size_t cols = p->w.cols, bits = p->quant.bits, group = p->quant.group, in_lane = bits == 4 ? 8 : 4,
                  each = group < 64 ? group : 64, groups = quant_groups(group, cols), block = 64 * 64;
     const uint8_t *w = p->raw + 1 + row * cols * bits / 8;
     const enum dtype side = p->quant.side;
@@ -393,7 +409,7 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
     memset(l, 0, sizeof l);
     for (size_t j = 0; j < N; j++) {
         const struct int_row to = {l[j].q, l[j].bytes, l[j].scale, l[j].sum};
-        plain_levels(&plain[j], x + j * cols, cols, bits, group, form);
+        plain_levels(&plain[j], x + j * cols, cols, bits, group, form, k->fours);
         k->quantize(&to, x + j * cols, cols, bits, group, form);
         assert_memory_equal(l[j].q, plain[j].q, sizeof l[j].q);
         assert_memory_equal(l[j].bytes, plain[j].bytes, sizeof l[j].bytes);
@@ -434,9 +450,9 @@ static void check_integers(const struct int_kernels *k, size_t cols, size_t bits
 static void test_integers_are_exact(void **state)
 {
     (void)state;
-    const struct int_kernels *const k[] = {&int_kernels_base, isa_pick_int()};
+    const struct int_kernels *k[ISAS_MOST];
     static const size_t columns[] = {8, 24, 32, 64, 72, 96, 128, 136, 200, 256, 1000, 65 * 64, 69 * 64 + 40};
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0, all = isas_integers(k); i < all; i++)
         for (size_t v = 0; v < 6; v++)
             for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
                 check_integers(k[i], columns[c], widths[v % 2], group_sizes[v / 2], sides[(v + c) % 3],
@@ -477,7 +493,7 @@ static void check_many(struct num *num, size_t n, size_t rows, size_t cols, size
           *y0 = random_floats(n * rows, "y");
     gemm_xwt(num, y, x, p.w, n, rows % 2);
     for (size_t i = 0; i < n; i++) {
-        plain_levels(&l, x + i * cols, cols, bits, group, INT_TILES);
+        plain_levels(&l, x + i * cols, cols, bits, group, INT_TILES, false);
         for (size_t r = 0; r < rows; r++) {
             const float want = plain_many(&p, r, &l, rows % 2 ? y0[i * rows + r] : 0);
             if (y[i * rows + r] != want)
@@ -513,15 +529,16 @@ static void test_tiles_of_every_width(void **state)
 {
     (void)state;
     enum { ROWS = 5, COLS = 128, GROUP = 64 };
-    const struct int_kernels *const k[] = {&int_kernels_base, isa_pick_int()};
+    const struct int_kernels *k[ISAS_MOST];
+    const size_t all = isas_integers(k);
     static struct levels l[INT_TILE];
     static uint32_t panel[INT_TALL * COLS / 4];
     static float scale[INT_TALL * 2], bias[INT_TALL * 2];
-    float y[2][INT_TILE][ROWS];
+    float y[ISAS_MOST][INT_TILE][ROWS];
     struct packed p;
     float *x = random_floats(INT_TILE * COLS, "x");
     pack(&p, ROWS, COLS, 4, GROUP, DTYPE_F32);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < all; i++) {
         const size_t tall = k[i]->tall;
         assert_true(tall <= INT_TALL);
         for (size_t j = 0; j < INT_TILE; j++)
@@ -543,7 +560,8 @@ static void test_tiles_of_every_width(void **state)
                                       .group = GROUP,
                                       .groups = 2});
     }
-    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    for (size_t i = 1; i < all; i++)
+        assert_memory_equal(y[0], y[i], sizeof y[0]);
     free(x);
     unpack(&p);
 }

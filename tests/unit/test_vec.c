@@ -15,6 +15,7 @@
 #include "num/kernels.h"
 #include "num/rng.h"
 #include "num/vec.h"
+#include "tests/lib/isas.h"
 
 static const size_t lengths[] = {0, 1, 7, 15, 16, 17, 63, 1000, 16383, 16385, 50001, 5000003};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
@@ -135,19 +136,20 @@ static void check_exp(const struct kernels *k)
 static void test_exp(void **state)
 {
     (void)state;
-    check_exp(&kernels_base);
-    check_exp(isa_pick());
+    const struct kernels *tables[ISAS_MOST];
+    for (size_t i = 0, n = isas_kernels(tables); i < n; i++)
+        check_exp(tables[i]);
 }
 
-/* Tiles of odd sizes, straight and transposed, in the base table and the chosen one, against plain sums. */
+/* Tiles of odd sizes, straight and transposed, against plain sums. */
 static void test_tile(void **state)
 {
     (void)state;
     enum { M = 31, K = 29, N = 48, LD = 64 };
-    const struct kernels *const tables[] = {&kernels_base, isa_pick()};
+    const struct kernels *tables[ISAS_MOST];
     float *a = random_floats(LD * LD, "a"), *b = random_floats(LD * LD, "b"),
           *c = random_floats(LD * LD, "c");
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0, all = isas_kernels(tables); i < all; i++)
         for (size_t m = 1; m <= M; m++)
             for (size_t n = TILE_PAD; n <= N; n += TILE_PAD)
                 for (int way = 0; way < 4; way++) {
@@ -167,15 +169,72 @@ static void test_tile(void **state)
     free(a), free(b), free(c);
 }
 
+enum { KEYS = 5, WIDE = 35, LD = 37 };
+
+static void plain_softmax_columns(float *s, size_t keys, size_t n, float *max, float *sum, float *rescale)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float was = max[i];
+        double all = 0;
+        for (size_t c = 0; c < keys; c++)
+            max[i] = fmaxf(max[i], s[c * LD + i]);
+        for (size_t c = 0; c < keys; c++)
+            all += (double)(s[c * LD + i] = (float)exp((double)s[c * LD + i] - (double)max[i]));
+        rescale[i] = (float)exp((double)was - (double)max[i]);
+        sum[i] = (float)((double)sum[i] * (double)rescale[i] + all);
+    }
+}
+
+/* Columns of every number of keys and every length, that begin or go on, with keys that are not seen; and nothing beyond them. */
+static void check_softmax_columns(const struct kernels *k, size_t keys, size_t n, bool begins)
+{
+    float *scores[2], *max[2], *sum[2], *rescale[2];
+    for (size_t i = 0; i < 2; i++) {
+        scores[i] = random_floats(KEYS * LD, "s");
+        for (size_t at = 3; at < KEYS * LD; at += 7)
+            scores[i][at] = at % LD && at >= LD ? -INFINITY : scores[i][at]; /* the first key is seen */
+        max[i] = random_floats(WIDE, "m");
+        sum[i] = random_floats(WIDE, "u");
+        rescale[i] = random_floats(WIDE, "r");
+        for (size_t j = 0; j < WIDE; j++) {
+            max[i][j] = begins ? -INFINITY : max[i][j];
+            sum[i][j] = begins ? 0 : 1 + fabsf(sum[i][j]);
+        }
+    }
+    k->softmax_columns(scores[0], LD, keys, n, max[0], sum[0], rescale[0]);
+    plain_softmax_columns(scores[1], keys, n, max[1], sum[1], rescale[1]);
+    assert_memory_equal(max[0], max[1], WIDE * sizeof **max);
+    for (size_t j = 0; j < WIDE; j++) {
+        assert_true(fabsf(sum[0][j] - sum[1][j]) <= 5e-7f * fabsf(sum[1][j]));
+        assert_true(fabsf(rescale[0][j] - rescale[1][j]) <= 5e-7f * fabsf(rescale[1][j]));
+    }
+    for (size_t j = 0; j < KEYS * LD; j++)
+        assert_true(scores[0][j] == scores[1][j] || /* beyond them perhaps infinite */
+                    fabsf(scores[0][j] - scores[1][j]) <= 5e-7f * fabsf(scores[1][j]));
+    for (size_t i = 0; i < 2; i++)
+        free(scores[i]), free(max[i]), free(sum[i]), free(rescale[i]);
+}
+
+static void test_softmax_columns(void **state)
+{
+    (void)state;
+    const struct kernels *tables[ISAS_MOST];
+    for (size_t i = 0, all = isas_kernels(tables); i < all; i++)
+        for (size_t keys = 1; keys <= KEYS; keys++)
+            for (size_t n = 0; n <= WIDE; n++)
+                for (int begins = 0; begins < 2; begins++)
+                    check_softmax_columns(tables[i], keys, n, begins);
+}
+
 /* Of every length, and nothing beyond it. */
 static void test_softmax_back(void **state)
 {
     (void)state;
     enum { N = 35 };
-    const struct kernels *const tables[] = {&kernels_base, isa_pick()};
+    const struct kernels *tables[ISAS_MOST];
     float *score = random_floats(N, "s"), *grad = random_floats(N, "g"), *lse = random_floats(N, "l"),
           *delta = random_floats(N, "d");
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0, all = isas_kernels(tables); i < all; i++)
         for (size_t n = 0; n < N; n++) {
             float p[N], dp[N];
             memcpy(p, score, sizeof p);
@@ -194,22 +253,29 @@ static void test_softmax_back(void **state)
 static void test_transpose(void **state)
 {
     (void)state;
+    const struct kernels *tables[ISAS_MOST];
     float *src = random_floats(40 * 50, "t"), dst[50 * 48];
-    for (size_t rows = 0; rows <= 40; rows += 3)
-        for (size_t cols = 0; cols <= 50; cols += 5) {
-            isa_pick()->transpose(dst, 48, src, 50, rows, cols);
-            for (size_t r = 0; r < rows; r++)
-                for (size_t c = 0; c < cols; c++)
-                    assert_true(dst[c * 48 + r] == src[r * 50 + c]);
-        }
+    for (size_t i = 0, all = isas_kernels(tables); i < all; i++)
+        for (size_t rows = 0; rows <= 40; rows += 3)
+            for (size_t cols = 0; cols <= 50; cols += 5) {
+                tables[i]->transpose(dst, 48, src, 50, rows, cols);
+                for (size_t r = 0; r < rows; r++)
+                    for (size_t c = 0; c < cols; c++)
+                        assert_true(dst[c * 48 + r] == src[r * 50 + c]);
+            }
     free(src);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_sumsq), cmocka_unit_test(test_logsumexp),
-        cmocka_unit_test(test_exp),         cmocka_unit_test(test_tile),  cmocka_unit_test(test_softmax_back),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_sumsq),
+        cmocka_unit_test(test_logsumexp),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_tile),
+        cmocka_unit_test(test_softmax_back),
+        cmocka_unit_test(test_softmax_columns),
         cmocka_unit_test(test_transpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a CPU has is told by what isa.c chooses: whoever has an instruction set has all those before it, but for AVX-VNNI, which is asked of
+ * CPUID. */
+#include "tests/lib/isas.h"
+
+#if defined __x86_64__
+#include <cpuid.h>
+
+static bool has_avxvnni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVXVNNI);
+}
+#endif
+
+size_t isas_kernels(const struct kernels *all[ISAS_MOST])
+{
+    size_t n = 0;
+    all[n++] = &kernels_base;
+#if defined __x86_64__
+    if (isa_pick() == &kernels_avx512)
+        all[n++] = &kernels_avx2;
+#endif
+    if (isa_pick() != &kernels_base)
+        all[n++] = isa_pick();
+    return n;
+}
+
+size_t isas_integers(const struct int_kernels *all[ISAS_MOST])
+{
+    size_t n = 0;
+    all[n++] = &int_kernels_base;
+#if defined __x86_64__
+    if (isa_pick_int() == &int_kernels_vnni || isa_pick_int() == &int_kernels_avxvnni)
+        all[n++] = &int_kernels_avx2;
+    if (isa_pick_int() == &int_kernels_vnni && has_avxvnni())
+        all[n++] = &int_kernels_avxvnni;
+#endif
+    if (isa_pick_int() != &int_kernels_base)
+        all[n++] = isa_pick_int();
+    return n;
+}
+
+size_t isas_packed(const struct packed_kernels *all[ISAS_MOST])
+{
+    size_t n = 0;
+#if defined __x86_64__
+    if (isa_pick_packed() == &packed_kernels_avx512)
+        all[n++] = &packed_kernels_avx2;
+#endif
+    if (isa_pick_packed())
+        all[n++] = isa_pick_packed();
+    return n;
+}
