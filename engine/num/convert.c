@@ -3,7 +3,10 @@
  * Stored weights become f32, a part of a row at a time. Called by gemm.c and product.c; any thread, no state. */
 #include "num/convert.h"
 
-enum { SIDES = 64 }; /* groups whose scales are converted at once */
+enum {
+    SIDES = 64,      /* groups whose scales are converted at once */
+    CACHE_LINE = 64, /* bytes */
+};
 
 const char *convert_element(struct mat w, size_t row, size_t col)
 {
@@ -58,6 +61,17 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
         now = n - i < left ? n - i : left;
         k->scale(dst + i, scale[(col + i) / MAT_BLOCK], now);
     }
+}
+
+void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
+{
+    if (row >= w.rows)
+        return;
+    const size_t bits = w.quant ? w.quant->bits : 8 * dtype_size(w.dtype);
+    const char *from =
+        w.quant ? (const char *)convert_words(w, row) + col * bits / 8 : convert_element(w, row, col);
+    for (size_t i = 0; i < n * bits / 8; i += CACHE_LINE)
+        __builtin_prefetch(from + i);
 }
 
 bool convert_is_plain(struct mat w)

@@ -20,6 +20,9 @@ void convert_sides(const struct kernels *k, float *scale, float *bias, const str
 /* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. Of quantized rows col begins a group. */
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n);
 
+/* Asks for the bytes of such elements ahead, without a wait; of a row there is not, nothing. */
+void convert_fetch(struct mat w, size_t row, size_t col, size_t n);
+
 /* Floats that may be read where they lie. */
 bool convert_is_plain(struct mat w);
 

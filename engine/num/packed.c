@@ -149,7 +149,7 @@ INLINE void turn_square(float *dst, size_t ldd, const float *src, size_t lds, co
 #endif
 }
 
-INLINE void turn(float *dst, const float *src, size_t lds, size_t k, const size_t wide)
+INLINE void turn(float *dst, const float *src, size_t lds, size_t k, const float *next, const size_t wide)
 {
     const size_t rows = wide < TURNED ? wide : TURNED;
     for (size_t r = 0; r < wide; r += rows) {
@@ -158,9 +158,8 @@ INLINE void turn(float *dst, const float *src, size_t lds, size_t k, const size_
         float *to = dst + at;
         size_t p = 0;
         for (; p + TURNED <= k; p += TURNED, from += TURNED, to += TURNED * wide) {
-            if (p % LINE == 0)
-                for (size_t i = 0; i < rows; i++)
-                    __builtin_prefetch(from + (i + wide) * lds);
+            for (size_t i = 0; next && p % LINE == 0 && i < rows; i++)
+                __builtin_prefetch(next + (at + i) * lds + p);
             turn_square(to, wide, from, lds, rows);
         }
         for (; p < k; p++, from++, to += wide)
@@ -177,14 +176,14 @@ INLINE void take(float *dst, const float *src, size_t lds, size_t k, const size_
 
 /* --- the tables --- */
 
-static void turn_tall(float *dst, const float *src, size_t lds, size_t k)
+static void turn_tall(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, TALL);
+    turn(dst, src, lds, k, next, TALL);
 }
 
-static void turn_wide(float *dst, const float *src, size_t lds, size_t k)
+static void turn_wide(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, WIDE);
+    turn(dst, src, lds, k, next, WIDE);
 }
 
 static void take_tall(float *dst, const float *src, size_t lds, size_t k)
@@ -209,9 +208,9 @@ static void tile_in_place(float *c, size_t ldc, const float *a, size_t lda, cons
 }
 
 #if defined __AVX512F__
-static void turn_narrow(float *dst, const float *src, size_t lds, size_t k)
+static void turn_narrow(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, NARROW_TALL);
+    turn(dst, src, lds, k, next, NARROW_TALL);
 }
 
 static void take_narrow(float *dst, const float *src, size_t lds, size_t k)

@@ -26,10 +26,10 @@ struct packed_kernels {
     /* The same with A where it lies, rows of k floats `lda` apart. */
     void (*tile_in_place)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
                           bool accumulate);
-    /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch what lies
-     * as many rows further on. */
-    void (*turn_tall)(float *dst, const float *src, size_t lds, size_t k);
-    void (*turn_wide)(float *dst, const float *src, size_t lds, size_t k);
+    /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch as many rows
+     * from `next` on, if not NULL. */
+    void (*turn_tall)(float *dst, const float *src, size_t lds, size_t k, const float *next);
+    void (*turn_wide)(float *dst, const float *src, size_t lds, size_t k, const float *next);
     /* dst[p·tall + r] = src[p·lds + r] */
     void (*take_tall)(float *dst, const float *src, size_t lds, size_t k);
     void (*take_wide)(float *dst, const float *src, size_t lds, size_t k);

@@ -159,7 +159,7 @@ static void pack_a(const struct work *w, float *dst, const struct segment *s, si
     for (size_t i = 0; i < rows; i += k->tall, dst += apart) {
         const float *src = t->a + (row + i) * t->lda + s->from;
         if (!t->a_down && rows - i >= k->tall)
-            k->turn_tall(dst, src, t->lda, s->k);
+            k->turn_tall(dst, src, t->lda, s->k, rows - i > k->tall ? src + k->tall * t->lda : NULL);
         else if (!t->a_down)
             pack_rest(dst, k->tall, src, t->lda, 1, rows - i, s->k);
         if (t->factor != 1)
@@ -177,8 +177,10 @@ static void pack_b_down(const struct work *w, const struct room *room, float *ds
     dst += s->at * wide;
     for (size_t p = 0; p < s->k; p += DOWN) {
         const size_t rows = min_size(DOWN, s->k - p), first = s->from + p;
-        for (size_t r = 0; !plain && r < rows; r++)
+        for (size_t r = 0; !plain && r < rows; r++) {
+            convert_fetch(b, first + r + DOWN, col, cols);
             convert_row(num_kernels(w->num), room->rows + r * WIDE_DOWN, b, first + r, col, cols);
+        }
         pack_down(dst + p * wide, block_k * wide,
                   plain ? (const float *)b.data + first * b.cols + col : room->rows,
                   plain ? b.cols : WIDE_DOWN, cols, rows, wide, w->k->take_wide);
@@ -195,11 +197,13 @@ static void pack_b_rows(const struct work *w, const struct room *room, float *ds
     dst += s->at * wide;
     for (size_t j = 0; j < cols; j += wide, dst += block_k * wide) {
         const size_t n = min_size(wide, cols - j);
-        for (size_t r = 0; !plain && r < n; r++)
+        for (size_t r = 0; !plain && r < n; r++) {
+            convert_fetch(b, col + j + r + wide, s->from, s->k);
             convert_row(num_kernels(w->num), room->rows + r * lds, b, col + j + r, s->from, s->k);
+        }
         const float *src = plain ? (const float *)b.data + (col + j) * b.cols + s->from : room->rows;
         if (n == wide)
-            w->k->turn_wide(dst, src, lds, s->k);
+            w->k->turn_wide(dst, src, lds, s->k, plain && cols - j > wide ? src + wide * lds : NULL);
         else
             pack_rest(dst, wide, src, lds, 1, n, s->k);
     }
