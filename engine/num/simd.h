@@ -199,9 +199,13 @@ INLINE vf vexp(vf x)
     p = p * r + 0.5f;
     p = p * (r * r) + r;
     p = p + 1.0f;
+#if defined __AVX512F__
+    return (vf)_mm512_scalef_ps((__m512)p, (__m512)n); /* the same bits */
+#else
     vi k = __builtin_convertvector(n, vi), half = k >> 1;
     vf a = (vf)((half + 127) << 23), b = (vf)((k - half + 127) << 23);
     return p * a * b;
+#endif
 }
 
 #endif
