@@ -59,10 +59,11 @@ kern_avx2  := -mavx2 -mfma -mf16c
 # Arithmetic on arrays of our own reads nothing from outside, and clang takes minutes to instrument it.
 kern_plain := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
 kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
+kern_bf16  := $(kern_avx512) -mavx512bf16
 kern_vnni  := $(kern_avx512) -mavx512vnni
 kern_avxvnni := $(kern_avx2) -mavxvnni
 int_isas   := base $(if $(filter x86_64,$(ARCH)),avx2 avxvnni vnni)
-packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2 avx512)
+packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2 avx512 bf16)
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o) \
               $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o)
 
@@ -143,6 +144,7 @@ $(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
 $(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 $(B)/tests/unit/test_gemm_blas $(B)/tests/unit/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
+$(B)/tests/unit/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
 
 # --- checks ---------------------------------------------------------------------------------------------------------
 unit: $(test_bin)

@@ -6,6 +6,7 @@
 enum {
     SIDES = 64,      /* groups whose scales are converted at once */
     CACHE_LINE = 64, /* bytes */
+    HALVES = 256,    /* numbers rounded at once */
 };
 
 const char *convert_element(struct mat w, size_t row, size_t col)
@@ -72,6 +73,16 @@ void convert_fetch(struct mat w, size_t row, size_t col, size_t n)
         w.quant ? (const char *)convert_words(w, row) + col * bits / 8 : convert_element(w, row, col);
     for (size_t i = 0; i < n * bits / 8; i += CACHE_LINE)
         __builtin_prefetch(from + i);
+}
+
+void convert_round(float *dst, const float *src, size_t n)
+{
+    uint16_t halves[HALVES];
+    for (size_t i = 0, now; i < n; i += now) {
+        now = n - i < HALVES ? n - i : HALVES;
+        dtype_from_f32(halves, src + i, DTYPE_BF16, now);
+        dtype_to_f32(dst + i, halves, DTYPE_BF16, now);
+    }
 }
 
 bool convert_is_plain(struct mat w)

@@ -23,6 +23,9 @@ void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, 
 /* Asks for the bytes of such elements ahead, without a wait; of a row there is not, nothing. */
 void convert_fetch(struct mat w, size_t row, size_t col, size_t n);
 
+/* n numbers to the nearest that bf16 has, to even between two; dst may be src. */
+void convert_round(float *dst, const float *src, size_t n);
+
 /* Floats that may be read where they lie. */
 bool convert_is_plain(struct mat w);
 

@@ -112,7 +112,7 @@ int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, s
     return failed;
 }
 
-static const float *convert_panel(struct num *num, struct mat w, struct panel p)
+static float *convert_panel(struct num *num, struct mat w, struct panel p)
 {
     float *dst = num_converted(num, omp_get_thread_num()).data;
     for (size_t r = 0; r < p.rows; r++)
@@ -145,18 +145,36 @@ static bool next_panel(const struct num *num, struct mat w, struct panel all, st
     return true;
 }
 
-/* Each thread has rows of W, which are columns of y. */
-static void converted_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+/* Each thread has rows of W, which are columns of y. bf16: W is rounded to it. */
+static void converted_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate,
+                          bool bf16)
 {
     const size_t parts = parts_of(num, n * w.rows * w.cols);
 #pragma omp parallel for schedule(static) num_threads((int)parts) if (parts > 1)
     for (size_t i = 0; i < parts; i++) {
         const struct share s = share_of(w.rows, SHARE, parts, i);
         const struct panel own = {.row = s.from, .rows = s.n, .cols = w.cols};
-        for (struct panel p = {0}; next_panel(num, w, own, &p);)
+        for (struct panel p = {0}; next_panel(num, w, own, &p);) {
+            float *panel = convert_panel(num, w, p);
+            if (bf16)
+                convert_round(panel, panel, p.rows * p.cols);
             sgemm(&(struct blas_product){CblasNoTrans, CblasTrans, n, p.rows, p.cols, 1, x + p.col, w.cols,
-                                         convert_panel(num, w, p), p.cols, accumulate || p.col > 0, y + p.row,
-                                         w.rows});
+                                         panel, p.cols, accumulate || p.col > 0, y + p.row, w.rows});
+        }
+    }
+}
+
+/* As many rows of x at a time as the panel holds; of rows that it does not, W alone is rounded. */
+static void rounded_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate)
+{
+    const struct scratch panel = num_panel(num);
+    const size_t most = panel.floats / w.cols;
+    if (!most)
+        converted_xwt(num, y, x, w, n, accumulate, true);
+    for (size_t i = 0, now; most && i < n; i += now) {
+        now = n - i < most ? n - i : most;
+        convert_round(panel.data, x + i * w.cols, now * w.cols);
+        converted_xwt(num, y + i * w.rows, panel.data, w, now, accumulate, true);
     }
 }
 
@@ -178,6 +196,7 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
         bytes_run(num, y, x, w, n, accumulate);
         return;
     }
+    const bool bf16 = num_compute(num) == NUM_BF16;
     if (product_is_ours(num))
         product_run(num, &(struct product){y,
                                            w.rows,
@@ -185,12 +204,15 @@ void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n,
                                            w.rows,
                                            accumulate,
                                            1,
-                                           {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1}}});
+                                           {{.a = x, .lda = w.cols, .b = w, .k = w.cols, .factor = 1}},
+                                           bf16});
+    else if (bf16)
+        rounded_xwt(num, y, x, w, n, accumulate);
     else if (convert_is_plain(w))
         sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasTrans, n, w.rows, w.cols, 1, x, w.cols,
                                                  w.data, w.cols, accumulate, y, w.rows});
     else
-        converted_xwt(num, y, x, w, n, accumulate);
+        converted_xwt(num, y, x, w, n, accumulate, false);
 }
 
 void gemm_xwt_each(struct num *num, const struct gemm_xwt *p, size_t n)
@@ -241,7 +263,8 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
                              w.cols,
                              accumulate,
                              1,
-                             {{.a = dy, .lda = w.rows, .b_down = true, .b = w, .k = w.rows, .factor = 1}}});
+                             {{.a = dy, .lda = w.rows, .b_down = true, .b = w, .k = w.rows, .factor = 1}},
+                             false});
     else if (convert_is_plain(w))
         sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,
                                                  w.data, w.cols, accumulate, dx, w.cols});
@@ -256,8 +279,8 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
         return;
     const struct mat in = {.data = x, .dtype = DTYPE_F32, .rows = n, .cols = cols};
     if (product_is_ours(num))
-        product_run(num,
-                    &(struct product){dw, cols, rows, cols, true, 1, {{dy, rows, true, true, in, n, alpha}}});
+        product_run(num, &(struct product){
+                             dw, cols, rows, cols, true, 1, {{dy, rows, true, true, in, n, alpha}}, false});
     else
         sgemm_shared(num, &(struct blas_product){CblasTrans, CblasNoTrans, rows, cols, n, alpha, dy, rows, x,
                                                  cols, 1, dw, cols});
@@ -267,7 +290,7 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
 
 bool gemm_is_joined(const struct num *num, struct mat w, size_t n)
 {
-    return product_is_ours(num) && n && w.rows && w.cols &&
+    return product_is_ours(num) && num_compute(num) != NUM_BF16 && n && w.rows && w.cols &&
            !few_applies(num, &(struct gemm_xwt){.w = w, .n = n}) && !(w.quant && bytes_applies(num, w, n));
 }
 

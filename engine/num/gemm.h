@@ -31,7 +31,7 @@ void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size
 int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
                   size_t rows, size_t bits);
 
-/* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. */
+/* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. Multiplied in what num_compute says. */
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
 
 /* The same for each of several products, none of which needs another's y; same bits. Where rows are few the threads

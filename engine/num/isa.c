@@ -89,6 +89,15 @@ const struct packed_kernels *isa_pick_packed(void)
     return NULL;
 }
 
+const struct packed_kernels *isa_pick_packed_bf16(void)
+{
+#if HAVE_PACKED_bf16
+    if (has_avx512() && __builtin_cpu_supports("avx512bf16"))
+        return &packed_kernels_bf16;
+#endif
+    return NULL;
+}
+
 const char *num_openblas_coretype(void)
 {
 #if defined __x86_64__

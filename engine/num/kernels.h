@@ -115,7 +115,9 @@ const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 struct packed_kernels;
-const struct packed_kernels *num_packed(const struct num *num); /* packed.h; may be NULL */
+/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them, or else the same. */
+const struct packed_kernels *num_packed(const struct num *num);
+const struct packed_kernels *num_packed_bf16(const struct num *num);
 /* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
  * The panel and the converted factors (weights as f32, or the rows of a product in the order of its tiles) are gemm's own; the block
  * belongs to the layer that runs; lanes and converted factors are one per thread. */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     THREADS_MAX = 1024,
@@ -22,7 +23,7 @@ struct num {
     int threads;
     const struct kernels *kernels;
     const struct int_kernels *integers;
-    const struct packed_kernels *packed;
+    const struct packed_kernels *packed, *bf16;
     enum num_compute compute;
     float *scratch; /* owned: panel, block, a lane for each thread, converted factors for each thread */
 };
@@ -47,6 +48,7 @@ int num_new(struct num **ret, int threads, struct err *err)
     num->kernels = isa_pick();
     num->integers = isa_pick_int();
     num->packed = isa_pick_packed();
+    num->bf16 = isa_pick_packed_bf16();
     *ret = num;
     return 0;
 }
@@ -62,6 +64,24 @@ void num_free(struct num *num)
 int num_threads(const struct num *num)
 {
     return num->threads;
+}
+
+static const char *const compute_names[NUM_COMPUTES] = {
+    [NUM_F32] = "f32", [NUM_INT8] = "int8", [NUM_BF16] = "bf16"};
+
+const char *num_compute_name(enum num_compute compute)
+{
+    return compute_names[compute];
+}
+
+int num_compute_from_name(const char *name, enum num_compute *ret)
+{
+    for (enum num_compute i = 0; i < NUM_COMPUTES; i++)
+        if (strcmp(name, compute_names[i]) == 0) {
+            *ret = i;
+            return 0;
+        }
+    return -EINVAL;
 }
 
 void num_set_compute(struct num *num, enum num_compute compute)
@@ -92,6 +112,11 @@ const struct int_kernels *num_integers(const struct num *num)
 const struct packed_kernels *num_packed(const struct num *num)
 {
     return num->packed;
+}
+
+const struct packed_kernels *num_packed_bf16(const struct num *num)
+{
+    return num->packed && num->bf16 ? num->bf16 : num->packed;
 }
 
 struct scratch num_panel(const struct num *num)

@@ -13,6 +13,12 @@ enum { TALL = 12, WIDE = 32, NARROW_TALL = 16, NARROW_WIDE = 16, BLOCK = 256 };
 enum { TALL = 6, WIDE = 16, BLOCK = 128 };
 #endif
 
+#if defined __AVX512BF16__
+enum { PER = 2 };
+#else
+enum { PER = 1 };
+#endif
+
 enum {
     STEPS = 8, /* of k in one turn of the loop */
     AHEAD =
@@ -39,6 +45,27 @@ struct size {
 };
 enum { SUMS_TALL = PACKED_TALL_MOST, SUMS_WIDE = PACKED_WIDE_MOST / VL };
 
+INLINE vf splat_cell(const float *p)
+{
+#if defined __AVX512BF16__
+    int32_t bits; /* as a float the pair may be a NaN, which arithmetic would change */
+    memcpy(&bits, p, sizeof bits);
+    return (vf)_mm512_set1_epi32(bits);
+#else
+    return splat(*p);
+#endif
+}
+
+/* As add_product. */
+INLINE void add_cells(vf *acc, vf x, vf y)
+{
+#if defined __AVX512BF16__
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(*acc) : "v"(x), "v"(y));
+#else
+    add_product(acc, x, y);
+#endif
+}
+
 INLINE void step(vf acc[SUMS_TALL][SUMS_WIDE], struct factors f, size_t p, const struct size size)
 {
     vf b[SUMS_WIDE];
@@ -47,10 +74,10 @@ INLINE void step(vf acc[SUMS_TALL][SUMS_WIDE], struct factors f, size_t p, const
         b[j] = load(f.b + (p * size.vectors + j) * VL);
     UNROLL
     for (size_t i = 0; i < size.tall; i++) {
-        vf x = splat(f.a[p * f.along + i * f.apart]);
+        vf x = splat_cell(&f.a[p * f.along + i * f.apart]);
         UNROLL
         for (size_t j = 0; j < size.vectors; j++)
-            add_product(&acc[i][j], x, b[j]);
+            add_cells(&acc[i][j], x, b[j]);
     }
 }
 
@@ -174,6 +201,43 @@ INLINE void take(float *dst, const float *src, size_t lds, size_t k, const size_
         memcpy(dst + p * wide, src + p * lds, wide * sizeof *dst);
 }
 
+/* --- rounding --- */
+
+#if defined __AVX512BF16__
+INLINE vf round_pairs(const float *src)
+{
+    return (vf)_mm512_cvtne2ps_pbh((__m512)load(src + VL), (__m512)load(src));
+}
+
+static void round_row(float *dst, const float *src, size_t n)
+{
+    for (; n >= 2 * VL; n -= 2 * VL, src += 2 * VL, dst += VL)
+        store(dst, round_pairs(src));
+    float rest[2 * VL] = {0};
+    memcpy(rest, src, n * sizeof *src);
+    store_m(dst, round_pairs(rest), (n + 1) / 2);
+}
+#else
+INLINE vf round_bf16(vf x)
+{
+    const vu u = (vu)x, even = (u + 0x7fffu + (u >> 16 & 1u)) & 0xffff0000u;
+    return blend(x == x, (vf)even, (vf)((u | 0x400000u) & 0xffff0000u));
+}
+
+/* Beside a last one alone there is nothing to come before it. */
+static void round_row(float *dst, const float *src, size_t n)
+{
+    EACH(i, m, n)
+    {
+        const vf x = round_bf16(load_m(src + i, m));
+        const vu64 pairs = (vu64)x;
+        store_m(dst + i, (vf)(pairs << 32 | pairs >> 32), m);
+        if (m % 2)
+            dst[i + m - 1] = x[m - 1];
+    }
+}
+#endif
+
 /* --- the tables --- */
 
 static void turn_tall(float *dst, const float *src, size_t lds, size_t k, const float *next)
@@ -237,6 +301,7 @@ static void narrow_in_place(float *c, size_t ldc, const float *a, size_t lda, co
 static const struct packed_kernels narrow = {
     .tall = NARROW_TALL,
     .wide = NARROW_WIDE,
+    .per = PER,
     .block = BLOCK,
     .tile = narrow_tile,
     .tile_in_place = narrow_in_place,
@@ -244,6 +309,7 @@ static const struct packed_kernels narrow = {
     .turn_wide = turn_narrow,
     .take_tall = take_narrow,
     .take_wide = take_narrow,
+    .round = round_row,
 };
 #endif
 
@@ -251,6 +317,7 @@ extern const struct packed_kernels PACKED;
 const struct packed_kernels PACKED = {
     .tall = TALL,
     .wide = WIDE,
+    .per = PER,
     .block = BLOCK,
 #if defined __AVX512F__
     .narrow = &narrow,
@@ -261,4 +328,5 @@ const struct packed_kernels PACKED = {
     .turn_wide = turn_wide,
     .take_tall = take_tall,
     .take_wide = take_wide,
+    .round = round_row,
 };

@@ -15,15 +15,17 @@ enum {
     PACKED_BLOCK_MOST = 512,
 };
 
+/* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in the lower half. */
 struct packed_kernels {
     size_t tall, wide; /* a tile of C */
+    size_t per;        /* numbers of k in a cell */
     size_t block;      /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
     const struct packed_kernels
         *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
-    /* C[tall, wide] (+)= A · B, a sum of its own for each element in ascending order of k, added to C at the end. a: [k, tall],
-     * b: [k, wide]. */
+    /* C[tall, wide] (+)= A · B, a sum of its own for each element in ascending order of k, added to C at the end; of the two in a cell
+     * the odd one comes first, as vdpbf16ps has it. k counts cells. a: [k, tall], b: [k, wide]. */
     void (*tile)(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate);
-    /* The same with A where it lies, rows of k floats `lda` apart. */
+    /* The same with A where it lies, rows of k cells `lda` apart. */
     void (*tile_in_place)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
                           bool accumulate);
     /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch as many rows
@@ -33,11 +35,16 @@ struct packed_kernels {
     /* dst[p·tall + r] = src[p·lds + r] */
     void (*take_tall)(float *dst, const float *src, size_t lds, size_t k);
     void (*take_wide)(float *dst, const float *src, size_t lds, size_t k);
+    /* n numbers, rounded to nearest even in bf16, become cells; where those are floats, the two of each pair change places, so that
+     * they are added in the order of vdpbf16ps. dst may be src. */
+    void (*round)(float *dst, const float *src, size_t n);
 };
 
 extern const struct packed_kernels packed_kernels_avx2;
 extern const struct packed_kernels packed_kernels_avx512;
+extern const struct packed_kernels packed_kernels_bf16; /* AVX512_BF16; cells of two */
 
-const struct packed_kernels *isa_pick_packed(void); /* NULL: OpenBLAS multiplies */
+const struct packed_kernels *isa_pick_packed(void);      /* NULL: OpenBLAS multiplies */
+const struct packed_kernels *isa_pick_packed_bf16(void); /* NULL: there is no instruction for it */
 
 #endif

@@ -25,6 +25,7 @@ enum {
     TALL_BLOCK =
         2304,    /* rows of A packed at once, at most: whole tiles, and a block of them fits the scratch */
     BLOCKS = 64, /* of k for which A is packed together */
+    LINE = 16,   /* floats of a cache line */
     DOWN = 8,    /* rows of a factor that lies down are taken together */
     ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
     STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
@@ -51,7 +52,8 @@ struct segment {
     size_t from, k, at;
 };
 
-/* A block of k: a piece of a term, and at the end of the first term perhaps all of the second. */
+/* A block of k: a piece of a term, and at the end of the first term perhaps all of the second. Its k, and the `at` of segments, count
+ * cells. */
 struct block {
     struct segment segment[2];
     size_t segments, k;
@@ -74,7 +76,7 @@ struct run {
 /* A thread's scratch. */
 struct room {
     float *a, *b; /* [rows / TALL][k, TALL], [cols / WIDE][k, WIDE] */
-    float *rows;  /* stored weights just made f32 */
+    float *rows;  /* stored weights just made f32, and what was rounded */
     size_t a_floats;
 };
 
@@ -93,17 +95,30 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+static size_t cells(const struct work *w, size_t k)
+{
+    return (k + w->k->per - 1) / w->k->per;
+}
+
 /* --- blocks of k ------------------------------------------------------------------------------ */
 
-static size_t depth_of(const struct product_term *t)
+/* Of a block, at most. Numbers rounded to bf16 have the same blocks in cells of one and of two, for the same bits. */
+static size_t deepest(const struct work *w)
 {
-    const size_t step = t->b.quant ? t->b.quant->group : DEPTH_STEP, blocks = (t->k + DEPTH - 1) / DEPTH;
+    return w->p->bf16 ? 2 * DEPTH : DEPTH;
+}
+
+static size_t depth_of(const struct work *w, const struct product_term *t)
+{
+    const size_t step = t->b.quant ? t->b.quant->group : DEPTH_STEP,
+                 blocks = (t->k + deepest(w) - 1) / deepest(w);
     return round_up((t->k + blocks - 1) / blocks, step);
 }
 
 /* Steps to the next block; false after the last. Start with {0}. */
-static bool next_block(const struct product *p, struct walk *walk, struct block *b)
+static bool next_block(const struct work *w, struct walk *walk, struct block *b)
 {
+    const struct product *p = w->p;
     const bool first = walk->term == 0 && walk->at == 0;
     while (walk->term < p->terms && walk->at == p->term[walk->term].k) {
         walk->term++;
@@ -112,8 +127,8 @@ static bool next_block(const struct product *p, struct walk *walk, struct block 
     if (walk->term == p->terms)
         return false;
     const struct product_term *t = &p->term[walk->term];
-    const size_t k = min_size(depth_of(t), t->k - walk->at);
-    *b = (struct block){.segment = {{t, walk->at, k, 0}}, .segments = 1, .k = k, .first = first};
+    const size_t k = min_size(depth_of(w, t), t->k - walk->at);
+    *b = (struct block){.segment = {{t, walk->at, k, 0}}, .segments = 1, .k = cells(w, k), .first = first};
     walk->at += k;
     if (walk->at == t->k && walk->term + 1 < p->terms && t[1].k <= JOINED) {
         b->segment[b->segments++] = (struct segment){t + 1, 0, t[1].k, k};
@@ -123,6 +138,12 @@ static bool next_block(const struct product *p, struct walk *walk, struct block 
     }
     return true;
 }
+
+/* Of a factor, as they lie before they are packed. */
+struct rows {
+    const float *at;
+    size_t apart;
+};
 
 /* --- packing ---------------------------------------------------------------------------------- */
 
@@ -146,8 +167,23 @@ static void pack_down(float *dst, size_t apart, const float *src, size_t lds, si
             pack_rest(dst, wide, src + j, 1, lds, n - j, k);
 }
 
-static void pack_a(const struct work *w, float *dst, const struct segment *s, size_t block_k, size_t row,
-                   size_t rows)
+/* n rows of A's, rounded. */
+static struct rows rounded(const struct work *w, float *to, struct rows from, size_t n, size_t k)
+{
+    const struct rows r = {to, round_up(k, LINE) + LINE};
+    for (size_t i = 0; i < n; i++)
+        w->k->round(to + i * r.apart, from.at + i * from.apart, k);
+    return r;
+}
+
+/* Those after the next n of `left`, if they are turned where they lie: it pays to fetch them. */
+static const float *next_rows(const struct room *room, struct rows src, size_t n, size_t left)
+{
+    return src.at != room->rows && left > n ? src.at + n * src.apart : NULL;
+}
+
+static void pack_a(const struct work *w, const struct room *room, float *dst, const struct segment *s,
+                   size_t block_k, size_t row, size_t rows)
 {
     const struct packed_kernels *k = w->k;
     const struct product_term *t = s->term;
@@ -157,11 +193,14 @@ static void pack_a(const struct work *w, float *dst, const struct segment *s, si
         pack_down(dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
                   min_size(DOWN, s->k - p), k->tall, k->take_tall);
     for (size_t i = 0; i < rows; i += k->tall, dst += apart) {
-        const float *src = t->a + (row + i) * t->lda + s->from;
-        if (!t->a_down && rows - i >= k->tall)
-            k->turn_tall(dst, src, t->lda, s->k, rows - i > k->tall ? src + k->tall * t->lda : NULL);
+        const size_t n = min_size(k->tall, rows - i);
+        struct rows src = {t->a + (row + i) * t->lda + s->from, t->lda};
+        if (w->p->bf16)
+            src = rounded(w, room->rows, src, n, s->k);
+        if (!t->a_down && n == k->tall)
+            k->turn_tall(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, rows - i));
         else if (!t->a_down)
-            pack_rest(dst, k->tall, src, t->lda, 1, rows - i, s->k);
+            pack_rest(dst, k->tall, src.at, src.apart, 1, n, cells(w, s->k));
         if (t->factor != 1)
             num_kernels(w->num)->scale(dst, t->factor, s->k * k->tall);
     }
@@ -187,25 +226,44 @@ static void pack_b_down(const struct work *w, const struct room *room, float *ds
     }
 }
 
+/* Weights that are already pairs of bf16, each in the four bytes of a float. */
+static bool is_paired(const struct work *w, struct mat b)
+{
+    return w->p->bf16 && w->k->per == 2 && !b.quant && b.dtype == DTYPE_BF16 && b.cols % 2 == 0 &&
+           (uintptr_t)b.data % sizeof(float) == 0;
+}
+
+/* n rows of weights from `row` on, as they are turned. */
+static struct rows rows_of(const struct work *w, float *to, const struct segment *s, size_t row, size_t n)
+{
+    const struct mat b = s->term->b;
+    const bool plain = convert_is_plain(b);
+    const size_t from = row * b.cols + s->from;
+    if (is_paired(w, b))
+        return (struct rows){(const float *)b.data + from / 2, b.cols / 2};
+    struct rows r = {to, round_up(s->k, LINE) + LINE};
+    if (plain)
+        r = (struct rows){(const float *)b.data + from, b.cols};
+    for (size_t i = 0; !plain && i < n; i++) {
+        convert_fetch(b, row + i + n, s->from, s->k);
+        convert_row(num_kernels(w->num), to + i * r.apart, b, row + i, s->from, s->k);
+    }
+    return w->p->bf16 ? rounded(w, to, r, n, s->k) : r;
+}
+
 /* Columns col … of B from weights whose rows are columns of B. */
 static void pack_b_rows(const struct work *w, const struct room *room, float *dst, const struct segment *s,
                         size_t block_k, size_t col, size_t cols)
 {
-    const struct mat b = s->term->b;
-    const bool plain = convert_is_plain(b);
-    const size_t wide = w->k->wide, lds = plain ? b.cols : round_up(s->k, wide) + wide;
+    const size_t wide = w->k->wide;
     dst += s->at * wide;
     for (size_t j = 0; j < cols; j += wide, dst += block_k * wide) {
         const size_t n = min_size(wide, cols - j);
-        for (size_t r = 0; !plain && r < n; r++) {
-            convert_fetch(b, col + j + r + wide, s->from, s->k);
-            convert_row(num_kernels(w->num), room->rows + r * lds, b, col + j + r, s->from, s->k);
-        }
-        const float *src = plain ? (const float *)b.data + (col + j) * b.cols + s->from : room->rows;
+        const struct rows src = rows_of(w, room->rows, s, col + j, n);
         if (n == wide)
-            w->k->turn_wide(dst, src, lds, s->k, plain && cols - j > wide ? src + wide * lds : NULL);
+            w->k->turn_wide(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, cols - j));
         else
-            pack_rest(dst, wide, src, lds, 1, n, s->k);
+            pack_rest(dst, wide, src.at, src.apart, 1, n, cells(w, s->k));
     }
 }
 
@@ -252,10 +310,10 @@ static size_t multiply_in_place(const struct work *w, const struct part *s, cons
     const struct product *p = w->p;
     const struct product_term *t = p->term;
     const size_t tall = w->k->tall, whole = s->rows / tall * tall;
-    if (s->cols != w->k->wide || p->terms > 1 || t->a_down || t->factor != 1)
+    if (s->cols != w->k->wide || p->terms > 1 || t->a_down || t->factor != 1 || p->bf16)
         return 0;
     struct block b;
-    for (struct walk walk = {0, 0}; next_block(p, &walk, &b);) {
+    for (struct walk walk = {0, 0}; next_block(w, &walk, &b);) {
         pack_b(w, room, &b, s->col, s->cols);
         for (size_t i = 0; i < whole; i += tall)
             w->k->tile_in_place(p->c + (s->row + i) * p->ldc + s->col, p->ldc,
@@ -277,7 +335,7 @@ static struct room room_of(const struct num *num, bool together)
 /* How many of A's rows are packed at once: as few times as can be, for B is packed anew each time, and evenly. */
 static size_t rows_at_once(const struct work *w, size_t rows)
 {
-    const size_t times = (rows + TALL_BLOCK - 1) / TALL_BLOCK;
+    const size_t most = TALL_BLOCK * DEPTH / cells(w, deepest(w)), times = (rows + most - 1) / most;
     return round_up((rows + times - 1) / times, w->k->tall);
 }
 
@@ -289,7 +347,7 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
     for (size_t floats = 0; run->blocks < BLOCKS; run->blocks++) {
         const struct walk before = run->walk;
         struct block *b = &run->block[run->blocks];
-        if (!next_block(w->p, &run->walk, b))
+        if (!next_block(w, &run->walk, b))
             return;
         b->a = room->a + floats;
         floats += tall * b->k;
@@ -302,11 +360,11 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
 }
 
 /* Rows `at` … of those that s has, of one block. */
-static void pack_rows(const struct work *w, const struct part *s, const struct block *b, size_t at,
-                      size_t rows)
+static void pack_rows(const struct work *w, const struct room *room, const struct part *s,
+                      const struct block *b, size_t at, size_t rows)
 {
     for (size_t i = 0; i < b->segments; i++)
-        pack_a(w, b->a + at * b->k, &b->segment[i], b->k, s->row + at, rows);
+        pack_a(w, room, b->a + at * b->k, &b->segment[i], b->k, s->row + at, rows);
 }
 
 /* C's outputs that are `s`'s, with a run of blocks whose rows of A are packed. */
@@ -340,7 +398,7 @@ static void run_rows(const struct work *w, const struct part *all)
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, s.rows, &run); run.blocks; next_run(w, &room, s.rows, &run)) {
             for (size_t n = 0; n < run.blocks; n++)
-                pack_rows(w, &s, &run.block[n], 0, s.rows);
+                pack_rows(w, &room, &s, &run.block[n], 0, s.rows);
             multiply_run(w, &s, &room, &run);
         }
     }
@@ -382,7 +440,7 @@ static void run_columns(const struct work *w, const struct cut *cut, size_t shar
 #pragma omp for schedule(dynamic)
             for (size_t g = 0; g < groups * run.blocks; g++) {
                 const size_t at = g % groups * ROWS_TOGETHER;
-                pack_rows(w, &all, &run.block[g / groups], at, min_size(ROWS_TOGETHER, all.rows - at));
+                pack_rows(w, &room, &all, &run.block[g / groups], at, min_size(ROWS_TOGETHER, all.rows - at));
             }
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
@@ -403,7 +461,7 @@ static void share_columns(const struct work *w, size_t threads)
 
 static const struct packed_kernels *tiles_of(const struct num *num, const struct product *p)
 {
-    const struct packed_kernels *k = num_packed(num);
+    const struct packed_kernels *k = p->bf16 ? num_packed_bf16(num) : num_packed(num);
     return k->narrow && (p->m <= k->narrow->tall || p->n <= k->narrow->wide) ? k->narrow : k;
 }
 
@@ -412,7 +470,7 @@ void product_run(struct num *num, const struct product *p)
     size_t work = 0;
     for (size_t t = 0; t < p->terms; t++)
         work += p->m * p->n * p->term[t].k;
-    assert(work);
+    assert(work && (!p->bf16 || (p->terms == 1 && !p->term->a_down && !p->term->b_down)));
     const struct work w = {num, tiles_of(num, p), p};
     const size_t most = (size_t)num_threads(num), threads = work > most * SMALL_PRODUCT ? most : 1;
     (p->n < p->m && p->n < threads * NARROW ? share_rows : share_columns)(&w, threads);

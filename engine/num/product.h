@@ -26,6 +26,8 @@ struct product {
     bool accumulate;
     size_t terms;
     struct product_term term[2];
+    bool
+        bf16; /* both factors are rounded to it; of one term that has no factor and where neither lies down */
 };
 
 bool product_is_ours(const struct num *num);
