@@ -188,7 +188,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
         return r;
-    num_set_compute(p->num, p->plan.int8 ? NUM_INT8 : NUM_F32);
+    num_set_compute(p->num, p->plan.compute);
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);

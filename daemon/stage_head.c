@@ -336,12 +336,12 @@ static int plan_model(struct head *h, struct err *err)
     p->vocab = h->config.vocab;
     p->dim = h->config.dim;
     p->weight_bits = h->spec.weight_bits;
-    p->int8 = h->spec.int8;
-    if (p->int8 && !p->weight_bits && !h->config.quant_bits)
+    p->compute = h->spec.compute;
+    if (p->compute == NUM_INT8 && !p->weight_bits && !h->config.quant_bits)
         return err_set(
             err, -EINVAL,
             "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %s: give --weights "
-            "int8 or int4 too",
+            "int8 or int4 too, or --compute bf16",
             p->model, dtype_name(h->config.dtype));
     p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
     p->tune.end_layer = h->config.layers;

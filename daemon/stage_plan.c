@@ -54,16 +54,16 @@ static json_t *more_encode(const struct job_plan *p)
 json_t *job_plan_encode(const struct job_plan *p)
 {
     return json_pack(
-        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
         "s:o s:o s:o s:I s:o}",
         "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
         sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
         p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune),
-        "training", (int)p->training, "int8", (int)p->int8, "kv", (int)p->kv, "by_layer", (int)p->by_layer,
-        "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions,
-        "sample", (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab",
-        (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas",
-        sizes(p->areas, p->stages), "briefs", sizes(p->briefs, p->stages), "lates",
+        "training", (int)p->training, "compute", num_compute_name(p->compute), "kv", (int)p->kv, "by_layer",
+        (int)p->by_layer, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions",
+        (json_int_t)p->positions, "sample", (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits,
+        "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages),
+        "areas", sizes(p->areas, p->stages), "briefs", sizes(p->briefs, p->stages), "lates",
         sizes(p->lates, p->stages), "bytes", sizes(p->bytes, p->ranks), "round_steps",
         (json_int_t)p->round_steps, "more", more_encode(p));
 }
@@ -156,21 +156,21 @@ static bool more_decode(struct job_plan *p, const json_t *list)
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
-    const char *type, *model, *fingerprint, *schedule, *order;
+    const char *type, *model, *fingerprint, *schedule, *order, *compute;
     json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes, *more;
     json_int_t round_steps, microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
-    int training, int8, kv, by_layer;
+    int training, kv, by_layer;
     json_error_t je;
     if (json_unpack_ex(
             (json_t *)json, &je, 0,
-            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:b s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
             "s:o s:o s:o s:I s:o}",
             "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places", &place,
             "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune", &tune, "training",
-            &training, "int8", &int8, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens, "seqs", &seqs,
-            "positions", &positions, "sample", &sample, "weight_bits", &weight_bits, "vocab", &vocab, "dim",
-            &dim, "slots", &slots, "areas", &areas, "briefs", &briefs, "lates", &lates, "bytes", &bytes,
-            "round_steps", &round_steps, "more", &more))
+            &training, "compute", &compute, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens, "seqs",
+            &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits, "vocab", &vocab,
+            "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs, "lates", &lates, "bytes",
+            &bytes, "round_steps", &round_steps, "more", &more))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -183,7 +183,8 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
         !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.areas, p.stages, areas) ||
         !get_sizes(p.briefs, p.stages, briefs) || !get_sizes(p.lates, p.stages, lates) ||
         !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) ||
-        !more_decode(&p, more) || round_steps < 1 || round_steps > JOB_MAX_STEPS || microbatches < 1 ||
+        !more_decode(&p, more) || num_compute_from_name(compute, &p.compute) || round_steps < 1 ||
+        round_steps > JOB_MAX_STEPS || microbatches < 1 ||
         (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
         positions < 1 || sample < 0 || vocab < 1 || dim < 1)
         return err_set(err, -EBADMSG,
@@ -201,7 +202,6 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.positions = (size_t)positions;
     p.sample = (size_t)sample;
     p.weight_bits = (size_t)weight_bits;
-    p.int8 = int8;
     p.vocab = (size_t)vocab;
     p.dim = (size_t)dim;
     if (*order && !(p.order = strdup(order)))

@@ -36,7 +36,7 @@ struct job_plan {
     bool training, kv;
     bool by_layer; /* as in stage_spec, and so are: */
     size_t tokens, seqs, positions, sample, weight_bits;
-    bool int8; /* products with many rows of quantized weights: of whole numbers of 8 bits */
+    enum num_compute compute; /* what products with many rows are multiplied in */
     size_t vocab, dim;
     size_t slots[JOB_MAX_STAGES];
     size_t areas

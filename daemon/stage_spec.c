@@ -127,10 +127,9 @@ static void read_weights(struct job_spec *s, struct reader *r)
 static void read_compute(struct job_spec *s, struct reader *r)
 {
     const char *name = text(r, "compute", "f32");
-    s->int8 = name && !strcmp(name, "int8");
-    demand(r, s->int8 || (name && !strcmp(name, "f32")), "\"compute\" is f32 or int8");
-    demand(r, !s->int8 || s->type != JOB_TRAIN,
-           "--compute int8 is for generate, chat and score: training is computed in f32");
+    demand(r, name && !num_compute_from_name(name, &s->compute), "\"compute\" is f32, bf16 or int8");
+    demand(r, s->compute == NUM_F32 || s->type != JOB_TRAIN,
+           "--compute bf16 and int8 are for generate, chat and score: training is computed in f32");
 }
 
 static void read_recompute(struct job_spec *s, struct reader *r)

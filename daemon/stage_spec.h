@@ -27,8 +27,8 @@ struct job_spec {
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
-    size_t weight_bits;        /* 8 or 4: --weights int8, int4; 0: stored */
-    bool int8;                 /* --compute int8 */
+    size_t weight_bits; /* 8 or 4: --weights int8, int4; 0: stored */
+    enum num_compute compute;
     bool chat;                 /* the prompt goes through the chat template */
     struct data_fields fields; /* of data: what its keys are called, */
     enum data_mask mask;       /* and what of it is trained */

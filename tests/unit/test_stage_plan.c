@@ -67,7 +67,7 @@ static struct job_plan example(void)
                              .positions = 32,
                              .sample = 20,
                              .weight_bits = 4,
-                             .int8 = true,
+                             .compute = NUM_BF16,
                              .vocab = 512,
                              .dim = 64,
                              .slots = {3, 2, 1, 4},
