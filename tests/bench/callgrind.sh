@@ -26,7 +26,7 @@ if [ -z "$names" ]; then
     exit 1
 fi
 for name in $names; do
-    each=$("$program" "$name" 1)
+    each=$(valgrind -q --tool=none "$program" "$name" 1) # of the kernels that are counted, not of this CPU's
     once=$(counted "$name" "$times")
     twice=$(counted "$name" $((2 * times)))
     was=$(awk -v name="$name" '$1 == name {print $2}' "$kept" 2>/dev/null) || was=
