@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first cache while a block of B, which stays
- * in the second, passes. The threads pack A together, then each takes columns of C for as long as there are some, ever fewer at a
- * time, and packs B's for itself: a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the computing
+ * in the second, passes. The threads pack A together, or two of them each for itself; then each takes columns of C for as long as there
+ * are some, ever fewer at a time, and packs B's for itself: a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the computing
  * thread. */
 #include "num/product.h"
 
@@ -27,6 +27,8 @@ enum {
     BLOCKS = 64, /* of k for which A is packed together */
     LINE = 16,   /* floats of a cache line */
     DOWN = 8,    /* rows of a factor that lies down are taken together */
+    ALONE =
+        2, /* threads up to which each packs all of A for itself: what another core wrote may be far away */
     ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
     STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
     NARROW = 64,        /* columns for each thread below which those of a C with more rows are not shared */
@@ -427,21 +429,34 @@ static struct cut cut_of(const struct work *w, size_t threads)
     return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
 }
 
-/* By every thread of a region; each of the two loops ends when all are there. */
+/* A's rows of a run: by all threads for all, or by each for itself. */
+static void pack_run(const struct work *w, const struct part *all, const struct room *room,
+                     const struct run *run, bool together)
+{
+    const size_t groups = (all->rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
+    if (!together) {
+        for (size_t n = 0; n < run->blocks; n++)
+            pack_rows(w, room, all, &run->block[n], 0, all->rows);
+        return;
+    }
+#pragma omp for schedule(dynamic)
+    for (size_t g = 0; g < groups * run->blocks; g++) {
+        const size_t at = g % groups * ROWS_TOGETHER;
+        pack_rows(w, room, all, &run->block[g / groups], at, min_size(ROWS_TOGETHER, all->rows - at));
+    }
+}
+
+/* By every thread of a region; each loop ends when all are there. */
 static void run_columns(const struct work *w, const struct cut *cut, size_t shares)
 {
-    const struct room room = room_of(w->num, true);
+    const bool together = cut->threads > ALONE;
+    const struct room room = room_of(w->num, together);
     const size_t rows = w->p->m, tall = rows_at_once(w, rows);
     for (size_t i = 0; i < rows; i += tall) {
         const struct part all = {i, min_size(tall, rows - i), 0, w->p->n};
-        const size_t groups = (all.rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
-#pragma omp for schedule(dynamic)
-            for (size_t g = 0; g < groups * run.blocks; g++) {
-                const size_t at = g % groups * ROWS_TOGETHER;
-                pack_rows(w, &room, &all, &run.block[g / groups], at, min_size(ROWS_TOGETHER, all.rows - at));
-            }
+            pack_run(w, &all, &room, &run, together);
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
                 const struct share s = share_cut(cut, j);
