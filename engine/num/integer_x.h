@@ -83,9 +83,9 @@ INLINE float group_levels(vi *q, const float *x, size_t n, const float top, floa
 }
 
 /* In what order a step lies. Of weights of 8 bits in four vectors, of each half the even and the odd numbers, as the bytes of 16 bits
- * lie; of 4 bits in four too, each of every fourth number, as the nibbles of 16 bits lie from the lowest to the highest. Bytes lie as they come, or in two vectors, each of every
- * second, as the nibbles of bytes do. Where bytes are multiplied by fours, numbers of 16 bits are bytes as well: those that
- * count 256, then the rest. */
+ * lie; of 4 bits in four too, each of every fourth number, as the nibbles of 16 bits lie from the lowest to the highest. Bytes lie as
+ * they come, or in two vectors, each of every second, as the nibbles of bytes do. Where bytes are multiplied by fours, numbers of 16
+ * bits are bytes as well: those that count 256, then the rest. */
 enum order { BY_TWOS, BY_FOURTHS, BYTES, BYTES_BY_TWOS, TWO_BYTES, TWO_BYTES_BY_TWOS };
 
 /* Bytes of a step; first and second half. */
