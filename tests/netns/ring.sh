@@ -67,7 +67,7 @@ within "from the last start to the ring" 2000 "$start"
 mark a b c
 
 # --- a job, and the same with cables pulled out under it
-iters=100
+iters=300
 start=$(milliseconds)
 train a calm
 await_job calm
