@@ -28,14 +28,10 @@ struct panel {
     size_t row, rows, col, cols;
 };
 
-/* How many threads share a product of so many multiplications. OpenBLAS's own threads wait for one another many times in a product,
- * each time giving up the CPU: where others want it, two of them are slower than one. Ours each call it for outputs of their own and
- * meet once, at the end. */
+/* How many threads share a product of so many multiplications. */
 static size_t parts_of(const struct num *num, size_t multiplications)
 {
     const size_t threads = (size_t)num_threads(num);
-    if (openblas_get_num_threads() != 1)
-        openblas_set_num_threads(1);
     return multiplications > threads * SMALL_PRODUCT ? threads : 1;
 }
 
@@ -52,11 +48,18 @@ struct blas_product {
     size_t ldc;
 };
 
+/* By the calling thread alone. OpenBLAS's own threads wait for one another many times in a product, each time giving up the CPU: where
+ * others want it, two of them are slower than one. Ours each call it for outputs of their own and meet once, at the end. How many it
+ * takes, it asks of OpenMP in every call. */
 static void sgemm(const struct blas_product *p)
 {
-    if (p->m && p->n)
-        cblas_sgemm(CblasRowMajor, p->ta, p->tb, (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a,
-                    (blasint)p->lda, p->b, (blasint)p->ldb, p->beta, p->c, (blasint)p->ldc);
+    if (!p->m || !p->n)
+        return;
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    cblas_sgemm(CblasRowMajor, p->ta, p->tb, (blasint)p->m, (blasint)p->n, (blasint)p->k, p->alpha, p->a,
+                (blasint)p->lda, p->b, (blasint)p->ldb, p->beta, p->c, (blasint)p->ldc);
+    omp_set_num_threads(threads);
 }
 
 /* Split along the longer side of C: each thread packs its share of one factor, and all of the shorter one. */
