@@ -152,43 +152,51 @@ INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step, con
     return (struct x_step){.v = {load16(at), load16(at + 16), load16(at + 32), load16(at + 48)}};
 }
 
-/* Sums of products with a step of W in 4 bits. */
-INLINE vi whole4(const uint8_t *from, const struct x_step *x, const bool bytes)
-{
-    const vh w = load16(from);
-    if (bytes)
-        return add_nibbles((vb)w & 15, (vb)x->v[0], (vb)(w >> 4) & 15, (vb)x->v[1]);
+/* Sums of products with a step of W: in 4 bits, in 8, and with half of one in 8. */
 #if defined __AVX512VNNI__ || defined __AVXVNNI__
-    const vi high = add_nibbles((vb)w & 15, (vb)x->v[0], (vb)(w >> 4) & 15, (vb)x->v[1]);
-    return (high << 8) + add_nibbles((vb)w & 15, (vb)x->v[2], (vb)(w >> 4) & 15, (vb)x->v[3]);
+INLINE vi numbers4(vh w, const struct x_step *x)
+{
+    const vb even = (vb)w & 15, odd = (vb)(w >> 4) & 15;
+    return (add_nibbles(even, (vb)x->v[0], odd, (vb)x->v[1]) << 8) +
+           add_nibbles(even, (vb)x->v[2], odd, (vb)x->v[3]);
+}
+
+INLINE vi half8(const uint8_t *from, const struct x_step *x, const size_t half)
+{
+    const vb w = (vb)load16(from + half * 32);
+    return (add_fours((vi){0}, w, (vb)x->v[half]) << 8) + add_fours((vi){0}, w, (vb)x->v[2 + half]);
+}
+
+INLINE vi whole8(const uint8_t *from, const struct x_step *x)
+{
+    const vb a = (vb)load16(from), b = (vb)load16(from + 32);
+    const vi high = add_fours(add_fours((vi){0}, a, (vb)x->v[0]), b, (vb)x->v[1]);
+    return (high << 8) + add_fours(add_fours((vi){0}, a, (vb)x->v[2]), b, (vb)x->v[3]);
+}
 #else
+INLINE vi numbers4(vh w, const struct x_step *x)
+{
     const vi a = add_products(add_products((vi){0}, w & 15, x->v[0]), w >> 4 & 15, x->v[1]);
     const vi b = add_products(add_products((vi){0}, w >> 8 & 15, x->v[2]), w >> 12, x->v[3]);
     return a + b;
-#endif
 }
 
-/* With half a step of W in 8 bits. */
 INLINE vi half8(const uint8_t *from, const struct x_step *x, const size_t half)
 {
     const vh w = load16(from + half * 32);
-#if defined __AVX512VNNI__ || defined __AVXVNNI__
-    return (add_fours((vi){0}, (vb)w, (vb)x->v[half]) << 8) + add_fours((vi){0}, (vb)w, (vb)x->v[2 + half]);
-#else
     return add_products(add_products((vi){0}, w & 255, x->v[2 * half]), w >> 8, x->v[2 * half + 1]);
-#endif
 }
 
-/* Of a whole one. */
-INLINE vi whole8(const uint8_t *w, const struct x_step *x)
+INLINE vi whole8(const uint8_t *from, const struct x_step *x)
 {
-#if defined __AVX512VNNI__ || defined __AVXVNNI__
-    const vb a = (vb)load16(w), b = (vb)load16(w + 32);
-    const vi high = add_fours(add_fours((vi){0}, a, (vb)x->v[0]), b, (vb)x->v[1]);
-    return (high << 8) + add_fours(add_fours((vi){0}, a, (vb)x->v[2]), b, (vb)x->v[3]);
-#else
-    return half8(w, x, 0) + half8(w, x, 1);
+    return half8(from, x, 0) + half8(from, x, 1);
+}
 #endif
+
+INLINE vi whole4(const uint8_t *from, const struct x_step *x, const bool bytes)
+{
+    const vh w = load16(from);
+    return bytes ? add_nibbles((vb)w & 15, (vb)x->v[0], (vb)(w >> 4) & 15, (vb)x->v[1]) : numbers4(w, x);
 }
 
 /* A step's scales in 4 bits, of the lanes. */

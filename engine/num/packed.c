@@ -8,7 +8,7 @@
 
 /* 24 or 12 sums in registers, and as many as can be of the factors' numbers used twice and more. */
 #if defined __AVX512F__
-enum { TALL = 12, WIDE = 32, NARROW_TALL = 16, NARROW_WIDE = 16, BLOCK = 256 };
+enum { TALL = 12, WIDE = 32, NARROW = 16, BLOCK = 256 };
 #else
 enum { TALL = 6, WIDE = 16, BLOCK = 128 };
 #endif
@@ -274,33 +274,32 @@ static void tile_in_place(float *c, size_t ldc, const float *a, size_t lda, cons
 #if defined __AVX512F__
 static void turn_narrow(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, next, NARROW_TALL);
+    turn(dst, src, lds, k, next, NARROW);
 }
 
 static void take_narrow(float *dst, const float *src, size_t lds, size_t k)
 {
-    take(dst, src, lds, k, NARROW_TALL);
+    take(dst, src, lds, k, NARROW);
 }
 
 static void narrow_tile(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate)
 {
-    multiply(c, ldc, (struct factors){a, NARROW_TALL, 1, b}, k, accumulate,
-             (struct size){NARROW_TALL, NARROW_WIDE / VL});
+    multiply(c, ldc, (struct factors){a, NARROW, 1, b}, k, accumulate, (struct size){NARROW, NARROW / VL});
 }
 
 /* Half the rows at a time: of all, a power of two apart, each would drive the others out of the first cache. */
 static void narrow_in_place(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
                             bool accumulate)
 {
-    const size_t half = NARROW_TALL / 2;
-    for (size_t i = 0; i < NARROW_TALL; i += half)
+    const size_t half = NARROW / 2;
+    for (size_t i = 0; i < NARROW; i += half)
         multiply(c + i * ldc, ldc, (struct factors){a + i * lda, 1, lda, b}, k, accumulate,
-                 (struct size){half, NARROW_WIDE / VL});
+                 (struct size){half, NARROW / VL});
 }
 
 static const struct packed_kernels narrow = {
-    .tall = NARROW_TALL,
-    .wide = NARROW_WIDE,
+    .tall = NARROW,
+    .wide = NARROW,
     .per = PER,
     .block = BLOCK,
     .tile = narrow_tile,

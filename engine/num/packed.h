@@ -12,7 +12,6 @@
 enum {
     PACKED_TALL_MOST = 16, /* of any table */
     PACKED_WIDE_MOST = 32,
-    PACKED_BLOCK_MOST = 512,
 };
 
 /* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in the lower half. */

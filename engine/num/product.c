@@ -2,8 +2,8 @@
  *
  * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first cache while a block of B, which stays
  * in the second, passes. The threads pack A together, or two of them each for itself; then each takes columns of C for as long as there
- * are some, ever fewer at a time, and packs B's for itself: a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the computing
- * thread. */
+ * are some, ever fewer at a time, and packs B's for itself: a thread that was interrupted, or whose core is slow, takes less. Called by
+ * gemm.c, on the computing thread. */
 #include "num/product.h"
 
 #include <assert.h>
@@ -141,13 +141,13 @@ static bool next_block(const struct work *w, struct walk *walk, struct block *b)
     return true;
 }
 
+/* --- packing ---------------------------------------------------------------------------------- */
+
 /* Of a factor, as they lie before they are packed. */
 struct rows {
     const float *at;
     size_t apart;
 };
-
-/* --- packing ---------------------------------------------------------------------------------- */
 
 /* The last panel, where fewer than `wide` outputs are left: dst[p·wide + r] = src[r·across + p·along], 0 beyond them. */
 static void pack_rest(float *dst, size_t wide, const float *src, size_t across, size_t along, size_t rest,
@@ -169,7 +169,7 @@ static void pack_down(float *dst, size_t apart, const float *src, size_t lds, si
             pack_rest(dst, wide, src + j, 1, lds, n - j, k);
 }
 
-/* n rows of A's, rounded. */
+/* n rows of k numbers, rounded into cells. */
 static struct rows rounded(const struct work *w, float *to, struct rows from, size_t n, size_t k)
 {
     const struct rows r = {to, round_up(k, LINE) + LINE};
@@ -184,6 +184,7 @@ static const float *next_rows(const struct room *room, struct rows src, size_t n
     return src.at != room->rows && left > n ? src.at + n * src.apart : NULL;
 }
 
+/* Rows row … of A. */
 static void pack_a(const struct work *w, const struct room *room, float *dst, const struct segment *s,
                    size_t block_k, size_t row, size_t rows)
 {

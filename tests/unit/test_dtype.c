@@ -12,22 +12,9 @@
 #include <cmocka.h>
 
 #include "num/dtype.h"
+#include "tests/lib/bits.h"
 
 enum { PATTERNS = 1 << 16 };
-
-static float float_of(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
 
 /* The value of a pattern as IEEE 754 defines it, for a format with `frac` fraction bits. */
 static double value_of(unsigned pattern, int frac)

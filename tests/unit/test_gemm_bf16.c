@@ -18,6 +18,7 @@
 #include "num/kernels.h"
 #include "num/packed.h"
 #include "num/rng.h"
+#include "tests/lib/bits.h"
 #include "tests/lib/draw.h"
 #include "tests/lib/isas.h"
 
@@ -75,20 +76,6 @@ static const struct packed_kernels *instruction(void)
         skip();
     }
     return k;
-}
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
 }
 
 /* To nearest, to even between two. */
