@@ -17,7 +17,7 @@
 #include "daemon/record.h"
 #include "daemon/store.h"
 #include "daemon/xalloc.h"
-#include "engine/num/num.h"
+#include "engine/num/kernels.h"
 
 enum { KEPT_US = 250000 }; /* what makes no event, as the memory that is free, may be so old */
 
@@ -55,10 +55,10 @@ static json_t *status_encode(struct node *n)
                 "the ring is broken or hostile, and the log names who sent the first",
                 (unsigned long long)records_forged(n->records)));
     return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
-                     id, "name", self->name, "threads", (int)self->threads, "core_type",
-                     num_openblas_coretype() ? num_openblas_coretype() : "automatic", "memory_total",
-                     (json_int_t)self->memory_total, "memory_available", (json_int_t)self->memory_available,
-                     "ring", api_ring_encode(n->members), "jobs", jobs_in_hand(n), "trouble", trouble);
+                     id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,
+                     "memory_total", (json_int_t)self->memory_total, "memory_available",
+                     (json_int_t)self->memory_available, "ring", api_ring_encode(n->members), "jobs",
+                     jobs_in_hand(n), "trouble", trouble);
 }
 
 void api_get_status(struct node *n, struct http_call *call)

@@ -28,9 +28,9 @@ static void print_status(const json_t *s)
     const json_t *trouble = json_object_get(s, "trouble");
     size_t i;
     json_t *sentence;
-    printf("node   %s, ringd %s, threads %.0f, OpenBLAS core type %s, %s of %s memory free\n",
+    printf("node   %s, ringd %s, threads %.0f, kernels %s, %s of %s memory free\n",
            field_text(node, "name", "?"), field_text(s, "version", "?"), field_number(node, "threads"),
-           field_text(node, "core_type", "?"), print_bytes(field_number(node, "memory_available")).text,
+           field_text(node, "kernels", "?"), print_bytes(field_number(node, "memory_available")).text,
            print_bytes(field_number(node, "memory_total")).text);
     printf("ring   %s\n", field_text(ring, "text", field_text(ring, "state", "?")));
     print_job_numbers("jobs   running ", json_object_get(jobs, "running"));

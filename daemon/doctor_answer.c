@@ -79,9 +79,8 @@ static json_t *cluster(const struct node *n)
 static json_t *facts(const struct node *n)
 {
     json_t *all = doctor_host_facts("", n->state_dir), *cpu = json_object_get(all, "cpu");
-    const char *core = num_openblas_coretype(), *trouble = store_trouble(n->store);
+    const char *trouble = store_trouble(n->store);
     json_object_set_new(cpu, "isa", json_string(isa_pick()->isa));
-    json_object_set_new(cpu, "core_type", json_string(core ? core : ""));
     json_object_set_new(all, "name", json_string(n->name));
     json_object_set_new(all, "version", json_string(RINGD_VERSION));
     json_object_set_new(all, "ports", ports(n));

@@ -126,15 +126,12 @@ static json_t *cpu(const char *root)
 {
     struct line line;
     json_t *facts = json_object();
-    const char *core = getenv("OPENBLAS_CORETYPE");
     if (find_value(&line, root, "/proc/cpuinfo", "model name", ':'))
         set_text(facts, "model", line.text);
     if (read_line(&line, root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
         set_text(facts, "governor", line.text);
     if (read_line(&line, root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"))
         set_text(facts, "driver", line.text);
-    if (core)
-        set_text(facts, "core_env", core);
     return facts;
 }
 

@@ -6,7 +6,7 @@
  *   kernel              "6.1.0-18-amd64"
  *   firewall            "ufw", "firewalld", "nftables", "iptables": which one's commands to propose
  *   thunderbolt         only with a controller: module (thunderbolt_net is loaded), security, waiting: [devices not authorised]
- *   cpu                 model, governor, driver, core_env (OPENBLAS_CORETYPE in the environment)
+ *   cpu                 model, governor, driver
  *   memory              total, available, swap_total, swap_free: bytes
  *   disk                path, total, free: bytes
  *   fds                 soft, hard

@@ -139,14 +139,7 @@ static bool is_held_back(const json_t *cpu)
 static void look_cpu(struct judge *j)
 {
     const json_t *cpu = json_object_get(j->me, "cpu"), *other = json_object_get(first(j), "cpu");
-    const char *core = fact_text(cpu, "core_type"), *env = fact_text(cpu, "core_env"),
-               *isa = fact_text(cpu, "isa");
-    if (*env && *core && !is(env, core))
-        doctor_say(j, DOCTOR_WARNING, "OpenBLAS",
-                   xstrdup("systemctl unset-environment OPENBLAS_CORETYPE && systemctl restart ringd"),
-                   "OPENBLAS_CORETYPE is %s in the daemon's environment, and this CPU (%s) deserves %s: "
-                   "matrix products are slow, or crash",
-                   env, fact_text(cpu, "model"), core);
+    const char *isa = fact_text(cpu, "isa");
     if (is_held_back(cpu))
         doctor_say(j, DOCTOR_NOTE, "governor",
                    xstrdup("echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"),

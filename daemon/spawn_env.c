@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "daemon/xalloc.h"
-#include "engine/num/num.h"
 
 extern char **environ;
 
@@ -31,8 +30,8 @@ static char **with_variable(char **env, size_t *n, char *assignment)
     return env;
 }
 
-/* The CPU's kernel must be chosen before OpenBLAS loads. Idle pool threads must sleep; but a token is some hundred parallel regions with
- * microseconds between them, and to wake a thread takes longer than that: it looks so many times first, about 20 µs. */
+/* Idle pool threads must sleep; but a token is some hundred parallel regions with microseconds between them, and to wake a thread takes
+ * longer than that: it looks so many times first, about 20 µs. */
 char **spawn_environment(int threads, size_t *ret_inherited)
 {
     size_t n = 0;
@@ -41,9 +40,6 @@ char **spawn_environment(int threads, size_t *ret_inherited)
     *ret_inherited = n;
     char **env = xcalloc(n + 1, sizeof *env);
     memcpy(env, environ, n * sizeof *env);
-    const char *core = num_openblas_coretype();
-    if (core)
-        env = with_variable(env, &n, xasprintf("OPENBLAS_CORETYPE=%s", core));
     if (threads)
         env = with_variable(env, &n, xasprintf("OMP_NUM_THREADS=%d", threads));
     if (!has_variable(environ, *ret_inherited, "OMP_WAIT_POLICY=")) {

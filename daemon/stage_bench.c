@@ -29,10 +29,8 @@ static int measure_machine(json_t *out, struct num *num, struct err *err)
         json_array_append_new(
             products, json_pack("{s:s s:f s:f}", "weights", p.type, "gflops", p.gflops, "row_gbs", p.gbs));
     if (!e) {
-        const char *core = getenv("OPENBLAS_CORETYPE");
         json_object_set_new(out, "threads", json_integer(num_threads(num)));
         json_object_set_new(out, "kernels", json_string(num_isa(num)));
-        json_object_set_new(out, "core_type", json_string(core ? core : "automatic"));
         json_object_set_new(out, "read_gbs", json_real(machine_read(m)));
         machine_free(m);
     }

@@ -279,21 +279,19 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
 {
     const struct stage_spec *s = &want->spec;
     char cpu[256];
-    const char *core = getenv("OPENBLAS_CORETYPE");
     cpu_name(cpu, sizeof cpu);
     json_t *targets = json_array();
     for (size_t i = 0; i < s->tune.ntargets; i++)
         json_array_append_new(targets, json_string(s->tune.targets[i]));
     return json_pack(
-        "{s:i s:s s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b s:b s:b s:I s:I}",
-        "way", WAY, "cpu", cpu, "isa", num_isa(num), "core", core ? core : "", "threads", num_threads(num),
-        "cpus", isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
-        (int)s->embed, "head", (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
-        (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
-        (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind, "rank",
-        (json_int_t)s->tune.rank, "targets", targets, "trained", (int)want->trained, "training",
-        (int)s->training, "kv", (int)s->kv, "positions", (json_int_t)(s->kv ? s->positions : 0), "at",
-        (json_int_t)want->at);
+        "{s:i s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b s:b s:b s:I s:I}", "way",
+        WAY, "cpu", cpu, "isa", num_isa(num), "threads", num_threads(num), "cpus", isinf(quota) ? 0.0 : quota,
+        "model", fingerprint, "by_layer", (int)s->by_layer, "embedding", (int)s->embed, "head", (int)s->head,
+        "layer", (json_int_t)s->first_layer, "layers", (json_int_t)(s->end_layer - s->first_layer), "tokens",
+        (json_int_t)s->tokens, "seqs", (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune",
+        (int)s->tune.kind, "rank", (json_int_t)s->tune.rank, "targets", targets, "trained",
+        (int)want->trained, "training", (int)s->training, "kv", (int)s->kv, "positions",
+        (json_int_t)(s->kv ? s->positions : 0), "at", (json_int_t)want->at);
 }
 
 static int make_path(char *ret, size_t size, const json_t *key)

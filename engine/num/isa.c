@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which instruction set this CPU and operating system can run: picks the table of vector kernels, and
- * OpenBLAS's core type. Asks CPUID alone, keeps nothing; any thread. The build says which tables it has
- * (HAVE_KERNELS_x, HAVE_INTEGERS_x, HAVE_PACKED_x). */
+ * Which instruction set this CPU and operating system can run: picks the tables of vector kernels.
+ * Asks CPUID alone, keeps nothing; any thread. The build says which tables it has (HAVE_KERNELS_x, HAVE_INTEGERS_x, HAVE_PACKED_x). */
 #include "num/integer.h"
 #include "num/kernels.h"
 #include "num/packed.h"
-
-#include <string.h>
 
 #if defined __x86_64__
 #include <cpuid.h>
@@ -31,18 +28,6 @@ static bool has_avxvnni(void)
 {
     unsigned a, b, c, d;
     return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVXVNNI);
-}
-
-static bool is_zen(void)
-{
-    unsigned top, b, c, d, a;
-    if (!__get_cpuid(0, &top, &b, &c, &d))
-        return false;
-    const unsigned vendor[3] = {b, d, c};
-    if (memcmp(vendor, "AuthenticAMD", sizeof vendor) != 0 || !__get_cpuid(1, &a, &b, &c, &d))
-        return false;
-    const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
-    return family == 23 || family == 25;
 }
 #endif
 
@@ -94,17 +79,6 @@ const struct packed_kernels *isa_pick_packed_bf16(void)
 #if HAVE_PACKED_bf16
     if (has_avx512() && __builtin_cpu_supports("avx512bf16"))
         return &packed_kernels_bf16;
-#endif
-    return NULL;
-}
-
-const char *num_openblas_coretype(void)
-{
-#if defined __x86_64__
-    if (has_avx512())
-        return "SkylakeX";
-    if (has_avx2())
-        return is_zen() ? "Zen" : "Haswell";
 #endif
     return NULL;
 }

@@ -32,9 +32,4 @@ int num_compute_from_name(const char *name, enum num_compute *ret); /* −EINVAL
 void num_set_compute(struct num *num, enum num_compute compute);
 enum num_compute num_compute(const struct num *num);
 
-/* The OPENBLAS_CORETYPE this CPU deserves ("SkylakeX", "Haswell", "Zen", …) or NULL where OpenBLAS's own
- * guess is right. Must be in the environment before the library is loaded (Debian 12's 0.3.21 takes newer
- * CPUs for a Prescott). */
-const char *num_openblas_coretype(void);
-
 #endif

@@ -95,7 +95,6 @@ static inline void bench_print(const struct bench_row *row, const struct bench_s
  * call. */
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc);
-void openblas_set_num_threads(int threads);
 enum { BENCH_ROW_MAJOR = 101, BENCH_NO_TRANS = 111, BENCH_TRANS = 112 };
 
 /* Square, big enough that packing is hidden and small enough that it lasts a twentieth of a second. */
@@ -130,7 +129,7 @@ static inline double bench_sgemm_run(const struct bench_sgemm *s, double least)
 {
     const int n = BENCH_SGEMM;
     double sum = 0;
-    openblas_set_num_threads(1);
+    omp_set_num_threads(1); /* it asks in every call */
 #pragma omp parallel num_threads(s->threads) reduction(+ : sum)
     {
         float *c = s->c + (size_t)omp_get_thread_num() * (size_t)n * (size_t)n;
@@ -147,14 +146,32 @@ static inline double bench_sgemm_run(const struct bench_sgemm *s, double least)
 
 /* --- the stage's environment ------------------------------------------------------------------ */
 
+/* The kernel OpenBLAS has for this CPU, or NULL where its own guess is right: Debian 12's 0.3.21 takes newer ones for a Prescott. */
+static inline const char *bench_core_type(void)
+{
+#if defined __x86_64__
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+        return "SkylakeX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return __builtin_cpu_is("amd") ? "Zen" : "Haswell";
+#endif
+    return NULL;
+}
+
 /* Runs this program again with `args` (argv[1] …, ended by NULL) as the daemon would run a stage of that many
  * threads, and waits for it; 0 if all went well. OpenBLAS chooses its kernel while it is being loaded, so
- * nothing less will do. */
+ * nothing less will do: and whatever it was told before, for a slow limit flatters. */
 static inline int bench_again(int threads, char **argv)
 {
     const pid_t pid = fork();
     if (pid == 0) {
         size_t inherited;
+        const char *core = bench_core_type();
+        if (core)
+            setenv("OPENBLAS_CORETYPE", core, 1);
+        else
+            unsetenv("OPENBLAS_CORETYPE");
+        unsetenv("OPENBLAS_L2_SIZE");
         unsetenv("OMP_NUM_THREADS");
         execve("/proc/self/exe", argv, spawn_environment(threads, &inherited));
         _exit(127);

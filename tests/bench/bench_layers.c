@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the products and layers reach beside bare sgemm in the same run: `bench_layers [threads]`. Medians of
- * five. Start it with the OPENBLAS_CORETYPE that its first line names, or sgemm is not the machine's limit.
- */
+ * five. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "layer/mla.h"
-
-/* Its header is gemm.c's alone; this bench measures that file against the library, so it declares what it
- * calls. */
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
-                 const float *b, int ldb, float beta, float *c, int ldc);
-void openblas_set_num_threads(int threads);
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+#include "tests/bench/bench.h"
 
 struct bench {
     struct num *num;
@@ -30,41 +22,26 @@ struct bench {
     size_t len;
 };
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median_of(void (*run)(struct bench *), struct bench *b)
 {
     double t[5];
     run(b);
     for (int i = 0; i < 5; i++) {
         int times = 0;
-        const double start = seconds();
+        const double start = bench_now();
         do {
             run(b);
             times++;
-        } while (seconds() - start < 0.04);
-        t[i] = (seconds() - start) / times;
+        } while (bench_now() - start < 0.04);
+        t[i] = (bench_now() - start) / times;
     }
-    qsort(t, 5, sizeof *t, ascending);
-    return t[2];
+    return bench_median(t, 5);
 }
 
 static void run_bare(struct bench *b)
 {
-    openblas_set_num_threads(num_threads(b->num)); /* the engine wants it to use one */
-    cblas_sgemm(ROW_MAJOR, NO_TRANS, TRANS, (int)b->n, (int)b->rows, (int)b->cols, 1, b->x, (int)b->cols,
-                b->w.data, (int)b->cols, 0, b->y, (int)b->rows);
+    cblas_sgemm(BENCH_ROW_MAJOR, BENCH_NO_TRANS, BENCH_TRANS, (int)b->n, (int)b->rows, (int)b->cols, 1, b->x,
+                (int)b->cols, b->w.data, (int)b->cols, 0, b->y, (int)b->rows);
 }
 
 static void run_xwt(struct bench *b)
@@ -237,17 +214,12 @@ static void elementwise(struct num *num)
     free(b.x), free(b.y), free(w), free(b.qkvo[0]), free(b.qkvo[4]);
 }
 
-int main(int argc, char **argv)
+static int measure(int threads)
 {
     struct num *num = NULL;
     struct err err;
-    if (num_new(&num, argc > 1 ? atoi(argv[1]) : 1, &err) != 0) {
-        fprintf(stderr, "bench_layers: %s\n", err.text);
-        return 1;
-    }
-    const char *core = num_openblas_coretype();
-    printf("%d threads, kernels %s, OPENBLAS_CORETYPE should be %s\n", num_threads(num), num_isa(num),
-           core ? core : "unset");
+    bench_must(num_new(&num, threads, &err), &err);
+    printf("%d threads, kernels %s\n", num_threads(num), num_isa(num));
     static const size_t shapes[][3] = {
         {512, 768, 768}, {512, 2048, 768}, {512, 768, 2048}, {512, 2048, 2048}, {128, 2048, 2048},
         {512, 8, 2048},  {32, 2048, 2048}, {16, 2048, 2048}, {9, 2048, 2048},   {8, 2048, 2048},
@@ -264,4 +236,11 @@ int main(int argc, char **argv)
     elementwise(num);
     num_free(num);
     return 0;
+}
+
+/* A third argument: in the stage's environment. */
+int main(int argc, char **argv)
+{
+    char *args[] = {argv[0], argc > 1 ? argv[1] : "1", "again", NULL};
+    return argc > 2 ? measure(atoi(argv[1])) : bench_again(atoi(args[1]), args);
 }

@@ -144,13 +144,9 @@ static int describe_machine(void)
 {
     struct err err;
     struct num *num;
-    const char *core = num_openblas_coretype(), *own = getenv("OPENBLAS_CORETYPE");
+    const char *core = bench_core_type();
     bench_must(num_new(&num, 1, &err), &err);
-    printf("kernels  %s, OPENBLAS_CORETYPE %s%s\n", num_isa(num),
-           own    ? own
-           : core ? core
-                  : "its own guess",
-           own ? " (yours)" : "");
+    printf("kernels  %s, OpenBLAS's %s\n", num_isa(num), core ? core : "its own guess");
     num_free(num);
     return 0;
 }

@@ -11,7 +11,7 @@ static const char *const keys[] = {
     "state",     "link_local", "thunderbolt",   "iommu",    "kind",       "kernel",
     "discover",  "silent",     "why",           "fix",      "ring",       "text",
     "mtu",       "speed_mbps", "measured_mbps", "class",    "usable",     "carrier",
-    "up",        "memory",     "available",     "cpu",      "isa",        "core_type",
+    "up",        "memory",     "available",     "cpu",      "isa",        "swap_free",
     "governor",  "throttled",  "disk",          "fds",      "cluster",    "roster_version",
     "offset_us", "rtt_us",     "version",       "model",    "dir",        "fingerprint",
     "bytes",     "error",      "helper",        "overlaps", "waiting",    "received",

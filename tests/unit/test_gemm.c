@@ -217,9 +217,6 @@ static void test_unit(void **state)
     assert_int_equal(num_new(&num, 3, &err), 0);
     assert_int_equal(num_threads(num), 3);
     assert_non_null(num_isa(num));
-    const char *core = num_openblas_coretype();
-    assert_true(strcmp(num_isa(num), "avx512") != 0 || strcmp(core, "SkylakeX") == 0);
-    assert_true(strcmp(num_isa(num), "base") == 0 || core);
     num_free(num);
     num_free(NULL);
     assert_int_equal(num_new(&num, 0, &err), 0);
