@@ -32,16 +32,19 @@ enum {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* a: elements of a row `along` apart, rows `apart`. */
+/* What a tile has still to multiply and to fetch. a: elements of a row `along` apart, rows `apart`. */
 struct factors {
     const float *a;
     size_t along, apart;
-    const float *b;
+    const float *b, *next_a, *next_c;
+    size_t ldc;
+    unsigned turn;
 };
 
 /* How large a tile is: constants wherever it is inlined. */
 struct size {
     size_t tall, vectors;
+    bool in_place;
 };
 enum { SUMS_TALL = PACKED_TALL_MOST, SUMS_WIDE = PACKED_WIDE_MOST / VL };
 
@@ -81,10 +84,32 @@ INLINE void step(vf acc[SUMS_TALL][SUMS_WIDE], struct factors f, size_t p, const
     }
 }
 
+/* Once for STEPS of k: a line of A's next rows, or of every second of them where they lie, and a row of C's next tile as long as there
+ * are some. */
+INLINE void fetch_next(struct factors *f, const struct size size)
+{
+    if (size.in_place) {
+        UNROLL
+        for (size_t i = 0; i < size.tall; i += 2)
+            __builtin_prefetch(f->next_a + (i + f->turn % 2) * f->apart);
+        f->next_a += STEPS;
+    } else {
+        __builtin_prefetch(f->next_a);
+        f->next_a += LINE;
+    }
+    if (f->turn++ < size.tall) {
+        UNROLL
+        for (size_t j = 0; j < size.vectors * VL; j += LINE)
+            __builtin_prefetch(f->next_c + j, 0, 2);
+        f->next_c += f->ldc;
+    }
+}
+
 /* The next k steps. */
 INLINE void steps(vf acc[SUMS_TALL][SUMS_WIDE], struct factors *f, size_t k, const struct size size)
 {
     for (; k >= STEPS; k -= STEPS) {
+        fetch_next(f, size);
         UNROLL
         for (size_t p = 0; p < STEPS; p++)
             step(acc, *f, p, size);
@@ -98,24 +123,24 @@ INLINE void steps(vf acc[SUMS_TALL][SUMS_WIDE], struct factors *f, size_t k, con
     }
 }
 
-INLINE void multiply(float *c, size_t ldc, struct factors f, size_t k, bool accumulate,
-                     const struct size size)
+INLINE void multiply(const struct packed_tile *t, size_t along, size_t apart, const struct size size)
 {
+    struct factors f = {t->a, along, apart, t->b, t->next_a, t->next_c, t->ldc, 0};
     vf acc[SUMS_TALL][SUMS_WIDE] = {0};
-    const size_t first = k > AHEAD ? (k - AHEAD) / STEPS * STEPS : 0;
+    const size_t first = t->k > AHEAD ? (t->k - AHEAD) / STEPS * STEPS : 0;
     steps(acc, &f, first, size);
     UNROLL
     for (size_t i = 0; i < size.tall; i++)
         UNROLL
     for (size_t j = 0; j < size.vectors * VL; j += LINE)
-        __builtin_prefetch(c + i * ldc + j, 1);
-    steps(acc, &f, k - first, size);
+        __builtin_prefetch(t->c + i * t->ldc + j, 1);
+    steps(acc, &f, t->k - first, size);
     UNROLL
     for (size_t i = 0; i < size.tall; i++)
         UNROLL
     for (size_t j = 0; j < size.vectors; j++) {
-        float *to = c + i * ldc + j * VL;
-        store(to, accumulate ? load(to) + acc[i][j] : acc[i][j]);
+        float *to = t->c + i * t->ldc + j * VL;
+        store(to, t->accumulate ? load(to) + acc[i][j] : acc[i][j]);
     }
 }
 
@@ -260,15 +285,14 @@ static void take_wide(float *dst, const float *src, size_t lds, size_t k)
     take(dst, src, lds, k, WIDE);
 }
 
-static void tile(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate)
+static void tile(const struct packed_tile *t)
 {
-    multiply(c, ldc, (struct factors){a, TALL, 1, b}, k, accumulate, (struct size){TALL, WIDE / VL});
+    multiply(t, TALL, 1, (struct size){TALL, WIDE / VL, false});
 }
 
-static void tile_in_place(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
-                          bool accumulate)
+static void tile_in_place(const struct packed_tile *t, size_t lda)
 {
-    multiply(c, ldc, (struct factors){a, 1, lda, b}, k, accumulate, (struct size){TALL, WIDE / VL});
+    multiply(t, 1, lda, (struct size){TALL, WIDE / VL, true});
 }
 
 #if defined __AVX512F__
@@ -282,19 +306,22 @@ static void take_narrow(float *dst, const float *src, size_t lds, size_t k)
     take(dst, src, lds, k, NARROW);
 }
 
-static void narrow_tile(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate)
+static void narrow_tile(const struct packed_tile *t)
 {
-    multiply(c, ldc, (struct factors){a, NARROW, 1, b}, k, accumulate, (struct size){NARROW, NARROW / VL});
+    multiply(t, NARROW, 1, (struct size){NARROW, NARROW / VL, false});
 }
 
 /* Half the rows at a time: of all, a power of two apart, each would drive the others out of the first cache. */
-static void narrow_in_place(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
-                            bool accumulate)
+static void narrow_in_place(const struct packed_tile *t, size_t lda)
 {
-    const size_t half = NARROW / 2;
-    for (size_t i = 0; i < NARROW; i += half)
-        multiply(c + i * ldc, ldc, (struct factors){a + i * lda, 1, lda, b}, k, accumulate,
-                 (struct size){half, NARROW / VL});
+    struct packed_tile half = *t;
+    const size_t rows = NARROW / 2;
+    half.next_a = half.a + rows * lda;
+    half.next_c = half.c + rows * half.ldc;
+    multiply(&half, 1, lda, (struct size){rows, NARROW / VL, true});
+    half.a = half.next_a, half.c += rows * half.ldc;
+    half.next_a = t->next_a, half.next_c = t->next_c;
+    multiply(&half, 1, lda, (struct size){rows, NARROW / VL, true});
 }
 
 static const struct packed_kernels narrow = {

@@ -14,6 +14,17 @@ enum {
     PACKED_WIDE_MOST = 32,
 };
 
+/* A tile of C (+)= A · B, k cells deep, and what is wanted after it, which is fetched meanwhile: of A's next rows, as they are packed, a
+ * cache line for every eight of k, and the next tile of C. Those are not read, and may lie anywhere. */
+struct packed_tile {
+    float *c;
+    size_t ldc;
+    const float *a, *b; /* [k, tall], [k, wide] */
+    size_t k;
+    bool accumulate;
+    const float *next_a, *next_c;
+};
+
 /* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in the lower half. */
 struct packed_kernels {
     size_t tall, wide; /* a tile of C */
@@ -21,12 +32,11 @@ struct packed_kernels {
     size_t block;      /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
     const struct packed_kernels
         *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
-    /* C[tall, wide] (+)= A · B, a sum of its own for each element in ascending order of k, added to C at the end; of the two in a cell
-     * the odd one comes first, as vdpbf16ps has it. k counts cells. a: [k, tall], b: [k, wide]. */
-    void (*tile)(float *c, size_t ldc, const float *a, const float *b, size_t k, bool accumulate);
-    /* The same with A where it lies, rows of k cells `lda` apart. */
-    void (*tile_in_place)(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t k,
-                          bool accumulate);
+    /* A sum of its own for each element in ascending order of k, added to C at the end; of the two in a cell the odd one comes first, as
+     * vdpbf16ps has it. */
+    void (*tile)(const struct packed_tile *t);
+    /* The same with A where it lies, rows of k cells `lda` apart, and so the next ones. */
+    void (*tile_in_place)(const struct packed_tile *t, size_t lda);
     /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch as many rows
      * from `next` on, if not NULL. */
     void (*turn_tall)(float *dst, const float *src, size_t lds, size_t k, const float *next);

@@ -281,29 +281,38 @@ static void pack_b(const struct work *w, const struct room *room, const struct b
 /* --- multiplying ------------------------------------------------------------------------------ */
 
 /* A tile that reaches beyond C: what there is of it goes through one that does not. */
-static void edge_tile(const struct packed_kernels *k, float *c, size_t ldc, size_t rows, size_t cols,
-                      const float *a, const float *b, size_t depth, bool accumulate)
+static void edge_tile(const struct packed_kernels *k, const struct packed_tile *t, size_t rows, size_t cols)
 {
     float whole[PACKED_TALL_MOST * PACKED_WIDE_MOST] = {0};
-    for (size_t i = 0; accumulate && i < rows; i++)
-        memcpy(whole + i * k->wide, c + i * ldc, cols * sizeof *c);
-    k->tile(whole, k->wide, a, b, depth, accumulate);
+    struct packed_tile inner = *t;
+    inner.c = whole, inner.ldc = k->wide;
+    for (size_t i = 0; t->accumulate && i < rows; i++)
+        memcpy(whole + i * k->wide, t->c + i * t->ldc, cols * sizeof *whole);
+    k->tile(&inner);
     for (size_t i = 0; i < rows; i++)
-        memcpy(c + i * ldc, whole + i * k->wide, cols * sizeof *c);
+        memcpy(t->c + i * t->ldc, whole + i * k->wide, cols * sizeof *whole);
 }
 
 /* Packed rows of A with packed columns of B. c: their first element. */
 static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const float *a, const float *b,
                      size_t rows, size_t cols, size_t depth, bool accumulate)
 {
-    for (size_t i = 0; i < rows; i += k->tall)
-        for (size_t j = 0; j < cols; j += k->wide) {
-            float *to = c + i * ldc + j;
-            if (rows - i >= k->tall && cols - j >= k->wide)
-                k->tile(to, ldc, a + i * depth, b + j * depth, depth, accumulate);
+    const size_t tall = k->tall, wide = k->wide, panel = tall * depth, tiles = (cols + wide - 1) / wide;
+    for (size_t i = 0; i < rows; i += tall)
+        for (size_t n = 0; n < tiles; n++) {
+            const size_t j = n * wide, below = rows - i > tall ? i + tall : 0;
+            const struct packed_tile t = {.c = c + i * ldc + j,
+                                          .ldc = ldc,
+                                          .a = a + i * depth,
+                                          .b = b + j * depth,
+                                          .k = depth,
+                                          .accumulate = accumulate,
+                                          .next_a = a + below * depth + n * panel / tiles,
+                                          .next_c = n + 1 < tiles ? c + i * ldc + j + wide : c + below * ldc};
+            if (rows - i >= tall && cols - j >= wide)
+                k->tile(&t);
             else
-                edge_tile(k, to, ldc, min_size(k->tall, rows - i), min_size(k->wide, cols - j), a + i * depth,
-                          b + j * depth, depth, accumulate);
+                edge_tile(k, &t, min_size(tall, rows - i), min_size(wide, cols - j));
         }
 }
 
@@ -317,11 +326,19 @@ static size_t multiply_in_place(const struct work *w, const struct part *s, cons
         return 0;
     struct block b;
     for (struct walk walk = {0, 0}; next_block(w, &walk, &b);) {
+        const float *a = t->a + s->row * t->lda + b.segment->from;
+        float *c = p->c + s->row * p->ldc + s->col;
         pack_b(w, room, &b, s->col, s->cols);
         for (size_t i = 0; i < whole; i += tall)
-            w->k->tile_in_place(p->c + (s->row + i) * p->ldc + s->col, p->ldc,
-                                t->a + (s->row + i) * t->lda + b.segment->from, t->lda, room->b, b.k,
-                                p->accumulate || !b.first);
+            w->k->tile_in_place(&(struct packed_tile){.c = c + i * p->ldc,
+                                                      .ldc = p->ldc,
+                                                      .a = a + i * t->lda,
+                                                      .b = room->b,
+                                                      .k = b.k,
+                                                      .accumulate = p->accumulate || !b.first,
+                                                      .next_a = a + (i + tall) * t->lda,
+                                                      .next_c = c + (i + tall) * p->ldc},
+                                t->lda);
     }
     return whole;
 }
@@ -420,14 +437,14 @@ static void share_rows(const struct work *w, size_t threads)
 /* --- sharing: columns, as they come ----------------------------------------------------------- */
 
 /* Columns of C, each share worth waking for. */
-static struct cut cut_of(const struct work *w, size_t threads)
+static void pile_columns(struct pile *pile, const struct work *w, size_t threads)
 {
     const struct product *p = w->p;
     size_t k = 0;
     for (size_t t = 0; t < p->terms; t++)
         k += p->term[t].k;
     const size_t step = p->term->b_down ? STEP_DOWN : w->k->wide;
-    return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
+    pile_set(pile, p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads);
 }
 
 /* A's rows of a run: by all threads for all, or by each for itself. */
@@ -447,32 +464,36 @@ static void pack_run(const struct work *w, const struct part *all, const struct 
     }
 }
 
-/* By every thread of a region; each loop ends when all are there. */
-static void run_columns(const struct work *w, const struct cut *cut, size_t shares)
+/* By every thread of a region, all with the same runs. */
+static void run_columns(const struct work *w, struct pile *pile)
 {
-    const bool together = cut->threads > ALONE;
+    const bool together = pile->threads > ALONE;
     const struct room room = room_of(w->num, together);
-    const size_t rows = w->p->m, tall = rows_at_once(w, rows);
+    const size_t rows = w->p->m, tall = rows_at_once(w, rows), thread = (size_t)omp_get_thread_num();
+    bool again = false;
     for (size_t i = 0; i < rows; i += tall) {
         const struct part all = {i, min_size(tall, rows - i), 0, w->p->n};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
-            pack_run(w, &all, &room, &run, together);
-#pragma omp for schedule(dynamic)
-            for (size_t j = 0; j < shares; j++) {
-                const struct share s = share_cut(cut, j);
-                multiply_run(w, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
+            if (again) {
+#pragma omp barrier
+#pragma omp single
+                pile_columns(pile, w, pile->threads);
             }
+            pack_run(w, &all, &room, &run, together);
+            for (struct share s; (s = pile_take(pile, thread)).n;)
+                multiply_run(w, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
+            again = true;
         }
     }
 }
 
 static void share_columns(const struct work *w, size_t threads)
 {
-    const struct cut cut = cut_of(w, threads);
-    const size_t shares = share_count(&cut);
+    struct pile pile;
+    pile_columns(&pile, w, threads);
 #pragma omp parallel num_threads((int)threads) if (threads > 1)
-    run_columns(w, &cut, shares);
+    run_columns(w, &pile);
 }
 
 static const struct packed_kernels *tiles_of(const struct num *num, const struct product *p)

@@ -145,7 +145,8 @@ static void check_tile(const struct packed_kernels *k, struct rng *rng, enum kin
             memcpy(&b[p * k->wide + j], &bits, sizeof bits);
         }
     }
-    k->tile(c, k->wide, a, b, depth, false);
+    k->tile(
+        &(struct packed_tile){.c = c, .ldc = k->wide, .a = a, .b = b, .k = depth, .next_a = a, .next_c = c});
     for (size_t i = 0; i < k->tall; i++)
         for (size_t j = 0; j < k->wide; j++) {
             float want = 0;
