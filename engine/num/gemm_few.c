@@ -196,9 +196,11 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n)
         }
     }
     const size_t threads = elements > SMALL ? (size_t)num_threads(num) : 1, even = elements / threads + 1;
-    struct pile pile;
-    pile_set(&pile, elements, even < SHARE ? even : SHARE, threads);
-#pragma omp parallel num_threads((int)threads) if (threads > 1)
-    for (struct share s; (s = pile_take(&pile, (size_t)omp_get_thread_num())).n;)
+    const struct cut cut = {elements, even < SHARE ? even : SHARE, threads};
+    const size_t shares = share_count(&cut);
+#pragma omp parallel for schedule(dynamic) num_threads((int)threads) if (threads > 1)
+    for (size_t i = 0; i < shares; i++) {
+        const struct share s = share_cut(&cut, i);
         few_part(num, p, n, s.from, s.from + s.n);
+    }
 }

@@ -30,6 +30,7 @@ enum {
     ALONE =
         2, /* threads up to which each packs all of A for itself: what another core wrote may be far away */
     ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
+    TILES = 2,          /* of columns in the smallest share: each has all of A's rows read once more */
     STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
     NARROW = 64,        /* columns for each thread below which those of a C with more rows are not shared */
     SMALL_SHARE = 1 << 18,   /* multiplications that are worth a share of their own */
@@ -437,14 +438,14 @@ static void share_rows(const struct work *w, size_t threads)
 /* --- sharing: columns, as they come ----------------------------------------------------------- */
 
 /* Columns of C, each share worth waking for. */
-static void pile_columns(struct pile *pile, const struct work *w, size_t threads)
+static struct cut cut_of(const struct work *w, size_t threads)
 {
     const struct product *p = w->p;
     size_t k = 0;
     for (size_t t = 0; t < p->terms; t++)
         k += p->term[t].k;
-    const size_t step = p->term->b_down ? STEP_DOWN : w->k->wide;
-    pile_set(pile, p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads);
+    const size_t step = p->term->b_down ? STEP_DOWN : TILES * w->k->wide;
+    return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
 }
 
 /* A's rows of a run: by all threads for all, or by each for itself. */
@@ -464,36 +465,32 @@ static void pack_run(const struct work *w, const struct part *all, const struct 
     }
 }
 
-/* By every thread of a region, all with the same runs. */
-static void run_columns(const struct work *w, struct pile *pile)
+/* By every thread of a region; each loop ends when all are there. */
+static void run_columns(const struct work *w, const struct cut *cut, size_t shares)
 {
-    const bool together = pile->threads > ALONE;
+    const bool together = cut->threads > ALONE;
     const struct room room = room_of(w->num, together);
-    const size_t rows = w->p->m, tall = rows_at_once(w, rows), thread = (size_t)omp_get_thread_num();
-    bool again = false;
+    const size_t rows = w->p->m, tall = rows_at_once(w, rows);
     for (size_t i = 0; i < rows; i += tall) {
         const struct part all = {i, min_size(tall, rows - i), 0, w->p->n};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
-            if (again) {
-#pragma omp barrier
-#pragma omp single
-                pile_columns(pile, w, pile->threads);
-            }
             pack_run(w, &all, &room, &run, together);
-            for (struct share s; (s = pile_take(pile, thread)).n;)
+#pragma omp for schedule(dynamic)
+            for (size_t j = 0; j < shares; j++) {
+                const struct share s = share_cut(cut, j);
                 multiply_run(w, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
-            again = true;
+            }
         }
     }
 }
 
 static void share_columns(const struct work *w, size_t threads)
 {
-    struct pile pile;
-    pile_columns(&pile, w, threads);
+    const struct cut cut = cut_of(w, threads);
+    const size_t shares = share_count(&cut);
 #pragma omp parallel num_threads((int)threads) if (threads > 1)
-    run_columns(w, &pile);
+    run_columns(w, &cut, shares);
 }
 
 static const struct packed_kernels *tiles_of(const struct num *num, const struct product *p)

@@ -3,9 +3,6 @@
  * See share.h. */
 #include "num/share.h"
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
 static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -19,38 +16,33 @@ struct share share_of(size_t n, size_t step, size_t threads, size_t thread)
     return (struct share){from, end - from};
 }
 
-void pile_set(struct pile *p, size_t n, size_t step, size_t threads)
+/* Steps of each share of a round that begins where so many are left. */
+static size_t round_each(const struct cut *c, size_t left)
 {
-    p->n = n;
-    p->step = step;
-    p->threads = threads;
-    atomic_init(&p->left, (n + step - 1) / step);
-}
-
-/* Steps for a thread of that side, out of those from … end−1. */
-static size_t take_of(const struct pile *p, size_t from, size_t end, bool odd)
-{
-    const size_t all = (p->n + p->step - 1) / p->step, half = all / 2;
-    const size_t own = odd ? end - half : half - from, left = end - from;
-    if (p->threads < 2)
-        return left;
-    const size_t each =
-        (odd ? end > half : from < half) ? min_size(own, left) / p->threads : left / (2 * p->threads);
+    const size_t each = c->threads > 1 ? left / (2 * c->threads) : left;
     return each ? each : 1;
 }
 
-struct share pile_take(struct pile *p, size_t thread)
+struct share share_cut(const struct cut *c, size_t i)
 {
-    const bool odd = thread % 2;
-    uint64_t left = atomic_load_explicit(&p->left, memory_order_relaxed);
-    for (;;) {
-        const size_t from = left >> 32, end = left & UINT32_MAX;
-        if (from == end)
-            return (struct share){p->n, 0};
-        const size_t n = take_of(p, from, end, odd), at = odd ? end - n : from;
-        const uint64_t rest = odd ? (uint64_t)from << 32 | at : (uint64_t)(from + n) << 32 | end;
-        if (atomic_compare_exchange_weak_explicit(&p->left, &left, rest, memory_order_relaxed,
-                                                  memory_order_relaxed))
-            return (struct share){at * p->step, min_size(p->n - at * p->step, n * p->step)};
+    const size_t steps = (c->n + c->step - 1) / c->step;
+    size_t at = 0, each = 0;
+    for (; at < steps; at += c->threads * each, i -= c->threads) {
+        each = round_each(c, steps - at);
+        if (i < c->threads)
+            break;
     }
+    const size_t from = min_size(c->n, (at + i * each) * c->step);
+    return (struct share){from, min_size(c->n - from, each * c->step)};
+}
+
+size_t share_count(const struct cut *c)
+{
+    const size_t steps = (c->n + c->step - 1) / c->step;
+    size_t n = 0;
+    for (size_t at = 0, each; at < steps; at += c->threads * each) {
+        each = round_each(c, steps - at);
+        n += min_size(c->threads, steps - at); /* one for each thread, but for the last round */
+    }
+    return n;
 }
