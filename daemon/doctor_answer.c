@@ -19,7 +19,6 @@
 #include "daemon/store.h"
 #include "daemon/xalloc.h"
 #include "engine/num/kernels.h"
-#include "engine/num/num.h"
 
 /* A beacon comes every 1.2 s at the latest. */
 enum { ANSWER_MS = 1300, MOST_ANSWERS = 8 };

@@ -261,7 +261,7 @@ const struct check doctor_node_checks[] = {
     {"cluster", "a member, with the newest roster", has_cluster, look_cluster},
     {"version", "no node has a newer ringd", has_version, look_version},
     {"clock", "within a second of the others", has_clock, look_clock},
-    {"cpu", "fast kernels, the right core type, full speed", has_cpu, look_cpu},
+    {"cpu", "fast kernels, full speed", has_cpu, look_cpu},
     {"memory", "enough is free", always, look_memory},
     {"disk", "room for state and history, and files enough", has_disk, look_disk},
     {"model", "the same model everywhere, and memory for it", has_model, look_model},

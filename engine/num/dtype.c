@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "num/bits.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "model files are little-endian and read in place");
 
 enum { BLOCK = 64 };
@@ -44,20 +46,6 @@ int dtype_from_name(const char *name, enum dtype *ret)
         }
     }
     return -ENOTSUP;
-}
-
-static inline uint32_t bits_of(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static inline float float_of(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
 }
 
 /* `a` where `yes`, else `b`, by masks: given a choice of expressions compilers branch, and a branch is no

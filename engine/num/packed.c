@@ -290,9 +290,20 @@ static void tile(const struct packed_tile *t)
     multiply(t, TALL, 1, (struct size){TALL, WIDE / VL, false});
 }
 
+/* Rows from `row` on of a tile whose A lies where it is. */
+INLINE void multiply_in_place(const struct packed_tile *t, size_t lda, size_t row, const struct size size)
+{
+    struct packed_tile part = *t;
+    part.a += row * lda;
+    part.c += row * t->ldc;
+    part.next_a = part.a + size.tall * lda;
+    part.next_c = part.c + size.tall * t->ldc;
+    multiply(&part, 1, lda, size);
+}
+
 static void tile_in_place(const struct packed_tile *t, size_t lda)
 {
-    multiply(t, 1, lda, (struct size){TALL, WIDE / VL, true});
+    multiply_in_place(t, lda, 0, (struct size){TALL, WIDE / VL, true});
 }
 
 #if defined __AVX512F__
@@ -314,14 +325,9 @@ static void narrow_tile(const struct packed_tile *t)
 /* Half the rows at a time: of all, a power of two apart, each would drive the others out of the first cache. */
 static void narrow_in_place(const struct packed_tile *t, size_t lda)
 {
-    struct packed_tile half = *t;
-    const size_t rows = NARROW / 2;
-    half.next_a = half.a + rows * lda;
-    half.next_c = half.c + rows * half.ldc;
-    multiply(&half, 1, lda, (struct size){rows, NARROW / VL, true});
-    half.a = half.next_a, half.c += rows * half.ldc;
-    half.next_a = t->next_a, half.next_c = t->next_c;
-    multiply(&half, 1, lda, (struct size){rows, NARROW / VL, true});
+    const size_t half = NARROW / 2;
+    for (size_t row = 0; row < NARROW; row += half)
+        multiply_in_place(t, lda, row, (struct size){half, NARROW / VL, true});
 }
 
 static const struct packed_kernels narrow = {

@@ -35,7 +35,7 @@ struct packed_kernels {
     /* A sum of its own for each element in ascending order of k, added to C at the end; of the two in a cell the odd one comes first, as
      * vdpbf16ps has it. */
     void (*tile)(const struct packed_tile *t);
-    /* The same with A where it lies, rows of k cells `lda` apart, and so the next ones. */
+    /* The same with A where it lies, rows of k cells `lda` apart. What comes next are the rows below, of A and of C: t's are not used. */
     void (*tile_in_place)(const struct packed_tile *t, size_t lda);
     /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch as many rows
      * from `next` on, if not NULL. */

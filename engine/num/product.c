@@ -287,6 +287,7 @@ static void edge_tile(const struct packed_kernels *k, const struct packed_tile *
     float whole[PACKED_TALL_MOST * PACKED_WIDE_MOST] = {0};
     struct packed_tile inner = *t;
     inner.c = whole, inner.ldc = k->wide;
+    inner.next_c = whole; /* C's next tile has rows further apart */
     for (size_t i = 0; t->accumulate && i < rows; i++)
         memcpy(whole + i * k->wide, t->c + i * t->ldc, cols * sizeof *whole);
     k->tile(&inner);
@@ -336,9 +337,7 @@ static size_t multiply_in_place(const struct work *w, const struct part *s, cons
                                                       .a = a + i * t->lda,
                                                       .b = room->b,
                                                       .k = b.k,
-                                                      .accumulate = p->accumulate || !b.first,
-                                                      .next_a = a + (i + tall) * t->lda,
-                                                      .next_c = c + (i + tall) * p->ldc},
+                                                      .accumulate = p->accumulate || !b.first},
                                 t->lda);
     }
     return whole;

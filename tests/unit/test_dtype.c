@@ -7,12 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
+#include "num/bits.h"
 #include "num/dtype.h"
-#include "tests/lib/bits.h"
 
 enum { PATTERNS = 1 << 16 };
 

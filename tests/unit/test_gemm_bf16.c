@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "num/bits.h"
 #include "num/gemm.h"
 #include "num/kernels.h"
 #include "num/packed.h"
 #include "num/rng.h"
-#include "tests/lib/bits.h"
 #include "tests/lib/draw.h"
 #include "tests/lib/isas.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The bits of a float and back. */
-#ifndef TESTS_BITS_H
-#define TESTS_BITS_H
+#ifndef NUM_BITS_H
+#define NUM_BITS_H
 
 #include <stdint.h>
 #include <string.h>
