@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first cache while a block of B, which stays
- * in the second, passes. The threads pack A together, or two of them each for itself; then each takes columns of C for as long as there
- * are some, ever fewer at a time, and packs B's for itself: a thread that was interrupted, or whose core is slow, takes less. Called by
- * gemm.c, on the computing thread. */
+ * in the second, passes. Each thread has rows of C, packs A's and all of B, and helps the others when it is done; or, where packing B
+ * again and again would take too long, they pack A together, or two of them each for itself, and take columns of C for as long as there
+ * are some, ever fewer at a time. Either way a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the
+ * computing thread. */
 #include "num/product.h"
 
 #include <assert.h>
@@ -33,6 +34,9 @@ enum {
     TILES = 2,          /* of columns in the smallest share: each has all of A's rows read once more */
     STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
     NARROW = 64,        /* columns for each thread below which those of a C with more rows are not shared */
+    OWNERS = 16,        /* threads, at most, that have rows of their own */
+    OWN_ROWS = 192,     /* and how many of them each, at least: all of B is packed for them */
+    OWN_WIDER = 2,      /* B's columns for each of A's rows, at most: otherwise packing A twice is less */
     SMALL_SHARE = 1 << 18,   /* multiplications that are worth a share of their own */
     SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
 };
@@ -492,6 +496,80 @@ static void share_columns(const struct work *w, size_t threads)
     run_columns(w, &cut, shares);
 }
 
+/* --- sharing: rows, and what of others' is left when one's own are done ----------------------- */
+
+/* Shares of columns that were taken of a thread's rows, in runs by turns: while one is counted the other becomes 0. */
+struct taken {
+    _Alignas(LINE * sizeof(float)) size_t shares[2];
+};
+
+static size_t take_share(size_t *shares)
+{
+    size_t i;
+#pragma omp atomic capture
+    i = (*shares)++;
+    return i;
+}
+
+/* Of `rows`, columns for as long as there are some that nobody has taken, `wide` at a time. */
+static void run_taken(const struct work *w, const struct part *rows, size_t wide, const struct room *room,
+                      const struct run *run, size_t *shares)
+{
+    bool packed = false;
+    for (size_t col; (col = take_share(shares) * wide) < rows->cols; packed = true) {
+        for (size_t n = 0; !packed && n < run->blocks; n++)
+            pack_rows(w, room, rows, &run->block[n], 0, rows->rows);
+        multiply_run(w, &(struct part){rows->row, rows->rows, col, min_size(wide, rows->cols - col)}, room,
+                     run);
+    }
+}
+
+/* Columns taken at a time: as many as are packed together, or evenly fewer. */
+static size_t taken_wide(const struct work *w)
+{
+    const bool down = w->p->term->b_down;
+    const size_t n = w->p->n, most = down ? WIDE_DOWN : w->k->block, times = (n + most - 1) / most;
+    return round_up((n + times - 1) / times, down ? STEP_DOWN : w->k->wide);
+}
+
+/* By every thread of a region. A run ends when all are there, for the next adds to the same outputs, whoever takes them. */
+static void run_owned(const struct work *w, struct taken *taken, size_t threads)
+{
+    const struct room room = room_of(w->num, false);
+    const size_t me = (size_t)omp_get_thread_num(), wide = taken_wide(w);
+    const size_t most = share_of(w->p->m, w->k->tall, threads, threads - 1).n, tall = rows_at_once(w, most);
+    size_t turn = 0;
+    for (size_t i = 0; i < most; i += tall) {
+        struct run run = {.walk = {0, 0}};
+        for (next_run(w, &room, tall, &run); run.blocks; next_run(w, &room, tall, &run), turn = !turn) {
+            for (size_t t = 0; t < threads; t++) {
+                const size_t whose = (me + t) % threads;
+                const struct share s = share_of(w->p->m, w->k->tall, threads, whose);
+                if (s.n > i)
+                    run_taken(w, &(struct part){s.from + i, min_size(tall, s.n - i), 0, w->p->n}, wide, &room,
+                              &run, &taken[whose].shares[turn]);
+            }
+#pragma omp barrier
+            for (size_t t = 0; me == 0 && t < threads; t++)
+                taken[t].shares[turn] = 0;
+        }
+    }
+}
+
+static void share_owned(const struct work *w, size_t threads)
+{
+    struct taken taken[OWNERS] = {0};
+#pragma omp parallel num_threads((int)threads)
+    run_owned(w, taken, threads);
+}
+
+/* --- sharing: which way ----------------------------------------------------------------------- */
+
+static bool is_owned(const struct product *p, size_t threads)
+{
+    return threads > 1 && threads <= OWNERS && p->m >= threads * OWN_ROWS && p->n <= OWN_WIDER * p->m;
+}
+
 static const struct packed_kernels *tiles_of(const struct num *num, const struct product *p)
 {
     const struct packed_kernels *k = p->bf16 ? num_packed_bf16(num) : num_packed(num);
@@ -506,5 +584,6 @@ void product_run(struct num *num, const struct product *p)
     assert(work && (!p->bf16 || (p->terms == 1 && !p->term->a_down && !p->term->b_down)));
     const struct work w = {num, tiles_of(num, p), p};
     const size_t most = (size_t)num_threads(num), threads = work > most * SMALL_PRODUCT ? most : 1;
-    (p->n < p->m && p->n < threads * NARROW ? share_rows : share_columns)(&w, threads);
+    const bool narrow = p->n < p->m && p->n < threads * NARROW;
+    (narrow ? share_rows : is_owned(p, threads) ? share_owned : share_columns)(&w, threads);
 }

@@ -116,6 +116,8 @@ static void two_terms_are_added(void **state)
         {6, 16, {64, 0}, false, false},     {2304, 20, {384, 64}, false, false},
         {300, 40, {4000, 64}, false, true}, {7, 33, {0, 9}, true, false},
         {2350, 200, {390, 8}, false, true}, {30, 70, {40000, 0}, false, false}, /* A in two pieces */
+        {601, 700, {60, 8}, false, false},  {600, 1100, {40, 0}, true, true},   /* rows for each thread */
+        {6950, 210, {20, 0}, false, false}, {580, 200, {400, 65}, false, true}, /* and those in two */
     };
     const struct packed_kernels *table[ISAS_MOST];
     for (size_t t = 0, n = tables(table); t < n; t++) {
@@ -161,11 +163,42 @@ static void rows_threads_and_tiles_change_no_bit(void **state)
     num_free(one);
 }
 
+/* So many rows that each thread has its own, and helps the others; and so long a sum that A is packed in pieces, so that nobody may
+ * begin one while another is at the one before. */
+static void own_rows_change_no_bit(void **state)
+{
+    (void)state;
+    enum { N = 600, LONG = 10900, WIDE = 700, TIMES = 3 };
+    const struct packed_kernels *table[ISAS_MOST];
+    const size_t all = tables(table);
+    float *x = random_floats(N * LONG, "x"), *w = random_floats(LONG * WIDE, "w");
+    float *want = random_floats(N * WIDE, "y"), *got = random_floats(N * WIDE, "y");
+    for (int down = 0; down < 2; down++) {
+        void (*const multiply)(struct num *, float *, const float *, struct mat, size_t, bool) =
+            down ? gemm_xw : gemm_xwt;
+        const struct mat mat = {
+            .data = w, .dtype = DTYPE_F32, .rows = down ? LONG : WIDE, .cols = down ? WIDE : LONG};
+        struct num *one = unit(table[0], 1);
+        multiply(one, want, x, mat, N, false);
+        num_free(one);
+        for (size_t i = 0; i < 2 * all; i++) {
+            struct num *num = unit(table[i / 2], 2 + (int)(i % 2));
+            for (int time = 0; time < TIMES; time++) {
+                multiply(num, got, x, mat, N, false);
+                assert_memory_equal(got, want, N * WIDE * sizeof *got);
+            }
+            num_free(num);
+        }
+    }
+    free(x), free(w), free(want), free(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_terms_are_added),
         cmocka_unit_test(rows_threads_and_tiles_change_no_bit),
+        cmocka_unit_test(own_rows_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
