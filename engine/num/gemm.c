@@ -14,6 +14,7 @@
 #include "num/convert.h"
 #include "num/product.h"
 #include "num/share.h"
+#include "num/thin.h"
 
 enum {
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
@@ -281,7 +282,9 @@ void gemm_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
     if (n == 0 || rows == 0 || cols == 0)
         return;
     const struct mat in = {.data = x, .dtype = DTYPE_F32, .rows = n, .cols = cols};
-    if (product_is_ours(num))
+    if (thin_applies(num, rows, cols))
+        thin_dw(num, dw, dy, x, n, rows, cols, alpha);
+    else if (product_is_ours(num))
         product_run(num, &(struct product){
                              dw, cols, rows, cols, true, 1, {{dy, rows, true, true, in, n, alpha}}, false});
     else

@@ -144,6 +144,45 @@ INLINE void multiply(const struct packed_tile *t, size_t along, size_t apart, co
     }
 }
 
+/* --- thin --- */
+
+enum {
+    THIN_VECTORS = PACKED_THIN / VL,
+    THIN_TALL = 16 / THIN_VECTORS / THIN_VECTORS, /* rows whose sums are in registers */
+    THIN_AHEAD = 2 * PACKED_THIN,                 /* floats ahead of those that are multiplied */
+};
+
+INLINE void thin_rows(float *sums, const float *x, size_t ldx, const float *t, size_t k, bool begin,
+                      bool fetch)
+{
+    vf acc[THIN_TALL][THIN_VECTORS] = {0};
+    UNROLL
+    for (size_t i = 0; i < THIN_TALL * THIN_VECTORS && !begin; i++)
+        acc[i / THIN_VECTORS][i % THIN_VECTORS] = load(sums + i * VL);
+    for (size_t p = 0; p < k; p++, x += ldx, t += PACKED_THIN) {
+        if (fetch)
+            __builtin_prefetch(x + THIN_AHEAD);
+        vf b[THIN_VECTORS];
+        UNROLL
+        for (size_t j = 0; j < THIN_VECTORS; j++)
+            b[j] = load(t + j * VL);
+        UNROLL
+        for (size_t i = 0; i < THIN_TALL; i++)
+            UNROLL
+        for (size_t j = 0; j < THIN_VECTORS; j++)
+            add_product(&acc[i][j], splat(x[i]), b[j]);
+    }
+    UNROLL
+    for (size_t i = 0; i < THIN_TALL * THIN_VECTORS; i++)
+        store(sums + i * VL, acc[i / THIN_VECTORS][i % THIN_VECTORS]);
+}
+
+static void thin(float *sums, const float *x, size_t ldx, const float *t, size_t k, bool begin)
+{
+    for (size_t i = 0; i < PACKED_THIN; i += THIN_TALL)
+        thin_rows(sums + i * PACKED_THIN, x + i, ldx, t, k, begin, i == 0);
+}
+
 /* --- laying out --- */
 
 #if defined __AVX512F__
@@ -360,5 +399,6 @@ const struct packed_kernels PACKED = {
     .turn_wide = turn_wide,
     .take_tall = take_tall,
     .take_wide = take_wide,
+    .thin = thin,
     .round = round_row,
 };

@@ -12,6 +12,7 @@
 enum {
     PACKED_TALL_MOST = 16, /* of any table */
     PACKED_WIDE_MOST = 32,
+    PACKED_THIN = 16, /* columns of either factor of a thin product, in every table */
 };
 
 /* A tile of C (+)= A · B, k cells deep, and what is wanted after it, which is fetched meanwhile: of A's next rows, as they are packed, a
@@ -44,6 +45,9 @@ struct packed_kernels {
     /* dst[p·tall + r] = src[p·lds + r] */
     void (*take_tall)(float *dst, const float *src, size_t lds, size_t k);
     void (*take_wide)(float *dst, const float *src, size_t lds, size_t k);
+    /* sums[PACKED_THIN, PACKED_THIN] (+)= Xᵀ · T: of as many columns of X as of T. k rows of X are `ldx` apart, those of T lie
+     * together; `begin`: what sums held does not count. Each is one chain of k, begun with what it held. Fetches X's next columns. */
+    void (*thin)(float *sums, const float *x, size_t ldx, const float *t, size_t k, bool begin);
     /* n numbers, rounded to nearest even in bf16, become cells; where those are floats, the two of each pair change places, so that
      * they are added in the order of vdpbf16ps. dst may be src. */
     void (*round)(float *dst, const float *src, size_t n);

@@ -21,15 +21,12 @@ enum {
     DEPTH_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
     JOINED = 64,    /* a second term with no more k joins the last block of the first */
     DEPTH_MAX = DEPTH + JOINED,
-    WIDE_DOWN =
-        512, /* columns of B packed at once of weights that lie down: each of their rows is another page */
-    TALL_BLOCK =
-        2304,    /* rows of A packed at once, at most: whole tiles, and a block of them fits the scratch */
-    BLOCKS = 64, /* of k for which A is packed together */
-    LINE = 16,   /* floats of a cache line */
-    DOWN = 8,    /* rows of a factor that lies down are taken together */
-    ALONE =
-        2, /* threads up to which each packs all of A for itself: what another core wrote may be far away */
+    WIDE_DOWN = 512,    /* columns of weights that lie down packed at once: each row is another page */
+    TALL_BLOCK = 2304,  /* rows of A packed at once, at most: a block of these whole tiles fits the scratch */
+    BLOCKS = 64,        /* of k for which A is packed together */
+    LINE = 16,          /* floats of a cache line */
+    DOWN = 8,           /* rows of a factor that lies down are taken together */
+    ALONE = 2,          /* threads up to which each packs all of A: what another core wrote may be far away */
     ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
     TILES = 2,          /* of columns in the smallest share: each has all of A's rows read once more */
     STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
@@ -154,24 +151,27 @@ struct rows {
     size_t apart;
 };
 
-/* The last panel, where fewer than `wide` outputs are left: dst[p·wide + r] = src[r·across + p·along], 0 beyond them. */
-static void pack_rest(float *dst, size_t wide, const float *src, size_t across, size_t along, size_t rest,
-                      size_t k)
+/* The last panel, where fewer than `wide` outputs are left: dst[p·wide + r] = src[r·across + p·along], one of which is 1; 0 beyond
+ * them. */
+static void pack_rest(const struct work *w, float *dst, size_t wide, const float *src, size_t across,
+                      size_t along, size_t rest, size_t k)
 {
-    for (size_t p = 0; p < k; p++)
-        for (size_t r = 0; r < wide; r++)
-            dst[p * wide + r] = r < rest ? src[r * across + p * along] : 0;
+    memset(dst, 0, k * wide * sizeof *dst);
+    if (along == 1)
+        num_kernels(w->num)->transpose(dst, wide, src, across, rest, k);
+    for (size_t p = 0; along > 1 && p < k; p++)
+        memcpy(dst + p * wide, src + p * along, rest * sizeof *dst);
 }
 
 /* Rows of A or B that are rows of the sum, n outputs of k of them; panels of dst are `apart`. */
-static void pack_down(float *dst, size_t apart, const float *src, size_t lds, size_t n, size_t k, size_t wide,
-                      void (*take)(float *, const float *, size_t, size_t))
+static void pack_down(const struct work *w, float *dst, size_t apart, const float *src, size_t lds, size_t n,
+                      size_t k, size_t wide, void (*take)(float *, const float *, size_t, size_t))
 {
     for (size_t j = 0; j < n; j += wide, dst += apart)
         if (n - j >= wide)
             take(dst, src + j, lds, k);
         else
-            pack_rest(dst, wide, src + j, 1, lds, n - j, k);
+            pack_rest(w, dst, wide, src + j, 1, lds, n - j, k);
 }
 
 /* n rows of k numbers, rounded into cells. */
@@ -198,7 +198,7 @@ static void pack_a(const struct work *w, const struct room *room, float *dst, co
     const size_t apart = block_k * k->tall;
     dst += s->at * k->tall;
     for (size_t p = 0; t->a_down && p < s->k; p += DOWN)
-        pack_down(dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
+        pack_down(w, dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
                   min_size(DOWN, s->k - p), k->tall, k->take_tall);
     for (size_t i = 0; i < rows; i += k->tall, dst += apart) {
         const size_t n = min_size(k->tall, rows - i);
@@ -208,7 +208,7 @@ static void pack_a(const struct work *w, const struct room *room, float *dst, co
         if (!t->a_down && n == k->tall)
             k->turn_tall(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, rows - i));
         else if (!t->a_down)
-            pack_rest(dst, k->tall, src.at, src.apart, 1, n, cells(w, s->k));
+            pack_rest(w, dst, k->tall, src.at, src.apart, 1, n, cells(w, s->k));
         if (t->factor != 1)
             num_kernels(w->num)->scale(dst, t->factor, s->k * k->tall);
     }
@@ -228,7 +228,7 @@ static void pack_b_down(const struct work *w, const struct room *room, float *ds
             convert_fetch(b, first + r + DOWN, col, cols);
             convert_row(num_kernels(w->num), room->rows + r * WIDE_DOWN, b, first + r, col, cols);
         }
-        pack_down(dst + p * wide, block_k * wide,
+        pack_down(w, dst + p * wide, block_k * wide,
                   plain ? (const float *)b.data + first * b.cols + col : room->rows,
                   plain ? b.cols : WIDE_DOWN, cols, rows, wide, w->k->take_wide);
     }
@@ -271,7 +271,7 @@ static void pack_b_rows(const struct work *w, const struct room *room, float *ds
         if (n == wide)
             w->k->turn_wide(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, cols - j));
         else
-            pack_rest(dst, wide, src.at, src.apart, 1, n, cells(w, s->k));
+            pack_rest(w, dst, wide, src.at, src.apart, 1, n, cells(w, s->k));
     }
 }
 
@@ -285,8 +285,9 @@ static void pack_b(const struct work *w, const struct room *room, const struct b
 
 /* --- multiplying ------------------------------------------------------------------------------ */
 
-/* A tile that reaches beyond C: what there is of it goes through one that does not. */
-static void edge_tile(const struct packed_kernels *k, const struct packed_tile *t, size_t rows, size_t cols)
+/* A tile that reaches beyond C: what there is of it goes through one that does not. lda: A lies in place; or 0. */
+static void edge_tile(const struct packed_kernels *k, const struct packed_tile *t, size_t lda, size_t rows,
+                      size_t cols)
 {
     float whole[PACKED_TALL_MOST * PACKED_WIDE_MOST] = {0};
     struct packed_tile inner = *t;
@@ -294,7 +295,10 @@ static void edge_tile(const struct packed_kernels *k, const struct packed_tile *
     inner.next_c = whole; /* C's next tile has rows further apart */
     for (size_t i = 0; t->accumulate && i < rows; i++)
         memcpy(whole + i * k->wide, t->c + i * t->ldc, cols * sizeof *whole);
-    k->tile(&inner);
+    if (lda)
+        k->tile_in_place(&inner, lda);
+    else
+        k->tile(&inner);
     for (size_t i = 0; i < rows; i++)
         memcpy(t->c + i * t->ldc, whole + i * k->wide, cols * sizeof *whole);
 }
@@ -318,7 +322,7 @@ static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const
             if (rows - i >= tall && cols - j >= wide)
                 k->tile(&t);
             else
-                edge_tile(k, &t, min_size(tall, rows - i), min_size(wide, cols - j));
+                edge_tile(k, &t, 0, min_size(tall, rows - i), min_size(wide, cols - j));
         }
 }
 
@@ -328,21 +332,25 @@ static size_t multiply_in_place(const struct work *w, const struct part *s, cons
     const struct product *p = w->p;
     const struct product_term *t = p->term;
     const size_t tall = w->k->tall, whole = s->rows / tall * tall;
-    if (s->cols != w->k->wide || p->terms > 1 || t->a_down || t->factor != 1 || p->bf16)
+    if (s->cols > w->k->wide || p->terms > 1 || t->a_down || t->factor != 1 || p->bf16)
         return 0;
     struct block b;
     for (struct walk walk = {0, 0}; next_block(w, &walk, &b);) {
         const float *a = t->a + s->row * t->lda + b.segment->from;
         float *c = p->c + s->row * p->ldc + s->col;
         pack_b(w, room, &b, s->col, s->cols);
-        for (size_t i = 0; i < whole; i += tall)
-            w->k->tile_in_place(&(struct packed_tile){.c = c + i * p->ldc,
-                                                      .ldc = p->ldc,
-                                                      .a = a + i * t->lda,
-                                                      .b = room->b,
-                                                      .k = b.k,
-                                                      .accumulate = p->accumulate || !b.first},
-                                t->lda);
+        for (size_t i = 0; i < whole; i += tall) {
+            const struct packed_tile tile = {.c = c + i * p->ldc,
+                                             .ldc = p->ldc,
+                                             .a = a + i * t->lda,
+                                             .b = room->b,
+                                             .k = b.k,
+                                             .accumulate = p->accumulate || !b.first};
+            if (s->cols == w->k->wide)
+                w->k->tile_in_place(&tile, t->lda);
+            else
+                edge_tile(w->k, &tile, t->lda, tall, s->cols);
+        }
     }
     return whole;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Our own large products: two terms in one against plain f64 loops, whatever way their factors lie; and the same bits for any number of
- * rows and threads. test_gemm.c has the stored types. */
+ * rows and threads; and thin.h's. test_gemm.c has the stored types. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -193,12 +193,59 @@ static void own_rows_change_no_bit(void **state)
     free(x), free(w), free(want), free(got);
 }
 
+/* dw += 1.5 · dyᵀ · x, where dw is thin, against f64 loops; and the same bits from every table, by any number of threads. */
+static void check_thin(const struct packed_kernels **table, size_t all, size_t n, size_t rows, size_t cols)
+{
+    float *dy = random_floats(n * rows, "dy"), *x = random_floats(n * cols, "x");
+    float *was = random_floats(rows * cols, "dw"), *want = NULL;
+    for (size_t i = 0; i < 4 * all; i++) {
+        struct num *num = unit(table[i / 4], 1 + (int)(i % 4));
+        float *got = random_floats(rows * cols, "dw");
+        gemm_dw(num, got, dy, x, n, rows, cols, 1.5f);
+        num_free(num);
+        if (want) {
+            assert_memory_equal(got, want, rows * cols * sizeof *got);
+            free(got);
+        } else
+            want = got;
+    }
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++) {
+            double sum = (double)was[r * cols + c], size = fabs(sum);
+            for (size_t t = 0; t < n; t++) {
+                const double product = 1.5 * (double)dy[t * rows + r] * (double)x[t * cols + c];
+                sum += product;
+                size += fabs(product);
+            }
+            const double off = fabs((double)want[r * cols + c] - sum);
+            if (!(off <= 1.2e-7 * (2 + sqrt((double)n)) * size))
+                fail_msg("%zu rows, dw [%zu, %zu] at [%zu, %zu]: off by %g", n, rows, cols, r, c, off);
+        }
+    free(dy), free(x), free(was), free(want);
+}
+
+static void thin_gradients(void **state)
+{
+    (void)state;
+    static const size_t shapes[]
+                              [3] = {
+                                  {1, 1, 1},       {300, 16, 700}, {300, 700, 16},  {9, 8, 45},
+                                  {129, 45, 8},    {777, 32, 95},  {640, 2500, 17}, {65, 16, 16},
+                                  {8300, 3, 4100}, /* more columns, and rows, than at once */
+                              };
+    const struct packed_kernels *table[ISAS_MOST];
+    const size_t all = tables(table);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_thin(table, all, shapes[i][0], shapes[i][1], shapes[i][2]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_terms_are_added),
         cmocka_unit_test(rows_threads_and_tiles_change_no_bit),
         cmocka_unit_test(own_rows_change_no_bit),
+        cmocka_unit_test(thin_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
