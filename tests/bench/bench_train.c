@@ -18,16 +18,19 @@
 #define PYTHON "/usr/bin/python3" /* Debian's, whose python3-torch it is */
 #define AGAIN "RINGD_BENCH_AGAIN" /* set: this process has a stage's environment */
 
-enum { TOKENS_MAX = 512, RANK = 16, REPEATS = 5, THREADS_MAX = 2 };
+enum { PROMPT = 512, SEQS_MAX = 4, TOKENS_MAX = SEQS_MAX * PROMPT, RANK = 16, REPEATS = 5, THREADS_MAX = 2 };
 
-/* Of a step: the large model is given less to do, for each of its tokens costs ten of the small one's. */
+/* Of a step: microbatches of so many sequences of so many tokens. */
 struct load {
-    size_t tokens, microbatches;
+    size_t tokens, seqs, microbatches;
 };
 
-static struct load load_of(const struct config *c)
+/* The large model is given less to do, for each of its tokens costs ten of the small one's. `at_once`: the batch is one microbatch. */
+static struct load load_of(const struct config *c, bool at_once)
 {
-    return c->dim < 1024 ? (struct load){512, 4} : (struct load){256, 1};
+    return c->dim >= 1024 ? (struct load){256, 1, 1}
+           : at_once      ? (struct load){PROMPT, SEQS_MAX, 1}
+                          : (struct load){PROMPT, 1, SEQS_MAX};
 }
 
 struct bed {
@@ -39,7 +42,7 @@ struct bed {
 };
 
 /* TUNE_NONE: for generation. NUM_INT8: with weights in 8 bits, kept in a folder beside the model. */
-static void bed_open(struct bed *b, const char *model, enum tune_kind tune, int threads,
+static void bed_open(struct bed *b, const char *model, enum tune_kind tune, bool at_once, int threads,
                      enum num_compute compute)
 {
     struct err err;
@@ -50,12 +53,13 @@ static void bed_open(struct bed *b, const char *model, enum tune_kind tune, int 
                                .head = true,
                                .training = tune != TUNE_NONE,
                                .kv = tune == TUNE_NONE,
-                               .slots = 1,
-                               .seqs = 1}};
+                               .slots = 1}};
     struct config *c = &b->spec.config;
     bench_must(config_read(c, model, &err), &err);
-    b->load = tune == TUNE_NONE ? (struct load){TOKENS_MAX, 1} : load_of(c);
-    b->spec.tokens = b->spec.positions = b->load.tokens;
+    b->load = tune == TUNE_NONE ? (struct load){PROMPT, 1, 1} : load_of(c, at_once);
+    b->spec.seqs = b->load.seqs;
+    b->spec.positions = b->load.tokens;
+    b->spec.tokens = b->load.seqs * b->load.tokens;
     b->spec.end_layer = c->layers;
     b->spec.tune = (struct tune){.kind = tune, .rank = RANK, .alpha = RANK, .end_layer = c->layers};
     if (tune == TUNE_LORA)
@@ -106,17 +110,20 @@ static double train_gflop(const struct bed *b)
 
 static void train_step(struct bed *b, uint64_t step)
 {
-    const uint32_t start[2] = {0, (uint32_t)b->load.tokens};
+    const size_t tokens = b->load.seqs * b->load.tokens;
+    uint32_t start[SEQS_MAX + 1] = {0};
     static const struct adamw opt = {1e-4f, 0.9f, 0.999f, 1e-8f, 0};
     struct err err;
     int32_t labels[TOKENS_MAX];
     double sumsq;
-    for (size_t t = 0; t < b->load.tokens; t++)
+    for (size_t i = 1; i <= b->load.seqs; i++)
+        start[i] = start[i - 1] + (uint32_t)b->load.tokens;
+    for (size_t t = 0; t < tokens; t++)
         labels[t] = (int32_t)b->ids[t + 1];
     for (uint64_t m = 0; m < b->load.microbatches; m++) {
-        const struct xent xent = {.labels = labels,
-                                  .dscale = 1.0f / (float)(b->load.tokens * b->load.microbatches)};
-        bench_must(stage_begin(b->stage, 0, (struct seqs){1, start}, step * b->load.microbatches + m, &err),
+        const struct xent xent = {.labels = labels, .dscale = 1.0f / (float)(tokens * b->load.microbatches)};
+        bench_must(stage_begin(b->stage, 0, (struct seqs){b->load.seqs, start},
+                               step * b->load.microbatches + m, &err),
                    &err);
         bench_must(stage_input_ids(b->stage, 0, b->ids, &err), &err);
         stage_forward(b->stage, 0, NULL);
@@ -139,7 +146,7 @@ static double timed_step(struct bed *b, uint64_t step)
 
 static double step_tokens(const struct bed *b)
 {
-    return (double)(b->load.tokens * b->load.microbatches);
+    return (double)(b->load.seqs * b->load.tokens * b->load.microbatches);
 }
 
 static void label(char what[64], const char *kind, const char *name, int threads)
@@ -147,12 +154,12 @@ static void label(char what[64], const char *kind, const char *name, int threads
     snprintf(what, 64, "%s, %s, %d thread%s", kind, name, threads, threads > 1 ? "s" : "");
 }
 
-static void bench_steps(enum tune_kind tune, const char *name, const char *model, int threads)
+static void bench_steps(enum tune_kind tune, bool at_once, const char *name, const char *model, int threads)
 {
     struct bed b;
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
-    bed_open(&b, model, tune, threads, NUM_F32);
+    bed_open(&b, model, tune, at_once, threads, NUM_F32);
     bench_sgemm_init(&sgemm, threads);
     bench_sgemm_run(&sgemm, 0.1);
     train_step(&b, 1);
@@ -162,7 +169,11 @@ static void bench_steps(enum tune_kind tune, const char *name, const char *model
         s.limit[i] = (before + bench_sgemm_run(&sgemm, 0.3)) / 2;
     }
     char what[64];
-    label(what, tune == TUNE_FULL ? "full step" : "LoRA step", name, threads);
+    label(what,
+          tune == TUNE_FULL ? "full step"
+          : at_once         ? "LoRA step, batch at once"
+                            : "LoRA step",
+          name, threads);
     bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", train_gflop(&b),
                                     tune == TUNE_FULL ? 0.8 : 0.85},
                 &s);
@@ -181,20 +192,20 @@ static void bench_prefill(const char *name, const char *model, int threads, enum
     struct bench_sgemm sgemm;
     struct bench_series s = {.n = REPEATS};
     struct err err;
-    bed_open(&b, model, TUNE_NONE, threads, compute);
+    bed_open(&b, model, TUNE_NONE, false, threads, compute);
     bench_sgemm_init(&sgemm, threads);
-    bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS_MAX, 0, &err), &err);
+    bench_must(stage_decode(b.stage, b.ids, NULL, NULL, PROMPT, 0, &err), &err);
     for (size_t i = 0; i < REPEATS; i++) {
         const double before = bench_sgemm_run(&sgemm, 0.3), begin = bench_now();
-        bench_must(stage_decode(b.stage, b.ids, NULL, NULL, TOKENS_MAX, 0, &err), &err);
+        bench_must(stage_decode(b.stage, b.ids, NULL, NULL, PROMPT, 0, &err), &err);
         stage_logits(b.stage);
-        s.figure[i] = TOKENS_MAX / (bench_now() - begin);
+        s.figure[i] = PROMPT / (bench_now() - begin);
         s.limit[i] = (before + bench_sgemm_run(&sgemm, 0.3)) / 2;
     }
     char what[64];
     label(what, "prefill of 512", name, threads);
     const struct config *c = &b.spec.config;
-    const double gflop = 1e-9 * (2 * layer_params(c) + attention_flop(c, TOKENS_MAX));
+    const double gflop = 1e-9 * (2 * layer_params(c) + attention_flop(c, PROMPT));
     bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", gflop, prefill_goal[compute]}, &s);
     bench_sgemm_done(&sgemm);
     bed_close(&b);
@@ -221,7 +232,7 @@ static void bench_memory(const char *model, int threads)
     struct stage_bytes bytes;
     struct err err;
     struct bench_series s = {.n = 1};
-    bed_open(&b, model, TUNE_LORA, threads, NUM_F32);
+    bed_open(&b, model, TUNE_LORA, false, threads, NUM_F32);
     train_step(&b, 1);
     bench_must(stage_measure(&bytes, &b.spec, &err), &err);
     s.figure[0] = peak_mib();
@@ -289,7 +300,7 @@ static void bench_peer(bool own_choice, const char *name, const char *model, int
     struct peer p;
     struct bench_series s = {.n = REPEATS / 2 + 1};
     char number[4][12];
-    bed_open(&b, model, TUNE_LORA, threads, NUM_F32);
+    bed_open(&b, model, TUNE_LORA, false, threads, NUM_F32);
     const size_t values[] = {(size_t)threads, b.load.tokens, b.load.microbatches, RANK};
     for (size_t i = 0; i < 4; i++)
         snprintf(number[i], sizeof number[i], "%zu", values[i]);
@@ -327,9 +338,11 @@ static void bench_peer(bool own_choice, const char *name, const char *model, int
 static int child(const char *kind, int threads, const char *name, const char *model)
 {
     if (!strcmp(kind, "lora"))
-        bench_steps(TUNE_LORA, name, model, threads);
+        bench_steps(TUNE_LORA, false, name, model, threads);
+    else if (!strcmp(kind, "lora-batch"))
+        bench_steps(TUNE_LORA, true, name, model, threads);
     else if (!strcmp(kind, "full"))
-        bench_steps(TUNE_FULL, name, model, threads);
+        bench_steps(TUNE_FULL, false, name, model, threads);
     else if (!strcmp(kind, "prefill"))
         bench_prefill(name, model, threads, NUM_F32);
     else if (!strcmp(kind, "prefill-int8"))
@@ -351,22 +364,19 @@ static const struct row {
     const char *kind, *name;
     int model;
 } rows[] = {
-    {"lora", "110M f32", SMALL_F32},
-    {"full", "110M f32", SMALL_F32},
-    {"lora", "1B bf16", LARGE_BF16},
-    {"prefill", "110M f32", SMALL_F32},
-    {"prefill", "110M bf16", SMALL_BF16},
-    {"prefill", "1B bf16", LARGE_BF16},
-    {"prefill-int8", "1B int8", LARGE_BF16},
-    {"prefill", "1B f32, short", LARGE_F32},
-    {"prefill-bf16", "1B in bf16", LARGE_BF16},
+    {"lora", "110M f32", SMALL_F32},         {"lora-batch", "110M f32", SMALL_F32},
+    {"full", "110M f32", SMALL_F32},         {"lora", "1B bf16", LARGE_BF16},
+    {"prefill", "110M f32", SMALL_F32},      {"prefill", "110M bf16", SMALL_BF16},
+    {"prefill", "1B bf16", LARGE_BF16},      {"prefill-int8", "1B int8", LARGE_BF16},
+    {"prefill", "1B f32, short", LARGE_F32}, {"prefill-bf16", "1B in bf16", LARGE_BF16},
     {"memory", "110M f32", SMALL_F32},
 };
 
 static int usage(void)
 {
     fputs("usage: bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL\n"
-          "       bench_train lora|full|prefill|prefill-int8|prefill-bf16|memory|torch|torch-own THREADS "
+          "       bench_train lora|lora-batch|full|prefill|prefill-int8|prefill-bf16|memory|torch|torch-own "
+          "THREADS "
           "NAME MODEL\n",
           stderr);
     return 2;
