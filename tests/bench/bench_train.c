@@ -171,7 +171,7 @@ static void bench_steps(enum tune_kind tune, bool at_once, const char *name, con
     char what[64];
     label(what,
           tune == TUNE_FULL ? "full step"
-          : at_once         ? "LoRA step, batch at once"
+          : at_once         ? "LoRA batch"
                             : "LoRA step",
           name, threads);
     bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", train_gflop(&b),
