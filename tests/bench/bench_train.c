@@ -169,11 +169,7 @@ static void bench_steps(enum tune_kind tune, bool at_once, const char *name, con
         s.limit[i] = (before + bench_sgemm_run(&sgemm, 0.3)) / 2;
     }
     char what[64];
-    label(what,
-          tune == TUNE_FULL ? "full step"
-          : at_once         ? "LoRA batch"
-                            : "LoRA step",
-          name, threads);
+    label(what, tune == TUNE_FULL ? "full step" : at_once ? "LoRA batch" : "LoRA step", name, threads);
     bench_print(&(struct bench_row){what, "tokens/s", "sgemm", "GFLOP/s", train_gflop(&b),
                                     tune == TUNE_FULL ? 0.8 : 0.85},
                 &s);
