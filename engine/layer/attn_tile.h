@@ -10,6 +10,7 @@
 
 #include "layer/layer.h"
 #include "num/kernels.h"
+#include "num/sizes.h"
 
 enum {
     ATTN_ROWS =
@@ -17,11 +18,6 @@ enum {
     ATTN_KEYS = 64,
     ATTN_PANEL = 12, /* rows (or keys) done together on the diagonal, where each sees another length */
 };
-
-static inline size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static inline size_t attn_group(struct attn_dims dims)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "num/kernels.h"
+#include "num/sizes.h"
 
 enum {
     SMALL = 1 << 14,       /* elements not worth a second thread */
@@ -154,11 +155,6 @@ void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct
 }
 
 /* --- expanded, a few heads at a time ---------------------------------------------------------------- */
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* In multiplications of a head. */
 bool mla_is_expanded(struct mla_dims d, size_t tokens, size_t len)

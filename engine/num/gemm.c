@@ -18,10 +18,7 @@
 
 enum {
     PANEL_COLS = 1 << 16, /* widest panel: sixteen rows of it fill the scratch */
-    SMALL_PRODUCT =
-        1 << 20, /* multiplications of a thread below which waking it costs more than it saves; OpenBLAS
-                                computes what is smaller in other ways */
-    SHARE = 32,  /* outputs that stay together: whole register blocks of every kernel */
+    SHARE = 32,           /* outputs that stay together: whole register blocks of every kernel */
 };
 
 /* A rectangle of W: what of it is converted at once, or what one thread multiplies with. */
@@ -29,11 +26,10 @@ struct panel {
     size_t row, rows, col, cols;
 };
 
-/* How many threads share a product of so many multiplications. */
+/* OpenBLAS moreover computes smaller products in other ways. */
 static size_t parts_of(const struct num *num, size_t multiplications)
 {
-    const size_t threads = (size_t)num_threads(num);
-    return multiplications > threads * SMALL_PRODUCT ? threads : 1;
+    return share_threads((size_t)num_threads(num), multiplications);
 }
 
 struct blas_product {

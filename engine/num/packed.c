@@ -152,6 +152,7 @@ enum {
     THIN_AHEAD = 2 * PACKED_THIN,                 /* floats ahead of those that are multiplied */
 };
 
+/* Sums stay in registers while X passes; as many rows of them as hide the latency of an addition. */
 INLINE void thin_rows(float *sums, const float *x, size_t ldx, const float *t, size_t k, bool begin,
                       bool fetch)
 {

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 enum {
     PACKED_TALL_MOST = 16, /* of any table */
@@ -52,6 +53,15 @@ struct packed_kernels {
      * they are added in the order of vdpbf16ps. dst may be src. */
     void (*round)(float *dst, const float *src, size_t n);
 };
+
+/* As take_wide, of `rest` columns where fewer than `wide` are left: 0 beyond them. */
+static inline void packed_take_rest(float *dst, size_t wide, const float *src, size_t lds, size_t rest,
+                                    size_t k)
+{
+    memset(dst, 0, k * wide * sizeof *dst);
+    for (size_t p = 0; p < k; p++)
+        memcpy(dst + p * wide, src + p * lds, rest * sizeof *dst);
+}
 
 extern const struct packed_kernels packed_kernels_avx2;
 extern const struct packed_kernels packed_kernels_avx512;

@@ -15,6 +15,7 @@
 #include "num/kernels.h"
 #include "num/packed.h"
 #include "num/share.h"
+#include "num/sizes.h"
 
 enum {
     DEPTH = 384, /* of a block of k, at most: TALL of it stay in the first cache while WIDE at a time pass */
@@ -34,8 +35,7 @@ enum {
     OWNERS = 16,        /* threads, at most, that have rows of their own */
     OWN_ROWS = 192,     /* and how many of them each, at least: all of B is packed for them */
     OWN_WIDER = 2,      /* B's columns for each of A's rows, at most: otherwise packing A twice is less */
-    SMALL_SHARE = 1 << 18,   /* multiplications that are worth a share of their own */
-    SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
+    SMALL_SHARE = 1 << 18, /* multiplications that are worth a share of their own */
 };
 
 /* A product, and what computes it. */
@@ -87,16 +87,6 @@ struct room {
 bool product_is_ours(const struct num *num)
 {
     return num_packed(num) != NULL;
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
 }
 
 static size_t cells(const struct work *w, size_t k)
@@ -151,27 +141,22 @@ struct rows {
     size_t apart;
 };
 
-/* The last panel, where fewer than `wide` outputs are left: dst[p·wide + r] = src[r·across + p·along], one of which is 1; 0 beyond
- * them. */
-static void pack_rest(const struct work *w, float *dst, size_t wide, const float *src, size_t across,
-                      size_t along, size_t rest, size_t k)
+/* The last panel, where fewer than `wide` rows are left to be turned: 0 beyond them. */
+static void turn_rest(const struct work *w, float *dst, size_t wide, struct rows src, size_t rest, size_t k)
 {
     memset(dst, 0, k * wide * sizeof *dst);
-    if (along == 1)
-        num_kernels(w->num)->transpose(dst, wide, src, across, rest, k);
-    for (size_t p = 0; along > 1 && p < k; p++)
-        memcpy(dst + p * wide, src + p * along, rest * sizeof *dst);
+    num_kernels(w->num)->transpose(dst, wide, src.at, src.apart, rest, k);
 }
 
 /* Rows of A or B that are rows of the sum, n outputs of k of them; panels of dst are `apart`. */
-static void pack_down(const struct work *w, float *dst, size_t apart, const float *src, size_t lds, size_t n,
-                      size_t k, size_t wide, void (*take)(float *, const float *, size_t, size_t))
+static void pack_down(float *dst, size_t apart, const float *src, size_t lds, size_t n, size_t k, size_t wide,
+                      void (*take)(float *, const float *, size_t, size_t))
 {
     for (size_t j = 0; j < n; j += wide, dst += apart)
         if (n - j >= wide)
             take(dst, src + j, lds, k);
         else
-            pack_rest(w, dst, wide, src + j, 1, lds, n - j, k);
+            packed_take_rest(dst, wide, src + j, lds, n - j, k);
 }
 
 /* n rows of k numbers, rounded into cells. */
@@ -198,7 +183,7 @@ static void pack_a(const struct work *w, const struct room *room, float *dst, co
     const size_t apart = block_k * k->tall;
     dst += s->at * k->tall;
     for (size_t p = 0; t->a_down && p < s->k; p += DOWN)
-        pack_down(w, dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
+        pack_down(dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
                   min_size(DOWN, s->k - p), k->tall, k->take_tall);
     for (size_t i = 0; i < rows; i += k->tall, dst += apart) {
         const size_t n = min_size(k->tall, rows - i);
@@ -208,7 +193,7 @@ static void pack_a(const struct work *w, const struct room *room, float *dst, co
         if (!t->a_down && n == k->tall)
             k->turn_tall(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, rows - i));
         else if (!t->a_down)
-            pack_rest(w, dst, k->tall, src.at, src.apart, 1, n, cells(w, s->k));
+            turn_rest(w, dst, k->tall, src, n, cells(w, s->k));
         if (t->factor != 1)
             num_kernels(w->num)->scale(dst, t->factor, s->k * k->tall);
     }
@@ -228,7 +213,7 @@ static void pack_b_down(const struct work *w, const struct room *room, float *ds
             convert_fetch(b, first + r + DOWN, col, cols);
             convert_row(num_kernels(w->num), room->rows + r * WIDE_DOWN, b, first + r, col, cols);
         }
-        pack_down(w, dst + p * wide, block_k * wide,
+        pack_down(dst + p * wide, block_k * wide,
                   plain ? (const float *)b.data + first * b.cols + col : room->rows,
                   plain ? b.cols : WIDE_DOWN, cols, rows, wide, w->k->take_wide);
     }
@@ -271,7 +256,7 @@ static void pack_b_rows(const struct work *w, const struct room *room, float *ds
         if (n == wide)
             w->k->turn_wide(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, cols - j));
         else
-            pack_rest(w, dst, wide, src.at, src.apart, 1, n, cells(w, s->k));
+            turn_rest(w, dst, wide, src, n, cells(w, s->k));
     }
 }
 
@@ -591,7 +576,7 @@ void product_run(struct num *num, const struct product *p)
         work += p->m * p->n * p->term[t].k;
     assert(work && (!p->bf16 || (p->terms == 1 && !p->term->a_down && !p->term->b_down)));
     const struct work w = {num, tiles_of(num, p), p};
-    const size_t most = (size_t)num_threads(num), threads = work > most * SMALL_PRODUCT ? most : 1;
+    const size_t threads = share_threads((size_t)num_threads(num), work);
     const bool narrow = p->n < p->m && p->n < threads * NARROW;
     (narrow ? share_rows : is_owned(p, threads) ? share_owned : share_columns)(&w, threads);
 }

@@ -3,9 +3,15 @@
  * See share.h. */
 #include "num/share.h"
 
-static size_t min_size(size_t a, size_t b)
+#include "num/sizes.h"
+
+enum {
+    SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
+};
+
+size_t share_threads(size_t threads, size_t multiplications)
 {
-    return a < b ? a : b;
+    return multiplications > threads * SMALL_PRODUCT ? threads : 1;
 }
 
 struct share share_of(size_t n, size_t step, size_t threads, size_t thread)

@@ -11,6 +11,9 @@ struct share {
     size_t from, n;
 };
 
+/* How many of `threads` are worth waking for a product of so many multiplications: all or one. */
+size_t share_threads(size_t threads, size_t multiplications);
+
 /* That of `thread`, where n outputs are divided evenly in whole steps. */
 struct share share_of(size_t n, size_t step, size_t threads, size_t thread);
 

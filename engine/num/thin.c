@@ -7,19 +7,18 @@
 #include "num/thin.h"
 
 #include <omp.h>
-#include <string.h>
 
 #include "num/kernels.h"
 #include "num/packed.h"
 #include "num/product.h"
 #include "num/share.h"
+#include "num/sizes.h"
 
 enum {
     GROUPS = 2,  /* of PACKED_THIN columns that the thin side has, at most */
     ROWS = 64,   /* multiplied before the next columns */
     BLOCK = 128, /* rows added up before they are added to dw: any number of threads has the same blocks */
     BLOCKS = 64, /* of which sums are kept at once, at most */
-    SMALL_PRODUCT = 1 << 20, /* multiplications for a thread below which waking it costs more than it saves */
 };
 
 /* Sums of a column of the long side stand in a row, whether that is a row of dw or a column. */
@@ -34,28 +33,9 @@ struct work {
     size_t threads;
 };
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t round_up(size_t cols)
-{
-    return (cols + PACKED_THIN - 1) / PACKED_THIN * PACKED_THIN;
-}
-
 bool thin_applies(const struct num *num, size_t rows, size_t cols)
 {
     return product_is_ours(num) && min_size(rows, cols) <= GROUPS * PACKED_THIN;
-}
-
-/* `width` numbers of each of n rows, zero up to PACKED_THIN. */
-static void take(float *dst, const float *src, size_t lds, size_t n, size_t width)
-{
-    for (size_t p = 0; p < n; p++, dst += PACKED_THIN) {
-        memset(dst + width, 0, (PACKED_THIN - width) * sizeof *dst);
-        memcpy(dst, src + p * lds, width * sizeof *dst);
-    }
 }
 
 /* Rows row … of the thin side: [groups][ROWS, PACKED_THIN]. */
@@ -63,7 +43,8 @@ static void take_thin(const struct work *w, float *dst, size_t row, size_t rows)
 {
     for (size_t g = 0; g < w->groups; g++, dst += ROWS * PACKED_THIN) {
         const size_t first = g * PACKED_THIN;
-        take(dst, w->thin + row * w->r + first, w->r, rows, min_size(PACKED_THIN, w->r - first));
+        packed_take_rest(dst, PACKED_THIN, w->thin + row * w->r + first, w->r,
+                         min_size(PACKED_THIN, w->r - first), rows);
         if (w->factor != 1)
             num_kernels(w->num)->scale(dst, w->factor, rows * PACKED_THIN);
     }
@@ -79,9 +60,9 @@ static void multiply(const struct work *w, float *sums, struct share cols, size_
         const float *x = w->side + row * w->width + cols.from + j;
         const bool whole = cols.n - j >= PACKED_THIN;
         if (!whole)
-            take(edge, x, w->width, rows, cols.n - j);
+            packed_take_rest(edge, PACKED_THIN, x, w->width, cols.n - j, rows);
         for (size_t g = 0; g < w->groups; g++)
-            w->k->thin(sums + (g * round_up(cols.n) + j) * PACKED_THIN, whole ? x : edge,
+            w->k->thin(sums + (g * round_up(cols.n, PACKED_THIN) + j) * PACKED_THIN, whole ? x : edge,
                        whole ? w->width : PACKED_THIN, thin + g * ROWS * PACKED_THIN, rows, begin);
     }
 }
@@ -95,7 +76,7 @@ static struct share blocks_of(const struct work *w, size_t i)
 /* What a block's sums take. */
 static size_t block_floats(const struct work *w, size_t cols)
 {
-    return w->groups * round_up(cols) * PACKED_THIN;
+    return w->groups * round_up(cols, PACKED_THIN) * PACKED_THIN;
 }
 
 /* The blocks of thread i, of some columns. */
@@ -115,13 +96,15 @@ static void add_to_dw(const struct work *w, const float *sums, size_t group, siz
 {
     const struct kernels *k = num_kernels(w->num);
     const size_t first = group * PACKED_THIN, r = min_size(PACKED_THIN, w->r - first);
-    float turned[PACKED_THIN * PACKED_THIN];
-    if (w->lies)
+    float turned[PACKED_THIN * PACKED_THIN], *row = w->dw + col * w->r + first;
+    if (w->lies) {
         k->transpose(turned, PACKED_THIN, sums, PACKED_THIN, cols, r);
-    for (size_t i = 0; i < (w->lies ? r : cols); i++) {
-        float *to = w->dw + (w->lies ? (first + i) * w->width + col : (col + i) * w->r + first);
-        k->add(to, to, (w->lies ? turned : sums) + i * PACKED_THIN, w->lies ? cols : r);
-    }
+        row = w->dw + first * w->width + col;
+        for (size_t i = 0; i < r; i++, row += w->width)
+            k->add(row, row, turned + i * PACKED_THIN, cols);
+    } else
+        for (size_t i = 0; i < cols; i++, row += w->r)
+            k->add(row, row, sums + i * PACKED_THIN, r);
 }
 
 /* All blocks, in ascending order, of the columns that thread i adds. */
@@ -133,8 +116,8 @@ static void add_columns(const struct work *w, struct share cols, size_t i)
         for (size_t b = 0; b < blocks_of(w, t).n; b++, sums += block_floats(w, cols.n))
             for (size_t g = 0; g < w->groups; g++)
                 for (size_t j = own.from; j < own.from + own.n; j += PACKED_THIN)
-                    add_to_dw(w, sums + (g * round_up(cols.n) + j) * PACKED_THIN, g, cols.from + j,
-                              min_size(PACKED_THIN, cols.n - j));
+                    add_to_dw(w, sums + (g * round_up(cols.n, PACKED_THIN) + j) * PACKED_THIN, g,
+                              cols.from + j, min_size(PACKED_THIN, cols.n - j));
     }
 }
 
@@ -164,7 +147,7 @@ void thin_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
              float alpha)
 {
     const bool lies = rows < cols;
-    const size_t r = min_size(rows, cols), width = lies ? cols : rows, most = (size_t)num_threads(num);
+    const size_t r = min_size(rows, cols), width = lies ? cols : rows;
     const float *side = lies ? x : dy, *thin = lies ? dy : x;
     for (size_t at = 0, now; at < n; at += now) {
         now = min_size(n - at, BLOCKS * BLOCK);
@@ -179,6 +162,6 @@ void thin_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
                            .factor = alpha,
                            .dw = dw,
                            .lies = lies,
-                           .threads = now * rows * cols > most * SMALL_PRODUCT ? most : 1});
+                           .threads = share_threads((size_t)num_threads(num), now * rows * cols)});
     }
 }

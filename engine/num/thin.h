@@ -10,7 +10,8 @@
 /* Whether gemm_dw's result has so few rows or columns. */
 bool thin_applies(const struct num *num, size_t rows, size_t cols);
 
-/* As gemm_dw; n, rows and cols are at least 1. Sums are those of product.h, alpha a factor of the thin side's numbers. */
+/* As gemm_dw; n, rows and cols are at least 1. alpha is a factor of the thin side's numbers; their products are added up 128 rows at a
+ * time, and those sums to dw in their order, whatever the number of threads and the instruction set. */
 void thin_dw(struct num *num, float *dw, const float *dy, const float *x, size_t n, size_t rows, size_t cols,
              float alpha);
 

@@ -360,11 +360,16 @@ static const struct row {
     const char *kind, *name;
     int model;
 } rows[] = {
-    {"lora", "110M f32", SMALL_F32},         {"lora-batch", "110M f32", SMALL_F32},
-    {"full", "110M f32", SMALL_F32},         {"lora", "1B bf16", LARGE_BF16},
-    {"prefill", "110M f32", SMALL_F32},      {"prefill", "110M bf16", SMALL_BF16},
-    {"prefill", "1B bf16", LARGE_BF16},      {"prefill-int8", "1B int8", LARGE_BF16},
-    {"prefill", "1B f32, short", LARGE_F32}, {"prefill-bf16", "1B in bf16", LARGE_BF16},
+    {"lora", "110M f32", SMALL_F32}, /* a sequence at a time */
+    {"lora-batch", "110M f32", SMALL_F32},
+    {"full", "110M f32", SMALL_F32},
+    {"lora", "1B bf16", LARGE_BF16},
+    {"prefill", "110M f32", SMALL_F32},
+    {"prefill", "110M bf16", SMALL_BF16},
+    {"prefill", "1B bf16", LARGE_BF16},
+    {"prefill-int8", "1B int8", LARGE_BF16},
+    {"prefill", "1B f32, short", LARGE_F32},
+    {"prefill-bf16", "1B in bf16", LARGE_BF16},
     {"memory", "110M f32", SMALL_F32},
 };
 
@@ -372,8 +377,7 @@ static int usage(void)
 {
     fputs("usage: bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL\n"
           "       bench_train lora|lora-batch|full|prefill|prefill-int8|prefill-bf16|memory|torch|torch-own "
-          "THREADS "
-          "NAME MODEL\n",
+          "THREADS NAME MODEL\n",
           stderr);
     return 2;
 }

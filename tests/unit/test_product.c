@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Our own large products: two terms in one against plain f64 loops, whatever way their factors lie; and the same bits for any number of
- * rows and threads; and thin.h's. test_gemm.c has the stored types. */
+ * rows and threads; the same of thin.h's. test_gemm.c has the stored types. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,16 +227,16 @@ static void check_thin(const struct packed_kernels **table, size_t all, size_t n
 static void thin_gradients(void **state)
 {
     (void)state;
-    static const size_t shapes[]
-                              [3] = {
-                                  {1, 1, 1},       {300, 16, 700}, {300, 700, 16},  {9, 8, 45},
-                                  {129, 45, 8},    {777, 32, 95},  {640, 2500, 17}, {65, 16, 16},
-                                  {8300, 3, 4100}, /* more columns, and rows, than at once */
-                              };
+    static const struct {
+        size_t n, rows, cols;
+    } shapes[] = {
+        {1, 1, 1},     {300, 16, 700}, {300, 700, 16},  {9, 8, 45},     {129, 45, 8},
+        {777, 32, 95}, {65, 16, 16},   {640, 2500, 17}, {8300, 3, 4100} /* more than at once */
+    };
     const struct packed_kernels *table[ISAS_MOST];
     const size_t all = tables(table);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        check_thin(table, all, shapes[i][0], shapes[i][1], shapes[i][2]);
+        check_thin(table, all, shapes[i].n, shapes[i].rows, shapes[i].cols);
 }
 
 int main(void)
