@@ -399,7 +399,8 @@ static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t
     return o;
 }
 
-int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size,
+                   bool here)
 {
     struct peer *p = peer_of(x, to);
     struct outbox *out = p ? outbox_new(key, buffer, size) : NULL;
@@ -411,10 +412,20 @@ int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, vo
     *p->out_tail = out;
     p->out_tail = &out->next;
     p->nout++;
-    if (!exchange_send_here(p, out))
+    if (!here || !exchange_send_here(p, out))
         exchange_wake_senders(p);
     pthread_mutex_unlock(&x->lock);
     return 0;
+}
+
+int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+{
+    return send_on(x, to, key, buffer, size, true);
+}
+
+int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+{
+    return send_on(x, to, key, buffer, size, false);
 }
 
 void exchange_wait(struct exchange *x)

@@ -52,8 +52,10 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
 
 /* 1 if fewer than `limit` messages to the rank are unsent or unacknowledged, 0 if not. */
 int exchange_room(struct exchange *x, uint32_t to, size_t limit);
-/* Queues a buffer got from exchange_buffer; it is released when sent. A small one is sent at once if there is a lane to send it. */
+/* Queues a buffer got from exchange_buffer; it is released when sent. A small one is sent at once, by the caller, if there is a lane to send it. */
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
+/* The same for a caller that has something to compute meanwhile: whatever the size, the senders send it. */
+int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
 
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */
 void exchange_wait(struct exchange *x);

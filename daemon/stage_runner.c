@@ -282,7 +282,7 @@ static int send_go(struct runner *r, const struct go *go, struct err *err)
     uint8_t *buffer = exchange_buffer(r->exchange, runner_message_size(r, &key));
     if (!buffer)
         return err_set(err, -ENOMEM, "out of memory");
-    int e = exchange_send(r->exchange, r->next, &key, buffer, go_encode(buffer, go));
+    int e = exchange_queue(r->exchange, r->next, &key, buffer, go_encode(buffer, go));
     return e ? err_set(err, e, "starting a round: %s", strerror(-e)) : 0;
 }
 
