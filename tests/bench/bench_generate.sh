@@ -1,24 +1,47 @@
 #!/bin/sh
-# What generation loses to a ring, through real daemons of one thread each: a prompt of 16 tokens, and 96 more one by one, on one node, on two and
-# on four in turn. A token passes through all layers wherever they lie, one node at work at a time, so that nodes alike are to be as fast together as
-# one of them alone; what is missing is what messages cost. Then what is foreseen of the prompt and of a token, the nodes timed anew. Then how long after its submission a job computes its first task, and shows its first
-# token, the model being in the page cache.
+# What generation loses to a ring, through real daemons of one thread each: a prompt of 16 tokens, and 48 more one by one, on one node, on two and
+# on four in turn, again and again. A token passes through all layers wherever they lie, one node at work at a time, so that nodes alike are to be
+# as fast together as one of them alone; what is missing is what messages cost. The rings stand side by side, so that what is compared lies a second
+# apart. Then what is foreseen of the prompt and of a token, the nodes timed anew. Then how long after its submission a job computes its first task,
+# and shows its first token, the model being in the page cache.
 # usage: bench_generate.sh BUILD NAME MODEL
 # SPDX-License-Identifier: MIT
 set -eu
-prompt=16 tokens=96 turns=5
+prompt=16 tokens=48 turns=15 forecasts=5
 
-# Within the ring, called by itself: the second job counts, and the third against what is foreseen of it.
-if [ -n "${BENCH_GENERATE:-}" ]; then
-    ids=$(seq -s , 100 $((99 + prompt)))
-    for id in 1 2; do
-        "$RINGCTL" generate --model "$MODEL" --ids "$ids" --max-tokens $tokens >/dev/null
+# generate NODES OPTIONS…: a job, and what is known of it afterwards
+generate() {
+    ring="$BENCH_GENERATE/ring-$1"
+    shift
+    "$RINGCTL" generate --socket "$ring" --model "$MODEL" --ids "$(seq -s , 100 $((99 + prompt)))" --max-tokens $tokens "$@" >/dev/null
+    id=$("$RINGCTL" jobs --socket "$ring" --json | jq '[.jobs[].id] | max')
+    "$RINGCTL" job "$id" --socket "$ring" --json
+}
+
+# The first job of each ring does not count.
+measure() {
+    for turn in $(seq 0 $turns); do
+        for nodes in 1 2 4; do
+            generate $nodes | jq -r '"\(.result.tokens_per_second) \(.start.first_task) \(.start.first_result)"' >"$BENCH_GENERATE/one"
+            [ "$turn" = 0 ] || cat "$BENCH_GENERATE/one" >>"$BENCH_GENERATE/$nodes"
+        done
     done
-    "$RINGCTL" job $id --json | jq -r '"\(.result.tokens_per_second) \(.start.first_task) \(.start.first_result)"' >>"$BENCH_GENERATE/$1"
-    rm -rf "$XDG_CACHE_HOME"
-    "$RINGCTL" generate --model "$MODEL" --ids "$ids" --max-tokens $tokens --forecast >/dev/null
-    "$RINGCTL" job 3 --json | jq -r '"\(1000 / .result.tokens_per_second) \(1000 * .plan.speed.token_seconds) \(1000 * .result.prompt_seconds) \(1000 * .plan.speed.prompt_seconds)"' >>"$BENCH_GENERATE/said-$1"
-    exit 0
+    for turn in $(seq $forecasts); do
+        for nodes in 1 2 4; do
+            rm -rf "$XDG_CACHE_HOME"
+            generate $nodes --forecast |
+                jq -r '"\(1000 / .result.tokens_per_second) \(1000 * .plan.speed.token_seconds) \(1000 * .result.prompt_seconds) \(1000 * .plan.speed.prompt_seconds)"' \
+                    >>"$BENCH_GENERATE/said-$nodes"
+        done
+    done
+}
+
+# Within a ring, called by itself: the next one is started beside it, until all are there.
+if [ -n "${BENCH_GENERATE:-}" ]; then
+    ln -s "$RINGD_SOCKET" "$BENCH_GENERATE/ring-$1"
+    [ "$1" = 4 ] || exec "$RINGCTL" local $((2 * $1)) --threads 1 exec sh "$0" $((2 * $1))
+    measure
+    exit
 fi
 
 build=$1 name=$2 MODEL=$3
@@ -27,15 +50,10 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 export MODEL BENCH_GENERATE="$work" RINGCTL="$build/ringctl" XDG_CACHE_HOME="$work/cache"
 unset CACHE_DIRECTORY
-
-for turn in $(seq $turns); do
-    for nodes in 1 2 4; do
-        "$build/ringctl" local $nodes --threads 1 exec sh "$0" $nodes >"$work/said" 2>&1 || {
-            cat "$work/said" >&2
-            exit 1
-        }
-    done
-done
+"$RINGCTL" local 1 --threads 1 exec sh "$0" 1 >"$work/said" 2>&1 || {
+    cat "$work/said" >&2
+    exit 1
+}
 # Of each turn the rate, and that of one node; then the start.
 for nodes in 2 4; do
     paste -d ' ' "$work/$nodes" "$work/1" | awk -v name="$name" -v nodes=$nodes '

@@ -56,7 +56,10 @@ static void test_all_of_it_is_read(void **state)
     (void)state;
     assert_int_equal(cold_init(&cold, 1 << 20), 0);
     assert_int_equal(cold.bytes, 2 << 20);
-    assert_int_equal(cold_read(&cold), (2 << 20) / 64);
+    unsigned sum = 0;
+    for (unsigned i = 0; i < (2 << 20) / 64; i++) /* each line once */
+        sum += cold.at[64 * i] = (unsigned char)(i * i >> 3);
+    assert_int_equal(cold_read(&cold), sum);
     cold_done(&cold);
     assert_int_equal(cold_read(&cold), 0);
     assert_int_equal(cold_init(&cold, SIZE_MAX), 0);
