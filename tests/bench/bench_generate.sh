@@ -1,8 +1,9 @@
 #!/bin/sh
 # What generation loses to a ring, through real daemons of one thread each: a prompt of 16 tokens, and 48 more one by one, on one node, on two and
 # on four in turn, again and again. A token passes through all layers wherever they lie, one node at work at a time, so that nodes alike are to be
-# as fast together as one of them alone; what is missing is what messages cost. The rings stand side by side, so that what is compared lies a second
-# apart. Then what is foreseen of the prompt and of a token, the nodes timed anew. Then how long after its submission a job computes its first task,
+# as fast together as one of them alone; what is missing is what messages cost, and what cores lose that take turns: beside it what is left
+# of reading as much memory where as many threads do that by turns, and nothing else. The rings stand side by side, so that what is compared lies
+# a second apart. Then what is foreseen of the prompt and of a token, the nodes timed anew. Then how long after its submission a job computes its first task,
 # and shows its first token, the model being in the page cache.
 # usage: bench_generate.sh BUILD NAME MODEL
 # SPDX-License-Identifier: MIT
@@ -22,8 +23,8 @@ generate() {
 measure() {
     for turn in $(seq 0 $turns); do
         for nodes in 1 2 4; do
-            generate $nodes | jq -r '"\(.result.tokens_per_second) \(.start.first_task) \(.start.first_result)"' >"$BENCH_GENERATE/one"
-            [ "$turn" = 0 ] || cat "$BENCH_GENERATE/one" >>"$BENCH_GENERATE/$nodes"
+            job=$(generate $nodes | jq -r '"\(.result.tokens_per_second) \(.start.first_task) \(.start.first_result)"')
+            [ "$turn" = 0 ] || echo "$job $("$BENCH_TURNS" "$(du -m -L "$MODEL/model.safetensors" | cut -f 1)" $nodes $tokens)" >>"$BENCH_GENERATE/$nodes"
         done
     done
     for turn in $(seq $forecasts); do
@@ -48,26 +49,30 @@ build=$1 name=$2 MODEL=$3
 work=$(mktemp -d "${TMPDIR:-/tmp}/ringd-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-export MODEL BENCH_GENERATE="$work" RINGCTL="$build/ringctl" XDG_CACHE_HOME="$work/cache"
+export MODEL BENCH_GENERATE="$work" RINGCTL="$build/ringctl" BENCH_TURNS="$build/tests/bench/bench_turns" XDG_CACHE_HOME="$work/cache"
 unset CACHE_DIRECTORY
 "$RINGCTL" local 1 --threads 1 exec sh "$0" 1 >"$work/said" 2>&1 || {
     cat "$work/said" >&2
     exit 1
 }
-# Of each turn the rate, and that of one node; then the start.
-for nodes in 2 4; do
-    paste -d ' ' "$work/$nodes" "$work/1" | awk -v name="$name" -v nodes=$nodes '
+# compare NAME NODES COLUMN UNIT GOAL: of each turn the figure, and that of one
+compare() {
+    paste -d ' ' "$work/$2" "$work/1" | awk -v what="$1" -v at="$3" -v unit="$4" -v least="$5" '
         function middle(x,  i, k, t) {
             for (i = 1; i <= NR; i++) for (k = i + 1; k <= NR; k++) if (x[k] < x[i]) {t = x[i]; x[i] = x[k]; x[k] = t}
             return x[int((NR + 1) / 2)]
         }
-        {rate[NR] = $1; one[NR] = $4; share[NR] = 100 * $1 / $4}
+        {rate[NR] = $at; one[NR] = $(NF / 2 + at); share[NR] = 100 * $at / $(NF / 2 + at)}
         END {
-            least = 100 - 3 * (nodes - 1)
             kept = middle(share)
-            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %6.1f %% +- %4.1f   >= %3.0f %%  %s\n", "generation, " name ", " nodes " nodes",
-                middle(rate), "tokens/s", "1 node", middle(one), "tokens/s", kept, (share[NR] - share[1]) / 2, least, (kept >= least ? "ok" : "BELOW")
+            printf "%-38s %9.1f %-9s %-22s %8.1f %-8s %6.1f %% +- %4.1f   %s\n", what, middle(rate), unit, "one of them",
+                middle(one), unit, kept, (share[NR] - share[1]) / 2,
+                (least == "" ? "" : sprintf(">= %3.0f %%  %s", least, kept >= least ? "ok" : "BELOW"))
         }'
+}
+for nodes in 2 4; do
+    compare "generation, $name, $nodes nodes" $nodes 1 tokens/s $((100 - 3 * (nodes - 1)))
+    compare "reading by turns, $nodes threads" $nodes 4 rounds/s ""
 done
 # Of a token and of the prompt: middle, what was foreseen, and how far from it the turns were.
 for nodes in 1 2 4; do
