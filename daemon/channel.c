@@ -98,6 +98,7 @@ void exchange_wake_sender(struct lane *l)
 
 void exchange_wake_senders(struct peer *p)
 {
+    p->untold = false;
     for (size_t i = 0; i < MAX_LANES; i++)
         if (p->lanes[i].used)
             exchange_wake_sender(&p->lanes[i]);
@@ -335,7 +336,7 @@ int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, 
     while (*tail)
         tail = &(*tail)->next;
     *tail = in;
-    exchange_wake_senders(p);
+    p->untold = true;
     pthread_mutex_unlock(&x->lock);
     return 0;
 }
@@ -412,7 +413,8 @@ static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, v
     *p->out_tail = out;
     p->out_tail = &out->next;
     p->nout++;
-    if (!here || !exchange_send_here(p, out))
+    p->untold |= !here;
+    if (here && !exchange_send_here(p, out))
         exchange_wake_senders(p);
     pthread_mutex_unlock(&x->lock);
     return 0;
@@ -428,11 +430,28 @@ int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, v
     return send_on(x, to, key, buffer, size, false);
 }
 
+static void tell_locked(struct exchange *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->peers[i].untold)
+            exchange_wake_senders(&x->peers[i]);
+}
+
+void exchange_tell(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    tell_locked(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
 void exchange_wait(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
+    tell_locked(x);
+    x->waiting = true;
     while (x->changes == x->seen)
         pthread_cond_wait(&x->changed, &x->lock);
+    x->waiting = false;
     x->seen = x->changes;
     pthread_mutex_unlock(&x->lock);
 }

@@ -43,7 +43,7 @@ void exchange_look(struct exchange *x);
 void *exchange_buffer(struct exchange *x, size_t size);
 void exchange_release(struct exchange *x, void *buffer);
 
-/* Allows the peer to send the message: at most `size` bytes, exactly that many unless `variable`. */
+/* Allows the peer to send the message: at most `size` bytes, exactly that many unless `variable`. The peer hears of it when the caller tells. */
 int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable);
 /* 1 here, 0 not yet. */
 int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key);
@@ -54,8 +54,12 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
 int exchange_room(struct exchange *x, uint32_t to, size_t limit);
 /* Queues a buffer got from exchange_buffer; it is released when sent. A small one is sent at once, by the caller, if there is a lane to send it. */
 int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
-/* The same for a caller that has something to compute meanwhile: whatever the size, the senders send it. */
+/* The same for a caller that has something to compute meanwhile: the senders send it, whatever its size, when the caller tells. */
 int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
+/* Has the senders take what is left to go out: what was posted and queued, and acknowledgements of what came while the caller waited. All of it
+ * together wakes them once here, and once those who hear it; each time somebody's computing thread may have to make room. To be called
+ * before a long computation: exchange_wait does it itself, and so does exchange_send for that peer. */
+void exchange_tell(struct exchange *x);
 
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */
 void exchange_wait(struct exchange *x);

@@ -101,6 +101,7 @@ struct peer {
     struct outbox *out, **out_tail;
     size_t nout;
     struct credit *credits;
+    bool untold; /* credits, acknowledgements or queued messages are left to go out together: exchange_tell */
     struct msg_key recent[RECENT];
     size_t nrecent;
     pthread_cond_t placed; /* a receiver has let go of a chunk's place */
@@ -110,6 +111,7 @@ struct exchange {
     pthread_cond_t changed; /* for the compute thread */
     uint64_t changes, seen;
     bool closing, flushing;
+    bool waiting; /* the compute thread does, and will tell what has come to be told meanwhile */
     struct peer peers[MAX_PEERS];
     size_t n;
     struct {

@@ -113,11 +113,19 @@ static int open_payload(struct arrival *a)
     return r;
 }
 
+static struct outbox *find_outbox(const struct peer *p, const struct msg_key *key)
+{
+    struct outbox *o = p->out;
+    while (o && !same_key(&o->key, key))
+        o = o->next;
+    return o;
+}
+
 static int on_credit(struct peer *p, const struct msg_key *key)
 {
-    for (const struct outbox *o = p->out; o; o = o->next)
-        if (o->credited && same_key(&o->key, key))
-            return 0; /* said again after a lane broke */
+    const struct outbox *out = find_outbox(p, key);
+    if (out && out->credited)
+        return 0; /* said again after a lane broke */
     for (const struct credit *c = p->credits; c; c = c->next)
         if (same_key(&c->key, key))
             return 0;
@@ -126,24 +134,23 @@ static int on_credit(struct peer *p, const struct msg_key *key)
         return -ENOMEM;
     *credit = (struct credit){p->credits, *key};
     p->credits = credit;
-    exchange_wake_senders(p);
+    if (out) /* else there is nothing to send yet */
+        exchange_wake_senders(p);
     return 0;
 }
 
 static void on_ack(struct peer *p, const struct frame *f)
 {
-    for (struct outbox *o = p->out; o; o = o->next) {
-        size_t i = f->offset / CHUNK;
-        if (!same_key(&o->key, &f->key) || i >= o->chunks)
-            continue;
-        if (o->chunk[i] != CHUNK_DONE) {
-            o->unsent -= o->chunk[i] == CHUNK_UNSENT;
-            o->chunk[i] = CHUNK_DONE;
-            o->done++;
-        }
-        exchange_finish_message(p, o);
+    struct outbox *o = find_outbox(p, &f->key);
+    const size_t i = f->offset / CHUNK;
+    if (!o || i >= o->chunks)
         return;
+    if (o->chunk[i] != CHUNK_DONE) {
+        o->unsent -= o->chunk[i] == CHUNK_UNSENT;
+        o->chunk[i] = CHUNK_DONE;
+        o->done++;
     }
+    exchange_finish_message(p, o);
 }
 
 /* The receiver runs ahead of its lane's sender by at most what the other end had credit for; a peer that sends more without reading its
@@ -205,7 +212,10 @@ static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
         in->state = IN_ARRIVED;
         p->recent[p->nrecent++ % RECENT] = in->key;
         exchange_changed(p->x);
-        exchange_wake_senders(p);
+        if (p->x->waiting)
+            p->untold = true;
+        else
+            exchange_wake_senders(p);
     }
     return r;
 }

@@ -156,8 +156,11 @@ void *runner_take(struct runner *r, const struct task_need *need)
     size_t size;
     void *buffer = exchange_take(r->exchange, need->from, &need->key, &size);
     struct cursor *c = &r->cursor[need->from == r->prev ? 0 : 1];
-    c->posted--;
-    if (!post_more(r, need->from))
+    const size_t left = --c->posted;
+    int e = post_more(r, need->from);
+    if (c->posted > left)
+        exchange_tell(r->exchange);
+    if (!e)
         return buffer;
     exchange_release(r->exchange, buffer);
     return NULL;
@@ -184,6 +187,8 @@ static int op_run(void *owner, const struct task *task, struct err *err)
     if (r->begun)
         r->begun(r->owner);
     r->begun = NULL;
+    if (task->kind != TASK_TOKEN && task->kind != TASK_LOSS) /* these take what has come, and are over */
+        exchange_tell(r->exchange);
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
@@ -376,14 +381,12 @@ static bool fits_plan(const struct runner *r, const struct go *go)
            go->microbatches <= steps * p->microbatches;
 }
 
-/* Waits for the next GO and posts the one after it, so that rank 0 never waits to start a round. */
+/* Waits for the next GO, then posts the one after it, so that rank 0 never waits to start a round, and together with what this one's tasks want. */
 static int next_go(struct runner *r, struct go *go, struct err *err)
 {
     struct msg_key key = go_key(++r->round, r->rank), after = go_key(r->round + 1, r->rank);
     size_t n, cap = runner_message_size(r, &key);
     int e = r->round == 1 ? exchange_post(r->exchange, r->prev, &key, cap, true) : 0;
-    if (!e)
-        e = exchange_post(r->exchange, r->prev, &after, cap, true);
     if (e)
         return err_set(err, e, "posting receive buffers: %s", strerror(-e));
     while (!(e = exchange_ready(r->exchange, r->prev, &key))) {
@@ -392,6 +395,9 @@ static int next_go(struct runner *r, struct go *go, struct err *err)
     }
     if (e < 0)
         return err_set(err, e, "waiting for rank %u: %s", r->prev, strerror(-e));
+    e = exchange_post(r->exchange, r->prev, &after, cap, true);
+    if (e)
+        return err_set(err, e, "posting receive buffers: %s", strerror(-e));
     void *buffer = exchange_take(r->exchange, r->prev, &key, &n);
     e = go_decode(go, buffer, n, r->plan->tokens);
     exchange_release(r->exchange, buffer);

@@ -109,6 +109,7 @@ static void post_all(struct exchange *x, bool with_large)
         expect(exchange_send(x, 1, &expected[i].key, exchange_buffer(x, expected[i].size),
                              expected[i].size) == 0);
     }
+    exchange_tell(x);
 }
 
 static void take_all(struct exchange *x)

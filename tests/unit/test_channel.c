@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/channel.h"
+#include "daemon/channel_priv.h"
 #include "daemon/progress.h"
 
 struct pair {
@@ -80,12 +81,14 @@ static void send_one(struct exchange *x, uint32_t to, uint32_t mb, size_t n)
     assert_int_equal((uintptr_t)buffer % 64, 0);
     fill(buffer, n, mb);
     assert_int_equal((mb % 2 ? exchange_queue : exchange_send)(x, to, &key, buffer, n), 0);
+    exchange_tell(x);
 }
 
 static void post(struct exchange *x, uint32_t from, uint32_t mb, size_t n, bool variable)
 {
     struct msg_key key = key_of(mb);
     assert_int_equal(exchange_post(x, from, &key, n, variable), 0);
+    exchange_tell(x);
 }
 
 static int await(struct exchange *x, uint32_t from, uint32_t mb)
@@ -110,6 +113,7 @@ static void receive(struct exchange *x, uint32_t from, uint32_t mb, size_t want)
     test_free(expected);
     exchange_release(x, buffer);
     assert_null(exchange_take(x, from, &key, &n)); /* once */
+    exchange_tell(x);
 }
 
 /* --- messages ------------------------------------------------------------------------------------- */
@@ -145,6 +149,41 @@ static void both_ways_at_once(void **state)
         for (int end = 0; end < 2; end++)
             receive(p.x[end], 1 - (uint32_t)end, i, SIZE);
     part(&p);
+}
+
+/* What an exchange sends of its own accord, in the time that it would take to. */
+static bool is_quiet(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    return poll(&ready, 1, 50) == 0;
+}
+
+/* One record of so many frame heads, and nothing behind it. */
+static void expect_heads(int fd, size_t heads)
+{
+    uint8_t record[1000];
+    const size_t n = SEAL_HEAD + heads * HEAD + SEAL_TAG;
+    assert_int_equal(recv(fd, record, n, MSG_WAITALL), n);
+    assert_true(is_quiet(fd));
+}
+
+/* Each record on its way interrupts somebody who computes. */
+static void what_is_told_together_goes_together(void **state)
+{
+    (void)state;
+    struct pair p;
+    const int fd = half(&p);
+    post(p.x[0], 1, 0, 10, false);
+    expect_heads(fd, 1);
+    for (uint32_t i = 1; i < 4; i++) {
+        const struct msg_key key = key_of(i);
+        assert_int_equal(exchange_post(p.x[0], 1, &key, 10, false), 0);
+        assert_true(is_quiet(fd));
+    }
+    exchange_tell(p.x[0]);
+    expect_heads(fd, 3);
+    exchange_free(p.x[0]);
+    close(fd);
 }
 
 /* What the receiver has no room for waits, and nothing behind it does. */
@@ -409,6 +448,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_arrives),
         cmocka_unit_test(both_ways_at_once),
+        cmocka_unit_test(what_is_told_together_goes_together),
         cmocka_unit_test(credits_decide_the_order),
         cmocka_unit_test(keys_differ_in_every_part),
         cmocka_unit_test(a_variable_message_may_be_shorter),
