@@ -3,7 +3,7 @@
  * `bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL`: steps of training and prefill through the stage's own functions,
  * without daemons, as fractions of sgemm's peak measured in between; and what a training stage really keeps in memory beside what it said
  * it would. Each row comes from a process started as the daemon starts a stage: `bench_train KIND THREADS NAME MODEL` makes one alone, and
- * with the kinds torch and torch-own the LoRA step beside PyTorch's.
+ * with the kinds torch, torch-batch and torch-own the LoRA step beside PyTorch's.
  *
  * Work is counted as the mathematics has it, whatever we do: a token costs a product 2 FLOP for each
  * parameter forward, 2 for the gradient of its input and 2 for that of the parameter where it is trained; LoRA's own parameters 6;
@@ -289,16 +289,16 @@ static double peer_goal(bool own_choice, const char *kernel, int threads)
     return !own_choice ? threads > 1 ? 3.0 : 1.6 : strcmp(kernel, "Prescott") == 0 ? 6.0 : 0;
 }
 
-/* Ours and theirs by turns. `own_choice`: their OpenBLAS is not told which kernel to take. */
-static void bench_peer(bool own_choice, const char *name, const char *model, int threads)
+/* Ours and theirs by turns. `own_choice`: their OpenBLAS is not told which kernel to take. `at_once`: both have the batch in one microbatch. */
+static void bench_peer(bool own_choice, bool at_once, const char *name, const char *model, int threads)
 {
     struct bed b;
     struct peer p;
     struct bench_series s = {.n = REPEATS / 2 + 1};
-    char number[4][12];
-    bed_open(&b, model, TUNE_LORA, false, threads, NUM_F32);
-    const size_t values[] = {(size_t)threads, b.load.tokens, b.load.microbatches, RANK};
-    for (size_t i = 0; i < 4; i++)
+    char number[5][12];
+    bed_open(&b, model, TUNE_LORA, at_once, threads, NUM_F32);
+    const size_t values[] = {(size_t)threads, b.load.tokens, b.load.seqs, b.load.microbatches, RANK};
+    for (size_t i = 0; i < 5; i++)
         snprintf(number[i], sizeof number[i], "%zu", values[i]);
     char *args[] = {PYTHON,
                     "tests/bench/torch_train.py",
@@ -307,6 +307,7 @@ static void bench_peer(bool own_choice, const char *name, const char *model, int
                     number[1],
                     number[2],
                     number[3],
+                    number[4],
                     NULL};
     if (own_choice)
         unsetenv("OPENBLAS_CORETYPE");
@@ -320,7 +321,7 @@ static void bench_peer(bool own_choice, const char *name, const char *model, int
         s.figure[i] = step_tokens(&b) / timed_step(&b, 2 + i);
     }
     char what[64], whom[64];
-    label(what, "LoRA step", name, threads);
+    label(what, at_once ? "LoRA batch" : "LoRA step", name, threads);
     snprintf(whom, sizeof whom, "PyTorch, %s%s", p.kernel, own_choice ? " (own)" : "");
     bench_print(
         &(struct bench_row){what, "tokens/s", whom, "tokens/s", 1, peer_goal(own_choice, p.kernel, threads)},
@@ -348,7 +349,7 @@ static int child(const char *kind, int threads, const char *name, const char *mo
     else if (!strcmp(kind, "memory"))
         bench_memory(model, threads);
     else if (!strncmp(kind, "torch", 5))
-        bench_peer(!strcmp(kind, "torch-own"), name, model, threads);
+        bench_peer(!strcmp(kind, "torch-own"), !strcmp(kind, "torch-batch"), name, model, threads);
     else
         return 2;
     return 0;
@@ -376,7 +377,8 @@ static const struct row {
 static int usage(void)
 {
     fputs("usage: bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL\n"
-          "       bench_train lora|lora-batch|full|prefill|prefill-int8|prefill-bf16|memory|torch|torch-own "
+          "       bench_train "
+          "lora|lora-batch|full|prefill|prefill-int8|prefill-bf16|memory|torch|torch-batch|torch-own "
           "THREADS NAME MODEL\n",
           stderr);
     return 2;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The LoRA step of bench_train in plain PyTorch: torch_train.py MODEL_DIR THREADS TOKENS MICROBATCHES RANK.
+"""The LoRA step of bench_train in plain PyTorch: torch_train.py MODEL_DIR THREADS TOKENS SEQUENCES MICROBATCHES RANK.
 
 Says the name of the kernel that its OpenBLAS took, then makes a step for every line it reads and answers with the seconds that took,
 so that bench_train can let the two take turns. The shape is that of MODEL_DIR/config.json, the weights are random. Nothing is written
@@ -58,16 +58,17 @@ class Layer(nn.Module):
         self.down = LoraLinear(ffn, dim, rank)
 
     def attend(self, h, cosine, sine, mask):
-        tokens = h.shape[0]
-        q = rotate(self.q(h).view(tokens, self.heads, self.head).transpose(0, 1), cosine, sine)
-        k = rotate(self.k(h).view(tokens, self.kv_heads, self.head).transpose(0, 1), cosine, sine)
-        v = self.v(h).view(tokens, self.kv_heads, self.head).transpose(0, 1)
+        seqs, tokens = h.shape[:2]
+        q = rotate(self.q(h).view(seqs, tokens, self.heads, self.head).transpose(1, 2), cosine, sine)
+        k = rotate(self.k(h).view(seqs, tokens, self.kv_heads, self.head).transpose(1, 2), cosine, sine)
+        v = self.v(h).view(seqs, tokens, self.kv_heads, self.head).transpose(1, 2)
         if self.kv_heads != self.heads:
-            k = k.repeat_interleave(self.heads // self.kv_heads, 0)
-            v = v.repeat_interleave(self.heads // self.kv_heads, 0)
+            k = k.repeat_interleave(self.heads // self.kv_heads, 1)
+            v = v.repeat_interleave(self.heads // self.kv_heads, 1)
+        q, k, v = (t.reshape(-1, tokens, self.head) for t in (q, k, v))
         scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=self.head ** -0.5)
-        out = torch.bmm(scores.softmax(-1), v)
-        return self.o(out.transpose(0, 1).reshape(tokens, -1))
+        out = torch.bmm(scores.softmax(-1), v).view(seqs, self.heads, tokens, self.head)
+        return self.o(out.transpose(1, 2).reshape(seqs, tokens, -1))
 
     def forward(self, x, cosine, sine, mask):
         x = x + self.attend(self.before(x), cosine, sine, mask)
@@ -106,17 +107,18 @@ def kernel_name():
 
 
 def main():
-    where, threads, tokens, microbatches, rank = sys.argv[1], *map(int, sys.argv[2:])
+    where, threads, tokens, seqs, microbatches, rank = sys.argv[1], *map(int, sys.argv[2:])
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     with open(where + "/config.json") as f:
         model = Model(json.load(f), rank, tokens)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
-    rows = torch.randint(model.embedding.shape[0], (microbatches, tokens + 1))
+    rows = torch.randint(model.embedding.shape[0], (microbatches, seqs, tokens + 1))
 
     def step():
-        for row in rows:
-            F.cross_entropy(model(row[:-1]), row[1:]).div(microbatches).backward()
+        for part in rows:
+            logits = model(part[:, :-1])
+            F.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten()).div(microbatches).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
