@@ -57,8 +57,8 @@ int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, vo
 /* The same for a caller that has something to compute meanwhile: the senders send it, whatever its size, when the caller tells. */
 int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size);
 /* Has the senders take what is left to go out: what was posted and queued, and acknowledgements of what came while the caller waited. All of it
- * together wakes them once here, and once those who hear it; each time somebody's computing thread may have to make room. To be called
- * before a long computation: exchange_wait does it itself, and so does exchange_send for that peer. */
+ * together wakes a sender of each lane once, and once somebody who hears it; each time a computing thread may have to make room. To be
+ * called before anything that takes long: exchange_wait does it itself. */
 void exchange_tell(struct exchange *x);
 
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or left, a connection broke. */

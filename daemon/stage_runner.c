@@ -86,6 +86,8 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
     for (size_t i = 0; i < RUNNER_PLANS; i++)
         if (is_plan_for(&r->plans[i], go))
             return r->plans[i].plan;
+    exchange_tell(
+        r->exchange); /* a plan takes a while to make: the next rank is to make it at the same time */
     struct sched *sched = NULL;
     struct plan *made = NULL;
     bool recompute[JOB_MAX_STAGES];
@@ -352,6 +354,7 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
 
 void runner_idle(struct runner *r)
 {
+    exchange_tell(r->exchange);
     progress_set(r->progress, PROGRESS_IDLE, 0, 0, 0);
 }
 
@@ -395,14 +398,13 @@ static int next_go(struct runner *r, struct go *go, struct err *err)
     }
     if (e < 0)
         return err_set(err, e, "waiting for rank %u: %s", r->prev, strerror(-e));
-    e = exchange_post(r->exchange, r->prev, &after, cap, true);
-    if (e)
-        return err_set(err, e, "posting receive buffers: %s", strerror(-e));
     void *buffer = exchange_take(r->exchange, r->prev, &key, &n);
     e = go_decode(go, buffer, n, r->plan->tokens);
     exchange_release(r->exchange, buffer);
     if (!e && !fits_plan(r, go))
         e = -EBADMSG;
+    if (!e && go->program != GO_STOP && (e = exchange_post(r->exchange, r->prev, &after, cap, true)))
+        return err_set(err, e, "posting receive buffers: %s", strerror(-e));
     return e ? err_set(err, e, "rank %u started a round in a way this version cannot read", r->prev) : 0;
 }
 

@@ -10,29 +10,36 @@
 set -eu
 prompt=16 tokens=48 turns=15 forecasts=5
 
-# generate NODES OPTIONS…: a job, and what is known of it afterwards
+# generate NODES OPTIONS…: a job; what is known of it afterwards goes to the file "job"
 generate() {
     ring="$BENCH_GENERATE/ring-$1"
     shift
     "$RINGCTL" generate --socket "$ring" --model "$MODEL" --ids "$(seq -s , 100 $((99 + prompt)))" --max-tokens $tokens "$@" >/dev/null
     id=$("$RINGCTL" jobs --socket "$ring" --json | jq '[.jobs[].id] | max')
-    "$RINGCTL" job "$id" --socket "$ring" --json
+    "$RINGCTL" job "$id" --socket "$ring" --json >"$BENCH_GENERATE/job"
+}
+
+# tell FILTER: of that job, through jq
+tell() {
+    jq -r "$1" "$BENCH_GENERATE/job"
 }
 
 # The first job of each ring does not count.
 measure() {
+    mib=$(($(du -m -L "$MODEL/model.safetensors" | cut -f 1) / 4 * 4))
     for turn in $(seq 0 $turns); do
         for nodes in 1 2 4; do
-            job=$(generate $nodes | jq -r '"\(.result.tokens_per_second) \(.start.first_task) \(.start.first_result)"')
-            [ "$turn" = 0 ] || echo "$job $("$BENCH_TURNS" "$(du -m -L "$MODEL/model.safetensors" | cut -f 1)" $nodes $tokens)" >>"$BENCH_GENERATE/$nodes"
+            generate $nodes
+            read_by_turns=$("$BENCH_TURNS" $mib $nodes $tokens)
+            [ "$turn" = 0 ] || tell '"\(.result.tokens_per_second) \(.start.first_task) \(.start.first_result)'" $read_by_turns\"" >>"$BENCH_GENERATE/$nodes"
         done
     done
     for turn in $(seq $forecasts); do
         for nodes in 1 2 4; do
             rm -rf "$XDG_CACHE_HOME"
-            generate $nodes --forecast |
-                jq -r '"\(1000 / .result.tokens_per_second) \(1000 * .plan.speed.token_seconds) \(1000 * .result.prompt_seconds) \(1000 * .plan.speed.prompt_seconds)"' \
-                    >>"$BENCH_GENERATE/said-$nodes"
+            generate $nodes --forecast
+            tell '"\(1000 / .result.tokens_per_second) \(1000 * .plan.speed.token_seconds) \(1000 * .result.prompt_seconds) \(1000 * .plan.speed.prompt_seconds)"' \
+                >>"$BENCH_GENERATE/said-$nodes"
         done
     done
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How large the caches are, by files of our own, and memory that is read from end to end. */
+ * How large the caches are, by files of our own, and memory of which every line is read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
