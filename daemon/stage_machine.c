@@ -12,7 +12,7 @@
 
 #include "engine/num/gemm.h"
 
-enum { SIDE = 2048, ROWS = 512, TURNS = 3, CHUNK = 1 << 20, BYTE = 0x11, LINE = 64 };
+enum { SIDE = 2048, ROWS = 512, TURNS = 3, BYTE = 0x11, LINE = 64 };
 static const double TURN_S = 0.15;
 
 struct machine {
@@ -54,8 +54,8 @@ static double middle(double turn[TURNS])
 static void fill(const struct machine *m)
 {
 #pragma omp parallel for schedule(static) num_threads(num_threads(m->num))
-    for (size_t at = 0; at < MACHINE_BYTES; at += CHUNK)
-        memset(m->block + at, BYTE, CHUNK);
+    for (size_t at = 0; at < MACHINE_BYTES; at += MACHINE_CHUNK)
+        memset(m->block + at, BYTE, MACHINE_CHUNK);
 }
 
 int machine_new(struct machine **ret, struct num *num, struct err *err)
@@ -64,7 +64,7 @@ int machine_new(struct machine **ret, struct num *num, struct err *err)
     struct machine *m = calloc(1, sizeof *m);
     if (m)
         *m = (struct machine){.num = num,
-                              .block = aligned_alloc(CHUNK, MACHINE_BYTES),
+                              .block = aligned_alloc(MACHINE_CHUNK, MACHINE_BYTES),
                               .x = aligned_alloc(LINE, sizeof(float) * ROWS * SIDE),
                               .y = aligned_alloc(LINE, sizeof(float) * ROWS * SIDE),
                               .scale = aligned_alloc(LINE, sizeof(float) * BLOCKS * BLOCKS)};
@@ -97,10 +97,11 @@ void machine_free(struct machine *m)
 
 typedef uint64_t words __attribute__((vector_size(32)));
 
-/* What a chunk adds up to, read as four streams: one alone does not keep the memory busy. */
-static uint64_t add_up(const words *chunk)
+/* Read as four streams: one alone does not keep the memory busy. */
+uint64_t machine_add_up(const void *at)
 {
-    const size_t quarter = CHUNK / sizeof *chunk / 4;
+    const words *chunk = at;
+    const size_t quarter = MACHINE_CHUNK / sizeof *chunk / 4;
     words a = {0}, b = a, c = a, d = a;
     for (size_t i = 0; i < quarter; i++) {
         a += chunk[i];
@@ -117,8 +118,8 @@ static double read_once(const struct machine *m)
     uint64_t sum = 0;
     const double begin = seconds_now();
 #pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(num_threads(m->num))
-    for (size_t at = 0; at < MACHINE_BYTES; at += CHUNK)
-        sum += add_up((const words *)(const void *)(m->block + at));
+    for (size_t at = 0; at < MACHINE_BYTES; at += MACHINE_CHUNK)
+        sum += machine_add_up(m->block + at);
     const double took = seconds_now() - begin;
     const uint64_t all = (uint64_t)(MACHINE_BYTES / sizeof sum) * (UINT64_MAX / 0xff * BYTE);
     return sum == all ? 1e-9 * MACHINE_BYTES / took : 0; /* asked, so that all of it has to be read */

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "engine/err.h"
 #include "engine/num/num.h"
@@ -17,6 +18,10 @@ struct machine;
 enum { MACHINE_BYTES = 512 << 20 };
 int machine_new(struct machine **ret, struct num *num, struct err *err);
 void machine_free(struct machine *m);
+
+/* What the words of MACHINE_CHUNK bytes, 64-byte aligned, add up to: reading as fast as one thread can. */
+enum { MACHINE_CHUNK = 1 << 20 };
+uint64_t machine_add_up(const void *chunk);
 
 /* GB/s of all threads that read different memory and do nothing else. */
 double machine_read(const struct machine *m);

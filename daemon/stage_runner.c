@@ -86,8 +86,8 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
     for (size_t i = 0; i < RUNNER_PLANS; i++)
         if (is_plan_for(&r->plans[i], go))
             return r->plans[i].plan;
-    exchange_tell(
-        r->exchange); /* a plan takes a while to make: the next rank is to make it at the same time */
+    /* A plan takes a while to make: the next rank is to make it at the same time. */
+    exchange_tell(r->exchange);
     struct sched *sched = NULL;
     struct plan *made = NULL;
     bool recompute[JOB_MAX_STAGES];

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { THREADS_MAX = 8, STREAMS = 4, CHUNK = 1 << 20 };
+#include "daemon/stage_machine.h"
+
+enum { THREADS_MAX = 8 };
 
 struct turns {
     const unsigned char *at; /* the share */
@@ -17,30 +19,13 @@ struct turns {
     uint64_t sum;
 };
 
-typedef uint64_t vec __attribute__((vector_size(32)));
-
-/* As four streams: one alone does not keep the memory busy. */
-static uint64_t add_up(const vec *chunk)
-{
-    const size_t n = CHUNK / sizeof *chunk / STREAMS;
-    vec a = {0}, b = a, c = a, d = a;
-    for (size_t i = 0; i < n; i++) {
-        a += chunk[i];
-        b += chunk[i + n];
-        c += chunk[i + 2 * n];
-        d += chunk[i + 3 * n];
-    }
-    a += b + c + d;
-    return a[0] + a[1] + a[2] + a[3];
-}
-
 static void *turn_by_turn(void *arg)
 {
     struct turns *t = arg;
     char byte = 0;
     for (size_t i = 0; i < t->rounds && read(t->from, &byte, 1) == 1; i++) {
         for (size_t c = 0; c < t->chunks; c++)
-            t->sum += add_up((const vec *)(const void *)(t->at + c * CHUNK));
+            t->sum += machine_add_up(t->at + c * MACHINE_CHUNK);
         if (write(t->to, &byte, 1) != 1)
             break;
     }
@@ -60,7 +45,7 @@ static double run(const unsigned char *memory, size_t mib, size_t threads, size_
             return -1;
     const double begin = bench_now();
     for (; n < threads; n++) {
-        turns[n] = (struct turns){memory + n * (mib / threads) * CHUNK,
+        turns[n] = (struct turns){memory + n * (mib / threads) * MACHINE_CHUNK,
                                   mib / threads,
                                   rounds,
                                   pipes[n][0],
@@ -89,8 +74,8 @@ int main(int argc, char **argv)
         fputs("usage: bench_turns MIB THREADS ROUNDS\n", stderr);
         return 2;
     }
-    unsigned char *memory = bench_alloc(mib * CHUNK);
-    memset(memory, 1, mib * CHUNK);
+    unsigned char *memory = bench_alloc(mib * MACHINE_CHUNK);
+    memset(memory, 1, mib * MACHINE_CHUNK);
     const double took = run(memory, mib, threads, rounds);
     free(memory);
     if (took <= 0)
