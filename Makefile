@@ -29,7 +29,7 @@ BLASINC  := /usr/include/$(ARCH)-linux-gnu/openblas-openmp
 
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
-BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -DPREFIX='"$(PREFIX)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
+BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
             -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CPPFLAGS) $(CFLAGS) $(sanflags)
 LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
 
@@ -72,24 +72,24 @@ kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach
 ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c step_view.c step_trace.c step_chart.c forecast.c)
 ctl_src     := $(filter-out $(ctl_tested),$(sort $(wildcard daemon/ctl*.c))) daemon/ringctl.c
 stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
-ctl_shared  := $(addprefix daemon/,xalloc.c optable.c spawn_env.c cores.c conf.c layers_text.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
-both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c)
+ctl_shared  := $(addprefix daemon/,xalloc.c installed.c optable.c spawn_env.c cores.c conf.c layers_text.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
+both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c cache_dir.c model_facts.c)
 helper_src  := $(sort $(wildcard daemon/link_helper*.c))
 ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
 
 .PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns arm64 web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
-# The dashboard, in the program: every file of web/, and dygraphs from its Debian package.
+# The dashboard, in the program: every file of web/, and dygraphs from its Debian package; and what describes the API.
 DYGRAPHS   ?= /usr/share/javascript/dygraphs
 web_files  := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
 web_assets := $(patsubst /index.html=%,/=%,$(foreach f,$(web_files),/$(notdir $(f))=$(f))) \
-              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f))
+              $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f)) /openapi.json=docs/openapi.json
 web_obj    := $(B)/daemon/web_assets.o
-$(B)/daemon/web_assets.c: web/embed $(web_files) Makefile
+$(B)/daemon/web_assets.c: web/embed $(web_files) docs/openapi.json Makefile
 	@mkdir -p $(@D)
 	$(call say,EMBED,$@) web/embed $(web_assets) >$@.new && mv $@.new $@
-$(web_obj): $(B)/daemon/web_assets.c $(web_files)
+$(web_obj): $(B)/daemon/web_assets.c $(web_files) docs/openapi.json
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
 
 $(B)/libringnet.a: $(call obj,$(net_src))
@@ -97,6 +97,8 @@ $(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/%.a:
 	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
 
+# Names that libmicrohttpd and GnuTLS look for in the program (http_no_tls.c).
+$(B)/ringd: LDBASE += $(addprefix -Wl$(comma)--export-dynamic-symbol=,_gnutls_global_init_skip gnutls_global_init gnutls_global_deinit)
 $(B)/ringd: $(call obj,$(ringd_src)) $(web_obj) $(B)/libringnet.a $(B)/libringengine.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
 $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
@@ -104,7 +106,7 @@ $(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $
 $(B)/ringd-link: $(call obj,$(helper_src) daemon/link_proto.c) $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
 $(B)/ringctl: $(call obj,$(ctl_src) $(ctl_shared) $(ctl_tested)) $(B)/libringengine.a
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ljansson -linih -lm
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ledit -ljansson -linih -lm
 
 $(B)/net/%.o: net/%.c
 	@mkdir -p $(@D)
@@ -141,7 +143,9 @@ $(B)/tests/%.o: tests/%.c
 # daemon objects that tests may link: everything but the three mains
 daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_tested) $(stage_src))
 $(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
-$(test_bin) $(bench_bin): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+# Writes what the test models are expected to say: called by their recipe.
+expect    := $(B)/tests/data/models/expect
+$(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 $(B)/tests/unit/test_gemm_blas $(B)/tests/unit/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
 $(B)/tests/unit/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
@@ -167,7 +171,7 @@ netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # A terminal for tests of what people see.
-system_bin := $(addprefix $(B)/tests/system/lib/,pty slow)
+system_bin := $(addprefix $(B)/tests/system/lib/,pty slow hang)
 $(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
@@ -184,7 +188,7 @@ arm64:
 web: all
 	@tests/run web $(B)
 
-test-programs: $(test_bin) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping)
+test-programs: $(test_bin) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
@@ -198,10 +202,10 @@ bench: all $(bench_bin) $(sleeping)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcurl4-openssl-dev libinih-dev libcmocka-dev libjs-dygraphs jq iproute2
+              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2
 LINT_DEPS  := clang-format cppcheck
 # for `make deb` and `make system`
-SYSTEM_DEPS := dpkg-dev debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
+SYSTEM_DEPS := build-essential debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
 deps: WANT = $(BUILD_DEPS)
 deps-system: WANT = $(BUILD_DEPS) $(SYSTEM_DEPS)
 deps deps-system:
@@ -246,10 +250,10 @@ units := $(B)/units/ringd.service $(B)/units/ringd-link.service systemd/ringd.so
 to    := $(DESTDIR)$(PREFIX)
 $(B)/ringctl.%: $(B)/ringctl
 	$(call say,MAKE,$@) $< completion $* >$@.new && mv $@.new $@
-install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
+install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.fish $(B)/ringctl.zsh
 	@rm -rf $(B)/units && $(MAKE) --no-print-directory $(filter $(B)/%,$(units))
 	install -d $(to)/sbin $(to)/bin $(to)/libexec/ringd $(to)/share/man/man1 $(to)/share/man/man5 $(to)/share/man/man8 \
-	    $(to)/share/bash-completion/completions $(to)/share/zsh/vendor-completions \
+	    $(to)/share/bash-completion/completions $(to)/share/fish/vendor_completions.d $(to)/share/zsh/vendor-completions \
 	    $(to)/share/ringd/tiny-llama $(to)/lib/sysusers.d $(to)/lib/systemd/catalog $(to)/lib/tmpfiles.d $(to)/lib/modules-load.d \
 	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
 	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
@@ -259,6 +263,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.zsh
 	install -m 644 docs/ringd.conf.5 $(to)/share/man/man5/
 	install -m 644 docs/ringd.8 docs/ringd-link.8 $(to)/share/man/man8/
 	install -m 644 $(B)/ringctl.bash $(to)/share/bash-completion/completions/ringctl
+	install -m 644 $(B)/ringctl.fish $(to)/share/fish/vendor_completions.d/ringctl.fish
 	install -m 644 $(B)/ringctl.zsh $(to)/share/zsh/vendor-completions/_ringctl
 	install -m 644 $(filter-out %recipe %.py %README.md,$(wildcard share/tiny-llama/*)) $(to)/share/ringd/tiny-llama/
 	install -m 644 $(units) $(DESTDIR)$(UNITDIR)/

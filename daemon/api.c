@@ -7,13 +7,16 @@
 #include <string.h>
 
 #include "daemon/api_cluster.h"
+#include "daemon/api_files.h"
 #include "daemon/api_jobs.h"
+#include "daemon/api_models.h"
 #include "daemon/api_ring.h"
 #include "daemon/api_service.h"
 #include "daemon/api_status.h"
 #include "daemon/cables.h"
 #include "daemon/coord.h"
 #include "daemon/doctor_ask.h"
+#include "daemon/elsewhere.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
@@ -115,6 +118,11 @@ static void get_doctor(struct node *n, struct http_call *call)
     doctor_get(n->doctor, call);
 }
 
+static void post_doctor(struct node *n, struct http_call *call)
+{
+    doctor_post(n->doctor, call);
+}
+
 static void get_events(struct node *n, struct http_call *call)
 {
     const char *after = http_query(call, "after");
@@ -145,6 +153,7 @@ static const struct api_route routes[] = {
     {"GET", "/v1/links", API_READS, get_links},
     {"GET", "/v1/ports", API_READS, get_ports},
     {"GET", "/v1/doctor", API_READS, get_doctor},
+    {"POST", "/v1/doctor", API_WRITES, post_doctor},
     {"GET", "/v1/members", API_READS, api_get_members},
     {"POST", "/v1/cluster/init", API_WRITES, api_post_init},
     {"POST", "/v1/cluster/invite", API_WRITES, api_post_invite},
@@ -155,6 +164,7 @@ static const struct api_route routes[] = {
     {"POST", "/v1/jobs", API_WRITES, api_post_job},
     {"POST", "/v1/plan", API_WRITES, api_post_plan},
     {"GET", "/v1/schedules", API_READS, api_get_schedules},
+    {"GET", "/v1/models", API_READS, api_get_models},
     {"GET", "/v1/jobs/{id}", API_READS, api_get_job},
     {"DELETE", "/v1/jobs/{id}", API_WRITES, api_delete_job},
     {"POST", "/v1/jobs/{id}/turn", API_WRITES, api_post_turn},
@@ -163,7 +173,10 @@ static const struct api_route routes[] = {
     {"GET", "/v1/jobs/{id}/evaluations", API_READS, api_get_job_evaluations},
     {"GET", "/v1/jobs/{id}/samples", API_READS, api_get_job_samples},
     {"GET", "/v1/jobs/{id}/timeline", API_READS, api_get_job_timeline},
+    {"GET", "/v1/jobs/{id}/timelines", API_READS, api_get_job_timelines},
     {"GET", "/v1/jobs/{id}/events", API_READS, api_get_job_events},
+    {"GET", "/v1/jobs/{id}/files", API_WRITES, api_get_job_files},
+    {"GET", "/v1/jobs/{id}/files/{name}", API_WRITES, api_get_job_file},
     {"GET", "/v1/events", API_READS, get_events},
 };
 
@@ -173,10 +186,10 @@ const struct api_route *api_routes(size_t *ret_n)
     return routes;
 }
 
-/* "{id}" stands for one word between slashes. */
+/* "{id}" stands for one word between slashes, "{name}" for all that is left. */
 static bool matches(const char *pattern, const char *path)
 {
-    static const char id[] = "{id}";
+    static const char id[] = "{id}", name[] = "{name}";
     const char *hole = strstr(pattern, id);
     if (!hole)
         return !strcmp(pattern, path);
@@ -184,7 +197,9 @@ static bool matches(const char *pattern, const char *path)
     if (strncmp(pattern, path, before))
         return false;
     size_t word = strcspn(path + before, "/");
-    return word && !strcmp(hole + sizeof id - 1, path + before + word);
+    const char *after = hole + sizeof id - 1, *rest = path + before + word, *last = strstr(after, name);
+    size_t n = last ? (size_t)(last - after) : strlen(after) + 1;
+    return word && !strncmp(after, rest, n) && (!last || rest[n]);
 }
 
 void api_handle(void *owner, struct http_call *call)
@@ -200,11 +215,12 @@ void api_handle(void *owner, struct http_call *call)
             continue;
         http_set_route(call, routes[i].path);
         if (routes[i].access == API_WRITES && !http_may_write(call))
-            http_fail(call, 403, "forbidden", "changing something over TCP needs the token");
+            http_fail(call, 403, "forbidden",
+                      "over TCP this needs the token: `ringctl token` prints it there");
         else if (routes[i].access == API_READS && !http_may_read(call))
             http_fail(call, 401, "token",
                       "from another machine everything needs the token: `ringctl token` tells it there");
-        else
+        else if (!elsewhere_route(n->elsewhere, call))
             routes[i].handle(n, call);
         return;
     }

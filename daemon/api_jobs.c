@@ -9,13 +9,16 @@
 
 #include "daemon/api.h"
 #include "daemon/coord.h"
+#include "daemon/elsewhere.h"
+#include "daemon/http_feed.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
+#include "daemon/intake.h"
 #include "daemon/job.h"
 #include "daemon/node.h"
-#include "daemon/planner.h"
 #include "daemon/store.h"
 #include "daemon/timeline.h"
+#include "daemon/timelines.h"
 #include "daemon/xalloc.h"
 #include "engine/pipe/sched.h"
 
@@ -26,9 +29,10 @@ static bool read_id(struct http_call *call, uint64_t *ret)
     char *end;
     errno = 0;
     *ret = strtoull(word, &end, 10);
-    if (*word >= '0' && *word <= '9' && (!*end || *end == '/') && !errno)
+    if (*word >= '0' && *word <= '9' && (!*end || *end == '/' || *end == '@') && !errno)
         return true;
-    http_fail(call, 404, "no-such-job", "a job is named by its number");
+    http_fail(call, 404, "no-such-job",
+              "a job is named by its number, or NUMBER@NODE if another node is its head");
     return false;
 }
 
@@ -40,21 +44,69 @@ static void reply_list(struct http_call *call, const char *name, const char *lis
     free(text);
 }
 
-static void send_all_jobs(void *arg, const char *list)
+static int newest_first(const void *a, const void *b)
 {
-    reply_list(arg, "jobs", list);
+    static const char *const keys[] = {"created", "id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, keys[i])),
+                         y = json_integer_value(json_object_get(*(json_t *const *)b, keys[i]));
+        if (x != y)
+            return x < y ? 1 : -1;
+    }
+    return 0;
+}
+
+static json_t *sorted(const json_t *list)
+{
+    const size_t n = json_array_size(list);
+    json_t **rows = xcalloc(n + 1, sizeof *rows), *ret = json_array();
+    for (size_t i = 0; i < n; i++)
+        rows[i] = json_array_get(list, i);
+    qsort(rows, n, sizeof *rows, newest_first);
+    for (size_t i = 0; i < n; i++)
+        json_array_append(ret, rows[i]);
+    free(rows);
+    return ret;
+}
+
+struct listing {
+    struct node *n;
+    struct http_call *call;
+};
+
+/* What the store has may be long and is not read here: behind its rows come those of other heads. */
+static void send_all_jobs(void *arg, const char *text)
+{
+    struct listing *l = arg;
+    json_t *list = json_array();
+    elsewhere_add_rows(l->n->elsewhere, list);
+    char *others = json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    const size_t n = text ? strlen(text) : 0;
+    const bool is_own = n > 2, is_other = json_array_size(list) && others;
+    char *all = xasprintf("[%.*s%s%s", is_own ? (int)(n - 2) : 0, is_own ? text + 1 : "",
+                          is_own && is_other ? "," : "", is_other ? others + 1 : "]");
+    reply_list(l->call, "jobs", all);
+    free(all);
+    free(others);
+    json_decref(list);
+    free(l);
 }
 
 void api_get_jobs(struct node *n, struct http_call *call)
 {
     if (http_query(call, "all")) {
-        store_get_jobs(n->store, 0, send_all_jobs, call);
+        struct listing *l = xmalloc(sizeof *l);
+        *l = (struct listing){n, call};
+        store_get_jobs(n->store, 0, send_all_jobs, l);
         return;
     }
     json_t *list = json_array();
     for (const struct job *job = coord_first(n->coord); job; job = job->next)
         json_array_append_new(list, job_encode_short(job));
-    api_reply(call, 200, json_pack("{s:o}", "jobs", list));
+    elsewhere_add_remembered(n->elsewhere, list);
+    elsewhere_add_rows(n->elsewhere, list);
+    api_reply(call, 200, json_pack("{s:o}", "jobs", sorted(list)));
+    json_decref(list);
 }
 
 /* Of a job that is asked for: what the body holds. NULL: it is something else, which has been answered. */
@@ -74,19 +126,25 @@ static json_t *read_request(struct http_call *call, const char **ret_type, json_
     return NULL;
 }
 
-void api_post_job(struct node *n, struct http_call *call)
+static void take(struct node *n, struct http_call *call, bool is_plan)
 {
-    const char *type;
-    json_t *spec, *request = read_request(call, &type, &spec);
-    uint64_t id;
     struct err err;
+    struct intake_request req = {.is_plan = is_plan};
+    json_t *spec, *request = read_request(call, &req.type, &spec);
     if (!request)
         return;
-    if (coord_submit(n->coord, type, json_incref(spec), &id, &err))
+    req.spec = spec;
+    req.seen = json_object_get(request, "seen");
+    if (coord_check_type(req.type, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
-        api_reply(call, 201, json_pack("{s:I}", "id", (json_int_t)id));
+        intake_take(n->intake, &req, call);
     json_decref(request);
+}
+
+void api_post_job(struct node *n, struct http_call *call)
+{
+    take(n, call, false);
 }
 
 void api_get_schedules(struct node *n, struct http_call *call)
@@ -100,25 +158,37 @@ void api_get_schedules(struct node *n, struct http_call *call)
 
 void api_post_plan(struct node *n, struct http_call *call)
 {
-    const char *type;
-    struct err err;
-    json_t *spec, *request = read_request(call, &type, &spec);
-    if (!request)
-        return;
-    if (coord_check_type(type, &err))
-        http_fail(call, 400, "bad-request", "%s", err.text);
+    take(n, call, true);
+}
+
+/* A question to the store, whose answer may be that there is no such job. */
+struct lookup {
+    struct node *n;
+    struct http_call *call;
+    uint64_t id;
+};
+
+static void fail_unknown(struct node *n, struct http_call *call, uint64_t id)
+{
+    char names[256];
+    elsewhere_namesakes(n->elsewhere, id, names, sizeof names);
+    if (*names)
+        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node: did you mean %s?",
+                  (unsigned long long)id, names);
     else
-        planner_ask(n->planner, type, spec, call);
-    json_decref(request);
+        http_fail(call, 404, "no-such-job",
+                  "no job %llu was submitted to this node: `ringctl jobs --all` lists its jobs",
+                  (unsigned long long)id);
 }
 
 static void send_record(void *arg, const char *text)
 {
+    struct lookup *l = arg;
     if (text)
-        http_reply(arg, 200, "application/json", text, strlen(text));
+        http_reply(l->call, 200, "application/json", text, strlen(text));
     else
-        http_fail(arg, 404, "no-such-job",
-                  "there is no such job on this node; `ringctl jobs --all` lists what it has run");
+        fail_unknown(l->n, l->call, l->id);
+    free(l);
 }
 
 void api_get_job(struct node *n, struct http_call *call)
@@ -127,10 +197,29 @@ void api_get_job(struct node *n, struct http_call *call)
     if (!read_id(call, &id))
         return;
     const struct job *job = coord_find(n->coord, id);
-    if (job)
+    if (job) {
         api_reply(call, 200, job_encode(job));
+        return;
+    }
+    struct lookup *l = xmalloc(sizeof *l);
+    *l = (struct lookup){n, call, id};
+    store_get_job(n->store, id, send_record, l);
+}
+
+/* record: of a job that is not to be cancelled any more, NULL: there is none. */
+static void refuse_to_cancel(void *arg, const char *record)
+{
+    struct lookup *l = arg;
+    char how[900];
+    json_t *job = record ? json_loads(record, 0, NULL) : NULL;
+    job_how_it_ended(how, sizeof how, job);
+    if (job)
+        http_fail(l->call, 409, "already-ended", "job %llu has already ended: %s", (unsigned long long)l->id,
+                  how);
     else
-        store_get_job(n->store, id, send_record, call);
+        fail_unknown(l->n, l->call, l->id);
+    json_decref(job);
+    free(l);
 }
 
 void api_delete_job(struct node *n, struct http_call *call)
@@ -140,12 +229,15 @@ void api_delete_job(struct node *n, struct http_call *call)
         return;
     switch (coord_cancel(n->coord, id)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -EALREADY:
-        http_fail(call, 409, "already-ended", "job %llu has already ended", (unsigned long long)id);
+    case -EBUSY:
+        http_fail(call, 409, "already-ended", "job %llu is ending: `ringctl attach %llu` waits for it",
+                  (unsigned long long)id, (unsigned long long)id);
         break;
-    default:
-        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node; cancel it where it was",
-                  (unsigned long long)id);
+    default: { /* it may have run before this daemon was started */
+        struct lookup *l = xmalloc(sizeof *l);
+        *l = (struct lookup){n, call, id};
+        store_get_job(n->store, id, refuse_to_cancel, l);
+    }
     }
 }
 
@@ -171,9 +263,7 @@ void api_post_turn(struct node *n, struct http_call *call)
     }
     switch (coord_turn(n->coord, id, turn)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -ENOENT:
-        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node", (unsigned long long)id);
-        break;
+    case -ENOENT: fail_unknown(n, call, id); break;
     case -EALREADY:
         http_fail(call, 409, "already-ended",
                   "job %llu has already ended: start another with all that was said", (unsigned long long)id);
@@ -229,7 +319,7 @@ static void find_history(void *arg, const char *record)
                          strcmp(h->kind, "timeline") ? send_history : send_timeline, h);
         return;
     }
-    send_record(h->call, NULL);
+    fail_unknown(h->n, h->call, h->id);
     free(h);
 }
 
@@ -281,8 +371,44 @@ void api_get_job_timeline(struct node *n, struct http_call *call)
         no_timeline(call, id);
 }
 
-/* A job that has ended may have left the ring of recent events: then its last word is made again from its
- * record. */
+void api_get_job_timelines(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    const struct job *job = coord_find(n->coord, id);
+    if (!job || !job->timelines)
+        http_fail(call, 404, "no-timeline",
+                  "the steps of job %llu are not traced here: they are while a job that was submitted with "
+                  "\"trace\": true runs",
+                  (unsigned long long)id);
+    else if (!http_feed_can(call))
+        http_fail(call, 409, "refused",
+                  "the steps of job %llu are given on its own node alone: ask the daemon there",
+                  (unsigned long long)id);
+    else if (timelines_read(job->timelines, call))
+        http_fail(call, 409, "refused", "the steps of job %llu have a reader already, and there can be one",
+                  (unsigned long long)id);
+}
+
+/* The last word of a job that has left the ring of recent events, made again from its record. */
+static void send_end(struct http_call *call, const char *record)
+{
+    char *event = xasprintf("event: end\ndata: %s\n\n", record);
+    http_reply(call, 200, "text/event-stream", event, strlen(event));
+    free(event);
+}
+
+static void send_end_of_record(void *arg, const char *record)
+{
+    struct lookup *l = arg;
+    if (record)
+        send_end(l->call, record);
+    else
+        fail_unknown(l->n, l->call, l->id);
+    free(l);
+}
+
 void api_get_job_events(struct node *n, struct http_call *call)
 {
     uint64_t id;
@@ -292,10 +418,10 @@ void api_get_job_events(struct node *n, struct http_call *call)
     const char *text = http_query(call, "after");
     uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
     bool end;
-    if (!job) {
-        http_fail(call, 404, "no-such-job",
-                  "job %llu is not in this daemon's memory; `ringctl job %llu` shows its record",
-                  (unsigned long long)id, (unsigned long long)id);
+    if (!job) { /* the store closed what an earlier life of the daemon left unfinished */
+        struct lookup *l = xmalloc(sizeof *l);
+        *l = (struct lookup){n, call, id};
+        store_get_job(n->store, id, send_end_of_record, l);
         return;
     }
     char *next = job_state_ended(job->state) ? hub_next(n->hub, id, after, &last, &end) : NULL;
@@ -304,10 +430,8 @@ void api_get_job_events(struct node *n, struct http_call *call)
     } else {
         json_t *json = job_encode(job);
         char *record = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-        char *event = xasprintf("event: end\ndata: %s\n\n", record ? record : "{}");
+        send_end(call, record ? record : "{}");
         json_decref(json);
-        http_reply(call, 200, "text/event-stream", event, strlen(event));
-        free(event);
         free(record);
     }
     free(next);

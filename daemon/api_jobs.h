@@ -19,6 +19,7 @@ void api_get_job_steps(struct node *n, struct http_call *call);
 void api_get_job_evaluations(struct node *n, struct http_call *call);
 void api_get_job_samples(struct node *n, struct http_call *call);
 void api_get_job_timeline(struct node *n, struct http_call *call);
+void api_get_job_timelines(struct node *n, struct http_call *call);
 void api_get_job_events(struct node *n, struct http_call *call);
 
 #endif

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "daemon/api_ring.h"
+#include "daemon/cables.h"
 #include "daemon/coord.h"
+#include "daemon/elsewhere.h"
 #include "daemon/http.h"
 #include "daemon/hub.h"
 #include "daemon/identity.h"
@@ -34,7 +36,8 @@ static json_t *jobs_in_hand(struct node *n)
         if (!job_state_ended(job->state))
             json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
                                   json_integer((json_int_t)job->id));
-    return json_pack("{s:o s:o}", "running", running, "queued", queued);
+    return json_pack("{s:o s:o s:o}", "running", running, "queued", queued, "elsewhere",
+                     elsewhere_in_hand(n->elsewhere));
 }
 
 static json_t *status_encode(struct node *n)
@@ -54,6 +57,7 @@ static json_t *status_encode(struct node *n)
                 "%llu records that were not signed by the member they speak of were dropped: a member of "
                 "the ring is broken or hostile, and the log names who sent the first",
                 (unsigned long long)records_forged(n->records)));
+    cables_add_troubles(n->cables, trouble);
     return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
                      id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,
                      "memory_total", (json_int_t)self->memory_total, "memory_available",

@@ -67,7 +67,7 @@ static void replan(struct cables *c)
     if (again_us)
         event_add(c->settling, &again);
     tell_attempts(c);
-    struct linkctl_want *want = xcalloc(facts.nports + 3 * c->plan.n + 1, sizeof *want);
+    struct linkctl_want *want = xcalloc(2 * facts.nports + 3 * c->plan.n + 1, sizeof *want);
     linkctl_want(c->link, want, cables_plan_want(&c->plan, &facts, want));
     free(want);
     free(seen);
@@ -90,7 +90,7 @@ static void on_link_news(void *owner)
     if (problem)
         log_info("%s", problem);
     else
-        log_info("ringd-link answers");
+        log_info("ringd-link is connected: it sets addresses and MTU of cables");
 }
 
 static void set_scope(struct cables *c)
@@ -106,18 +106,12 @@ static void set_scope(struct cables *c)
 
 /* --- what the finder tells ---------------------------------------------------------------------------------------------------------------- */
 
-const char *cables_port_name(const struct cables *c, unsigned ifindex)
-{
-    const struct port *p = ports_find(c->ports, ifindex);
-    return p ? p->name : "a port that is gone";
-}
-
 static void on_cable_up(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
-    log_info("cable on %s: %s%s", cables_port_name(c, cable->ifindex), cable->name,
-             cable->shared ? ", over a shared segment" : "");
+    log_info("cable on %s: %s%s", cable->port, cable->name, cable->shared ? ", over a shared segment" : "");
     peers_cable_up(c->node->peers, cable);
+    cables_sizes_take(c->sizes, cable);
     measure_cable(c->node->measure, cable);
     replan(c);
 }
@@ -126,6 +120,7 @@ static void on_cable_changed(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
     peers_cable_up(c->node->peers, cable);
+    cables_sizes_take(c->sizes, cable);
     measure_cable(c->node->measure, cable);
     replan(c);
 }
@@ -147,16 +142,16 @@ static const char *end_sentence(enum cable_end end)
 static void on_cable_down(void *owner, const struct cable *cable, enum cable_end end)
 {
     struct cables *c = owner;
-    log_warning("cable on %s to %s is out: %s", cables_port_name(c, cable->ifindex), cable->name,
-                end_sentence(end));
+    log_warning("cable on %s to %s is out: %s", cable->port, cable->name, end_sentence(end));
     measure_cable_gone(c->node->measure, cable->id);
-    peers_cable_down(c->node->peers, cable->id, end_sentence(end), end == CABLE_END_RESTARTED);
+    cables_sizes_drop(c->sizes, cable->id);
+    peers_cable_down(c->node->peers, cable->id, end_sentence(end), end);
     replan(c);
 }
 
 static void on_trouble(void *owner, const struct cable *with, enum neighbour_state state)
 {
-    struct cables *c = owner;
+    (void)owner;
     static const char *const advice[] = {
         [NEIGHBOUR_ONE_WAY] = "is heard and does not hear us: a firewall there that drops UDP port 17464, or "
                               "a cable with one dead pair",
@@ -165,7 +160,7 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
                              "in one machine's state directory",
     };
     if (state < sizeof advice / sizeof *advice && advice[state])
-        log_warning("%s on %s %s", with->name, cables_port_name(c, with->ifindex), advice[state]);
+        log_warning("%s on %s %s", with->name, with->port, advice[state]);
 }
 
 /* --- a newcomer with a token asks on every cable; a member that knows the token answers where to call ----------------------------------------- */
@@ -223,10 +218,17 @@ static void on_sealed(void *owner, unsigned ifindex, unsigned generation)
         finder_ask(c->finder, ifindex, BEACON_JOINQ, question, sizeof question);
 }
 
+static void on_sized(void *owner, unsigned ifindex, uint64_t number, uint32_t packet)
+{
+    struct cables *c = owner;
+    cables_sizes_answered(c->sizes, ifindex, number, packet);
+}
+
 static const struct finder_ops finder_ops = {
     .beacons = {on_cable_up, on_cable_changed, on_cable_down, on_trouble},
     .ask = on_ask,
     .sealed = on_sealed,
+    .sized = on_sized,
 };
 
 static void on_ports_changed(void *owner)
@@ -234,6 +236,8 @@ static void on_ports_changed(void *owner)
     struct cables *c = owner;
     if (c->finder)
         finder_update(c->finder);
+    peers_ports_changed(c->node->peers);
+    cables_sizes_review(c->sizes);
     measure_ports_changed(c->node->measure);
     replan(c);
     linkctl_recheck(c->link);
@@ -282,6 +286,7 @@ int cables_open(struct cables **ret, struct node *node, struct err *err)
     c->node = node;
     c->asking = event_new(node->base, -1, 0, on_asking, c);
     c->settling = event_new(node->base, -1, 0, on_settled, c);
+    c->sizes = cables_sizes_new(c);
     *ret = c;
     const char *pool = opts_str(node->opts, "ipv4-pool");
     char why[256];
@@ -320,6 +325,7 @@ void cables_close(struct cables *c)
     event_free(c->asking);
     event_free(c->settling);
     finder_close(c->finder);
+    cables_sizes_free(c->sizes);
     ports_close(c->ports);
     linkctl_close(c->link);
     cables_plan_done(&c->plan);

@@ -29,6 +29,13 @@ void cables_search(struct cables *c);
 struct port;
 const struct port *cables_port(const struct cables *c, unsigned ifindex);
 
+/* What is wrong with the packets that a cable passes, with the way out: a sentence, "" if nothing is. */
+enum { CABLES_TROUBLE = 360 };
+void cables_trouble(const struct cables *c, uint64_t cable, char ret[static CABLES_TROUBLE]);
+
+/* The same for every cable of which the log says so: a sentence each is appended to the array, for GET /v1/status. */
+void cables_add_troubles(const struct cables *c, json_t *to);
+
 /* Our ends of the cables that have subnets, for our record. */
 void cables_describe(const struct cables *c, struct member *self);
 

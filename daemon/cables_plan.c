@@ -276,6 +276,9 @@ size_t cables_plan_want(const struct cables_plan *plan, const struct cables_fact
 
         if ((p->kind == PORT_TB || p->named) && p->kind != PORT_OTHER && !p->enslaved)
             out[n++] = (struct linkctl_want){.verb = RLINK_SET_UP, .ifindex = p->ifindex};
+        if (p->up && p->carrier && !p->has_link_local && !p->enslaved && !p->has_default_route &&
+            p->kind != PORT_WIFI)
+            out[n++] = (struct linkctl_want){.verb = RLINK_LINK_LOCAL, .ifindex = p->ifindex};
     }
     for (size_t i = 0; i < plan->n; i++) {
         const struct cable_plan *c = &plan->at[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * PURE: what the ports and cables of this machine should have: a port of ours up, a Thunderbolt cable's largest MTU, and
+ * PURE: what the ports and cables of this machine should have: a port of ours up, a link-local address at once, a Thunderbolt cable's largest MTU, and
  * for each point-to-point cable its subnets (net/subnet.h), unless somebody else has them. Called by cables.c after every
  * change, which has ringd-link set it and tells our choice in the beacons; by cables_show.c and tests. Loop thread.
  *
@@ -62,7 +62,7 @@ uint64_t cables_plan_update(struct cables_plan *plan, const struct cables_facts 
 void cables_plan_done(struct cables_plan *plan);
 const struct cable_plan *cables_plan_find(const struct cables_plan *plan, uint64_t id);
 
-/* For linkctl_want; how many. `out` has room for the ports and three times the cables. */
+/* For linkctl_want; how many. `out` has room for twice the ports and three times the cables. */
 size_t cables_plan_want(const struct cables_plan *plan, const struct cables_facts *facts,
                         struct linkctl_want *out);
 

@@ -5,6 +5,7 @@
 #include "daemon/cables.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "daemon/members.h"
 #include "daemon/node.h"
 #include "daemon/xalloc.h"
+#include "net/reason.h"
 
 /* How far ringd-link is with something. */
 static struct linkctl_state state_of(const struct cables *c, enum rlink_verb verb, unsigned ifindex,
@@ -53,12 +55,12 @@ static void add_subnet(json_t *to, const struct cables *c, const struct cable_pl
 static json_t *neighbour_encode(const struct cables *c, const struct port *port,
                                 const struct neighbour_view *v)
 {
-    char address[INET6_ADDRSTRLEN], mtu_trouble[CABLES_WHY] = "", cable[17];
+    char address[INET6_ADDRSTRLEN], mtu_trouble[CABLES_TROUBLE] = "", cable[17];
     const struct cable_plan *plan = cables_plan_find(&c->plan, v->cable.id);
     static const struct cable_plan none;
     inet_ntop(AF_INET6, &v->cable.address, address, sizeof address);
     if (v->state == NEIGHBOUR_TWO_WAY)
-        cables_mtu_trouble(mtu_trouble, port, &v->cable);
+        cables_trouble(c, v->cable.id, mtu_trouble);
     struct linkctl_state mtu = state_of(c, RLINK_SET_MTU, port->ifindex, NULL);
     json_t *n = json_pack("{s:s s:s s:s s:s s:s s:b s:I s:I s:I s:s s:f}", "node", v->cable.name, "port",
                           v->cable.port_name, "kind", port_kind_name(v->cable.kind), "state",
@@ -68,17 +70,20 @@ static json_t *neighbour_encode(const struct cables *c, const struct port *port,
                           mtu.reason ? mtu.reason : mtu_trouble, "heard_seconds", (double)v->heard_us / 1e6);
     snprintf(cable, sizeof cable, "%016llx", (unsigned long long)v->cable.id);
     json_object_set_new(n, "cable", json_string(cable));
+    json_object_set_new(n, "packet", json_integer(cables_sizes_of(c->sizes, v->cable.id)));
+    json_object_set_new(n, "tcp_port", json_integer(v->cable.tcp_port));
     add_subnet(n, c, plan, "", plan ? &plan->six : &none.six, plan ? plan->why6 : "");
     add_subnet(n, c, plan, "4", plan ? &plan->four : &none.four, plan ? plan->why4 : "");
     return n;
 }
 
-static const char *why_unusable(const struct cables *c, const struct port *p)
+/* A sentence of its own, or in `room`. */
+static const char *why_unusable(const struct cables *c, const struct port *p, struct reason *room)
 {
     int error = finder_port_error(c->finder, p->ifindex);
     struct linkctl_state up = state_of(c, RLINK_SET_UP, p->ifindex, NULL);
     if (port_is_usable(p))
-        return error ? strerror(-error) : "";
+        return error ? (*room = reason_of(error)).text : "";
     if (!p->up)
         return up.reason ? up.reason : "it is down: ip link set NAME up, or name it in ports-allow";
     return !p->carrier   ? "nothing is plugged in at the other end"
@@ -96,6 +101,7 @@ static json_t *thunderbolt_encode(const struct port_thunderbolt *tb)
 static json_t *port_encode(const struct cables *c, const struct port *p, const struct neighbour_view *seen,
                            size_t n)
 {
+    struct reason reason;
     json_t *heard = json_array();
     for (size_t i = 0; i < n; i++)
         if (seen[i].cable.ifindex == p->ifindex)
@@ -105,7 +111,7 @@ static json_t *port_encode(const struct cables *c, const struct port *p, const s
         "driver", p->driver, "up", (int)p->up, "carrier", (int)p->carrier, "usable",
         (int)(port_is_usable(p) && !finder_port_error(c->finder, p->ifindex)), "speed_mbps",
         (json_int_t)p->speed_mbps, "mtu", (json_int_t)p->mtu, "max_mtu", (json_int_t)p->max_mtu,
-        "default_route", (int)p->has_default_route, "why", why_unusable(c, p), "heard", heard);
+        "default_route", (int)p->has_default_route, "why", why_unusable(c, p, &reason), "heard", heard);
     uint64_t tx, rx;
     if (ports_counters(c->ports, p, &tx, &rx)) {
         json_object_set_new(port, "tx_bytes", json_integer((json_int_t)tx));
@@ -183,6 +189,15 @@ json_t *cables_thunderbolt_encode(struct cables *c)
                      (int)tb.has_driver, "trouble", trouble);
 }
 
+/* Any interface of this machine, also one that no cable may be plugged into. */
+static void interface_name(char ret[32], unsigned ifindex)
+{
+    if (!ifindex)
+        snprintf(ret, 32, "nowhere");
+    else if (!if_indextoname(ifindex, ret))
+        snprintf(ret, 32, "interface %u", ifindex);
+}
+
 /* An address or route of this machine within the subnet that does not lead to this cable: it would win. */
 static void add_overlaps(struct cables *c, const struct neighbour_view *v, json_t *list)
 {
@@ -194,18 +209,17 @@ static void add_overlaps(struct cables *c, const struct neighbour_view *v, json_
         return;
     for (size_t i = 0; i < n; i++) {
         struct prefix other = {.family = (uint8_t)at[i].family, .plen = at[i].plen};
-        char mine[PREFIX_TEXT], theirs[PREFIX_TEXT];
+        char mine[PREFIX_TEXT], theirs[PREFIX_TEXT], leads_to[32];
         memcpy(other.at, at[i].at, sizeof other.at);
         if (at[i].is_ours || at[i].ifindex == v->cable.ifindex || other.plen < plan->six.mine.plen ||
             !prefix_overlaps(&other, &plan->six.mine))
             continue;
         prefix_format(&plan->six.mine, mine);
         prefix_format(&other, theirs);
-        json_array_append_new(list, json_pack("{s:s s:s s:s s:s s:b}", "port",
-                                              cables_port_name(c, v->cable.ifindex), "subnet", mine, "other",
-                                              theirs, "other_port",
-                                              at[i].ifindex ? cables_port_name(c, at[i].ifindex) : "nowhere",
-                                              "is_route", (int)at[i].is_route));
+        interface_name(leads_to, at[i].ifindex);
+        json_array_append_new(list, json_pack("{s:s s:s s:s s:s s:b}", "port", v->cable.port, "subnet", mine,
+                                              "other", theirs, "other_port", leads_to, "is_route",
+                                              (int)at[i].is_route));
     }
 }
 

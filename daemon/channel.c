@@ -182,11 +182,15 @@ static struct peer *peer_new(struct exchange *x, uint32_t rank)
     *p = (struct peer){.x = x, .rank = rank};
     p->out_tail = &p->out;
     pthread_cond_init(&p->placed, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     for (size_t i = 0; i < MAX_LANES; i++) {
-        pthread_cond_init(&p->sync[i].work, NULL);
+        pthread_cond_init(&p->sync[i].work, &attr);
         pthread_cond_init(&p->sync[i].turn, NULL);
         pthread_mutex_init(&p->sync[i].reading, NULL);
     }
+    pthread_condattr_destroy(&attr);
     return p;
 }
 
@@ -225,6 +229,8 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
                            .tx = *tx,
                            .rx = *rx,
                            .used = true};
+    if (l)
+        p->share[lane_index(l)] = (struct share_lane){.alive = true};
     pthread_mutex_unlock(&x->lock);
     if (!p)
         return err_set(err, -E2BIG, "rank %u is neither the previous nor the next one", rank);
@@ -234,6 +240,7 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
     if (r) {
         pthread_mutex_lock(&x->lock);
         l->used = false;
+        p->share[lane_index(l)].alive = false;
         pthread_mutex_unlock(&x->lock);
         return err_set(err, r, "a thread for the data connection to rank %u: %s", rank, strerror(-r));
     }

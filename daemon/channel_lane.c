@@ -36,6 +36,7 @@ void lane_break(struct lane *l, int r)
     void (*tell)(void *, uint32_t, uint64_t, const char *) = first && !x->closing ? x->lost : NULL;
     void *owner = x->owner;
     l->broken = true;
+    p->share[lane_index(l)].alive = false;
     shutdown(l->fd, SHUT_RDWR); /* wakes the other thread */
     for (struct outbox *o = first ? p->out : NULL; o; o = o->next)
         for (size_t i = 0; i < o->chunks; i++)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exchange's inside, shared by channel.c (the compute thread's side), channel_lane.c (a connection) and channel_{send,receive}.c (its threads). */
+ * The exchange's inside, shared by channel.c (the compute thread's side), channel_lane.c (a connection), channel_{send,receive}.c (its threads)
+ * and channel_rate.c (its speed). */
 #ifndef DAEMON_CHANNEL_PRIV_H
 #define DAEMON_CHANNEL_PRIV_H
 
 #include <pthread.h>
 
 #include "daemon/channel.h"
+#include "daemon/channel_share.h"
 
 enum {
     HEAD = 32, /* bytes of one frame head; a record holds up to BATCH of them */
@@ -86,6 +88,7 @@ struct lane {
     bool called;          /* a sender has been woken, and has not looked yet */
     bool lent;            /* to the compute thread, which sends a message of its own */
     bool missed;          /* there was something for a sender meanwhile */
+    int64_t look_again;   /* when to see whether another lane sent what was left to it; 0: nothing was */
     uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
     bool quick;           /* sending the last chunk took no longer than sealing one might */
     struct frame acks
@@ -97,6 +100,7 @@ struct peer {
     uint32_t rank;
     struct lane lanes[MAX_LANES];
     struct lane_sync sync[MAX_LANES];
+    struct share_lane share[MAX_LANES];
     struct inbox *in;
     struct outbox *out, **out_tail;
     size_t nout;
@@ -149,6 +153,8 @@ int lane_start(struct lane *l);
 void lane_stop(struct lane *l);
 /* Counts what only the kernel knows: segments sent again, and how long a round trip takes. */
 void lane_look(struct lane *l);
+/* Without the lock: what the kernel knows. False: it measures no such connection. */
+bool lane_sample(const struct lane *l, struct share_sample *ret);
 
 /* What its threads run, and what they call without the lock. */
 void *lane_sender(void *lane);

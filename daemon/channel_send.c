@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The senders of a lane: two threads. One takes whatever is next for its peer: credits and acknowledgements first (they keep the other
- * end going), then a chunk of the first message the peer has room for; lanes compete for chunks, which is the striping. While one of the two
+ * end going), then a chunk of the first message the peer has room for; lanes compete for chunks, which is the striping, and a lane leaves to
+ * the others what they deliver sooner (channel_share.c). While one of the two
  * sends, the other seals what comes next: both cost about the same, and what was sealed is still in the cache of its core when it is sent.
  * A small message goes out on the compute thread itself where a lane has nothing else to do: no thread need be woken first. */
 #include <errno.h>
@@ -53,11 +54,37 @@ static bool may_go(struct peer *p, struct outbox *o)
     return o->unsent && (o->credited || (o->credited = take_credit(p, &o->key)));
 }
 
-static void take_chunk_of(struct outbox *o, struct work *w, unsigned lane)
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static size_t next_chunk(const struct outbox *o)
 {
     size_t i = 0;
     while (o->chunk[i] != CHUNK_UNSENT)
         i++;
+    return i;
+}
+
+/* Bytes on the wire, near enough, and never 0. */
+static size_t share_bytes(const struct frame *f)
+{
+    return chunk_length(f) + HEAD;
+}
+
+static bool has_choice(const struct peer *p)
+{
+    size_t alive = 0;
+    for (size_t i = 0; i < MAX_LANES; i++)
+        alive += p->share[i].alive;
+    return alive > 1;
+}
+
+static void take_chunk_of(struct peer *p, struct outbox *o, size_t i, struct work *w, unsigned lane)
+{
     o->chunk[i] = (uint8_t)lane;
     o->unsent--;
     o->readers++;
@@ -65,15 +92,67 @@ static void take_chunk_of(struct outbox *o, struct work *w, unsigned lane)
     uint8_t *again = &o->chunk[o->chunks + i];
     w->frames[w->n++] = (struct frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK, *again};
     *again += *again < UINT8_MAX;
+    if (has_choice(p))
+        share_give(p->share, MAX_LANES, lane, share_bytes(&w->frames[w->n - 1]), now_ns());
+    else
+        p->share[lane].held += share_bytes(&w->frames[w->n - 1]);
 }
 
-static void take_chunk(struct peer *p, struct work *w, unsigned lane)
+/* Puts the message behind those that are in the queue already. */
+static void queue_up(struct share_queue *queue, const struct outbox *o)
 {
+    const size_t whole = (o->size < CHUNK ? o->size : CHUNK) + HEAD;
+    const struct frame next = {.size = o->size, .offset = (uint64_t)next_chunk(o) * CHUNK},
+                       last = {.size = o->size, .offset = (uint64_t)(o->chunks - 1) * CHUNK};
+    const size_t rest = o->chunk[o->chunks - 1] == CHUNK_UNSENT ? share_bytes(&last) : whole;
+    queue->last =
+        !queue->bytes && rest < whole ? rest : 0; /* alone in the queue, it is what is over whole ones */
+    queue->next = share_bytes(&next);
+    queue->chunk = whole;
+    queue->bytes += (o->unsent - 1) * whole + rest;
+}
+
+/* The first message of which the lane would deliver a chunk before the others delivered all up to there. If that is none, but there are
+ * some, the lane looks again later, and the lane that is to send is woken unless it is at work. */
+static struct outbox *choose(struct lane *l, size_t *ret_chunk)
+{
+    struct peer *p = l->peer;
+    const unsigned me = lane_index(l);
+    const int64_t now = now_ns();
+    struct share_queue queue = {.bytes = 0};
+    size_t left = 0, first = MAX_LANES;
+    for (struct outbox *o = p->out; o; o = o->next) {
+        if (!may_go(p, o))
+            continue;
+        queue_up(&queue, o);
+        const enum share_choice choice = share_choose(p->share, MAX_LANES, me, &queue, now);
+        if (choice != SHARE_LEAVE) {
+            *ret_chunk = choice == SHARE_LAST ? o->chunks - 1 : next_chunk(o);
+            return o;
+        }
+        if (!left) {
+            left = queue.next;
+            first = share_first(p->share, MAX_LANES, left, now);
+        }
+    }
+    if (!left)
+        return NULL;
+    l->look_again = share_look_again(p->share, MAX_LANES, me, left, now);
+    exchange_wake_sender(&p->lanes[first]);
+    return NULL;
+}
+
+static void take_chunk(struct lane *l, struct work *w)
+{
+    struct peer *p = l->peer;
     struct outbox *o = p->out;
     while (o && !may_go(p, o))
         o = o->next;
+    size_t chunk = o ? next_chunk(o) : 0;
+    if (o && has_choice(p))
+        o = choose(l, &chunk);
     if (o)
-        take_chunk_of(o, w, lane);
+        take_chunk_of(p, o, chunk, w, lane_index(l));
 }
 
 /* The work's place among the others of its lane. */
@@ -93,12 +172,13 @@ static int take_work(struct lane *l, struct work *w)
 {
     *w = (struct work){.n = 0};
     l->called = false;
+    l->look_again = 0;
     if (l->taken != l->sent && !l->quick) {
         l->missed = l->lent;
         return 0;
     }
     take_small(l, w);
-    take_chunk(l->peer, w, lane_index(l));
+    take_chunk(l, w);
     if (!w->n)
         return 0;
     int r = take_turns(l, w);
@@ -142,11 +222,17 @@ static int seal_work(struct work *w, uint8_t *scratch, size_t *ret)
     return r;
 }
 
-static int64_t now_ns(void)
+/* With the lock held: the kernel has the work's chunk. `sampled`: the sample is worth something. */
+static void hand_over(struct lane *l, const struct work *w, const struct share_sample *sample, bool sampled,
+                      int64_t now)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    struct peer *p = l->peer;
+    share_given(&p->share[lane_index(l)], share_bytes(&w->frames[w->n - 1]));
+    if (!sampled || !share_measured(&p->share[lane_index(l)], sample, now))
+        return;
+    for (size_t i = 0; i < MAX_LANES; i++)
+        if (p->lanes[i].used && p->lanes[i].look_again)
+            exchange_wake_sender(&p->lanes[i]);
 }
 
 /* Seals, waits until everything taken before is sent, and sends. */
@@ -161,6 +247,7 @@ static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
     while (l->sent != w->number && !l->broken)
         pthread_cond_wait(&l->sync->turn, &x->lock);
     r = l->broken ? -EPIPE : 0;
+    const bool choice = has_choice(l->peer);
     pthread_mutex_unlock(&x->lock);
     if (r)
         return r;
@@ -168,11 +255,16 @@ static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
     atomic_fetch_add_explicit(&l->count->tx_bytes, n, memory_order_relaxed);
     const int64_t begin = now_ns();
     r = send_all(l->fd, scratch, n);
-    const bool quick = now_ns() - begin < QUICK_NS;
+    const int64_t end = now_ns();
+    struct share_sample sample;
+    /* To ask the kernel takes 1 µs: only where there is a choice, and not for what is sealed and sent in little more. */
+    const bool sampled = choice && n >= SMALL && lane_sample(l, &sample);
     pthread_mutex_lock(&x->lock);
     l->sent++;
-    if (w->out)
-        l->quick = quick;
+    if (w->out) {
+        l->quick = end - begin < QUICK_NS;
+        hand_over(l, w, &sample, sampled, end);
+    }
     if (l->taken != l->sent)
         pthread_cond_broadcast(
             &l->sync->turn); /* beside a lent lane's, both senders may be waiting for theirs */
@@ -188,12 +280,21 @@ static void work_done(struct lane *l, const struct work *w)
     exchange_finish_message(l->peer, w->out);
 }
 
-/* One whose last chunk the kernel took at once: the caller computes, and is not to stand still in send. If it does, because the cable died
- * since, it does until the lane is broken, as the senders do; the next rank waits for that message anyway. */
-static struct lane *idle_lane(struct peer *p)
+static bool is_idle(const struct lane *l)
 {
+    return l->used && !l->broken && l->quick && l->taken == l->sent;
+}
+
+/* The one that delivers the message first, if its last chunk the kernel took at once: the caller computes, and is not to stand still in send. If it does, because the cable died
+ * since, it does until the lane is broken, as the senders do; the next rank waits for that message anyway. */
+static struct lane *idle_lane(struct peer *p, size_t bytes)
+{
+    if (has_choice(p)) {
+        struct lane *first = &p->lanes[share_first(p->share, MAX_LANES, bytes + HEAD, now_ns())];
+        return is_idle(first) ? first : NULL;
+    }
     for (struct lane *l = p->lanes; l < p->lanes + MAX_LANES; l++)
-        if (l->used && !l->broken && l->quick && l->taken == l->sent)
+        if (is_idle(l))
             return l;
     return NULL;
 }
@@ -201,12 +302,12 @@ static struct lane *idle_lane(struct peer *p)
 bool exchange_send_here(struct peer *p, struct outbox *o)
 {
     struct exchange *x = p->x;
-    struct lane *l = o->size < SMALL ? idle_lane(p) : NULL;
+    struct lane *l = o->size < SMALL ? idle_lane(p, o->size) : NULL;
     struct work w = {.n = 0};
     if (!l || !may_go(p, o))
         return false;
     take_small(l, &w);
-    take_chunk_of(o, &w, lane_index(l));
+    take_chunk_of(p, o, next_chunk(o), &w, lane_index(l));
     int r = take_turns(l, &w);
     l->lent = true;
     pthread_mutex_unlock(&x->lock);
@@ -225,6 +326,17 @@ bool exchange_send_here(struct peer *p, struct outbox *o)
     return true;
 }
 
+/* Until somebody calls, or it is time to look again at what was left to another lane. */
+static void await_work(struct lane *l)
+{
+    struct exchange *x = l->peer->x;
+    const struct timespec until = {l->look_again / 1000000000, l->look_again % 1000000000};
+    if (l->look_again)
+        pthread_cond_timedwait(&l->sync->work, &x->lock, &until);
+    else
+        pthread_cond_wait(&l->sync->work, &x->lock);
+}
+
 void *lane_sender(void *arg)
 {
     struct lane *l = arg;
@@ -236,7 +348,7 @@ void *lane_sender(void *arg)
         struct work w = {.n = 0};
         pthread_mutex_lock(&x->lock);
         for (r = 0; !l->broken && !x->closing && !(r = take_work(l, &w));)
-            pthread_cond_wait(&l->sync->work, &x->lock);
+            await_work(l);
         pthread_mutex_unlock(&x->lock);
         if (r > 0)
             r = send_work(l, scratch, &w) ?: 1;

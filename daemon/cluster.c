@@ -337,8 +337,10 @@ int cluster_init(struct cluster *c, const char *cluster_name, const char *node_n
                  struct err *err)
 {
     if (cluster_state(c) == CLUSTER_MEMBER)
-        return err_set(err, -EEXIST, "this node is in cluster %s already: have it removed there first",
-                       c->now.roster.name);
+        return err_set(
+            err, -EEXIST,
+            "this node is in cluster %s already: to take it out, run `ringctl remove` on another member",
+            c->now.roster.name);
     struct cluster_trust *t = xcalloc(1, sizeof *t);
     uint8_t secret[CERT_SECRET];
     randombytes_buf(t->seed, sizeof t->seed);
@@ -471,12 +473,24 @@ int cluster_invite(struct cluster *c, uint64_t ttl_s, uint64_t now_s, char ret_t
     return r;
 }
 
+/* A node that lost the answer may spend its token again, but not one that was removed since. */
+static bool is_token_of_removed(struct cluster *c, const uint8_t token[static TOKEN_ID],
+                                const uint8_t node_id[static CERT_ID])
+{
+    const struct token_entry *e = token_book_find(&c->tokens, token);
+    const struct roster_entry *node = roster_find(&c->now.roster, node_id);
+    return e && e->used && node && node->status == ROSTER_REMOVED;
+}
+
 int cluster_spend(struct cluster *c, const uint8_t token[static TOKEN_ID],
                   const uint8_t node_id[static CERT_ID], uint64_t now_s, struct err *err)
 {
     if (!cluster_is_authority(c))
         return not_authority(c, err);
-    switch (token_book_use(&c->tokens, token, node_id, now_s)) {
+    enum token_verdict verdict = is_token_of_removed(c, token, node_id)
+                                     ? TOKEN_USED
+                                     : token_book_use(&c->tokens, token, node_id, now_s);
+    switch (verdict) {
     case TOKEN_OK: return save_tokens(c, err);
     case TOKEN_USED:
         return err_set(err, -EPERM,

@@ -81,7 +81,7 @@ int cluster_remove(struct cluster *c, const uint8_t id[static CERT_ID], struct e
 int cluster_promote(struct cluster *c, const uint8_t id[static CERT_ID], struct err *err);
 int cluster_invite(struct cluster *c, uint64_t ttl_s, uint64_t now_s, char ret_text[static TOKEN_TEXT],
                    struct err *err);
-/* Spends a token for a node; −EPERM and why it cannot. */
+/* Spends a token for a node, which may spend it again until it is removed; −EPERM and why it cannot. */
 int cluster_spend(struct cluster *c, const uint8_t token[static TOKEN_ID],
                   const uint8_t node_id[static CERT_ID], uint64_t now_s, struct err *err);
 /* An attempt with a token came to nothing. True: that killed it. */

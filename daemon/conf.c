@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/installed.h"
 #include "daemon/members.h"
 #include "daemon/xalloc.h"
 
@@ -18,8 +19,8 @@ const struct opt_def conf_table[] = {
     {.name = "config",
      .type = OPT_PATH,
      .placeholder = "PATH",
-     .help = "file with these options as key = value lines; "
-             "/etc/ringd/ringd.conf is read if it is there"},
+     .help = "file with these options as key = value lines; without it, etc/ringd/ringd.conf of the prefix "
+             "ringd is installed in, else /etc/ringd/ringd.conf, if it is there"},
     {.name = "state-dir",
      .type = OPT_PATH,
      .placeholder = "DIR",
@@ -33,8 +34,8 @@ const struct opt_def conf_table[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "STR",
-     .help = "what people call this node (default: the host name); a cluster's member keeps the name it "
-             "joined with"},
+     .help =
+         "the name of this node (default: the host name); a cluster's member keeps the name it joined with"},
     {.name = "listen",
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
@@ -53,8 +54,8 @@ const struct opt_def conf_table[] = {
     {.name = "ipv4-pool",
      .type = OPT_STRING,
      .placeholder = "PREFIX",
-     .help =
-         "private network of which each cable also gets an IPv4 /31, as 10.98.0.0/16; the same on all nodes"},
+     .help = "private network, as 10.98.0.0/16, from which each cable also gets an IPv4 /31; the same on all "
+             "nodes"},
     {.name = "ports-allow",
      .type = OPT_LIST,
      .placeholder = "GLOB",
@@ -101,11 +102,12 @@ const struct opt_def conf_table[] = {
      .def = "10",
      .min = 1,
      .max = 3600,
-     .help = "a silent neighbour is given up after this long"},
+     .help = "a node that cannot be reached is given up after this long"},
     {.name = "stage-binary",
      .type = OPT_PATH,
      .placeholder = "PATH",
-     .help = "the ringd-stage to start (default: beside ringd, else /usr/libexec/ringd/ringd-stage)"},
+     .help =
+         "the ringd-stage to start (default: beside ringd, else ../libexec/ringd/ringd-stage from there)"},
     {.name = "log-level",
      .type = OPT_CHOICE,
      .placeholder = "error|warning|info|debug",
@@ -117,9 +119,14 @@ const struct opt_def conf_table[] = {
 static int read_file(struct opts *o, struct err *err)
 {
     const char *path = opts_str(o, "config");
-    if (path)
-        return opts_read_ini(o, path, err);
-    return access(default_file, F_OK) == 0 ? opts_read_ini(o, default_file, err) : 0;
+    char *own = path ? NULL : installed_file("etc/ringd/ringd.conf");
+    int r = 0;
+    if (!path)
+        path = own ? own : default_file;
+    if (own || path != default_file || access(default_file, F_OK) == 0)
+        r = opts_read_ini(o, path, err);
+    free(own);
+    return r;
 }
 
 /* "a,b,c": whether such nodes are there, and are linked so, only the running ring can tell. */
@@ -165,17 +172,7 @@ static int set_default(struct opts *o, const char *name, char *value, struct err
 
 char *conf_default_stage(void)
 {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n > 0) {
-        self[n] = '\0';
-        char *slash = strrchr(self, '/');
-        char *path = xasprintf("%.*s/ringd-stage", (int)(slash - self), self);
-        if (access(path, X_OK) == 0)
-            return path;
-        free(path);
-    }
-    return xstrdup(PREFIX "/libexec/ringd/ringd-stage");
+    return installed_program("ringd-stage", "libexec/ringd");
 }
 
 static int fill_in(struct opts *o, struct err *err)

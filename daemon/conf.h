@@ -8,14 +8,15 @@
 
 extern const struct opt_def conf_table[];
 
-/* Defaults, then the INI file (--config, else /etc/ringd/ringd.conf if it is there), then flags. */
+/* Defaults, then the INI file (--config, else PREFIX/etc/ringd/ringd.conf, else /etc/ringd/ringd.conf, if it is there), then
+ * flags. */
 int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct err *err);
 
 /* Bytes of an option such as 8G or 900M, 0 if it is not set, UINT64_MAX with a sentence if it is no size (conf_load has
  * checked --memory-limit). */
 uint64_t conf_size(const struct opts *o, const char *name, struct err *err);
 
-/* The ringd-stage beside this program, else the one that is installed; the caller frees. */
+/* The ringd-stage of this installation, whether it is there or not; the caller frees. */
 char *conf_default_stage(void);
 
 #endif

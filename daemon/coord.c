@@ -9,17 +9,20 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/identity.h"
 #include "daemon/job.h"
 #include "daemon/job_hear.h"
 #include "daemon/job_log.h"
 #include "daemon/job_ring.h"
+#include "daemon/job_send.h"
+#include "daemon/job_watch.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/peers.h"
+#include "daemon/results.h"
 #include "daemon/store.h"
 #include "daemon/timeline.h"
+#include "daemon/timelines.h"
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
@@ -34,13 +37,14 @@ enum coord_limits {
 };
 
 struct coord {
-    struct node *node;      /* borrowed: owner */
-    struct job *jobs;       /* owned, newest first */
-    struct job *active;     /* the one between PLANNING and its end, or NULL */
-    struct event *deadline; /* owned: of the active job's state */
-    struct event *retry;    /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring;  /* owned: what order a job would get */
-    struct event *settle;   /* owned: the first queued job has waited long enough for a ring */
+    struct node *node;       /* borrowed: owner */
+    struct job *jobs;        /* owned, newest first */
+    struct job *active;      /* the one between PLANNING and its end, or NULL */
+    struct event *deadline;  /* owned: of the active job's state */
+    struct event *retry;     /* owned: a job that was refused because two heads collided waits */
+    struct job_ring *ring;   /* owned: what order a job would get */
+    struct event *settle;    /* owned: the first queued job has waited long enough for a ring */
+    struct job_watch *watch; /* owned: the nodes of the active job, while they are needed */
 };
 
 static void try_start(struct coord *c);
@@ -99,6 +103,16 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
     try_start(arg);
 }
 
+static void end_timeline(struct coord *c, struct job *job)
+{
+    json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
+    if (timeline)
+        job_log_remember(c->node, job, "timeline", timeline);
+    const uint64_t dropped = job->timeline ? timeline_end(job->timeline) : 0;
+    if (job->timelines)
+        timelines_end(job->timelines, dropped);
+}
+
 static void finish(struct coord *c, struct job *job, enum job_state state)
 {
     if (job == c->active) {
@@ -115,9 +129,7 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     struct log_about about = {.id = state == JOB_FAILED ? LOG_ID_JOB_FAILED : NULL, .job = job->id};
     log_about(LOG_LEVEL_INFO, &about, "%s%s%s", job_state_name(state), *job->error ? ": " : "", job->error);
     job_log_publish(c->node, job, "end", job_encode(job));
-    json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
-    if (timeline)
-        job_log_remember(c->node, job, "timeline", timeline);
+    end_timeline(c, job);
     trim(c);
     try_start(c);
 }
@@ -130,21 +142,13 @@ static void check_stopped(struct coord *c, struct job *job)
     finish(c, job, job->outcome);
 }
 
-static void send_stop(struct coord *c, struct job *job)
-{
-    for (size_t r = 0; r < job->ranks; r++)
-        if (!job->stopped[r])
-            peers_send(c->node->peers, job->nodes[r],
-                       json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job", (json_int_t)job->id, "rank",
-                                 (json_int_t)r, "cause", job->error));
-}
-
 /* The one way out of an active job: every node is told to stop, and the job ends when all have, or after
  * STOP_S. */
 static void stop(struct coord *c, struct job *job, enum job_state outcome, const char *cause)
 {
     bool stopping = job->state == JOB_STOPPING;
     job->is_idle = false;
+    job_watch_end(c->watch);
     /* The first word counts; but a job that was to be tried again may be cancelled. */
     if (stopping && !(job->outcome == JOB_QUEUED && outcome == JOB_CANCELLED))
         return;
@@ -157,7 +161,7 @@ static void stop(struct coord *c, struct job *job, enum job_state outcome, const
     for (size_t r = 1; r < job->ranks && !job->opened; r++)
         job->stopped[r] = true; /* never heard of it */
     if (outcome != JOB_DONE)    /* the stages of a job that is done end by themselves */
-        send_stop(c, job);
+        job_send_stop(c->node, job);
     check_stopped(c, job);
 }
 
@@ -173,6 +177,14 @@ static void fail(struct coord *c, struct job *job, const char *fmt, ...)
     stop(c, job, JOB_FAILED, cause);
 }
 
+static size_t first_without(const bool *have, size_t n)
+{
+    size_t i = 0;
+    while (i < n && have[i])
+        i++;
+    return i;
+}
+
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
     struct coord *c = arg;
@@ -183,14 +195,19 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
         return;
     if (job->state ==
         JOB_STOPPING) { /* a stage that should have ended by itself is told; its worker kills it */
-        send_stop(c, job);
+        job_send_stop(c->node, job);
         finish(c, job, job->outcome);
         return;
     }
-    const bool *have = job->state == JOB_OPENING ? job->ready : job->connected;
     size_t r = 0;
-    while (job->state != JOB_PLANNING && r + 1 < job->ranks && have[r])
-        r++;
+    if (job->state == JOB_RUNNING) {
+        while (r + 1 < job->ranks && !job->stopped[r])
+            r++;
+        fail(c, job, "node %s: its stage process ended before the job did", job->names[r]);
+        return;
+    }
+    if (job->state != JOB_PLANNING)
+        r = first_without(job->state == JOB_OPENING ? job->ready : job->connected, job->ranks - 1);
     fail(c, job, "node %s: no answer within %d s while %s", job->names[r],
          job->state == JOB_PLANNING  ? PLAN_S
          : job->state == JOB_OPENING ? OPEN_S
@@ -206,16 +223,14 @@ static void start(struct coord *c, struct job *job, const struct members_ring *r
 {
     json_t *nodes = job_take_nodes(job, ring);
     c->active = job;
+    job_watch_begin(c->watch, job);
     *job->error = 0;
     job->started = time(NULL);
     job->start.began = clock_now();
     event_del(c->settle);
     set_state(c, job, JOB_PLANNING, PLAN_S);
-    char rescue[3200];
-    snprintf(rescue, sizeof rescue, "%s/result-%llu", c->node->state_dir, (unsigned long long)job->id);
-    json_t *spec = json_deep_copy(job->spec);
-    json_object_set_new(spec, "rescue_dir", json_string(rescue));
-    worker_plan(c->node->worker, job->id, job->type, spec, nodes);
+    worker_plan(c->node->worker, job->id, job->type,
+                results_stage_spec(c->node->state_dir, job->id, job->spec), nodes);
 }
 
 static void on_ring(void *owner)
@@ -230,13 +245,6 @@ static struct job *first_queued(struct coord *c)
         if (job->state == JOB_QUEUED)
             oldest = job;
     return oldest;
-}
-
-/* One of them may be the head of a model that is only kept loaded. */
-static void ask_for_way(struct coord *c, const struct members_ring *ring)
-{
-    for (size_t r = 1; r < ring->n; r++)
-        peers_send(c->node->peers, ring->at[r]->id, json_pack("{s:s}", "kind", "job-wanted"));
 }
 
 static void try_start(struct coord *c)
@@ -262,7 +270,7 @@ static void try_start(struct coord *c)
         snprintf(job->error, sizeof job->error, "%s", why);
         job_log_publish(c->node, job, "job", job_encode_short(job));
         if (stands)
-            ask_for_way(c, &ring);
+            job_send_wanted(c->node, &ring);
     }
 }
 
@@ -319,6 +327,8 @@ int coord_cancel(struct coord *c, uint64_t id)
         return -ENOENT;
     if (job_state_ended(job->state))
         return -EALREADY;
+    if (job->state == JOB_STOPPING && job->outcome != JOB_QUEUED && job->outcome != JOB_CANCELLED)
+        return -EBUSY;
     if (job == c->active) {
         stop(c, job, JOB_CANCELLED, ""); /* its state says it all */
     } else {
@@ -359,19 +369,13 @@ static void give_way(struct coord *c)
 
 /* --- what the workers say --------------------------------------------------------------------- */
 
-static void send_all(struct coord *c, struct job *job, const char *kind)
-{
-    for (size_t r = 0; r < job->ranks; r++)
-        if (peers_send(c->node->peers, job->nodes[r],
-                       json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
-            log_job(LOG_LEVEL_DEBUG, job->id, "%s cannot be told %s", job->names[r], kind);
-}
-
 static void on_planned(struct coord *c, struct job *job, const json_t *body)
 {
     job->plan = json_incref(json_object_get(body, "plan"));
+    job_choose(job, (uint32_t)json_integer_value(json_object_get(body, "chosen")));
     if (json_is_true(json_object_get(body, "mirrored")))
         job_mirror(job);
+    job_watch_begin(c->watch, job); /* whoever has no part in it may leave */
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
     job_mark(job, &job->start.planned, clock_now());
@@ -385,28 +389,8 @@ static void on_planned(struct coord *c, struct job *job, const json_t *body)
                                    .areas = json_object_get(job->plan, "areas")});
     job_hear_plan(c->node, job);
     set_state(c, job, JOB_OPENING, OPEN_S);
-    for (size_t r = 0; r < job->ranks; r++) {
-        json_t *nodes = json_array();
-        for (size_t i = 0; i < job->ranks; i++) {
-            char hex[33];
-            id_hex(hex, job->nodes[i]);
-            json_array_append_new(nodes, json_string(hex));
-        }
-        json_t *open = json_pack("{s:s s:I s:I s:O s:o}", "kind", "job-open", "job", (json_int_t)job->id,
-                                 "rank", (json_int_t)r, "plan", job->plan, "nodes", nodes);
-        if (peers_send(c->node->peers, job->nodes[r], open)) {
-            fail(c, job, "node %s cannot be reached", job->names[r]);
-            return;
-        }
-    }
-}
-
-static bool all(const bool *have, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!have[i])
-            return false;
-    return true;
+    for (size_t r = 0; r < job->ranks; r++)
+        job_send_open(c->node, job, r);
 }
 
 static void on_ready(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -417,11 +401,11 @@ static void on_ready(struct coord *c, struct job *job, size_t rank, const json_t
         fail(c, job, "%s", err.text);
         return;
     }
-    if (!all(job->ready, job->ranks))
+    if (first_without(job->ready, job->ranks) < job->ranks)
         return;
     job_mark(job, &job->start.opened, clock_now());
     set_state(c, job, JOB_CONNECTING, CONNECT_S);
-    send_all(c, job, "job-connect");
+    job_send_all(c->node, job, "job-connect");
 }
 
 static void on_failed(struct coord *c, struct job *job, size_t rank, const json_t *body)
@@ -448,6 +432,17 @@ static void on_stopped(struct coord *c, struct job *job, size_t rank)
     job->stopped[rank] = true;
     if (job->state == JOB_STOPPING)
         check_stopped(c, job);
+    else if (job->state == JOB_RUNNING) /* of a job that is done rank 0 says so in a moment */
+        event_add(c->deadline, &(struct timeval){STOP_S, 0});
+}
+
+/* A large model that is read for the first time takes longer than planning and opening may, but says how far it is. */
+static void hear_reading(struct coord *c, const struct job *job, const json_t *body)
+{
+    const char *kind = json_string_value(json_object_get(json_object_get(body, "event"), "ev"));
+    struct timeval in = {job->state == JOB_PLANNING ? PLAN_S : OPEN_S, 0};
+    if (kind && !strcmp(kind, "reading") && (job->state == JOB_PLANNING || job->state == JOB_OPENING))
+        event_add(c->deadline, &in);
 }
 
 void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body)
@@ -460,24 +455,28 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
         return;
     }
     if (!job || json_integer_value(json_object_get(body, "job")) != (json_int_t)job->id ||
-        rank >= job->ranks || memcmp(job->nodes[rank], from, 16))
+        rank >= job->ranks || memcmp(job->nodes[rank], from, 16)) {
+        if (!strcmp(kind, "job-ready") || !strcmp(kind, "job-connected"))
+            job_send_away(c->node, from, body);
         return;
-    if (!strcmp(kind, "job-planned") && job->state == JOB_PLANNING) {
+    }
+    if (!strcmp(kind, "job-planned") && rank == 0 && job->state == JOB_PLANNING) {
         on_planned(c, job, body);
     } else if (!strcmp(kind, "job-ready") && job->state == JOB_OPENING) {
         on_ready(c, job, rank, body);
     } else if (!strcmp(kind, "job-connected") && job->state == JOB_CONNECTING) {
         job->connected[rank] = true;
-        if (all(job->connected, job->ranks)) {
+        if (first_without(job->connected, job->ranks) == job->ranks) {
             set_state(c, job, JOB_RUNNING, 0);
             job_mark(job, &job->start.connected, clock_now());
             job->progressed = clock_now();
-            send_all(c, job, "job-run");
+            job_send_all(c->node, job, "job-run");
         }
     } else if (!strcmp(kind, "job-event") && job_hear_answer(c->node, job, rank, body)) {
         give_way(c);
     } else if (!strcmp(kind, "job-event")) {
         job_hear_event(c->node, job, rank, body);
+        hear_reading(c, job, body);
     } else if (!strcmp(kind, "job-relayed")) {
         job_hear_relayed(c->node, job, rank, body);
     } else if (!strcmp(kind, "job-failed")) {
@@ -489,19 +488,37 @@ void coord_message(struct coord *c, const uint8_t from[16], const char *kind, co
     }
 }
 
+/* --- nodes out of reach ----------------------------------------------------------------------- */
+
+/* What it was told in vain, or on a connection that broke under it. Whoever has heard it already repeats its answer. */
+static void remind(struct coord *c, struct job *job, size_t rank)
+{
+    if (job->state == JOB_OPENING)
+        job_send_open(c->node, job, rank);
+    else if (job->state == JOB_CONNECTING)
+        job_send(c->node, job, rank, "job-connect");
+    else if (job->state == JOB_RUNNING)
+        job_send(c->node, job, rank, "job-run");
+}
+
+static void on_back(void *owner, size_t rank)
+{
+    struct coord *c = owner;
+    remind(c, c->active, rank);
+}
+
+static void on_gone(void *owner, const char *cause)
+{
+    struct coord *c = owner;
+    fail(c, c->active, "%s", cause);
+}
+
+static const struct job_watch_ops watch_ops = {on_back, on_gone};
+
 void coord_changed(struct coord *c)
 {
-    struct job *job = c->active;
     job_ring_changed(c->ring);
-    for (size_t r = 1; job && job->state != JOB_STOPPING && r < job->ranks; r++)
-        if (!members_reachable(c->node->members, job->nodes[r])) {
-            const struct member *first = members_cut_off(c->node->members);
-            const size_t gone = first ? job_rank_of(job, first->id) : job->ranks,
-                         who = gone < job->ranks ? gone : r;
-            const char *words = peers_last_words(c->node->peers, job->nodes[who]);
-            fail(c, job, "node %s is gone%s%s", job->names[who], *words ? ": " : "", words);
-            break;
-        }
+    job_watch_look(c->watch);
     if (c->active && c->active->state == JOB_STOPPING)
         check_stopped(c, c->active);
     try_start(c);
@@ -535,8 +552,17 @@ struct coord *coord_new(struct node *node)
     c->deadline = event_new(node->base, -1, 0, on_deadline, c);
     c->ring = job_ring_new(node, on_ring, c);
     c->settle = event_new(node->base, -1, 0, on_settle, c);
+    c->watch = job_watch_new(node, &watch_ops, c);
     job_log_close_unfinished(node->store);
     return c;
+}
+
+void coord_end_streams(struct coord *c)
+{
+    for (struct job *job = c->jobs; job; job = job->next) {
+        timelines_free(job->timelines);
+        job->timelines = NULL;
+    }
 }
 
 void coord_free(struct coord *c)
@@ -551,5 +577,6 @@ void coord_free(struct coord *c)
     event_free(c->deadline);
     job_ring_free(c->ring);
     event_free(c->settle);
+    job_watch_free(c->watch);
     free(c);
 }

@@ -20,11 +20,14 @@ struct node;
 
 struct coord *coord_new(struct node *node); /* jobs the store still calls unfinished are closed, saying why */
 void coord_free(struct coord *c);
+/* Nobody reads the steps of its jobs any more. Before http_stop. */
+void coord_end_streams(struct coord *c);
 
 int coord_check_type(const char *type, struct err *err); /* −EINVAL with a sentence: there are no such jobs */
 /* Takes the spec's reference. −EINVAL with a sentence for an unknown type, and for what is asked of POST /v1/plan. */
 int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err);
-int coord_cancel(struct coord *c, uint64_t id); /* −ENOENT unknown, −EALREADY ended */
+int coord_cancel(struct coord *c,
+                 uint64_t id); /* −ENOENT unknown, −EALREADY ended, −EBUSY is about to end as it will */
 
 /* What is said next in a conversation that has been answered; NULL ends it. Takes the reference. −ENOENT unknown, −EALREADY ended,
  * −EBUSY it is answering, or no conversation. */

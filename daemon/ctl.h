@@ -31,8 +31,8 @@ struct ctl {
     int n_rest;
 };
 
-/* What an argument of a command names: completion asks the daemon for those there are. */
-enum ctl_names { CTL_NAMES_NOTHING, CTL_NAMES_JOBS, CTL_NAMES_MEMBERS, CTL_NAMES_PORTS };
+/* What an argument of a command names: completion knows the commands, and asks the daemon for the rest. */
+enum ctl_names { CTL_NAMES_NOTHING, CTL_NAMES_COMMANDS, CTL_NAMES_JOBS, CTL_NAMES_MEMBERS, CTL_NAMES_PORTS };
 
 struct ctl_command {
     const char *name; /* NULL ends the table */
@@ -54,6 +54,9 @@ int ctl_local_main(struct ctl *ctl);
 int ctl_train_main(struct ctl *ctl);
 int ctl_merge_main(struct ctl *ctl);
 int ctl_data_main(struct ctl *ctl);
+int ctl_tokenize_main(struct ctl *ctl);
+int ctl_detokenize_main(struct ctl *ctl);
+int ctl_render_main(struct ctl *ctl);
 int ctl_schedule_main(struct ctl *ctl);
 int ctl_simulate_main(struct ctl *ctl);
 int ctl_bench_main(struct ctl *ctl);
@@ -85,9 +88,12 @@ int ctl_gantt_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
 int ctl_token_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
+int ctl_result_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
+int ctl_help_main(struct ctl *ctl);
 
 extern const struct opt_def ctl_token_options[];
+extern const struct opt_def ctl_tokenize_options[], ctl_detokenize_options[], ctl_render_options[];
 extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_options[],
     ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[], ctl_train_options[],
     ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[],
@@ -101,8 +107,12 @@ int ctl_complain(const struct ctl *ctl, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Wrong usage: the sentence and where help is; CTL_USAGE. */
 int ctl_usage(const struct ctl *ctl, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The number of a job, its only argument. */
-int ctl_job_arg(const struct ctl *ctl, uint64_t *ret);
+/* The name of a job, its only argument: "7", or "7@b" where node b is its head. Borrowed from the arguments. */
+int ctl_job_arg(const struct ctl *ctl, const char **ret);
+enum {
+    CTL_JOB_NAME = 24,
+    CTL_JOB_PATH = 160
+}; /* bytes of the name of a job of this node; of a path with any name */
 /* CTL_OK, or that there are arguments where none are taken. */
 int ctl_no_args(const struct ctl *ctl);
 

@@ -28,9 +28,8 @@ const struct opt_def ctl_bench_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "also say what this node alone would make of that model: tokens a second in LoRA training (rank "
-             "16, every linear), of a "
-             "prompt, and of an answer"},
+     .help = "also measure that model on this node alone: tokens a second in LoRA training (rank 16, every "
+             "linear layer), of a prompt, and of an answer"},
     {.name = "tokens",
      .type = OPT_INT,
      .placeholder = "N",

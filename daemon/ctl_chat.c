@@ -4,7 +4,6 @@
  * between turns, or by another one where that has ended. Owns the messages so far, and the signals while it waits for a
  * line: ^C ends an answer, and never the conversation. One thread. */
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,25 +14,29 @@
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_line.h"
 #include "daemon/ctl_meter.h"
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_spec.h"
+#include "daemon/ctl_text.h"
 #include "daemon/ctl_watch.h"
 #include "daemon/xalloc.h"
 
 enum { LINE_MOST = 1 << 20 };
+static const char prompt[] = "> ";
 
 const struct opt_def ctl_chat_options[] = {
     OPTION_MODEL("the model, a Hugging Face directory with a chat template"),
     OPTION_ADAPTER,
     OPTION_WEIGHTS("compute with the weights"),
     OPTION_COMPUTE,
-    OPTION_SYSTEM("what the model is told before all else"),
+    OPTION_SYSTEM("instructions to the model, put before the conversation"),
     OPTION_MAX_TOKENS("512", "new tokens of an answer, at most"),
     OPTION_TEMPERATURE("0.7"),
     OPTION_TOP_P("0.9"),
-    OPTION_SEED("of the choice in the first answer; each answer has the next one"),
+    OPTION_SEED(
+        "seed of the random choice of tokens in the first answer; each later answer has the next seed"),
     {.name = "keep-alive",
      .type = OPT_INT,
      .placeholder = "SECONDS",
@@ -48,10 +51,13 @@ const struct opt_def ctl_chat_options[] = {
      .def = "4096",
      .min = 1,
      .max = SPEC_TOKENS_MAX,
-     .help =
-         "tokens of the conversation that memory is set aside for; one that outgrows it is read anew, with "
-         "room for as many more"},
+     .help = "tokens of the conversation that memory is set aside for; a longer conversation is read again, "
+             "with room for as many more"},
     OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false"),
+    {.name = "no-history",
+     .type = OPT_FLAG,
+     .help = "do not keep the lines typed on a terminal; else the arrow keys bring them back later, from "
+             "$XDG_STATE_HOME/ringd/chat_history or ~/.local/state/ringd/chat_history"},
     {.name = NULL},
 };
 
@@ -62,12 +68,13 @@ struct chat {
     json_t *messages; /* owned */
     int signal_fd;
     bool is_terminal;
-    bool at_end; /* of standard input */
-    char *input; /* owned: read and not yet a line */
+    struct ctl_line *editor; /* owned: of the lines on a terminal, NULL = they come as they are */
+    bool at_end;             /* of standard input */
+    char *input;             /* owned: read and not yet a line */
     size_t n, room;
     int64_t answers;
-    uint64_t job;     /* that keeps the model loaded, or 0 */
-    uint64_t last_id; /* of its events, the last one seen */
+    char job[CTL_JOB_NAME]; /* that keeps the model loaded, or "" */
+    uint64_t last_id;       /* of its events, the last one seen */
 };
 
 /* --- what comes in ---------------------------------------------------------------------------------- */
@@ -75,7 +82,8 @@ struct chat {
 static void hint(const struct chat *c)
 {
     if (c->is_terminal)
-        fputs("/reset forgets what was said, /quit or ^D ends, ^C stops an answer\n", stderr);
+        fprintf(stderr, "/reset forgets what was said, /quit or ^D ends, ^C stops an answer%s\n",
+                c->editor ? "; arrow keys edit and bring back lines" : "");
 }
 
 static void forget(struct chat *c)
@@ -108,16 +116,33 @@ static bool on_signal(struct chat *c)
     c->n = 0;
     fputc('\n', stderr);
     hint(c);
-    fputs("> ", stderr);
+    if (!c->editor)
+        fputs(prompt, stderr);
     return true;
 }
 
-/* The next line, which the caller frees; NULL at the end, with ret_rc. Waits as long as somebody thinks. */
-static char *next_line(struct chat *c, int *ret_rc)
+static char *edited_line(struct chat *c, int *ret_rc)
+{
+    for (;;) {
+        char *line;
+        switch (ctl_line_read(c->editor, c->signal_fd, &line)) {
+        case LINE_AT_END: return NULL;
+        case LINE_SIGNAL:
+            if (on_signal(c))
+                break;
+            *ret_rc = CTL_INTERRUPTED;
+            return NULL;
+        case LINE_TYPED: return line;
+        }
+    }
+}
+
+/* The same of a pipe, a file, or a terminal that cannot move its cursor. */
+static char *plain_line(struct chat *c, int *ret_rc)
 {
     struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = c->signal_fd, .events = POLLIN}};
     if (c->is_terminal)
-        fputs("> ", stderr);
+        fputs(prompt, stderr);
     for (;;) {
         char *eol = c->n ? memchr(c->input, '\n', c->n) : NULL;
         size_t n = eol ? (size_t)(eol - c->input) : c->n;
@@ -127,12 +152,8 @@ static char *next_line(struct chat *c, int *ret_rc)
             memmove(c->input, c->input + n + (eol != NULL), c->n);
             return line;
         }
-        if (c->at_end)
-            return NULL;
-        if (c->n > LINE_MOST) {
-            *ret_rc = ctl_fail(CTL_USAGE, "a line of more than %d bytes", LINE_MOST);
-            return NULL;
-        }
+        if (c->at_end || c->n > LINE_MOST)
+            return c->at_end ? NULL : xstrndup(c->input, c->n);
         if (poll(p, 2, -1) < 0)
             continue;
         if (p[1].revents && !on_signal(c)) {
@@ -142,6 +163,17 @@ static char *next_line(struct chat *c, int *ret_rc)
         if (p[0].revents)
             read_some(c);
     }
+}
+
+/* The next line, which the caller frees; NULL at the end, with ret_rc. Waits as long as somebody thinks. */
+static char *next_line(struct chat *c, int *ret_rc)
+{
+    char *line = c->editor ? edited_line(c, ret_rc) : plain_line(c, ret_rc);
+    if (!line || strlen(line) <= LINE_MOST)
+        return line;
+    free(line);
+    *ret_rc = ctl_fail(CTL_USAGE, "a line of more than %d bytes", LINE_MOST);
+    return NULL;
 }
 
 /* --- what goes out ---------------------------------------------------------------------------------- */
@@ -207,8 +239,8 @@ static bool post_turn(const struct chat *c, json_t *turn)
     json_t *reply = NULL;
     quiet.complaint = why;
     quiet.complaint_size = sizeof why;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/turn", c->job);
-    bool taken = c->job && ctl_request(&quiet, "POST", path, turn, &reply) == CTL_OK;
+    snprintf(path, sizeof path, "/v1/jobs/%s/turn", c->job);
+    bool taken = *c->job && ctl_request(&quiet, "POST", path, turn, &reply) == CTL_OK;
     json_decref(turn);
     json_decref(reply);
     return taken;
@@ -222,7 +254,8 @@ static int await_answer(struct chat *c, struct watch *watch, bool again, json_t 
     int rc = ctl_watch(c->ctl, c->job, watch, ret_end);
     bool is_idle = !rc && !strcmp(field_text(*ret_end, "state", ""), "running");
     c->last_id = watch->last_id;
-    c->job = is_idle ? c->job : 0;
+    if (!is_idle)
+        *c->job = 0;
     if (!rc && again && !strcmp(field_text(*ret_end, "state", ""), "done")) {
         json_decref(*ret_end);
         *ret_end = NULL;
@@ -235,7 +268,7 @@ static int get_answer(struct chat *c, struct watch *watch, json_t **ret_end)
     json_t *turn = json_pack("{s:O s:I}", "messages", c->messages, "seed", seed_of(c));
     int rc = post_turn(c, turn) ? await_answer(c, watch, true, ret_end) : CTL_OK;
     if (!rc && !*ret_end)
-        rc = ctl_spec_submit(c->ctl, "generate", turn_spec(c), &c->job);
+        rc = ctl_spec_submit(c->ctl, "generate", turn_spec(c), c->job);
     return rc || *ret_end ? rc : await_answer(c, watch, false, ret_end);
 }
 
@@ -248,7 +281,7 @@ static int answer(struct chat *c)
     meter_init(&a.meter);
     int rc = get_answer(c, &watch, &end);
     bool was_stopped = !rc && !strcmp(field_text(end, "state", ""), "cancelled");
-    if (!rc && !was_stopped && c->job == 0)
+    if (!rc && !was_stopped && !*c->job)
         rc = ctl_watch_verdict(end);
     if (!rc)
         complete(&a, json_object_get(end, "result"));
@@ -311,10 +344,31 @@ static int read_options(struct chat *c)
                          ctl->args[0]);
     c->spec = ctl_spec_new(ctl);
     json_object_del(c->spec, "system");
+    json_object_del(c->spec, "no_history");
     c->system = system ? json_string(system) : NULL;
     if (system && !c->system)
         return ctl_usage(ctl, "--system is not UTF-8");
     return ctl_spec_template_args(ctl, c->spec);
+}
+
+/* A model without a template, or one that refuses what --system says, is told before anybody has typed. */
+static int check_template(const struct chat *c)
+{
+    json_t *messages = json_deep_copy(c->messages);
+    json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "user", "content", "Hello"));
+    int rc = ctl_text_check(json_string_value(json_object_get(c->spec, "model")), messages,
+                            json_object_get(c->spec, "template_args"), c->signal_fd);
+    json_decref(messages);
+    return rc;
+}
+
+static void open_editor(struct chat *c)
+{
+    if (!c->is_terminal || !ctl_line_can())
+        return;
+    char *history = opts_flag(c->ctl->opts, "no-history") ? NULL : ctl_line_history_path("chat_history");
+    c->editor = ctl_line_open(prompt, history);
+    free(history);
 }
 
 int ctl_chat_main(struct ctl *ctl)
@@ -330,8 +384,13 @@ int ctl_chat_main(struct ctl *ctl)
     int rc = c.signal_fd < 0 ? ctl_fail(CTL_FAILED, "signals cannot be awaited: %m") : read_options(&c);
     if (!rc) {
         forget(&c);
+        rc = check_template(&c);
+    }
+    if (!rc) {
+        open_editor(&c);
         rc = converse(&c);
     }
+    ctl_line_free(c.editor);
     if (c.signal_fd >= 0)
         close(c.signal_fd);
     sigprocmask(SIG_SETMASK, &before, NULL);

@@ -9,13 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "daemon/ctl_print.h"
 #include "daemon/xalloc.h"
 
 enum {
     CONNECT_MS = 5000,
-    REQUEST_S = 60, /* a daemon that takes longer for a plain answer is stuck */
+    REQUEST_S = 60,   /* a daemon that takes longer for a plain answer is stuck */
+    PROBE_MS = 2500,  /* without a byte: is the daemon alive? */
+    SILENT_MS = 5000, /* without a byte and without a sign of life: it is not */
     EVENT_MAX = 64 << 20,
     FDS_MAX = 72,
 };
@@ -88,12 +91,105 @@ static size_t take_body(char *data, size_t size, size_t n, void *owner)
     return size * n;
 }
 
+static int64_t monotonic_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* --- requests --- */
+
+static size_t drop_body(char *data, size_t size, size_t n, void *owner)
+{
+    (void)data;
+    (void)owner;
+    return size * n;
+}
+
+/* A question that a daemon whose loop goes on answers at once, whatever else it is busy with. */
+static CURL *start_probe(const struct ctl *ctl, CURLM *multi)
+{
+    CURL *probe = new_handle(ctl, "/healthz");
+    if (!probe)
+        return NULL;
+    curl_easy_setopt(probe, CURLOPT_WRITEFUNCTION, drop_body);
+    curl_multi_add_handle(multi, probe);
+    return probe;
+}
+
+static void end_probe(CURLM *multi, CURL **probe)
+{
+    if (*probe)
+        curl_multi_remove_handle(multi, *probe);
+    curl_easy_cleanup(*probe);
+    *probe = NULL;
+}
+
+/* What has ended by now: the request (true), or the probe, whose answer is a sign of life. */
+static bool take_ended(CURLM *multi, CURL *curl, CURL **probe, CURLcode *ret, int64_t *heard_ms)
+{
+    int queued;
+    for (const CURLMsg *m; (m = curl_multi_info_read(multi, &queued));) {
+        if (m->easy_handle == curl) {
+            *ret = m->data.result;
+            return true;
+        }
+        if (m->data.result == CURLE_OK)
+            *heard_ms = monotonic_ms();
+        end_probe(multi, probe);
+    }
+    return false;
+}
+
+/* Until there is an answer. A daemon that is stopped or hangs still accepts connections, so one that says nothing is asked for a sign of
+ * life; without it the wait ends with CURLE_AGAIN, which stands for nothing else here. */
+static CURLcode perform(const struct ctl *ctl, CURL *curl, const struct text *reply)
+{
+    CURLM *multi = curl_multi_init();
+    CURL *probe = NULL;
+    CURLcode code = CURLE_OUT_OF_MEMORY;
+    int64_t heard_ms = monotonic_ms();
+    size_t n = 0;
+    int running = 1;
+    if (!multi || curl_multi_add_handle(multi, curl) != CURLM_OK) {
+        curl_multi_cleanup(multi);
+        return code;
+    }
+    for (;;) {
+        if (curl_multi_perform(multi, &running) != CURLM_OK ||
+            take_ended(multi, curl, &probe, &code, &heard_ms))
+            break;
+        if (reply->n != n)
+            heard_ms = monotonic_ms();
+        n = reply->n;
+        int64_t silent_ms = monotonic_ms() - heard_ms;
+        code = silent_ms >= SILENT_MS ? CURLE_AGAIN : code;
+        if (code == CURLE_AGAIN)
+            break;
+        if (!probe && silent_ms >= PROBE_MS)
+            probe = start_probe(ctl, multi);
+        curl_multi_poll(multi, NULL, 0, (int)((silent_ms < PROBE_MS ? PROBE_MS : SILENT_MS) - silent_ms),
+                        NULL);
+    }
+    end_probe(multi, &probe);
+    curl_multi_remove_handle(multi, curl);
+    curl_multi_cleanup(multi);
+    return code;
+}
+
 static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct text *reply, json_t **ret)
 {
     long status = 0;
     json_error_t where;
     if (code == CURLE_COULDNT_CONNECT)
         return no_daemon(ctl, connect_reason(curl));
+    if (code == CURLE_AGAIN)
+        return ctl_complain(
+            ctl, CTL_NO_DAEMON,
+            "ringd on %s accepted the connection and has not answered for %d s: it is stopped "
+            "or hangs; see its log, and start it again",
+            ctl->socket, SILENT_MS / 1000);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s does not answer: see what it logged",
                             ctl->socket);
@@ -128,7 +224,7 @@ int ctl_request_within(const struct ctl *ctl, const char *method, const char *pa
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &reply);
     if (text)
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
-    int rc = settle(ctl, curl, curl_easy_perform(curl), &reply, ret);
+    int rc = settle(ctl, curl, perform(ctl, curl, &reply), &reply, ret);
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
     free(text);
@@ -155,6 +251,68 @@ int ctl_request_print(const struct ctl *ctl, const char *method, const char *pat
         print(answer);
     json_decref(answer);
     return CTL_OK;
+}
+
+/* --- files --- */
+
+struct download {
+    CURL *curl; /* borrowed */
+    int fd, error;
+    uint64_t bytes;
+    struct text refusal; /* the body of an answer that is not 200 */
+};
+
+static size_t take_file(char *data, size_t size, size_t n, void *owner)
+{
+    struct download *d = owner;
+    size_t total = size * n;
+    long status = 0;
+    curl_easy_getinfo(d->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status != 200) {
+        text_add(&d->refusal, data, total);
+        return total;
+    }
+    for (size_t at = 0; at < total;) {
+        ssize_t wrote = write(d->fd, data + at, total - at);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0) {
+            d->error = errno;
+            return CURL_WRITEFUNC_ERROR;
+        }
+        at += (size_t)wrote;
+    }
+    d->bytes += total;
+    return total;
+}
+
+int ctl_download(const struct ctl *ctl, const char *path, int fd, uint64_t *ret_bytes)
+{
+    CURL *curl = new_handle(ctl, path);
+    if (!curl)
+        return ctl_complain(ctl, CTL_FAILED, "no memory for a request");
+    struct download d = {.curl = curl, .fd = fd};
+    long status = 0;
+    int rc = CTL_OK;
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_file);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &d);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)REQUEST_S);
+    CURLcode code = curl_easy_perform(curl);
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    if (d.error)
+        rc = ctl_complain(ctl, CTL_FAILED, "it cannot be written: %s", strerror(d.error));
+    else if (code == CURLE_COULDNT_CONNECT)
+        rc = no_daemon(ctl, connect_reason(curl));
+    else if (code != CURLE_OK)
+        rc = ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s stopped in the middle of a file: %s", ctl->socket,
+                          curl_easy_strerror(code));
+    else if (status != 200)
+        rc = refused(ctl, status, d.refusal.data);
+    curl_easy_cleanup(curl);
+    free(d.refusal.data);
+    *ret_bytes = d.bytes;
+    return rc;
 }
 
 /* --- event streams --- */
@@ -222,13 +380,6 @@ static size_t take_stream(char *data, size_t size, size_t n, void *owner)
         }
     }
     return r->stopped ? CURL_WRITEFUNC_ERROR : total;
-}
-
-static int64_t monotonic_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* n: how many were waited for; a callback may change how many there are. */

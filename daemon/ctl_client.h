@@ -21,6 +21,9 @@ int ctl_request_within(const struct ctl *ctl, const char *method, const char *pa
 int ctl_request_print(const struct ctl *ctl, const char *method, const char *path, json_t *body,
                       void (*print)(const json_t *answer));
 
+/* A file of the API into `fd`, from where that stands. ret_bytes: how many came. */
+int ctl_download(const struct ctl *ctl, const char *path, int fd, uint64_t *ret_bytes);
+
 struct ctl_stream {
     /* One event; false ends the stream. data is NULL where it is not JSON. */
     bool (*event)(void *owner, const char *type, const json_t *data);

@@ -14,7 +14,7 @@ const struct opt_def ctl_init_options[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "NAME",
-     .help = "what people call the cluster (default: ring)"},
+     .help = "the name of the cluster (default: ring)"},
     {.name = NULL},
 };
 const struct opt_def ctl_invite_options[] = {
@@ -29,7 +29,7 @@ const struct opt_def ctl_join_options[] = {
     {.name = "peer",
      .type = OPT_STRING,
      .placeholder = "HOST:PORT",
-     .help = "a member to ask (default: whoever is found on a cable and knows the token)"},
+     .help = "a member to ask (default: any member found on a cable that knows the token)"},
     {.name = NULL},
 };
 

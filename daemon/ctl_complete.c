@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl completion: a script for bash or zsh, made from the tables of commands and options. The script asks the
+ * ringctl completion: a script for bash, fish or zsh, made from the tables of commands and options. The script asks the
  * daemon for the numbers of jobs and the names of members and ports; where none answers it offers nothing. */
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/ctl.h"
 
-/* --- both shells ---------------------------------------------------------------------------------- */
+/* --- all shells ----------------------------------------------------------------------------------- */
 
 enum value_kind { VALUE_NONE, VALUE_FILE, VALUE_FOLDER, VALUE_CHOICE, VALUE_ANY };
 
@@ -42,6 +42,7 @@ static const char names_functions[] =
 static const char *names_word(enum ctl_names names)
 {
     switch (names) {
+    case CTL_NAMES_COMMANDS: return "commands";
     case CTL_NAMES_JOBS: return "jobs";
     case CTL_NAMES_MEMBERS: return "members";
     case CTL_NAMES_PORTS: return "ports";
@@ -87,7 +88,9 @@ static void bash_arguments(const struct ctl_command *c)
     const char *names = names_word(c->names);
     if (c->words)
         printf("    %s:0) words='%s' ;;\n", c->name, c->words);
-    if (names)
+    if (c->names == CTL_NAMES_COMMANDS)
+        printf("    %s:0) words=$_ringctl_commands ;;\n", c->name);
+    else if (names)
         printf("    %s:%d) words=$(_ringctl_names %s) ;;\n", c->name, c->words ? 1 : 0, names);
 }
 
@@ -227,7 +230,7 @@ static void print_zsh(void)
     /* Behind `local N` a whole command line follows, without the program's name. */
     puts("#compdef ringctl\n# Completion of ringctl(1) for zsh, made by `ringctl completion zsh`.");
     fputs(names_functions, stdout);
-    for (int names = CTL_NAMES_JOBS; names <= CTL_NAMES_PORTS; names++)
+    for (enum ctl_names names = CTL_NAMES_JOBS; names <= CTL_NAMES_PORTS; names++)
         printf("_ringctl_%s() { compadd -- ${(f)\"$(_ringctl_names %s)\"} }\n", names_word(names),
                names_word(names));
     puts("_ringctl_again() { words=(ringctl \"${words[@]}\"); ((CURRENT++)); _ringctl }");
@@ -250,15 +253,154 @@ static void print_zsh(void)
          "if [[ $funcstack[1] == _ringctl ]]; then _ringctl \"$@\"; else compdef _ringctl ringctl; fi");
 }
 
+/* --- fish ------------------------------------------------------------------------------------------- */
+
+/* Finds the command, as in bash: __ringctl_at prints its name and how many arguments stand behind it. */
+static const char fish_body[] = "function __ringctl_at\n"
+                                "    set -l words (commandline -opc)\n"
+                                "    set -l command\n"
+                                "    set -l count 0\n"
+                                "    set -l is_value 0\n"
+                                "    for word in $words[2..-1]\n"
+                                "        if test $is_value = 1\n"
+                                "            set is_value 0\n"
+                                "        else if string match -q -- '--*=*' $word\n"
+                                "        else if string match -q -- '-*' $word\n"
+                                "            if contains -- \"$command:$word\" $__ringctl_valued; or "
+                                "contains -- \":$word\" $__ringctl_valued\n"
+                                "                set is_value 1\n"
+                                "            end\n"
+                                "        else if test -z \"$command\"; or test $command = local -a $count = "
+                                "1; or test $command = plan -a $count = 0\n"
+                                "            set command $word\n"
+                                "            set count 0\n"
+                                "        else\n"
+                                "            set count (math $count + 1)\n"
+                                "        end\n"
+                                "    end\n"
+                                "    echo \"$command\"\n"
+                                "    echo $count\n"
+                                "end\n"
+                                "function __ringctl_in\n"
+                                "    set -l at (__ringctl_at)\n"
+                                "    test \"$at[1]\" = $argv[1]\n"
+                                "end\n"
+                                "function __ringctl_argument\n"
+                                "    set -l at (__ringctl_at)\n"
+                                "    test \"$at[1]\" = $argv[1] -a $at[2] = $argv[2]\n"
+                                "end\n"
+                                "function __ringctl_wants_command\n"
+                                "    set -l at (__ringctl_at)\n"
+                                "    test -z \"$at[1]\"; or test \"$at[1]\" = local -a $at[2] = 1\n"
+                                "end\n"
+                                "function __ringctl_names\n"
+                                "    switch $argv[1]\n"
+                                "        case commands\n"
+                                "            string join \\n $__ringctl_commands\n"
+                                "        case jobs\n"
+                                "            ringctl jobs 2>/dev/null | awk 'NR > 1 && $1 + 0 { print $1 }'\n"
+                                "        case members\n"
+                                "            ringctl members 2>/dev/null | awk 'NR > 2 { print $1 }'\n"
+                                "        case ports\n"
+                                "            ringctl ports 2>/dev/null | awk 'NR > 1 { print $1 }'\n"
+                                "    end\n"
+                                "end\n"
+                                "complete -c ringctl -f\n";
+
+/* Between single quotes. */
+static void fish_text(const char *text)
+{
+    putchar('\'');
+    for (const char *p = text; *p; p++)
+        printf("%s%c", *p == '\'' || *p == '\\' ? "\\" : "", *p);
+    putchar('\'');
+}
+
+/* command: whose they are, NULL = every command's */
+static void fish_options(const char *command, const struct opt_def *defs)
+{
+    for (const struct opt_def *def = defs; def && def->name; def++) {
+        fputs("complete -c ringctl", stdout);
+        if (command)
+            printf(" -n '__ringctl_in %s'", command);
+        printf(" -l %s", def->name);
+        if (def->short_name)
+            printf(" -s %c", def->short_name);
+        switch (value_kind(def)) {
+        case VALUE_NONE: break;
+        case VALUE_FILE: fputs(" -r -F", stdout); break;
+        case VALUE_FOLDER: fputs(" -x -a '(__fish_complete_directories (commandline -ct))'", stdout); break;
+        case VALUE_CHOICE:
+            fputs(" -x -a '", stdout);
+            print_choices(def);
+            putchar('\'');
+            break;
+        case VALUE_ANY: fputs(" -x", stdout); break;
+        }
+        fputs(" -d ", stdout);
+        fish_text(def->help);
+        putchar('\n');
+    }
+}
+
+/* Options whose next word is their value, as COMMAND:OPTION; without COMMAND, of every command. */
+static void fish_valued(const char *command, const struct opt_def *defs)
+{
+    for (const struct opt_def *def = defs; def && def->name; def++) {
+        if (value_kind(def) == VALUE_NONE)
+            continue;
+        printf(" %s:--%s", command, def->name);
+        if (def->short_name)
+            printf(" %s:-%c", command, def->short_name);
+    }
+}
+
+static void fish_command(const struct ctl_command *c)
+{
+    const char *names = names_word(c->names);
+    printf("complete -c ringctl -n __ringctl_wants_command -a %s -d ", c->name);
+    fish_text(c->help);
+    putchar('\n');
+    if (c->words)
+        printf("complete -c ringctl -n '__ringctl_argument %s 0' -a '%s'\n", c->name, c->words);
+    if (names)
+        printf("complete -c ringctl -n '__ringctl_argument %s %d' -a '(__ringctl_names %s)'\n", c->name,
+               c->words ? 1 : 0, names);
+    fish_options(c->name, c->options);
+}
+
+static void print_fish(void)
+{
+    fputs("# Completion of ringctl(1) for fish, made by `ringctl completion fish`.\n"
+          "set -g __ringctl_commands",
+          stdout);
+    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+        printf(" %s", c->name);
+    fputs("\nset -g __ringctl_valued", stdout);
+    fish_valued("", ctl_global_options);
+    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+        fish_valued(c->name, c->options);
+    putchar('\n');
+    fputs(fish_body, stdout);
+    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+        fish_command(c);
+    fish_options(NULL, ctl_global_options);
+    puts("complete -c ringctl -l help -d 'say how it is used'");
+}
+
 int ctl_completion_main(struct ctl *ctl)
 {
+    static const struct {
+        const char *shell;
+        void (*print)(void);
+    } shells[] = {{"bash", print_bash}, {"fish", print_fish}, {"zsh", print_zsh}};
     if (ctl->n_args != 1)
-        return ctl_usage(ctl, "which shell? bash or zsh");
-    if (!strcmp(ctl->args[0], "bash"))
-        print_bash();
-    else if (!strcmp(ctl->args[0], "zsh"))
-        print_zsh();
-    else
-        return ctl_usage(ctl, "\"%s\": completion is made for bash and zsh", ctl->args[0]);
-    return CTL_OK;
+        return ctl_usage(ctl, "which shell? bash, fish or zsh");
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        if (!strcmp(ctl->args[0], shells[i].shell)) {
+            shells[i].print();
+            return CTL_OK;
+        }
+    }
+    return ctl_usage(ctl, "\"%s\": completion is made for bash, fish and zsh", ctl->args[0]);
 }

@@ -13,8 +13,8 @@
      .type = OPT_CHOICE,                                                                                     \
      .placeholder = "none|prompt|assistant",                                                                 \
      .def = "none",                                                                                          \
-     .help = "what of a row is not trained: nothing; all before the completion or the last turn; all but "   \
-             "the assistant's turns and the tokens that end them"},                                          \
+     .help = "which tokens of a row are not trained: none; those before the completion or the last "         \
+             "turn; all but the assistant's turns and the tokens that end them"},                            \
         {.name = "seq-len",                                                                                  \
          .type = OPT_INT,                                                                                    \
          .placeholder = "N",                                                                                 \
@@ -26,8 +26,7 @@
          .type = OPT_CHOICE,                                                                                 \
          .placeholder = "truncate|split|drop",                                                               \
          .def = "truncate",                                                                                  \
-         .help =                                                                                             \
-             "what becomes of a row with more: its end is cut off, it becomes several, or it is left out"},  \
+         .help = "a row longer than --seq-len: cut its end off, make several rows of it, or leave it out"},  \
         {.name = "text-field",                                                                               \
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \

@@ -10,12 +10,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/conf.h"
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_spec.h"
 #include "daemon/doctor.h"
 #include "daemon/doctor_host.h"
+#include "daemon/installed.h"
 #include "daemon/xalloc.h"
 
 const struct opt_def ctl_doctor_options[] = {
@@ -23,6 +25,9 @@ const struct opt_def ctl_doctor_options[] = {
      .type = OPT_PATH,
      .placeholder = "DIR",
      .help = "also compare this model directory on all nodes, and its size with their memory"},
+    {.name = "deep",
+     .type = OPT_FLAG,
+     .help = "with --model: every node reads all of it, so that all weights are compared"},
     {.name = "verbose", .type = OPT_FLAG, .help = "print what is in order, too", .short_name = 'v'},
     {.name = NULL},
 };
@@ -87,11 +92,15 @@ static json_t *no_daemon(const struct ctl *ctl, const char *host, int error)
 
 static json_t *alone(const struct ctl *ctl, int error)
 {
-    char host[64] = "this machine";
+    char host[64] = "this machine", *stage = conf_default_stage();
+    struct err err;
+    bool is_there = !installed_check_stage(stage, &err);
+    free(stage);
     gethostname(host, sizeof host - 1);
     json_t *facts = doctor_host_facts("", NULL);
     json_object_set_new(facts, "name", json_string(host));
     json_object_set_new(facts, "ports", doctor_host_ports(""));
+    json_object_set_new(facts, "stage_trouble", json_string(is_there ? "" : err.text));
     json_t *world = json_pack("{s:[o]}", "nodes", facts);
     json_t *findings = doctor_judge(world);
     json_array_insert_new(findings, 0, no_daemon(ctl, host, error));
@@ -153,6 +162,21 @@ static void print_findings(const json_t *findings, bool verbose)
 
 /* --- asking ------------------------------------------------------------------------------------- */
 
+enum { DEEP_S = 24 * 3600 /* the daemon itself gives up on nodes that fall silent */ };
+
+/* As long as the slowest disk takes. */
+static int ask_deep(struct ctl *ctl, json_t **ret)
+{
+    char *path = ctl_absolute_path(opts_str(ctl->opts, "model"));
+    json_t *body = json_pack("{s:s}", "model", path);
+    if (!ctl->json)
+        fprintf(stderr, "every node reads all of %s; ^C leaves\n", path);
+    int rc = ctl_request_within(ctl, "POST", "/v1/doctor", body, DEEP_S, ret);
+    json_decref(body);
+    free(path);
+    return rc;
+}
+
 static char *question(const struct ctl *ctl)
 {
     const char *model = opts_str(ctl->opts, "model");
@@ -171,9 +195,14 @@ int ctl_doctor_main(struct ctl *ctl)
     json_t *answer = NULL;
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]);
+    const bool is_deep = opts_flag(ctl->opts, "deep");
+    if (is_deep && !opts_str(ctl->opts, "model"))
+        return ctl_usage(ctl, "--deep reads a model: say which one with --model DIR");
     int error = try_socket(ctl->socket), rc = CTL_OK;
     if (error) {
         answer = alone(ctl, error);
+    } else if (is_deep) {
+        rc = ask_deep(ctl, &answer);
     } else {
         char *path = question(ctl);
         rc = ctl_request(ctl, "GET", path, NULL, &answer);

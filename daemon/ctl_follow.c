@@ -4,14 +4,15 @@
  * any other. */
 #include "daemon/ctl_follow.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_meter.h"
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_result.h"
 #include "daemon/ctl_table.h"
 #include "daemon/ctl_watch.h"
 
@@ -38,7 +39,7 @@ static struct amount time_taken(double seconds)
 static void print_trained(const struct meter *m, const json_t *end)
 {
     const json_t *adapters = json_object_get(json_object_get(end, "result"), "adapters");
-    printf("job %.0f done", field_number(end, "id"));
+    printf("job %s done", field_text(end, "name", "?"));
     if (m->has_loss && !adapters)
         printf(": loss %.4f to %.4f", m->first_loss, m->last_loss);
     printf(", %s, result in %s\n", time_taken(field_number(end, "ended") - field_number(end, "started")).text,
@@ -47,7 +48,7 @@ static void print_trained(const struct meter *m, const json_t *end)
 }
 
 /* Follows, with a meter, a job that has steps. CTL_OK: ret_end is how it ended, whether well or not. */
-static int follow_steps(const struct ctl *ctl, uint64_t job, bool can_detach, struct meter *m,
+static int follow_steps(const struct ctl *ctl, const char *job, bool can_detach, struct meter *m,
                         json_t **ret_end)
 {
     meter_init(m);
@@ -61,14 +62,15 @@ static int follow_steps(const struct ctl *ctl, uint64_t job, bool can_detach, st
     return rc;
 }
 
-int ctl_follow_training(const struct ctl *ctl, uint64_t job)
+int ctl_follow_training(const struct ctl *ctl, const char *job)
 {
     struct meter m;
     json_t *end = NULL;
     int rc = follow_steps(ctl, job, true, &m, &end);
     if (rc)
         return rc;
-    rc = ctl_watch_verdict(end);
+    int verdict = ctl_watch_verdict(end);
+    rc = verdict ? verdict : result_deliver(ctl, end);
     if (ctl->json)
         print_json(end);
     else if (!rc)
@@ -137,7 +139,7 @@ static void print_picked(const json_t *result, const char *const *keys)
     json_decref(out);
 }
 
-int ctl_follow_generation(const struct ctl *ctl, uint64_t job, bool can_detach)
+int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach)
 {
     static const char *const keys[] = {"prompt_ids", "ids", "text", NULL};
     struct stream_view view = {.silent = ctl->json};
@@ -158,23 +160,51 @@ int ctl_follow_generation(const struct ctl *ctl, uint64_t job, bool can_detach)
 
 /* --- scoring -------------------------------------------------------------------------------------- */
 
+/* `" upon" -0.125`, and without a tokenizer `612 -0.125`. */
+static void token_text(const json_t *token, char *ret, size_t size)
+{
+    char *quoted = json_dumps(json_object_get(token, "text"), JSON_ENCODE_ANY);
+    snprintf(ret, size, "%s", quoted ? quoted : "");
+    if (!quoted)
+        snprintf(ret, size, "%.0f", field_number(token, "id"));
+    free(quoted);
+}
+
+static void print_tokens(const json_t *tokens)
+{
+    const bool top = json_object_get(json_array_get(tokens, 0), "top") != NULL;
+    struct table *t = table_new(top ? "ID\tTOKEN\tLOGPROB\tLIKELIEST" : "ID\tTOKEN\tLOGPROB");
+    size_t i, k;
+    json_t *token, *one;
+    json_array_foreach(tokens, i, token)
+    {
+        char text[128], list[2048] = "";
+        size_t n = 0;
+        token_text(token, text, sizeof text);
+        json_array_foreach(json_object_get(token, "top"), k, one)
+        {
+            char name[128];
+            token_text(one, name, sizeof name);
+            if (n < sizeof list)
+                n += (size_t)snprintf(list + n, sizeof list - n, "%s%s %.4f", k ? "  " : "", name,
+                                      field_number(one, "logprob"));
+        }
+        table_add(t, top ? "%.0f\t%s\t%s\t%s" : "%.0f\t%s\t%s", field_number(token, "id"), text,
+                  print_number(json_object_get(token, "logprob"), "-").text, list);
+    }
+    table_print_free(t, stdout);
+}
+
 static void print_score(const json_t *result)
 {
     const json_t *tokens = json_object_get(result, "tokens");
-    size_t i;
-    json_t *token;
-    if (json_array_size(tokens)) {
-        struct table *t = table_new("TOKEN\tLOGPROB");
-        json_array_foreach(tokens, i, token)
-            table_add(t, "%.0f\t%s", field_number(token, "id"),
-                      print_number(json_object_get(token, "logprob"), "-").text);
-        table_print_free(t, stdout);
-    }
+    if (json_array_size(tokens))
+        print_tokens(tokens);
     printf("total %s, perplexity %s\n", print_number(json_object_get(result, "total"), "-").text,
            print_number(json_object_get(result, "perplexity"), "-").text);
 }
 
-int ctl_follow_scoring(const struct ctl *ctl, uint64_t job, bool can_detach)
+int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach)
 {
     struct meter m;
     json_t *end = NULL;
@@ -192,20 +222,20 @@ int ctl_follow_scoring(const struct ctl *ctl, uint64_t job, bool can_detach)
 
 int ctl_attach_main(struct ctl *ctl)
 {
-    char path[64];
-    uint64_t id;
+    char path[CTL_JOB_PATH];
+    const char *name;
     json_t *job = NULL;
-    int rc = ctl_job_arg(ctl, &id);
+    int rc = ctl_job_arg(ctl, &name);
     if (rc)
         return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    snprintf(path, sizeof path, "/v1/jobs/%s", name);
     rc = ctl_request(ctl, "GET", path, NULL, &job);
     if (rc)
         return rc;
     const char *type = field_text(job, "type", "");
-    rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, id, true)
-         : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, id, true)
-                                   : ctl_follow_training(ctl, id);
+    rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, name, true)
+         : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, name, true)
+                                   : ctl_follow_training(ctl, name);
     json_decref(job);
     return rc;
 }

@@ -5,12 +5,10 @@
 #ifndef DAEMON_CTL_FOLLOW_H
 #define DAEMON_CTL_FOLLOW_H
 
-#include <stdint.h>
-
 #include "daemon/ctl.h"
 
-int ctl_follow_training(const struct ctl *ctl, uint64_t job);
-int ctl_follow_generation(const struct ctl *ctl, uint64_t job, bool can_detach);
-int ctl_follow_scoring(const struct ctl *ctl, uint64_t job, bool can_detach);
+int ctl_follow_training(const struct ctl *ctl, const char *job);
+int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach);
+int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach);
 
 #endif

@@ -8,6 +8,7 @@
 #include "daemon/ctl_options.h"
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_spec.h"
+#include "daemon/spec_limits.h"
 
 const struct opt_def ctl_generate_options[] = {
     OPTION_MODEL(OPTION_MODEL_HELP),
@@ -17,13 +18,13 @@ const struct opt_def ctl_generate_options[] = {
     OPTION_MAX_TOKENS("64", "new tokens at most"),
     OPTION_TEMPERATURE("0"),
     OPTION_TOP_P("1"),
-    OPTION_SEED("of the choice"),
+    OPTION_SEED("seed of the random choice of tokens"),
     {.name = "stop", .type = OPT_LIST, .placeholder = "TEXT", .help = "end where this text appears"},
     OPTION_IDS("the prompt as token ids, instead of PROMPT"),
     {.name = "chat",
      .type = OPT_FLAG,
      .help = "put PROMPT, as a user's message, through the model's chat template"},
-    OPTION_SYSTEM("with --chat, what the model is told before the message"),
+    OPTION_SYSTEM("with --chat, instructions to the model, put before the message"),
     OPTION_TEMPLATE_ARG("with --chat, a variable of the template, as enable_thinking=false"),
     OPTION_FORECAST,
     OPTION_DRY_RUN,
@@ -35,12 +36,18 @@ const struct opt_def ctl_score_options[] = {
     OPTION_ADAPTER,
     OPTION_WEIGHTS("compute with the weights"),
     OPTION_COMPUTE,
-    {.name = "text", .type = OPT_STRING, .placeholder = "S", .help = "the text"},
-    OPTION_IDS("or its token ids"),
+    {.name = "text", .type = OPT_STRING, .placeholder = "S", .help = "the text to score"},
+    OPTION_IDS("the text as token ids, instead of --text"),
     {.name = "data",
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
-     .help = "or a data set as for training; of a directory its test.jsonl"},
+     .help = "a data set as for training, instead of --text; of a directory its test.jsonl"},
+    {.name = "top-logprobs",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SPEC_TOP_LOGPROBS_MAX,
+     .help = "with --text or --ids, also print the N likeliest tokens at each position"},
     CTL_DATA_OPTIONS("2048"),
     OPTION_FORECAST,
     OPTION_DRY_RUN,
@@ -60,7 +67,7 @@ static int set_ids(const struct ctl *ctl, json_t *spec)
 
 int ctl_generate_main(struct ctl *ctl)
 {
-    uint64_t id;
+    char job[CTL_JOB_NAME];
     bool has_ids = opts_is_set(ctl->opts, "ids");
     if (ctl->n_args > 1)
         return ctl_usage(ctl, "\"%s\" comes after the prompt: put the prompt in quotes", ctl->args[1]);
@@ -78,13 +85,13 @@ int ctl_generate_main(struct ctl *ctl)
         json_object_set_new(spec, "prompt", json_string(ctl->args[0]));
     if (ctl_plan_wanted(ctl))
         return ctl_plan_ask(ctl, "generate", spec, NULL);
-    rc = ctl_spec_submit(ctl, "generate", spec, &id);
-    return rc ? rc : ctl_follow_generation(ctl, id, false);
+    rc = ctl_spec_submit(ctl, "generate", spec, job);
+    return rc ? rc : ctl_follow_generation(ctl, job, false);
 }
 
 int ctl_score_main(struct ctl *ctl)
 {
-    uint64_t id;
+    char job[CTL_JOB_NAME];
     int n = opts_is_set(ctl->opts, "text") + opts_is_set(ctl->opts, "ids") + opts_is_set(ctl->opts, "data");
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": the text goes behind --text", ctl->args[0]);
@@ -99,6 +106,6 @@ int ctl_score_main(struct ctl *ctl)
     }
     if (ctl_plan_wanted(ctl))
         return ctl_plan_ask(ctl, "score", spec, NULL);
-    rc = ctl_spec_submit(ctl, "score", spec, &id);
-    return rc ? rc : ctl_follow_scoring(ctl, id, false);
+    rc = ctl_spec_submit(ctl, "score", spec, job);
+    return rc ? rc : ctl_follow_scoring(ctl, job, false);
 }

@@ -2,7 +2,6 @@
  *
  * The commands about jobs that ask once and print: jobs, job, log, cancel. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,75 +12,158 @@
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_table.h"
+#include "daemon/ctl_term.h"
 
 const struct opt_def ctl_jobs_options[] = {
-    {.name = "all", .type = OPT_FLAG, .help = "every job there ever was", .short_name = 'a'},
+    {.name = "all",
+     .type = OPT_FLAG,
+     .help = "every job that this node was ever asked for, too",
+     .short_name = 'a'},
     {.name = NULL},
 };
 
-int ctl_job_arg(const struct ctl *ctl, uint64_t *ret)
+/* What may stand in a path as it is: a node's name has letters, digits and a few signs. */
+static bool is_plain(const char *name)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return *name && strlen(name) < 64 && !name[strspn(name, plain)];
+}
+
+int ctl_job_arg(const struct ctl *ctl, const char **ret)
 {
     if (ctl->n_args != 1)
-        return ctl_usage(ctl, "one job number is needed, as `ringctl jobs` shows them");
+        return ctl_usage(ctl, "one job is needed, by its name in `ringctl jobs`: 7, or 7@b on node b");
     char *end;
     errno = 0;
     unsigned long long id = strtoull(ctl->args[0], &end, 10);
-    if (*end || errno || !id || ctl->args[0][0] == '-')
-        return ctl_usage(ctl, "\"%s\" is not a job number: `ringctl jobs` shows them", ctl->args[0]);
-    *ret = id;
+    if ((*end && (*end != '@' || !is_plain(end + 1))) || errno || !id || !strchr("123456789", *ctl->args[0]))
+        return ctl_usage(ctl, "\"%s\" is no name of a job, as 7 or 7@b: `ringctl jobs` shows them",
+                         ctl->args[0]);
+    *ret = ctl->args[0];
     return CTL_OK;
 }
 
 static int show_job(const struct ctl *ctl, const char *suffix, void (*print)(const json_t *answer))
 {
-    char path[80];
-    uint64_t id;
-    int rc = ctl_job_arg(ctl, &id);
+    char path[CTL_JOB_PATH];
+    const char *name;
+    int rc = ctl_job_arg(ctl, &name);
     if (rc)
         return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "%s", id, suffix);
+    snprintf(path, sizeof path, "/v1/jobs/%s%s", name, suffix);
     return ctl_request_print(ctl, "GET", path, NULL, print);
 }
 
 /* --- jobs --- */
 
-static void print_job_table(const json_t *answer, const char *none)
+/* Which columns are worth their room: those that some job has; day and time, and a column of errors, only where lines are long. */
+struct columns {
+    bool is_wide, step, loss, error;
+};
+
+static struct columns columns_of(const json_t *jobs)
 {
-    struct table *t = table_new("JOB\tTYPE\tSTATE\tCREATED\tSTEP\tLOSS\tERROR");
+    enum { WIDE = 120 };
+    const size_t width = term_width(stdout);
+    struct columns c = {.is_wide = !width || width >= WIDE};
     size_t i;
     json_t *j;
-    json_array_foreach(json_object_get(answer, "jobs"), i, j)
+    json_array_foreach(jobs, i, j)
     {
-        char step[64] = "-";
-        if (field_number(j, "steps") > 0)
-            snprintf(step, sizeof step, "%.0f/%.0f", field_number(j, "step"), field_number(j, "steps"));
-        table_add(t, "%.0f\t%s\t%s\t%s\t%s\t%s\t%s", field_number(j, "id"), field_text(j, "type", "?"),
-                  field_text(j, "state", "?"), print_time(field_number(j, "created")).text, step,
-                  print_number(json_object_get(j, "loss"), "-").text, field_text(j, "error", ""));
+        c.step = c.step || field_number(j, "steps") > 0;
+        c.loss = c.loss || json_is_number(json_object_get(j, "loss"));
+        c.error = c.error || (c.is_wide && *field_text(j, "error", ""));
     }
-    if (!table_rows(t))
-        table_add(t, "%s", none);
-    table_print_free(t, stdout);
+    return c;
+}
+
+/* What a path ends with: the name of a model's directory. */
+static const char *short_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+struct row {
+    char text[2048];
+    size_t n;
+};
+
+static void add_cell(struct row *r, bool is_wanted, const char *text)
+{
+    if (is_wanted && r->n && r->n + 1 < sizeof r->text)
+        r->text[r->n++] = '\t';
+    for (; is_wanted && *text && r->n + 1 < sizeof r->text; text++)
+        r->text[r->n++] = *text == '\t' ? ' ' : *text; /* a tab of its own would begin a cell */
+    r->text[r->n] = 0;
+}
+
+static struct row heads_of(const struct columns *c)
+{
+    struct row r = {"JOB\tTYPE\tMODEL\tSTATE", 0};
+    r.n = strlen(r.text);
+    add_cell(&r, c->is_wide, "CREATED");
+    add_cell(&r, true, "TOOK");
+    add_cell(&r, c->step, "STEP");
+    add_cell(&r, true, "TOKENS");
+    add_cell(&r, c->loss, "LOSS");
+    add_cell(&r, c->error, "ERROR");
+    return r;
+}
+
+static struct row row_of(const struct columns *c, const json_t *j)
+{
+    struct row r = {"", 0};
+    char step[64] = "-", tokens[32] = "-", loss[32] = "-", state[32];
+    const json_t *seconds = json_object_get(j, "seconds");
+    /* The last that a head told which cannot be reached now. */
+    const bool is_lost = json_is_false(json_object_get(j, "up")) && !field_number(j, "ended");
+    snprintf(state, sizeof state, "%s%s", field_text(j, "state", "?"), is_lost ? "?" : "");
+    if (field_number(j, "steps") > 0)
+        snprintf(step, sizeof step, "%.0f/%.0f", field_number(j, "step"), field_number(j, "steps"));
+    if (field_number(j, "tokens") > 0)
+        snprintf(tokens, sizeof tokens, "%.0f", field_number(j, "tokens"));
+    if (json_is_number(json_object_get(j, "loss")))
+        snprintf(loss, sizeof loss, "%.4g", field_number(j, "loss"));
+    add_cell(&r, true, field_text(j, "name", "?"));
+    add_cell(&r, true, field_text(j, "type", "?"));
+    add_cell(&r, true, short_name(field_text(j, "model", "-")));
+    add_cell(&r, true, state);
+    add_cell(&r, c->is_wide, print_time(field_number(j, "created")).text);
+    add_cell(&r, true,
+             !json_is_number(seconds)          ? "-"
+             : json_integer_value(seconds) < 1 ? "<1 s"
+                                               : print_duration(field_number(j, "seconds")).text);
+    add_cell(&r, c->step, step);
+    add_cell(&r, true, tokens);
+    add_cell(&r, c->loss, loss);
+    add_cell(&r, c->error, field_text(j, "error", ""));
+    return r;
 }
 
 static void print_jobs(const json_t *answer)
 {
-    print_job_table(answer, "none since ringd was started: `ringctl train --help` tells how to submit one, "
-                            "`ringctl jobs --all` lists earlier ones");
-}
-
-static void print_all_jobs(const json_t *answer)
-{
-    print_job_table(answer, "none: `ringctl train --help` tells how to submit one");
+    const json_t *jobs = json_object_get(answer, "jobs");
+    const struct columns c = columns_of(jobs);
+    struct table *t = table_new(heads_of(&c).text);
+    size_t i;
+    json_t *j;
+    json_array_foreach(jobs, i, j)
+    {
+        table_add(t, "%s", row_of(&c, j).text);
+        if (!c.is_wide && *field_text(j, "error", ""))
+            table_add(t, "     %s", field_text(j, "error", "")); /* a sentence below its job */
+    }
+    if (!table_rows(t))
+        table_add(t, "none: `ringctl train --help` shows how to submit one");
+    table_print_free(t, stdout);
 }
 
 int ctl_jobs_main(struct ctl *ctl)
 {
     bool all = opts_flag(ctl->opts, "all");
     int rc = ctl_no_args(ctl);
-    return rc ? rc
-              : ctl_request_print(ctl, "GET", all ? "/v1/jobs?all=1" : "/v1/jobs", NULL,
-                                  all ? print_all_jobs : print_jobs);
+    return rc ? rc : ctl_request_print(ctl, "GET", all ? "/v1/jobs?all=1" : "/v1/jobs", NULL, print_jobs);
 }
 
 static void print_field(const char *name, const json_t *value)
@@ -126,10 +208,9 @@ static void print_start(const json_t *start)
     putchar('\n');
 }
 
-static void print_job(const json_t *j)
+static void print_job(const json_t *j, const char *name)
 {
-    printf("job %.0f, %s: %s\n", field_number(j, "id"), field_text(j, "type", "?"),
-           field_text(j, "state", "?"));
+    printf("job %s, %s: %s\n", name, field_text(j, "type", "?"), field_text(j, "state", "?"));
     if (*field_text(j, "error", ""))
         printf("%s\n", field_text(j, "error", ""));
     printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
@@ -175,12 +256,12 @@ static json_t *last_steps(const json_t *answer)
 }
 
 /* What the job keeps beside its record, into the record; all of it without `pick`. */
-static int add_history(const struct ctl *ctl, json_t *job, uint64_t id, const char *what, const char *name,
+static int add_history(const struct ctl *ctl, json_t *job, const char *id, const char *what, const char *name,
                        json_t *(*pick)(const json_t *answer))
 {
-    char path[120];
+    char path[CTL_JOB_PATH];
     json_t *answer = NULL;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/%s", id, what);
+    snprintf(path, sizeof path, "/v1/jobs/%s/%s", id, what);
     int rc = ctl_request(ctl, "GET", path, NULL, &answer);
     if (!rc)
         json_object_set_new(job, name, pick ? pick(answer) : json_incref(json_object_get(answer, name)));
@@ -189,15 +270,15 @@ static int add_history(const struct ctl *ctl, json_t *job, uint64_t id, const ch
 }
 
 /* A plan that foretold its step is held against the last step there was; one that foretold a speed, against the result. */
-static int compare(const struct ctl *ctl, const json_t *job)
+static int compare(const struct ctl *ctl, const json_t *job, const char *name)
 {
-    char path[80];
+    char path[CTL_JOB_PATH];
     json_t *timeline = NULL;
     const json_t *plan = json_object_get(job, "plan");
     speed_compare(plan, json_object_get(job, "result"));
     if (!json_is_object(json_object_get(plan, "forecast")) || field_number(job, "step") < 1)
         return CTL_OK;
-    snprintf(path, sizeof path, "/v1/jobs/%.0f/timeline", field_number(job, "id"));
+    snprintf(path, sizeof path, "/v1/jobs/%s/timeline", name);
     int rc = ctl_request(ctl, "GET", path, NULL, &timeline);
     if (!rc)
         forecast_compare(plan, timeline);
@@ -208,27 +289,27 @@ static int compare(const struct ctl *ctl, const json_t *job)
 /* The record, and of a job that takes samples what it has written so far. */
 int ctl_job_main(struct ctl *ctl)
 {
-    char path[80];
-    uint64_t id;
+    char path[CTL_JOB_PATH];
+    const char *name;
     json_t *job = NULL;
-    int rc = ctl_job_arg(ctl, &id);
+    int rc = ctl_job_arg(ctl, &name);
     if (rc)
         return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    snprintf(path, sizeof path, "/v1/jobs/%s", name);
     rc = ctl_request(ctl, "GET", path, NULL, &job);
     const json_t *spec = json_object_get(job, "spec");
     if (!rc && json_object_get(spec, "sample_prompt"))
-        rc = add_history(ctl, job, id, "samples", "samples", NULL);
+        rc = add_history(ctl, job, name, "samples", "samples", NULL);
     if (!rc && json_array_size(json_object_get(spec, "sweep"))) {
         snprintf(path, sizeof path, "steps?from=%.0f", field_number(job, "step") - 1);
-        rc = add_history(ctl, job, id, path, "adapters", last_steps);
+        rc = add_history(ctl, job, name, path, "adapters", last_steps);
     }
     if (!rc && ctl->json)
         print_json(job);
     else if (!rc)
-        print_job(job);
+        print_job(job, name);
     if (!rc && !ctl->json)
-        rc = compare(ctl, job);
+        rc = compare(ctl, job, name);
     json_decref(job);
     return rc;
 }
@@ -248,20 +329,20 @@ int ctl_log_main(struct ctl *ctl)
 
 int ctl_cancel_main(struct ctl *ctl)
 {
-    char path[64];
-    uint64_t id;
+    char path[CTL_JOB_PATH];
+    const char *name;
     json_t *answer = NULL;
-    int rc = ctl_job_arg(ctl, &id);
+    int rc = ctl_job_arg(ctl, &name);
     if (rc)
         return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, id);
+    snprintf(path, sizeof path, "/v1/jobs/%s", name);
     rc = ctl_request(ctl, "DELETE", path, NULL, &answer);
     if (rc)
         return rc;
     if (ctl->json)
         print_json(answer);
     else
-        printf("job %" PRIu64 " is being cancelled\n", id);
+        printf("job %s is being cancelled\n", name);
     json_decref(answer);
     return CTL_OK;
 }

@@ -166,6 +166,19 @@ static void show_start(struct meter *m, const json_t *job)
     m->line_open = m->is_passing = true;
 }
 
+/* The first job with a model reads all of it once. */
+static void show_reading(struct meter *m, const json_t *e)
+{
+    const double done = field_number(e, "done"), total = field_number(e, "total");
+    if (!m->is_terminal || m->n)
+        return;
+    meter_clear(m);
+    fprintf(stderr, "%s reads the weights once to know them: %.1f of %.1f GiB", field_text(e, "node", "?"),
+            done / (1 << 30), total / (1 << 30));
+    fflush(stderr);
+    m->line_open = m->is_passing = true;
+}
+
 bool meter_event(struct meter *m, const char *type, const json_t *data)
 {
     if (!strcmp(type, "step")) {
@@ -173,6 +186,8 @@ bool meter_event(struct meter *m, const char *type, const json_t *data)
     } else if (!strcmp(type, "job")) {
         show_wait(m, data);
         show_start(m, data);
+    } else if (!strcmp(type, "reading")) {
+        show_reading(m, data);
     } else if (!strcmp(type, "valid")) {
         meter_clear(m);
         print_step(data);

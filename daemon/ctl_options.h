@@ -64,12 +64,14 @@
 #define OPTION_FORECAST                                                                                      \
     {                                                                                                        \
         .name = "forecast", .type = OPT_FLAG,                                                                \
-        .help = "time the nodes first, to foresee how fast it will be; `ringctl job` says what came of that" \
+        .help = "time the nodes first, to forecast the speed; `ringctl job` compares the forecast with the " \
+                "speed reached"                                                                              \
     }
 #define OPTION_DRY_RUN                                                                                       \
     {                                                                                                        \
         .name = "dry-run", .type = OPT_FLAG,                                                                 \
-        .help = "only plan, as `ringctl plan` does: who would hold which layers, and whether they fit"       \
+        .help =                                                                                              \
+            "only plan, as `ringctl plan` does: which node would hold which layers, and whether they fit"    \
     }
 
 #endif

@@ -28,6 +28,7 @@
 #include "daemon/ctl.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
+#include "daemon/installed.h"
 #include "daemon/xalloc.h"
 
 enum { START_MS = 20000, STOP_MS = 5000, LOG_TAIL_BYTES = 2000, LOG_TAIL_LINES = 10 };
@@ -175,13 +176,11 @@ static _Noreturn void become_ringd(const struct local_ring *ring, int i, pid_t p
     else
         dup2(ring->nodes[i].listen_fd, 3);
     pass_sockets(&ring->nodes[i]);
-    char *beside = xasprintf("%.*s/ringd", (int)(strrchr(ring->self, '/') - ring->self), ring->self);
-    char **argv = ringd_args(ring, i, beside);
-    execv(beside, argv);
-    execv(PREFIX "/sbin/ringd", argv); /* where it is installed, which is not in everybody's PATH */
+    char *ringd = installed_program("ringd", "sbin"); /* which is not in everybody's PATH */
+    char **argv = ringd_args(ring, i, ringd);
+    execv(ringd, argv);
     execvp("ringd", argv);
-    fprintf(stderr, "ringd is neither beside ringctl (%s) nor in " PREFIX "/sbin nor in PATH: %s\n", beside,
-            strerror(errno));
+    fprintf(stderr, "ringd is neither %s nor in PATH: %s\n", ringd, strerror(errno));
     _exit(127);
 }
 

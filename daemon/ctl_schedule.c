@@ -35,7 +35,7 @@ const struct opt_def ctl_schedule_options[] = {
      .placeholder = "N",
      .min = 1,
      .max = SCHED_MAX_CELLS,
-     .help = "of a step (default 8, or as in FILE)"},
+     .help = "microbatches of a step (default 8, or as in FILE)"},
     {.name = "adapters",
      .type = OPT_INT,
      .placeholder = "N",
@@ -48,7 +48,7 @@ const struct opt_def ctl_schedule_options[] = {
      .placeholder = "N",
      .min = 1,
      .max = PLAN_MAX_TURNS,
-     .help = "of each adapter, one after the other (default as many as a job has in a round)"},
+     .help = "steps of each adapter, one after the other (default as many as a job has in a round)"},
     {.name = "cost",
      .type = OPT_STRING,
      .placeholder = "F,I,W[,R]",
@@ -59,12 +59,13 @@ const struct opt_def ctl_schedule_options[] = {
      .type = OPT_CHOICE,
      .placeholder = "compute_only|compute_comms",
      .def = "compute_only",
-     .help = "of convert: the tasks alone, or every message too"},
+     .help = "with convert: write the tasks alone, or every message too"},
     {.name = NULL},
 };
 
 struct shown {
     size_t adapters, turns; /* steps of each */
+    bool is_read;           /* there is a file, and what is wrong is in it */
     struct sched *sched;    /* owned */
     struct plan *plan;      /* owned */
     struct sched_sim sim;
@@ -126,6 +127,7 @@ static int make(struct shown *s, const struct ctl *ctl, const char *what, struct
     char *text = read_file(what, err);
     req.text = text;
     int rc = text ? sched_make(&s->sched, &req, err) : -EINVAL;
+    s->is_read = text != NULL;
     free(text);
     return rc;
 }
@@ -244,6 +246,8 @@ int ctl_schedule_main(struct ctl *ctl)
     int rc = make(&s, ctl, ctl->args[1], &err);
     if (!rc)
         rc = work_out(&s, &err);
+    if (rc && !sched_info(ctl->args[1]) && s.is_read)
+        err_prefix(&err, rc, "%s", ctl->args[1]);
     if (!rc && which == 2)
         rc = sched_write(stdout, s.sched, !strcmp(opts_str(ctl->opts, "format"), "compute_comms"), &err);
     else if (!rc)

@@ -10,14 +10,20 @@
 
 /* --- status --- */
 
-static void print_job_numbers(const char *what, const json_t *numbers)
+/* The jobs of this node by their numbers, then those of other heads by their names. */
+static void print_jobs_in_hand(const char *what, const json_t *jobs, const char *key)
 {
+    const json_t *numbers = json_object_get(jobs, key),
+                 *names = json_object_get(json_object_get(jobs, "elsewhere"), key);
+    const size_t n = json_array_size(numbers) + json_array_size(names);
     size_t i;
-    json_t *number;
-    printf("%s%zu", what, json_array_size(numbers));
-    json_array_foreach(numbers, i, number)
-        printf("%s%" JSON_INTEGER_FORMAT, i ? ", " : " (", json_integer_value(number));
-    if (json_array_size(numbers))
+    json_t *job;
+    printf("%s%zu%s", what, n, n ? " (" : "");
+    json_array_foreach(numbers, i, job)
+        printf("%s%" JSON_INTEGER_FORMAT, i ? ", " : "", json_integer_value(job));
+    json_array_foreach(names, i, job)
+        printf("%s%s", i || json_array_size(numbers) ? ", " : "", json_string_value(job));
+    if (n)
         putchar(')');
 }
 
@@ -33,8 +39,8 @@ static void print_status(const json_t *s)
            field_text(node, "kernels", "?"), print_bytes(field_number(node, "memory_available")).text,
            print_bytes(field_number(node, "memory_total")).text);
     printf("ring   %s\n", field_text(ring, "text", field_text(ring, "state", "?")));
-    print_job_numbers("jobs   running ", json_object_get(jobs, "running"));
-    print_job_numbers(", waiting ", json_object_get(jobs, "queued"));
+    print_jobs_in_hand("jobs   running ", jobs, "running");
+    print_jobs_in_hand(", waiting ", jobs, "queued");
     putchar('\n');
     json_array_foreach(trouble, i, sentence) print_trouble(stdout, "TROUBLE", json_string_value(sentence));
 }

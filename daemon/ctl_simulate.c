@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/ctl.h"
 #include "daemon/ctl_print.h"
@@ -12,7 +13,10 @@
 #include "engine/pipe/plan.h"
 
 enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32, MOST_ADAPTERS = 16 };
-static const double FROZEN_BYTES = 2, TRAINED_BYTES = 16; /* of a parameter, with gradient and moments */
+static const char *const recompute_names[] = {"none", "layer", "stage",
+                                              "auto"}; /* as enum forecast_recompute */
+static const double FROZEN_BYTES = 2, TRAINED_BYTES = 16,
+                    GIB = 1 << 30; /* of a parameter, with gradient and moments */
 
 const struct opt_def ctl_simulate_options[] = {
     {.name = "nodes",
@@ -27,14 +31,14 @@ const struct opt_def ctl_simulate_options[] = {
      .placeholder = "N",
      .min = 1,
      .max = LAYERS_MAX,
-     .help = "of the model (default: four on each node)"},
+     .help = "layers of the model (default: four on each node)"},
     {.name = "microbatches",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "32",
      .min = 1,
      .max = SCHED_MAX_CELLS,
-     .help = "of a step"},
+     .help = "microbatches of a step"},
     {.name = "schedule",
      .type = OPT_CHOICE,
      .placeholder = SCHED_CHOICES,
@@ -46,6 +50,18 @@ const struct opt_def ctl_simulate_options[] = {
      .min = 1,
      .max = SCHED_MAX_CHUNKS,
      .help = "stages on each node, where the schedule leaves the choice"},
+    {.name = "recompute",
+     .type = OPT_CHOICE,
+     .placeholder = "none|layer|stage|auto",
+     .def = "auto",
+     .help = "forwards done again to save memory: none, of each layer, of each node's part of the model, or "
+             "that on nodes that need more than --memory"},
+    {.name = "memory",
+     .type = OPT_FLOAT,
+     .placeholder = "GIB",
+     .min = 1e-9,
+     .max = 1e9,
+     .help = "of a node (default: as much as it takes)"},
     {.name = "adapters",
      .type = OPT_INT,
      .placeholder = "N",
@@ -59,7 +75,7 @@ const struct opt_def ctl_simulate_options[] = {
      .placeholder = "N",
      .min = 1,
      .max = PLAN_MAX_TURNS,
-     .help = "of each adapter in a round (default as many as a job has)"},
+     .help = "steps of each adapter in a round (default as many as a job has)"},
     {.name = "fwd-ms",
      .type = OPT_FLOAT,
      .placeholder = "MS",
@@ -72,13 +88,13 @@ const struct opt_def ctl_simulate_options[] = {
      .placeholder = "MS",
      .min = 0,
      .max = 1e7,
-     .help = "its backward, I and W together (default: twice --fwd-ms)"},
+     .help = "backward of a layer and microbatch, I and W together (default: twice --fwd-ms)"},
     {.name = "weights-ms",
      .type = OPT_FLOAT,
      .placeholder = "MS",
      .min = 0,
      .max = 1e7,
-     .help = "what of that is W (default: half)"},
+     .help = "the part of --bwd-ms that computes weight gradients (W) (default: half)"},
     {.name = "link-gbps",
      .type = OPT_FLOAT,
      .placeholder = "GBPS",
@@ -92,7 +108,7 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "50",
      .min = 0,
      .max = 1e9,
-     .help = "of a message, in microseconds"},
+     .help = "latency of a message, in microseconds"},
     {.name = "dim",
      .type = OPT_INT,
      .placeholder = "N",
@@ -106,7 +122,7 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "2048",
      .min = 1,
      .max = 1 << 30,
-     .help = "of a microbatch"},
+     .help = "tokens of a microbatch"},
     {.name = "number-bytes",
      .type = OPT_INT,
      .placeholder = "N",
@@ -134,8 +150,8 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "16",
      .min = 0,
      .max = 1024,
-     .help = "held for each: 16 is weight, gradient and two moments in f32; 2 is a frozen bf16 weight, the "
-             "default with --adapters"},
+     .help = "bytes held for each parameter: 16 is weight, gradient and two moments in f32; 2 is a frozen "
+             "bf16 weight, the default with --adapters"},
     {.name = "adapter-params",
      .type = OPT_FLOAT,
      .placeholder = "MILLIONS",
@@ -156,8 +172,7 @@ const struct opt_def ctl_simulate_options[] = {
      .def = "4",
      .min = 0,
      .max = 8,
-     .help =
-         "of each parameter that is trained, which replicas add up after the step, over links of their own"},
+     .help = "bytes of each gradient, which replicas add up after the step over links of their own"},
     {.name = "scale-to",
      .type = OPT_INT,
      .placeholder = "N",
@@ -168,7 +183,7 @@ const struct opt_def ctl_simulate_options[] = {
      .type = OPT_CHOICE,
      .placeholder = "layers|batch|replicas",
      .def = "layers",
-     .help = "with the nodes: layers, layers and microbatches, or the number of rings"},
+     .help = "what grows with the nodes: layers, layers and microbatches, or the number of rings"},
     {.name = "csv", .type = OPT_FLAG, .help = "a line for each node, or each size, for other programs"},
     {.name = NULL},
 };
@@ -181,6 +196,15 @@ static size_t size_of(const struct ctl *ctl, const char *name, size_t otherwise)
 static double ms_of(const struct ctl *ctl, const char *name, double otherwise)
 {
     return opts_is_set(ctl->opts, name) ? opts_float(ctl->opts, name) / 1e3 : otherwise;
+}
+
+static enum forecast_recompute recompute_of(const struct ctl *ctl)
+{
+    const char *name = opts_str(ctl->opts, "recompute");
+    enum forecast_recompute how = FORECAST_NONE;
+    while (how < FORECAST_AUTO && strcmp(name, recompute_names[how]))
+        how++;
+    return how;
 }
 
 static int read_request(struct forecast_request *ret, const struct ctl *ctl)
@@ -199,6 +223,7 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
                                   .layers = size_of(ctl, "layers", layers < LAYERS_MAX ? layers : LAYERS_MAX),
                                   .microbatches = size_of(ctl, "microbatches", 0),
                                   .replicas = size_of(ctl, "replicas", 0),
+                                  .recompute = recompute_of(ctl),
                                   .forward = forward,
                                   .input = backward - weights,
                                   .weights = weights,
@@ -214,6 +239,8 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
                                   .adapter_bytes = TRAINED_BYTES};
     if (opts_is_set(ctl->opts, "steps"))
         ret->turns = (size_t)opts_int(ctl->opts, "steps");
+    if (opts_is_set(ctl->opts, "memory"))
+        ret->node_memory = opts_float(ctl->opts, "memory") * GIB;
     if (opts_is_set(ctl->opts, "chunks"))
         ret->chunks = (size_t)opts_int(ctl->opts, "chunks");
     ret->message = (double)opts_int(ctl->opts, "dim") * (double)opts_int(ctl->opts, "tokens") *
@@ -229,10 +256,11 @@ static json_t *describe(const struct forecast_request *req, const struct forecas
     json_t *nodes = json_array();
     for (size_t r = 0; r < f->nodes; r++) {
         const struct forecast_node *n = &f->node[r];
-        json_array_append_new(nodes, json_pack("{s:I s:f s:I s:f s:f s:f}", "layers", (json_int_t)n->layers,
-                                               "busy_seconds", n->busy, "in_flight", (json_int_t)n->in_flight,
-                                               "memory_bytes", n->memory, "next_bytes", n->to_next,
-                                               "previous_bytes", n->to_prev));
+        json_array_append_new(nodes,
+                              json_pack("{s:I s:f s:I s:f s:f s:f s:s}", "layers", (json_int_t)n->layers,
+                                        "busy_seconds", n->busy, "in_flight", (json_int_t)n->in_flight,
+                                        "memory_bytes", n->memory, "next_bytes", n->to_next, "previous_bytes",
+                                        n->to_prev, "recompute", recompute_names[n->recompute]));
     }
     return json_pack("{s:s s:I s:I s:I s:I s:I s:I s:I s:f s:f s:f s:o}", "schedule", req->schedule, "nodes",
                      (json_int_t)req->nodes, "stages", (json_int_t)f->stages, "layers",
@@ -244,12 +272,22 @@ static json_t *describe(const struct forecast_request *req, const struct forecas
 
 static void print_csv(const struct forecast *f)
 {
-    puts("rank,layers,busy_seconds,idle_seconds,in_flight,memory_bytes,next_bytes,previous_bytes");
+    puts("rank,layers,busy_seconds,idle_seconds,in_flight,memory_bytes,next_bytes,previous_bytes,recompute");
     for (size_t r = 0; r < f->nodes; r++) {
         const struct forecast_node *n = &f->node[r];
-        printf("%zu,%zu,%.6g,%.6g,%zu,%.0f,%.0f,%.0f\n", r, n->layers, n->busy, f->seconds - n->busy,
-               n->in_flight, n->memory, n->to_next, n->to_prev);
+        printf("%zu,%zu,%.6g,%.6g,%zu,%.0f,%.0f,%.0f,%s\n", r, n->layers, n->busy, f->seconds - n->busy,
+               n->in_flight, n->memory, n->to_next, n->to_prev, recompute_names[n->recompute]);
     }
+}
+
+static void say_short(const struct forecast_request *req, const struct forecast *f)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < f->nodes; r++)
+        n += req->node_memory > 0 && f->node[r].memory > req->node_memory;
+    if (n)
+        printf("%zu of %zu nodes need more memory than the %s of --memory\n", n, f->nodes,
+               print_bytes(req->node_memory).text);
 }
 
 static void print_ring(const struct forecast_request *req, const struct forecast *f)
@@ -262,15 +300,17 @@ static void print_ring(const struct forecast_request *req, const struct forecast
                f->seconds * (double)(f->turns * req->adapters));
     if (f->reducing > 0)
         printf("of which %zu replicas take %.4g s to add up their gradients\n", req->replicas, f->reducing);
-    struct table *t = table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS");
+    struct table *t = table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS\tRECOMPUTES");
     for (size_t r = 0; r < f->nodes && r < ROWS_SHOWN; r++) {
         const struct forecast_node *n = &f->node[r];
-        table_add(t, "  %zu\t%zu\t%.4g s\t%zu\t%s\t%s\t%s", r, n->layers, n->busy, n->in_flight,
-                  print_bytes(n->memory).text, print_bytes(n->to_next).text, print_bytes(n->to_prev).text);
+        table_add(t, "  %zu\t%zu\t%.4g s\t%zu\t%s\t%s\t%s\t%s", r, n->layers, n->busy, n->in_flight,
+                  print_bytes(n->memory).text, print_bytes(n->to_next).text, print_bytes(n->to_prev).text,
+                  recompute_names[n->recompute]);
     }
     table_print_free(t, stdout);
     if (f->nodes > ROWS_SHOWN)
         printf("and %zu more: --csv and --json have them all\n", f->nodes - ROWS_SHOWN);
+    say_short(req, f);
 }
 
 static int one_ring(const struct ctl *ctl, const struct forecast_request *req)

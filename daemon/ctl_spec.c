@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_result.h"
 #include "daemon/xalloc.h"
 
 char *ctl_absolute_path(const char *path)
@@ -17,8 +18,18 @@ char *ctl_absolute_path(const char *path)
     char *resolved = realpath(path, NULL);
     if (resolved)
         return resolved;
-    char *cwd = *path == '/' ? NULL : getcwd(NULL, 0);
-    char *joined = cwd ? xasprintf("%s/%s", cwd, path) : xstrdup(path);
+    /* Of a folder that is not there yet, the one it will lie in: so it has the same name before and after. */
+    char *own = xstrdup(path);
+    for (size_t n = strlen(own); n > 1 && own[n - 1] == '/'; n--)
+        own[n - 1] = '\0';
+    char *slash = strrchr(own, '/'), *name = slash ? slash + 1 : own;
+    char *folder = realpath(!slash ? "." : slash == own ? "/" : (*slash = '\0', own), NULL);
+    char *cwd = folder || *path == '/' ? NULL : getcwd(NULL, 0);
+    char *joined = folder ? xasprintf("%s/%s", strcmp(folder, "/") ? folder : "", name)
+                   : cwd  ? xasprintf("%s/%s", cwd, path)
+                          : xstrdup(path);
+    free(folder);
+    free(own);
     free(cwd);
     return joined;
 }
@@ -115,7 +126,7 @@ json_t *ctl_spec_ids(const char *text)
 int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, json_t *spec, unsigned within_s,
                   json_t **ret)
 {
-    json_t *body = json_pack("{s:s,s:o}", "type", type, "spec", spec);
+    json_t *body = json_pack("{s:s,s:o,s:o*}", "type", type, "spec", spec, "seen", result_seen(spec));
     if (!body)
         return ctl_fail(CTL_USAGE, "the options cannot be sent: a path or a text is not UTF-8");
     int rc = ctl_request_within(ctl, "POST", path, body, within_s, ret);
@@ -123,7 +134,7 @@ int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, jso
     return rc;
 }
 
-int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id)
+int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, char ret_name[CTL_JOB_NAME])
 {
     enum { ANSWER_S = 60 };
     json_t *reply = NULL;
@@ -131,10 +142,12 @@ int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint6
     if (rc)
         return rc;
     json_int_t id = json_integer_value(json_object_get(reply, "id"));
+    if (id > 0)
+        result_announce(reply);
     json_decref(reply);
     if (id <= 0)
         return ctl_fail(CTL_FAILED,
                         "the daemon took the job but gave it no number: is it a ringd of another version?");
-    *ret_id = (uint64_t)id;
+    snprintf(ret_name, CTL_JOB_NAME, "%" JSON_INTEGER_FORMAT, id);
     return CTL_OK;
 }

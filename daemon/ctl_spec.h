@@ -6,7 +6,6 @@
 #define DAEMON_CTL_SPEC_H
 
 #include <jansson.h>
-#include <stdint.h>
 
 #include "daemon/ctl.h"
 
@@ -18,8 +17,8 @@ json_t *ctl_spec_ids(const char *text);
 /* Posts it there, and waits so long for the answer. Takes over spec. */
 int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, json_t *spec, unsigned within_s,
                   json_t **ret);
-/* Posts the job; CTL_OK and its number, or the reason has been printed. Takes over spec. */
-int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, uint64_t *ret_id);
+/* Posts the job; CTL_OK and its name, or the reason has been printed. Takes over spec. */
+int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, char ret_name[CTL_JOB_NAME]);
 
 /* What exists is resolved; what does not is put under the working directory. The caller frees. */
 char *ctl_absolute_path(const char *path);

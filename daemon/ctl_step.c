@@ -2,7 +2,6 @@
  *
  * ringctl trace and gantt: the last step of a training job, for a trace viewer and as a chart. One thread. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@ const struct opt_def ctl_trace_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE",
      .required = true,
-     .help = "write it there; - is standard output"},
+     .help = "the file to write; - is standard output"},
     {.name = NULL},
 };
 
@@ -26,20 +25,20 @@ const struct opt_def ctl_gantt_options[] = {
     {.name = "svg",
      .type = OPT_PATH,
      .placeholder = "FILE",
-     .help = "draw it there instead, as SVG; - is standard output"},
+     .help = "write the chart to FILE as SVG; - is standard output"},
     {.name = NULL},
 };
 
 static int ask(const struct ctl *ctl, json_t **ret_timeline, struct step_view **ret_view)
 {
-    char path[80];
-    uint64_t id;
+    char path[CTL_JOB_PATH];
+    const char *name;
     struct err err;
     json_t *timeline = NULL;
-    int rc = ctl_job_arg(ctl, &id);
+    int rc = ctl_job_arg(ctl, &name);
     if (rc)
         return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/timeline", id);
+    snprintf(path, sizeof path, "/v1/jobs/%s/timeline", name);
     rc = ctl_request(ctl, "GET", path, NULL, &timeline);
     if (rc)
         return rc;

@@ -47,13 +47,15 @@ static int look(const struct ctl *ctl, json_t **ret)
         rc = ctl_request(ctl, "GET", paths[i], NULL, &answers[i]);
     json_array_foreach(json_object_get(answers[2], "jobs"), i, job)
     {
-        char path[96];
+        char path[CTL_JOB_PATH];
         json_t *steps = NULL;
-        if (rc || strcmp(field_text(job, "state", ""), "running") != 0)
+        if (rc || strcmp(field_text(job, "state", ""), "running") != 0 ||
+            json_is_false(json_object_get(job, "up")))
             continue;
-        snprintf(path, sizeof path, "/v1/jobs/%.0f/steps?from=%.0f", field_number(job, "id"),
+        snprintf(path, sizeof path, "/v1/jobs/%s/steps?from=%.0f", field_text(job, "name", "0"),
                  field_number(job, "step"));
-        rc = ctl_request(ctl, "GET", path, NULL, &steps);
+        const int r = ctl_request(ctl, "GET", path, NULL, &steps);
+        rc = json_object_get(job, "node") ? CTL_OK : r; /* its head may just have gone */
         json_t *list = json_object_get(steps, "steps");
         if (json_array_size(list))
             json_object_set(job, "last", json_array_get(list, json_array_size(list) - 1));
@@ -134,7 +136,7 @@ static void add_job(struct table *t, const json_t *job)
     if (field_number(last, "step_seconds") > 0)
         snprintf(left, sizeof left, "%s",
                  print_duration((steps - step) * field_number(last, "step_seconds")).text);
-    table_add(t, "%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s", field_number(job, "id"), field_text(job, "type", "?"),
+    table_add(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", field_text(job, "name", "?"), field_text(job, "type", "?"),
               field_text(job, "state", "?"), progress, print_number(json_object_get(job, "loss"), "-").text,
               speed, left, field_text(job, "error", ""));
 }

@@ -2,7 +2,6 @@
  *
  * ringctl train: its options, and from them the job; ctl_follow.c shows how it goes. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "daemon/ctl_plan.h"
 #include "daemon/ctl_plan_file.h"
 #include "daemon/ctl_spec.h"
+#include "daemon/ctl_trace.h"
 #include "daemon/spec_limits.h"
 #include "engine/pipe/sched.h"
 
@@ -36,12 +36,14 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_PATH,
      .placeholder = "DIR",
      .required = true,
-     .help = "where the result goes: an adapter, or with --fine-tune-type full a model"},
+     .help =
+         "where the result goes: an adapter, or with --fine-tune-type full a model; fetched at the end where "
+         "the daemon cannot write"},
     {.name = "fine-tune-type",
      .type = OPT_CHOICE,
      .placeholder = "lora|full",
      .def = "lora",
-     .help = "what is trained"},
+     .help = "train an adapter, or all weights of the model"},
     {.name = "init",
      .type = OPT_CHOICE,
      .placeholder = "random",
@@ -85,7 +87,7 @@ const struct opt_def ctl_train_options[] = {
     {.name = "layers",
      .type = OPT_STRING,
      .placeholder = "FIRST-LAST",
-     .help = "or only these, counted from 0"},
+     .help = "only these layers get an adapter, counted from 0"},
     {.name = "dropout",
      .type = OPT_FLOAT,
      .placeholder = "P",
@@ -114,22 +116,26 @@ const struct opt_def ctl_train_options[] = {
      .min = 1,
      .max = SPEC_MICRO_BATCH_MAX,
      .help = "rows that go through the ring together"},
-    {.name = "iters", .type = OPT_INT, .placeholder = "N", .min = 1, .max = SPEC_STEPS_MAX, .help = "steps"},
+    {.name = "iters",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SPEC_STEPS_MAX,
+     .help = "steps to train"},
     {.name = "epochs",
      .type = OPT_INT,
      .placeholder = "N",
      .min = 1,
      .max = SPEC_EPOCHS_MAX,
-     .help = "or times through the data (1 if neither is given)"},
+     .help = "passes over the data, instead of --iters (1 if neither is given)"},
     {.name = "no-shuffle", .type = OPT_FLAG, .help = "take the rows in their order"},
-    OPTION_SEED("of everything random"),
+    OPTION_SEED("seed of everything random"),
     {.name = "lr",
      .type = OPT_FLOAT,
      .placeholder = "X",
-     .def = "2e-4",
      .min = 0,
      .max = SPEC_LR_MAX,
-     .help = "learning rate"},
+     .help = "learning rate (5e-4 of an adapter and 2e-4 of a whole model where it is not given)"},
     {.name = "sweep",
      .type = OPT_LIST,
      .placeholder = "OPTION=V,V",
@@ -142,21 +148,21 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_CHOICE,
      .placeholder = "constant|linear|cosine",
      .def = "constant",
-     .help = "how the rate falls"},
+     .help = "how the learning rate falls"},
     {.name = "warmup",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "0",
      .min = 0,
      .max = SPEC_STEPS_MAX,
-     .help = "steps in which the rate rises"},
+     .help = "steps in which the learning rate rises"},
     {.name = "weight-decay",
      .type = OPT_FLOAT,
      .placeholder = "X",
      .def = "0",
      .min = 0,
      .max = SPEC_WEIGHT_DECAY_MAX,
-     .help = "of AdamW"},
+     .help = "weight decay of AdamW"},
     {.name = "max-grad-norm",
      .type = OPT_FLOAT,
      .placeholder = "X",
@@ -175,7 +181,7 @@ const struct opt_def ctl_train_options[] = {
      .type = OPT_CHOICE,
      .placeholder = "time|memory",
      .def = "time",
-     .help = "what --schedule auto looks for: the shortest step, or the least memory on the fullest node"},
+     .help = "the aim of --schedule auto: the shortest step, or the least memory on the fullest node"},
     {.name = "plan",
      .type = OPT_PATH,
      .placeholder = "FILE",
@@ -242,7 +248,11 @@ const struct opt_def ctl_train_options[] = {
     {.name = "log",
      .type = OPT_PATH,
      .placeholder = "FILE",
-     .help = "a JSON line for each step is written there"},
+     .help = "the file to which a JSON line for each step is written"},
+    {.name = "trace",
+     .type = OPT_PATH,
+     .placeholder = "FILE",
+     .help = "what every node did in every step goes to this file while the job runs, for a trace viewer"},
     OPTION_DRY_RUN,
     {.name = "detach", .type = OPT_FLAG, .help = "print the job's number and return"},
     {.name = NULL},
@@ -262,6 +272,10 @@ static int check(const struct ctl *ctl)
     if (opts_is_set(ctl->opts, "out") && !ctl_plan_wanted(ctl))
         return ctl_usage(ctl,
                          "--out is where a plan is written, and this is a job: `ringctl plan train` plans");
+    if (opts_is_set(ctl->opts, "trace") && ctl_plan_wanted(ctl))
+        return ctl_usage(ctl, "--trace is about the steps of a job, and a plan has none: leave it out");
+    if (opts_is_set(ctl->opts, "trace") && opts_flag(ctl->opts, "detach"))
+        return ctl_usage(ctl, "--trace is written while ringctl follows the job: leave out --detach");
     if (opts_is_set(ctl->opts, "objective") && !is_auto)
         return ctl_usage(ctl, "--objective is what --schedule auto looks for: give that too");
     if (!is_auto && !sched_info(schedule) && access(schedule, F_OK))
@@ -308,6 +322,8 @@ static json_t *make_spec(const struct ctl *ctl)
     json_object_del(spec, "detach");
     json_object_del(spec, "out");
     json_object_del(spec, "plan");
+    if (opts_is_set(ctl->opts, "trace"))
+        json_object_set_new(spec, "trace", json_true());
     put_schedule(ctl, spec);
     const bool searched = !strcmp(opts_str(ctl->opts, "schedule"), "auto");
     if (opts_is_set(ctl->opts, "microbatches") || (searched && !opts_is_set(ctl->opts, "micro-batch-size")))
@@ -323,9 +339,32 @@ static json_t *make_spec(const struct ctl *ctl)
     return spec;
 }
 
+static int submit(const struct ctl *ctl, json_t *spec)
+{
+    char job[CTL_JOB_NAME];
+    struct ctl_trace *trace = NULL;
+    int rc = opts_is_set(ctl->opts, "trace") ? ctl_trace_open(&trace, opts_str(ctl->opts, "trace")) : CTL_OK;
+    if (rc) {
+        json_decref(spec);
+        return rc;
+    }
+    rc = ctl_spec_submit(ctl, "train", spec, job);
+    if (rc) {
+        ctl_trace_end(trace, ctl, false);
+        return rc;
+    }
+    if (opts_flag(ctl->opts, "detach")) {
+        printf(ctl->json ? "{\"id\":%s}\n" : "%s\n", job);
+        return CTL_OK;
+    }
+    rc = trace ? ctl_trace_begin(trace, ctl, job) : CTL_OK;
+    int followed = ctl_follow_training(ctl, job);
+    int traced = ctl_trace_end(trace, ctl, followed == CTL_OK || followed == CTL_FAILED);
+    return followed ? followed : rc ? rc : traced;
+}
+
 int ctl_train_main(struct ctl *ctl)
 {
-    uint64_t id;
     int rc = check(ctl);
     if (rc)
         return rc;
@@ -339,12 +378,5 @@ int ctl_train_main(struct ctl *ctl)
     }
     if (ctl_plan_wanted(ctl))
         return ctl_plan_ask(ctl, "train", spec, opts_str(ctl->opts, "out"));
-    rc = ctl_spec_submit(ctl, "train", spec, &id);
-    if (rc)
-        return rc;
-    if (opts_flag(ctl->opts, "detach")) {
-        printf(ctl->json ? "{\"id\":%" PRIu64 "}\n" : "%" PRIu64 "\n", id);
-        return CTL_OK;
-    }
-    return ctl_follow_training(ctl, id);
+    return submit(ctl, spec);
 }

@@ -4,7 +4,6 @@
  * what ^C asks. Called by train, generate, score, attach, chat. */
 #include "daemon/ctl_watch.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +26,8 @@ enum leaving { LEAVING_NOT, LEAVING_CANCELLED, LEAVING_DETACHED };
 struct watching {
     const struct ctl *ctl;
     struct watch *watch;
-    uint64_t job;
-    json_t *end; /* owned */
+    const char *job; /* borrowed: its name */
+    json_t *end;     /* owned */
     int fds[N_SOURCES];
     struct ctl_stream stream;
     struct ask ask;
@@ -42,6 +41,7 @@ static bool on_event(void *owner, const char *type, const json_t *data)
     w->heard = true;
     if (!strcmp(type, "end") || (w->watch->is_answer && !strcmp(type, "answer"))) {
         w->end = json_deep_copy(data);
+        json_object_set_new(w->end, "name", json_string(w->job));
         return false;
     }
     if (!w->ask.is_open || !w->watch->is_chatty)
@@ -53,13 +53,12 @@ static bool on_event(void *owner, const char *type, const json_t *data)
 
 static void cancel(struct watching *w)
 {
-    char path[64];
+    char path[CTL_JOB_PATH];
     json_t *reply = NULL;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, w->job);
+    snprintf(path, sizeof path, "/v1/jobs/%s", w->job);
     w->leaving = LEAVING_CANCELLED;
     if (!w->watch->is_answer)
-        fprintf(stderr,
-                "\nringctl: cancelling job %" PRIu64 " and waiting for its end; ^C again leaves at once\n",
+        fprintf(stderr, "\nringctl: cancelling job %s and waiting for its end; ^C again leaves at once\n",
                 w->job);
     if (ctl_request(w->ctl, "DELETE", path, NULL, &reply) == CTL_OK)
         json_decref(reply);
@@ -69,8 +68,8 @@ static bool detach(struct watching *w)
 {
     w->leaving = LEAVING_DETACHED;
     fprintf(stderr,
-            "\nringctl: job %" PRIu64 " goes on without you: `ringctl attach %" PRIu64
-            "` follows it again, `ringctl cancel %" PRIu64 "` ends it\n",
+            "\nringctl: job %s goes on without you: `ringctl attach %s`"
+            " follows it again, `ringctl cancel %s` ends it\n",
             w->job, w->job, w->job);
     return false;
 }
@@ -83,10 +82,9 @@ static bool can_detach(const struct watching *w)
 
 static bool ask_what_to_do(struct watching *w)
 {
-    char question[160];
+    char question[240];
     snprintf(question, sizeof question,
-             "\nringctl: detach from job %" PRIu64
-             ", cancel it, or keep watching? [d/c/k; ^C again detaches] ",
+             "\nringctl: detach from job %s, cancel it, or keep watching? [d/c/k; ^C again detaches] ",
              w->job);
     if (!ask_open(&w->ask, question))
         return detach(w);
@@ -158,23 +156,24 @@ static bool has_ended(const json_t *job)
 /* The stream is over without the job's end: has the end been missed, or is there more to come? */
 static int look_again(struct watching *w)
 {
-    char path[64];
+    char path[CTL_JOB_PATH];
     json_t *job = NULL;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64, w->job);
+    snprintf(path, sizeof path, "/v1/jobs/%s", w->job);
     int rc = ctl_request(w->ctl, "GET", path, NULL, &job);
     if (rc)
         return rc;
     if (has_ended(job) || (w->watch->is_answer && json_is_true(json_object_get(job, "idle"))))
         w->end = json_incref(job);
+    json_object_set_new(w->end, "name", json_string(w->job));
     json_decref(job);
     return CTL_OK;
 }
 
 static int follow_to_the_end(struct watching *w)
 {
-    char path[80];
+    char path[CTL_JOB_PATH];
     int rc = CTL_OK, empty = 0;
-    snprintf(path, sizeof path, "/v1/jobs/%" PRIu64 "/events", w->job);
+    snprintf(path, sizeof path, "/v1/jobs/%s/events", w->job);
     while (!rc && !w->end && w->leaving != LEAVING_DETACHED) {
         w->heard = false;
         rc = ctl_follow(w->ctl, path, &w->stream, true);
@@ -182,9 +181,8 @@ static int follow_to_the_end(struct watching *w)
         if ((rc == CTL_OK || rc == CTL_NO_DAEMON) && !w->end && w->leaving != LEAVING_DETACHED)
             rc = look_again(w);
         if (!rc && !w->end && empty == EMPTY_STREAMS_MAX)
-            rc = ctl_fail(CTL_FAILED,
-                          "job %" PRIu64 " runs, but its events do not come: see `ringctl job %" PRIu64 "`",
-                          w->job, w->job);
+            rc = ctl_fail(CTL_FAILED, "job %s runs, but its events do not come: see `ringctl job %s`", w->job,
+                          w->job);
     }
     return rc;
 }
@@ -196,14 +194,12 @@ static int settle(struct watching *w, int rc)
                                            strcmp(field_text(w->end, "state", ""), "done") != 0))
         return CTL_INTERRUPTED;
     if (rc == CTL_NO_DAEMON)
-        ctl_fail(rc,
-                 "job %" PRIu64 " was lost sight of: once ringd is back, `ringctl attach %" PRIu64
-                 "` tells what became of it",
+        ctl_fail(rc, "job %s was lost sight of: once ringd is back, `ringctl attach %s` shows how it ended",
                  w->job, w->job);
     return rc;
 }
 
-int ctl_watch(const struct ctl *ctl, uint64_t job, struct watch *watch, json_t **ret_end)
+int ctl_watch(const struct ctl *ctl, const char *job, struct watch *watch, json_t **ret_end)
 {
     struct watching w = {.ctl = ctl, .watch = watch, .job = job};
     sigset_t set, before;
@@ -243,6 +239,6 @@ int ctl_watch_verdict(const json_t *end)
     if (!strcmp(state, "done"))
         return CTL_OK;
     const char *why = field_text(end, "error", NULL);
-    return ctl_fail(CTL_FAILED, "job %.0f %s%s%s", field_number(end, "id"),
+    return ctl_fail(CTL_FAILED, "job %s %s%s%s", field_text(end, "name", "?"),
                     !strcmp(state, "cancelled") ? "was cancelled" : state, why ? ": " : "", why ? why : "");
 }

@@ -20,9 +20,9 @@ struct watch {
     uint64_t last_id; /* in: events after this one; out: the last one seen */
     bool is_chatty;   /* its events may be dropped while a question stands: more come */
 };
-/* CTL_OK: ret_end is the job as it ended, or, of one that answers and is kept, its answer, owned by the caller; whether that is well is ctl_watch_verdict's to
+/* job: its name, which ret_end has as `name` too. CTL_OK: ret_end is the job as it ended, or, of one that answers and is kept, its answer, owned by the caller; whether that is well is ctl_watch_verdict's to
  * say. Otherwise the reason has been printed. */
-int ctl_watch(const struct ctl *ctl, uint64_t job, struct watch *watch, json_t **ret_end);
+int ctl_watch(const struct ctl *ctl, const char *job, struct watch *watch, json_t **ret_end);
 /* CTL_OK, or the sentence of a job that failed or was cancelled, printed. */
 int ctl_watch_verdict(const json_t *end);
 

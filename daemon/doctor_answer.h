@@ -13,8 +13,11 @@ struct node;
 
 struct doctor_answers *doctor_answers_new(struct node *node);
 void doctor_answers_free(struct doctor_answers *a);
-/* A message "doctor-ask". It is answered with "doctor-facts", within ANSWER_MS, or dropped where too many wait. */
+/* A message "doctor-ask". It is answered with "doctor-facts", within ANSWER_MS, or dropped where too many wait. With
+ * "deep" all of the model is read first, however long that takes, and "doctor-reading" says about once a second how far it is. */
 void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t *ask);
+/* A job begins on this node: nothing is read beside it. */
+void doctor_answers_yield(struct doctor_answers *a);
 
 /* The wall clock, in microseconds since 1970. */
 int64_t doctor_wall_us(void);

@@ -18,7 +18,7 @@
 #include "daemon/peers.h"
 #include "daemon/xalloc.h"
 
-enum { ROUND_MS = 2000, MOST_ROUNDS = 4 };
+enum { ROUND_MS = 2000, READING_S = 30 /* of silence, while nodes read a model */, MOST_ROUNDS = 4 };
 
 struct asked {
     uint8_t id[16];
@@ -36,6 +36,7 @@ struct round {
     size_t n, n_answered;
     struct asked asked[RING_MAX_NODES];
     json_t *silent; /* owned: who cannot even be asked */
+    bool is_deep;
 };
 
 struct doctor {
@@ -83,8 +84,11 @@ static void finish(struct round *r)
             json_array_append(nodes, a->facts);
         else
             add_silent(r->silent, a->name, "systemctl restart ringd",
-                       json_string("it can be reached, and did not answer within 2 s: its daemon hangs, or "
-                                   "is older than this question"));
+                       json_string(r->is_deep
+                                       ? "it can be reached, and no longer reports how far it has read the "
+                                         "model: its daemon or its disk hangs"
+                                       : "it can be reached, and did not answer within 2 s: its daemon "
+                                         "hangs, or is older than this question"));
     }
     json_t *world = json_pack("{s:o s:O s:o}", "nodes", nodes, "silent", r->silent, "ring", ring(n));
     api_reply(r->call, 200, json_pack("{s:s s:o}", "node", n->name, "findings", doctor_judge(world)));
@@ -106,7 +110,8 @@ static void ask(struct round *r, const struct member *m, const char *model)
     struct asked *a = &r->asked[r->n++];
     memcpy(a->id, m->id, sizeof a->id);
     memcpy(a->name, m->name, sizeof a->name);
-    json_t *message = json_pack("{s:s s:I s:s*}", "kind", "doctor-ask", "round", r->number, "model", model);
+    json_t *message = json_pack("{s:s s:I s:s* s:b}", "kind", "doctor-ask", "round", r->number, "model",
+                                model, "deep", (int)r->is_deep);
     a->sent_us = doctor_wall_us();
     if (message)
         peers_send(r->d->node->peers, a->id, message);
@@ -125,11 +130,10 @@ static void cannot_ask(struct round *r, const struct member *m)
                             *words ? "; its last connection ended: " : "", words));
 }
 
-void doctor_get(struct doctor *d, struct http_call *call)
+static void begin(struct doctor *d, struct http_call *call, const char *model, bool is_deep)
 {
-    static const struct timeval wait = {ROUND_MS / 1000, ROUND_MS % 1000 * 1000};
+    static const struct timeval wait = {ROUND_MS / 1000, ROUND_MS % 1000 * 1000}, longer = {READING_S, 0};
     const struct members *members = d->node->members;
-    const char *model = http_query(call, "model");
     if (model && *model != '/') {
         http_fail(call, 400, "bad-request", "model must be an absolute path");
         return;
@@ -139,11 +143,12 @@ void doctor_get(struct doctor *d, struct http_call *call)
         return;
     }
     struct round *r = xcalloc(1, sizeof *r);
-    *r = (struct round){.d = d, .call = call, .number = ++d->numbers, .silent = json_array()};
+    *r = (struct round){
+        .d = d, .call = call, .number = ++d->numbers, .silent = json_array(), .is_deep = is_deep};
     r->timer = evtimer_new(d->node->base, on_timer, r);
     LIST_INSERT_HEAD(&d->rounds, r, next);
     d->n++;
-    evtimer_add(r->timer, &wait);
+    evtimer_add(r->timer, is_deep ? &longer : &wait);
     for (size_t i = 0; i < members_count(members) && r->n < RING_MAX_NODES; i++) {
         const struct member *m = members_at(members, i);
         if (!i || members_reachable(members, m->id))
@@ -151,6 +156,24 @@ void doctor_get(struct doctor *d, struct http_call *call)
         else
             cannot_ask(r, m);
     }
+}
+
+void doctor_get(struct doctor *d, struct http_call *call)
+{
+    begin(d, call, http_query(call, "model"), false);
+}
+
+void doctor_post(struct doctor *d, struct http_call *call)
+{
+    size_t n;
+    const char *text = http_body(call, &n);
+    json_t *body = json_loadb(text ? text : "", n, 0, NULL);
+    const char *model = json_string_value(json_object_get(body, "model"));
+    if (model)
+        begin(d, call, model, true);
+    else
+        http_fail(call, 400, "bad-request", "the body names no model: {\"model\":\"/path\"}");
+    json_decref(body);
 }
 
 /* --- answers -------------------------------------------------------------------------------------- */
@@ -164,6 +187,19 @@ static void add_clock(const struct asked *a, const json_t *body, json_t *facts)
         return;
     json_object_set_new(facts, "offset_us", json_integer(((got - a->sent_us) + (sent - here)) / 2));
     json_object_set_new(facts, "rtt_us", json_integer((here - a->sent_us) - (sent - got)));
+}
+
+/* A node that reads goes on. */
+static void take_reading(struct doctor *d, const json_t *body)
+{
+    static const struct timeval wait = {READING_S, 0};
+    json_int_t number = json_integer_value(json_object_get(body, "round"));
+    struct round *r;
+    LIST_FOREACH(r, &d->rounds, next)
+    {
+        if (r->number == number && r->is_deep)
+            evtimer_add(r->timer, &wait);
+    }
 }
 
 static void take_facts(struct doctor *d, const uint8_t from[16], const json_t *body)
@@ -193,6 +229,13 @@ void doctor_message(struct doctor *d, const uint8_t from[16], const char *kind, 
         doctor_answer(d->answers, from, body);
     else if (!strcmp(kind, "doctor-facts"))
         take_facts(d, from, body);
+    else if (!strcmp(kind, "doctor-reading"))
+        take_reading(d, body);
+}
+
+void doctor_yield(struct doctor *d)
+{
+    doctor_answers_yield(d->answers);
 }
 
 /* --- opening -------------------------------------------------------------------------------------- */

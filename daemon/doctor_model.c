@@ -4,29 +4,23 @@
  * what is under the lock. */
 #include "daemon/doctor_model.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "daemon/mailbox.h"
+#include "daemon/model_facts.h"
 #include "daemon/xalloc.h"
-#include "engine/file/config.h"
 
 struct reading {
     pthread_mutex_t lock;
     bool abandoned, posted; /* under lock */
     struct doctor_model *m; /* borrowed; not by the thread */
     struct mailbox *mailbox;
-    char *dir; /* owned */
-    int r;
-    char fingerprint[33];
-    double bytes;
-    struct err err;
+    char *dir;     /* owned */
+    json_t *model; /* owned: what was found */
 };
 
 struct doctor_model {
@@ -39,6 +33,7 @@ struct doctor_model {
 static void reading_free(struct reading *r)
 {
     pthread_mutex_destroy(&r->lock);
+    json_decref(r->model);
     free(r->dir);
     free(r);
 }
@@ -47,9 +42,7 @@ static void on_read(void *arg)
 {
     struct reading *r = arg;
     struct doctor_model *m = r->m;
-    json_t *model =
-        r->r ? json_pack("{s:s s:s}", "dir", r->dir, "error", r->err.text)
-             : json_pack("{s:s s:s s:f}", "dir", r->dir, "fingerprint", r->fingerprint, "bytes", r->bytes);
+    json_t *model = json_incref(r->model);
     m->now = NULL;
     pthread_mutex_lock(&r->lock); /* the thread has let go of it */
     pthread_mutex_unlock(&r->lock);
@@ -58,28 +51,10 @@ static void on_read(void *arg)
     json_decref(model);
 }
 
-static double weights(const char *dir)
-{
-    double bytes = 0;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        struct stat st;
-        size_t n = strlen(e->d_name);
-        char *path = xasprintf("%s/%s", dir, e->d_name);
-        if (n > 12 && !strcmp(e->d_name + n - 12, ".safetensors") && !stat(path, &st))
-            bytes += (double)st.st_size;
-        free(path);
-    }
-    if (d)
-        closedir(d);
-    return bytes;
-}
-
 static void *read_model(void *arg)
 {
     struct reading *r = arg;
-    r->r = config_fingerprint(r->fingerprint, r->dir, &r->err);
-    r->bytes = weights(r->dir);
+    r->model = model_facts(r->dir, NULL);
     pthread_mutex_lock(&r->lock);
     bool abandoned = r->abandoned;
     if (!abandoned) {

@@ -10,7 +10,7 @@
 struct doctor_model;
 struct mailbox;
 
-/* `done` comes from the loop, with {"dir", "fingerprint", "bytes"} or {"dir", "error"}, borrowed. */
+/* `done` comes from the loop, as model_facts.h has it, borrowed. */
 struct doctor_model *doctor_model_new(struct mailbox *mailbox, void (*done)(void *owner, const json_t *model),
                                       void *owner);
 /* A read that hangs is left to itself. */

@@ -275,7 +275,95 @@ static void look_cables(struct judge *j)
     }
 }
 
+/* --- firewalls and TCP ------------------------------------------------------------------------- */
+
+static char *open_tcp(const json_t *node, double port)
+{
+    const char *firewall = fact_text(node, "firewall");
+    if (is(firewall, "ufw"))
+        return xasprintf("ufw allow %.0f/tcp", port);
+    if (is(firewall, "firewalld"))
+        return xasprintf("firewall-cmd --permanent --add-port=%.0f/tcp && firewall-cmd --reload", port);
+    return xasprintf(is(firewall, "nftables") ? "nft insert rule inet filter input tcp dport %.0f accept"
+                                              : "ip6tables -I INPUT -p tcp --dport %.0f -j ACCEPT",
+                     port);
+}
+
+static bool is_blocked(const json_t *heard)
+{
+    return is(fact_text(heard, "tcp"), "silent") || is(fact_text(heard, "tcp"), "refused");
+}
+
+/* The other end called this port in vain. Not if its call did arrive here: then it is the answer that is dropped, over there. */
+static void look_called(struct judge *j, const json_t *port, const json_t *heard)
+{
+    const json_t *node = NULL, *far = NULL;
+    const json_t *called = heard_by(j, fact_text(port, "link_local"), &node, &far);
+    if (!called || !is_blocked(called) || fact_flag(heard, "half_open"))
+        return;
+    const double tcp = fact_number(called, "tcp_port");
+    doctor_say(
+        j, DOCTOR_ERROR, fact_text(port, "name"), open_tcp(j->me, tcp),
+        "a firewall here drops calls of %s: its beacons pass, and TCP port %.0f does not answer it; let "
+        "TCP port %.0f in",
+        fact_text(node, "name"), tcp, tcp);
+}
+
+/* This node called in vain somebody who could not be asked. */
+static void look_caller(struct judge *j, const json_t *port, const json_t *heard)
+{
+    const json_t *node = NULL;
+    const char *who = fact_text(heard, "node"), *name = fact_text(port, "name");
+    const double tcp = fact_number(heard, "tcp_port");
+    if (!is_blocked(heard) || port_at(j, fact_text(heard, "address"), &node))
+        return;
+    if (fact_flag(heard, "half_open"))
+        doctor_say(
+            j, DOCTOR_ERROR, name, NULL,
+            "a firewall on %s drops TCP: beacons pass, its calls arrive here, and nothing of ours arrives "
+            "there; let TCP port %.0f in on %s, where `ringctl doctor` gives the command",
+            who, tcp, who);
+    else
+        doctor_say(
+            j, DOCTOR_ERROR, name, open_tcp(j->me, tcp),
+            "a firewall drops TCP between this node and %s, whose beacons pass: %s does not answer on TCP "
+            "port %.0f, and no call of it arrives here; let it in here, and on %s",
+            who, who, tcp, who);
+}
+
+static void look_tcp(struct judge *j)
+{
+    size_t i, k;
+    json_t *port, *heard;
+    json_array_foreach(ports_of(j->me), i, port)
+    {
+        json_array_foreach(json_object_get(port, "heard"), k, heard)
+        {
+            look_called(j, port, heard);
+            look_caller(j, port, heard);
+        }
+    }
+}
+
 /* --- MTU ---------------------------------------------------------------------------------------- */
+
+/* Both ends find it: said at the one that comes first. */
+static void look_packet(struct judge *j, const json_t *port, const json_t *heard, const json_t *far,
+                        const json_t *node)
+{
+    const double packet = fact_number(heard, "packet"), mtu = fact_number(port, "mtu");
+    const double theirs = far ? fact_number(far, "mtu") : fact_number(heard, "mtu");
+    const char *name = fact_text(port, "name"), *who = fact_text(heard, "node");
+    if (packet <= 0 || packet >= mtu || (theirs > 0 && packet >= theirs) ||
+        (node && strcmp(fact_text(j->me, "name"), fact_text(node, "name")) > 0))
+        return;
+    doctor_say(
+        j, DOCTOR_WARNING, name, xasprintf("ip link set %s mtu %.0f", doctor_word(name).text, packet),
+        "packets above %.0f bytes are lost between here (MTU %.0f) and %s (MTU %.0f): a switch or adapter "
+        "between them takes less; connections use smaller packets; let it take larger ones, or give both "
+        "ends this MTU",
+        packet, mtu, who, theirs);
+}
 
 static void look_mtu(struct judge *j)
 {
@@ -288,6 +376,7 @@ static void look_mtu(struct judge *j)
             const json_t *node = NULL, *far = port_at(j, fact_text(heard, "address"), &node);
             double mine = fact_number(port, "mtu"), theirs = fact_number(far, "mtu"),
                    most = fact_number(port, "max_mtu");
+            look_packet(j, port, heard, far, node);
             if (!far || mine <= 0 || mine >= theirs) /* said once, where it is too small */
                 continue;
             const char *name = fact_text(port, "name"), *other = fact_text(far, "name"),
@@ -482,7 +571,8 @@ const struct check doctor_net_checks[] = {
     {"thunderbolt", "module loaded, all devices authorised", has_thunderbolt, look_thunderbolt},
     {"ports", "every port with something plugged in can be used", always, look_ports},
     {"cables", "whoever is heard hears this node", discovers, look_cables},
-    {"mtu", "both ends of every cable take packets of one size", discovers, look_mtu},
+    {"tcp", "whoever is heard can be called", discovers, look_tcp},
+    {"mtu", "both ends of every cable take packets of one size, and they pass", discovers, look_mtu},
     {"rate", "no cable is slower than it should be", has_links, look_rate},
     {"subnets", "every cable has a subnet of its own", discovers, look_subnets},
     {"beacons", "beacons come and go", discovers, look_beacons},

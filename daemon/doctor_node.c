@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "daemon/doctor_impl.h"
+#include "daemon/fds.h"
 #include "daemon/xalloc.h"
+#include "engine/file/weights.h"
 
 static const double MIB = 1 << 20, GIB = 1 << 30;
-enum { CLOCK_LIMIT_US = 1000000, FDS_LEAST = 1024 };
+enum { CLOCK_LIMIT_US = 1000000 };
 
 static bool is(const char *a, const char *b)
 {
@@ -196,11 +198,25 @@ static void look_disk(struct judge *j)
             space / MIB);
     if (*history)
         doctor_say(j, DOCTOR_ERROR, "history", NULL, "job history is not being written: %s", history);
-    if (fact_number(fds, "soft") > 0 && fact_number(fds, "soft") < FDS_LEAST)
-        doctor_say(
-            j, DOCTOR_WARNING, "files", xstrdup("prlimit --nofile=65536 --pid $(pidof ringd)"),
-            "ringd may open only %.0f files: connections and dashboards need more (LimitNOFILE= in the unit)",
-            fact_number(fds, "soft"));
+    if (fact_number(fds, "soft") > 0 && fact_number(fds, "soft") < FDS_ENOUGH)
+        doctor_say(j, DOCTOR_WARNING, "files", xstrdup("prlimit --nofile=65536 --pid $(pidof ringd)"),
+                   "%.0f file descriptors are allowed, and a busy node needs up to %d: raise the limit with "
+                   "`ulimit -n`, or of a service with LimitNOFILE=",
+                   fact_number(fds, "soft"), FDS_ENOUGH);
+}
+
+/* --- programs ------------------------------------------------------------------------------------- */
+
+static bool has_stage(const struct judge *j)
+{
+    return fact_known(j->me, "stage_trouble");
+}
+
+static void look_stage(struct judge *j)
+{
+    const char *trouble = fact_text(j->me, "stage_trouble");
+    if (*trouble)
+        doctor_say(j, DOCTOR_ERROR, "ringd-stage", NULL, "%s", trouble);
 }
 
 /* --- model -------------------------------------------------------------------------------------- */
@@ -209,6 +225,11 @@ static bool has_model(const struct judge *j)
 {
     return json_is_object(json_object_get(j->me, "model"));
 }
+
+/* A tensor, for people. */
+struct named {
+    char tensor[200], file[400];
+};
 
 /* The first node whose model could be read has the one meant. */
 static const json_t *model_meant(const struct judge *j)
@@ -237,23 +258,86 @@ static void look_fit(struct judge *j, const char *dir, double bytes)
                    dir, bytes / GIB, available / GIB);
 }
 
+/* "TENSOR\tFILE" of that line; false: no node named one. */
+static bool find_name(const struct judge *j, size_t tensor, struct named *ret)
+{
+    const json_t *node = model_meant(j);
+    const char *at = fact_text(json_object_get(node, "model"), "names");
+    for (size_t i = 0; i < tensor && at; i++) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    if (!at)
+        return false;
+    const size_t name = strcspn(at, "\t\n"), file = at[name] == '\t' ? strcspn(at + name + 1, "\n") : 0;
+    snprintf(ret->tensor, sizeof ret->tensor, "%.*s", (int)name, at);
+    snprintf(ret->file, sizeof ret->file, "%.*s", (int)file, at + name + 1);
+    return name && at[name] == '\t';
+}
+
+static void say_differs(struct judge *j, const struct weights_difference *d, char *copy)
+{
+    const json_t *mine = json_object_get(j->me, "model"), *node = model_meant(j);
+    const char *dir = fact_text(mine, "dir"), *there = fact_text(node, "name");
+    struct named first;
+    if (d->tensor == SIZE_MAX || !find_name(j, d->tensor, &first))
+        doctor_say(
+            j, DOCTOR_ERROR, "model", copy,
+            "%zu of the %zu units (embedding, layers, head) of the model in %s have other values than on %s",
+            d->units, d->all, dir, there);
+    else if (d->tensors == 1)
+        doctor_say(
+            j, DOCTOR_ERROR, "model", copy,
+            "tensor %s in %s has other values than on %s: one of the two files is damaged or of another "
+            "model",
+            first.tensor, *first.file ? first.file : dir, there);
+    else
+        doctor_say(j, DOCTOR_ERROR, "model", copy,
+                   "%zu tensors have other values than on %s, the first is %s in %s: one of the two copies "
+                   "is of a different model",
+                   d->tensors, there, first.tensor, *first.file ? first.file : dir);
+}
+
+/* Is the model what the node has whose model is meant? Takes over `copy`. */
+static void look_weights(struct judge *j, const json_t *theirs, char *copy)
+{
+    const json_t *mine = json_object_get(j->me, "model");
+    const char *missing = fact_text(mine, "missing");
+    struct weights_difference d;
+    const bool is_text = !weights_text_compare(&d, fact_text(mine, "weights"), fact_text(theirs, "weights"));
+    if (*missing)
+        doctor_say(j, DOCTOR_NOTE, "model", NULL,
+                   "of the model in %s this node lacks %s: it can have no layer that lies there",
+                   fact_text(mine, "dir"), missing);
+    if (is_text && (d.units || d.tensors)) {
+        say_differs(j, &d, copy);
+        return;
+    }
+    free(copy);
+    if (is_text && mine != theirs && d.compared < d.all)
+        doctor_say(j, DOCTOR_NOTE, "model", NULL,
+                   "%zu of the %zu units (embedding, layers, head) of the model in %s could be compared with "
+                   "those on %s: `ringctl doctor --deep` reads all",
+                   d.compared, d.all, fact_text(mine, "dir"), fact_text(model_meant(j), "name"));
+}
+
 static void look_model(struct judge *j)
 {
     const json_t *mine = json_object_get(j->me, "model"), *node = model_meant(j);
     const json_t *theirs = json_object_get(node, "model");
     const char *dir = fact_text(mine, "dir"), *print = fact_text(mine, "fingerprint");
     char *copy = node && node != j->me
-                     ? xasprintf("rsync -a %s:%s/ %s/", doctor_word(fact_text(node, "name")).text,
+                     ? xasprintf("rsync -a --checksum %s:%s/ %s/", doctor_word(fact_text(node, "name")).text,
                                  doctor_word(dir).text, doctor_word(dir).text)
                      : NULL;
     if (!*print)
         doctor_say(j, DOCTOR_ERROR, "model", copy, "%s", fact_text(mine, "error"));
     else if (!is(print, fact_text(theirs, "fingerprint")))
         doctor_say(j, DOCTOR_ERROR, "model", copy,
-                   "the model in %s is another one than on %s (fingerprint %.8s, there %.8s)", dir,
+                   "the model in %s differs from that on %s (fingerprint %.8s, there %.8s)", dir,
                    fact_text(node, "name"), print, fact_text(theirs, "fingerprint"));
     else
-        free(copy);
+        look_weights(j, theirs, copy);
     look_fit(j, dir, fact_number(theirs, "bytes"));
 }
 
@@ -264,6 +348,7 @@ const struct check doctor_node_checks[] = {
     {"cpu", "fast kernels, full speed", has_cpu, look_cpu},
     {"memory", "enough is free", always, look_memory},
     {"disk", "room for state and history, and files enough", has_disk, look_disk},
+    {"programs", "ringd-stage, which computes, is where ringd looks for it", has_stage, look_stage},
     {"model", "the same model everywhere, and memory for it", has_model, look_model},
     {.name = NULL},
 };

@@ -94,10 +94,11 @@ size_t enrol_link_keys(const struct enrol *e, struct link_key *ret, size_t cap)
     return n;
 }
 
-static bool answers(const struct token_entry *t, const uint8_t question[static TOKEN_TAG], uint64_t now,
+/* Also of a spent or expired token: its holder hears the reason and stops searching. */
+static bool answers(const struct token_entry *t, const uint8_t question[static TOKEN_TAG],
                     uint8_t ret[static TOKEN_TAG])
 {
-    if (!token_is_live(t, now) || sodium_memcmp(t->keys.question, question, TOKEN_TAG))
+    if (sodium_memcmp(t->keys.question, question, TOKEN_TAG))
         return false;
     memcpy(ret, t->keys.answer, TOKEN_TAG);
     return true;
@@ -111,10 +112,10 @@ bool enrol_answers(const struct enrol *e, const uint8_t question[static TOKEN_TA
     if (cluster_state(e->setup.cluster) != CLUSTER_MEMBER)
         return false;
     for (size_t i = 0; i < own->n; i++)
-        if (answers(&own->at[i], question, now_s(e), ret))
+        if (answers(&own->at[i], question, ret))
             return true;
     for (size_t i = 0; i < e->n_foreign; i++)
-        if (answers(&e->foreign[i].token, question, now_s(e), ret))
+        if (answers(&e->foreign[i].token, question, ret))
             return true;
     return enrol_return_answers(e, question, ret);
 }
@@ -178,7 +179,7 @@ static void count_failure(struct enrol *e, const uint8_t token[static TOKEN_ID])
         e->setup.send(e->setup.owner, f->issuer,
                       json_pack("{s:s s:o}", "kind", "token-failed", "token", hex(token, TOKEN_ID)));
     } else if (cluster_token_failed(e->setup.cluster, token, &err)) {
-        log_warning("a token was tried %d times without success and is void now", TOKEN_TRIES);
+        log_warning("token revoked after %d failed attempts", TOKEN_TRIES);
         enrol_share(e);
     }
     if (*err.text)
@@ -250,17 +251,25 @@ static struct serving *find_serving(struct enrol *e, const struct link *link)
     return NULL;
 }
 
+/* Nobody will let it in with this token. */
 static void refuse(struct serving *s, const char *why)
 {
     event_del(s->timer);
     link_close(s->link, LINK_END_REFUSED, why);
 }
 
+/* Not here and not now: another member may be able to. */
+static void send_on(struct serving *s, const char *why)
+{
+    event_del(s->timer);
+    link_close(s->link, LINK_END_LOCAL, why);
+}
+
 static void hand_out(struct serving *s, const uint8_t *frame, size_t n)
 {
     s->granted = true;
     if (link_send(s->link, ENROL_FRAME_GRANT, frame, n))
-        refuse(s, "the answer cannot be sent: no memory");
+        send_on(s, "the answer cannot be sent: no memory");
 }
 
 static void on_no_answer(evutil_socket_t fd, short what, void *arg)
@@ -269,8 +278,8 @@ static void on_no_answer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    refuse(s, s->granted ? "the answer was not taken in time"
-                         : "the node that made this token did not answer in time");
+    send_on(s, s->granted ? "the answer was not taken in time"
+                          : "the node that made this token did not answer in time");
 }
 
 static void ask_issuer(struct serving *s, const struct foreign *f, const uint8_t token[static TOKEN_ID])
@@ -282,11 +291,15 @@ static void ask_issuer(struct serving *s, const struct foreign *f, const uint8_t
                             "token", hex(token, TOKEN_ID), "pub", hex(link_peer_key(s->link), AUTH_KEY),
                             "name", link_peer(s->link)->name);
 
-    if (e->setup.send(e->setup.owner, f->issuer, ask)) {
+    bool is_sent = !e->setup.send(e->setup.owner, f->issuer, ask);
+    if (!is_sent && !token_is_live(&f->token, now_s(e))) {
+        refuse(s,
+               "this token has let a node in already, or has expired: make a new one with `ringctl invite`");
+    } else if (!is_sent) {
         snprintf(why, sizeof why,
                  "%s, which made this token, cannot be reached from here now: try again when it is up",
                  issuer ? issuer->name : "the node");
-        refuse(s, why);
+        send_on(s, why);
     }
 }
 
@@ -359,7 +372,9 @@ static void take_answer(struct enrol *e, const json_t *body)
     if (n > 0)
         hand_out(s, frame, (size_t)n);
     else
-        refuse(s, error ? error : "the node that made this token gave an answer that cannot be read");
+        refuse(s, error ? error
+                        : "the node that made this token gave an answer that cannot be read: make a new one "
+                          "with `ringctl invite`");
     free(frame);
 }
 

@@ -44,6 +44,7 @@ struct joining {
     struct token_keys keys;
     char name[CERT_NAME], why[512];
     struct link *link; /* owned */
+    bool is_proved;    /* the member at its other end is in the token's cluster */
     void (*done)(void *arg, const char *error);
     void *arg;
 };

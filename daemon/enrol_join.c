@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/enrol_impl.h"
+#include "net/reason.h"
 
 static void finish(struct enrol *e, const char *error)
 {
@@ -20,15 +21,16 @@ static void finish(struct enrol *e, const char *error)
     j.done(j.arg, error ? text : NULL);
 }
 
-/* This attempt led nowhere: the end of a join at a given address, one of several of a search. */
-static void give_up(struct enrol *e, const char *why)
+/* This attempt led nowhere: the end of a join at a given address, one of several of a search. What a member says that has proved the cluster is the
+ * end of a search too. */
+static void give_up(struct enrol *e, bool is_final, const char *why)
 {
     struct joining *j = &e->joining;
 
     link_free(j->link);
     j->link = NULL;
     snprintf(j->why, sizeof j->why, "%s", why);
-    if (!j->searching)
+    if (!j->searching || (is_final && j->is_proved))
         finish(e, j->why);
 }
 
@@ -48,8 +50,8 @@ static int join_vet(void *owner, struct link *link, const struct link_hello *pee
         snprintf(why, size, "%s cannot prove that it is in the cluster of this token: nothing was told to it",
                  peer->name);
     else
-        return 0;
-    return -EPERM;
+        e->joining.is_proved = true;
+    return e->joining.is_proved ? 0 : -EPERM;
 }
 
 static void join_up(void *owner, struct link *link)
@@ -69,12 +71,12 @@ static void join_frame(void *owner, struct link *link, uint8_t type, const uint8
     if (type != ENROL_FRAME_GRANT)
         return;
     if (n < ENROL_GRANT_HEAD) {
-        give_up(e, "the cluster's answer cannot be read: install the same ringd on both nodes");
+        give_up(e, false, "the cluster's answer cannot be read: install the same ringd on both nodes");
         return;
     }
     if (cluster_adopt(e->setup.cluster, e->joining.token.cluster_id, body + CERT_BYTES, body,
                       body + ENROL_GRANT_HEAD, n - ENROL_GRANT_HEAD, &err)) {
-        give_up(e, err.text);
+        give_up(e, false, err.text);
         return;
     }
     finish(e, NULL);
@@ -84,8 +86,7 @@ static void join_frame(void *owner, struct link *link, uint8_t type, const uint8
 static void join_down(void *owner, struct link *link, enum link_end end, const char *text)
 {
     (void)link;
-    (void)end;
-    give_up(owner, text);
+    give_up(owner, end == LINK_END_REFUSED, text);
 }
 
 static const struct link_ops join_ops = {
@@ -119,10 +120,12 @@ void enrol_try(struct enrol *e, const char *host, uint16_t port)
         enrol_return(e, host, port);
     if (!j->active || j->link)
         return;
+    j->is_proved = false;
     struct link_setup setup = {.base = e->setup.base,
                                .id = e->setup.id,
                                .psk = j->keys.psk,
                                .kind = LINK_JOIN,
+                               .max_segment = LINK_SEGMENT_LEAST, /* whatever is between, it passes */
                                .hello = {.proto_min = 1, .proto_max = 1},
                                .ops = &join_ops,
                                .owner = e};
@@ -130,7 +133,7 @@ void enrol_try(struct enrol *e, const char *host, uint16_t port)
     snprintf(setup.hello.version, sizeof setup.hello.version, "%s", e->setup.version);
     int r = link_dial(&j->link, &setup, host, port);
     if (r)
-        snprintf(j->why, sizeof j->why, "%s cannot be dialled: %s", host, strerror(-r));
+        snprintf(j->why, sizeof j->why, "%s cannot be dialled: %s", host, reason_of(r).text);
 }
 
 int enrol_join(struct enrol *e, const char *token, const char *name, const char *host, uint16_t port,
@@ -148,8 +151,10 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
     /* The same cluster again is fine: a node that was removed while it was away does not know it. */
     if (cluster_state(e->setup.cluster) == CLUSTER_MEMBER &&
         memcmp(cluster_roster(e->setup.cluster)->cluster_id, t.cluster_id, CERT_ID))
-        return err_set(err, -EEXIST, "this node is in cluster %s already: have it removed there first",
-                       cluster_roster(e->setup.cluster)->name);
+        return err_set(
+            err, -EEXIST,
+            "this node is in cluster %s already: to take it out, run `ringctl remove` on another member",
+            cluster_roster(e->setup.cluster)->name);
     const struct token_book *own = cluster_tokens(e->setup.cluster);
     for (size_t i = 0; own && i < own->n; i++)
         if (!memcmp(own->at[i].id, t.id, TOKEN_ID))

@@ -117,7 +117,7 @@ static bool take_roster(struct enrol *e, const char *from, const uint8_t *body, 
     const int r = cluster_learn(e->setup.cluster, body, n, &err);
 
     if (r < 0)
-        log_warning("%s sent a roster that was not taken: %s", from, err.text);
+        log_warning("the roster that %s sent was not applied: %s", from, err.text);
     else if (r > 0)
         e->setup.changed(e->setup.owner);
     return r > 0;
@@ -170,7 +170,7 @@ static void return_frame(void *owner, struct link *link, uint8_t type, const uin
     finish(e);
     e->returning.pause_us = 0;
     if (take_roster(e, name, body, n))
-        log_info("back in cluster %s: %s has told what changed meanwhile",
+        log_info("back in cluster %s: %s sent its present keys and members",
                  cluster_roster(e->setup.cluster)->name, name);
 }
 
@@ -207,6 +207,7 @@ void enrol_return(struct enrol *e, const char *host, uint16_t port)
                                .id = e->setup.id,
                                .psk = key.psk,
                                .kind = LINK_JOIN,
+                               .max_segment = LINK_SEGMENT_LEAST, /* whatever is between, it passes */
                                .hello = {.proto_min = 1, .proto_max = 1},
                                .ops = &return_ops,
                                .owner = e};

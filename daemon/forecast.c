@@ -10,13 +10,14 @@
 
 struct making {
     const struct forecast_request *req;
-    size_t turns, steps;        /* of each adapter and of all, in the round that is run on paper */
-    struct sched *sched;        /* owned */
-    size_t *first;              /* [stages + 1], owned: layers of each stage */
-    struct sched_cost *cost;    /* [stages], owned */
-    struct sched_link *link;    /* [2·nodes], owned */
-    struct sched_sim sim;       /* owned */
-    struct forecast_node *node; /* [nodes], owned */
+    size_t turns, steps;          /* of each adapter and of all, in the round that is run on paper */
+    struct sched *sched;          /* owned */
+    enum forecast_recompute *how; /* [nodes], owned */
+    size_t *first;                /* [stages + 1], owned: layers of each stage */
+    struct sched_cost *cost;      /* [stages], owned */
+    struct sched_link *link;      /* [2·nodes], owned */
+    struct sched_sim sim;         /* owned */
+    struct forecast_node *node;   /* [nodes], owned */
 };
 
 static size_t layers_of(const struct making *m, size_t stage)
@@ -36,6 +37,82 @@ static int check_turns(const struct making *m, const struct sched_request *step,
             m->turns, step->ranks, most);
     return rc;
 }
+
+/* --- forwards done again ---------------------------------------------------------------------- */
+
+/* The most that a node's layers keep for backwards at one moment. An area that is filled again is there from
+ * the backward to its end, and during the forward itself. */
+static double kept_most(const struct making *m, uint32_t rank, enum forecast_recompute how)
+{
+    const struct forecast_request *req = m->req;
+    const struct sched_list *list = &m->sched->rank[rank];
+    const double input = fmin(req->message, req->kept);
+    double slots = 0, areas = 0, most = 0;
+    for (size_t k = 0; k < list->n; k++) {
+        const struct sched_task *t = &list->tasks[k];
+        const double layers = (double)layers_of(m, t->stage);
+        const bool ends = t->op == OP_W || t->op == OP_B;
+        const double slot = how == FORECAST_STAGE   ? input
+                            : how == FORECAST_LAYER ? layers * input
+                                                    : layers * req->kept,
+                     area = how == FORECAST_STAGE ? layers * req->kept : 0;
+        slots += t->op == OP_F ? slot : 0;
+        areas += t->op == OP_F || t->op == OP_I || t->op == OP_B ? area : 0;
+        most = fmax(most, slots + areas);
+        slots -= ends ? slot : 0;
+        areas -= ends || t->op == OP_F ? area : 0;
+    }
+    return most + (how == FORECAST_LAYER ? req->kept : 0);
+}
+
+static double memory_of(const struct making *m, uint32_t rank, enum forecast_recompute how)
+{
+    const struct forecast_request *req = m->req;
+    size_t layers = 0;
+    for (size_t s = 0; s < m->sched->stages; s++)
+        layers += m->sched->rank_of_stage[s] == rank ? layers_of(m, s) : 0;
+    return kept_most(m, rank, how) + (double)layers / (double)req->layers *
+                                         (req->params * req->param_bytes +
+                                          (double)req->adapters * req->adapter_params * req->adapter_bytes);
+}
+
+/* A layer's forward is a part of the backward that wants it: with I and W apart, of both. */
+static void add_forwards(struct making *m)
+{
+    for (uint32_t r = 0; r < m->req->nodes; r++)
+        for (size_t k = 0; k < m->sched->rank[r].n; k++) {
+            const struct sched_task *t = &m->sched->rank[r].tasks[k];
+            const double forward = (double)layers_of(m, t->stage) * m->req->forward;
+            struct sched_cost *cost = &m->cost[t->stage];
+            if (m->how[r] == FORECAST_STAGE)
+                cost->r = forward;
+            if (m->how[r] == FORECAST_LAYER && t->mb == 0 && t->op != OP_F)
+                *(t->op == OP_W ? &cost->w : &cost->i) += forward;
+        }
+}
+
+static int recompute(struct making *m, struct err *err)
+{
+    const struct forecast_request *req = m->req;
+    struct sched *again = NULL;
+    bool any = false;
+    for (uint32_t r = 0; r < req->nodes; r++) {
+        const bool is_short = req->node_memory > 0 && memory_of(m, r, FORECAST_NONE) > req->node_memory;
+        m->how[r] = req->recompute != FORECAST_AUTO ? req->recompute
+                    : is_short                      ? FORECAST_STAGE
+                                                    : FORECAST_NONE;
+        any = any || m->how[r] == FORECAST_STAGE;
+    }
+    add_forwards(m);
+    int rc = any ? sched_again(&again, m->sched, err) : 0;
+    if (!rc && any) {
+        sched_free(m->sched);
+        m->sched = again;
+    }
+    return rc;
+}
+
+/* --- the order -------------------------------------------------------------------------------- */
 
 /* The order of a step, or of a round of several adapters. */
 static int make_order(struct making *m, struct err *err)
@@ -66,7 +143,8 @@ static int prepare(struct making *m, struct err *err)
     m->cost = calloc(stages, sizeof *m->cost);
     m->link = calloc(2 * req->nodes, sizeof *m->link);
     m->node = calloc(req->nodes, sizeof *m->node);
-    if (!m->first || !m->cost || !m->link || !m->node)
+    m->how = calloc(req->nodes, sizeof *m->how);
+    if (!m->how || !m->first || !m->cost || !m->link || !m->node)
         return err_set(err, -ENOMEM, "out of memory");
     rc = split_layers(m->first, &(struct split_request){.stages = stages, .layers = req->layers}, err);
     for (size_t s = 0; !rc && s < stages; s++) {
@@ -75,7 +153,7 @@ static int prepare(struct making *m, struct err *err)
     }
     for (size_t l = 0; l < 2 * req->nodes; l++)
         m->link[l] = (struct sched_link){req->message / req->rate, req->latency};
-    return rc;
+    return rc ? rc : recompute(m, err);
 }
 
 /* A message of the task to the stage behind or, of a backward, before its own; true where it leaves the node. */
@@ -93,15 +171,11 @@ static void account(struct making *m, uint32_t rank)
     const struct forecast_request *req = m->req;
     const struct sched *sched = m->sched;
     struct forecast_node *node = &m->node[rank];
-    size_t kept = 0, most = 0; /* layers · microbatches */
     for (size_t s = 0; s < sched->stages; s++)
         node->layers += sched->rank_of_stage[s] == rank ? layers_of(m, s) : 0;
     for (size_t k = 0; k < sched->rank[rank].n; k++) {
         const struct sched_task *t = &sched->rank[rank].tasks[k];
         uint32_t to;
-        kept += t->op == OP_F ? layers_of(m, t->stage) : 0;
-        most = kept > most ? kept : most;
-        kept -= t->op == OP_W || t->op == OP_B ? layers_of(m, t->stage) : 0;
         if (leaves(sched, t, &to))
             *(to == plan_next(sched->ranks, rank) ? &node->to_next : &node->to_prev) += req->message;
     }
@@ -109,10 +183,8 @@ static void account(struct making *m, uint32_t rank)
     node->to_prev /= (double)m->steps;
     node->in_flight = m->sim.peak[rank];
     node->busy = (m->sim.makespan - m->sim.idle[rank]) / (double)m->steps;
-    node->memory =
-        (double)most * req->kept + (double)node->layers / (double)req->layers *
-                                       (req->params * req->param_bytes +
-                                        (double)req->adapters * req->adapter_params * req->adapter_bytes);
+    node->recompute = m->how[rank];
+    node->memory = memory_of(m, rank, m->how[rank]);
 }
 
 /* A ring over the replicas of the node that holds most: each sends and receives all but its own share, twice. */
@@ -160,6 +232,7 @@ int forecast_make(struct forecast *ret, const struct forecast_request *req, stru
     }
     sched_sim_done(&m.sim);
     sched_free(m.sched);
+    free(m.how);
     free(m.first);
     free(m.cost);
     free(m.link);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/fds.h"
 #include "daemon/http_guard.h"
 #include "daemon/http_listen.h"
 #include "daemon/hub.h"
@@ -20,6 +21,7 @@
 
 enum limits {
     BODY_MAX = 8 << 20,
+    FDS_SHARE = 4,                 /* a listener takes at most this part of the file descriptors */
     CONNECTIONS_MAX = 512,         /* per listener: a dashboard holds one for its events */
     CONNECTIONS_PER_ADDRESS = 448, /* so that one host cannot take them all */
     WAITING_MAX = 224, /* per listener, without a whole request: a newer one takes the place of the oldest */
@@ -91,7 +93,7 @@ static void waits(struct connection *c)
     struct listener *l = c->listener;
     pthread_mutex_lock(&c->http->lock);
     waits_no_more(c);
-    if (l->n_waiting == WAITING_MAX) {
+    if (l->n_waiting == l->waiting_max) {
         struct connection *victim = least_worth(l);
         waits_no_more(victim);
         shutdown(victim->fd, SHUT_RDWR);
@@ -254,17 +256,21 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 static int serve(struct listener *l, int fd, struct err *err)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-    l->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, l, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        l->rules.is_tcp ? (unsigned)CONNECTIONS_PER_ADDRESS : 0, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
-        MHD_OPTION_END);
+    unsigned most =
+        fds_allowed() / FDS_SHARE < CONNECTIONS_MAX ? (unsigned)(fds_allowed() / FDS_SHARE) : CONNECTIONS_MAX;
+    l->waiting_max = most * WAITING_MAX / CONNECTIONS_MAX;
+    errno = 0;
+    l->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, l, MHD_OPTION_LISTEN_SOCKET, fd,
+                                 MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                 l->rules.is_tcp ? most * CONNECTIONS_PER_ADDRESS / CONNECTIONS_MAX : 0,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)INACTIVE_SECONDS,
+                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION,
+                                 on_connection, l, MHD_OPTION_END);
     if (l->daemon)
         return 0;
     close(fd);
-    return err_set(err, -EIO, "the HTTP server cannot be started: %s", strerror(errno));
+    return err_set(err, errno ? -errno : -EIO, "the HTTP server cannot be started: %s", strerror(errno));
 }
 
 static bool wants_tcp(const struct http_setup *setup)

@@ -58,9 +58,13 @@ void http_reply(struct http_call *call, int status, const char *content_type, co
 /* A file that stays in memory for ever, of the version `tag` (an ETag, quoted): a client that has it already gets 304. */
 void http_reply_file(struct http_call *call, const char *content_type, const char *tag, const char *body,
                      size_t n);
+/* Of a file, its first `n` bytes. Takes over fd. */
+void http_reply_fd(struct http_call *call, const char *content_type, int fd, uint64_t n);
 /* Errors as {"error":{"code":…,"message":…}}. */
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The body of such an error; the caller frees. */
+char *http_error_text(const char *code, const char *message);
 /* Answers with text/event-stream from the hub: events of `job` (0 = all) after `after` (Last-Event-ID wins),
  * a comment line every 10 s; closes itself after the job's "end" event. Frees call. */
 void http_stream(struct http_call *call, uint64_t job, uint64_t after);

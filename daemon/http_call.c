@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/xalloc.h"
 
@@ -70,6 +71,9 @@ void call_free(struct http_call *call)
     free(call->body);
     free(call->if_none_match);
     free(call->text);
+    free(call->inside);
+    if (call->feed)
+        feed_leave(call->feed);
     if (call->response)
         MHD_destroy_response(call->response);
     free(call);
@@ -112,7 +116,7 @@ static struct MHD_Response *plain_response(const char *content_type, const char 
                           content_type);
 }
 
-static char *error_json(const char *code, const char *message)
+char *http_error_text(const char *code, const char *message)
 {
     json_t *error = json_pack("{s:{s:s,s:s}}", "error", "code", code, "message", message);
     /* What is not UTF-8 (a file name) cannot be told in JSON. */
@@ -121,13 +125,13 @@ static char *error_json(const char *code, const char *message)
                           "the reason cannot be written as text");
     char *text = json_dumps(error, JSON_COMPACT);
     json_decref(error);
-    return text;
+    return text ? text : xstrdup("{}");
 }
 
 struct MHD_Response *response_error(const char *code, const char *message)
 {
-    char *text = error_json(code, message);
-    struct MHD_Response *r = plain_response("application/json", text ? text : "{}", text ? strlen(text) : 2);
+    char *text = http_error_text(code, message);
+    struct MHD_Response *r = plain_response("application/json", text, strlen(text));
     free(text);
     return r;
 }
@@ -158,7 +162,10 @@ void call_answer(struct http_call *call, unsigned status, struct MHD_Response *r
 
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n)
 {
-    call_answer(call, (unsigned)status, plain_response(content_type, body, n), false);
+    if (call->inside)
+        inside_reply(call, status, content_type, body, n);
+    else
+        call_answer(call, (unsigned)status, plain_response(content_type, body, n), false);
 }
 
 void http_reply_file(struct http_call *call, const char *content_type, const char *tag, const char *body,
@@ -177,6 +184,19 @@ void http_reply_file(struct http_call *call, const char *content_type, const cha
     call_answer(call, is_known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, false);
 }
 
+void http_reply_fd(struct http_call *call, const char *content_type, int fd, uint64_t n)
+{
+    if (call->inside) {
+        close(fd);
+        http_fail(call, 409, "refused", "files are sent by the node that is the job's head alone: ask there");
+        return;
+    }
+    struct MHD_Response *r = response_dress(MHD_create_response_from_fd64(n, fd), content_type);
+    if (!r)
+        close(fd);
+    call_answer(call, MHD_HTTP_OK, r, false);
+}
+
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)
 {
     char message[1024];
@@ -184,7 +204,13 @@ void http_fail(struct http_call *call, int status, const char *code, const char 
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    call_answer(call, (unsigned)status, response_error(code, message), false);
+    if (!call->inside) {
+        call_answer(call, (unsigned)status, response_error(code, message), false);
+        return;
+    }
+    char *text = http_error_text(code, message);
+    inside_reply(call, status, "application/json", text, strlen(text));
+    free(text);
 }
 
 /* --- what a handler may ask --- */

@@ -17,7 +17,10 @@
 
 #include "daemon/http.h"
 #include "daemon/http_access.h"
+#include "daemon/http_inside.h"
 #include "net/clock.h"
+
+struct http_feed;
 
 struct listener {
     struct http *http;         /* borrowed */
@@ -26,7 +29,7 @@ struct listener {
     uint16_t port;
     /* without a whole request, longest first; under http->lock */
     struct connection *waiting, **waiting_end;
-    size_t n_waiting;
+    size_t n_waiting, waiting_max;
 };
 
 struct http {
@@ -82,6 +85,11 @@ struct http_call {
     char *text; /* owned: what is being sent */
     size_t n_text, sent;
     bool is_last, ping_due;
+    struct http_feed
+        *feed; /* its text comes from there instead; shared with the feed's owner, under http->lock */
+
+    struct http_inside
+        *inside; /* owned; NULL = it came over a connection, else all above but the request is unused */
 };
 
 /* Server's thread: a request whose headers are complete. */
@@ -99,6 +107,14 @@ void call_answer(struct http_call *call, unsigned status, struct MHD_Response *r
 struct MHD_Response *response_dress(struct MHD_Response *r,
                                     const char *content_type); /* common headers; NULL stays NULL */
 struct MHD_Response *response_error(const char *code, const char *message);
+
+/* The answers to a call with `inside`. They free it. */
+void inside_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
+void inside_stream(struct http_call *call, uint64_t job, uint64_t after);
+
+/* Under lock: what was put into a feed, for the caller to free, or NULL. ret_last: no more will come. */
+char *feed_take(struct http_feed *f, bool *ret_last);
+void feed_leave(struct http_feed *f); /* without the lock: the call goes */
 
 void stream_on_due(void *http);     /* the guard's thread */
 void stream_on_publish(void *http); /* the hub's, on the publisher's thread */

@@ -35,6 +35,8 @@ static bool stream_advance(struct http_call *call, bool may_park)
     char *text = NULL;
     if (http->stopping)
         call->is_last = true;
+    else if (call->feed)
+        text = feed_take(call->feed, &call->is_last);
     else
         text = hub_next(http->setup.hub, call->job, call->after, &call->after, &last);
     if (!text && call->ping_due)
@@ -72,6 +74,10 @@ static ssize_t stream_read(void *arg, uint64_t position, char *buf, size_t room)
 
 void http_stream(struct http_call *call, uint64_t job, uint64_t after)
 {
+    if (call->inside) {
+        inside_stream(call, job, after);
+        return;
+    }
     struct MHD_Response *r =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, stream_read, call, NULL);
     if (!response_dress(r, "text/event-stream")) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the last events in a ring of fixed length under one mutex. The loop thread publishes, HTTP's threads
+ * Owns the last events in a ring of fixed length, and of so many bytes, under one mutex. The loop thread publishes, HTTP's threads
  * read; each reader keeps its own place by event id, so the hub knows no reader. */
 #include "daemon/hub.h"
 
@@ -22,16 +22,19 @@ struct hub {
     pthread_mutex_t lock;
     struct hub_event *events; /* owned; the event with id i is at (i - 1) % size; under lock */
     size_t size;
-    uint64_t newest; /* id, 0 = none yet; under lock */
+    size_t bytes, bytes_max; /* of all texts; under lock */
+    uint64_t oldest, newest; /* ids; newest 0 = none yet; under lock */
     void (*on_publish)(void *owner);
     void *owner; /* borrowed, under lock as on_publish */
 };
 
-struct hub *hub_new(size_t events)
+struct hub *hub_new(size_t events, size_t bytes)
 {
     struct hub *hub = xcalloc(1, sizeof *hub);
     pthread_mutex_init(&hub->lock, NULL);
     hub->size = events ? events : 1;
+    hub->bytes_max = bytes;
+    hub->oldest = 1;
     hub->events = xcalloc(hub->size, sizeof *hub->events);
     return hub;
 }
@@ -57,6 +60,15 @@ static char *sse_text(uint64_t id, const char *type, const char *json)
     return text;
 }
 
+/* Under lock. A place is only reused once its event is forgotten. */
+static void forget_oldest(struct hub *hub)
+{
+    struct hub_event *e = &hub->events[(hub->oldest++ - 1) % hub->size];
+    hub->bytes -= strlen(e->text) + 1;
+    free(e->text);
+    e->text = NULL;
+}
+
 uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char *json)
 {
     struct hub_event fresh = {.job = job};
@@ -64,13 +76,13 @@ uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char
     pthread_mutex_lock(&hub->lock);
     uint64_t id = ++hub->newest;
     fresh.text = sse_text(id, type, json);
-    struct hub_event *place = &hub->events[(id - 1) % hub->size];
-    char *forgotten = place->text;
-    *place = fresh;
+    hub->bytes += strlen(fresh.text) + 1;
+    while (hub->oldest < id && (id - hub->oldest >= hub->size || hub->bytes > hub->bytes_max))
+        forget_oldest(hub);
+    hub->events[(id - 1) % hub->size] = fresh;
     void (*on_publish)(void *) = hub->on_publish;
     void *owner = hub->owner;
     pthread_mutex_unlock(&hub->lock);
-    free(forgotten);
     if (on_publish)
         on_publish(owner);
     return id;
@@ -98,7 +110,7 @@ char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, 
 {
     char *text = NULL;
     pthread_mutex_lock(&hub->lock);
-    uint64_t oldest = hub->newest > hub->size ? hub->newest - hub->size + 1 : 1;
+    const uint64_t oldest = hub->oldest;
     *ret_last = false;
     if (after > hub->newest || (after && after + 1 < oldest)) {
         text = resync_text(after, oldest, ret_id);

@@ -12,7 +12,8 @@
 
 struct hub;
 
-struct hub *hub_new(size_t events); /* how many are kept */
+/* How many events are kept at most, and how many bytes of their texts; the last one whatever its size. */
+struct hub *hub_new(size_t events, size_t bytes);
 void hub_free(struct hub *hub);
 /* `type`: "job", "step", "valid", "token", "log", "node", "end"; json: one line, copied. job 0 = not of a
  * job. Returns the id. */

@@ -59,6 +59,7 @@ int private_write(const char *path, const uint8_t *data, size_t n, struct err *e
     if (ok && !rename(tmp, path) && !sync_directory(path))
         return 0;
     saved = ok ? errno : saved ? saved : ENOSPC; /* a short write leaves no reason behind, and has only one */
+    unlink(tmp);
     return err_set(err, -saved, "%s cannot be written: %s", path, strerror(saved));
 }
 

@@ -40,7 +40,8 @@ int token_load(char ret[TOKEN_ROOM], const char *path, bool make, struct err *er
         fclose(f);
     line[strcspn(line, "\r\n")] = '\0';
     if (!got || !*line)
-        return err_set(err, -EINVAL, "--http-token-file %s %s", path, f ? "holds no token" : strerror(saved));
+        return err_set(err, f ? -EINVAL : -saved, "--http-token-file %s: %s", path,
+                       f ? "it holds no token" : strerror(saved));
     memcpy(ret, line, sizeof line);
     sodium_memzero(line, sizeof line);
     return 0;

@@ -9,6 +9,7 @@
 
 #include "daemon/identity.h"
 #include "daemon/timeline.h"
+#include "daemon/timelines.h"
 #include "daemon/xalloc.h"
 
 const char *job_state_name(enum job_state s)
@@ -28,15 +29,28 @@ struct job *job_new(uint64_t id, const char *type, json_t *spec)
     struct job *job = xcalloc(1, sizeof *job);
     *job = (struct job){.id = id, .spec = spec, .created = time(NULL)};
     snprintf(job->type, sizeof job->type, "%s", type);
+    if (!strcmp(type, "train") && json_is_true(json_object_get(spec, "trace")))
+        job->timelines = timelines_new();
     return job;
+}
+
+static void free_ways(struct job *job)
+{
+    for (size_t r = 0; r < RING_MAX_NODES; r++)
+        free(job->through[r]);
 }
 
 void job_reset(struct job *job)
 {
+    free_ways(job);
     timeline_free(job->timeline);
     json_decref(job->plan);
     json_decref(job->result);
-    struct job fresh = {.next = job->next, .id = job->id, .spec = job->spec, .created = job->created};
+    struct job fresh = {.next = job->next,
+                        .id = job->id,
+                        .spec = job->spec,
+                        .created = job->created,
+                        .timelines = job->timelines};
     memcpy(fresh.type, job->type, sizeof fresh.type);
     memcpy(fresh.error, job->error, sizeof fresh.error);
     *job = fresh;
@@ -46,7 +60,9 @@ void job_free(struct job *job)
 {
     if (!job)
         return;
+    free_ways(job);
     timeline_free(job->timeline);
+    timelines_free(job->timelines);
     json_decref(job->spec);
     json_decref(job->plan);
     json_decref(job->result);
@@ -70,6 +86,31 @@ json_t *job_take_nodes(struct job *job, const struct members_ring *ring)
                                         (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand));
     }
     return nodes;
+}
+
+json_t *job_encode_open(const struct job *job, size_t rank)
+{
+    json_t *nodes = json_array();
+    for (size_t i = 0; i < job->ranks; i++) {
+        char hex[33];
+        id_hex(hex, job->nodes[i]);
+        json_array_append_new(nodes, json_string(hex));
+    }
+    return json_pack("{s:s s:I s:I s:O s:o}", "kind", "job-open", "job", (json_int_t)job->id, "rank",
+                     (json_int_t)rank, "plan", job->plan, "nodes", nodes);
+}
+
+void job_choose(struct job *job, uint32_t chosen)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < job->ranks && chosen; r++) {
+        if (!(chosen >> r & 1))
+            continue;
+        memmove(job->nodes[n], job->nodes[r], sizeof job->nodes[n]);
+        memmove(job->names[n], job->names[r], sizeof job->names[n]);
+        job->available[n++] = job->available[r];
+    }
+    job->ranks = chosen ? n : job->ranks;
 }
 
 void job_mirror(struct job *job)
@@ -109,14 +150,35 @@ static json_t *moment(int64_t t)
     return t ? json_integer(t) : json_null();
 }
 
+/* From its start to its end, or to now. */
+static json_t *duration(const struct job *job)
+{
+    const int64_t until = job->ended ? job->ended : time(NULL);
+    return job->started ? json_integer(until > job->started ? until - job->started : 0) : json_null();
+}
+
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:s s:s s:o s:o s:o s:I s:I s:o s:o s:b}", "id", (json_int_t)job->id, "type",
+    const char *model = json_string_value(json_object_get(job->spec, "model"));
+    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:b s:s? s:o s:I}", "id",
+                     (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
                      job->type, "state", job_state_name(job->state), "created", moment(job->created),
                      "started", moment(job->started), "ended", moment(job->ended), "step",
                      (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
-                     *job->error ? json_string(job->error) : json_null(), "idle", (int)job->is_idle);
+                     *job->error ? json_string(job->error) : json_null(), "idle", (int)job->is_idle, "model",
+                     model, "seconds", duration(job), "tokens", (json_int_t)job->tokens);
+}
+
+void job_how_it_ended(char *text, size_t size, const json_t *record)
+{
+    const char *state = json_string_value(json_object_get(record, "state")),
+               *error = json_string_value(json_object_get(record, "error"));
+    if (state && !strcmp(state, "done"))
+        snprintf(text, size, "it is done");
+    else
+        snprintf(text, size, "it %s%s%s", state && !strcmp(state, "cancelled") ? "was cancelled" : "failed",
+                 error ? ": " : "", error ? error : "");
 }
 
 size_t job_rank_of_stage(const json_t *plan, size_t stage)
@@ -159,6 +221,7 @@ json_t *job_encode_plan(const struct job *job)
         json_array_append_new(available, json_integer((json_int_t)job->available[r]));
     }
     encode_stages(plan, job->ranks);
+    json_object_del(plan, "weights"); /* for the nodes' eyes */
     json_object_set_new(plan, "nodes", names);
     json_object_set_new(plan, "available", available);
     return plan;
@@ -168,7 +231,7 @@ static json_t *relayed_encode(const struct job *job)
 {
     json_t *list = json_array();
     for (size_t r = 0; r < job->ranks; r++)
-        if (*job->through[r])
+        if (job->through[r])
             json_array_append_new(list,
                                   json_pack("{s:s s:s s:s}", "from", job->names[r], "to",
                                             job->names[(r + 1) % job->ranks], "through", job->through[r]));

@@ -15,6 +15,7 @@
 #include "net/ring.h"
 
 struct timeline;
+struct timelines;
 
 enum job_state {
     JOB_QUEUED,
@@ -49,6 +50,7 @@ struct job {
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
     bool is_idle; /* it has answered, and waits for what is said next: `result` is the answer */
     uint64_t step, steps;
+    uint64_t tokens; /* generated, or trained, so far */
     double loss;
     bool has_loss;
     struct instant progressed; /* of its last step or token, or since it runs */
@@ -64,15 +66,18 @@ struct job {
         uint64_t rss, anon,
             peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
     } memory[RING_MAX_NODES];
-    char through[RING_MAX_NODES][256]; /* "" or the nodes that relay from this rank to the next */
-    struct timeline *timeline;         /* owned: its last step; NULL until it is planned, or does not train */
-    enum job_state outcome;            /* what STOPPING leads to */
+    char *through[RING_MAX_NODES]; /* owned: the nodes that relay from this rank to the next; NULL: none do */
+    struct timeline *timeline;     /* owned: its last step; NULL until it is planned, or does not train */
+    struct timelines *timelines;   /* owned: of every step, for who asked for them; NULL: nobody did */
+    enum job_state outcome;        /* what STOPPING leads to */
 };
 
 struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
 void job_free(struct job *job);
 /* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
 json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
+/* Only those of its nodes take part whose rank has a bit in `chosen`, rank 0 among them; 0 = all. Before job_mirror. */
+void job_choose(struct job *job, uint32_t chosen);
 /* Its plan has them the other way round: rank 1 is who was the last. */
 void job_mirror(struct job *job);
 size_t job_rank_of(const struct job *job, const uint8_t id[16]); /* job->ranks: it has none */
@@ -82,11 +87,14 @@ void job_reset(struct job *job);
 /* What the stage of a rank says of its memory, a "memory" event; −EBADMSG: nonsense. */
 int job_set_memory(struct job *job, size_t rank, const json_t *event);
 void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
+/* How it ended, as the end of a sentence that names it: "it is done", "it failed: …", "it was cancelled". record: of job_encode. */
+void job_how_it_ended(char *text, size_t size, const json_t *record);
 /* Puts down that a point of job->start is reached, the first time it is. */
 void job_mark(const struct job *job, double *at, struct instant now);
 
-json_t *job_encode_short(const struct job *job);            /* a row of GET /v1/jobs, and the "job" event */
-size_t job_rank_of_stage(const json_t *plan, size_t stage); /* of the plan the stages were told */
+json_t *job_encode_short(const struct job *job);             /* a row of GET /v1/jobs, and the "job" event */
+json_t *job_encode_open(const struct job *job, size_t rank); /* the message "job-open" to that rank */
+size_t job_rank_of_stage(const json_t *plan, size_t stage);  /* of the plan the stages were told */
 json_t *job_encode_plan(const struct job *job); /* what was planned, by rank; null if it was not */
 json_t *job_encode(const struct job *job);      /* with spec, plan and result */
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,10 @@
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/timeline.h"
+#include "daemon/timelines.h"
+#include "daemon/xalloc.h"
+
+enum { THROUGH_MAX = 255 /* bytes of the names of nodes between */ };
 
 static void note_layers(char *text, size_t size, const struct job *job, size_t rank)
 {
@@ -60,12 +65,14 @@ int job_opened_as_planned(const struct job *job, size_t rank, const json_t *laye
     return 0;
 }
 
-/* A step's timeline is asked for, not listened to; the last one is kept with the job's history. */
+/* The last one is asked for, and kept with the job's history; all of them go to who asked for them when the job was submitted. */
 static void on_timeline(struct job *job, size_t rank, const json_t *event)
 {
-    if (job->timeline && timeline_add(job->timeline, rank, event) == -EBADMSG)
-        log_job(LOG_LEVEL_DEBUG, job->id, "%s tells of a step in a way that cannot be read",
-                job->names[rank]);
+    int r = job->timeline ? timeline_add(job->timeline, rank, event) : 0;
+    if (r == 1 && job->timelines)
+        timelines_add(job->timelines, timeline_encode(job->timeline, job->id, job->names));
+    if (r == -EBADMSG)
+        log_job(LOG_LEVEL_DEBUG, job->id, "%s sent a malformed step trace", job->names[rank]);
 }
 
 static const char *event_kind(const json_t *body)
@@ -103,7 +110,8 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
     }
     if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
         return;
-    if (rank > 0 && strcmp(event_kind(body), "memory") && strcmp(event_kind(body), "log"))
+    const bool is_of_rank = !strcmp(event_kind(body), "memory") || !strcmp(event_kind(body), "reading");
+    if (rank > 0 && !is_of_rank && strcmp(event_kind(body), "log"))
         return; /* how the job goes is the head's own stage's to say */
     json_t *event = json_deep_copy(json_object_get(body, "event"));
     char kind[16];
@@ -111,13 +119,18 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
     json_object_del(event, "ev");
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
-    if (!strcmp(kind, "memory"))
+    if (is_of_rank)
         json_object_set_new(event, "rank", json_integer((json_int_t)rank));
+    if (!strcmp(kind, "reading"))
+        json_object_set_new(event, "node", json_string(job->names[rank]));
     metrics_event(n->metrics, kind, event);
     job_progress(job, clock_now());
     if (!strcmp(kind, "step") || !strcmp(kind, "token"))
         job_mark(job, &job->start.first_result, job->progressed);
+    if (!strcmp(kind, "token"))
+        job->tokens++;
     if (!strcmp(kind, "step")) {
+        job->tokens += (uint64_t)json_integer_value(json_object_get(event, "tokens"));
         job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
         job->steps = (uint64_t)json_integer_value(json_object_get(event, "steps"));
         job->loss = json_number_value(json_object_get(event, "loss"));
@@ -130,9 +143,10 @@ void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t
 {
     const char *through = json_string_value(json_object_get(body, "through"));
     const char *from = job->names[rank], *to = job->names[(rank + 1) % job->ranks];
-    if (!through || !strcmp(through, job->through[rank]))
+    if (!through || !strcmp(through, job->through[rank] ? job->through[rank] : ""))
         return;
-    snprintf(job->through[rank], sizeof job->through[rank], "%s", through);
+    free(job->through[rank]);
+    job->through[rank] = *through ? xstrndup(through, THROUGH_MAX) : NULL;
     if (*through)
         job_log_note(n, job, "the way from %s to %s is relayed through %s", from, to, through);
     else

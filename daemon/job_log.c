@@ -2,11 +2,13 @@
 #include "daemon/job_log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "daemon/elsewhere.h"
 #include "daemon/hub.h"
 #include "daemon/job.h"
 #include "daemon/log.h"
@@ -20,6 +22,16 @@ static char *text_of(json_t *json)
     return text;
 }
 
+/* What a history is not kept of: what others say as well, or is worth nothing later. */
+static bool is_kept(const char *type)
+{
+    static const char *const passing[] = {"job", "end", "token", "memory", "reading"};
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        if (!strcmp(type, passing[i]))
+            return false;
+    return true;
+}
+
 void job_log_publish(struct node *node, const struct job *job, const char *type, json_t *json)
 {
     if (strcmp(type, "job") && strcmp(type, "end")) /* those have it as their id */
@@ -27,9 +39,10 @@ void job_log_publish(struct node *node, const struct job *job, const char *type,
     char *text = text_of(json);
     if (text)
         hub_publish(node->hub, job->id, type, text);
-    if (text && strcmp(type, "job") && strcmp(type, "end") && strcmp(type, "token") && strcmp(type, "memory"))
+    if (text && is_kept(type))
         store_put_event(node->store, job->id, type, text);
     free(text);
+    elsewhere_published(node->elsewhere, job->id, type);
 }
 
 void job_log_remember(struct node *node, const struct job *job, const char *kind, json_t *json)
@@ -68,6 +81,7 @@ void job_log_close_unfinished(struct store *store)
     {
         json_object_set_new(job, "state", json_string("failed"));
         json_object_set_new(job, "ended", json_integer(time(NULL)));
+        json_object_set_new(job, "seconds", json_null()); /* when it ended nobody knows */
         json_object_set_new(
             job, "error",
             json_string("the daemon ended while the job was unfinished; a training job that saved "

@@ -12,14 +12,19 @@
 #include "daemon/relay.h"
 #include "daemon/xalloc.h"
 
-enum { REDIAL_MS = 300 };
+enum {
+    REDIAL_MS = 300,
+    ANSWER_MS =
+        2000, /* whoever is there answers in milliseconds, or after the second that one lost packet costs */
+};
 
 struct lane_dial {
     struct lanes *l;       /* borrowed: owner */
     uint64_t path;         /* 0 = this place is free */
     struct link *link;     /* owned while it is being made, then NULL */
-    bool up;               /* handed over */
-    struct event *again;   /* owned: the next attempt */
+    bool up;               /* handed over, or come from the other end */
+    bool unanswered;       /* the last attempt met with no answer: the other end is to dial */
+    struct event *again;   /* owned: the next attempt, or the end of waiting for an answer */
     bool is_via;           /* the one through other nodes, whose path is that to the first of them: */
     bool retired;          /* up, but a direct one is too */
     struct relay_ask *ask; /* owned while we wait for the answer */
@@ -28,7 +33,7 @@ struct lanes {
     struct node *node; /* borrowed, as the next two */
     const struct lanes_ops *ops;
     void *owner;
-    bool started;
+    bool started, relays;
     uint8_t to[16];
     struct link_hello hello; /* only what it says of the job */
     struct lane_dial dials[PEERS_MAX_PATHS], via;
@@ -39,10 +44,15 @@ struct lanes {
 static void dial(struct lane_dial *d);
 static void update_via(struct lanes *l);
 
+static void look_in(struct lane_dial *d, unsigned ms)
+{
+    struct timeval in = {ms / 1000, (suseconds_t)(ms % 1000 * 1000)};
+    event_add(d->again, &in);
+}
+
 static void dial_later(struct lane_dial *d)
 {
-    struct timeval in = {0, REDIAL_MS * 1000};
-    event_add(d->again, &in);
+    look_in(d, REDIAL_MS);
 }
 
 static int on_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
@@ -51,7 +61,7 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
     (void)link;
     if (!memcmp(peer->node_id, d->l->to, 16))
         return 0;
-    snprintf(why, size, "%s is not the next node of the job", peer->name);
+    snprintf(why, size, "%s is not the node of rank %u of the job", peer->name, d->l->hello.to_rank);
     return -1;
 }
 
@@ -60,7 +70,7 @@ static void on_up(void *owner, struct link *link)
     struct lane_dial *d = owner;
     d->link = NULL;
     d->up = true;
-    d->l->ops->up(d->l->owner, link, d->path);
+    d->l->ops->up(d->l->owner, link, d->l->hello.to_rank, d->path);
     if (d->is_via)
         d->l->ops->relayed(d->l->owner, d->l->through);
     else
@@ -71,9 +81,10 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
 {
     struct lane_dial *d = owner;
     d->link = NULL;
+    d->unanswered = end == LINK_END_CONNECT && !d->is_via;
     dial_later(d);
     if (end == LINK_END_REFUSED)
-        d->l->ops->refused(d->l->owner, text);
+        d->l->ops->refused(d->l->owner, d->l->hello.to_rank, text);
     link_free(link);
 }
 
@@ -91,7 +102,8 @@ static bool find_path(struct lanes *l, uint64_t id, struct path *ret)
     return false;
 }
 
-static void make_link(struct lane_dial *d, const char *host, uint16_t port, const uint8_t *preamble)
+static void make_link(struct lane_dial *d, const char *host, uint16_t port, uint16_t max_segment,
+                      const uint8_t *preamble)
 {
     struct lanes *l = d->l;
     struct link_setup setup;
@@ -100,6 +112,7 @@ static void make_link(struct lane_dial *d, const char *host, uint16_t port, cons
     setup.ops = &link_ops;
     setup.owner = d;
     setup.preamble = preamble;
+    setup.max_segment = max_segment;
     setup.hello.job = l->hello.job;
     setup.hello.from_rank = l->hello.from_rank;
     setup.hello.to_rank = l->hello.to_rank;
@@ -108,6 +121,40 @@ static void make_link(struct lane_dial *d, const char *host, uint16_t port, cons
     memcpy(setup.hello.fingerprint, l->hello.fingerprint, sizeof l->hello.fingerprint);
     if (link_dial(&d->link, &setup, host, port))
         dial_later(d);
+    else if (!d->is_via)
+        look_in(d, ANSWER_MS);
+}
+
+/* A control connection stands over the path, so the node is there and listens: a firewall swallows or refuses the call. */
+static void tell_unanswered(struct lanes *l, const struct path *path)
+{
+    struct path_name name = {0};
+    char text[300];
+    peers_path_name(l->node->peers, path->id, &name);
+    snprintf(text, sizeof text,
+             "%s does not answer on TCP port %u%s%s, and %s does not answer it either: a firewall there or "
+             "here drops new connections; let TCP port %u in on both, `ringctl doctor` shows where",
+             name.peer, path->port, *name.port ? " over " : "", name.port, l->node->name, path->port);
+    l->ops->refused(l->owner, l->hello.to_rank, text);
+}
+
+static void leave_to_peer(struct lane_dial *d)
+{
+    struct lanes *l = d->l;
+    struct path path;
+    const bool known = find_path(l, d->path, &path);
+    link_free(d->link);
+    d->link = NULL;
+    d->path = 0;
+    d->unanswered = false;
+    if (!known)
+        return;
+    log_job(LOG_LEVEL_INFO, l->hello.job,
+            "rank %u does not answer a data connection to %s: its node dials instead", l->hello.to_rank,
+            path.host);
+    peers_turn_path(l->node->peers, path.id);
+    if (path.peer_unanswered)
+        tell_unanswered(l, &path);
 }
 
 static void dial(struct lane_dial *d)
@@ -120,18 +167,22 @@ static void dial(struct lane_dial *d)
         update_via(l);
         return;
     }
-    if (!find_path(l, d->path, &path)) { /* the path is gone: its place is free for another */
+    if (!find_path(l, d->path, &path) || !path.ours) { /* its place is free for another */
         d->path = 0;
         return;
     }
-    make_link(d, path.host, path.port, NULL);
+    make_link(d, path.host, path.port, path.max_segment, NULL);
 }
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
+    struct lane_dial *d = arg;
     (void)fd;
     (void)what;
-    dial(arg);
+    if (d->unanswered || (!d->is_via && d->link && link_state(d->link) == LINK_DIALING))
+        leave_to_peer(d);
+    else
+        dial(d);
 }
 
 /* --- the long way round --- */
@@ -144,7 +195,7 @@ static void on_way_ready(void *owner, const struct relay_way *answer)
     l->via.ask = NULL;
     l->via.path = way.hop.path;
     memcpy(l->through, way.through, sizeof l->through);
-    make_link(&l->via, way.hop.host, way.hop.port, way.relayed ? way.preamble : NULL);
+    make_link(&l->via, way.hop.host, way.hop.port, way.hop.max_segment, way.relayed ? way.preamble : NULL);
 }
 
 static void on_way_refused(void *owner, const char *why)
@@ -167,7 +218,7 @@ static void drop(struct lane_dial *d)
     event_del(d->again);
     d->ask = NULL;
     d->link = NULL;
-    d->up = d->retired = false;
+    d->up = d->retired = d->unanswered = false;
     d->path = 0;
 }
 
@@ -185,8 +236,8 @@ static void update_via(struct lanes *l)
     } else if (direct && !v->up) {
         drop(v);
     }
-    if (!l->started || direct || v->up || v->link || v->ask || event_pending(v->again, EV_TIMEOUT, NULL) ||
-        peers_paths(l->node->peers, l->to, paths))
+    if (!l->started || !l->relays || direct || v->up || v->link || v->ask ||
+        event_pending(v->again, EV_TIMEOUT, NULL) || peers_paths(l->node->peers, l->to, paths))
         return;
     struct relay_want want = {.job = l->hello.job};
     memcpy(want.from, members_self(l->node->members)->id, sizeof want.from);
@@ -214,7 +265,7 @@ void lanes_changed(struct lanes *l)
             if (!place && !l->dials[k].path)
                 place = &l->dials[k];
         }
-        if (place && !place->path) {
+        if (place && !place->path && paths[i].ours) {
             place->path = paths[i].id;
             dial(place);
         }
@@ -222,13 +273,28 @@ void lanes_changed(struct lanes *l)
     update_via(l);
 }
 
-void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello *hello)
+void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello *hello, bool relays)
 {
     lanes_stop(l);
     memcpy(l->to, to, 16);
     l->hello = *hello;
     l->started = true;
+    l->relays = relays;
     lanes_changed(l);
+}
+
+void lanes_came(struct lanes *l, uint64_t path)
+{
+    struct lane_dial *place = NULL;
+    for (size_t k = 0; k < PEERS_MAX_PATHS && path; k++)
+        if (l->dials[k].path == path || (!place && !l->dials[k].path))
+            place = &l->dials[k];
+    if (!place)
+        return;
+    drop(place);
+    place->path = path;
+    place->up = true;
+    update_via(l);
 }
 
 void lanes_stop(struct lanes *l)

@@ -35,9 +35,10 @@ int kernel_set_mtu(struct kernel *k, uint32_t ifindex, uint32_t mtu);
 struct kernel_addr {
     uint32_t ifindex;
     struct prefix addr;
-    bool is_tagged;  /* the kernel says whose it is */
-    uint8_t owner;   /* if so */
-    uint32_t left_s; /* UINT32_MAX: for good */
+    bool is_tagged;    /* the kernel says whose it is */
+    uint8_t owner;     /* if so */
+    uint32_t left_s;   /* UINT32_MAX: for good */
+    bool is_tentative; /* the kernel still looks whether another host has it (duplicate address detection) */
 };
 /* All addresses of a family, until `each` returns false. */
 int kernel_addrs(struct kernel *k, uint8_t family, bool (*each)(void *arg, const struct kernel_addr *a),
@@ -46,6 +47,8 @@ int kernel_addrs(struct kernel *k, uint8_t family, bool (*each)(void *arg, const
 int kernel_addr_add(struct kernel *k, uint32_t ifindex, const struct prefix *addr, uint32_t lease_s,
                     bool renew);
 int kernel_addr_del(struct kernel *k, uint32_t ifindex, const struct prefix *addr);
+/* A tentative IPv6 address is there at once, for good, without further looking. */
+int kernel_addr_settle(struct kernel *k, uint32_t ifindex, const struct prefix *addr);
 
 /* --- serve --- */
 

@@ -177,6 +177,7 @@ static int on_addr(const struct nlmsghdr *head, void *arg)
 
     a.addr.family = info->ifa_family;
     a.addr.plen = info->ifa_prefixlen;
+    a.is_tentative = (info->ifa_flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED)) == IFA_F_TENTATIVE;
     mnl_attr_for_each(at, head, sizeof *info)
     {
         uint16_t type = mnl_attr_get_type(at), n = mnl_attr_get_payload_len(at);
@@ -248,4 +249,18 @@ int kernel_addr_del(struct kernel *k, uint32_t ifindex, const struct prefix *add
     _Alignas(struct nlmsghdr) char buf[512];
 
     return ask(k, begin_addr(buf, RTM_DELADDR, 0, ifindex, addr), NULL, NULL);
+}
+
+/* The kernel does not end an examination that has begun; but an address that is set anew without one is not examined. */
+int kernel_addr_settle(struct kernel *k, uint32_t ifindex, const struct prefix *addr)
+{
+    _Alignas(struct nlmsghdr) char buf[512];
+    struct nlmsghdr *head;
+    int r = kernel_addr_del(k, ifindex, addr);
+
+    if (r < 0)
+        return r;
+    head = begin_addr(buf, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, ifindex, addr);
+    mnl_attr_put_u32(head, IFA_FLAGS, IFA_F_NODAD);
+    return ask(k, head, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <netinet/in.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -239,6 +240,34 @@ static void del_addr(struct serve *s, const struct rlink_request *r, struct rlin
         tell_kernel(a, "remove the address", kernel_addr_del(s->kernel, r->ifindex, &r->addr));
 }
 
+struct local {
+    uint32_t ifindex;
+    struct prefix addr; /* family 0: none */
+};
+
+static bool on_local(void *arg, const struct kernel_addr *a)
+{
+    struct local *l = arg;
+
+    if (a->ifindex != l->ifindex || !a->is_tentative ||
+        !IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)a->addr.at))
+        return true;
+    l->addr = a->addr;
+    return false;
+}
+
+/* A cable that was plugged in is a new interface, whose address the kernel examines for a second or two before anybody may use it. The address
+ * follows from the card, and two cards that share it could not talk over one cable in any case. */
+static void settle_local(struct serve *s, const struct rlink_request *r, struct rlink_reply *a)
+{
+    struct local l = {.ifindex = r->ifindex};
+    int error = kernel_addrs(s->kernel, AF_INET6, on_local, &l);
+
+    if (error == 0 && l.addr.family)
+        error = kernel_addr_settle(s->kernel, r->ifindex, &l.addr);
+    tell_kernel(a, "set the link-local address", error);
+}
+
 /* --- clients
  * --------------------------------------------------------------------------------------------
  */
@@ -303,6 +332,10 @@ static bool answer(struct client *c, const struct rlink_request *r)
     case RLINK_SET_UP:
         if (allow_port(s, r, &a))
             tell_kernel(&a, "set up the link", kernel_set_up(s->kernel, r->ifindex));
+        break;
+    case RLINK_LINK_LOCAL:
+        if (allow_port(s, r, &a))
+            settle_local(s, r, &a);
         break;
     case RLINK_SET_MTU:
         if (allow_port(s, r, &a))

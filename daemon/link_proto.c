@@ -18,6 +18,7 @@ static const struct {
 } verbs[] = {
     [RLINK_SCOPE] = {"set the scope", HAS_ADDR, 0, 0},
     [RLINK_SET_UP] = {"set up", HAS_PORT, 0, 0},
+    [RLINK_LINK_LOCAL] = {"set link-local address", HAS_PORT, 0, 0},
     [RLINK_SET_MTU] = {"set MTU", HAS_PORT | HAS_VALUE, RLINK_MIN_MTU, RLINK_MAX_MTU},
     [RLINK_ADDR_ADD] = {"add address", HAS_PORT | HAS_ADDR | HAS_VALUE, RLINK_MIN_LEASE_S, RLINK_MAX_LEASE_S},
     [RLINK_ADDR_DEL] = {"remove address", HAS_PORT | HAS_ADDR, 0, 0},

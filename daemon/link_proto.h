@@ -38,6 +38,8 @@ enum rlink_verb {                  /* numbers are never reused */
                   RLINK_ADDR_DEL = 5, /* ifindex, addr */
                   RLINK_LIST = 6, /* what it added that is still there: a reply each with addr, ifindex, value
                                      = seconds left */
+                  RLINK_LINK_LOCAL =
+                      7, /* ifindex: the link-local address that the kernel still examines is there at once */
 };
 const char *rlink_verb_name(enum rlink_verb verb); /* "set up", "set MTU", ...; NULL: no such verb */
 

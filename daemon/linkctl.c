@@ -16,6 +16,7 @@
 
 #include "daemon/xalloc.h"
 #include "net/clock.h"
+#include "net/reason.h"
 
 enum {
     LEASE_S = 120,
@@ -387,7 +388,7 @@ static void try_connect(struct linkctl *l, struct instant now)
     l->connect_due = after(now, l->connect_backoff_s * UINT64_C(1000000));
     set_text(l, l->problem,
              "ringd-link does not answer at %.90s (%s): cables have no addresses but link-local ones",
-             l->path.sun_path, strerror(errno));
+             l->path.sun_path, reason_of(errno).text);
     if (l->io)
         event_free(l->io);
     l->io = NULL;

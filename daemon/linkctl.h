@@ -34,7 +34,7 @@ void linkctl_close(struct linkctl *l); /* addresses stay until their lease ends 
 void linkctl_scope(struct linkctl *l, const struct prefix *ula, const struct prefix *pool);
 
 struct linkctl_want {
-    enum rlink_verb verb; /* RLINK_SET_UP, RLINK_SET_MTU or RLINK_ADDR_ADD */
+    enum rlink_verb verb; /* RLINK_SET_UP, RLINK_LINK_LOCAL, RLINK_SET_MTU or RLINK_ADDR_ADD */
     uint32_t ifindex;
     uint32_t mtu;       /* SET_MTU */
     struct prefix addr; /* ADDR_ADD: address with the subnet's length */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <systemd/sd-journal.h>
+#include <time.h>
 #include <unistd.h>
 
 static enum log_level threshold = LOG_LEVEL_INFO; /* the one global beside main's arguments */
@@ -49,22 +50,37 @@ static bool send_entry(enum log_level level, const struct log_about *about, cons
         snprintf(fields[n++], sizeof fields[0], "RINGD_STAGE=%d", about->stage - 1);
     for (int i = 0; i < n; i++)
         entry[i] = (struct iovec){fields[i], strlen(fields[i])};
-    return to_journal() && !sd_journal_sendv(entry, n);
+    return !sd_journal_sendv(entry, n);
+}
+
+/* What the journal adds by itself, and nobody else: the priority of sd-daemon(3) as that reads it, or time and level for a reader. */
+static size_t begin_line(char *line, size_t size, enum log_level level, bool journal)
+{
+    static const char *const priority[] = {"<3>", "<4>", "<6>", "<7>"}, *const word[] = {
+                                                                            "error: ", "warning: ", "", ""};
+    struct timespec now;
+    struct tm local;
+    char at[32] = "";
+    if (journal)
+        return (size_t)snprintf(line, size, "%s", priority[level]);
+    if (!clock_gettime(CLOCK_REALTIME, &now) && localtime_r(&now.tv_sec, &local))
+        strftime(at, sizeof at, isatty(STDERR_FILENO) ? "%H:%M:%S " : "%F %H:%M:%S ", &local);
+    return (size_t)snprintf(line, size, "%s%s", at, word[level]);
 }
 
 __attribute__((format(printf, 3, 0))) static void
 write_line(enum log_level level, const struct log_about *about, const char *fmt, va_list ap)
 {
-    static const char *const prefix[] = {"<3>", "<4>", "<6>", "<7>"}; /* sd-daemon(3) */
     char line[1024];
+    bool journal = to_journal();
     if (level > threshold)
         return;
-    size_t n = (size_t)snprintf(line, sizeof line, "%s", isatty(STDERR_FILENO) ? "" : prefix[level]);
+    size_t n = begin_line(line, sizeof line, level, journal);
     size_t text = n;
     if (about->job)
         n += (size_t)snprintf(line + n, sizeof line - n, "job %llu: ", (unsigned long long)about->job);
     vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
-    if (send_entry(level, about, line + text))
+    if (journal && send_entry(level, about, line + text))
         return;
     size_t len = strlen(line);
     line[len] = '\n';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The daemon's only logger: one line to standard error, with systemd's priority prefix when that is not a
- * terminal; where standard error is the journal, an entry of its own with fields, so that `journalctl RINGD_JOB=7` finds
+ * The daemon's only logger: one line to standard error, with the time of day (on a terminal) or date and time (in a file) before it.
+ * Where standard error is the journal, which $JOURNAL_STREAM says, it is an entry with fields, so that `journalctl RINGD_JOB=7` finds
  * what was said of a job. Loop thread. */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd: options, one node, the loop. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/conf.h"
+#include "daemon/fds.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 
@@ -24,6 +26,7 @@ int main(int argc, char **argv)
     struct err err = {""};
     bool help = false;
     signal(SIGPIPE, SIG_IGN);
+    mallopt(M_ARENA_MAX, 1); /* the threads mostly wait, and memory that one gives back serves all */
     int r = conf_load(&opts, argc, argv, &help, &err);
     if (!r && help) {
         opts_free(opts);
@@ -35,7 +38,11 @@ int main(int argc, char **argv)
         return 2;
     }
     log_set_level(opts_str(opts, "log-level"));
-    r = node_open(&node, opts, argc, argv, &err);
+    char note[256];
+    r = fds_raise(note, &err);
+    if (!r && *note)
+        log_warning("%s", note);
+    r = r ? r : node_open(&node, opts, argc, argv, &err);
     if (r)
         log_error("ringd: %s", err.text);
     else

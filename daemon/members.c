@@ -12,6 +12,11 @@
 #include "daemon/identity.h"
 #include "daemon/xalloc.h"
 
+enum {
+    LATE_US = 500000,   /* from which on it was we who stood still */
+    GRACE_US = 2000000, /* for two heartbeats of the others */
+};
+
 struct members *members_new(const struct member *self)
 {
     struct members *m = xcalloc(1, sizeof *m);
@@ -65,16 +70,52 @@ json_t *member_encode(const struct member *who)
         json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", hex(who->links[i].id), "class_mbps",
                                                (json_int_t)who->links[i].class_mbps, "shared",
                                                (int)who->links[i].shared));
+    json_t *ended = json_array();
+    for (size_t i = 0; i < who->nended; i++)
+        json_array_append_new(ended, hex(who->ended[i]));
     json_t *cables = json_array();
     for (size_t i = 0; i < who->ncables; i++)
         json_array_append_new(cables, cable_encode(&who->cables[i]));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:s s:I s:o s:i s:s s:f}", "id",
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:I s:I s:o s:i s:s s:f}", "id",
                      hex(who->id), "name", who->name, "version", who->version, "boot", (json_int_t)who->boot,
                      "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
                      (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
-                     "memory_available", (json_int_t)who->memory_available, "links", links, "cables", cables,
-                     "ring", who->ring, "job", (json_int_t)who->job, "head", hex(who->head), "rank",
-                     who->rank, "doing", who->doing, "seconds", who->seconds);
+                     "memory_available", (json_int_t)who->memory_available, "links", links, "ended", ended,
+                     "cables", cables, "ring", who->ring, "jobs", (json_int_t)who->jobs, "job",
+                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", who->doing,
+                     "seconds", who->seconds);
+}
+
+static bool same_links(const struct member *a, const struct member *b)
+{
+    for (size_t i = 0; i < a->nlinks && i < b->nlinks; i++)
+        if (memcmp(a->links[i].id, b->links[i].id, 16) != 0 ||
+            a->links[i].class_mbps != b->links[i].class_mbps || a->links[i].shared != b->links[i].shared)
+            return false;
+    return a->nlinks == b->nlinks;
+}
+
+static bool same_cables(const struct member *a, const struct member *b)
+{
+    for (size_t i = 0; i < a->ncables && i < b->ncables; i++)
+        if (strcmp(a->cables[i].port, b->cables[i].port) != 0 ||
+            !prefix_equal(&a->cables[i].six, &b->cables[i].six) ||
+            !prefix_equal(&a->cables[i].four, &b->cables[i].four))
+            return false;
+    return a->ncables == b->ncables;
+}
+
+bool member_says_the_same(const struct member *a, const struct member *b)
+{
+    uint64_t more = a->memory_available > b->memory_available ? a->memory_available : b->memory_available;
+    uint64_t less = a->memory_available + b->memory_available - more;
+    return !memcmp(a->id, b->id, 16) && !strcmp(a->name, b->name) && !strcmp(a->version, b->version) &&
+           a->boot == b->boot && a->cores == b->cores && a->threads == b->threads &&
+           a->memory_total == b->memory_total && more - less <= a->memory_total / 256 && same_links(a, b) &&
+           same_cables(a, b) && a->jobs == b->jobs && a->nended == b->nended &&
+           !memcmp(a->ended, b->ended, a->nended * sizeof a->ended[0]) && !strcmp(a->ring, b->ring) &&
+           a->job == b->job && !memcmp(a->head, b->head, 16) && a->rank == b->rank &&
+           !strcmp(a->doing, b->doing) && !(a->seconds < b->seconds) && !(a->seconds > b->seconds);
 }
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -112,6 +153,16 @@ static int decode_cable(struct member_cable *ret, const json_t *cable)
     return 0;
 }
 
+static int decode_ended(struct member *m, const json_t *ended)
+{
+    if (!json_is_array(ended) || json_array_size(ended) > RING_MAX_NODES)
+        return -EBADMSG;
+    for (; m->nended < json_array_size(ended); m->nended++)
+        if (id_parse(m->ended[m->nended], json_string_value(json_array_get(ended, m->nended))))
+            return -EBADMSG;
+    return 0;
+}
+
 /* A list that an earlier version does not tell. */
 static int decode_cables(struct member *m, const json_t *cables)
 {
@@ -128,12 +179,12 @@ int member_decode(struct member *ret, const json_t *record)
     struct member m = {0};
     const char *id, *name, *version, *head, *doing, *ring;
     json_t *links;
-    json_int_t boot, seq, cores, threads, total, available, job;
-    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:s s:i s:s s:F}",
+    json_int_t boot, seq, cores, threads, total, available, jobs, job;
+    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:I s:s s:i s:s s:F}",
                     "id", &id, "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores",
                     &cores, "threads", &threads, "memory_total", &total, "memory_available", &available,
-                    "links", &links, "ring", &ring, "job", &job, "head", &head, "rank", &m.rank, "doing",
-                    &doing, "seconds", &m.seconds))
+                    "links", &links, "ring", &ring, "jobs", &jobs, "job", &job, "head", &head, "rank",
+                    &m.rank, "doing", &doing, "seconds", &m.seconds))
         return -EBADMSG;
     if (id_parse(m.id, id) || id_parse(m.head, head) || !json_is_array(links) ||
         json_array_size(links) > RING_MAX_NODES)
@@ -141,7 +192,8 @@ int member_decode(struct member *ret, const json_t *record)
     for (; m.nlinks < json_array_size(links); m.nlinks++)
         if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
             return -EBADMSG;
-    if (strlen(ring) >= sizeof m.ring || decode_cables(&m, json_object_get(record, "cables")))
+    if (strlen(ring) >= sizeof m.ring || decode_ended(&m, json_object_get(record, "ended")) ||
+        decode_cables(&m, json_object_get(record, "cables")))
         return -EBADMSG;
     memcpy(m.ring, ring, strlen(ring));
     copy_text(m.name, sizeof m.name, name);
@@ -153,6 +205,7 @@ int member_decode(struct member *ret, const json_t *record)
     m.threads = (unsigned)threads;
     m.memory_total = (uint64_t)total;
     m.memory_available = (uint64_t)available;
+    m.jobs = (uint64_t)jobs;
     m.job = (uint64_t)job;
     *ret = m;
     return 0;
@@ -272,6 +325,11 @@ void members_set_patience(struct members *m, uint64_t patience_us)
 bool members_expire(struct members *m, struct instant now)
 {
     bool any = false;
+    struct instant due = members_due(m);
+    uint64_t late_us = clock_since_us(now, due);
+    for (size_t i = 1; i < m->n && late_us > LATE_US; i++)
+        m->at[i].heard.us =
+            m->at[i].heard.us + late_us + GRACE_US < now.us ? m->at[i].heard.us + late_us + GRACE_US : now.us;
     for (size_t i = 1; i < m->n && m->patience_us; i++)
         if (!m->stale[i] && now.us >= m->at[i].heard.us + m->patience_us) {
             any |= members_reachable(m, m->at[i].id);

@@ -40,9 +40,13 @@ struct member {
     uint64_t memory_total, memory_available;
     size_t nlinks;
     struct member_link links[RING_MAX_NODES];
+    size_t nended;
+    uint8_t ended[RING_MAX_NODES]
+                 [16]; /* its neighbours whose daemon it saw end, and has had no connection with since */
     size_t ncables;
     struct member_cable cables[MEMBER_CABLES];
     char ring[MEMBER_RING_TEXT]; /* names with commas: the order its owner set with --ring; "" = none */
+    uint64_t jobs;               /* how often the rows of its own jobs have changed: job_news.h */
     /* what it does */
     uint64_t job;     /* 0 = nothing */
     uint8_t head[16]; /* the job's head */
@@ -61,6 +65,10 @@ void members_free(struct members *m);
 struct member *members_self(struct members *m);
 void members_touch(struct members *m);
 
+/* Both tell others the same: all but the sequence number and the time, and free memory only where it differs by more than
+ * 1/256 of all. */
+bool member_says_the_same(const struct member *a, const struct member *b);
+
 json_t *member_encode(const struct member *who);
 int member_decode(struct member *ret, const json_t *record); /* −EBADMSG: nonsense */
 
@@ -71,7 +79,8 @@ bool members_is_news(const struct members *m, const struct member *record);
 int members_learn(struct members *m, const json_t *record, struct instant said);
 
 /* A record older than `patience` is believed no more: its node is out of reach, whatever links are claimed. 0 = for
- * ever (the beginning). members_expire looks; true: somebody went. members_due: when next to look. */
+ * ever (the beginning). members_expire looks; true: somebody went. members_due: when next to look. Who looks later than that stood still, and
+ * could not hear the others: they are given the time again. */
 void members_set_patience(struct members *m, uint64_t patience_us);
 bool members_expire(struct members *m, struct instant now);
 struct instant members_due(const struct members *m);
@@ -80,6 +89,8 @@ size_t members_count(const struct members *m);                      /* known, re
 const struct member *members_at(const struct members *m, size_t i); /* 0 is ourselves */
 const struct member *members_find(const struct members *m, const uint8_t id[16]);
 bool members_reachable(const struct members *m, const uint8_t id[16]); /* over links both ends agree on */
+/* A node in reach saw its daemon end: it is not merely a cable that is out. */
+bool members_ended(const struct members *m, const uint8_t id[16]);
 bool members_linked(const struct members *m, const uint8_t a[16], const uint8_t b[16]); /* both say so */
 /* Of the nodes out of reach one that had a connection, by its own last word, to one in reach: the others may only be behind it. */
 const struct member *members_cut_off(const struct members *m);

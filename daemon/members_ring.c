@@ -54,6 +54,17 @@ bool members_reachable(const struct members *m, const uint8_t id[16])
     return who && seen[who - m->at];
 }
 
+bool members_ended(const struct members *m, const uint8_t id[16])
+{
+    bool seen[RING_MAX_NODES];
+    mark_reachable(m, seen);
+    for (size_t i = 0; i < m->n; i++)
+        for (size_t k = 0; seen[i] && k < m->at[i].nended; k++)
+            if (!memcmp(m->at[i].ended[k], id, 16))
+                return true;
+    return false;
+}
+
 const struct member *members_cut_off(const struct members *m)
 {
     bool seen[RING_MAX_NODES];

@@ -3,6 +3,7 @@
 
 #include "daemon/coord.h"
 #include "daemon/doctor_ask.h"
+#include "daemon/elsewhere.h"
 #include "daemon/enrol.h"
 #include "daemon/gauge.h"
 #include "daemon/node.h"
@@ -17,6 +18,7 @@ void messages_receive(struct node *node, const uint8_t from[16], const json_t *b
         return;
     enrol_message(node->enrol, from, kind, body);
     doctor_message(node->doctor, from, kind, body);
+    elsewhere_message(node->elsewhere, from, kind, body);
     coord_message(node->coord, from, kind, body);
     survey_message(node->survey, from, kind, body);
     gauge_message(node->gauge, from, kind, body);

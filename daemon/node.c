@@ -21,10 +21,12 @@
 #include "daemon/coord.h"
 #include "daemon/cores.h"
 #include "daemon/doctor_ask.h"
+#include "daemon/elsewhere.h"
 #include "daemon/enrol.h"
 #include "daemon/http.h"
 #include "daemon/gauge.h"
 #include "daemon/hub.h"
+#include "daemon/intake.h"
 #include "daemon/identity.h"
 #include "daemon/identity_token.h"
 #include "daemon/log.h"
@@ -44,23 +46,29 @@
 
 /* Finding the ring of many nodes with many cables takes a while: of each second this much at most, and nobody waits longer. */
 enum { PATIENCE = 4, SOON_MOST_US = 200000 };
+enum { HUB_EVENTS = 2048, HUB_BYTES = 384 << 10 };
 enum {
     RECORD_LIVES = 3
 }; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
 
 /* --- our own record --------------------------------------------------------------------------- */
 
-static uint64_t meminfo(const char *field)
+/* Asked each second, so no more is read than the first lines, which hold both. In bytes; 0: not known. */
+static void read_memory(uint64_t *ret_total, uint64_t *ret_available)
 {
-    char line[128], name[64];
-    unsigned long long kib, found = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "%63[^:]: %llu", name, &kib) == 2 && !strcmp(name, field))
-            found = kib * 1024;
-    if (f)
-        fclose(f);
-    return found;
+    char text[512];
+    unsigned long long total = 0, available = 0;
+    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *a = strstr(text, "MemTotal:"), *b = strstr(text, "MemAvailable:");
+    if (!a || sscanf(a, "MemTotal: %llu", &total) != 1 || !b ||
+        sscanf(b, "MemAvailable: %llu", &available) != 1)
+        total = available = 0;
+    *ret_total = (uint64_t)total * 1024;
+    *ret_available = (uint64_t)available * 1024;
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -71,10 +79,12 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 void node_refresh_self(struct node *n)
 {
     struct member *self = members_self(n->members);
-    uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX;
-    self->memory_total = smaller(meminfo("MemTotal"), limit);
-    self->memory_available = smaller(meminfo("MemAvailable"), limit);
+    uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX, total, available;
+    read_memory(&total, &available);
+    self->memory_total = smaller(total, limit);
+    self->memory_available = smaller(available, limit);
     self->heard = clock_now();
+    self->jobs = elsewhere_version(n->elsewhere);
     cables_describe(n->cables, self);
     if (n->worker)
         worker_describe(n->worker, self);
@@ -147,6 +157,7 @@ void node_changed(struct node *n)
         worker_changed(n->worker);
     if (n->coord)
         coord_changed(n->coord);
+    elsewhere_changed(n->elsewhere);
     if (n->survey)
         survey_changed(n->survey);
     if (n->service)
@@ -342,7 +353,7 @@ static int open_rest(struct node *n, struct err *err)
     int r = mailbox_new(&n->mailbox, n->base);
     if (r)
         return err_set(err, r, "the loop's mailbox: %s", strerror(-r));
-    n->hub = hub_new(4096);
+    n->hub = hub_new(HUB_EVENTS, HUB_BYTES);
     r = store_open(&n->store, n->state_dir, n->mailbox, note, err);
     if (r)
         return r;
@@ -359,7 +370,9 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
+    n->elsewhere = elsewhere_new(n);
     n->planner = planner_new(n);
+    n->intake = intake_new(n);
     n->survey = survey_new(n);
     n->gauge = gauge_new(n);
     n->doctor = doctor_new(n);
@@ -412,6 +425,10 @@ void node_close(struct node *n)
 {
     if (!n)
         return;
+    elsewhere_free(n->elsewhere);
+    n->elsewhere = NULL; /* the store may still answer */
+    if (n->coord)
+        coord_end_streams(n->coord);
     http_stop(n->http);
     api_status_free(n->status);
     cables_close(n->cables);
@@ -422,6 +439,7 @@ void node_close(struct node *n)
     worker_free(n->worker);
     relay_free(n->relay);
     service_free(n->service);
+    intake_free(n->intake);
     planner_free(n->planner);
     gauge_free(n->gauge);
     survey_free(n->survey);

@@ -19,11 +19,13 @@ struct cables;
 struct cluster;
 struct coord;
 struct doctor;
+struct elsewhere;
 struct enrol;
 struct event_base;
 struct gauge;
 struct http;
 struct hub;
+struct intake;
 struct mailbox;
 struct measure;
 struct metrics;
@@ -55,15 +57,17 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
-    struct measure *measure;   /* what the cables can do */
-    struct relay *relay;       /* data connections of others, passing through */
-    struct worker *worker;     /* runs stages, for any head */
-    struct coord *coord;       /* runs the jobs submitted here */
-    struct planner *planner;   /* plans without a job */
-    struct survey *survey;     /* asks the other nodes what a model costs them */
-    struct gauge *gauge;       /* and answers, when others ask */
-    struct doctor *doctor;     /* examines this node and the others */
-    struct api_status *status; /* the answer that is asked for most */
+    struct measure *measure;     /* what the cables can do */
+    struct relay *relay;         /* data connections of others, passing through */
+    struct worker *worker;       /* runs stages, for any head */
+    struct coord *coord;         /* runs the jobs submitted here */
+    struct planner *planner;     /* plans without a job */
+    struct intake *intake;       /* looks at the paths of what is submitted */
+    struct survey *survey;       /* asks the other nodes what a model costs them */
+    struct gauge *gauge;         /* and answers, when others ask */
+    struct elsewhere *elsewhere; /* the jobs of other heads; NULL while the node opens and closes */
+    struct doctor *doctor;       /* examines this node and the others */
+    struct api_status *status;   /* the answer that is asked for most */
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */

@@ -63,43 +63,51 @@ static const struct opt_value *value_of(const struct opts *o, const char *name)
     return &o->values[i];
 }
 
-size_t opts_distance(const char *a, const char *b)
+static size_t least_of(size_t a, size_t b)
 {
-    enum { LONGEST = 48 };
-    size_t row[LONGEST + 1];
-    size_t na = strlen(a), nb = strlen(b);
-    if (na > LONGEST || nb > LONGEST)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= nb; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= nb; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[nb];
+    return a < b ? a : b;
 }
 
+bool opts_is_near(const char *wrong, const char *name, size_t *ret_distance)
+{
+    enum { LONGEST = 48 };
+    size_t rows[3][LONGEST + 1]; /* row i of the table lies in rows[i % 3] */
+    const size_t na = strlen(wrong), nb = strlen(name), shorter = least_of(na, nb);
+    if (na > LONGEST || nb > LONGEST)
+        return false;
+    for (size_t i = 0; i <= na; i++)
+        for (size_t j = 0; j <= nb; j++) {
+            size_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *earlier = rows[(i + 1) % 3],
+                   best = i + j;
+            if (i && j) {
+                best = least_of(before[j - 1] + (wrong[i - 1] != name[j - 1]),
+                                least_of(before[j], now[j - 1]) + 1);
+                if (i > 1 && j > 1 && wrong[i - 1] == name[j - 2] && wrong[i - 2] == name[j - 1])
+                    best = least_of(best, earlier[j - 2] + 1);
+            }
+            now[j] = best;
+        }
+    *ret_distance = rows[na % 3][nb];
+    return *ret_distance <= (shorter < 3 ? 0 : shorter < 6 ? 1 : shorter < 10 ? 2 : 3);
+}
+
+/* Or the only one that begins like this. */
 static const char *nearest_name(const struct opts *o, const char *wrong)
 {
-    const char *best = NULL;
-    size_t limit = strlen(wrong) / 3 + 2, best_distance = limit + 1;
+    const char *best = NULL, *begun = NULL;
+    size_t least = SIZE_MAX, many = 0;
     for (size_t i = 0; i < o->n; i++) {
-        size_t distance = opts_distance(wrong, o->defs[i].name);
-        if (distance < best_distance) {
-            best_distance = distance;
+        size_t distance;
+        if (opts_is_near(wrong, o->defs[i].name, &distance) && distance < least) {
+            least = distance;
             best = o->defs[i].name;
         }
+        if (strlen(wrong) >= 3 && !strncmp(o->defs[i].name, wrong, strlen(wrong))) {
+            begun = o->defs[i].name;
+            many++;
+        }
     }
-    return best;
+    return best ? best : many == 1 ? begun : NULL;
 }
 
 static int unknown_option(const struct opts *o, const char *dashes, const char *name, size_t n_name,

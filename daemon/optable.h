@@ -59,7 +59,8 @@ size_t opts_list(const struct opts *o, const char *name, const char *const **ret
 
 void opts_help(const struct opt_def *defs, FILE *to); /* aligned, wrapped at 100 columns */
 
-/* How far two names are apart (Levenshtein's distance); SIZE_MAX of those longer than any. */
-size_t opts_distance(const char *a, const char *b);
+/* Was `name` meant? Where one mistake is made for every three or four letters; of two letters no one is near another. A mistake
+ * is a letter too many, too few or wrong, or two that changed places (optimal string alignment). ret_distance: how many. */
+bool opts_is_near(const char *wrong, const char *name, size_t *ret_distance);
 
 #endif

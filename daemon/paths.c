@@ -57,7 +57,7 @@ static int next_hop(void *owner, const uint8_t to[16], struct relay_hop *ret)
     }
     if (!hop || !n)
         return -EHOSTUNREACH;
-    *ret = (struct relay_hop){.path = path[0].id, .port = path[0].port};
+    *ret = (struct relay_hop){.path = path[0].id, .port = path[0].port, .max_segment = path[0].max_segment};
     memcpy(ret->id, hop->id, sizeof ret->id);
     memcpy(ret->host, path[0].host, sizeof ret->host);
     return 0;

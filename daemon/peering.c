@@ -11,7 +11,7 @@ static const char *const state_names[] = {
 };
 static const char *const timer_names[] = {
     [WAY_TIMER_NONE] = "", [WAY_TIMER_CALL] = "call", [WAY_TIMER_HANDSHAKE] = "handshake", [WAY_TIMER_BACKOFF] = "back-off",
-    [WAY_TIMER_HOLD] = "hold", [WAY_TIMER_DEAD] = "dead-after", [WAY_TIMER_FORGET] = "forget",
+    [WAY_TIMER_HOLD] = "hold", [WAY_TIMER_DEAD] = "silence", [WAY_TIMER_FORGET] = "forget",
 };
 /* clang-format on */
 
@@ -75,7 +75,8 @@ static enum way_action enter(struct way *w, enum way_state state, struct instant
 
 static bool is_flapping(const struct way *w, struct instant now)
 {
-    return w->nflaps == WAY_FLAPS && clock_since_us(w->flaps[WAY_FLAPS - 1], w->flaps[0]) <= WAY_FLAPS_US &&
+    return !w->is_only && w->nflaps == WAY_FLAPS &&
+           clock_since_us(w->flaps[WAY_FLAPS - 1], w->flaps[0]) <= WAY_FLAPS_US &&
            clock_since_us(now, w->flaps[WAY_FLAPS - 1]) < WAY_HOLD_US;
 }
 
@@ -94,10 +95,10 @@ static enum way_action without(struct way *w, bool failed, struct instant now)
     return enter(w, failed ? WAY_BACKING_OFF : WAY_DIALING, now);
 }
 
-static void note_end(struct way *w, const char *text, struct instant now)
+static void note_end(struct way *w, const struct way_news *news, struct instant now)
 {
-    snprintf(w->words, sizeof w->words, "%s", text);
-    if (w->state != WAY_UP)
+    snprintf(w->words, sizeof w->words, "%s", news->text);
+    if (w->state != WAY_UP || news->is_silent)
         return;
     if (w->nflaps == WAY_FLAPS)
         memmove(w->flaps, w->flaps + 1, (WAY_FLAPS - 1) * sizeof *w->flaps);
@@ -130,6 +131,17 @@ static enum way_action on_plugged(struct way *w, uint64_t boot, struct instant n
     return WAY_NOTHING;
 }
 
+/* A dial that the other end's connection has overtaken would take that connection's place whenever it is answered. */
+static enum way_action on_connected(struct way *w, const struct way_news *news, struct instant now)
+{
+    const bool is_overtaken = w->state == WAY_DIALING && w->session && w->session != news->session;
+    note_boot(w, news->boot);
+    w->session = news->session;
+    w->backoff_ms = WAY_BACKOFF_MS;
+    enter(w, WAY_UP, now);
+    return is_overtaken ? WAY_HANG_UP : WAY_NOTHING;
+}
+
 static enum way_action on_fired(struct way *w, struct instant now)
 {
     switch (w->timer) {
@@ -137,9 +149,8 @@ static enum way_action on_fired(struct way *w, struct instant now)
     case WAY_TIMER_HOLD: w->nflaps = 0; return without(w, false, now);
     case WAY_TIMER_BACKOFF: return without(w, false, now);
     case WAY_TIMER_HANDSHAKE:
-        note_end(w,
-                 "the connection was not made in time: the other end may be stuck, or a firewall swallow it",
-                 now);
+        snprintf(w->words, sizeof w->words,
+                 "the connection was not made in time: the other end may be stuck, or a firewall swallow it");
         without(w, true, now);
         return WAY_DROP;
     case WAY_TIMER_FORGET: return WAY_FORGOTTEN;
@@ -162,18 +173,15 @@ enum way_action way_step(struct way *w, const struct way_news *news, struct inst
     case WAY_PLUGGED: return on_plugged(w, news->boot, now);
     case WAY_UNPLUGGED:
     case WAY_RESTARTED:
-        note_end(w, news->text, now);
+        note_end(w, news, now);
         w->out = true;
         without(w, true, now);
         return news->event == WAY_UNPLUGGED ? WAY_DROP : WAY_NOTHING;
-    case WAY_CONNECTED:
-        note_boot(w, news->boot);
-        w->session = news->session;
-        w->backoff_ms = WAY_BACKOFF_MS;
-        return enter(w, WAY_UP, now);
+    case WAY_CONNECTED: return on_connected(w, news, now);
     case WAY_STRANGER: w->key_age++; /* fall through */
     case WAY_FAILED:
-    case WAY_LOST: note_end(w, news->text, now); return without(w, true, now);
+    case WAY_LOST: note_end(w, news, now); return without(w, true, now);
+    case WAY_NEEDED: return w->state == WAY_FLAPPING ? without(w, false, now) : WAY_NOTHING;
     case WAY_FIRED: return on_fired(w, now);
     }
     return WAY_NOTHING;
@@ -195,9 +203,16 @@ const char *way_why(const struct way *w)
     return "";
 }
 
+bool session_same_way(uint64_t cable, const char *host, uint64_t other_cable, const char *other_host)
+{
+    if (cable || other_cable)
+        return cable == other_cable;
+    return (!strchr(host, '%') && !strchr(other_host, '%')) || !strcmp(host, other_host);
+}
+
 /* Another boot: the old connection is with a daemon that is gone, though nobody may have noticed yet. The same end dialling
  * again: it would not, if it had not lost the old one; but our own second dial found, under another address, whom we have already.
- * Each end dialled: both keep what the smaller id has dialled. */
+ * Each end dialled: both keep what the smaller id has dialled, unless nothing is heard over it: then the other end no longer has it. */
 enum session_choice session_choose(bool we_are_smaller, const struct session_view *old,
                                    const struct session_view *news)
 {
@@ -207,5 +222,7 @@ enum session_choice session_choose(bool we_are_smaller, const struct session_vie
         return SESSION_REPLACE;
     if (old->dialed == news->dialed)
         return news->dialed ? SESSION_REFUSE : SESSION_REPLACE;
+    if (!news->dialed && old->silent_us > WAY_QUIET_US)
+        return SESSION_REPLACE;
     return news->dialed == we_are_smaller ? SESSION_REPLACE : SESSION_REFUSE;
 }

@@ -28,10 +28,11 @@ enum way_limits {
     WAY_HANDSHAKE_US =
         16000000, /* the link's own limits together: 5 s to connect, 10 s to shake hands, 1 s to say why not */
     WAY_CALL_US =
-        10000000,  /* for the end that has to call; by then a firewall may be what keeps it from doing so */
-    WAY_FLAPS = 3, /* so often up and down again */
-    WAY_FLAPS_US = 60000000,   /* within this time */
-    WAY_HOLD_US = 30000000,    /* costs it so long a pause */
+        1000000, /* for the end that has to call: it may not know that the connection is gone, or sit behind a firewall */
+    WAY_QUIET_US = 1500000,  /* a connection without a heartbeat for so long may be gone for the other end */
+    WAY_FLAPS = 3,           /* so often up and down again */
+    WAY_FLAPS_US = 60000000, /* within this time */
+    WAY_HOLD_US = 30000000,  /* costs it so long a pause, where there is another way to that node */
     WAY_FORGET_US = 600000000, /* a cable that is out: long enough for whoever looks why */
 };
 
@@ -59,11 +60,13 @@ enum way_event {
     WAY_FAILED,    /* the dial came to nothing; with the reason */
     WAY_STRANGER,  /* the same, in the handshake: the other end may hold other keys */
     WAY_LOST,      /* the connection that was up has ended; with the reason */
+    WAY_NEEDED,    /* the last connection over another way to that node has ended */
     WAY_FIRED      /* the timer */
 };
 struct way_news {
     enum way_event event;
     uint64_t session, boot; /* where named above */
+    bool is_silent; /* UNPLUGGED, LOST: the other end fell silent or went, which is no fault of the way */
     const char *text;
 };
 
@@ -71,6 +74,7 @@ enum way_action {
     WAY_NOTHING,
     WAY_DIAL,     /* with the key of way->key_age; its number goes into way->session */
     WAY_DROP,     /* end whatever runs over the way */
+    WAY_HANG_UP,  /* the other end was faster: end our own dial, unless it has been answered */
     WAY_FORGOTTEN /* free it */
 };
 
@@ -79,7 +83,8 @@ struct way {
     struct instant since; /* in this state; dialing and backing off count as one */
     enum way_timer timer;
     struct instant due; /* when it fires; after every step the owner sets its clock by this */
-    bool waits; /* set by the owner before WAY_PLUGGED: the other end has the smaller node id, and dials */
+    bool waits;   /* set by the owner before WAY_PLUGGED: the other end has the smaller node id, and dials */
+    bool is_only; /* set by the owner before every step: no connection over another way leads to that node */
     bool has_cluster, out;
     uint64_t session; /* of the connection, or of the dial under way; 0 = none */
     uint64_t boot;    /* of the other end, 0 = not known */
@@ -88,7 +93,7 @@ struct way {
     unsigned nflaps;  /* of one life of the other end, the last WAY_FLAPS of them: */
     struct instant flaps[WAY_FLAPS];
     uint64_t random;
-    char words[256]; /* why the last connection or attempt ended, "" = there was none */
+    char words[400]; /* why the last connection or attempt ended, "" = there was none */
 };
 
 /* `seed` only spreads the times of dialling. Then nothing happens until WAY_OPENED or WAY_PLUGGED. */
@@ -97,11 +102,15 @@ enum way_action way_step(struct way *w, const struct way_news *news, struct inst
 /* Why it is no link yet: a sentence, "" where it is one. Borrowed from the way. */
 const char *way_why(const struct way *w);
 
+/* Whether two connections with one node run over one way: `cable` as its id, 0 = not known (yet); `host` as the address of the other end
+ * in text. A link-local address ("fe80::1%3") belongs to one port; of all others one connection is enough. */
+bool session_same_way(uint64_t cable, const char *host, uint64_t other_cable, const char *other_host);
 /* Two connections with one node over one way. Both ends must come to the same end whatever each sees first. */
 enum session_choice { SESSION_TAKE, SESSION_REFUSE, SESSION_REPLACE };
 struct session_view {
-    bool dialed;   /* by us */
-    uint64_t boot; /* of the peer */
+    bool dialed;        /* by us */
+    uint64_t boot;      /* of the peer */
+    uint64_t silent_us; /* since its last word */
 };
 /* What becomes of `news`, beside `old` (NULL = there is none). */
 enum session_choice session_choose(bool we_are_smaller, const struct session_view *old,

@@ -12,6 +12,7 @@
 
 #include "daemon/cables.h"
 #include "daemon/cluster.h"
+#include "daemon/elsewhere.h"
 #include "daemon/enrol.h"
 #include "daemon/identity.h"
 #include "daemon/log.h"
@@ -26,51 +27,14 @@
 #include "daemon/worker.h"
 #include "daemon/xalloc.h"
 
-enum { REFRESH_US = 900000 };
+enum {
+    REFRESH_US = 900000,
+    RESTLESS_US =
+        10000000,      /* after a change, others may have to see our record again: they were learning of us */
+    CALM_US = 5000000, /* else it is signed again so often, or twice within --dead-after */
+};
 
 /* --- who is at the other end --- */
-
-struct session *peers_session_with(struct peers *p, const uint8_t id[16], const struct session *except)
-{
-    struct session *s;
-    LIST_FOREACH(s, &p->sessions, next)
-    if (s != except && s->up && !memcmp(link_peer(s->link)->node_id, id, 16))
-        return s;
-    return NULL;
-}
-
-struct session *peers_session_over(struct peers *p, const uint8_t id[16], uint64_t cable,
-                                   const struct session *except)
-{
-    struct session *s;
-    LIST_FOREACH(s, &p->sessions, next)
-    if (s != except && s->up && s->cable == cable && !memcmp(link_peer(s->link)->node_id, id, 16))
-        return s;
-    return NULL;
-}
-
-/* What would be doubled by `news`: a connection that is up, or a dial of ours that has come as far as this one. */
-static const struct session *rival_of(struct peers *p, const struct session *news)
-{
-    const uint8_t *id = link_peer(news->link)->node_id;
-    const struct session *s = peers_session_over(p, id, news->cable, news);
-    if (s || !news->dial)
-        return s;
-    LIST_FOREACH(s, &p->sessions, next)
-    if (s != news && s->dial && s->agreed && s->cable == news->cable &&
-        !memcmp(link_peer(s->link)->node_id, id, 16))
-        return s;
-    return NULL;
-}
-
-static enum session_choice choose(struct peers *p, const struct session *old, const struct session *news)
-{
-    bool smaller = memcmp(members_self(p->node->members)->id, link_peer(news->link)->node_id, 16) < 0;
-    struct session_view mine = {link_dialed(news->link), link_peer(news->link)->boot}, other;
-    if (old)
-        other = (struct session_view){link_dialed(old->link), link_peer(old->link)->boot};
-    return session_choose(smaller, old ? &other : NULL, &mine);
-}
 
 static void remember_words(struct peers *p, const uint8_t id[16], const char *text)
 {
@@ -149,14 +113,17 @@ static void flood(struct peers *p, const uint8_t origin[16], const struct sessio
 
 static void sign_self(struct peers *p)
 {
-    node_refresh_self(p->node);
     members_touch(p->node->members);
     records_sign_self(p->node->records, clock_now());
+    p->said = *members_self(p->node->members);
+    p->signed_at = clock_now();
 }
 
 void peers_flood_self(struct peers *p)
 {
+    node_refresh_self(p->node);
     sign_self(p);
+    p->changed = p->signed_at;
     flood(p, members_self(p->node->members)->id, NULL);
 }
 
@@ -226,6 +193,8 @@ static void receive_routed(struct peers *p, json_t *envelope)
     if (id_parse(to, json_string_value(json_object_get(envelope, "to"))) ||
         id_parse(from, json_string_value(json_object_get(envelope, "from"))) || !json_is_object(body))
         return;
+    if (!memcmp(from, members_self(p->node->members)->id, 16))
+        return; /* ours to ourselves take no way over others: it is forged, or goes in circles */
     if (!memcmp(to, members_self(p->node->members)->id, 16)) {
         messages_receive(p->node, from, body);
     } else if (ttl > 0) {
@@ -239,9 +208,9 @@ static void tell_forged(struct peers *p, const struct session *from, const uint8
     const struct roster *roster = cluster_roster(p->node->cluster);
     const struct roster_entry *e = roster ? roster_find(roster, id) : NULL;
     if (records_forged(p->node->records) == 1)
-        log_warning(
-            "%s sent a record of %s that is not signed by a member: it was dropped, as others will be",
-            link_peer(from->link)->name, e ? e->name : "a node not in the roster");
+        log_warning("%s sent a record of %s without a member's signature: it was dropped; the next ones are "
+                    "dropped unlogged",
+                    link_peer(from->link)->name, e ? e->name : "a node not in the roster");
 }
 
 static void learn(struct peers *p, struct session *from, const uint8_t *body, size_t n)
@@ -251,6 +220,7 @@ static void learn(struct peers *p, struct session *from, const uint8_t *body, si
     case RECORD_NEWS:
         flood(p, id, from);
         node_changed_soon(p->node);
+        elsewhere_heard(p->node->elsewhere, id);
         break;
     case RECORD_FORGED: tell_forged(p, from, id); break;
     case RECORD_TWIN:
@@ -293,7 +263,7 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
         memcpy(s->dial->id, peer->node_id, 16);
         snprintf(s->dial->name, sizeof s->dial->name, "%s", peer->name);
     }
-    if (choose(p, rival_of(p, s), s) == SESSION_REFUSE) {
+    if (peers_is_refused(s)) {
         snprintf(why, size, "%s and %s are already connected", self->name, peer->name);
         return -EEXIST;
     }
@@ -311,20 +281,6 @@ static void on_relayed(void *owner, struct link *link)
     LIST_REMOVE(s, next);
     free(s);
     relay_accept(relay, link_surrender(link), address);
-}
-
-/* The other end may have dialled as well, with both hellos taken before either connection was up. */
-static bool is_one_too_many(struct session *s)
-{
-    struct session *other = peers_session_over(s->p, link_peer(s->link)->node_id, s->cable, s);
-    enum session_choice choice = choose(s->p, other, s);
-    if (choice == SESSION_REPLACE) {
-        other->up = false; /* while it says goodbye, nothing is sent over it any more */
-        link_close(other->link, LINK_END_LOCAL, "replaced by a newer connection");
-    } else if (choice == SESSION_REFUSE) {
-        link_close(s->link, LINK_END_LOCAL, "there is a connection already");
-    }
-    return choice == SESSION_REFUSE;
 }
 
 /* What we know of the others, but for what it has at first hand: those it is connected with in this life of its own. On a switch of
@@ -356,9 +312,11 @@ static void on_up(void *owner, struct link *link)
         enrol_serve(p->node->enrol, link);
         return;
     }
-    if (is_one_too_many(s))
+    if (peers_is_one_too_many(s))
         return;
     s->up = true;
+    s->dials_lanes = link_dialed(link);
+    peers_forget_ended(p, link_peer(link)->node_id);
     peers_send_roster(p, link);
     peers_ways_joined(p, s);
     log_peer(LOG_LEVEL_INFO, link_peer(link)->name, "connected to %s (%s)", link_peer(link)->name,
@@ -394,6 +352,13 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
     json_decref(json);
 }
 
+/* A record that says nothing new only shows that its owner lives: well before the others would believe it no more. */
+static uint64_t calm_us(const struct peers *p)
+{
+    uint64_t half = (uint64_t)opts_int(p->node->opts, "dead-after") * 500000;
+    return half < CALM_US ? half : CALM_US;
+}
+
 /* All connections have a heartbeat each second, each in its own time: what is new is told with the first of them, and the rest carry the
  * same record. A new one each would be sent round by everybody. */
 static void refresh_self(struct peers *p)
@@ -402,21 +367,28 @@ static void refresh_self(struct peers *p)
     if (p->refreshed.us && clock_since_us(now, p->refreshed) < REFRESH_US)
         return;
     p->refreshed = now;
-    sign_self(p);
+    node_refresh_self(p->node);
+    if (!member_says_the_same(members_self(p->node->members), &p->said))
+        p->changed = now;
+    if (clock_since_us(now, p->changed) < RESTLESS_US || clock_since_us(now, p->signed_at) >= calm_us(p))
+        sign_self(p);
 }
 
-/* Heartbeats carry our record, and so our progress. One that has no room for it follows it. */
+/* Heartbeats carry our record, and so our progress, where it has not gone over the connection yet. One that has no room for it follows it. */
 static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
 {
     struct session *s = owner;
-    const uint8_t *self = members_self(s->p->node->members)->id;
+    const struct member *self = members_self(s->p->node->members);
     if (!s->up) /* a joiner is told nothing of us */
         return 0;
     refresh_self(s->p);
-    size_t n = records_write(s->p->node->records, self, clock_now(), body, cap);
+    if (s->told == self->seq)
+        return 0;
+    s->told = self->seq;
+    size_t n = records_write(s->p->node->records, self->id, clock_now(), body, cap);
     if (n <= cap)
         return n;
-    send_record(s->p, link, self);
+    send_record(s->p, link, self->id);
     return 0;
 }
 
@@ -430,12 +402,21 @@ static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_
         learn(s->p, s, body, n);
 }
 
-static void end_session(struct session *s, enum way_event failed, const char *text)
+static void end_session(struct session *s, enum way_event failed, enum link_end end, const char *text)
 {
     struct peers *p = s->p;
     struct link *link = s->link;
     uint64_t number = s->number;
     bool was_up = s->up, joined = link_kind(link) == LINK_JOIN;
+    struct way_news news = {.event = was_up ? WAY_LOST : failed,
+                            .is_silent =
+                                end == LINK_END_SILENT || end == LINK_END_ENDED || end == LINK_END_PEER_LEFT,
+                            .text = text};
+    uint8_t id[16] = {0};
+    if (link_peer(link))
+        memcpy(id, link_peer(link)->node_id, sizeof id);
+    if (was_up && end == LINK_END_ENDED)
+        peers_note_ended(p, id);
     s->up = false;
     measure_link_down(p->node->measure, s->number);
     enrol_left(p->node->enrol, link);
@@ -448,7 +429,7 @@ static void end_session(struct session *s, enum way_event failed, const char *te
     LIST_REMOVE(s, next);
     link_free(link);
     free(s);
-    peers_ways_parted(p, number, was_up ? WAY_LOST : failed, text);
+    peers_ways_parted(p, number, id, &news);
     if (joined) /* by now the newcomer takes connections */
         peers_redial(p);
     if (was_up) {
@@ -460,21 +441,28 @@ static void end_session(struct session *s, enum way_event failed, const char *te
 
 void peers_end_session(struct session *s, const char *text)
 {
-    end_session(s, WAY_FAILED, text);
+    end_session(s, WAY_FAILED, LINK_END_LOCAL, text);
 }
 
 static void on_down(void *owner, struct link *link, enum link_end end, const char *text)
 {
     struct session *s = owner;
     const struct dial *d = s->dial;
-    char copy[256]; /* the link goes with its session */
+    char copy[400]; /* the link goes with its session */
     (void)link;
     snprintf(copy, sizeof copy, "%s", text);
+    if (d && d->cable && !s->up && end == LINK_END_CONNECT)
+        peers_tell_blocked(d, copy, sizeof copy);
+    else if (s->cable && s->up && end == LINK_END_SILENT)
+        snprintf(copy, sizeof copy,
+                 "%s; beacons still pass there, so a firewall may have begun to drop TCP port %u: see "
+                 "`ringctl doctor`",
+                 text, link_peer(link)->listen_port);
     if (d && !s->up && strcmp(d->way.words, copy))
         log_info("no connection to %s port %u: %s (%s)", d->host, d->port, copy, link_end_name(end));
     if (d && end == LINK_END_HANDSHAKE) /* it may be one of ours that has a newer key */
         enrol_return(s->p->node->enrol, d->host, d->port);
-    end_session(s, end == LINK_END_HANDSHAKE ? WAY_STRANGER : WAY_FAILED, copy);
+    end_session(s, end == LINK_END_HANDSHAKE ? WAY_STRANGER : WAY_FAILED, end, copy);
 }
 
 static const struct link_ops link_ops = {.hello = on_hello,
@@ -493,7 +481,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
                                .psk = p->psk,
                                .kind = LINK_CONTROL,
                                .ops = &link_ops,
-                               .dead_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000};
+                               .dead_us = peers_silence_us(p)};
     struct link_hello *h = &ret->hello;
     snprintf(h->name, sizeof h->name, "%s", p->node->name);
     snprintf(h->version, sizeof h->version, "%s", RINGD_VERSION);
@@ -554,7 +542,7 @@ void peers_close(struct peers *p)
     peers_door_close(p);
     for (struct session *s; (s = LIST_FIRST(&p->sessions));) {
         LIST_REMOVE(s, next);
-        link_free(s->link);
+        link_leave(s->link);
         free(s);
     }
     for (struct dial *d; (d = LIST_FIRST(&p->dials));)

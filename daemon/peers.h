@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "engine/err.h"
+#include "net/beacon.h"
 #include "net/link.h"
 
 struct node;
@@ -43,6 +44,10 @@ struct path {
     uint64_t id; /* never 0, never used again */
     char host[64];
     uint16_t port;
+    uint64_t cable;       /* 0 = a configured address */
+    uint16_t max_segment; /* of a data connection over it: link_setup */
+    bool ours;            /* we dial data connections over it, not the other end */
+    bool peer_unanswered; /* the other end tried, and this node did not answer */
 };
 /* What people call it; "" where there is no such thing. */
 struct path_name {
@@ -51,13 +56,21 @@ struct path_name {
 /* False if the path is gone, or none. */
 bool peers_path_name(struct peers *p, uint64_t path, struct path_name *ret);
 size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS]);
+/* Our dial of a data connection over the path came to nothing: from now on the other end dials there; it gets a message. */
+void peers_turn_path(struct peers *p, uint64_t path);
+/* The other end of that cable (0 = a configured address) says the same to us. */
+void peers_path_turned(struct peers *p, const uint8_t from[16], uint64_t cable);
 /* Why the last connection to the node ended, "" if unknown. */
 const char *peers_last_words(struct peers *p, const uint8_t id[16]);
 
 /* A cable was found, or something about it changed; a cable is out. */
 struct cable;
 void peers_cable_up(struct peers *p, const struct cable *cable);
-void peers_cable_down(struct peers *p, uint64_t cable, const char *why, bool restarted);
+void peers_cable_down(struct peers *p, uint64_t cable, const char *why, enum cable_end end);
+/* Ports have changed: what ran over one that is gone, ends, also where its cable had not been found yet. */
+void peers_ports_changed(struct peers *p);
+/* Packets of so many bytes, and no larger ones, get over the cable: connections that would send larger ones are replaced. */
+void peers_cable_size(struct peers *p, uint64_t cable, uint32_t packet);
 /* The path whose cable (or, without one, whose node) a data connection came over; 0 = none. */
 uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16]);
 

@@ -5,8 +5,10 @@
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "daemon/cables.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
 #include "daemon/peers_socket.h"
@@ -41,7 +43,7 @@ uint64_t peers_cable_of(struct peers *p, struct link *link, const uint8_t id[16]
 
 uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16])
 {
-    const struct session *s = peers_session_over(p, id, peers_cable_of(p, link, id), NULL);
+    const struct session *s = peers_session_over(p, id, peers_cable_of(p, link, id));
     return s ? s->number : 0;
 }
 
@@ -56,9 +58,52 @@ size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_
             peers_split_address(link_address(s->link), ret[n].host, sizeof ret[n].host, &ephemeral))
             continue;
         ret[n].id = s->number;
+        ret[n].cable = s->cable;
+        ret[n].ours = s->dials_lanes;
+        const struct dial *way = find_cable(p, s->cable);
+        ret[n].max_segment = way ? peers_max_segment(way) : 0;
+        ret[n].peer_unanswered = s->peer_unanswered;
         ret[n++].port = s->dial ? s->dial->port : link_peer(s->link)->listen_port;
     }
     return n;
+}
+
+void peers_cable_size(struct peers *p, uint64_t cable, uint32_t packet)
+{
+    struct dial *d = find_cable(p, cable);
+    struct session *s;
+    struct link_stats is;
+    if (!d)
+        return;
+    d->packet = packet;
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s->up && s->cable == cable)
+        break;
+    if (!s || !link_dialed(s->link) || (link_stats(s->link, &is), is.packet <= packet))
+        return;
+    s->worn = true;
+    peers_way_renew(d);
+}
+
+void peers_turn_path(struct peers *p, uint64_t path)
+{
+    struct session *s;
+    char cable[17];
+    LIST_FOREACH(s, &p->sessions, next)
+    if (s->up && s->number == path)
+        break;
+    if (!s)
+        return;
+    s->dials_lanes = false;
+    snprintf(cable, sizeof cable, "%016llx", (unsigned long long)s->cable);
+    peers_send(p, link_peer(s->link)->node_id, json_pack("{s:s s:s}", "kind", "lane-turn", "cable", cable));
+}
+
+void peers_path_turned(struct peers *p, const uint8_t from[16], uint64_t cable)
+{
+    struct session *s = peers_session_over(p, from, cable);
+    if (s)
+        s->dials_lanes = s->peer_unanswered = true;
 }
 
 /* The other end may have called before we had heard its beacon: then its connection is already here, or has said hello, without a cable. */
@@ -104,8 +149,7 @@ static void describe(struct dial *d, const struct cable *cable)
     d->port = cable->tcp_port;
     d->ifindex = cable->ifindex;
     d->known = true;
-    if (!if_indextoname(d->ifindex, d->on))
-        snprintf(d->on, sizeof d->on, "port %u", d->ifindex);
+    snprintf(d->on, sizeof d->on, "%s", cable->port);
 }
 
 void peers_cable_up(struct peers *p, const struct cable *cable)
@@ -127,12 +171,39 @@ void peers_cable_up(struct peers *p, const struct cable *cable)
 
 /* What is still on its way over a cable that is out will not arrive: there is no use in a goodbye. Of a node that was restarted, the
  * old connections are reset by its kernel, and a new one may already stand. */
-void peers_cable_down(struct peers *p, uint64_t cable, const char *why, bool restarted)
+void peers_cable_down(struct peers *p, uint64_t cable, const char *why, enum cable_end end)
 {
     struct dial *d = find_cable(p, cable);
     char text[160];
     if (!d)
         return;
+    if (end == CABLE_END_LEFT)
+        peers_note_ended(p, d->id);
     snprintf(text, sizeof text, "the cable on %s is out: %s", d->on, why);
-    peers_way_step(d, &(struct way_news){.event = restarted ? WAY_RESTARTED : WAY_UNPLUGGED, .text = text});
+    peers_way_step(d, &(struct way_news){.event = end == CABLE_END_RESTARTED ? WAY_RESTARTED : WAY_UNPLUGGED,
+                                         .is_silent = end == CABLE_END_SILENT || end == CABLE_END_LEFT,
+                                         .text = text});
+}
+
+/* A connection may come over a cable before its beacons do, and the cable be out before they have. */
+static bool is_over_lost_port(const struct session *s)
+{
+    char host[128];
+    uint16_t port;
+    const char *scope = s->link && !peers_split_address(link_address(s->link), host, sizeof host, &port)
+                            ? strchr(host, '%')
+                            : NULL;
+    const struct port *at =
+        scope ? cables_port(s->p->node->cables, (unsigned)strtoul(scope + 1, NULL, 10)) : NULL;
+    return scope && (!at || !port_is_usable(at));
+}
+
+void peers_ports_changed(struct peers *p)
+{
+    struct session *s, *next;
+    for (s = LIST_FIRST(&p->sessions); s; s = next) {
+        next = LIST_NEXT(s, next);
+        if (!s->cable && s->up && is_over_lost_port(s))
+            peers_end_session(s, "the port it ran over is gone");
+    }
 }

@@ -18,9 +18,11 @@
 
 #include "daemon/cluster.h"
 #include "daemon/enrol.h"
+#include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
 #include "daemon/peers_socket.h"
+#include "net/reason.h"
 
 enum {
     MAX_STRANGERS = 64, /* connections held that are not up */
@@ -28,7 +30,9 @@ enum {
     ACQUAINTANCE_PER_S = 50, /* a job's lanes, dialled again after each cut */
     BITE = 32,
     BREATH_US = 5000,
-    BACKLOG = 512, /* waiting in the kernel: some 80 ms of bites */
+    FULL_S = 1,              /* between two attempts while no file descriptor is left */
+    FULL_SAID_US = 60000000, /* between two lines of the log about it */
+    BACKLOG = 512,           /* waiting in the kernel: some 80 ms of bites */
 };
 
 static bool take(struct allowance *a, unsigned per_second, struct instant now)
@@ -125,6 +129,19 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
         let_in(p, fd);
 }
 
+/* The listener stays readable: without a pause the loop would spin. */
+static void on_accept_error(struct evconnlistener *l, void *arg)
+{
+    struct peers *p = arg;
+    int error = errno;
+    if (!p->full.us || clock_since_us(clock_now(), p->full) > FULL_SAID_US) {
+        p->full = clock_now();
+        log_error("a connection of another node cannot be accepted: %s", reason_of(error).text);
+    }
+    evconnlistener_disable(l);
+    event_add(p->breath, &(struct timeval){.tv_sec = FULL_S});
+}
+
 static void on_breath(evutil_socket_t fd, short what, void *arg)
 {
     struct peers *p = arg;
@@ -144,6 +161,8 @@ int peers_door_open(struct peers *p, struct err *err)
     p->port = peers_bound_port(fd);
     p->breath = event_new(p->node->base, -1, 0, on_breath, p);
     p->listener = evconnlistener_new(p->node->base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
+    if (p->listener)
+        evconnlistener_set_error_cb(p->listener, on_accept_error);
     return p->listener ? 0 : err_set(err, -ENOMEM, "listening for peers: %s", strerror(errno));
 }
 

@@ -1,8 +1,28 @@
 /* SPDX-License-Identifier: MIT */
+#include <string.h>
+
 #include "daemon/cluster.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
+
+void peers_note_ended(struct peers *p, const uint8_t id[16])
+{
+    struct member *self = members_self(p->node->members);
+    size_t i = 0;
+    while (i < self->nended && memcmp(self->ended[i], id, 16))
+        i++;
+    if (i == self->nended && i < RING_MAX_NODES)
+        memcpy(self->ended[self->nended++], id, 16);
+}
+
+void peers_forget_ended(struct peers *p, const uint8_t id[16])
+{
+    struct member *self = members_self(p->node->members);
+    for (size_t i = 0; i < self->nended; i++)
+        if (!memcmp(self->ended[i], id, 16))
+            memcpy(self->ended[i], self->ended[--self->nended], 16);
+}
 
 void peers_send_roster(struct peers *p, struct link *link)
 {
@@ -17,7 +37,7 @@ void peers_learn_roster(struct peers *p, struct link *link, const uint8_t *body,
     struct err err;
     int r = cluster_learn(p->node->cluster, body, n, &err);
     if (r < 0)
-        log_warning("%s sent a roster that was not taken: %s", link_peer(link)->name, err.text);
+        log_warning("the roster that %s sent was not applied: %s", link_peer(link)->name, err.text);
     else if (r > 0)
         node_membership_changed(p->node);
 }

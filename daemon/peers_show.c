@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/cables.h"
 #include "daemon/identity.h"
 #include "daemon/measure.h"
 #include "daemon/node.h"
@@ -50,6 +51,15 @@ static void add_way(json_t *to, const struct dial *d, struct instant now, double
     json_decref(more);
 }
 
+/* Lost packets make a cable slow, and are the cause to look at first. */
+static void add_trouble(json_t *to, struct peers *p, uint64_t cable)
+{
+    char trouble[CABLES_TROUBLE];
+    cables_trouble(p->node->cables, cable, trouble);
+    if (*trouble)
+        json_object_set_new(to, "warning", json_string(trouble));
+}
+
 static json_t *session_encode(struct peers *p, const struct session *s, struct instant now)
 {
     struct link_stats st;
@@ -68,10 +78,11 @@ static json_t *session_encode(struct peers *p, const struct session *s, struct i
         json_object_set_new(one, "clock_error_us", json_integer((json_int_t)ahead.error_us));
     }
     if (one && d)
-        add_way(one, d, now, (double)opts_int(p->node->opts, "dead-after") - (double)st.silent_us / 1e6);
+        add_way(one, d, now, ((double)peers_silence_us(p) - (double)st.silent_us) / 1e6);
     json_t *speed = measure_encode(p->node->measure, s->cable);
     json_object_update_missing(one, speed);
     json_decref(speed);
+    add_trouble(one, p, s->cable);
     return one;
 }
 

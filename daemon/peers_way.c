@@ -8,10 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/cables.h"
 #include "daemon/cluster.h"
 #include "daemon/node.h"
 #include "daemon/peers_impl.h"
+#include "net/reason.h"
 #include "daemon/xalloc.h"
+#include "net/port.h"
+
+enum { SILENCE_US = 3500000 };
+
+/* What computes is another process, so a node misses three heartbeats in a row only if it stands still, has ended, or cannot be heard. Jobs wait
+ * for such a node all the same, until --dead-after. Where there are beacons, they notice it. Heartbeats may then be late, as they are under a flood
+ * of packets from strangers. */
+uint64_t peers_silence_us(const struct peers *p)
+{
+    uint64_t patience_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000;
+    bool has_no_beacons = !strcmp(opts_str(p->node->opts, "discover"), "off");
+    return has_no_beacons && SILENCE_US < patience_us ? SILENCE_US : patience_us;
+}
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -57,6 +72,7 @@ static int dial(struct dial *d)
         return r;
     struct session *s = peers_session_new(p, d);
     setup.owner = s;
+    setup.max_segment = peers_max_segment(d);
     d->way.session = s->number;
     r = link_dial(&s->link, &setup, d->host, d->port);
     if (r) {
@@ -66,6 +82,19 @@ static int dial(struct dial *d)
     return r;
 }
 
+uint16_t peers_max_segment(const struct dial *d)
+{
+    const struct port *port = d->cable ? cables_port(d->p->node->cables, d->ifindex) : NULL;
+    return port && d->packet && d->packet < port->mtu ? (uint16_t)(d->packet - LINK_SEGMENT_HEADS) : 0;
+}
+
+void peers_way_renew(struct dial *d)
+{
+    const uint64_t stands = d->way.session;
+    if (d->way.state == WAY_UP && dial(d))
+        d->way.session = stands;
+}
+
 static void drop(struct dial *d)
 {
     struct session *s, *next;
@@ -73,6 +102,17 @@ static void drop(struct dial *d)
         next = LIST_NEXT(s, next);
         if (s->dial == d || (d->cable && s->cable == d->cable))
             peers_end_session(s, d->way.words);
+    }
+}
+
+/* A dial that has been answered may be up at the other end already, in place of the connection that is up here: session_choose decides. */
+static void hang_up(struct dial *d)
+{
+    struct session *s, *next;
+    for (s = LIST_FIRST(&d->p->sessions); s; s = next) {
+        next = LIST_NEXT(s, next);
+        if (s->dial == d && link_state(s->link) == LINK_DIALING)
+            peers_end_session(s, "the other end made the connection");
     }
 }
 
@@ -86,8 +126,19 @@ static void arm(struct dial *d)
         event_add(d->timer, &in);
 }
 
+/* A cable that comes and goes is better left alone, but not if the node is out of reach without it. */
+static bool is_only(const struct dial *d)
+{
+    struct session *s;
+    LIST_FOREACH(s, &d->p->sessions, next)
+    if (s->up && s->number != d->way.session && d->known && !memcmp(link_peer(s->link)->node_id, d->id, 16))
+        return false;
+    return true;
+}
+
 void peers_way_step(struct dial *d, const struct way_news *news)
 {
+    d->way.is_only = is_only(d);
     enum way_action action = way_step(&d->way, news, clock_now());
     if (action == WAY_FORGOTTEN) {
         peers_way_free(d);
@@ -95,9 +146,11 @@ void peers_way_step(struct dial *d, const struct way_news *news)
     }
     if (action == WAY_DROP)
         drop(d);
+    if (action == WAY_HANG_UP)
+        hang_up(d);
     int r = action == WAY_DIAL ? dial(d) : 0;
     if (r)
-        way_step(&d->way, &(struct way_news){.event = WAY_FAILED, .text = strerror(-r)}, clock_now());
+        way_step(&d->way, &(struct way_news){.event = WAY_FAILED, .text = reason_of(r).text}, clock_now());
     arm(d);
 }
 
@@ -127,7 +180,7 @@ void peers_ways_joined(struct peers *p, const struct session *s)
         connected(d, s);
 }
 
-void peers_ways_parted(struct peers *p, uint64_t session, enum way_event event, const char *text)
+void peers_ways_parted(struct peers *p, uint64_t session, const uint8_t *id, const struct way_news *news)
 {
     struct dial *d;
     LIST_FOREACH(d, &p->dials, next)
@@ -141,6 +194,9 @@ void peers_ways_parted(struct peers *p, uint64_t session, enum way_event event, 
         if (s)
             connected(d, s);
         else
-            peers_way_step(d, &(struct way_news){.event = event, .text = text});
+            peers_way_step(d, news);
     }
+    LIST_FOREACH(d, &p->dials, next)
+    if (d->way.state == WAY_FLAPPING && d->known && !memcmp(d->id, id, 16) && is_only(d))
+        peers_way_step(d, &(struct way_news){.event = WAY_NEEDED});
 }

@@ -94,6 +94,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 static void answer(struct question *q, const json_t *event)
 {
     q->job->plan = json_incref(json_object_get(event, "plan"));
+    job_choose(q->job, (uint32_t)json_integer_value(json_object_get(event, "chosen")));
     if (json_is_true(json_object_get(event, "mirrored")))
         job_mirror(q->job);
     api_reply(q->call, 200,
@@ -123,7 +124,7 @@ static void on_stage_event(void *owner, const char *kind, json_t *event)
 static void on_stage_ended(void *owner, const char *text)
 {
     struct question *q = owner;
-    char why[256];
+    char why[600];
     snprintf(why, sizeof why, "the stage process %s", *text ? text : "ended before there was a plan");
     if (q->call)
         refuse(q, why);

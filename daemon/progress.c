@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -56,6 +57,14 @@ struct progress_lane *progress_lane(struct progress *p, uint64_t path)
         atomic_store_explicit(&lane->used, 1, memory_order_release);
     }
     return lane;
+}
+
+void progress_last_words(const struct progress *p, char *ret)
+{
+    const size_t n = sizeof p->last_words;
+    memset(ret, 0, n);
+    if (atomic_load_explicit(&p->has_last_words, memory_order_acquire))
+        memcpy(ret, p->last_words, n - 1);
 }
 
 double progress_seconds(const struct progress *p)

@@ -35,6 +35,8 @@ struct progress {
     _Atomic uint64_t step, tasks, tx_bytes, rx_bytes;
     _Atomic uint64_t busy_us, wait_us; /* computing, and standing still between two tasks of a round */
     struct progress_lane lanes[PROGRESS_LANES];
+    _Atomic uint32_t has_last_words; /* 1: those below are whole */
+    char last_words[512];            /* of a stage that a signal ends: "had to end: …" */
 };
 
 /* A fresh page in a memfd for the stage to inherit; −errno. */
@@ -47,6 +49,8 @@ void progress_set(struct progress *p, enum progress_state state, uint32_t what, 
 void progress_describe(const struct progress *p, char *buf, size_t n);
 /* The place of that path; by one thread at a time. */
 struct progress_lane *progress_lane(struct progress *p, uint64_t path);
+/* What a stage said when a signal ended it; "" = nothing. ret [sizeof last_words]. */
+void progress_last_words(const struct progress *p, char *ret);
 double progress_seconds(const struct progress *p); /* in the present state */
 
 #endif

@@ -359,10 +359,13 @@ static int connect_to(const struct relay_hop *hop)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
     char service[8];
+    const int segment = hop->max_segment;
     snprintf(service, sizeof service, "%u", hop->port);
     if (getaddrinfo(hop->host, service, &hints, &found))
         return -EINVAL;
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && hop->max_segment)
+        setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
     int r = fd < 0 || (connect(fd, found->ai_addr, found->ai_addrlen) && errno != EINPROGRESS) ? -errno : fd;
     freeaddrinfo(found);
     if (r < 0 && fd >= 0)

@@ -31,7 +31,7 @@ struct relay_hop {
     uint8_t id[16];
     uint64_t path;
     char host[64];
-    uint16_t port;
+    uint16_t port, max_segment; /* as in link_setup */
 };
 struct relay_setup {
     struct event_base *base;

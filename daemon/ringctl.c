@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl: finds the command and its options, and prints how they are used. The commands are listed in
+ * ringctl: finds the command and its options, and calls it. The commands are listed in
  * ctl_commands.c, and each lives in a ctl_ file. */
 #include <curl/curl.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/ctl.h"
+#include "daemon/ctl_help.h"
 #include "daemon/ctl_term.h"
 #include "daemon/xalloc.h"
 
@@ -58,33 +59,6 @@ int ctl_no_args(const struct ctl *ctl)
     return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
 }
 
-static void print_help(void)
-{
-    puts("usage: ringctl [OPTIONS] COMMAND …\n\nCommands:");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
-        if (c->group)
-            printf(" %s\n", c->group);
-        printf("  %-11s %s\n", c->name, c->help);
-    }
-    puts("\nOptions, before or after the command:");
-    opts_help(ctl_global_options, stdout);
-    puts("\nringctl COMMAND --help says more about one. Exit status: 0 done, 1 the job failed or was "
-         "refused,\n"
-         "2 wrong usage, 3 no daemon answers, 130 interrupted or detached.");
-}
-
-/* defs: its own options and the global ones. */
-static void print_command_help(const struct ctl_command *command, const struct opt_def *defs)
-{
-    printf("usage: ringctl %s%s%s\n\n%s.\n\n", command->name, *command->args ? " " : "", command->args,
-           command->help);
-    if (command->has_rest)
-        puts("COMMAND is any other command of ringctl, or \"exec PROGRAM ARGS…\": a program that finds the "
-             "first node\n"
-             "through $RINGD_SOCKET.\n");
-    opts_help(defs, stdout);
-}
-
 static const struct opt_def *find_option(const struct opt_def *defs, const char *arg)
 {
     for (const struct opt_def *def = defs; def->name; def++) {
@@ -113,25 +87,6 @@ static int find_word(const struct opt_def *defs, int argc, char **argv, int at, 
     return argc;
 }
 
-static size_t count_options(const struct opt_def *defs)
-{
-    size_t n = 0;
-    while (defs && defs[n].name)
-        n++;
-    return n;
-}
-
-/* The command's own options, then the global ones; the caller frees. */
-static struct opt_def *join_options(const struct opt_def *own)
-{
-    size_t n = count_options(own), n_global = count_options(ctl_global_options);
-    struct opt_def *all = xcalloc(n + n_global + 1, sizeof *all);
-    if (n)
-        memcpy(all, own, n * sizeof *all);
-    memcpy(all + n, ctl_global_options, n_global * sizeof *all);
-    return all;
-}
-
 static int run(struct ctl *ctl)
 {
     const char *from_env = getenv("RINGD_SOCKET");
@@ -158,7 +113,7 @@ static int run(struct ctl *ctl)
 /* argv[word] is the command's name, argv[led_by] that of one before it that leads, or 0. */
 static int run_command(const struct ctl_command *command, int argc, char **argv, int word, int led_by)
 {
-    struct opt_def *defs = join_options(command->options);
+    struct opt_def *defs = ctl_all_options(command->options);
     struct ctl ctl = {.command = command, .opts = opts_new(defs), .plans = led_by != 0};
     struct err err;
     bool help = false;
@@ -174,7 +129,7 @@ static int run_command(const struct ctl_command *command, int argc, char **argv,
     if (opts_parse(ctl.opts, n, own, &positional, &ctl.n_args, &help, &err)) {
         status = ctl_usage(&ctl, "%s", err.text);
     } else if (help) {
-        print_command_help(command, defs);
+        ctl_help_command(command, defs);
         status = CTL_OK;
     } else {
         ctl.args = positional;
@@ -196,30 +151,6 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-static const struct ctl_command *find_command(const char *name)
-{
-    const struct ctl_command *c = ctl_commands;
-    while (c->name && strcmp(c->name, name))
-        c++;
-    return c->name ? c : NULL;
-}
-
-static int unknown_command(const char *wrong)
-{
-    enum { NEAR = 2 };
-    const struct ctl_command *best = NULL;
-    size_t least = NEAR + 1;
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
-        size_t distance = opts_distance(wrong, c->name);
-        if (distance < least && distance < strlen(c->name)) {
-            least = distance;
-            best = c;
-        }
-    }
-    return best ? ctl_fail(CTL_USAGE, "\"%s\" is not a command: did you mean %s?", wrong, best->name)
-                : ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl --help lists them", wrong);
-}
-
 /* argv[word] is that command; behind it stands the one whose plan is wanted. */
 static int run_leading(const struct ctl_command *command, int argc, char **argv, int word)
 {
@@ -227,12 +158,13 @@ static int run_leading(const struct ctl_command *command, int argc, char **argv,
     if (at == argc)
         return run_command(command, argc, argv, word, 0);
     if (!has_word(command->words, argv[at]))
-        return ctl_fail(CTL_USAGE, "%s %s: \"%s\" is none of: %s", command->name, command->args, argv[at],
-                        command->words);
-    return run_command(find_command(argv[at]), argc, argv, at, word);
+        return ctl_fail(CTL_USAGE, "%s is followed by one of: %s; \"%s\" is none of them", command->name,
+                        command->words, argv[at]);
+    return run_command(ctl_find_command(argv[at]), argc, argv, at, word);
 }
 
-/* No command: the only things to say are help and the version. */
+/* No command: help, the version, or the overview, with the status of wrong usage: a script whose COMMAND was empty
+ * should not go on as if it had run. */
 static int run_bare(int argc, char **argv)
 {
     struct opts *o = opts_new(ctl_global_options);
@@ -243,11 +175,15 @@ static int run_bare(int argc, char **argv)
     if (opts_parse(o, argc, argv, &positional, &n, &help, &err))
         status = ctl_fail(CTL_USAGE, "%s", err.text);
     else if (help)
-        print_help();
+        ctl_help_all();
     else if (opts_flag(o, "version"))
         puts("ringctl " RINGD_VERSION);
-    else
-        status = ctl_fail(CTL_USAGE, "a command is missing: ringctl --help lists them");
+    else if (opts_flag(o, "json"))
+        status = ctl_fail(CTL_USAGE, "a command is missing: ringctl help lists them");
+    else {
+        ctl_help_overview();
+        status = CTL_USAGE;
+    }
     free(positional);
     opts_free(o);
     return status;
@@ -258,8 +194,8 @@ int main(int argc, char **argv)
     int word = find_word(ctl_global_options, argc, argv, 1, 0);
     if (word == argc)
         return run_bare(argc, argv);
-    const struct ctl_command *c = find_command(argv[word]);
+    const struct ctl_command *c = ctl_find_command(argv[word]);
     if (!c)
-        return unknown_command(argv[word]);
+        return ctl_unknown_command(argv[word]);
     return c->leads ? run_leading(c, argc, argv, word) : run_command(c, argc, argv, word, 0);
 }

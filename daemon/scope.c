@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/xalloc.h"
+#include "engine/err.h"
 
 struct scope {
     char *folder; /* owned */
@@ -107,13 +108,25 @@ uint64_t scope_with_headroom(uint64_t planned)
     return planned + planned / 8 + (UINT64_C(256) << 20);
 }
 
-void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, const char *how)
+#define WAY_OUT "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps"
+
+void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, uint64_t peak,
+                     const char *how)
 {
+    const struct err_amounts plan = err_amounts(planned, peak),
+                             limit = err_amounts(scope_with_headroom(planned), peak);
+    const bool is_killed = strstr(how, "SIGKILL") != NULL;
     if (s && scope_ran_out(s))
         snprintf(ret, size,
-                 "the stage process was killed: out of memory, %.1f GiB were planned and it had %.1f; "
-                 "another split, a smaller batch or --memory-limit helps",
-                 (double)planned / (1 << 30), (double)scope_with_headroom(planned) / (1 << 30));
+                 "the stage process was killed: out of memory, %s were planned and it had %s of at most "
+                 "%s; " WAY_OUT,
+                 plan.need, plan.have, limit.need);
+    else if (is_killed && planned && peak)
+        snprintf(ret, size,
+                 "the stage process %s; %s were planned and it had %s; if memory ran out, " WAY_OUT, how,
+                 plan.need, plan.have);
+    else if (is_killed && peak)
+        snprintf(ret, size, "the stage process %s; it had %s, and there was no plan yet", how, plan.have);
     else
         snprintf(ret, size, "the stage process %s", *how ? how : "ended before the job did");
 }

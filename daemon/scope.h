@@ -25,8 +25,10 @@ int scope_limit(struct scope *s, uint64_t bytes);
 bool scope_ran_out(const struct scope *s);
 /* Most a stage may have that was planned with so many bytes. */
 uint64_t scope_with_headroom(uint64_t planned);
-/* The sentence about a stage that ended before its job did. s may be NULL; how: "was killed by signal 9", or "" if it just ended. */
-void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, const char *how);
+/* The sentence about a stage that ended before its job did. s may be NULL; planned and peak (most it had resident): bytes, 0 unknown; how: "was killed
+ * by SIGKILL: …", which is told with these two, or another such text, or "" if it just ended. */
+void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, uint64_t peak,
+                     const char *how);
 void scope_free(struct scope *s); /* its processes are gone */
 
 #endif

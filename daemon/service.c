@@ -13,6 +13,7 @@
 #include "daemon/conf.h"
 #include "daemon/coord.h"
 #include "daemon/cores.h"
+#include "daemon/installed.h"
 #include "daemon/job.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -153,8 +154,17 @@ void service_status(struct service *s)
     sd_notify(0, line);
 }
 
+/* Said when it is wrong, not at the first job, so that the one who starts the daemon sees it. */
+static void check_stage(const struct node *n)
+{
+    struct err err;
+    if (installed_check_stage(opts_str(n->opts, "stage-binary"), &err))
+        log_error("%s", err.text);
+}
+
 void service_ready(struct service *s)
 {
+    check_stage(s->node);
     s->ready = true;
     sd_notify(0, "READY=1");
     service_status(s);
@@ -192,7 +202,7 @@ bool service_healthy(const struct service *s, char *why, size_t size)
             still > STALLED_STEPS * job->longest_step)
             len += (size_t)snprintf(
                 why + len, size - len,
-                "job %llu has made no step for %.0f s: `ringctl nodes` tells what each node waits for\n",
+                "job %llu has made no step for %.0f s: `ringctl nodes` shows what each node waits for\n",
                 (unsigned long long)job->id, still);
     }
     return !len;
@@ -223,6 +233,7 @@ static void apply(struct node *n, struct opts *fresh, json_t *applied)
         opts_take(n->opts, fresh, json_string_value(name));
     }
     log_set_level(opts_str(n->opts, "log-level"));
+    check_stage(n);
     n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
     n->memory_limit = conf_size(n->opts, "memory-limit", &err);
     store_set_limit(n->store, conf_size(n->opts, "history-limit", &err));
@@ -254,12 +265,12 @@ int service_reload(struct service *s, json_t **ret, struct err *err)
     }
     sd_notify(0, "READY=1");
     if (r) {
-        log_error("the configuration was not taken over: %s; the old one stays", err->text);
+        log_error("the new configuration was not applied: %s; the current one stays", err->text);
         json_decref(applied);
         json_decref(restart);
         return r;
     }
-    log_info("the configuration was read again: %zu options changed, %zu of them count after a restart",
+    log_info("the configuration was read again: %zu options changed, %zu of them take effect after a restart",
              json_array_size(applied) + json_array_size(restart), json_array_size(restart));
     *ret = json_pack("{s:o s:o}", "applied", applied, "restart", restart);
     return 0;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -33,6 +34,8 @@ struct spawn {
     const struct spawn_ops *ops;
     void *owner;
     bool reaped;
+    uint64_t peak_bytes;             /* most it had resident, once it has ended */
+    unsigned long long kills_before; /* by the kernel, when it began */
 };
 
 /* --- the child's side: between fork and exec only what is safe in a process with threads ------ */
@@ -91,16 +94,30 @@ static void on_read(evutil_socket_t fd, short what, void *arg)
     take_events(s);
 }
 
-static void describe_end(char *buf, size_t size, const siginfo_t *info)
+/* How many processes the kernel has ended since it started because memory ran out; 0: it does not tell. */
+static unsigned long long out_of_memory_kills(void)
+{
+    char line[128];
+    unsigned long long n, kills = 0;
+    FILE *f = fopen("/proc/vmstat", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "oom_kill %llu", &n) == 1)
+            kills = n;
+    if (f)
+        fclose(f);
+    return kills;
+}
+
+static void describe_end(char *buf, size_t size, const siginfo_t *info, bool kernel_killed)
 {
     if (info->si_code == CLD_EXITED && info->si_status == 127)
         snprintf(buf, size, "could not be started: is ringd-stage where --stage-binary says?");
     else if (info->si_code == CLD_EXITED)
         snprintf(buf, size, "%s", info->si_status ? "ended with an error it could not report" : "");
     else if (info->si_status == SIGKILL)
-        snprintf(
-            buf, size,
-            "was killed by SIGKILL: by hand, or by the kernel because memory ran out (journalctl -k tells)");
+        snprintf(buf, size, "was killed by SIGKILL: %s",
+                 kernel_killed ? "by the kernel, for this machine's memory ran out"
+                               : "by hand, or by the kernel because memory ran out (see journalctl -k)");
     else
         snprintf(buf, size, "was killed by SIG%s", sigabbrev_np(info->si_status));
 }
@@ -113,15 +130,19 @@ static void on_exit_event(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)s->pid, &info, WEXITED | WNOHANG) || !info.si_pid)
+    struct rusage used = {0};
+    if (syscall(SYS_waitid, P_PID, s->pid, &info, WEXITED | WNOHANG, &used) || !info.si_pid)
         return;
     s->reaped = true;
+    s->peak_bytes = (uint64_t)used.ru_maxrss * 1024;
     event_del(s->on_exit);
     while (evbuffer_read(s->in, s->sock, 1 << 16) > 0)
         ;
     event_del(s->on_read);
-    char text[160];
-    describe_end(text, sizeof text, &info);
+    char text[sizeof s->progress->last_words];
+    progress_last_words(s->progress, text);
+    if (!*text)
+        describe_end(text, sizeof text, &info, out_of_memory_kills() > s->kills_before);
     const struct spawn_ops *ops = s->ops;
     void *owner = s->owner;
     take_events(s);
@@ -219,6 +240,7 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
     }
     if (!r) {
         s->reaped = false;
+        s->kills_before = out_of_memory_kills();
         s->sock = pair[0];
         fcntl(s->sock, F_SETFL, O_NONBLOCK);
         r = watch(s, base);
@@ -259,6 +281,11 @@ uint64_t spawn_memory(const struct spawn *s)
     if (f)
         fclose(f);
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t spawn_peak(const struct spawn *s)
+{
+    return s->peak_bytes;
 }
 
 const struct progress *spawn_progress(const struct spawn *s)

@@ -19,8 +19,8 @@ struct spawn;
 
 struct spawn_ops {
     void (*event)(void *owner, const char *kind, json_t *event); /* event: borrowed */
-    /* The process is gone. `text` says how where that was not a plain exit: "was killed by SIGKILL …", else
-     * "". Comes last. */
+    /* The process is gone. `text` says how where that was not a plain exit: "was killed by SIGKILL …", or what
+     * it said itself ("had to end: …"), else "". Comes last. */
     void (*ended)(void *owner, const char *text);
 };
 
@@ -32,6 +32,7 @@ int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd); /* bo
 void spawn_kill(struct spawn *s, int signal);
 pid_t spawn_pid(const struct spawn *s);
 uint64_t spawn_memory(const struct spawn *s); /* resident, with what is mapped of files; 0 = gone */
+uint64_t spawn_peak(const struct spawn *s);   /* most that ever was, once it has ended; else 0 */
 const struct progress *spawn_progress(const struct spawn *s);
 /* Kills the process if it still runs, and reaps it. */
 void spawn_free(struct spawn *s);

@@ -14,6 +14,7 @@ enum spec_limits {
     SPEC_STEPS_MAX = 1 << 24,
     SPEC_EPOCHS_MAX = 1 << 20,
     SPEC_TOKENS_MAX = 1 << 20,
+    SPEC_TOP_LOGPROBS_MAX = 20,
     SPEC_KEEP_ALIVE_MAX = 86400, /* seconds */
     SPEC_KV_SIZE = 4096,
     SPEC_SAMPLE_TOKENS_MAX = 4096, /* a sample is an event of its job */

@@ -2,9 +2,10 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page (fd 4);
  * what it is told:
- *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan","mirrored"}; before that perhaps
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer {"ev":"planned","plan","mirrored","chosen"}; before that perhaps
  *                                           {"ev":"survey","nodes","question"}, which {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks (stage_units.h), {"ev":"measured","answer"}
+ *   {"do":"weights","model"}                instead of all else: read all tensors of a model, {"ev":"weights","model"} (model_facts.h)
  *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or {"ev":"failed","error"}
@@ -24,13 +25,16 @@
 
 #include "daemon/ipc.h"
 #include "daemon/stage_bench.h"
-#include "daemon/stage_cache.h"
+#include "daemon/cache_dir.h"
+#include "daemon/stage_faults.h"
 #include "daemon/stage_head.h"
 #include "daemon/stage_memory.h"
 #include "daemon/stage_room.h"
 #include "daemon/stage_data.h"
 #include "daemon/stage_merge.h"
+#include "daemon/stage_text.h"
 #include "daemon/stage_units.h"
+#include "daemon/stage_weights.h"
 #include "engine/pipe/split.h"
 
 struct process {
@@ -59,6 +63,8 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     p->is_head = true;
     p->head.must_not_time = json_is_false(json_object_get(msg, "may_time"));
     int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
+    if (!r && !p->head.spec.dry_run)
+        r = weights_of_head(&p->head, err);
     if (r)
         return r;
     json_t *plan = job_plan_encode(&p->head.plan);
@@ -67,8 +73,8 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
     if (p->head.speed)
         json_object_set(plan, "speed", p->head.speed);
     head_event(&p->head, "planned",
-               json_pack("{s:o s:I s:b}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
-                         (int)p->head.is_mirrored));
+               json_pack("{s:o s:I s:b s:I}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
+                         (int)p->head.is_mirrored, "chosen", (json_int_t)p->head.chosen));
     return 0;
 }
 
@@ -79,6 +85,13 @@ static void do_measure(struct process *p, const json_t *msg)
                                   (int)json_integer_value(json_object_get(msg, "threads")),
                                   json_is_true(json_object_get(msg, "may_time")));
     head_event(&p->head, "measured", json_pack("{s:o}", "answer", answer));
+}
+
+/* For the doctor: likewise. */
+static void do_weights(struct process *p, const json_t *msg)
+{
+    const char *dir = json_string_value(json_object_get(msg, "model"));
+    head_event(&p->head, "weights", json_pack("{s:o}", "model", weights_of_dir(&p->head, dir ? dir : "")));
 }
 
 static void on_traced(void *owner, json_t *event)
@@ -184,6 +197,8 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r && config.layers != p->plan.first[p->plan.stages])
         r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
                     p->plan.first[p->plan.stages], config.layers);
+    if (!r && p->rank && !p->plan.tune.random_init)
+        r = weights_of_rank(&p->head, &p->plan, &config, p->rank, err);
     if (!r)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
@@ -303,6 +318,10 @@ static int obey(struct process *p, const json_t *msg, struct err *err)
         do_measure(p, msg);
         return 0;
     }
+    if (what && !strcmp(what, "weights")) {
+        do_weights(p, msg);
+        return 0;
+    }
     if (what && !strcmp(what, "plan"))
         r = do_plan(p, msg, err);
     else if (what && !strcmp(what, "open"))
@@ -334,11 +353,15 @@ int main(int argc, char **argv)
         return stage_merge_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "data"))
         return stage_data_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "text"))
+        return stage_text_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "bench"))
         return stage_bench_main(argc - 1, argv + 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};
+    if (p.progress)
+        faults_watch(p.progress);
     head_init(&p.head, IPC_FD);
     if (argc > 1 || !p.progress) {
         fputs("ringd-stage is started by ringd, one per job; there is nothing to type here.\n", stderr);
@@ -361,6 +384,8 @@ int main(int argc, char **argv)
             json_decref(msg);
         }
     }
+    if (r == -ENOMEM)
+        memory_explain(&err, p.rank < p.plan.ranks ? p.plan.bytes[p.rank] : 0);
     if (r < 0)
         head_event(&p.head, "failed", json_pack("{s:s}", "error", err.text));
     process_done(&p);

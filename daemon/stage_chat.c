@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Conversations as prompts: the model's chat template writes the messages down, and the text becomes tokens. Called by
- * stage_head.c when a generation is planned, and by stage_generate.c for what is said after an answer. */
+ * stage_head.c when a generation is planned, by stage_generate.c for what is said after an answer, and by stage_text.c. */
+#include "daemon/stage_chat.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "daemon/stage_head.h"
-#include "engine/text/chat.h"
 
 /* The messages of the job, or one of its prompt, behind that of --system. */
 static json_t *messages_of(const struct job_spec *s)
@@ -34,10 +35,43 @@ static int check_messages(const json_t *messages, struct err *err)
     return json_array_size(messages) ? 0 : err_set(err, -EINVAL, "\"messages\" is empty");
 }
 
-/* The token that ends a turn also ends the answer, where generation_config.json forgets it. */
-static void add_end(struct head *h, const struct chat_template *tpl)
+int chat_prompt_read(struct chat_prompt *ret, const char *model, struct tokenizer **tok,
+                     const struct chat_request *req, struct err *err)
 {
-    const char *text = chat_template_token(tpl, "eos_token");
+    struct chat_template *tpl = NULL;
+    struct chat_prompt p = {0};
+    int r = check_messages(req->messages, err);
+    if (!r)
+        r = chat_template_open(&tpl, model, err);
+    if (!r)
+        r = chat_render(tpl, req, &p.text, err);
+    if (!r && tok && !*tok)
+        r = tokenizer_open(tok, model, err);
+    /* The template has written what a post-processor would add. */
+    if (!r && tok)
+        r = tokenizer_encode(*tok, p.text.text, p.text.n, false, &p.ids, &p.n, err);
+    if (!r && tok && !p.n)
+        r = err_set(err, -EINVAL, "the chat template makes nothing of these messages");
+    const char *end = r ? NULL : chat_template_token(tpl, "eos_token");
+    p.end = end ? strdup(end) : NULL;
+    chat_template_close(tpl);
+    if (r)
+        chat_prompt_done(&p);
+    else
+        *ret = p;
+    return r;
+}
+
+void chat_prompt_done(struct chat_prompt *p)
+{
+    chat_text_done(&p->text);
+    free(p->end);
+    free(p->ids);
+}
+
+/* The token that ends a turn also ends the answer, where generation_config.json forgets it. */
+static void add_end(struct head *h, const char *text)
+{
     struct config *c = &h->config;
     uint32_t id;
     if (!text || tokenizer_id(h->tok, text, &id) || c->neos == CONFIG_MAX_EOS)
@@ -50,32 +84,21 @@ static void add_end(struct head *h, const struct chat_template *tpl)
 
 int head_read_chat(struct head *h, struct err *err)
 {
-    struct chat_template *tpl = NULL;
-    struct chat_text text = {0};
+    struct chat_prompt prompt = {0};
     json_t *messages = messages_of(&h->spec);
     struct chat_request req = {.messages = messages,
                                .tools = h->spec.tools,
                                .add_generation_prompt = true,
                                .extra = h->spec.template_args,
                                .now = time(NULL)};
-    int r = check_messages(messages, err);
-    if (!r)
-        r = chat_template_open(&tpl, h->spec.model, err);
-    if (!r)
-        r = chat_render(tpl, &req, &text, err);
-    if (!r && !h->tok)
-        r = tokenizer_open(&h->tok, h->spec.model, err);
+    int r = chat_prompt_read(&prompt, h->spec.model, &h->tok, &req, err);
     free(h->ids);
-    h->ids = NULL;
-    /* The template has written what a post-processor would add. */
+    h->ids = prompt.ids;
+    h->nids = prompt.n;
+    prompt.ids = NULL;
     if (!r)
-        r = tokenizer_encode(h->tok, text.text, text.n, false, &h->ids, &h->nids, err);
-    if (!r && !h->nids)
-        r = err_set(err, -EINVAL, "the chat template makes nothing of these messages");
-    if (!r)
-        add_end(h, tpl);
-    chat_text_done(&text);
-    chat_template_close(tpl);
+        add_end(h, prompt.end);
+    chat_prompt_done(&prompt);
     json_decref(messages);
     return r;
 }

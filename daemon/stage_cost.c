@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/stage_cache.h"
+#include "daemon/cache_dir.h"
 #include "daemon/stage_cold.h"
 #include "daemon/stage_quota.h"
 
@@ -273,6 +273,15 @@ static void cpu_name(char *ret, size_t size)
         fclose(f);
 }
 
+/* Where ranks differ by layer, how many numbers are trained tells the layers apart. */
+static json_int_t factors_of(const struct stage_spec *s)
+{
+    size_t n = 0;
+    for (size_t l = s->first_layer; s->tune.kind == TUNE_LORA && l < s->end_layer; l++)
+        n += tune_unit_elements(&s->tune, family_find(s->config.family), &s->config, l + 1);
+    return (json_int_t)n;
+}
+
 /* All that the time depends on. */
 static json_t *make_key(const struct num *num, const struct unit_trial *want, const char *fingerprint,
                         double quota)
@@ -284,14 +293,15 @@ static json_t *make_key(const struct num *num, const struct unit_trial *want, co
     for (size_t i = 0; i < s->tune.ntargets; i++)
         json_array_append_new(targets, json_string(s->tune.targets[i]));
     return json_pack(
-        "{s:i s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:o s:b s:b s:b s:I s:I}", "way",
-        WAY, "cpu", cpu, "isa", num_isa(num), "threads", num_threads(num), "cpus", isinf(quota) ? 0.0 : quota,
-        "model", fingerprint, "by_layer", (int)s->by_layer, "embedding", (int)s->embed, "head", (int)s->head,
-        "layer", (json_int_t)s->first_layer, "layers", (json_int_t)(s->end_layer - s->first_layer), "tokens",
-        (json_int_t)s->tokens, "seqs", (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune",
-        (int)s->tune.kind, "rank", (json_int_t)s->tune.rank, "targets", targets, "trained",
-        (int)want->trained, "training", (int)s->training, "kv", (int)s->kv, "positions",
-        (json_int_t)(s->kv ? s->positions : 0), "at", (json_int_t)want->at);
+        "{s:i s:s s:s s:i s:f s:s s:b s:b s:b s:I s:I s:I s:I s:I s:i s:I s:I s:o s:b s:b s:b s:I s:I}",
+        "way", WAY, "cpu", cpu, "isa", num_isa(num), "threads", num_threads(num), "cpus",
+        isinf(quota) ? 0.0 : quota, "model", fingerprint, "by_layer", (int)s->by_layer, "embedding",
+        (int)s->embed, "head", (int)s->head, "layer", (json_int_t)s->first_layer, "layers",
+        (json_int_t)(s->end_layer - s->first_layer), "tokens", (json_int_t)s->tokens, "seqs",
+        (json_int_t)s->seqs, "bits", (json_int_t)s->weight_bits, "tune", (int)s->tune.kind, "rank",
+        (json_int_t)s->tune.rank, "factors", factors_of(s), "targets", targets, "trained", (int)want->trained,
+        "training", (int)s->training, "kv", (int)s->kv, "positions", (json_int_t)(s->kv ? s->positions : 0),
+        "at", (json_int_t)want->at);
 }
 
 static int make_path(char *ret, size_t size, const json_t *key)

@@ -241,6 +241,9 @@ static int take_turn(struct head *h, struct runner *r, json_t **turn, struct err
     const json_t *seed = json_object_get(next, "seed");
     h->spec.seed = json_is_integer(seed) ? (uint64_t)json_integer_value(seed) : h->spec.seed;
     int e = head_read_chat(h, err);
+    if (!e)
+        head_say_positions(h, h->nids + h->spec.max_tokens,
+                           "the conversation and its next answer together are");
     return e ? e : h->nids + h->spec.max_tokens <= h->plan.positions;
 }
 

@@ -50,7 +50,7 @@ static double double_of(uint64_t v)
 size_t go_encode(uint8_t *out, const struct go *go)
 {
     uint32_t flags = (uint32_t)go->state | (uint32_t)go->logprobs << 1 | (uint32_t)go->want_token << 2 |
-                     (uint32_t)go->trace << 3;
+                     (uint32_t)go->trace << 3 | (go->top & GO_TOP_MAX) << 8;
     uint32_t temperature, top_p;
     memcpy(&temperature, &go->temperature, 4);
     memcpy(&top_p, &go->top_p, 4);
@@ -138,6 +138,7 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.logprobs = flags & 2;
     go.want_token = flags & 4;
     go.trace = flags & 8;
+    go.top = flags >> 8 & GO_TOP_MAX;
     go.step = get(&at, 2);
     go.adapter = (uint32_t)get(&at, 1);
     go.at = get(&at, 2);

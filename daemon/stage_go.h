@@ -13,6 +13,7 @@
 #include "engine/layer/layer.h"
 #include "engine/pipe/plan.h"
 
+enum { GO_TOP_MAX = 255 };
 enum { GO_STOP = 0xffff }; /* as a program: the job is over */
 
 /* Of one adapter, whose microbatches of the round come after those of the step before. */
@@ -27,6 +28,7 @@ struct go {
     uint32_t round;
     bool state;       /* SAVE, LOAD: moments too */
     bool logprobs;    /* FORWARD: log-probabilities come with the loss */
+    uint32_t top;     /* FORWARD with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
     bool want_token;  /* DECODE */
     bool trace;       /* TRAIN: every rank tells afterwards what it did when */
     uint64_t step;    /* TRAIN: of the first of its steps; DECODE: index of the new token */

@@ -35,6 +35,19 @@ void head_say(struct head *h, const char *fmt, ...)
     head_event(h, "log", json_pack("{s:s}", "text", text));
 }
 
+void head_say_positions(struct head *h, size_t n, const char *what)
+{
+    const size_t most = config_positions(&h->config);
+    if (n <= most || h->said_positions)
+        return;
+    h->said_positions = true;
+    head_say(h,
+             "%s up to %zu tokens; the model was made for %zu (max_position_embeddings%s). The job runs, but "
+             "tokens after "
+             "%zu may make no sense",
+             what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
+}
+
 /* --- inputs ----------------------------------------------------------------------------------- */
 
 static int open_tokenizer(struct head *h, struct err *err)
@@ -145,9 +158,7 @@ static int plan_tune(struct head *h, struct head_adapter *a, struct tune *t, str
     int r = 0;
     if (!s->full && s->init_adapter)
         r = adapter_read_config(t, s->init_adapter, h->family, &h->config, err);
-    else if (!s->full && s->resume)
-        r = adapter_read_config(t, s->adapter_out, h->family, &h->config, err);
-    else if (!s->full)
+    else if (!s->full && !s->resume)
         r = plan_new_adapter(h, s, t, err);
     if (!r && s->init_adapter)
         r = adapter_in_open(&a->in, s->init_adapter, t, h->family, &h->config, err);
@@ -165,8 +176,7 @@ static int plan_tunes(struct head *h, struct err *err)
     for (size_t a = 1; a < h->nadapters && !r; a++) {
         struct tune *t = &p->more[a - 1];
         r = plan_tune(h, &h->adapters[a], t, err);
-        if (!r && (t->first_layer != p->tune.first_layer || t->end_layer != p->tune.end_layer ||
-                   t->ntargets != p->tune.ntargets || memcmp(t->targets, p->tune.targets, sizeof t->targets)))
+        if (!r && !tune_same_place(t, &p->tune))
             r = err_set(err, -EINVAL,
                         "%s and %s are adapters of other layers or linears, and cannot be trained together: "
                         "go on with each by itself",
@@ -183,10 +193,13 @@ static int plan_steps(struct head *h, struct err *err)
     uint64_t done = UINT64_MAX;
     for (size_t a = 0; a < h->nadapters; a++)
         done = h->adapters[a].first_step < done ? h->adapters[a].first_step : done;
-    if (done >= h->steps)
+    if (done > h->steps)
         return err_set(err, -EINVAL,
                        "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
                        h->spec.adapter_out, (unsigned long long)done, (unsigned long long)h->steps);
+    if (done == h->steps)
+        head_say(h, "the run in %s has done all of its %llu steps: its result is written again",
+                 h->spec.adapter_out, (unsigned long long)done);
     int r = 0;
     for (size_t a = 0; a < h->nadapters && !r; a++) {
         const struct data_order_request req = {.packs = h->train.packs,
@@ -253,6 +266,7 @@ static int plan_train(struct head *h, struct err *err)
     p->positions = data_longest(h->train.data);
     p->seqs = data_packs_most_rows(h->train.packs);
     p->tokens = data_packs_longest(h->train.packs);
+    head_say_positions(h, p->positions, "rows are");
     if (h->valid.data) {
         p->positions = larger(p->positions, data_longest(h->valid.data));
         p->seqs = larger(p->seqs, data_packs_most_rows(h->valid.packs));
@@ -293,6 +307,7 @@ static int plan_generate(struct head *h, struct err *err)
         return r;
     p->kv = true;
     p->positions = h->nids + h->spec.max_tokens;
+    head_say_positions(h, p->positions, "the prompt and --max-tokens together are");
     size_t prompt = h->nids;
     if (h->spec.keep_alive) /* what is said later wants room as well */
         prompt = p->positions = (p->positions / h->spec.max_kv_size + 1) * h->spec.max_kv_size;
@@ -310,11 +325,19 @@ static int plan_score(struct head *h, struct err *err)
                            : open_data(h, &h->train, h->spec.data, "test", err);
     if (!r)
         r = plan_adapter(h, err);
+    if (!r && !h->train.data && !h->tok) { /* the text of tokens, where there is a tokenizer */
+        struct err quiet;
+        open_tokenizer(h, &quiet);
+    }
+    if (!r && h->spec.top_logprobs > h->config.vocab)
+        r = err_set(err, -EINVAL, "--top-logprobs %zu: the model has only %zu tokens", h->spec.top_logprobs,
+                    h->config.vocab);
     if (!r && !h->train.data && h->nids < 2)
         r = err_set(err, -EINVAL, "one token alone has no probability to score: give at least two");
     if (r)
         return r;
     p->positions = p->tokens = h->train.data ? data_longest(h->train.data) : h->nids;
+    head_say_positions(h, p->positions, h->train.data ? "rows are" : "the text is");
     p->microbatches = h->train.data ? 8 : 1;
     p->seqs = 1;
     return 0;

@@ -43,13 +43,15 @@ struct head {
     uint64_t steps;                 /* of a training job: the last one */
     json_t *nodes;      /* owned: what there is, by rank; the order may be turned while it is planned */
     bool is_mirrored;   /* it was: rank 1 is the last of those given */
+    uint32_t chosen;    /* places in the ring of the nodes that take part, a bit each; 0 = all do */
     bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
     bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
     json_t *forecast;   /* owned: what a step will take, or NULL */
     json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
     uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
-    struct turns turns; /* what is said after the first answer, where the spec keeps the model loaded */
+    bool said_positions; /* that something is longer than the model was made for */
+    struct turns turns;  /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
 void head_init(struct head *h, int sock);
@@ -78,12 +80,16 @@ int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err
 /* Hands the starting values (adapter, resumed state) to the stages. */
 int head_load(struct head *h, struct runner *r, struct err *err);
 
-/* DIR/training_order.json: what the order of the rows followed from. A run that is resumed must follow from the same. */
-int head_save_order(const struct head *h, size_t adapter, const char *dir, struct err *err);
+/* What the order of the rows follows from, for the record of a state (a new object; NULL without memory). A run that is
+ * resumed must follow from the same: its states are open. */
+json_t *head_order_record(const struct head *h, size_t adapter);
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
 /* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is gone, which ends us anyway. */
 void head_event(struct head *h, const char *kind, json_t *fields);
+/* Says, once in a job, that sequences of n tokens are longer than the model was made for; `what` they are ("the prompt and
+ * --max-tokens together are"). */
+void head_say_positions(struct head *h, size_t n, const char *what);
 /* A line of log. */
 void head_say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -52,6 +52,35 @@ int memory_read(struct memory_use *ret)
     return memory_parse(ret, status);
 }
 
+/* What the machine could still give; 0: it does not tell. */
+static size_t available(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && !kib && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+            kib = 0;
+    if (f)
+        fclose(f);
+    return (size_t)kib * 1024;
+}
+
+void memory_explain(struct err *err, size_t planned)
+{
+    char why[sizeof err->text], plan[80] = "nothing was planned yet";
+    struct memory_use use = {0};
+    memory_read(&use);
+    const struct err_amounts had = err_amounts(planned, use.rss), left = err_amounts(available(), use.rss);
+    if (planned)
+        snprintf(plan, sizeof plan, "%s were planned for this stage", had.need);
+    snprintf(why, sizeof why, "%s", err->text);
+    err_set(err, -ENOMEM,
+            "%.250s: %s, it has %s, and this node has %s available; another split, a smaller --seq-len or "
+            "--micro-batch-size helps",
+            why, plan, had.have, left.need);
+}
+
 bool memory_due(struct memory_watch *w, struct instant now)
 {
     if (w->looked.us && clock_since_us(now, w->looked) < EVERY_US)

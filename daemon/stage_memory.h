@@ -6,8 +6,10 @@
 #define DAEMON_STAGE_MEMORY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "engine/err.h"
 #include "net/clock.h"
 
 struct memory_use { /* bytes */
@@ -23,6 +25,10 @@ struct memory_watch {
 /* status: the text of /proc/PID/status. −EBADMSG: a number is missing. */
 int memory_parse(struct memory_use *ret, const char *status);
 int memory_read(struct memory_use *ret); /* of this process; −errno */
+
+/* Puts behind a sentence about memory that the system refused what was planned for this stage (0: nothing yet), what it has, and what the
+ * machine could still give. */
+void memory_explain(struct err *err, size_t planned);
 
 bool memory_due(struct memory_watch *w,
                 struct instant now); /* true: it is looked at now, and not again for a second */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The record of a run's order of rows, beside its result: written with every save, and read when the run is resumed, so that
+ * The record of a run's order of rows: it goes into the state with every save, and is compared when the run is resumed, so that
  * it goes on with the rows it would have taken next or says why it cannot. Called by the head's thread. */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,14 +9,10 @@
 #include <string.h>
 
 #include "daemon/stage_head.h"
-#include "engine/file/input.h"
 
-enum { FILE_MAX = 1 << 20 };
-
-static const char file_name[] = "training_order.json";
-
-static json_t *record_of(const struct head *h, const struct job_spec *s)
+json_t *head_order_record(const struct head *h, size_t adapter)
 {
+    const struct job_spec *s = &h->adapters[adapter].spec;
     char fingerprint[17];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, data_fingerprint(h->train.data));
     return json_pack("{s:s s:I s:s s:I s:b s:I s:I s:b}", "data", s->data, "rows",
@@ -24,20 +20,6 @@ static json_t *record_of(const struct head *h, const struct job_spec *s)
                      (json_int_t)s->seed, "shuffle", (int)s->shuffle, "batch_size", (json_int_t)s->batch,
                      "pack_tokens", (json_int_t)(s->packing ? s->seq_len : 0), "group_by_length",
                      (int)s->group_by_length);
-}
-
-int head_save_order(const struct head *h, size_t adapter, const char *dir, struct err *err)
-{
-    char path[4096], old[4200];
-    json_t *record = record_of(h, &h->adapters[adapter].spec);
-    snprintf(path, sizeof path, "%s/%s", dir, file_name);
-    snprintf(old, sizeof old, "%s.tmp", path);
-    int failed = record ? json_dump_file(record, old, JSON_INDENT(2)) : -1;
-    if (!failed)
-        failed = rename(old, path);
-    int code = failed ? err_set(err, -EIO, "%s cannot be written: %s", path, strerror(errno)) : 0;
-    json_decref(record);
-    return code;
 }
 
 /* The path may have changed, but not what was in the file. */
@@ -48,7 +30,7 @@ static const char *difference(const json_t *was, json_t *is)
     json_object_foreach(is, key, value)
     {
         const json_t *before = json_object_get(was, key);
-        if (strcmp(key, "data") != 0 && before && !json_equal(before, value))
+        if (strcmp(key, "data") != 0 && !json_equal(before, value))
             return key;
     }
     return NULL;
@@ -74,22 +56,14 @@ static int refuse(const char *path, const char *key, const json_t *was, const js
 int head_check_order(const struct head *h, size_t adapter, struct err *err)
 {
     const struct job_spec *s = &h->adapters[adapter].spec;
-    char path[4096], *text;
-    size_t n;
     if (!s->resume)
         return 0;
-    snprintf(path, sizeof path, "%s/%s", s->adapter_out, file_name);
-    int code = input_read(path, FILE_MAX, &text, &n, err);
-    if (code)
-        return code == -ENOENT ? 0 : code; /* a run of an older version */
-    json_t *was = json_loadb(text, n, 0, NULL), *is = record_of(h, s);
-    const char *key = difference(was, is);
-    code = !json_is_object(was)
-               ? err_set(err, -EINVAL, "%s is damaged; remove it, and the order is taken as it is now", path)
-           : key ? refuse(path, key, was, is, err)
-                 : 0;
-    json_decref(was);
+    const json_t *was = adapter_in_record(h->adapters[adapter].in);
+    json_t *is = head_order_record(h, adapter);
+    const char *key = is ? difference(was, is) : NULL;
+    int code = !is   ? err_set(err, -ENOMEM, "out of memory")
+               : key ? refuse(s->adapter_out, key, was, is, err)
+                     : 0;
     json_decref(is);
-    free(text);
     return code;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/file/weights.h"
 #include "engine/pipe/sched.h"
 #include "engine/pipe/split.h"
 
@@ -23,16 +24,33 @@ static json_t *sizes(const size_t *at, size_t n)
     return a;
 }
 
+/* Each target's forms, layer by layer, as two hexadecimal digits; nothing behind the last layer of the range. */
+static json_t *form_rows(const struct tune *t)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; t->nforms && i < t->ntargets; i++) {
+        char row[2 * TUNE_FORM_LAYERS + 1] = "";
+        for (size_t l = 0; l < t->end_layer && l < TUNE_FORM_LAYERS; l++)
+            snprintf(row + 2 * l, 3, "%02x", t->form[i][l]);
+        json_array_append_new(rows, json_string(row));
+    }
+    return rows;
+}
+
 static json_t *tune_encode(const struct tune *t)
 {
-    json_t *targets = json_array();
+    json_t *targets = json_array(), *forms = json_array();
     for (size_t i = 0; i < t->ntargets; i++)
         json_array_append_new(targets, json_string(t->targets[i]));
-    return json_pack("{s:i s:I s:f s:f s:b s:f s:o s:I s:I s:I s:b}", "kind", (int)t->kind, "rank",
-                     (json_int_t)t->rank, "alpha", (double)t->alpha, "dropout", (double)t->dropout, "rslora",
-                     (int)t->rslora, "plus_ratio", t->plus_ratio, "targets", targets, "first_layer",
-                     (json_int_t)t->first_layer, "end_layer", (json_int_t)t->end_layer, "seed",
-                     (json_int_t)t->seed, "random_init", (int)t->random_init);
+    for (size_t i = 0; i < t->nforms; i++)
+        json_array_append_new(forms,
+                              json_pack("[I,f]", (json_int_t)t->forms[i].rank, (double)t->forms[i].alpha));
+    return json_pack("{s:o s:o s:i s:I s:f s:f s:b s:f s:o s:I s:I s:I s:b}", "forms", forms, "form",
+                     form_rows(t), "kind", (int)t->kind, "rank", (json_int_t)t->rank, "alpha",
+                     (double)t->alpha, "dropout", (double)t->dropout, "rslora", (int)t->rslora, "plus_ratio",
+                     t->plus_ratio, "targets", targets, "first_layer", (json_int_t)t->first_layer,
+                     "end_layer", (json_int_t)t->end_layer, "seed", (json_int_t)t->seed, "random_init",
+                     (int)t->random_init);
 }
 
 static json_t *places(const struct job_plan *p)
@@ -54,18 +72,18 @@ static json_t *more_encode(const struct job_plan *p)
 json_t *job_plan_encode(const struct job_plan *p)
 {
     return json_pack(
-        "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+        "{s:s s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
         "s:o s:o s:o s:I s:o}",
-        "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "first",
-        sizes(p->first, p->stages + 1), "places", places(p), "schedule", p->schedule, "order",
-        p->order ? p->order : "", "microbatches", (json_int_t)p->microbatches, "tune", tune_encode(&p->tune),
-        "training", (int)p->training, "compute", num_compute_name(p->compute), "kv", (int)p->kv, "by_layer",
-        (int)p->by_layer, "tokens", (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions",
-        (json_int_t)p->positions, "sample", (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits,
-        "vocab", (json_int_t)p->vocab, "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages),
-        "areas", sizes(p->areas, p->stages), "briefs", sizes(p->briefs, p->stages), "lates",
-        sizes(p->lates, p->stages), "bytes", sizes(p->bytes, p->ranks), "round_steps",
-        (json_int_t)p->round_steps, "more", more_encode(p));
+        "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "weights",
+        p->weights ? p->weights : "", "first", sizes(p->first, p->stages + 1), "places", places(p),
+        "schedule", p->schedule, "order", p->order ? p->order : "", "microbatches",
+        (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training", (int)p->training, "compute",
+        num_compute_name(p->compute), "kv", (int)p->kv, "by_layer", (int)p->by_layer, "tokens",
+        (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions, "sample",
+        (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab,
+        "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages),
+        "briefs", sizes(p->briefs, p->stages), "lates", sizes(p->lates, p->stages), "bytes",
+        sizes(p->bytes, p->ranks), "round_steps", (json_int_t)p->round_steps, "more", more_encode(p));
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -97,6 +115,35 @@ static bool get_places(struct job_plan *p, const json_t *a)
         if (!used[r])
             return false;
     return p->place[0] == 0;
+}
+
+static bool forms_decode(struct tune *t, const json_t *json)
+{
+    const json_t *forms = json_object_get(json, "forms"), *rows = json_object_get(json, "form");
+    t->nforms = json_array_size(forms);
+    if (t->nforms > TUNE_MAX_FORMS || json_array_size(rows) != (t->nforms ? t->ntargets : 0) ||
+        (t->nforms && t->end_layer > TUNE_FORM_LAYERS))
+        return false;
+    for (size_t i = 0; i < t->nforms; i++) {
+        const json_t *form = json_array_get(forms, i);
+        const json_int_t rank = json_integer_value(json_array_get(form, 0));
+        const double alpha = json_number_value(json_array_get(form, 1));
+        if (rank < 1 || rank > 65536 || !(alpha > 0))
+            return false;
+        t->forms[i] = (struct tune_form){(size_t)rank, (float)alpha};
+    }
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const char *row = json_string_value(json_array_get(rows, i));
+        if (!row || strlen(row) != 2 * t->end_layer || strspn(row, "0123456789abcdef") != strlen(row))
+            return false;
+        for (size_t l = 0; l < t->end_layer; l++) {
+            unsigned form;
+            if (sscanf(row + 2 * l, "%2x", &form) != 1 || form > t->nforms)
+                return false;
+            t->form[i][l] = (uint8_t)form;
+        }
+    }
+    return true;
 }
 
 static bool tune_decode(struct tune *t, const json_t *json)
@@ -156,21 +203,21 @@ static bool more_decode(struct job_plan *p, const json_t *list)
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
-    const char *type, *model, *fingerprint, *schedule, *order, *compute;
+    const char *type, *model, *fingerprint, *weights, *schedule, *order, *compute;
     json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes, *more;
     json_int_t round_steps, microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
     int training, kv, by_layer;
     json_error_t je;
     if (json_unpack_ex(
             (json_t *)json, &je, 0,
-            "{s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
+            "{s:s s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
             "s:o s:o s:o s:I s:o}",
-            "type", &type, "model", &model, "fingerprint", &fingerprint, "first", &first, "places", &place,
-            "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune", &tune, "training",
-            &training, "compute", &compute, "kv", &kv, "by_layer", &by_layer, "tokens", &tokens, "seqs",
-            &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits, "vocab", &vocab,
-            "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs, "lates", &lates, "bytes",
-            &bytes, "round_steps", &round_steps, "more", &more))
+            "type", &type, "model", &model, "fingerprint", &fingerprint, "weights", &weights, "first", &first,
+            "places", &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
+            &tune, "training", &training, "compute", &compute, "kv", &kv, "by_layer", &by_layer, "tokens",
+            &tokens, "seqs", &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits,
+            "vocab", &vocab, "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs, "lates",
+            &lates, "bytes", &bytes, "round_steps", &round_steps, "more", &more))
         return err_set(err, -EBADMSG,
                        "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
                        je.text);
@@ -182,7 +229,8 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
         p.stages > JOB_MAX_STAGES || !get_places(&p, place) || !get_sizes(p.first, p.stages + 1, first) ||
         !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.areas, p.stages, areas) ||
         !get_sizes(p.briefs, p.stages, briefs) || !get_sizes(p.lates, p.stages, lates) ||
-        !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX || !tune_decode(&p.tune, tune) ||
+        !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX ||
+        strlen(weights) > WEIGHTS_TEXT_MAX || !tune_decode(&p.tune, tune) || !forms_decode(&p.tune, tune) ||
         !more_decode(&p, more) || num_compute_from_name(compute, &p.compute) || round_steps < 1 ||
         round_steps > JOB_MAX_STEPS || microbatches < 1 ||
         (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
@@ -204,8 +252,10 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     p.weight_bits = (size_t)weight_bits;
     p.vocab = (size_t)vocab;
     p.dim = (size_t)dim;
-    if (*order && !(p.order = strdup(order)))
+    if ((*order && !(p.order = strdup(order))) || (*weights && !(p.weights = strdup(weights)))) {
+        job_plan_done(&p);
         return err_set(err, -ENOMEM, "out of memory");
+    }
     *ret = p;
     return 0;
 }
@@ -216,7 +266,7 @@ int job_plan_check_model(const struct job_plan *plan, struct err *err)
     int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
     if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
         r = err_set(err, -EINVAL,
-                    "the model in %s is another one than the head's (fingerprint %.8s, the head's %.8s): "
+                    "the model in %s differs from the head's (fingerprint %.8s, the head's %.8s): "
                     "copy it again",
                     plan->model, mine, plan->fingerprint);
     return r;
@@ -225,7 +275,8 @@ int job_plan_check_model(const struct job_plan *plan, struct err *err)
 void job_plan_done(struct job_plan *p)
 {
     free(p->order);
-    p->order = NULL;
+    free(p->weights);
+    p->order = p->weights = NULL;
 }
 
 void job_plan_place_single(struct job_plan *p)

@@ -23,6 +23,8 @@ struct job_plan {
     enum job_type type;
     char model[4096]; /* directory, the same path on every node */
     char fingerprint[33];
+    char *
+        weights; /* owned: what the head's tensors hold (engine/file/weights.h), or NULL: nothing is read, or by one node alone */
     size_t ranks, stages;
     size_t first[JOB_MAX_STAGES + 1]; /* layers first[s] … first[s+1]−1 are stage s */
     uint32_t place[JOB_MAX_STAGES];   /* rank of each stage */

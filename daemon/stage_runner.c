@@ -24,7 +24,9 @@ size_t runner_message_size(const struct runner *r, const struct msg_key *key)
     case MSG_ACT:
     case MSG_GRAD: return tokens_of(r, key->mb) * r->plan->dim * sizeof(float);
     case MSG_TARGET: return tokens_of(r, key->mb) * sizeof(int32_t);
-    case MSG_LOSS: return sizeof(double) + (r->go->logprobs ? tokens_of(r, key->mb) * sizeof(float) : 0);
+    case MSG_LOSS:
+        return sizeof(double) + (r->go->logprobs ? tokens_of(r, key->mb) * sizeof(float) : 0) +
+               tokens_of(r, key->mb) * r->go->top * sizeof(struct likely);
     case MSG_TOKEN: return sizeof(uint32_t);
     case MSG_NORM: return sizeof(struct norm_message);
     case MSG_SCALE: return sizeof(struct scale_message);

@@ -25,6 +25,7 @@ struct head_mb {
     const int32_t *labels; /* [T] borrowed; NULL for DECODE */
     double loss;           /* out: Σ −log p over the supervised labels */
     float *logprobs;       /* out: [T], or NULL if not wanted */
+    struct likely *likely; /* out: [T, go.top], NULL where that is 0 */
 };
 /* A step of a round that trains. */
 struct head_step {

@@ -10,12 +10,36 @@
 
 #include "net/clock.h"
 
-static json_t *token_list(const uint32_t *ids, const float *logprobs, size_t n)
+/* A token and its log-probability, and its text where there is a tokenizer. */
+static json_t *token_json(const struct head *h, uint32_t id, json_t *logprob)
 {
+    struct err quiet;
+    char *text = NULL;
+    size_t n;
+    json_t *o = json_pack("{s:I s:o}", "id", (json_int_t)id, "logprob", logprob);
+    if (h->tok && !tokenizer_decode(h->tok, &id, 1, false, &text, &n, &quiet))
+        json_object_set_new(o, "text", json_stringn(text, n));
+    free(text);
+    return o;
+}
+
+/* Each token with what was said of it at the position before. */
+static json_t *token_list(const struct head *h, const float *logprobs, const struct likely *likely)
+{
+    const size_t top = h->spec.top_logprobs;
     json_t *a = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(a, json_pack("{s:I s:o}", "id", (json_int_t)ids[i], "logprob",
-                                           i ? json_real((double)logprobs[i - 1]) : json_null()));
+    for (size_t i = 0; i < h->nids; i++) {
+        json_t *token = token_json(h, h->ids[i], i ? json_real((double)logprobs[i - 1]) : json_null()),
+               *list = json_array();
+        for (size_t k = 0; i && k < top; k++) {
+            const struct likely *one = &likely[(i - 1) * top + k];
+            json_array_append_new(list, token_json(h, one->id, json_real((double)one->logprob)));
+        }
+        if (top)
+            json_object_set(token, "top", list);
+        json_decref(list);
+        json_array_append_new(a, token);
+    }
     return a;
 }
 
@@ -24,21 +48,27 @@ static int score_text(struct head *h, struct runner *r, json_t **ret_result, str
     size_t n = h->nids;
     int32_t *labels = calloc(n, sizeof *labels);
     float *logprobs = calloc(n, sizeof *logprobs);
-    int e = labels && logprobs ? 0 : err_set(err, -ENOMEM, "out of memory");
+    struct likely *likely = calloc(n * h->spec.top_logprobs + 1, sizeof *likely);
+    int e = labels && logprobs && likely ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < n && !e; i++)
         labels[i] = i + 1 < n ? (int32_t)h->ids[i + 1] : LABEL_NONE;
     uint32_t start[2] = {0, (uint32_t)n};
     struct seqs seqs = {1, start};
-    struct head_mb mb = {.ids = h->ids, .labels = labels, .logprobs = logprobs};
+    struct head_mb mb = {.ids = h->ids, .labels = labels, .logprobs = logprobs, .likely = likely};
     struct head_round round = {.mb = &mb};
-    struct go go = {.program = PROGRAM_FORWARD, .logprobs = true, .microbatches = 1, .mb = &seqs};
+    struct go go = {.program = PROGRAM_FORWARD,
+                    .logprobs = true,
+                    .top = (uint32_t)h->spec.top_logprobs,
+                    .microbatches = 1,
+                    .mb = &seqs};
     if (!e)
         e = runner_round(r, &go, &round, err);
     if (!e)
-        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h->ids, logprobs, n), "total", -mb.loss,
+        *ret_result = json_pack("{s:o s:f s:f}", "tokens", token_list(h, logprobs, likely), "total", -mb.loss,
                                 "perplexity", exp(mb.loss / (double)(n - 1)));
     free(labels);
     free(logprobs);
+    free(likely);
     return e;
 }
 

@@ -89,8 +89,8 @@ static size_t like(const struct look *k, size_t unit)
         return unit;
     for (size_t u = 1; u < unit; u++)
         if (config_has_experts(&h->config, u - 1) == config_has_experts(&h->config, unit - 1) &&
-            tune_param_count(&h->plan.tune, h->family, &h->config, u) ==
-                tune_param_count(&h->plan.tune, h->family, &h->config, unit) &&
+            tune_unit_elements(&h->plan.tune, h->family, &h->config, u) ==
+                tune_unit_elements(&h->plan.tune, h->family, &h->config, unit) &&
             (u >= k->lowest) == (unit >= k->lowest) &&
             family_cost(h->family, &h->config, u, h->plan.positions) ==
                 family_cost(h->family, &h->config, unit, h->plan.positions))

@@ -187,6 +187,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->random_init = init != NULL;
     s->resume = flag(r, "resume");
     s->shuffle = !flag(r, "no_shuffle");
+    s->trace = flag(r, "trace");
     read_lora(s, r);
     s->batch = count(r, "batch_size", 4, 1, SPEC_BATCH_MAX);
     s->micro_batch = count(r, "micro_batch_size", 1, 1, SPEC_MICRO_BATCH_MAX);
@@ -207,7 +208,7 @@ static void read_train(struct job_spec *s, struct reader *r)
     s->save_every = count(r, "save_every", 0, 0, SPEC_STEPS_MAX);
     read_samples(s, r);
     s->warmup = count(r, "warmup", 0, 0, SPEC_STEPS_MAX);
-    s->lr = number(r, "lr", 2e-4, 0, SPEC_LR_MAX);
+    s->lr = number(r, "lr", s->full ? 2e-4 : 5e-4, 0, SPEC_LR_MAX);
     s->weight_decay = number(r, "weight_decay", 0, 0, SPEC_WEIGHT_DECAY_MAX);
     s->max_grad_norm = number(r, "max_grad_norm", 0, 0, SPEC_GRAD_NORM_MAX);
     const char *kind = text(r, "lr_schedule", "constant");
@@ -273,7 +274,10 @@ int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, 
     if (type == JOB_SCORE) {
         s.text = text(&r, "text", NULL);
         read_data(&s, &r, 2048);
+        s.top_logprobs = count(&r, "top_logprobs", 0, 0, SPEC_TOP_LOGPROBS_MAX);
         demand(&r, !!s.text + !!s.ids + !!s.data == 1, "give one of --text, --ids and --data");
+        demand(&r, !s.top_logprobs || !s.data,
+               "--top-logprobs belongs to --text and --ids: of a data set no single tokens are shown");
     }
     if (!r.failed)
         *ret = s;

@@ -35,6 +35,7 @@ struct job_spec {
     enum data_overlong overlong;
     bool packing, group_by_length;
     bool full, random_init, resume, shuffle, rslora, dry_run, forecast;
+    bool trace; /* every step is recorded for people to look at */
     enum recompute recompute;
     bool save_memory;          /* --objective memory */
     const json_t *split;       /* layers of each stage as asked for, or NULL */
@@ -42,7 +43,7 @@ struct job_spec {
     size_t microbatches;       /* of a step, 0 = as many as micro_batch makes */
     size_t chunks;             /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
-        max_tokens, sample_every, sample_tokens;
+        max_tokens, sample_every, sample_tokens, top_logprobs;
     size_t
         keep_alive; /* seconds that the model stays loaded after an answer, for what is said next; 0: not at all */
     size_t max_kv_size; /* with it: room for the conversation grows by so many positions */

@@ -31,8 +31,8 @@ static size_t like(const struct head *h, size_t unit)
         return unit;
     for (size_t u = 1; u < unit; u++)
         if (config_has_experts(c, u - 1) == config_has_experts(c, unit - 1) &&
-            tune_param_count(&h->plan.tune, h->family, c, u) ==
-                tune_param_count(&h->plan.tune, h->family, c, unit) &&
+            tune_unit_elements(&h->plan.tune, h->family, c, u) ==
+                tune_unit_elements(&h->plan.tune, h->family, c, unit) &&
             family_cost(h->family, c, u, h->plan.positions) ==
                 family_cost(h->family, c, unit, h->plan.positions))
             return u;

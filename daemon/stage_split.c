@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/stage_head.h"
+#include "daemon/stage_nodes.h"
 #include "daemon/stage_room.h"
 #include "daemon/stage_search.h"
 #include "daemon/stage_speed.h"
@@ -29,6 +30,7 @@ static int read_order(struct head *h, struct err *err)
     size_t n = text ? fread(text, 1, JOB_ORDER_MAX + 1, f) : 0;
     int saved = ferror(f) ? errno : 0;
     fclose(f);
+    free(h->plan.order); /* of a try on other nodes */
     h->plan.order = text;
     if (!text)
         return err_set(err, -ENOMEM, "out of memory");
@@ -211,7 +213,9 @@ static int plan_stages(struct head *h, struct sched **ret_sched, size_t *ret_han
     if (!p->training)
         return 0;
     int e = make_schedule(h, ret_sched, err);
-    return e ? e : plan_slots(p, *ret_sched, recompute, ret_handed, err);
+    if (!e && (e = plan_slots(p, *ret_sched, recompute, ret_handed, err)) && p->order)
+        err_prefix(err, e, "--schedule %s", h->spec.schedule);
+    return e;
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -405,24 +409,44 @@ static int save_memory(struct head *h, const struct sched *sched, struct split_i
     return e ? e : measure_ranks(h, in, err);
 }
 
+/* "; in all the job needs 45.2 GiB, and the 3 nodes have 32.0 GiB": whether another split could do, or only another node. Nothing where a
+ * node does not tell what it has. */
+static void whole_need(char *text, size_t size, const struct job_plan *p, const struct split_inputs *in)
+{
+    size_t needs = 0, has = 0;
+    *text = 0;
+    for (size_t r = 0; r < p->ranks; r++) {
+        if (in->available[r] == SIZE_MAX)
+            return;
+        needs += p->bytes[r];
+        has += in->available[r];
+    }
+    const struct err_amounts all = err_amounts(needs, has);
+    if (p->ranks > 1)
+        snprintf(text, size, "; in all the job needs %s, and the %zu nodes have %s", all.need, p->ranks,
+                 all.have);
+}
+
 static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
     for (uint32_t r = 0; r < p->ranks; r++) {
-        char layers[200];
+        char layers[200], whole[160];
         layers_text(layers, sizeof layers, p, r);
+        whole_need(whole, sizeof whole, p, in);
+        const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
         if (p->bytes[r] > in->available[r])
             return err_set(err, -ENOSPC,
-                           "node %s needs %.2f GiB for %s and has %.2f GiB: use %sa smaller --seq-len or "
+                           "node %s needs %s for %s and has %s%s: use %sa smaller --seq-len or "
                            "--micro-batch-size, or add a node",
-                           json_string_value(json_object_get(json_array_get(nodes, r), "name")),
-                           (double)p->bytes[r] / (1 << 30), layers, (double)in->available[r] / (1 << 30),
+                           json_string_value(json_object_get(json_array_get(nodes, r), "name")), here.need,
+                           layers, here.have, whole,
                            p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "");
     }
     return 0;
 }
 
-int head_split(struct head *h, struct err *err)
+static int split_on_nodes(struct head *h, struct err *err)
 {
     struct split_inputs in = {0};
     struct sched *sched = NULL;
@@ -453,4 +477,70 @@ int head_split(struct head *h, struct err *err)
     free(in.cost);
     free(in.bytes);
     return e;
+}
+
+/* --- whose nodes ------------------------------------------------------------------------------ */
+
+/* Ranks of a schedule of the user's; 0 of all others, and where it cannot be read, which is said later. */
+static size_t ranks_of_order(struct head *h)
+{
+    struct job_plan *p = &h->plan;
+    struct sched *sched = NULL;
+    struct err quiet;
+    if (!p->training || p->nmore || sched_info(p->schedule) || !strcmp(p->schedule, "auto") ||
+        read_order(h, &quiet) || sched_read(&sched, p->order, &quiet))
+        return 0;
+    const size_t ranks = sched->ranks;
+    sched_free(sched);
+    return ranks;
+}
+
+/* Tells which nodes it is, and gives the job no others. */
+static void take_nodes(struct head *h, const json_t *all, uint32_t mask, size_t ranks)
+{
+    char in[1100], out[1100];
+    const uint32_t every = (1u << json_array_size(all)) - 1;
+    stage_nodes_text(in, sizeof in, all, mask);
+    stage_nodes_text(out, sizeof out, all, every & ~mask);
+    head_say(h, "the schedule has %zu line%s: %s take%s part, and %s only pass%s on what lies on the way",
+             ranks, ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
+             json_array_size(all) - ranks == 1 ? "es" : "");
+    json_decref(h->nodes);
+    h->nodes = stage_nodes_take(all, mask);
+    h->plan.ranks = ranks;
+    h->chosen = mask;
+}
+
+/* On the best nodes that have the memory: those whose memory does not do are left for the next best. */
+static int split_on_some(struct head *h, size_t ranks, struct err *err)
+{
+    enum { TRIES = 32 };
+    uint32_t masks[TRIES];
+    json_t *all = json_incref(h->nodes);
+    const size_t n = stage_nodes_choose(masks, TRIES, all, ranks, h->spec.split_nodes);
+    struct err first = {""}, why;
+    int e = n ? -ENOSPC
+              : err_set(&first, -EINVAL,
+                        "the plan is for %zu nodes, and not all of them are in the ring now: plan again",
+                        json_array_size(h->spec.split_nodes));
+    for (size_t i = 0; i < n && e == -ENOSPC; i++) {
+        json_decref(h->nodes);
+        h->nodes = json_incref(all);
+        h->is_mirrored = false;
+        snprintf(h->plan.schedule, sizeof h->plan.schedule, "%s", h->spec.schedule);
+        take_nodes(h, all, masks[i], ranks);
+        e = split_on_nodes(h, &why);
+        if (e && (i == 0 || e != -ENOSPC))
+            first = why;
+    }
+    json_decref(all);
+    if (e)
+        *err = first;
+    return e;
+}
+
+int head_split(struct head *h, struct err *err)
+{
+    const size_t ranks = ranks_of_order(h);
+    return ranks && ranks < h->plan.ranks ? split_on_some(h, ranks, err) : split_on_nodes(h, err);
 }

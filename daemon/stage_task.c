@@ -205,7 +205,7 @@ static int put_input(struct runner *r, const struct task *t, size_t slot, struct
     return 0;
 }
 
-/* The loss goes to the head with its log-probabilities behind it, or stays here where the head is. */
+/* The loss goes to the head with its log-probabilities and the likeliest tokens behind it, or stays here where the head is. */
 static int give_loss(struct runner *r, const struct task *t, double loss, float *logprobs, struct err *err)
 {
     if (is_head(r)) {
@@ -226,10 +226,15 @@ static int compute_loss(struct runner *r, const struct task *t, size_t slot, str
         exchange_release(r->exchange, out);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
+    const struct seqs *seqs = &r->go->mb[t->mb];
     float *logprobs = is_head(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
+    struct likely *likely =
+        is_head(r) ? r->head->mb[t->mb].likely : (struct likely *)(logprobs + seqs->start[seqs->n]);
     struct xent xent = {.labels = is_head(r) ? r->head->mb[t->mb].labels : message,
                         .dscale = r->go->program == PROGRAM_TRAIN ? (float)step_of(r, t)->dscale : 0,
-                        .logprob = is_head(r) || r->go->logprobs ? logprobs : NULL};
+                        .logprob = is_head(r) || r->go->logprobs ? logprobs : NULL,
+                        .likely = r->go->top ? likely : NULL,
+                        .top = r->go->top};
     char name[60];
     double loss = stage_loss(stage_of(r, t), slot, &xent);
     exchange_release(r->exchange, message);
@@ -277,9 +282,13 @@ static int task_loss(struct runner *r, const struct task *t, struct err *err)
     if (!message)
         return err_set(err, -ENOMEM, "out of memory for a message");
     memcpy(&mb->loss, message, sizeof mb->loss);
+    const struct seqs *seqs = &r->go->mb[t->mb];
+    const size_t tokens = seqs->start[seqs->n];
+    const float *logprobs = (const float *)(message + sizeof mb->loss);
     if (mb->logprobs && r->go->logprobs)
-        memcpy(mb->logprobs, message + sizeof mb->loss,
-               runner_message_size(r, &need_of(t, MSG_LOSS)->key) - sizeof mb->loss);
+        memcpy(mb->logprobs, logprobs, tokens * sizeof *logprobs);
+    if (mb->likely && r->go->top)
+        memcpy(mb->likely, logprobs + tokens, tokens * r->go->top * sizeof *mb->likely);
     exchange_release(r->exchange, message);
     return 0;
 }

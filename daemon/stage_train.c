@@ -233,7 +233,8 @@ static int train_round(struct run *run, uint64_t first, uint64_t last, struct er
                     .nsteps = n,
                     .steps = run->go,
                     .microbatches = run->batch.n,
-                    .trace = !run->traced.us || clock_since_us(run->told, run->traced) >= TRACE_EVERY_US,
+                    .trace = h->spec.trace || !run->traced.us ||
+                             clock_since_us(run->told, run->traced) >= TRACE_EVERY_US,
                     .mb = run->batch.seqs};
     if (go.trace)
         run->traced = run->told;
@@ -314,8 +315,10 @@ static int save_to(struct run *run, size_t adapter, const char *dir, uint64_t st
                                       .tune = job_plan_tune(&h->plan, adapter),
                                       .family = h->family,
                                       .config = &h->config,
-                                      .step = step};
-    int e = adapter_out_open(&out, &req, err);
+                                      .step = step,
+                                      .record = head_order_record(h, adapter)};
+    int e = req.record ? adapter_out_open(&out, &req, err) : err_set(err, -ENOMEM, "out of memory");
+    json_decref(req.record);
     if (e)
         return e;
     struct head_round round = {.piece = save_piece, .owner = out};
@@ -325,7 +328,7 @@ static int save_to(struct run *run, size_t adapter, const char *dir, uint64_t st
         adapter_out_abort(out);
     if (!e)
         e = adapter_out_finish(out, err);
-    return e ? e : head_save_order(h, adapter, dir, err);
+    return e;
 }
 
 /* A result that cannot be written where it was asked for is kept under the daemon's state, and the sentence says where: an hour of
@@ -434,6 +437,10 @@ static int run_steps(struct run *run, struct err *err)
         if (!e)
             e = after_step(run, step, err);
     }
+    /* A run that was killed between its last save and its end: the state is whole, the result may not be. */
+    for (size_t a = 0; a < h->nadapters && !e; a++)
+        if (h->adapters[a].first_step == h->steps)
+            e = save(run, a, h->steps, err);
     return e;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/stage_cache.h"
+#include "daemon/cache_dir.h"
 #include "daemon/stage_cost.h"
 
 enum { BUDGET_S = 30 };

@@ -2,19 +2,33 @@
 #include "daemon/step_trace.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DONE = 1, PLANNED = 2 }; /* threads of a node */
+enum { DONE = 1, PLANNED = 2, STEPS = 3 }; /* threads of a node; STEPS: of rank 0 alone */
+
+/* Where the events of a step go. */
+struct out {
+    json_t *events;   /* borrowed */
+    double begin;     /* seconds: of this step, in the trace */
+    json_int_t arrow; /* the last number */
+};
+
+static double micros(const struct out *out, double seconds)
+{
+    return (out->begin + seconds) * 1e6;
+}
 
 /* Takes the reference to args. */
-static void slice(json_t *events, const char *name, const char *category, size_t rank, int thread,
+static void slice(struct out *out, const char *name, const char *category, size_t rank, int thread,
                   double start, double end, json_t *args)
 {
-    json_array_append_new(events, json_pack("{s:s s:s s:s s:I s:i s:f s:f s:o}", "name", name, "cat",
-                                            category, "ph", "X", "pid", (json_int_t)rank, "tid", thread, "ts",
-                                            start * 1e6, "dur", (end - start) * 1e6, "args", args));
+    json_array_append_new(out->events,
+                          json_pack("{s:s s:s s:s s:I s:i s:f s:f s:o}", "name", name, "cat", category, "ph",
+                                    "X", "pid", (json_int_t)rank, "tid", thread, "ts", micros(out, start),
+                                    "dur", (end - start) * 1e6, "args", args));
 }
 
 static void name_of(char *ret, size_t size, const struct step_task *t)
@@ -32,54 +46,58 @@ static const char *node_of(const struct step_view *v, int rank)
     return rank >= 0 && (size_t)rank < v->nranks ? v->ranks[rank].node : "";
 }
 
-static void add_task(json_t *events, const struct step_view *v, size_t rank, const struct step_task *t)
+static void add_task(struct out *out, const struct step_view *v, size_t rank, const struct step_task *t)
 {
     char name[48], why[128];
     name_of(name, sizeof name, t);
-    json_t *args =
-        json_pack("{s:i s:i s:f}", "microbatch", t->mb, "stage", t->stage, "waited_seconds", t->waited);
+    json_t *args = json_pack("{s:I s:i s:i s:f}", "step", (json_int_t)v->step, "microbatch", t->mb, "stage",
+                             t->stage, "waited_seconds", t->waited);
     if (t->bytes >= 0)
         json_object_set_new(args, "bytes_sent", json_integer((json_int_t)t->bytes));
-    slice(events, name, t->kind, rank, DONE, t->start, t->end, args);
+    slice(out, name, t->kind, rank, DONE, t->start, t->end, args);
     if (t->waited > 0) {
         snprintf(why, sizeof why, "waits%s%s%s%s", *t->message ? " for " : "", t->message,
                  t->from >= 0 ? " of " : "", node_of(v, t->from));
-        slice(events, why, "wait", rank, DONE, t->start - t->waited, t->start,
+        slice(out, why, "wait", rank, DONE, t->start - t->waited, t->start,
               json_pack("{s:s s:i s:s}", "message", t->message, "rank", t->from, "before", name));
     }
     if (!isnan(t->planned_start) && !isnan(t->planned_end))
-        slice(events, name, t->kind, rank, PLANNED, t->planned_start, t->planned_end,
+        slice(out, name, t->kind, rank, PLANNED, t->planned_start, t->planned_end,
               json_pack("{s:i s:i}", "microbatch", t->mb, "stage", t->stage));
 }
 
 /* Process and thread names. */
-static void add_label(json_t *events, const char *what, size_t rank, int thread, const char *text)
+static void add_label(struct out *out, const char *what, size_t rank, int thread, const char *text)
 {
-    json_array_append_new(events, json_pack("{s:s s:s s:I s:i s:{s:s}}", "name", what, "ph", "M", "pid",
-                                            (json_int_t)rank, "tid", thread, "args", "name", text));
+    json_array_append_new(out->events, json_pack("{s:s s:s s:I s:i s:{s:s}}", "name", what, "ph", "M", "pid",
+                                                 (json_int_t)rank, "tid", thread, "args", "name", text));
 }
 
-static void add_rank(json_t *events, const struct step_view *v, size_t rank)
+static void add_names(struct out *out, const struct step_view *v, size_t rank)
 {
     const struct step_rank *r = &v->ranks[rank];
     char title[96];
-    double sent = 0;
     snprintf(title, sizeof title, "%s (rank %zu)", r->node, rank);
-    add_label(events, "process_name", rank, 0, title);
-    add_label(events, "thread_name", rank, DONE,
-              r->is_placed ? "done" : "done, by a clock that is not known");
-    add_label(events, "thread_name", rank, PLANNED, "planned");
-    json_array_append_new(events, json_pack("{s:s s:s s:I s:i s:{s:I}}", "name", "process_sort_index", "ph",
-                                            "M", "pid", (json_int_t)rank, "tid", 0, "args", "sort_index",
-                                            (json_int_t)rank));
+    add_label(out, "process_name", rank, 0, title);
+    add_label(out, "thread_name", rank, DONE, r->is_placed ? "done" : "done, by a clock that is not known");
+    add_label(out, "thread_name", rank, PLANNED, "planned");
+    json_array_append_new(out->events, json_pack("{s:s s:s s:I s:i s:{s:I}}", "name", "process_sort_index",
+                                                 "ph", "M", "pid", (json_int_t)rank, "tid", 0, "args",
+                                                 "sort_index", (json_int_t)rank));
+}
+
+static void add_rank(struct out *out, const struct step_view *v, size_t rank)
+{
+    const struct step_rank *r = &v->ranks[rank];
+    double sent = 0;
     for (size_t i = 0; i < r->n; i++) {
-        add_task(events, v, rank, &r->tasks[i]);
+        add_task(out, v, rank, &r->tasks[i]);
         if (r->tasks[i].bytes <= 0)
             continue;
         sent += r->tasks[i].bytes;
-        json_array_append_new(events, json_pack("{s:s s:s s:I s:f s:{s:f}}", "name", "bytes sent", "ph", "C",
-                                                "pid", (json_int_t)rank, "ts", r->tasks[i].end * 1e6, "args",
-                                                "bytes", sent));
+        json_array_append_new(out->events, json_pack("{s:s s:s s:I s:f s:{s:f}}", "name", "bytes sent", "ph",
+                                                     "C", "pid", (json_int_t)rank, "ts",
+                                                     micros(out, r->tasks[i].end), "args", "bytes", sent));
     }
 }
 
@@ -134,22 +152,22 @@ static bool find_doers(struct doers *d, const struct step_view *v)
     return d->of;
 }
 
-static void arrow(json_t *events, const struct doer *from, const struct doer *to, json_int_t number)
+static void arrow(struct out *out, const struct doer *from, const struct doer *to, json_int_t number)
 {
     const char *name = is_backward(to->task) ? "gradient" : "activations";
     json_array_append_new(
-        events, json_pack("{s:s s:s s:s s:I s:i s:i s:f}", "name", name, "cat", "message", "ph", "s", "id",
-                          number, "pid", from->rank, "tid", DONE, "ts",
-                          (from->task->start + 0.99 * (from->task->end - from->task->start)) * 1e6));
-    json_array_append_new(events, json_pack("{s:s s:s s:s s:s s:I s:i s:i s:f}", "name", name, "cat",
-                                            "message", "ph", "f", "bp", "e", "id", number, "pid", to->rank,
-                                            "tid", DONE, "ts", to->task->start * 1e6));
+        out->events,
+        json_pack("{s:s s:s s:s s:I s:i s:i s:f}", "name", name, "cat", "message", "ph", "s", "id", number,
+                  "pid", from->rank, "tid", DONE, "ts",
+                  micros(out, from->task->start + 0.99 * (from->task->end - from->task->start))));
+    json_array_append_new(out->events, json_pack("{s:s s:s s:s s:s s:I s:i s:i s:f}", "name", name, "cat",
+                                                 "message", "ph", "f", "bp", "e", "id", number, "pid",
+                                                 to->rank, "tid", DONE, "ts", micros(out, to->task->start)));
 }
 
-static void add_arrows(json_t *events, const struct step_view *v)
+static void add_arrows(struct out *out, const struct step_view *v)
 {
     struct doers d;
-    json_int_t number = 0;
     if (!find_doers(&d, v))
         return;
     for (size_t s = 0; s + 1 < d.stages; s++)
@@ -158,7 +176,7 @@ static void add_arrows(json_t *events, const struct step_view *v)
                 const struct doer *from = doer_of(&d, back, back ? s + 1 : s, mb),
                                   *to = doer_of(&d, back, back ? s : s + 1, mb);
                 if (from->task && to->task && from->rank != to->rank)
-                    arrow(events, from, to, ++number);
+                    arrow(out, from, to, ++out->arrow);
             }
     free(d.of);
 }
@@ -166,12 +184,14 @@ static void add_arrows(json_t *events, const struct step_view *v)
 json_t *step_trace(const struct step_view *v)
 {
     json_t *events = json_array(), *clocks = json_object();
+    struct out out = {.events = events};
     for (size_t r = 0; events && clocks && r < v->nranks; r++) {
-        add_rank(events, v, r);
+        add_names(&out, v, r);
+        add_rank(&out, v, r);
         json_object_set_new(clocks, v->ranks[r].node,
                             v->ranks[r].is_placed ? json_real(v->ranks[r].clock_error) : json_null());
     }
-    add_arrows(events, v);
+    add_arrows(&out, v);
     json_t *about = json_pack("{s:f s:f s:s s:f s:f s:f s:o}", "job", v->job, "step", v->step, "schedule",
                               v->schedule, "microbatches", v->microbatches, "seconds", v->seconds, "bubble",
                               v->bubble, "clock_error_seconds", clocks);
@@ -180,4 +200,28 @@ json_t *step_trace(const struct step_view *v)
         json_object_set_new(about, "planned_bubble", json_real(v->planned_bubble));
     }
     return json_pack("{s:o s:s s:o}", "traceEvents", events, "displayTimeUnit", "ms", "otherData", about);
+}
+
+json_t *step_trace_next(struct step_trace_place *place, const struct step_view *v)
+{
+    char name[48];
+    const bool is_first = !place->has_begun;
+    if (is_first)
+        *place = (struct step_trace_place){.has_begun = true, .zero = v->begin};
+    struct out out = {.events = json_array(), .begin = v->begin - place->zero, .arrow = place->arrows};
+    if (!out.events)
+        return NULL;
+    for (size_t r = 0; is_first && r < v->nranks; r++)
+        add_names(&out, v, r);
+    if (is_first)
+        add_label(&out, "thread_name", 0, STEPS, "steps");
+    snprintf(name, sizeof name, "step %.0f", v->step);
+    slice(&out, name, "step", 0, STEPS, 0, v->seconds,
+          json_pack("{s:I s:f s:f}", "step", (json_int_t)v->step, "microbatches", v->microbatches, "bubble",
+                    v->bubble));
+    for (size_t r = 0; r < v->nranks; r++)
+        add_rank(&out, v, r);
+    add_arrows(&out, v);
+    place->arrows = out.arrow;
+    return out.events;
 }

@@ -74,13 +74,14 @@ static int read_all(struct step_view *v, const json_t *json)
     v->step = number_of(json, "step");
     v->steps = json_object_get(json, "steps") ? number_of(json, "steps") : 1;
     v->microbatches = number_of(json, "microbatches");
+    v->begin = number_of(json, "begin_us") / 1e6;
     v->seconds = number_of(json, "seconds");
     v->bubble = number_of(json, "bubble");
     v->planned_seconds = number_of(json, "planned_seconds");
     v->planned_bubble = number_of(json, "planned_bubble");
     copy_text(v->schedule, sizeof v->schedule, json_object_get(json, "schedule"));
     size_t n = json_array_size(ranks);
-    if (!n || isnan(v->job + v->step + v->steps + v->microbatches + v->seconds + v->bubble))
+    if (!n || isnan(v->job + v->step + v->steps + v->microbatches + v->begin + v->seconds + v->bubble))
         return -EBADMSG;
     v->ranks = calloc(n, sizeof *v->ranks);
     if (!v->ranks)

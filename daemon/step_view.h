@@ -30,6 +30,7 @@ struct step_rank {
 struct step_view {
     double job, step, steps, microbatches; /* steps: of several adapters, 1 of one */
     char schedule[32];
+    double begin;                                            /* seconds of rank 0's clock */
     double seconds, bubble, planned_seconds, planned_bubble; /* the latter two NAN without a plan */
     size_t nranks;
     struct step_rank *ranks; /* owned */

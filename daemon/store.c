@@ -2,8 +2,7 @@
  *
  * Owns the thread that writes ringd.db (store_sql.c), and the queues to it and back. The loop thread posts requests into a queue under one mutex;
  * the store thread takes all there are, runs them in order inside one transaction (one fsync for many lines),
- * and hands answers back through the mailbox. What SQLite refuses is kept if it is a job's record and dropped
- * if it is a line of history. */
+ * and hands answers back through the mailbox. What the disk refuses waits, within a bound, and is tried again. */
 #include "daemon/store.h"
 
 #include <errno.h>
@@ -15,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/log.h"
 #include "daemon/mailbox.h"
 #include "daemon/store_sql.h"
 #include "daemon/xalloc.h"
@@ -22,6 +22,7 @@
 enum {
     BATCH_MAX = 512,    /* requests per transaction, so that an answer does not wait for a long queue */
     RETRY_SECONDS = 10, /* between attempts while the disk refuses */
+    WAITING_MAX = STORE_WAITING_MIB << 20,
 };
 
 struct queue {
@@ -40,8 +41,12 @@ struct store {
     pthread_cond_t changed; /* todo, finished or closing; under lock, monotonic clock */
     struct queue todo;      /* loop → store thread, under lock */
     struct queue finished;  /* store thread → loop, under lock */
-    struct queue refused;   /* records the disk would not take, store thread */
+    struct queue refused;   /* writes the disk would not take, in their order; store thread */
+    size_t refused_bytes;   /* at most WAITING_MAX; store thread */
+    struct timespec retry;  /* when they are tried again; store thread */
     bool closing;           /* under lock */
+    atomic_size_t dropped;  /* rows that found no place in `refused` */
+    bool has_logged;        /* the log has named the present trouble; loop thread */
 };
 
 /* --- queues --- */
@@ -86,17 +91,60 @@ static void queue_done(struct queue *q)
         request_free(r);
 }
 
-/* --- the store thread --- */
+/* --- what waits for the disk, on the store thread --- */
 
-/* A newer record of the same job makes the older one worthless. */
-static bool has_newer(const struct request *r)
+static size_t request_bytes(const struct request *r)
 {
-    for (const struct request *later = r->next; later; later = later->next) {
-        if (later->kind == PUT_JOB && later->job == r->job)
-            return true;
-    }
-    return false;
+    return sizeof *r + (r->word ? strlen(r->word) : 0) + (r->json ? strlen(r->json) : 0);
 }
+
+/* at: a link of the list. */
+static void refused_drop(struct store *s, struct request **at)
+{
+    struct request *r = *at;
+    *at = r->next;
+    if (!r->next)
+        s->refused.last = at;
+    s->refused_bytes -= request_bytes(r);
+    request_free(r);
+}
+
+/* The oldest history gives way first: a job's record is one row, and says how the job ended. */
+static void refused_shrink(struct store *s)
+{
+    while (s->refused_bytes > WAITING_MAX && s->refused.first) {
+        struct request **at = &s->refused.first;
+        while (*at && (*at)->kind == PUT_JOB)
+            at = &(*at)->next;
+        refused_drop(s, *at ? at : &s->refused.first);
+        atomic_fetch_add(&s->dropped, 1);
+    }
+}
+
+static void refused_push(struct store *s, struct request *r)
+{
+    /* A newer record of the same job makes the older one worthless. */
+    for (struct request **at = &s->refused.first; r->kind == PUT_JOB && *at;) {
+        if ((*at)->kind == PUT_JOB && (*at)->job == r->job)
+            refused_drop(s, at);
+        else
+            at = &(*at)->next;
+    }
+    queue_push(&s->refused, r);
+    s->refused_bytes += request_bytes(r);
+    refused_shrink(s);
+}
+
+/* Under lock. While the disk refuses, writes wait for the next attempt; a read is due, and lets what it should see be tried. */
+static bool is_due(struct store *s)
+{
+    struct request *r;
+    while (s->refused.first && !s->closing && (r = s->todo.first) && request_is_put(r))
+        refused_push(s, queue_pop(&s->todo));
+    return s->todo.first || s->closing;
+}
+
+/* --- the store thread --- */
 
 /* Loop thread, by mail. */
 static void deliver(void *arg)
@@ -123,8 +171,8 @@ static void settle_batch(struct store *s, struct queue *batch, bool is_well)
         if (!request_is_put(r)) {
             queue_push(&s->finished, r);
             answers = true;
-        } else if (!is_well && r->kind == PUT_JOB && !has_newer(r)) {
-            queue_push(&s->refused, r);
+        } else if (!is_well) {
+            refused_push(s, r);
         } else {
             request_free(r);
         }
@@ -138,15 +186,35 @@ static void settle_batch(struct store *s, struct queue *batch, bool is_well)
 
 static void wait_for_work(struct store *s)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += RETRY_SECONDS;
-    while (!s->todo.first && !s->closing) {
+    while (!is_due(s)) {
         if (!s->refused.first)
             pthread_cond_wait(&s->changed, &s->lock);
-        else if (pthread_cond_timedwait(&s->changed, &s->lock, &until) == ETIMEDOUT)
+        else if (pthread_cond_timedwait(&s->changed, &s->lock, &s->retry) == ETIMEDOUT)
             return;
     }
+}
+
+/* Loop thread, by mail: the log names a trouble once, and its end. */
+static void log_trouble(void *arg)
+{
+    struct store *s = arg;
+    const char *trouble = store_trouble(s);
+    size_t dropped = trouble ? 0 : atomic_exchange(&s->dropped, 0);
+    if (trouble && !s->has_logged)
+        log_error("job history cannot be written: %s", trouble);
+    else if (!trouble && s->has_logged)
+        log_info("job history is written again");
+    if (dropped)
+        log_warning("%zu rows of job history were dropped while the disk took none", dropped);
+    s->has_logged = trouble != NULL;
+}
+
+static void set_trouble(struct store *s, const char *trouble)
+{
+    clock_gettime(CLOCK_MONOTONIC, &s->retry);
+    s->retry.tv_sec += RETRY_SECONDS;
+    if (!atomic_exchange(&s->trouble, trouble) != !trouble)
+        mailbox_post(s->mailbox, log_trouble, s);
 }
 
 static void *store_thread(void *arg)
@@ -161,12 +229,13 @@ static void *store_thread(void *arg)
         if (last_try && !s->refused.first)
             break;
         queue_move(&s->refused, &batch, SIZE_MAX);
+        s->refused_bytes = 0;
         queue_move(&s->todo, &batch, BATCH_MAX);
         pthread_mutex_unlock(&s->lock);
         const char *trouble;
         bool wrote, is_well = store_sql_run(s->sql, batch.first, &trouble, &wrote);
         if (!is_well || wrote)
-            atomic_store(&s->trouble, trouble);
+            set_trouble(s, trouble);
         settle_batch(s, &batch, is_well);
         pthread_mutex_lock(&s->lock);
         if (last_try)
@@ -228,6 +297,8 @@ void store_close(struct store *s)
         pthread_join(s->thread, NULL);
         deliver(s);
         mailbox_forget(s->mailbox, s);
+        if (s->refused.first)
+            log_error("the last rows of job history are lost: %s", store_trouble(s));
     }
     queue_done(&s->todo);
     queue_done(&s->refused);

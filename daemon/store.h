@@ -20,8 +20,9 @@ int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, cha
 /* Loop thread: drains what was posted, ends the thread and calls every `done` still owed, before it returns.
  */
 void store_close(struct store *store);
-/* Why writing fails at present ("database or disk is full"), or NULL: the daemon goes on without history and
- * says so. */
+/* What the disk refuses waits in memory: up to so much, the oldest history gives way first. */
+enum { STORE_WAITING_MIB = 4 };
+/* Why writing fails at present, and the way out, or NULL. The text lives as long as the store. The log names it once. */
 const char *store_trouble(const struct store *store);
 
 uint64_t store_next_job(

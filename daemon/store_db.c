@@ -17,6 +17,7 @@
 enum {
     SCHEMA_VERSION = 2, /* 2: points */
     BUSY_MS = 5000,     /* somebody else has the file open, such as a backup */
+    CACHE_KIB = 256,    /* lines are written once and seldom read */
 };
 
 static int64_t ask_number(sqlite3 *db, const char *sql, int64_t otherwise)
@@ -74,7 +75,10 @@ static int open_db(sqlite3 **ret, const char *path, bool *ret_damaged, struct er
     *ret_damaged = false;
     if (rc == SQLITE_OK) {
         sqlite3_busy_timeout(db, BUSY_MS);
-        rc = sqlite3_exec(db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", NULL, NULL, NULL);
+        char pragmas[96];
+        snprintf(pragmas, sizeof pragmas,
+                 "PRAGMA cache_size=-%d; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", CACHE_KIB);
+        rc = sqlite3_exec(db, pragmas, NULL, NULL, NULL);
     }
     if (rc == SQLITE_OK && !passes_quick_check(db))
         rc = is_damage(sqlite3_errcode(db)) || sqlite3_errcode(db) == SQLITE_ROW ||

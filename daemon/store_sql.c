@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/store.h"
 #include "daemon/store_db.h"
 #include "daemon/xalloc.h"
 
@@ -64,6 +65,7 @@ enum { LEVELS = sizeof levels / sizeof *levels };
 struct store_sql {
     sqlite3 *db;                         /* owned */
     sqlite3_stmt *statements[SQL_COUNT]; /* owned */
+    char *full;                          /* owned: what to say when the disk has no room */
     size_t events_since_trim;
     _Atomic uint64_t limit; /* bytes the file may take, 0 = any number; set by another thread */
 };
@@ -202,10 +204,26 @@ bool request_is_put(const struct request *r)
     return r->kind == PUT_JOB || r->kind == PUT_EVENT || r->kind == PUT_POINTS;
 }
 
+/* The row itself is at fault: the disk would refuse it for ever, and those behind it with it. */
+static bool is_of_the_row(int rc)
+{
+    int primary = rc & 0xff;
+    return primary == SQLITE_ERROR || primary == SQLITE_TOOBIG || primary == SQLITE_CONSTRAINT ||
+           primary == SQLITE_MISMATCH;
+}
+
+static const char *trouble_of(const struct store_sql *s, int rc)
+{
+    if (rc == SQLITE_OK)
+        return NULL;
+    bool is_full = (rc & 0xff) == SQLITE_FULL || rc == SQLITE_IOERR_SHMSIZE;
+    return is_full ? s->full : sqlite3_errstr(rc);
+}
+
 bool store_sql_run(struct store_sql *s, struct request *first, const char **ret_trouble, bool *ret_wrote)
 {
     bool writing = false;
-    int rc = SQLITE_OK;
+    int rc = SQLITE_OK, skipped = SQLITE_OK;
     for (struct request *r = first; r; r = r->next) {
         if (!request_is_put(r)) {
             int read_rc = get(s, r);
@@ -215,13 +233,17 @@ bool store_sql_run(struct store_sql *s, struct request *first, const char **ret_
                 rc = run_sql(s, "BEGIN IMMEDIATE");
             writing = writing || rc == SQLITE_OK;
             rc = rc ? rc : put(s, r);
+            if (writing && is_of_the_row(rc)) {
+                skipped = rc;
+                rc = SQLITE_OK;
+            }
         }
     }
     if (writing && rc == SQLITE_OK)
         rc = run_sql(s, "COMMIT");
     if (rc != SQLITE_OK && !sqlite3_get_autocommit(s->db))
         run_sql(s, "ROLLBACK");
-    *ret_trouble = rc == SQLITE_OK ? NULL : sqlite3_errstr(rc);
+    *ret_trouble = trouble_of(s, rc ? rc : skipped);
     *ret_wrote = writing;
     return rc == SQLITE_OK;
 }
@@ -240,6 +262,8 @@ static int prepare_all(struct store_sql *s)
 int store_sql_open(struct store_sql **ret, const char *path, char ret_note[256], struct err *err)
 {
     struct store_sql *s = xcalloc(1, sizeof *s);
+    s->full = xasprintf("the disk of %s is full: make room, at most %d MiB of history wait in memory", path,
+                        STORE_WAITING_MIB);
     int r = store_db_open(&s->db, path, ret_note, err);
     if (!r && prepare_all(s) != SQLITE_OK)
         r = err_set(err, -EIO, "%s: %s", path, sqlite3_errmsg(s->db));
@@ -257,6 +281,7 @@ void store_sql_close(struct store_sql *s)
     for (size_t i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize(s->statements[i]);
     sqlite3_close(s->db);
+    free(s->full);
     free(s);
 }
 

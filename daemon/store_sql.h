@@ -45,8 +45,8 @@ void store_sql_set_limit(struct store_sql *s, uint64_t bytes); /* any thread */
 unsigned store_sql_level(int64_t from, int64_t now, int *ret_level);
 
 bool request_is_put(const struct request *r);
-/* All writes of the list or none; each read sees the writes before it, and has its answer afterwards. False: what SQLite says is in ret_trouble,
- * a text that lives for ever. Reading well says nothing about writing: ret_wrote, whether there was any. */
+/* All writes of the list or none, but for rows that SQLite can never take: those are left out, and ret_trouble says so; each read sees the writes before it, and has its answer afterwards. False: ret_trouble says why,
+ * a text that lives as long as `s`. Reading well says nothing about writing: ret_wrote, whether there was any. */
 bool store_sql_run(struct store_sql *s, struct request *first, const char **ret_trouble, bool *ret_wrote);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plan is compiled again from what the ranks say it followed from; it names which task's end each task had to await. From that
+ * The plan is compiled from what the ranks say it followed from; it names which task's end each task had to await. From that
  * come the planned times and, with what the nodes told of each other's clocks, how far the clocks are apart (step_clocks.c). */
 #include "daemon/timeline.h"
 
@@ -17,9 +17,9 @@
 #include "net/ring.h"
 
 enum {
+    WINDOW = 8,      /* steps that some ranks have reported and others have not: a fast rank goes ahead */
     STEPS_MAX = 512, /* of a round, of all adapters */
-    CELLS_MAX =
-        4096 /* stages · microbatches: beyond, a picture shows nothing, and the loop would wait for the plan */
+    CELLS_MAX = 4096 /* stages · microbatches: beyond, a picture shows nothing, and the plan takes long */
 };
 
 struct row {
@@ -57,12 +57,29 @@ struct step {
     struct told told[RING_MAX_NODES][RING_MAX_NODES]; /* by whom, of whom */
 };
 
+/* What a step is planned from, and the plan: steps of one shape share it. */
+struct planned {
+    bool is_tried;
+    size_t microbatches, steps;
+    uint32_t *whose; /* [steps] owned */
+    bool tied;
+    uint32_t lowest;
+    struct plan *plan;     /* owned; NULL = the shape has none */
+    struct cause **causes; /* owned: [plan->ranks] */
+};
+
 struct timeline {
     char schedule[32];
     char *order; /* owned, or NULL */
     size_t ranks, stages;
-    bool *recompute; /* owned: [stages] */
-    struct step next, last;
+    bool *recompute;             /* owned: [stages] */
+    struct step pending[WINDOW]; /* the first n_pending, by number */
+    size_t n_pending;
+    uint64_t gone;    /* steps up to this number are complete or dropped */
+    uint64_t dropped; /* steps that some rank reported and that never became complete */
+    struct step last;
+    struct planned planned; /* of the last step that was encoded */
+    bool is_ended;
 };
 
 /* --- collecting ------------------------------------------------------------------------------- */
@@ -89,11 +106,46 @@ static void step_done(struct step *s)
     *s = (struct step){0};
 }
 
+static void causes_free(struct cause **causes, size_t ranks)
+{
+    for (size_t r = 0; causes && r < ranks; r++)
+        free(causes[r]);
+    free(causes);
+}
+
+static void planned_done(struct planned *p, size_t ranks)
+{
+    causes_free(p->causes, ranks);
+    plan_free(p->plan);
+    free(p->whose);
+    *p = (struct planned){0};
+}
+
+/* The first n of those that wait. */
+static void drop(struct timeline *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        t->gone = t->pending[i].number;
+        step_done(&t->pending[i]);
+    }
+    t->dropped += n;
+    t->n_pending -= n;
+    memmove(t->pending, t->pending + n, t->n_pending * sizeof *t->pending);
+}
+
+uint64_t timeline_end(struct timeline *t)
+{
+    drop(t, t->n_pending);
+    planned_done(&t->planned, t->ranks);
+    t->is_ended = true;
+    return t->dropped;
+}
+
 void timeline_free(struct timeline *t)
 {
     if (!t)
         return;
-    step_done(&t->next);
+    timeline_end(t);
     step_done(&t->last);
     free(t->order);
     free(t->recompute);
@@ -199,6 +251,46 @@ static void read_told(struct told *told, size_t ranks, const json_t *clocks)
     }
 }
 
+/* Its place among the steps that wait, begun where no rank has reported it; NULL: nonsense, or it is `gone`. */
+static struct step *pending_step(struct timeline *t, const json_t *event, uint64_t number)
+{
+    size_t at = t->n_pending;
+    while (at && t->pending[at - 1].number >= number)
+        at--;
+    if (at < t->n_pending && t->pending[at].number == number)
+        return &t->pending[at];
+    struct step fresh = {.number = number,
+                         .microbatches = (size_t)json_integer_value(json_object_get(event, "microbatches")),
+                         .tied = json_is_true(json_object_get(event, "tied")),
+                         .lowest = (uint32_t)json_integer_value(json_object_get(event, "lowest"))};
+    if (!read_steps(&fresh, json_object_get(event, "adapters")))
+        return NULL;
+    if (t->n_pending == WINDOW && at) {
+        drop(t, 1);
+        at--;
+    } else if (t->n_pending == WINDOW) { /* older than all that wait */
+        free(fresh.whose);
+        t->gone = number;
+        t->dropped++;
+        return NULL;
+    }
+    memmove(t->pending + at + 1, t->pending + at, (t->n_pending - at) * sizeof *t->pending);
+    t->pending[at] = fresh;
+    t->n_pending++;
+    return &t->pending[at];
+}
+
+/* Ranks report their steps in order: those before one that is complete stay incomplete. */
+static void complete(struct timeline *t, const struct step *s)
+{
+    drop(t, (size_t)(s - t->pending));
+    step_done(&t->last);
+    t->last = t->pending[0];
+    t->gone = t->last.number;
+    t->n_pending--;
+    memmove(t->pending, t->pending + 1, t->n_pending * sizeof *t->pending);
+}
+
 int timeline_add(struct timeline *t, size_t rank, const json_t *event)
 {
     json_int_t number = json_integer_value(json_object_get(event, "step")),
@@ -207,39 +299,27 @@ int timeline_add(struct timeline *t, size_t rank, const json_t *event)
     if (rank >= t->ranks || number <= 0 || microbatches <= 0 || microbatches > CELLS_MAX || lowest < 0 ||
         (size_t)lowest > t->stages)
         return -EBADMSG;
-    if ((uint64_t)number < t->next.number || (uint64_t)number <= t->last.number)
+    if ((uint64_t)number <= t->gone)
         return -ESTALE;
-    if ((uint64_t)number > t->next.number) {
-        step_done(&t->next);
-        t->next.number = (uint64_t)number;
-        t->next.microbatches = (size_t)microbatches;
-        t->next.tied = json_is_true(json_object_get(event, "tied"));
-        t->next.lowest = (uint32_t)lowest;
-        if (!read_steps(&t->next, json_object_get(event, "adapters"))) {
-            step_done(&t->next);
-            return -EBADMSG;
-        }
-    }
-    int r = read_rows(&t->next, rank, json_object_get(event, "tasks"), json_object_get(event, "bytes"));
-    if (!r)
-        read_told(t->next.told[rank], t->ranks, json_object_get(event, "clocks"));
-    for (size_t i = 0; !r && i < t->ranks; i++)
-        if (!t->next.have[i])
-            return 0;
+    struct step *s = pending_step(t, event, (uint64_t)number);
+    if (!s)
+        return (uint64_t)number <= t->gone ? -ESTALE : -EBADMSG;
+    int r = read_rows(s, rank, json_object_get(event, "tasks"), json_object_get(event, "bytes"));
     if (r)
         return r;
-    step_done(&t->last);
-    t->last = t->next;
-    t->next = (struct step){0};
+    read_told(s->told[rank], t->ranks, json_object_get(event, "clocks"));
+    for (size_t i = 0; i < t->ranks; i++)
+        if (!s->have[i])
+            return 0;
+    complete(t, s);
     return 1;
 }
 
 /* --- the plan again --------------------------------------------------------------------------- */
 
-/* NULL where it cannot be had, or is not what the ranks did. */
-static struct plan *plan_of(const struct timeline *t)
+/* NULL where it cannot be had. */
+static struct plan *compile(const struct timeline *t, const struct planned *shape)
 {
-    const struct step *s = &t->last;
     struct sched *sched = NULL;
     struct plan *plan = NULL;
     struct err err;
@@ -247,33 +327,36 @@ static struct plan *plan_of(const struct timeline *t)
                                  .text = t->order,
                                  .ranks = t->ranks,
                                  .chunks = t->order ? 0 : t->stages / t->ranks,
-                                 .microbatches = s->microbatches};
-    if (s->microbatches * t->stages > CELLS_MAX || sched_make(&sched, &want, &err))
+                                 .microbatches = shape->microbatches};
+    if (shape->microbatches * t->stages > CELLS_MAX || sched_make(&sched, &want, &err))
         return NULL;
     struct plan_request req = {.program = PROGRAM_TRAIN,
                                .sched = sched,
                                .ranks = t->ranks,
-                               .steps = s->steps,
-                               .whose = s->whose,
-                               .tied = s->tied,
-                               .lowest_trained = s->lowest,
+                               .steps = shape->steps,
+                               .whose = shape->whose,
+                               .tied = shape->tied,
+                               .lowest_trained = shape->lowest,
                                .recompute = t->recompute};
-    if (sched->stages > t->stages) { /* an order that is not of this job */
-        sched_free(sched);
-        return NULL;
-    }
-    bool same = !plan_compile(&plan, &req, &err);
+    if (sched->stages <= t->stages && plan_compile(&plan, &req, &err)) /* more: an order of another job */
+        plan = NULL;
     sched_free(sched);
-    for (size_t r = 0; same && r < t->ranks; r++) {
-        same = plan->rank[r].n == s->n[r];
-        for (size_t i = 0; same && i < s->n[r]; i++)
-            same = plan->rank[r].tasks[i].kind == (enum task_kind)s->rows[r][i].kind &&
-                   plan->rank[r].tasks[i].nemits == s->rows[r][i].nemits;
+    return plan;
+}
+
+/* Did the ranks do what that plan has? */
+static bool is_done_as(const struct plan *plan, const struct timeline *t)
+{
+    const struct step *s = &t->last;
+    for (size_t r = 0; r < t->ranks; r++) {
+        if (plan->rank[r].n != s->n[r])
+            return false;
+        for (size_t i = 0; i < s->n[r]; i++)
+            if (plan->rank[r].tasks[i].kind != (enum task_kind)s->rows[r][i].kind ||
+                plan->rank[r].tasks[i].nemits != s->rows[r][i].nemits)
+                return false;
     }
-    if (same)
-        return plan;
-    plan_free(plan);
-    return NULL;
+    return true;
 }
 
 /* Which of the task's messages it is; TASK_MAX_EMITS: none. */
@@ -320,11 +403,28 @@ static struct cause **causes_of(const struct plan *plan)
     return causes;
 }
 
-static void causes_free(struct cause **causes, size_t ranks)
+static bool has_shape(const struct planned *p, const struct step *s)
 {
-    for (size_t r = 0; r < ranks; r++)
-        free(causes[r]);
-    free(causes);
+    return p->is_tried && p->microbatches == s->microbatches && p->steps == s->steps && p->tied == s->tied &&
+           p->lowest == s->lowest && !memcmp(p->whose, s->whose, s->steps * sizeof *s->whose);
+}
+
+/* The plan of the last step, from the one before where that had the same shape. */
+static void find_plan(struct timeline *t)
+{
+    const struct step *s = &t->last;
+    struct planned *p = &t->planned;
+    if (has_shape(p, s))
+        return;
+    planned_done(p, t->ranks);
+    *p = (struct planned){.is_tried = true,
+                          .microbatches = s->microbatches,
+                          .steps = s->steps,
+                          .whose = xmemdup(s->whose, s->steps * sizeof *p->whose),
+                          .tied = s->tied,
+                          .lowest = s->lowest};
+    p->plan = compile(t, p);
+    p->causes = p->plan ? causes_of(p->plan) : NULL;
 }
 
 /* --- what was planned ------------------------------------------------------------------------- */
@@ -464,13 +564,14 @@ static double bubble_of(double busy, size_t ranks, double seconds)
     return share > 0 ? share : 0;
 }
 
-json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*names)[64])
+json_t *timeline_encode(struct timeline *t, uint64_t job, const char (*names)[64])
 {
     const struct step *s = &t->last;
     if (!s->number)
         return NULL;
-    struct plan *plan = plan_of(t);
-    struct cause **causes = plan ? causes_of(plan) : NULL;
+    find_plan(t);
+    const struct plan *plan = t->planned.plan && is_done_as(t->planned.plan, t) ? t->planned.plan : NULL;
+    struct cause **causes = plan ? t->planned.causes : NULL;
     struct step_clock clocks[RING_MAX_NODES];
     set_clocks(t, causes, clocks);
     double planned = plan ? lay_out(t, causes) : 0;
@@ -486,13 +587,14 @@ json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*nam
                             clocks[r].known ? json_integer(llround(clocks[r].error)) : json_null());
         json_array_append_new(ranks, one);
     }
-    if (plan)
-        causes_free(causes, t->ranks);
-    plan_free(plan);
-    return json_pack("{s:I s:I s:I s:s s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
-                     (json_int_t)s->number, "steps", (json_int_t)s->steps, "schedule", t->schedule,
-                     "microbatches", (json_int_t)s->microbatches, "seconds", f.seconds, "bubble",
-                     bubble_of(f.busy, t->ranks, f.seconds), "planned_seconds",
-                     plan ? json_real(planned) : json_null(), "planned_bubble",
-                     plan ? json_real(bubble_of(f.busy, t->ranks, planned)) : json_null(), "ranks", ranks);
+    json_t *ret =
+        json_pack("{s:I s:I s:I s:s s:I s:I s:f s:f s:o s:o s:o}", "id", (json_int_t)job, "step",
+                  (json_int_t)s->number, "steps", (json_int_t)s->steps, "schedule", t->schedule,
+                  "microbatches", (json_int_t)s->microbatches, "begin_us", (json_int_t)llround(f.origin),
+                  "seconds", f.seconds, "bubble", bubble_of(f.busy, t->ranks, f.seconds), "planned_seconds",
+                  plan ? json_real(planned) : json_null(), "planned_bubble",
+                  plan ? json_real(bubble_of(f.busy, t->ranks, planned)) : json_null(), "ranks", ranks);
+    if (t->is_ended)
+        planned_done(&t->planned, t->ranks);
+    return ret;
 }

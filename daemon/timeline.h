@@ -21,11 +21,15 @@ struct timeline_job {
 struct timeline *timeline_new(const struct timeline_job *job);
 void timeline_free(struct timeline *t);
 
-/* A rank's "timeline" event. 1: all ranks have told of that step, which now is the last one; 0: some have not. −EBADMSG: nonsense, or
- * not what the job's plan has; −ESTALE: of an earlier step. */
+/* A rank's "timeline" event. Ranks may be some steps ahead of each other: up to eight steps wait for their last rank. 1: all ranks have
+ * reported that step, which now is the last one; 0: some have not. −EBADMSG: nonsense; −ESTALE: of a step that is complete or dropped. */
 int timeline_add(struct timeline *t, size_t rank, const json_t *event);
+/* The job has ended: steps that still wait are dropped, and the memory of the plan is freed. Returns how many steps were dropped in all: some
+ * rank reported them, and they did not become complete. */
+uint64_t timeline_end(struct timeline *t);
 
-/* As docs/API.md has it, NULL before the first step. names: [ranks]. */
-json_t *timeline_encode(const struct timeline *t, uint64_t job, const char (*names)[64]);
+/* The last complete step as docs/API.md has it, NULL before the first one. names: [ranks]. The plan of a step is kept for the next one of
+ * the same shape. */
+json_t *timeline_encode(struct timeline *t, uint64_t job, const char (*names)[64]);
 
 #endif

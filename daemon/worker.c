@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/doctor_ask.h"
 #include "daemon/gauge.h"
 #include "daemon/identity.h"
 #include "daemon/lane_counts.h"
@@ -22,17 +23,47 @@
 #include "daemon/survey.h"
 #include "daemon/xalloc.h"
 
-enum { KILL_AFTER_S = 2 };
+enum {
+    KILL_AFTER_S = 2,
+    RETURN_US = 2000000, /* from the plug to a data connection, at most: no part of the outage */
+    LATE_US = 500000     /* our own lateness from which on the time does not count */
+};
 
 /* --- telling the head ------------------------------------------------------------------------- */
+
+/* What the head waits for. An outage may swallow it, so it is told again when the head is back; heard twice it does no harm. */
+static bool is_report(const char *kind)
+{
+    return !strcmp(kind, "job-ready") || !strcmp(kind, "job-connected") || !strcmp(kind, "job-failed") ||
+           !strcmp(kind, "job-stopped");
+}
 
 void worker_tell(struct worker *w, const char *kind, json_t *fields)
 {
     json_object_set_new(fields, "kind", json_string(kind));
     json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
     json_object_set_new(fields, "rank", json_integer(w->rank));
+    if (is_report(kind))
+        json_array_append_new(w->reports, json_deep_copy(fields));
     if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
-        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the head cannot be told \"%s\"", kind);
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the message %s cannot be sent to the head", kind);
+}
+
+static void tell_again(struct worker *w)
+{
+    size_t i;
+    json_t *report;
+    json_array_foreach(w->reports, i, report) peers_send(w->node->peers, w->head, json_deep_copy(report));
+}
+
+/* A job begins here: of what was said before nothing counts. */
+static void begin(struct worker *w, const uint8_t head[16], uint64_t job)
+{
+    memcpy(w->head, head, 16);
+    w->job = job;
+    w->is_connecting = false;
+    json_array_clear(w->reports);
+    absence_watch(&w->absent, w->node->members, (const uint8_t(*)[16])w->head, 1);
 }
 
 static void tell_failed(struct worker *w, const char *cause)
@@ -41,7 +72,7 @@ static void tell_failed(struct worker *w, const char *cause)
         return;
     w->reported = true;
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
-    log_about(LOG_LEVEL_WARNING, &about, "its stage here fails: %s", cause);
+    log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
     worker_tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
 }
 
@@ -58,7 +89,8 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
 
 static void stop_dialing(struct worker *w)
 {
-    lanes_stop(w->lanes);
+    for (size_t i = 0; i < 2; i++)
+        lanes_stop(w->lanes[i]);
     event_del(w->patience);
 }
 
@@ -124,17 +156,24 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     w->scope = NULL;
     event_del(w->kill_timer);
     w->state = WORKER_IDLE;
-    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "its stage here has ended");
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node has ended");
     worker_tell(w, "job-stopped", json_object());
     peers_flood_self(w->node->peers);
     node_changed(w->node);
+}
+
+void worker_wait(struct worker *w, uint64_t us)
+{
+    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    w->patience_due.us = clock_now().us + us;
+    event_add(w->patience, &wait);
 }
 
 /* A data connection broke under a running job. The end that made it makes another, over whatever path there is; with none left, both
  * ends wait for as long as a silent node is given. If the cause was the other node's end, its daemon or its absence says so before. */
 static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char *why)
 {
-    struct timeval wait = {(time_t)opts_int(w->node->opts, "dead-after"), 0};
+    const long long seconds = opts_int(w->node->opts, "dead-after");
     if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
     w->alive[rank]--;
@@ -142,10 +181,11 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
               w->alive[rank], why);
     if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
         snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
-                 (long long)wait.tv_sec, why);
-        event_add(w->patience, &wait);
+                 seconds, why);
+        worker_wait(w, (uint64_t)seconds * 1000000 + RETURN_US);
     }
-    lanes_lost(w->lanes, path);
+    for (size_t i = 0; i < 2; i++)
+        lanes_lost(w->lanes[i], path);
 }
 
 static void on_patience(evutil_socket_t fd, short what, void *arg)
@@ -153,6 +193,10 @@ static void on_patience(evutil_socket_t fd, short what, void *arg)
     struct worker *w = arg;
     (void)fd;
     (void)what;
+    if (clock_since_us(clock_now(), w->patience_due) > LATE_US) { /* it was we who stood still */
+        worker_wait(w, RETURN_US);
+        return;
+    }
     tell_failed(w, w->why_lost);
     end_stage(w);
 }
@@ -174,6 +218,10 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         worker_tell(w, "job-done", json_deep_copy(event));
     } else if (!strcmp(kind, "failed")) {
         tell_failed(w, json_string_value(json_object_get(event, "error")));
+    } else if (!strcmp(kind, "reading")) {
+        w->read_bytes = (uint64_t)json_integer_value(json_object_get(event, "done"));
+        w->read_total = (uint64_t)json_integer_value(json_object_get(event, "total"));
+        worker_tell(w, "job-event", json_pack("{s:O}", "event", event));
     } else if (!strcmp(kind, "lane-lost")) {
         const char *why = json_string_value(json_object_get(event, "why"));
         lane_lost(w, (uint32_t)json_integer_value(json_object_get(event, "rank")),
@@ -191,9 +239,9 @@ static void stage_event(void *owner, const char *kind, json_t *event)
 static void stage_ended(void *owner, const char *text)
 {
     struct worker *w = owner;
-    char cause[256];
+    char cause[700];
     if (w->state != WORKER_ENDING) {
-        scope_why_ended(cause, sizeof cause, w->scope, w->planned_bytes, text);
+        scope_why_ended(cause, sizeof cause, w->scope, w->planned_bytes, spawn_peak(w->stage), text);
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
@@ -208,7 +256,7 @@ static void confine(struct worker *w)
     if (!r && w->scope)
         r = scope_add(w->scope, spawn_pid(w->stage));
     if (r)
-        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for its stage: %s", strerror(-r));
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for the stage: %s", strerror(-r));
 }
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
@@ -217,7 +265,9 @@ static int start_stage(struct worker *w)
 {
     struct err err;
     w->reported = false;
+    w->read_bytes = w->read_total = 0;
     gauge_yield(w->node->gauge);
+    doctor_yield(w->node->doctor);
     planner_yield(w->node->planner);
     memset(w->alive, 0, sizeof w->alive);
     int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
@@ -251,8 +301,7 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
 {
     json_t *message =
         json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
-    memcpy(w->head, members_self(w->node->members)->id, 16);
-    w->job = job;
+    begin(w, members_self(w->node->members)->id, job);
     w->rank = 0;
     w->state = WORKER_PLANNING;
     if (!start_stage(w))
@@ -297,12 +346,16 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
                rank = json_integer_value(json_object_get(body, "rank"));
     json_t *plan = json_object_get(body, "plan");
     bool planned_here = w->state == WORKER_PLANNING && w->job == (uint64_t)job && !memcmp(head, w->head, 16);
+    if ((w->state == WORKER_OPENING || w->state == WORKER_READY) && w->job == (uint64_t)job &&
+        !memcmp(head, w->head, 16)) {
+        tell_again(w); /* the head does not know that it was heard */
+        return;
+    }
     if (w->state != WORKER_IDLE && !planned_here) {
         refuse(w, head, job, rank);
         return;
     }
-    memcpy(w->head, head, 16);
-    w->job = (uint64_t)job;
+    begin(w, head, (uint64_t)job);
     w->reported = false;
     w->state = WORKER_OPENING;
     const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
@@ -317,8 +370,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     }
     /* Said on every node, so that each one's journal knows of the job. */
     const struct member *of = members_find(w->node->members, head);
-    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "rank %d of %zu here, submitted on %s", w->rank, w->ranks,
-              of ? of->name : "another node");
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "this node is rank %d of %zu; the job was submitted on %s",
+              w->rank, w->ranks, of ? of->name : "another node");
     if (!planned_here && start_stage(w))
         return;
     if (w->scope && w->planned_bytes)
@@ -328,8 +381,22 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     peers_flood_self(w->node->peers);
 }
 
+static void turn_path(struct worker *w, const uint8_t from[16], const json_t *body)
+{
+    const char *cable = json_string_value(json_object_get(body, "cable"));
+    if (!cable)
+        return;
+    peers_path_turned(w->node->peers, from, strtoull(cable, NULL, 16));
+    for (size_t i = 0; i < 2; i++)
+        lanes_changed(w->lanes[i]);
+}
+
 void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
 {
+    if (!strcmp(kind, "lane-turn")) {
+        turn_path(w, from, body);
+        return;
+    }
     if (!strcmp(kind, "job-open")) {
         open_job(w, from, body);
         return;
@@ -345,11 +412,14 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
     if (!strcmp(kind, "job-stop")) {
         const char *cause = json_string_value(json_object_get(body, "cause"));
         if (cause && *cause && w->state != WORKER_ENDING)
-            log_stage(LOG_LEVEL_INFO, w->job, w->rank, "its head stops it: %s", cause);
+            log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
         w->reported = true;
         end_stage(w);
-    } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY) {
+    } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY && !w->is_connecting) {
+        w->is_connecting = true;
         worker_connect(w);
+    } else if (!strcmp(kind, "job-connect")) {
+        tell_again(w);
     } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
         w->state = WORKER_RUNNING;
         worker_say(w, json_pack("{s:s}", "do", "run"));
@@ -361,18 +431,56 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
     }
 }
 
+static void leave_head(struct worker *w)
+{
+    const struct member *head = members_find(w->node->members, w->head);
+    if (w->state == WORKER_IDLE || w->state == WORKER_ENDING)
+        return;
+    log_stage(LOG_LEVEL_WARNING, w->job, w->rank,
+              "the head %s is lost (%s): the stage on this node is stopped", head ? head->name : "?",
+              peers_last_words(w->node->peers, w->head));
+    w->reported = true;
+    end_stage(w);
+}
+
+/* A head that is out of reach is waited for, as it waits for us. Also when the job is over here: it may not have heard that. */
+static void look_for_head(struct worker *w)
+{
+    const uint64_t patience_us = (uint64_t)opts_int(w->node->opts, "dead-after") * 1000000;
+    const struct instant now = clock_now();
+    enum absence_news news;
+    size_t i;
+    while ((news = absence_next(&w->absent, w->node->members, patience_us, now, &i))) {
+        if (news == ABSENCE_BACK)
+            tell_again(w);
+        if (news < ABSENCE_TOO_LONG)
+            continue;
+        leave_head(w);
+        if (news == ABSENCE_TOO_LONG) /* should it come back, it hears how this ended */
+            absence_watch(&w->absent, w->node->members, (const uint8_t(*)[16])w->head, 1);
+        else
+            w->absent.n = 0;
+    }
+    const uint64_t due = absence_due(&w->absent, patience_us).us, us = due > now.us ? due - now.us : 0;
+    event_del(w->missed);
+    if (due != UINT64_MAX)
+        event_add(w->missed, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+}
+
+static void on_missed(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    look_for_head(arg);
+}
+
 void worker_changed(struct worker *w)
 {
     if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
         worker_cut_lanes(w);
-    lanes_changed(w->lanes);
-    if (w->state == WORKER_IDLE || w->state == WORKER_ENDING || members_reachable(w->node->members, w->head))
-        return;
-    const struct member *head = members_find(w->node->members, w->head);
-    log_stage(LOG_LEVEL_WARNING, w->job, w->rank, "its head %s is gone (%s); stopping the stage here",
-              head ? head->name : "?", peers_last_words(w->node->peers, w->head));
-    w->reported = true;
-    end_stage(w);
+    for (size_t i = 0; i < 2; i++)
+        lanes_changed(w->lanes[i]);
+    look_for_head(w);
 }
 
 void worker_describe(const struct worker *w, struct member *self)
@@ -388,7 +496,11 @@ void worker_describe(const struct worker *w, struct member *self)
     }
     static const char *const doing[] = {"idle",  "reading model and data", "opening its layers", "ready", "",
                                         "ending"};
-    snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
+    if (w->read_total && (w->state == WORKER_PLANNING || w->state == WORKER_OPENING))
+        snprintf(self->doing, sizeof self->doing, "reading weights to compare them: %.1f of %.1f GiB",
+                 (double)w->read_bytes / (1 << 30), (double)w->read_total / (1 << 30));
+    else
+        snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
 }
 
 /* Outside a service there is none, and nothing to say. */
@@ -399,8 +511,7 @@ static void find_groups(struct worker *w)
         return;
     int r = scope_prepare(folder);
     if (r)
-        log_info("stages get no control groups of their own, and no limit of memory: %s: %s", folder,
-                 strerror(-r));
+        log_info("stage cgroups unavailable, no memory limit: %s: %s", folder, strerror(-r));
     else
         w->groups = xstrdup(folder);
 }
@@ -411,9 +522,12 @@ struct worker *worker_new(struct node *node)
     w->node = node;
     w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
     w->reap = event_new(node->base, -1, 0, on_reap, w);
-    w->lanes = lanes_new(node, &worker_lanes_ops, w);
+    for (size_t i = 0; i < 2; i++)
+        w->lanes[i] = lanes_new(node, &worker_lanes_ops, w);
     w->counts = lane_counts_new();
     w->patience = event_new(node->base, -1, 0, on_patience, w);
+    w->missed = event_new(node->base, -1, 0, on_missed, w);
+    w->reports = json_array();
     find_groups(w);
     return w;
 }
@@ -422,7 +536,8 @@ void worker_free(struct worker *w)
 {
     if (!w)
         return;
-    lanes_free(w->lanes);
+    for (size_t i = 0; i < 2; i++)
+        lanes_free(w->lanes[i]);
     lane_counts_free(w->counts);
     spawn_free(w->stage);
     scope_free(w->scope);
@@ -430,5 +545,7 @@ void worker_free(struct worker *w)
     event_free(w->kill_timer);
     event_free(w->reap);
     event_free(w->patience);
+    event_free(w->missed);
+    json_decref(w->reports);
     free(w);
 }

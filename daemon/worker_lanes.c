@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The data connections of a worker's job: this rank dials the next one and takes what the one before it dials, and each goes to
- * the stage as a lane. Called by worker.c and by whoever accepts connections; loop thread. */
+ * The data connections of a worker's job, to the next rank and to the one before: those that this node dials and those that it takes, and each goes
+ * to the stage as a lane. Called by worker.c and by whoever accepts connections; loop thread. */
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "daemon/spawn.h"
 #include "daemon/worker_impl.h"
 
-enum { REFUSED_S = 3 };
+enum { REFUSED_US = 3000000 };
 
 static size_t next_rank(const struct worker *w)
 {
@@ -25,12 +25,6 @@ static size_t next_rank(const struct worker *w)
 static size_t prev_rank(const struct worker *w)
 {
     return ((size_t)w->rank + w->ranks - 1) % w->ranks;
-}
-
-/* Each rank dials the next; of two, only the first. */
-static bool dials(const struct worker *w)
-{
-    return w->ranks > 2 || (w->ranks == 2 && w->rank == 0);
 }
 
 static bool all_reached(const struct worker *w)
@@ -67,22 +61,20 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64
     }
 }
 
-static void on_lane_up(void *owner, struct link *link, uint64_t path)
+static void on_lane_up(void *owner, struct link *link, uint32_t rank, uint64_t path)
 {
-    struct worker *w = owner;
-    hand_over(w, link, (uint32_t)next_rank(w), path);
+    hand_over(owner, link, rank, path);
 }
 
 /* Before the job runs, a refusal may be the cause itself (another model, another width) or the echo of a stage that has just failed
  * over there: whoever knows better has a moment to say so. */
-static void on_lane_refused(void *owner, const char *text)
+static void on_lane_refused(void *owner, uint32_t rank, const char *text)
 {
     struct worker *w = owner;
-    struct timeval wait = {REFUSED_S, 0};
     if (w->state != WORKER_READY || event_pending(w->patience, EV_TIMEOUT, NULL))
         return;
-    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %zu: %s", next_rank(w), text);
-    event_add(w->patience, &wait);
+    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u: %s", rank, text);
+    worker_wait(w, REFUSED_US);
 }
 
 /* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the stage lets go of its lanes there,
@@ -93,7 +85,7 @@ void worker_cut_lanes(struct worker *w)
     uint64_t all[PATHS_MAX];
     size_t n = paths_all(w->node, all);
     for (size_t i = 0; i < n; i++)
-        if (lanes_keeps(w->lanes, all[i]))
+        if (lanes_keeps(w->lanes[0], all[i]) && lanes_keeps(w->lanes[1], all[i]))
             json_array_append_new(paths, json_integer((json_int_t)all[i]));
     worker_say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
 }
@@ -108,31 +100,36 @@ static void on_relayed(void *owner, const char *through)
 
 const struct lanes_ops worker_lanes_ops = {on_lane_up, on_lane_refused, on_relayed};
 
-static void dial_next(struct worker *w)
+static void connect_to(struct worker *w, struct lanes *lanes, size_t rank, bool relays)
 {
     struct link_hello hello = {
-        .job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)next_rank(w), .dim = w->dim};
+        .job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)rank, .dim = w->dim};
     memcpy(hello.head_id, w->head, 16);
     memcpy(hello.fingerprint, w->fingerprint, sizeof hello.fingerprint);
-    lanes_start(w->lanes, w->nodes[next_rank(w)], &hello);
+    lanes_start(lanes, w->nodes[rank], &hello, relays);
 }
 
+/* Through other nodes each rank calls the next one; of two, only the first. */
 void worker_connect(struct worker *w)
 {
-    if (w->ranks == 1)
+    if (w->ranks == 1) {
         worker_tell(w, "job-connected", json_object());
-    else if (dials(w))
-        dial_next(w);
+        return;
+    }
+    connect_to(w, w->lanes[0], next_rank(w), w->ranks > 2 || w->rank == 0);
+    if (w->ranks > 2)
+        connect_to(w, w->lanes[1], prev_rank(w), false);
 }
 
 int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size)
 {
-    size_t prev = w->ranks ? prev_rank(w) : 0;
+    const size_t from = peer->from_rank;
     bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
                 !memcmp(peer->head_id, w->head, 16);
     if (!ours)
         snprintf(why, size, "%s holds no stage of job %llu", w->node->name, (unsigned long long)peer->job);
-    else if (peer->to_rank != w->rank || peer->from_rank != prev || memcmp(peer->node_id, w->nodes[prev], 16))
+    else if (peer->to_rank != w->rank || w->ranks < 2 || (from != prev_rank(w) && from != next_rank(w)) ||
+             memcmp(peer->node_id, w->nodes[from], 16))
         snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,
                  w->rank);
     else if (strcmp(peer->fingerprint, w->fingerprint))
@@ -155,6 +152,7 @@ void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
         return;
     }
     uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank]);
+    lanes_came(w->lanes[w->ranks > 2 && from_rank == prev_rank(w)], path);
     hand_over(w, link, from_rank,
               path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
 }

@@ -3,10 +3,14 @@
  * Sentences about what went wrong. Called by all of the engine and by its programs, on any thread; no state. */
 #include "err.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Bytes of the printable character at s; 0 where there is none, or a part of one. */
 static size_t char_bytes(const unsigned char *s)
@@ -39,6 +43,20 @@ static void disarm(char *text)
     }
 }
 
+/* "Too many open files" says neither how many are allowed nor how to allow more. */
+static void name_limit(struct err *err)
+{
+    const struct err was = *err;
+    struct rlimit files;
+    const char *reason = strstr(was.text, strerror(EMFILE));
+    if (getrlimit(RLIMIT_NOFILE, &files) || !reason)
+        return;
+    snprintf(err->text, sizeof err->text,
+             "%.*sout of file descriptors: %llu allowed (ulimit -n / LimitNOFILE=)%s",
+             (int)(reason - was.text), was.text, (unsigned long long)files.rlim_cur,
+             reason + strlen(strerror(EMFILE)));
+}
+
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
     if (!err)
@@ -47,6 +65,8 @@ int err_set(struct err *err, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
+    if (code == -EMFILE)
+        name_limit(err);
     disarm(err->text);
     return code;
 }
@@ -65,4 +85,22 @@ int err_prefix(struct err *err, int code, const char *fmt, ...)
                  (int)(sizeof err->text - (size_t)n - 3), was.text);
     disarm(err->text);
     return code;
+}
+
+struct err_amounts err_amounts(size_t need, size_t have)
+{
+    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    struct err_amounts a = {"", ""};
+    size_t u = 0;
+    double scale = 1.0;
+    for (; (double)(need > have ? need : have) >= 1024.0 * scale; scale *= 1024.0)
+        u++;
+    for (int digits = u > 0; digits <= 3; digits++) {
+        snprintf(a.need, sizeof a.need, "%.*f %s", digits, (double)need / scale, unit[u]);
+        snprintf(a.have, sizeof a.have, "%.*f %s", digits, (double)have / scale, unit[u]);
+        bool is_seen = !have || strtod(a.have, NULL) > 0.0;
+        if (need == have || (is_seen && strcmp(a.need, a.have) != 0))
+            break;
+    }
+    return a;
 }

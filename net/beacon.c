@@ -51,6 +51,26 @@ bool bucket_take(struct bucket *bucket, unsigned per_second, struct instant now)
     return true;
 }
 
+/* --- time --- */
+
+struct instant beacons_clock(struct beacons *b, struct instant now)
+{
+    bool stood_still = b->wanted.us > 0 && now.us > b->wanted.us && now.us - b->wanted.us > BEACON_LATE_US;
+    struct instant ours;
+
+    if (stood_still)
+        b->slept_us += clock_since_us(now, b->seen);
+    b->seen = now;
+    ours.us = now.us - b->slept_us;
+    if (!stood_still)
+        return ours;
+    b->wanted.us = 0;
+    for (size_t i = 0; i < BEACON_PORTS; i++)
+        if (b->ports[i])
+            beacon_port_kick(b->ports[i], ours);
+    return ours;
+}
+
 /* --- life --- */
 
 int beacons_new(struct beacons **ret, const struct beacons_self *self, uint64_t seed,
@@ -88,6 +108,7 @@ void beacons_set_keys(struct beacons *b, const struct beacon_key *keys, size_t n
 {
     struct beacon_key before[BEACON_KEYS];
 
+    now = beacons_clock(b, now);
     memcpy(before, b->keys, sizeof before);
     b->nkeys = n < BEACON_KEYS ? n : BEACON_KEYS;
     sodium_memzero(b->keys, sizeof b->keys);
@@ -147,19 +168,36 @@ static bool says_the_same(const struct port *a, const struct port *b)
            memcmp(&a->link_local, &b->link_local, sizeof a->link_local) == 0;
 }
 
+static void remove_port(struct beacons *b, unsigned ifindex, struct instant now)
+{
+    for (size_t i = 0; i < BEACON_PORTS; i++) {
+        struct beacon_port *p = b->ports[i];
+
+        if (!p || p->port.ifindex != ifindex)
+            continue;
+        b->last_seq = p->seq > b->last_seq ? p->seq : b->last_seq;
+        beacon_table_clear(b, p, now);
+        free(p);
+        b->ports[i] = NULL;
+    }
+}
+
 int beacons_port_add(struct beacons *b, const struct port *port, struct instant now)
 {
     struct beacon_port *p = find_port(b, port->ifindex);
     size_t i = 0;
 
+    now = beacons_clock(b, now);
     if (p && p->port.port_id != port->port_id) { /* another card under an old number */
-        beacons_port_remove(b, port->ifindex, now);
+        remove_port(b, port->ifindex, now);
         p = NULL;
     }
     if (p) {
         if (!says_the_same(&p->port, port))
             beacon_port_kick(p, now);
         p->port = *port;
+        for (size_t k = 0; k < BEACON_NEIGHBOURS; k++) /* the port may have been renamed */
+            memcpy(p->neighbours[k].cable.port, port->name, sizeof port->name);
         return 0;
     }
     while (i < BEACON_PORTS && b->ports[i])
@@ -179,16 +217,7 @@ int beacons_port_add(struct beacons *b, const struct port *port, struct instant 
 
 void beacons_port_remove(struct beacons *b, unsigned ifindex, struct instant now)
 {
-    for (size_t i = 0; i < BEACON_PORTS; i++) {
-        struct beacon_port *p = b->ports[i];
-
-        if (!p || p->port.ifindex != ifindex)
-            continue;
-        b->last_seq = p->seq > b->last_seq ? p->seq : b->last_seq;
-        beacon_table_clear(b, p, now);
-        free(p);
-        b->ports[i] = NULL;
-    }
+    remove_port(b, ifindex, beacons_clock(b, now));
 }
 
 int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, struct instant now)
@@ -197,6 +226,7 @@ int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, st
 
     if (!p)
         return -ENODEV;
+    now = beacons_clock(b, now);
     if (p->attempt != attempt)
         beacon_port_kick(p, now);
     p->attempt = attempt;
@@ -271,7 +301,7 @@ int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *
 
     if (!port)
         return -ENODEV;
-    r = take(b, port, from, data, n, now);
+    r = take(b, port, from, data, n, beacons_clock(b, now));
     if (r >= 0)
         b->stats.taken++;
     else if (r == -EBADMSG)
@@ -287,6 +317,7 @@ int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *
 
 void beacons_heard(struct beacons *b, uint64_t cable, struct instant now)
 {
+    now = beacons_clock(b, now);
     for (size_t i = 0; i < BEACON_PORTS; i++) {
         struct beacon_port *port = b->ports[i];
 
@@ -405,6 +436,7 @@ int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,
 
     if (!port)
         return -ENODEV;
+    now = beacons_clock(b, now);
     if (b->nkeys == 0 || now.us < port->due.us)
         return 0;
     if (port->quick > 0)
@@ -420,19 +452,20 @@ int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
 
     if (!port)
         return -ENODEV;
-    return b->nkeys == 0 ? 0 : make(b, port, BEACON_GOODBYE, now, nonce, out, cap);
+    return b->nkeys == 0 ? 0 : make(b, port, BEACON_GOODBYE, beacons_clock(b, now), nonce, out, cap);
 }
 
-/* --- time --- */
+/* --- what is due --- */
 
 void beacons_expire(struct beacons *b, struct instant now)
 {
+    now = beacons_clock(b, now);
     for (size_t i = 0; i < BEACON_PORTS; i++)
         if (b->ports[i])
             beacon_table_review(b, b->ports[i], now);
 }
 
-struct instant beacons_due(const struct beacons *b)
+struct instant beacons_due(struct beacons *b)
 {
     struct instant due = {UINT64_MAX};
 
@@ -447,6 +480,9 @@ struct instant beacons_due(const struct beacons *b)
         if (b->nkeys > 0 && b->ports[i]->due.us < due.us)
             due = b->ports[i]->due;
     }
+    if (due.us < UINT64_MAX)
+        due.us += b->slept_us;
+    b->wanted.us = due.us < UINT64_MAX ? due.us : 0;
     return due;
 }
 
@@ -454,6 +490,7 @@ size_t beacons_neighbours(const struct beacons *b, struct instant now, struct ne
 {
     size_t n = 0;
 
+    now.us -= b->slept_us;
     for (size_t i = 0; i < BEACON_PORTS; i++) {
         for (size_t k = 0; b->ports[i] && k < BEACON_NEIGHBOURS; k++) {
             const struct neighbour *at = &b->ports[i]->neighbours[k];

@@ -14,7 +14,10 @@
  *   CLONED    two machines with this node id are alive at once (a copied identity): neither is used
  *
  * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable here is a
- * hint: it becomes a link through the handshake over it. Not thread-safe; callbacks must not call back except
+ * hint: it becomes a link through the handshake over it.
+ *
+ * Who calls much later than beacons_due said has stood still (a stopped process, a machine that slept): that time counts for nothing here, and
+ * all ports ask again at once. Not thread-safe; callbacks must not call back except
  * to read and to set an attempt. */
 #ifndef NET_BEACON_H
 #define NET_BEACON_H
@@ -34,6 +37,7 @@ enum beacon_limits {
     BEACON_HOLD_US = 3500000,       /* 3.5 intervals: two losses in a row do no harm */
     BEACON_HOLD_SLOW_US = 17500000, /* shared segments */
     BEACON_CLONE_US = 20000000,     /* after the last proof of a second machine */
+    BEACON_LATE_US = 500000,        /* who calls so much later than it was asked to has stood still */
     BEACON_STRANGERS_PER_S = 100,   /* datagrams opened per port and second */
     BEACON_ACQUAINTANCE_PER_S =
         20, /* and for each cable's own address: a flood cannot crowd its beacons out */
@@ -43,6 +47,7 @@ struct cable {
     uint64_t id; /* the same on both ends: cable_id */
     unsigned ifindex;
     uint32_t port_id; /* ours */
+    char port[16];    /* its name: a message about the cable outlives the port */
     bool shared;      /* a switch: more than one neighbour port is heard here, or another port of our own */
     /* the other end */
     uint8_t node_id[16];
@@ -136,7 +141,7 @@ int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
 void beacons_expire(struct beacons *b, struct instant now);
 /* When next to call beacons_next_send for all ports and beacons_expire; UINT64_MAX: not before something
  * happens. */
-struct instant beacons_due(const struct beacons *b);
+struct instant beacons_due(struct beacons *b);
 
 struct neighbour_view {
     struct cable cable; /* its id is that of the cable it is or would be */

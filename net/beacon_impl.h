@@ -82,9 +82,14 @@ struct beacons {
     struct beacon_port *ports[BEACON_PORTS]; /* owned; NULL = free */
     struct node_boots nodes[BEACON_NODES];   /* [0] is ourselves */
     struct beacons_stats stats;
+    uint64_t slept_us; /* all times here are of a clock that stood still for so long: */
+    struct instant seen,
+        wanted; /* when somebody last called, and when that was to be again (0 = not said); of the caller's clock */
 };
 
 /* beacon.c */
+/* The time by our own clock, which stands still while this process does: what nobody could hear or say meanwhile is nobody's silence. */
+struct instant beacons_clock(struct beacons *b, struct instant now);
 bool bucket_take(struct bucket *bucket, unsigned per_second, struct instant now);
 void beacon_port_kick(struct beacon_port *port,
                       struct instant now); /* something to tell: soon and repeatedly */

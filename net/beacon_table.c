@@ -353,6 +353,7 @@ static void begin(struct beacons *b, struct beacon_port *port, struct neighbour 
     n->cable.id = cable_id(b->self.node_id, port->port.port_id, beacon->node_id, beacon->port_id);
     n->cable.ifindex = port->port.ifindex;
     n->cable.port_id = port->port.port_id;
+    memcpy(n->cable.port, port->port.name, sizeof n->cable.port);
     n->cable.shared = port->shared;
     memcpy(n->cable.node_id, beacon->node_id, sizeof n->cable.node_id);
     n->cable.boot = beacon->boot;

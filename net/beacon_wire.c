@@ -268,3 +268,26 @@ int beacon_ask_encode(enum beacon_type type, const void *body, size_t n, uint8_t
     buf_out_bytes(&whole, body, n);
     return buf_out_size(&whole);
 }
+
+void beacon_size_encode(enum beacon_type type, uint64_t number, uint8_t out[static BEACON_SIZE_HEAD])
+{
+    memset(out, 0, BEACON_SIZE_HEAD);
+    memcpy(out, magic, sizeof magic);
+    out[4] = BEACON_VERSION;
+    out[5] = (uint8_t)type;
+    for (int i = 0; i < 8; i++)
+        out[BEACON_HEAD + i] = (uint8_t)(number >> 8 * i);
+}
+
+int beacon_size_decode(const void *data, size_t n, uint64_t *ret_number)
+{
+    const uint8_t *at = data;
+
+    if (n < BEACON_SIZE_HEAD || memcmp(at, magic, sizeof magic) != 0 || at[4] != BEACON_VERSION ||
+        (at[5] != BEACON_SIZE && at[5] != BEACON_SIZE_BACK))
+        return -EBADMSG;
+    *ret_number = 0;
+    for (int i = 0; i < 8; i++)
+        *ret_number |= (uint64_t)at[BEACON_HEAD + i] << 8 * i;
+    return at[5];
+}

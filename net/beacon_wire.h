@@ -20,8 +20,9 @@ enum beacon_sizes {
     BEACON_NAME = 64,
     BEACON_PORT_NAME = 16,
     BEACON_VERSION = 1,
-    BEACON_ASK_MAX = 64, /* body of the two clear kinds */
-    BEACON_KEYS = 2,     /* generations accepted at a time */
+    BEACON_ASK_MAX = 64,                /* body of the two clear kinds */
+    BEACON_KEYS = 2,                    /* generations accepted at a time */
+    BEACON_SIZE_HEAD = BEACON_HEAD + 8, /* of a probe: and its number */
 };
 
 enum beacon_type {
@@ -29,6 +30,8 @@ enum beacon_type {
     BEACON_GOODBYE = 2, /* the same datagram: nothing will follow on this port */
     BEACON_JOINQ = 3,   /* clear, for enrolment: this file carries their bodies and does not read them */
     BEACON_JOINA = 4,
+    BEACON_SIZE = 5, /* clear: a probe of packet sizes, filled up with zeros to its size; answered with */
+    BEACON_SIZE_BACK = 6, /* the same number in the same size */
 };
 
 enum beacon_flags {
@@ -86,5 +89,10 @@ unsigned beacon_generation(const uint8_t data[static BEACON_HEAD]);
 /* The clear kinds, JOINQ and JOINA. Bytes written, −EINVAL or −ENOBUFS. The body of one that beacon_peek
  * accepted follows its head. */
 int beacon_ask_encode(enum beacon_type type, const void *body, size_t n, uint8_t *out, size_t cap);
+
+/* Probes of packet sizes. The head of one; and of a datagram of at least BEACON_SIZE_HEAD bytes whether it is BEACON_SIZE or BEACON_SIZE_BACK with
+ * its number, else −EBADMSG. */
+void beacon_size_encode(enum beacon_type type, uint64_t number, uint8_t out[static BEACON_SIZE_HEAD]);
+int beacon_size_decode(const void *data, size_t n, uint64_t *ret_number);
 
 #endif

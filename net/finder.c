@@ -16,6 +16,9 @@ enum {
     BITE = 64,          /* datagrams read before the loop gets its turn */
     RETRY_US = 1000000, /* for a socket that could not be opened: an address may not be ready yet */
     HOPS = 255,         /* no router has touched it */
+    PACKET_HEADS = 48,  /* of IPv6 and UDP, before a datagram */
+    PACKET_MAX = 65535,
+    PROBES_PER_S = 50,
 };
 
 static const struct in6_addr group = {{{0xff, 0x02, [12] = 0x72, [13] = 0x69, [14] = 0x6e, [15] = 0x67}}};
@@ -26,6 +29,7 @@ struct finder_port {
     int fd;             /* owned; −1: see error */
     struct event *read; /* owned */
     int error;
+    struct instant probes_even; /* when the probes sent back so far will have been made up for */
     struct finder_port *next;
 };
 
@@ -64,6 +68,8 @@ static int set_up_socket(int fd, const struct port *port, uint16_t udp_port)
         (r = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, index)) < 0 ||
         (r = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0)) < 0 ||
         (r = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, HOPS)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, HOPS)) < 0 ||
+        (r = set_int(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1)) < 0 || /* a probe is one packet, or none */
         (r = set_int(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1)) < 0 ||
         (r = set_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) < 0)
         return r;
@@ -99,12 +105,12 @@ static int open_socket(struct finder_port *p)
 }
 
 /* From the address that the beacon is sealed with: a port may have several. */
-static int send_datagram(struct finder_port *p, const uint8_t *data, size_t n)
+static int send_to(struct finder_port *p, const struct in6_addr *whom, const uint8_t *data, size_t n)
 {
     struct finder_stats *stats = &p->finder->stats;
     struct sockaddr_in6 to = {.sin6_family = AF_INET6,
                               .sin6_port = htons(p->finder->udp_port),
-                              .sin6_addr = group,
+                              .sin6_addr = *whom,
                               .sin6_scope_id = p->port.ifindex};
     struct in6_pktinfo from = {.ipi6_addr = p->port.link_local, .ipi6_ifindex = p->port.ifindex};
     union {
@@ -124,12 +130,31 @@ static int send_datagram(struct finder_port *p, const uint8_t *data, size_t n)
     control.head.cmsg_len = CMSG_LEN(sizeof from);
     memcpy(CMSG_DATA(&control.head), &from, sizeof from);
     if (p->fd < 0 || sendmsg(p->fd, &msg, 0) < 0) {
-        stats->failed++; /* the next one is due soon; a port that is gone is told by ports */
+        stats->failed++; /* the next one is due soon; ports reports a port that is gone */
         return -ENETUNREACH;
     }
     stats->out++;
     stats->out_bytes += n;
     return 0;
+}
+
+static int send_datagram(struct finder_port *p, const uint8_t *data, size_t n)
+{
+    return send_to(p, &group, data, n);
+}
+
+static int send_probe(struct finder_port *p, const struct in6_addr *to, enum beacon_type type,
+                      uint64_t number, size_t n)
+{
+    uint8_t *data = calloc(1, n);
+    int r;
+
+    if (!data)
+        return -ENOMEM;
+    beacon_size_encode(type, number, data);
+    r = send_to(p, to, data, n);
+    free(data);
+    return r;
 }
 
 /* --- time --- */
@@ -177,7 +202,7 @@ struct arrival {
     unsigned ifindex;
     int hops;
     bool is_whole;
-    size_t n;
+    size_t n, read; /* bytes of the datagram, and those of them that are in data */
     uint8_t data[BEACON_MAX];
 };
 
@@ -195,11 +220,12 @@ static int receive(int fd, struct arrival *ret)
                          .msg_iovlen = 1,
                          .msg_control = &control,
                          .msg_controllen = sizeof control};
-    ssize_t n = recvmsg(fd, &msg, 0);
+    ssize_t n = recvmsg(fd, &msg, MSG_TRUNC); /* how long it was, however much of it is read */
 
     if (n < 0)
         return -errno;
     ret->n = (size_t)n;
+    ret->read = ret->n < sizeof ret->data ? ret->n : sizeof ret->data;
     ret->from = from.sin6_addr;
     ret->is_whole = !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     ret->hops = -1;
@@ -217,6 +243,24 @@ static int receive(int fd, struct arrival *ret)
     return 0;
 }
 
+/* False: it is no probe. */
+static bool take_probe(struct finder_port *p, const struct arrival *a)
+{
+    const uint64_t now = clock_now().us, even = p->probes_even.us > now ? p->probes_even.us : now;
+    uint64_t number;
+    int type = beacon_size_decode(a->data, a->read, &number);
+
+    if (type < 0)
+        return false;
+    if (type == BEACON_SIZE_BACK && p->finder->ops->sized)
+        p->finder->ops->sized(p->finder->owner, a->ifindex, number, (uint32_t)a->n + PACKET_HEADS);
+    if (type == BEACON_SIZE && even + 1000000 / PROBES_PER_S <= now + 1000000) {
+        p->probes_even.us = even + 1000000 / PROBES_PER_S;
+        send_probe(p, &a->from, BEACON_SIZE_BACK, number, a->n);
+    }
+    return true;
+}
+
 static void take_datagram(struct finder_port *p, const struct arrival *a)
 {
     struct finder *f = p->finder;
@@ -224,8 +268,13 @@ static void take_datagram(struct finder_port *p, const struct arrival *a)
 
     f->stats.in++;
     f->stats.in_bytes += a->n;
-    if (!a->is_whole || a->hops != HOPS || a->ifindex != p->port.ifindex ||
-        !IN6_IS_ADDR_LINKLOCAL(&a->from)) {
+    if (a->hops != HOPS || a->ifindex != p->port.ifindex || !IN6_IS_ADDR_LINKLOCAL(&a->from)) {
+        f->stats.dropped++;
+        return;
+    }
+    if (take_probe(p, a))
+        return;
+    if (!a->is_whole) {
         f->stats.dropped++;
         return;
     }
@@ -414,6 +463,18 @@ int finder_ask(struct finder *f, unsigned ifindex, enum beacon_type type, const 
         if (ifindex == 0 || ifindex == p->port.ifindex)
             sent += send_datagram(p, data, (size_t)size) == 0;
     return sent;
+}
+
+int finder_probe(struct finder *f, unsigned ifindex, const struct in6_addr *to, uint64_t number,
+                 uint32_t packet)
+{
+    struct finder_port *p = find_port(f, ifindex);
+
+    if (!p)
+        return -ENODEV;
+    if (packet < PACKET_HEADS + BEACON_SIZE_HEAD || packet > PACKET_MAX)
+        return -EMSGSIZE;
+    return send_probe(p, to, BEACON_SIZE, number, packet - PACKET_HEADS);
 }
 
 int finder_port_error(const struct finder *f, unsigned ifindex)

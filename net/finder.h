@@ -22,6 +22,8 @@ struct finder_ops {
                 const uint8_t *body, size_t n);
     /* A beacon that no key of ours opens, said to be sealed with that generation; may be NULL. Unauthenticated, and as many as questions. */
     void (*sealed)(void *owner, unsigned ifindex, unsigned generation);
+    /* A probe of packet sizes came back: its number, and the bytes of its packet with all heads of IPv6; may be NULL. Unauthenticated. */
+    void (*sized)(void *owner, unsigned ifindex, uint64_t number, uint32_t packet);
 };
 
 enum { FINDER_PORT = 17464 };
@@ -48,6 +50,11 @@ int finder_set_attempt(struct finder *finder, unsigned ifindex, uint8_t attempt)
 /* A JOINQ or JOINA to everybody on the port, or on all ports (ifindex 0). How many ports it left through, or
  * −EINVAL. */
 int finder_ask(struct finder *finder, unsigned ifindex, enum beacon_type type, const void *body, size_t n);
+
+/* A probe of packet sizes to one neighbour, as a packet of so many bytes. Other nodes' probes are sent back by the finder itself, 50 a second and
+ * port at most. −ENODEV, −EMSGSIZE, −ENETUNREACH. */
+int finder_probe(struct finder *finder, unsigned ifindex, const struct in6_addr *to, uint64_t number,
+                 uint32_t packet);
 
 /* Why a usable port is not listened on (−errno of its socket; tried again every second), 0: it is. −ENODEV:
  * not usable. */

@@ -41,6 +41,7 @@ static const struct {
     [LINK_END_REFUSED] = {"refused", WIRE_BYE_REFUSED},
     [LINK_END_PEER_LEFT] = {"peer-left", WIRE_BYE_LEFT},
     [LINK_END_LOST] = {"lost", 0},
+    [LINK_END_ENDED] = {"ended", 0},
     [LINK_END_SILENT] = {"silent", 0},
     [LINK_END_LOCAL] = {"local", WIRE_BYE_LEFT},
 };
@@ -86,10 +87,14 @@ void link_arm(struct link *link, uint64_t us)
 
 void link_want(struct link *link, size_t n)
 {
+    const bool stays = link->state == LINK_UP && link->kind != LINK_DATA;
+
     link->need = n;
     /* libevent reads up to the high mark and no further: what follows a data link's last word belongs to
-     * another process. Of a long record it tells the beginning, and link_session_pull fetches the rest. */
-    bufferevent_setwatermark(link->bev, EV_READ, link_session_pulls(link) ? 1 : n, n);
+     * another process. A link that stays reads ahead: a mark that is reached costs calls of the kernel. Of a long
+     * record libevent tells the beginning, and link_session_pull fetches the rest. */
+    bufferevent_setwatermark(link->bev, EV_READ, link_session_pulls(link) ? 1 : n,
+                             stays && n < LINK_AHEAD ? LINK_AHEAD : n);
 }
 
 static bool is_reading(const struct link *link)
@@ -137,7 +142,16 @@ static void on_drained(struct bufferevent *bev, void *arg)
     leave(link);
 }
 
-static void on_broken(struct link *link)
+/* By the other end's kernel, in order. A connection that was reset looks the same once the error has been told to a write. */
+static bool is_closed(const struct link *link)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+
+    return !getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) && info.tcpi_state == TCP_CLOSE_WAIT;
+}
+
+static void on_broken(struct link *link, bool is_at_end)
 {
     if (link->state == LINK_DOWN)
         link_down(link, link->end, link->text);
@@ -156,6 +170,9 @@ static void on_broken(struct link *link)
             link->who);
     else if (link->state == LINK_HANDSHAKE)
         link_fail(link, LINK_END_HANDSHAKE, "%s closed the connection during the handshake", link->who);
+    else if (link->state == LINK_UP && is_at_end && is_closed(link))
+        link_fail(link, LINK_END_ENDED, "ringd on %s has ended: the connection closed without a goodbye",
+                  link->who);
     else
         link_fail(link, LINK_END_LOST, "the connection to %s was lost: it closed without a goodbye",
                   link->who);
@@ -174,7 +191,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
     } else if (link->state == LINK_DIALING) {
         link_try_next(link, error ? error : ECONNREFUSED);
     } else if (!(what & BEV_EVENT_WRITING) || link->state == LINK_DOWN) {
-        on_broken(link);
+        on_broken(link, what & BEV_EVENT_EOF);
     } /* else: the peer no longer takes bytes, but its reason may still be waiting to be read; then comes the
          end */
     leave(link);
@@ -198,7 +215,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
             break;
         }
         link_fail(
-            link, LINK_END_TIMEOUT,
+            link, LINK_END_CONNECT,
             "%s did not answer within %d s: check the cable, the address, and that ringd is running there",
             link->who, LINK_DIAL_US / 1000000);
         break;
@@ -265,6 +282,7 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
                           .kind = dialed ? setup->kind : 0,
                           .dialed = dialed,
                           .seen = setup->seen,
+                          .max_segment = setup->max_segment,
                           .mine = setup->hello,
                           .handshake_us = or_default(setup->handshake_us, LINK_HANDSHAKE_US),
                           .beat_us = or_default(setup->beat_us, LINK_BEAT_US),
@@ -334,8 +352,8 @@ int link_accept(struct link **ret, const struct link_setup *setup, int fd)
     return 0;
 }
 
-/* Pushes out what the kernel takes at once. */
-static void flush(struct link *link)
+/* Pushes out what the kernel takes at once; whether that was all. */
+static bool flush(struct link *link)
 {
     struct evbuffer *out = bufferevent_get_output(link->bev);
 
@@ -343,10 +361,19 @@ static void flush(struct link *link)
     while (evbuffer_get_length(out) > 0 && evbuffer_write(out, link->fd) > 0)
         ;
     evbuffer_freeze(out, 1);
+    return evbuffer_get_length(out) == 0;
+}
+
+/* Our kernel closes what is up without a goodbye when this process is killed, and then alone: whatever else ends without one is reset. */
+static bool is_to_be_reset(const struct link *link)
+{
+    return link->state == LINK_UP && link->kind != LINK_DATA && link->fd >= 0;
 }
 
 void link_stop(struct link *link)
 {
+    if (is_to_be_reset(link))
+        setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
     if (link->bev) {
         bufferevent_setfd(link->bev, -1);
         bufferevent_free(link->bev);
@@ -385,6 +412,7 @@ void link_down(struct link *link, enum link_end end, const char *text)
     memcpy(link->text, copy, sizeof copy);
     link->reported = true;
     link->end = end;
+    link_stop(link);
     link->state = LINK_DOWN;
     release(link);
     link->ops->down(link->owner, link, end, link->text);
@@ -443,19 +471,31 @@ void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
         link_down(link, end, text);
 }
 
-void link_free(struct link *link)
+static void part(struct link *link, uint8_t code, const char *text)
 {
     if (!link || link->freed)
         return;
     if (can_say_bye(link)) {
-        link_session_bye(link, WIRE_BYE_LEFT, "the other node closed the connection");
-        flush(link);
+        link_session_bye(link, code, text);
+        if (flush(link))
+            link->state = LINK_DOWN; /* it is said: no reset */
     }
+    link_stop(link);
     link->state = LINK_DOWN;
     link->freed = link->reported = true;
     release(link);
     if (link->depth == 0)
         destroy(link);
+}
+
+void link_free(struct link *link)
+{
+    part(link, WIRE_BYE_LEFT, "the other node closed the connection");
+}
+
+void link_leave(struct link *link)
+{
+    part(link, WIRE_BYE_ENDED, "its ringd was ended");
 }
 
 int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal *ret_rx)
@@ -525,6 +565,20 @@ const char *link_address(const struct link *link)
     return link->address;
 }
 
+/* What we send at most, or have told the other end that it may send. */
+static uint32_t largest_packet(const struct link *link)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    uint32_t segment, sent;
+
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 || n < sizeof info)
+        return 0;
+    sent = info.tcpi_snd_mss + (info.tcpi_options & TCPI_OPT_TIMESTAMPS ? 12 : 0);
+    segment = sent > info.tcpi_advmss ? sent : info.tcpi_advmss;
+    return segment + LINK_SEGMENT_HEADS;
+}
+
 static uint64_t retransmits(const struct link *link)
 {
     struct tcp_info info = {0};
@@ -542,6 +596,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
                                .rx_bytes = link->rx_bytes,
                                .tx_frames = link->tx_frames,
                                .retransmits = retransmits(link),
+                               .packet = largest_packet(link),
                                .rx_frames = link->rx_frames,
                                .rtt_us = link->rtt_us,
                                .least_rtt_us = link->least_rtt_us,

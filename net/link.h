@@ -40,6 +40,7 @@ enum link_end { /* closed list: dashboards and tests match on the names */
                 LINK_END_REFUSED,
                 LINK_END_PEER_LEFT,
                 LINK_END_LOST,
+                LINK_END_ENDED, /* the other end's process has ended: it said so, or its kernel closed what was up */
                 LINK_END_SILENT,
                 LINK_END_LOCAL,
 };
@@ -100,6 +101,11 @@ struct link_seen {
     size_t n; /* ever */
 };
 
+enum {
+    LINK_SEGMENT_HEADS = 60,
+    LINK_SEGMENT_LEAST = 1280 - LINK_SEGMENT_HEADS
+}; /* heads of IPv6 and TCP; every path passes packets of 1280 bytes */
+
 struct link_setup {
     struct event_base *base;        /* borrowed */
     const struct auth_identity *id; /* borrowed */
@@ -114,6 +120,8 @@ struct link_setup {
     struct link_hello hello; /* ours; node_id is filled in from id, suites 0 = what this CPU does well */
     const struct link_ops *ops;
     void *owner;
+    uint16_t
+        max_segment; /* dialing: bytes of a TCP segment at most, both ways; 0 = as the ports' MTUs allow */
     uint64_t beat_us, suspect_us, dead_us; /* 0 = 1 s, 3 s, 10 s */
     uint64_t handshake_us;                 /* 0 = 10 s: handshake and hello together */
 };
@@ -124,7 +132,8 @@ int link_dial(struct link **ret, const struct link_setup *setup, const char *hos
 /* Takes over fd, on failure too. The kind is learnt from the peer: `setup->kind` is ignored, link_kind tells
  * from `hello` on. */
 int link_accept(struct link **ret, const struct link_setup *setup, int fd);
-void link_free(struct link *link); /* NULL is fine; closes without calling `down`; sends BYE if it can */
+void link_free(struct link *link);  /* NULL is fine; closes without calling `down`; sends BYE if it can */
+void link_leave(struct link *link); /* the same; what the peer hears is that this process ends */
 
 /* What is said to a relay (PROTOCOL.md §8) begins with two bytes that, read as the length of a handshake message, are none. */
 enum { LINK_RELAY = 0x4e52, LINK_PREAMBLE = 20 };
@@ -157,8 +166,10 @@ struct link_stats {
     uint64_t retransmits;  /* segments the kernel sent again */
     uint32_t rtt_us;       /* of the last heartbeat, 0 = none yet */
     uint32_t least_rtt_us; /* of all of them: nearest to what the cable takes */
-    uint64_t silent_us;    /* since the last word of the peer */
-    uint64_t up_us;        /* since UP */
+    uint32_t
+        packet; /* bytes of the largest packet that this connection may send or get, with all heads of IPv6; 0 = not known */
+    uint64_t silent_us; /* since the last word of the peer */
+    uint64_t up_us;     /* since UP */
     enum seal_suite suite;
     bool suspect;
 };

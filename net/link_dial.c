@@ -3,6 +3,7 @@
  * A link's socket: resolving, connecting, naming, options. Called by link.c on the loop. */
 #include "link_impl.h"
 #include "link_lookup.h"
+#include "reason.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -119,18 +120,21 @@ void link_resolve(struct link *link, const char *host, uint16_t port)
     link_arm(link, LINK_LOOKUP_US);
     r = lookup_start(&link->lookup, link->base, host, port, on_found, link);
     if (r)
-        tell_unknown(link, strerror(-r));
+        tell_unknown(link, reason_of(r).text);
 }
 
 /* 0 when an attempt is under way. */
 static int try_address(struct link *link, const struct evutil_addrinfo *ai)
 {
     int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, ai->ai_protocol);
+    const int segment = link->max_segment;
     int r;
 
     if (fd < 0)
         return -errno;
     link_tune_socket(fd);
+    if (link->max_segment) /* before the first packet: the other end is told as well */
+        setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
     set_address(link, ai->ai_addr);
     if (connect(fd, ai->ai_addr, ai->ai_addrlen) < 0 && errno != EINPROGRESS) {
         r = -errno;
@@ -160,9 +164,10 @@ void link_try_next(struct link *link, int error)
         error = -r;
         link_stop(link);
     }
-    snprintf(text, sizeof text,
-             "cannot connect to %s: %s; check the cable, the address, and that ringd is running there and "
-             "listens on that port",
-             link->who, strerror(error));
+    snprintf(
+        text, sizeof text, "cannot connect to %s: %s%s", link->who, reason_of(error).text,
+        error == EMFILE || error == ENFILE || error == ENOMEM
+            ? "" /* our own machine's trouble, not the cable's */
+            : "; check the cable, the address, and that ringd is running there and listens on that port");
     link_end_later(link, LINK_END_CONNECT, text, 0);
 }

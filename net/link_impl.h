@@ -21,6 +21,7 @@ enum link_limits {
         14000000, /* of a name; a resolver whose one name server is silent gives up after 10 s, and says so */
     LINK_HANDSHAKE_US =
         10000000, /* handshake and hello together: a loaded machine has seconds, a silent stranger no more */
+    LINK_AHEAD = 4096,         /* bytes that are read at once, where more than the next step needs may be */
     LINK_BEAT_US = 1000000,    /* heartbeats: often enough to show progress */
     LINK_SUSPECT_US = 3000000, /* three missed: worth showing, not worth acting on */
     LINK_DEAD_US = 10000000,   /* loops were late by 0.13 s under the worst load seen; 10 s is no load */
@@ -48,7 +49,7 @@ struct link {
     struct lookup *lookup;      /* owned: while its name is being resolved */
     struct addrinfo *addresses; /* owned: what the name resolved to */
     const struct addrinfo *next_address;
-    uint16_t port;
+    uint16_t port, max_segment;
     char address[80], who[160]; /* who: address, with the name once it is known; for sentences */
 
     enum link_kind kind;
@@ -61,7 +62,7 @@ struct link {
     char text[WIRE_TEXT_MAX + 1]; /* why it ended */
     uint64_t handshake_us, beat_us, suspect_us, dead_us;
 
-    size_t need;               /* bytes of input the next step takes; not one more is read from the socket */
+    size_t need;               /* bytes of input the next step takes; of a data link no more is read */
     bool in_body;              /* the prefix has been read, `need` is the rest */
     struct auth *auth;         /* owned; until the session has its keys */
     uint8_t (*psks)[AUTH_PSK]; /* owned; accepted: secrets to try on message 1, then wiped */

@@ -158,6 +158,7 @@ static void take_bye(struct link *link, const uint8_t *body, size_t n)
     }
     end = bye.code == WIRE_BYE_REFUSED   ? LINK_END_REFUSED
           : bye.code == WIRE_BYE_VERSION ? LINK_END_VERSION
+          : bye.code == WIRE_BYE_ENDED   ? LINK_END_ENDED
                                          : LINK_END_PEER_LEFT;
     link_down(link, end, bye.text);
 }

@@ -177,8 +177,8 @@ int subnet_choose4(struct subnet_cable *ret, uint8_t *ret_attempt, const struct 
         snprintf(why, why_size, "both ends of the cable are the same port: is it looped back?");
     else
         snprintf(why, why_size,
-                 "no /31 of ipv4-pool = %s is free on both ends of the cable%s%s: give a larger pool or "
-                 "another one",
+                 "no /31 of ipv4-pool = %s is free on both ends of the cable%s%s: give a larger or a "
+                 "different pool",
                  pool_text, *text ? ", here last because of " : "", text);
     return r == -EINVAL ? r : -ENOSPC;
 }

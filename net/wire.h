@@ -72,7 +72,13 @@ struct wire_beat {
 int wire_beat_encode(const struct wire_beat *b, uint8_t *out, size_t cap);
 int wire_beat_decode(const uint8_t *data, size_t n, struct wire_beat *ret);
 
-enum wire_bye_code { WIRE_BYE_LEFT = 1, WIRE_BYE_REFUSED = 2, WIRE_BYE_VERSION = 3, WIRE_BYE_PROTOCOL = 4 };
+enum wire_bye_code { /* numbers are never reused */
+                     WIRE_BYE_LEFT = 1,
+                     WIRE_BYE_REFUSED = 2,
+                     WIRE_BYE_VERSION = 3,
+                     WIRE_BYE_PROTOCOL = 4,
+                     WIRE_BYE_ENDED = 5, /* the sender's daemon ends */
+};
 struct wire_bye {
     uint8_t code;                 /* enum wire_bye_code; others count as LEFT */
     char text[WIRE_TEXT_MAX + 1]; /* cut to fit on a character's edge; unprintable bytes arrive as '?' */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Curves of a training job, drawn by dygraphs. All charts of a page share their steps: zooming one zooms all.
+// Curves over steps or over time, drawn by dygraphs. All charts of a page share their steps: zooming one zooms all.
 
 import { h } from './dom.js';
-import { number } from './words.js';
+import { moment, number } from './words.js';
 
 // dygraphs' own legend writes style attributes, which the page's policy forbids; ours is a line of text beside the title.
 window.Dygraph.PLUGINS = window.Dygraph.PLUGINS.filter(plugin => plugin !== window.Dygraph.Plugins.Legend);
@@ -39,6 +39,7 @@ function thinned(rows, lone) {
 }
 
 /**
+ * options.time: x is seconds since 1970; options.words: what a figure is called, `number` without; options.binary: grid lines at multiples of 1024.
  * series: [{name, color, words, width, points}], `words` being the colour of its figures, if not the curve's; the first one gives the curve that is thinned.
  * The element is made once and looks after itself; call `update(steps, …)` with what there is.
  */
@@ -53,6 +54,11 @@ export class Chart {
             h('figcaption', null, h('span', { class: 'strong' }, title), this.legend), this.canvas);
         this.rows = null;
         this.log = false;
+        this.words = options.words || number;
+    }
+
+    at(x) {
+        return this.options.time ? moment(x / 1000) : `step ${x}`;
     }
 
     look() {
@@ -67,10 +73,10 @@ export class Chart {
         for (const s of this.series)
             perSeries[s.name] = { strokeWidth: s.width ?? 1.6, drawPoints: !!s.points, pointSize: 3, connectSeparatedPoints: true };
         this.graph = new window.Dygraph(this.canvas, this.rows, {
-            labels: ['step', ...this.series.map(s => s.name)], series: perSeries, ...this.look(), gridLineWidth: 1, axisLabelFontSize: 11,
+            labels: [this.options.time ? 'time' : 'step', ...this.series.map(s => s.name)], series: perSeries, ...this.look(), gridLineWidth: 1, axisLabelFontSize: 11,
             axisLabelWidth: 46, highlightCircleSize: 3, logscale: this.log, rightGap: 8, xRangePad: 4, animatedZooms: false,
-            axes: { y: { valueFormatter: v => number(v), axisLabelFormatter: v => number(v, 3), pixelsPerLabel: this.options.large ? 34 : 26 },
-                x: { drawGrid: false, pixelsPerLabel: 36 } },
+            axes: { y: { valueFormatter: v => this.words(v), axisLabelFormatter: v => this.options.words ? this.words(v) : number(v, 3), axisLabelWidth: this.options.words ? 66 : 46, pixelsPerLabel: this.options.large ? 34 : 26, labelsKMG2: !!this.options.binary },
+                x: { drawGrid: false, pixelsPerLabel: this.options.time ? 80 : 36, axisLabelWidth: this.options.time ? 66 : 46 } },
             highlightCallback: (event, x, points) => this.tell(x, points),
             unhighlightCallback: () => this.tellLast(),
             drawCallback: (g, first) => !first && this.options.onZoom?.(this, g.isZoomed('x') ? g.xAxisRange() : null),
@@ -78,11 +84,11 @@ export class Chart {
     }
 
     word(s, value) {
-        return h('span', { css: { color: `var(${s.words || s.color})` } }, ` ${this.series.length > 1 ? `${s.name} ` : ''}${number(value)}`);
+        return h('span', { css: { color: `var(${s.words || s.color})` } }, ` ${this.series.length > 1 ? `${s.name} ` : ''}${this.words(value)}`);
     }
 
     tell(x, points) {
-        this.legend.replaceChildren(`step ${x}`, ...points.filter(p => Number.isFinite(p.yval)).map(p => {
+        this.legend.replaceChildren(this.at(x), ...points.filter(p => Number.isFinite(p.yval)).map(p => {
             const s = this.series.find(one => one.name === p.name);
             return this.word(s, p.yval);
         }));
@@ -99,12 +105,12 @@ export class Chart {
             return Number.isFinite(v) ? this.word(s, v) : null;
         });
         this.legend.replaceChildren(...text.filter(Boolean));
-        this.canvas.setAttribute('aria-label', `${this.title}: ${this.rows.length} points, from step ${this.rows[0][0]} to ${row[0]}. Last: ${this.legend.textContent.trim()}`);
+        this.canvas.setAttribute('aria-label', `${this.title}: ${this.rows.length} points, from ${this.at(this.rows[0][0])} to ${this.options.time ? this.at(row[0]) : row[0]}. Last: ${this.legend.textContent.trim()}`);
     }
 
     /** columns: an array of values per series, beside `x`. */
     update(x, columns, log = false) {
-        const rows = thinned(x.map((step, i) => [step, ...columns.map(c => Number.isFinite(c[i]) ? c[i] : null)]),
+        const rows = thinned(x.map((step, i) => [this.options.time ? new Date(step * 1000) : step, ...columns.map(c => Number.isFinite(c[i]) ? c[i] : null)]),
             this.series.findIndex(s => s.points) + 1);
         this.log = log;
         this.element.hidden = rows.length === 0;

@@ -4,9 +4,9 @@
 import { change, get } from './api.js';
 import { h, show } from './dom.js';
 import { changed, detail, say, state } from './live.js';
-import { stages } from './job.js';
+import { figure, stages } from './job.js';
 import { isOver } from './jobs.js';
-import { plural } from './words.js';
+import { number, percent, plural, span } from './words.js';
 
 const remembered = key => JSON.parse(localStorage.getItem(key) || '{}');
 
@@ -20,7 +20,7 @@ const first = [
     ['iters', 'Steps', 'number', 200, ''],
     ['batch_size', 'Rows per step', 'number', 4, ''],
     ['seq_len', 'Tokens per row', 'number', 512, ''],
-    ['lr', 'Learning rate', 'number', 0.0002, ''],
+    ['lr', 'Learning rate', 'number', '', 'empty: 0.0005 for an adapter, 0.0002 for a whole model'],
 ];
 const more = [
     ['mask', 'Left out of training', ['none', 'prompt', 'assistant'], 'none', 'the prompt, or all but the assistant’s turns'],
@@ -52,7 +52,8 @@ function field([name, label, kind, def, hint], kept, prefix) {
         h('input', { id, name, type: kind === 'number' ? 'number' : 'text', value, step: kind === 'number' ? 'any' : null, min: kind === 'number' ? 0 : null,
             required: needed, pattern: kind === 'path' ? '/.*' : null, placeholder: kind === 'path' ? '/…' : null, spellcheck: 'false', autocapitalize: 'off',
             'aria-describedby': hint ? `${id}-hint` : null, title: kind === 'path' ? 'an absolute path' : null });
-    return h('div', { class: `field ${kind === 'path' ? 'path' : ''}` }, h('label', { for: id }, label), input, hint && h('p', { class: 'hint', id: `${id}-hint` }, hint));
+    const list = name === 'model' && h('select', { id: `${id}-list`, 'aria-label': `${label}: those this node knows`, hidden: true, 'data-fills': id });
+    return h('div', { class: `field ${kind === 'path' ? 'path' : ''}` }, h('label', { for: id }, label), list, input, hint && h('p', { class: 'hint', id: `${id}-hint` }, hint));
 }
 
 function specOf(form, table) {
@@ -64,6 +65,30 @@ function specOf(form, table) {
             spec[name] = value;
     }
     return spec;
+}
+
+/** The models this node knows stand in a list; a path is typed only for another one. */
+async function nameModels(input, list) {
+    const answer = await get('v1/models').catch(() => null), models = answer?.models || [];
+    if (!models.length)
+        return;
+    const place = path => path.slice(0, path.lastIndexOf('/')) || '/';
+    list.replaceChildren(...models.map(m => h('option', { value: m.path }, `${m.name} (${place(m.path)})`)), h('option', { value: '' }, 'another directory …'));
+    const known = models.some(m => m.path === input.value);
+    if (!input.value)
+        input.value = models[0].path;
+    list.value = known || !input.value ? input.value : models.some(m => m.path === input.value) ? input.value : '';
+    list.hidden = false;
+    input.classList.toggle('unseen', list.value !== '');
+    list.addEventListener('change', () => {
+        input.classList.toggle('unseen', list.value !== '');
+        input.value = list.value;
+        if (!list.value)
+            input.focus();
+    });
+    input.addEventListener('input', () => {
+        list.value = models.some(m => m.path === input.value) ? input.value : '';
+    });
 }
 
 /** Every schedule this node knows; the select keeps what is chosen, also what was kept from the last time. */
@@ -87,6 +112,7 @@ export function drawNew(section) {
         h('p', { class: 'row' }, h('button', { class: 'main' }, 'Start'), h('button', { value: 'plan' }, 'Show the plan'))));
     const form = section.querySelector('form');
     nameSchedules(form.elements.schedule, kept.schedule);
+    nameModels(form.elements.model, document.getElementById('train-model-list'));
     form.addEventListener('submit', event => {
         event.preventDefault();
         event.submitter?.value === 'plan' ? showPlan(form, 'train') : startTraining(form);
@@ -112,7 +138,7 @@ async function startTraining(form) {
     try {
         const made = await change('POST', 'v1/jobs', { type: 'train', spec: specToSend(form, 'train') });
         if (made)
-            location.hash = `#/job/${made.id}`;
+            location.hash = `#/job/${made.id}`; // of this node
     } catch (e) {
         refused('train', e.message);
     }
@@ -134,10 +160,22 @@ async function showPlan(form, type) {
     buttons.forEach(b => b.disabled = false);
 }
 
+/** What a step of training would take, or a token, if the nodes timed it. */
+function predicted({ forecast, speed }) {
+    if (forecast)
+        return h('dl', { class: 'figures' }, figure(forecast.steps > 1 ? `${forecast.steps} steps` : 'A step', span(forecast.seconds), 'predicted'), figure('Bubble', percent(forecast.bubble), 'of its time a node waits'),
+            forecast.second && figure('Next best', span(forecast.second.seconds), forecast.second.schedule));
+    if (!speed)
+        return null;
+    return h('dl', { class: 'figures' }, speed.prompt_seconds !== undefined && figure('The prompt', span(speed.prompt_seconds), plural(speed.prompt_tokens, 'token')),
+        speed.token_seconds !== undefined && figure('A token', span(speed.token_seconds)),
+        figure('Tokens/s', number(speed.tokens_per_second, 3), 'predicted'));
+}
+
 function planOf({ steps, plan, lines }) {
     return h('div', { class: 'plan' }, h('h2', null, `The plan: ${steps ? `${plural(steps, 'step')} on ` : ''}${plural(plan.nodes.length, 'node')}`),
         h('p', { class: 'hint' }, `${plan.schedule ? `Schedule ${plan.schedule}, ` : ''}${plural(plan.microbatches, 'microbatch', 'microbatches')} of at most ${plan.tokens} tokens. Nothing has been started.`),
-        stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
+        predicted(plan), stages(plan), lines.map(text => h('p', { class: 'hint' }, text)));
 }
 
 /* --- generating --- */
@@ -170,6 +208,7 @@ export function drawGenerate(section) {
                 h('details', { open: !kept.model }, h('summary', null, 'Model and choices'), h('div', { class: 'fields' }, generating.map(f => field(f, kept, 'generate')))),
                 h('p', { class: 'notice bad', id: 'generate-error', role: 'alert', hidden: true }))));
         const form = section.querySelector('form');
+        nameModels(form.elements.model, document.getElementById('generate-model-list'));
         form.addEventListener('submit', event => {
             event.preventDefault();
             event.submitter?.value === 'plan' ? showPlan(form, 'generate') : submit(form);
@@ -190,8 +229,8 @@ async function submit(form) {
         const made = await change('POST', 'v1/jobs', { type: 'generate', spec });
         if (!made)
             return;
-        detail(made.id);
-        talk.push({ id: made.id, prompt });
+        detail(String(made.id));
+        talk.push({ id: String(made.id), prompt });
         show(document.getElementById('generate-plan')); // it says that nothing was started
         say('Submitted.');
     } catch (e) {

@@ -4,15 +4,15 @@
 import { Chart, smoothed } from './charts.js';
 import { h, show } from './dom.js';
 import { gantt } from './gantt.js';
-import { eta, isOver, pace, progress, stateMark } from './jobs.js';
+import { eta, isOver, modelName, pace, progress, stateMark } from './jobs.js';
 import { detail, state, watch } from './live.js';
 import { layersText } from './ring.js';
 import { age, bytes, clock, moment, number, percent, plural, span } from './words.js';
 
-let shown = 0, charts = null, drawnSteps = -1, drawnAt = 0;
+let shown = '', charts = null, drawnSteps = -1, drawnAt = 0;
 const view = { smooth: 0.6, log: false };
 
-function figure(name, value, more) {
+export function figure(name, value, more) {
     return h('div', { class: 'figure' }, h('dt', null, name), h('dd', null, value, more && h('small', null, ` ${more}`)));
 }
 
@@ -84,8 +84,8 @@ function head(job, d) {
     const last = d.steps[d.steps.length - 1], left = eta(job, d.steps), each = pace(d.steps), valid = d.valid.findLast(v => v.adapter === d.adapter);
     const ran = job.started ? (job.ended || Date.now() / 1000) - job.started : NaN;
     return h('div', { class: 'panel head' },
-        h('div', { class: 'row spread' }, h('h1', null, `Job ${job.id} `, h('span', { class: 'faint' }, job.type), ' ', stateMark(job)),
-            !isOver(job) && h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.id }, 'Cancel this job')),
+        h('div', { class: 'row spread' }, h('h1', null, `Job ${job.name} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
+            !isOver(job) && h('button', { type: 'button', class: 'danger', 'data-do': 'cancel', 'data-id': job.name }, 'Cancel this job')),
         job.error && h('p', { class: `notice ${job.state === 'failed' ? 'bad' : ''}`, role: job.state === 'failed' ? 'alert' : null }, job.error),
         progress(job),
         h('dl', { class: 'figures' },
@@ -112,7 +112,7 @@ function curves(d) {
 
 function lastStep(d, width) {
     return h('div', { class: 'panel', 'data-key': 'gantt' }, h('h2', null, 'The last step'),
-        d.timeline ? gantt(d.timeline, width) : h('p', { class: 'empty' }, d.steps.length ? 'No timeline of a step has been told yet.' : 'After the first step it is drawn here: planned over actual.'));
+        d.timeline ? gantt(d.timeline, width) : h('p', { class: 'empty' }, d.steps.length ? 'No node has sent the timeline of a step yet.' : 'After the first step it is drawn here: planned over actual.'));
 }
 
 /** Who holds what, beside what its machine has; of a job also what its stage's process took. */
@@ -211,6 +211,6 @@ export function leaveJob(section) {
         return;
     freeCharts();
     show(section);
-    shown = 0;
-    watch(0);
+    shown = '';
+    watch('');
 }

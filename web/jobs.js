@@ -2,7 +2,7 @@
 // The list of jobs, and what runs now.
 
 import { h, svg } from './dom.js';
-import { detail, state } from './live.js';
+import { detail, running, state } from './live.js';
 import { age, moment, number, span } from './words.js';
 
 const SHOWN = 40, RECENT = 12;
@@ -22,13 +22,13 @@ export function eta(job, steps) {
 
 export function progress(job) {
     const share = job.steps ? job.step / job.steps : 0;
-    return h('div', { class: `progress ${job.state}`, role: 'progressbar', 'aria-label': `Progress of job ${job.id}`, 'aria-valuemin': 0,
+    return h('div', { class: `progress ${job.state}`, role: 'progressbar', 'aria-label': `Progress of job ${job.name}`, 'aria-valuemin': 0,
         'aria-valuemax': 100, 'aria-valuenow': Math.round(100 * share) }, h('i', { css: { width: `${(100 * share).toFixed(2)}%` } }));
 }
 
 export function stateMark(job) {
     const kind = { done: 'good', failed: 'bad', running: 'live', planned: 'live' }[job.state] || '';
-    return h('span', { class: `pill ${kind}` }, job.state);
+    return h('span', { class: `pill ${kind}` }, job.up === false && !isOver(job) ? `${job.state}, last heard` : job.state);
 }
 
 /** Losses as a small line, the whole run in `w` pixels. */
@@ -53,15 +53,15 @@ function figure(name, value, more) {
 
 /** What runs, in large. */
 export function current() {
-    const id = state.status?.jobs?.running?.[0];
+    const id = running();
     if (!id)
         return null;
     const d = detail(id), job = d.job || state.jobs?.get(id), last = d.steps[d.steps.length - 1];
     if (!job)
         return null;
     const left = eta(job, d.steps);
-    return h('a', { class: 'now', href: `#/job/${id}`, 'data-key': `now${id}` },
-        h('h3', null, `Job ${id} `, h('span', { class: 'faint' }, job.type), ' ', stateMark(job)),
+    return h('a', { class: 'now', href: `#/job/${encodeURIComponent(id)}`, 'data-key': `now${id}` },
+        h('h3', null, `Job ${id} `, h('span', { class: 'faint' }, [job.type, modelName(job)].filter(Boolean).join(' · ')), ' ', stateMark(job)),
         progress(job),
         h('dl', { class: 'figures' },
             figure('Step', `${job.step || 0}`, job.steps ? `of ${job.steps}` : ''),
@@ -77,9 +77,15 @@ function when(job) {
     return `${moment(job.ended)}${job.started ? `, took ${job.ended > job.started ? age(job.ended - job.started) : 'under 1 s'}` : ''}`;
 }
 
+/** The directory's own name: the rest of the path is for the job's page. */
+export function modelName(job) {
+    return (job.model ?? job.spec?.model ?? '').split('/').filter(Boolean).pop() || '';
+}
+
 function row(job) {
-    return h('li', { 'data-key': `job${job.id}` }, h('a', { href: `#/job/${job.id}` },
-        h('span', { class: 'id' }, `#${job.id}`), h('span', { class: 'type' }, job.type), stateMark(job),
+    return h('li', { 'data-key': `job${job.name}` }, h('a', { href: `#/job/${encodeURIComponent(job.name)}` },
+        h('span', { class: 'id' }, `#${job.name}`), h('span', { class: 'type' }, job.type),
+        h('span', { class: 'model', title: job.model }, modelName(job)), stateMark(job),
         h('span', { class: 'steps n' }, job.steps ? `${job.step} / ${job.steps}` : ''),
         h('span', { class: 'loss n' }, Number.isFinite(job.loss) && job.loss !== null ? `loss ${number(job.loss)}` : ''),
         h('span', { class: 'when faint' }, when(job)),
@@ -90,8 +96,8 @@ export function jobList() {
     const title = h('h2', null, 'Jobs');
     if (!state.jobs)
         return [title, h('p', { class: 'empty' }, state.trouble ? 'The list comes when the node answers again.' : 'Reading the list…')];
-    const all = [...state.jobs.values()].sort((a, b) => b.id - a.id);
-    const rest = all.filter(job => job.id !== state.status?.jobs?.running?.[0]); // that one is shown in large
+    const all = [...state.jobs.values()].sort((a, b) => b.created - a.created || b.id - a.id);
+    const rest = all.filter(job => job.name !== running()); // that one is shown in large
     if (!all.length)
         return [title, h('div', { class: 'empty' }, h('p', null, 'Nothing has run here yet.'),
             h('p', null, h('a', { class: 'button main', href: '#/new' }, 'Train something'), ' ', h('a', { class: 'button', href: '#/generate' }, 'Generate text')),

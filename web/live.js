@@ -15,10 +15,10 @@ export const state = {
     rates: new Map() // port → {tx, rx} in Mb/s
 };
 
-/** id → {job, steps, valid, samples, lines, timeline, text, error}; made when first asked for. */
+/** name of a job → {job, steps, valid, samples, lines, timeline, text, error}; made when first asked for. */
 const details = new Map();
 const watchers = new Set();
-let watched = 0, drawing = false, soon = 0;
+let watched = '', drawing = false, soon = 0;
 let timelineAt = 0, timelineBusy = false;
 const counted = new Map(); // port → {at, tx, rx}
 
@@ -88,7 +88,7 @@ function tellChanges(nodes) {
 async function refreshJobs() {
     try {
         const { jobs } = await get('v1/jobs?all');
-        state.jobs = new Map(jobs.map(job => [job.id, job]));
+        state.jobs = new Map(jobs.map(job => [job.name, job]));
         heard();
     } catch (e) {
         state.trouble = e.message;
@@ -104,9 +104,20 @@ function refreshSoon() {
 
 /* --- jobs in full --- */
 
+/** The path of a job: 7 is this node's own, 7@b has node b as its head, which is asked for it. */
+export function jobPath(name, part = '') {
+    return `v1/jobs/${encodeURIComponent(name)}${part && `/${part}`}`;
+}
+
+/** What runs, of this node first; undefined: nothing. */
+export function running() {
+    const jobs = state.status?.jobs, own = jobs?.running?.[0];
+    return own === undefined ? jobs?.elsewhere?.running?.[0] : String(own);
+}
+
 export function detail(id) {
     if (!details.has(id)) {
-        details.set(id, { job: null, adapter: undefined, adapters: new Map(), steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', error: '', loaded: false });
+        details.set(id, { reading: false,  job: null, adapter: undefined, adapters: new Map(), steps: [], valid: [], samples: [], lines: [], timeline: null, text: '', error: '', loaded: false });
         load(id);
     }
     return details.get(id);
@@ -143,8 +154,8 @@ function joined(recorded, said, key) {
 async function load(id) {
     const d = details.get(id);
     try {
-        d.job = await get(`v1/jobs/${id}`);
-        const [steps, valid, samples, log] = await Promise.all(['steps', 'evaluations', 'samples', 'log'].map(part => get(`v1/jobs/${id}/${part}`)));
+        d.job = { ...await get(jobPath(id)), name: id }; // its head calls it by its number
+        const [steps, valid, samples, log] = await Promise.all(['steps', 'evaluations', 'samples', 'log'].map(part => get(jobPath(id, part))));
         const newest = d.steps;
         d.steps = steps.steps.filter(step => isFirst(d, step));
         for (const step of newest)
@@ -161,6 +172,27 @@ async function load(id) {
     loadTimeline(id);
 }
 
+/** What a job of another head has done since it was looked at: this node hears only its row. */
+async function catchUp(id) {
+    const d = details.get(id), last = d?.steps[d.steps.length - 1];
+    if (!d?.loaded || d.reading)
+        return;
+    d.reading = true;
+    try {
+        for (const step of (await get(jobPath(id, `steps?from=${last ? last.step + 1 : 0}`))).steps)
+            addStep(d, step);
+        if (id === watched) {
+            const [valid, samples, log] = await Promise.all(['evaluations', 'samples', 'log'].map(part => get(jobPath(id, part))));
+            Object.assign(d, { valid: valid.evaluations, samples: samples.samples, lines: log.lines.slice(-LINES_KEPT) });
+            loadTimeline(id);
+        }
+    } catch {
+        // its head is out of reach: the row says so
+    }
+    d.reading = false;
+    changed();
+}
+
 async function loadTimeline(id) {
     const d = details.get(id);
     if (!d || timelineBusy || d.job?.type !== 'train' || !d.steps.length || Date.now() - timelineAt < 1500)
@@ -168,9 +200,9 @@ async function loadTimeline(id) {
     timelineBusy = true;
     timelineAt = Date.now();
     try {
-        d.timeline = await get(`v1/jobs/${id}/timeline`);
+        d.timeline = await get(jobPath(id, 'timeline'));
     } catch {
-        // not told yet: the page says so
+        // not known yet: the page says so
     }
     timelineBusy = false;
     changed();
@@ -190,28 +222,30 @@ export function watch(id) {
 
 /** What a job says names it; an older daemon leaves it out, and then it is the one that runs. */
 function speaker(data) {
-    return data.job ?? state.status?.jobs?.running?.[0];
+    return String(data.job ?? state.status?.jobs?.running?.[0]);
 }
 
 const handlers = {
     node: refreshSoon,
     job(job) {
-        const before = state.jobs?.get(job.id);
-        state.jobs?.set(job.id, job);
+        const id = job.name, before = state.jobs?.get(id);
+        state.jobs?.set(id, job);
         if (before?.state !== job.state) {
-            say(`Job ${job.id} is ${job.state}.`);
+            say(`Job ${id} is ${job.state}.`);
             refreshSoon();
-            if (details.has(job.id))
-                load(job.id); // its plan is there, or what came of it
-        } else if (details.get(job.id)?.job) {
-            Object.assign(details.get(job.id).job, job);
+            if (details.has(id))
+                load(id); // its plan is there, or what came of it
+        } else if (details.get(id)?.job) {
+            Object.assign(details.get(id).job, job);
+            if (job.node)
+                catchUp(id);
         }
     },
     end(job) {
         const { spec, plan, memory, relayed, result, ...short } = job;
-        state.jobs?.set(job.id, short);
-        if (details.has(job.id))
-            load(job.id);
+        state.jobs?.set(job.name, short);
+        if (details.has(job.name))
+            load(job.name);
         refreshSoon();
     },
     step(data) {

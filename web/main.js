@@ -6,7 +6,8 @@ import { h, show } from './dom.js';
 import { drawGenerate, drawNew } from './forms.js';
 import { drawJob, leaveJob, recolor, resetZoom, setView } from './job.js';
 import { jobList } from './jobs.js';
-import { changed, onChange, say, start, state } from './live.js';
+import { drawHistory, leaveHistory, recolorHistory, setRange } from './history.js';
+import { changed, jobPath, onChange, running, say, start, state } from './live.js';
 import { cableTable, drawRing } from './ring.js';
 import { age } from './words.js';
 
@@ -37,7 +38,7 @@ function drawTop() {
 }
 
 function runningShare() {
-    const job = state.jobs?.get(state.status?.jobs?.running?.[0]);
+    const job = state.jobs?.get(running());
     return job?.steps ? `${Math.floor(100 * job.step / job.steps)} % · ` : '';
 }
 
@@ -75,7 +76,7 @@ function aloneWords() {
 /* --- which page --- */
 
 function draw() {
-    const route = location.hash.slice(2).split('/'), name = ['job', 'new', 'generate'].includes(route[0]) ? route[0] : 'home', id = Number(route[1]);
+    const route = location.hash.slice(2).split('/'), name = ['job', 'new', 'generate', 'history'].includes(route[0]) ? route[0] : 'home', id = decodeURIComponent(route[1] || '');
     drawTop();
     for (const section of by('main').querySelectorAll('section'))
         section.hidden = section.id !== name;
@@ -85,6 +86,10 @@ function draw() {
         drawJob(by('job'), id);
     else
         leaveJob(by('job'));
+    if (name === 'history')
+        drawHistory(by('history'));
+    else
+        leaveHistory(by('history'));
     if (name === 'home')
         drawHome(by('home'));
     if (name === 'new')
@@ -105,7 +110,7 @@ function draw() {
 const actions = {
     async cancel({ id }) {
         try {
-            if (await change('DELETE', `v1/jobs/${id}`))
+            if (await change('DELETE', jobPath(id)))
                 say(`Job ${id} is being cancelled.`);
             notice = '';
         } catch (e) {
@@ -124,6 +129,8 @@ document.addEventListener('click', event => {
 document.addEventListener('input', event => {
     if (event.target.id === 'smooth')
         setView({ smooth: Number(event.target.value) });
+    if (event.target.id === 'range')
+        setRange(event.target.value);
     if (event.target.id === 'log')
         setView({ log: event.target.checked });
 });
@@ -142,11 +149,15 @@ function setTheme(theme) {
     by('theme').title = `Colours: ${theme}`;
     localStorage.setItem('ringd-theme', theme);
     recolor();
+    recolorHistory();
 }
 
 by('theme').addEventListener('click', () =>
     setTheme(themes[(themes.indexOf(localStorage.getItem('ringd-theme') || 'auto') + 1) % themes.length]));
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolor);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+    recolor();
+    recolorHistory();
+});
 setTheme(localStorage.getItem('ringd-theme') || 'auto');
 
 addEventListener('hashchange', draw);

@@ -3,10 +3,10 @@
 // that is lost keeps its place, so that the eye finds what is missing.
 
 import { h, svg } from './dom.js';
-import { detail, state } from './live.js';
+import { detail, running, state } from './live.js';
 import { age, bytes, mbps, plural } from './words.js';
 
-const CARD = { w: 206, h: 112 }, MARGIN = 6, FAST_S = 2;
+const CARD = { w: 206, h: 112 }, MARGIN = 6, FAST_S = 2, LETTER = 6.3;
 let places = [];        // names, in the order they stand around the ring, this node first
 const hops = new Map(); // pairs that were next to each other, for when one of them is gone
 
@@ -38,7 +38,7 @@ function arrange() {
 
 /** The job that runs, and by name each node's rank and layers in it. */
 function stages() {
-    const id = state.status?.jobs?.running?.[0], plan = id ? detail(id).job?.plan : null, by = new Map();
+    const id = running(), plan = id ? detail(id).job?.plan : null, by = new Map();
     plan?.nodes?.forEach((name, rank) => by.set(name, { rank, layers: plan.split?.[rank] }));
     return by;
 }
@@ -163,9 +163,14 @@ function edgeOfCard(from, to) {
 
 /* --- drawing --- */
 
-function cut(text, pixels, perLetter = 6.3) {
+function cut(text, pixels, perLetter = LETTER) {
     const most = Math.floor(pixels / perLetter);
     return text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text;
+}
+
+/** A line that is too wide for where it stands: its rate below it. */
+function halves(line) {
+    return line.match(/^(.+) ([\d.]+ .?b\/s)$/)?.slice(1) || [line];
 }
 
 function pathOf(p, q, layout, aside) {
@@ -183,11 +188,12 @@ function drawEdge(e, at, layout, by) {
     const p = at.get(e.a), q = at.get(e.b);
     if (!p || !q)
         return null;
-    const many = Math.max(1, e.cables.filter(c => c.state === 'up').length), lines = edgeLines(e), flows = isFlowing(e, by);
+    const many = Math.max(1, e.cables.filter(c => c.state === 'up').length), flows = isFlowing(e, by);
     const paths = [...Array(many).keys()].map(i => pathOf(p, q, layout, (i - (many - 1) / 2) * 7)), { label } = paths[0];
+    const room = label.most ? label.most - 2 : Infinity, lines = edgeLines(e).flatMap(l => l.length * LETTER + 12 > room ? halves(l) : [l]);
     const warns = e.up && e.cables.some(c => c.warning || c.suspect || c.state !== 'up');
     const kind = `${!e.up ? (e.missing && !e.cables.length ? 'missing' : 'down') : e.hop ? 'hop' : 'spare'} ${warns ? 'warn' : ''}`;
-    const wide = Math.max(0, ...lines.map(l => l.length)) * 6.3 + 12, tall = lines.length * 14 + 6;
+    const wide = Math.max(0, ...lines.map(l => l.length)) * LETTER + 12, tall = lines.length * 14 + 6;
     const x = Math.min(label.x, (label.most ?? Infinity) - wide / 2);
     return svg('g', { class: `cable ${kind}`, 'data-key': `${e.a} ${e.b}` },
         paths.map(({ d }) => [svg('path', { d, class: 'wire' }), flows && svg('path', { d, class: 'flow' })]),
@@ -246,6 +252,9 @@ export function drawRing(width) {
 
 /* --- this node's cables, in words --- */
 
+/** On a phone each cable is a card, and each of its lines begins with the head of its column. */
+const heads = ['To', 'Medium', 'Negotiated', 'Measured', 'Round trip', 'Flowing', 'State'];
+
 /** What there is to say of a cable, across the table. */
 function cableNote(c) {
     const text = c.state === 'up' ? c.warning : c.why;
@@ -257,12 +266,12 @@ function cableRow(c) {
     const what = up ? c.suspect ? 'silent' : 'up' : c.state.replace('-', ' ');
     return h('tr', { class: up && !c.warning && !c.suspect ? '' : 'off', 'data-key': `${c.peer} ${c.port} ${c.cable} ${c.address}` },
         h('th', { scope: 'row' }, c.peer || '?', c.port && h('span', { class: 'faint' }, ` ${c.port}`)),
-        h('td', null, cableMedium(c)),
-        h('td', { class: 'n' }, mbps(c.negotiated_mbps) || '–'),
-        h('td', { class: 'n' }, mbps(measured) || '–'),
-        h('td', { class: 'n' }, up ? `${c.rtt_ms.toFixed(c.rtt_ms < 1 ? 2 : 1)} ms` : '–'),
-        h('td', { class: 'n' }, up && rates ? `${mbps(rates.tx) || '0'} ↑ ${mbps(rates.rx) || '0'} ↓` : '–'),
-        h('td', null, h('span', { class: `pill ${up ? c.warning || c.suspect ? 'warn' : 'good' : 'bad'}` }, what),
+        h('td', { 'data-label': heads[1] }, cableMedium(c)),
+        h('td', { class: 'n', 'data-label': heads[2] }, mbps(c.negotiated_mbps) || '–'),
+        h('td', { class: 'n', 'data-label': heads[3] }, mbps(measured) || '–'),
+        h('td', { class: 'n', 'data-label': heads[4] }, up ? `${c.rtt_ms.toFixed(c.rtt_ms < 1 ? 2 : 1)} ms` : '–'),
+        h('td', { class: 'n', 'data-label': heads[5] }, up && rates ? `${mbps(rates.tx) || '0'} ↑ ${mbps(rates.rx) || '0'} ↓` : '–'),
+        h('td', { 'data-label': heads[6] }, h('span', { class: `pill ${up ? c.warning || c.suspect ? 'warn' : 'good' : 'bad'}` }, what),
             ' ', up ? age(c.up_seconds) : Number.isFinite(c.since_seconds) ? `for ${age(c.since_seconds)}` : ''));
 }
 
@@ -273,8 +282,8 @@ export function cableTable() {
         return [title, h('p', { class: 'empty' }, state.nodes.length > 1 ? 'No connection to a neighbour.' :
             'Nothing is plugged in, or nobody answers there. ', state.nodes.length < 2 && h('code', null, 'ringctl doctor'),
             state.nodes.length < 2 && ' says what it sees on each port.')];
-    return [title, h('div', { class: 'scroll', role: 'region', 'aria-labelledby': 'cables-title', tabindex: 0 }, h('table', null,
-        h('thead', null, h('tr', null, ['To', 'Medium', 'Negotiated', 'Measured', 'Round trip', 'Flowing', 'State'].map((t, i) =>
+    return [title, h('div', { class: 'scroll', role: 'region', 'aria-labelledby': 'cables-title', tabindex: 0 }, h('table', { class: 'cards' },
+        h('thead', null, h('tr', null, heads.map((t, i) =>
             h('th', { scope: 'col', class: i > 1 && i < 6 ? 'n' : '' }, t)))),
         h('tbody', null, state.links.map(c => [cableRow(c), cableNote(c)]))))];
 }

@@ -24,17 +24,21 @@ struct config_mla {
     size_t nope, rope, value; /* of a head: q·k without position, with position, v */
 };
 
-/* Mixture of experts: layers from `first` on have experts instead of one MLP. */
+/* Mixture of experts: layers from `first` on have experts instead of one MLP; of these, where `every` is more than 1, only the
+ * last of each `every`; and none that is marked as dense. */
+enum { CONFIG_MAX_LAYERS = 4096 };
 struct config_moe {
     size_t experts, chosen;       /* 0 experts: none */
     size_t groups, groups_chosen; /* experts are chosen within the best groups; 1 and 1: among all */
     size_t ffn, shared_ffn;       /* of one routed expert; of all shared ones together */
     size_t first;                 /* first_k_dense_replace */
-    bool sigmoid;                 /* scores; else softmax */
-    bool bias;                    /* e_score_correction_bias is added for the choice, and the best two of a
+    size_t every;                 /* decoder_sparse_step */
+    uint64_t dense[CONFIG_MAX_LAYERS / 64]; /* mlp_only_layers, a bit for each layer */
+    bool sigmoid;                           /* scores; else softmax */
+    bool bias;    /* e_score_correction_bias is added for the choice, and the best two of a
                                      group count; else the best one */
-    bool norm;                    /* norm_topk_prob */
-    double scale;                 /* routed_scaling_factor */
+    bool norm;    /* norm_topk_prob */
+    double scale; /* routed_scaling_factor */
 };
 
 struct config {
@@ -70,7 +74,9 @@ struct config {
 /* Is layer l one with experts? */
 static inline bool config_has_experts(const struct config *c, size_t layer)
 {
-    return c->moe.experts && layer >= c->moe.first;
+    const struct config_moe *m = &c->moe;
+    return m->experts && layer >= m->first && (m->every < 2 || (layer + 1) % m->every == 0) &&
+           !(m->dense[layer / 64 % (CONFIG_MAX_LAYERS / 64)] >> layer % 64 & 1);
 }
 
 /* Reads DIR/config.json and, for eos ids, DIR/generation_config.json if it is there (its list wins, as in
@@ -78,6 +84,10 @@ static inline bool config_has_experts(const struct config *c, size_t layer)
 int config_read(struct config *ret, const char *dir, struct err *err);
 int config_parse(struct config *ret, const char *json, size_t n,
                  struct err *err); /* the same on text, for tests */
+
+/* How many positions the model was made for: max_position_embeddings, or what the scaling of its rotation makes of the original
+ * ones where that is more (some configs give the original number as the former). */
+size_t config_positions(const struct config *c);
 
 /* How much of a head is rotated: all of it, or qk_rope_head_dim. */
 size_t config_rope_width(const struct config *c);

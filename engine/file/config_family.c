@@ -13,7 +13,7 @@
 
 enum {
     /* Above any real model, and small enough that no product of two of them overflows. */
-    MAX_LAYERS = 4096,
+    MAX_LAYERS = CONFIG_MAX_LAYERS,
     MAX_WIDTH = 1 << 22,
     MAX_HEADS = 1 << 14,
     MAX_HEAD = 1 << 10,
@@ -254,15 +254,27 @@ static void read_experts(struct config_reader *r, struct config *c, const char *
                         m->experts);
 }
 
+static void read_dense(struct config_reader *r, struct config *c)
+{
+    const json_t *list = config_lookup(r->root, "mlp_only_layers");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const json_int_t layer = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (layer < 0 || layer >= MAX_LAYERS) {
+            config_complain(r, "mlp_only_layers must be a list of numbers of layers");
+            return;
+        }
+        c->moe.dense[layer / 64] |= UINT64_C(1) << layer % 64;
+    }
+}
+
 static void read_qwen3_moe(struct config_reader *r, struct config *c)
 {
     read_qwen3(r, c);
     read_experts(r, c, "num_experts");
     c->moe.norm = config_bool(r, r->root, "norm_topk_prob", false);
-    if (config_size(r, r->root, "decoder_sparse_step", 1, MAX_LAYERS) != 1 ||
-        json_array_size(config_lookup(r->root, "mlp_only_layers")))
-        config_complain(r, "layers without experts between layers with experts (decoder_sparse_step, "
-                           "mlp_only_layers) are not computed here");
+    c->moe.every = config_size(r, r->root, "decoder_sparse_step", 1, MAX_LAYERS);
+    read_dense(r, c);
 }
 
 /* --- DeepSeek --------------------------------------------------------------------------------- */

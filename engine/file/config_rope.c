@@ -138,6 +138,13 @@ static double yarn_scale(const struct config *c, size_t i, double freq)
     return freq / c->rope_factor * stretched + freq * (1 - stretched);
 }
 
+size_t config_positions(const struct config *c)
+{
+    const double original = c->rope_original ? (double)c->rope_original : (double)c->max_positions,
+                 scaled = c->rope == ROPE_DEFAULT ? 0 : c->rope_factor * original;
+    return scaled > (double)c->max_positions ? (size_t)scaled : c->max_positions;
+}
+
 size_t config_rope_width(const struct config *c)
 {
     return c->mla.kv_rank ? c->mla.rope : c->head;

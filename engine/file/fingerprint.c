@@ -29,6 +29,9 @@ static void print_config(FILE *f, const struct config *c)
             c->rope_original, c->bos);
     for (size_t i = 0; i < c->neos; i++)
         fprintf(f, " %" PRId32, c->eos[i]);
+    for (size_t l = c->moe.first; c->moe.experts && l < c->layers; l++)
+        if (!config_has_experts(c, l))
+            fprintf(f, " dense %zu", l);
     if (c->quant_bits)
         fprintf(f, " quantized %zu %zu", c->quant_bits, c->quant_group);
     fputc('\n', f);
@@ -45,10 +48,10 @@ static bool want_none(void *arg, const char *name)
 static int open_names(struct st **ret, size_t *ret_bytes, const char *dir, struct err *err)
 {
     struct st *st;
-    int r = st_set_open_dir(&st, dir, want_none, NULL, false, err);
+    int r = st_set_open_dir(&st, dir, want_none, NULL, (struct st_how){.map = false}, err);
     if (r == 0 && st->nshards == 0 && st->listed_bytes == 0) {
         st_close(st);
-        r = st_set_open_dir(&st, dir, NULL, NULL, false, err);
+        r = st_set_open_dir(&st, dir, NULL, NULL, (struct st_how){.map = false}, err);
     }
     if (r < 0)
         return r;

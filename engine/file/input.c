@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,20 @@ char *input_path(const char *dir, const char *name)
 {
     char *path;
     return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+}
+
+int input_make_dir(const char *dir)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    for (char *at = path + 1; *at; at++)
+        if (*at == '/') {
+            *at = 0;
+            mkdir(path, 0755);
+            *at = '/';
+        }
+    return mkdir(path, 0750) && errno != EEXIST ? -errno : 0;
 }
 
 struct input_quote input_quote(const char *s)

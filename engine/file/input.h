@@ -15,6 +15,9 @@ int input_read(const char *path, size_t limit, char **ret, size_t *ret_n, struct
 /* DIR/NAME in a fresh string, or NULL without memory. */
 char *input_path(const char *dir, const char *name);
 
+/* Makes a folder for what is kept, its parents too; 0 where it is there already. −errno. */
+int input_make_dir(const char *dir);
+
 /* A foreign string, fit for a terminal and a sentence: cut to the struct, control characters shown as '?'. */
 struct input_quote {
     char text[80];

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "file/checksum.h"
 #include "file/input.h"
 #include "file/st_set.h"
 
@@ -43,6 +44,9 @@ void st_close(struct st *st)
         free((char *)st->entries[i].t.name);
     for (size_t i = 0; i < st->nnames; i++)
         free(st->names[i]);
+    for (size_t i = 0; i < st->nabsent; i++)
+        free(st->absent[i]);
+    free(st->absent);
     free(st->shards);
     free(st->entries);
     free(st->names);
@@ -203,14 +207,33 @@ static int open_shard(struct st *st, const char *dir, const char *file, json_t *
     return r < 0 ? r : check_places(st, first, weight_map, file, err);
 }
 
+/* The shard added last is not there: only its name is kept. */
+static int drop_last(struct st *st, struct err *err)
+{
+    char **grown = reallocarray(st->absent, st->nabsent + 1, sizeof *grown);
+    char *path = st->shards[--st->nshards].path;
+    if (!grown) {
+        free(path);
+        return err_set(err, -ENOMEM, "no memory for the names of missing files");
+    }
+    st->absent = grown;
+    st->absent[st->nabsent++] = path;
+    return 0;
+}
+
 static int open_shards(struct st *st, const char *dir, const char *index, json_t *weight_map, json_t *files,
-                       bool map, struct err *err)
+                       struct st_how how, struct err *err)
 {
     const char *file;
     json_t *unused;
-    json_object_foreach(files, file, unused)
+    void *next;
+    json_object_foreach_safe(files, next, file, unused)
     {
-        int r = open_shard(st, dir, file, weight_map, map, err);
+        int r = open_shard(st, dir, file, weight_map, how.map, err);
+        if (r == -ENOENT && how.may_lack) {
+            r = drop_last(st, err);
+            json_object_del(files, file);
+        }
         if (r < 0)
             return r;
     }
@@ -219,7 +242,7 @@ static int open_shards(struct st *st, const char *dir, const char *index, json_t
 }
 
 static int open_indexed(struct st *st, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
-                        bool map, struct err *err)
+                        struct st_how how, struct err *err)
 {
     json_t *weight_map = NULL, *files = NULL;
     char *index = input_path(dir, INDEX_NAME);
@@ -233,7 +256,7 @@ static int open_indexed(struct st *st, const char *dir, bool (*want)(void *arg, 
     if (r < 0)
         goto out;
     files = wanted_files(weight_map, want, arg);
-    r = files ? open_shards(st, dir, index, weight_map, files, map, err)
+    r = files ? open_shards(st, dir, index, weight_map, files, how, err)
               : err_set(err, -ENOMEM, "%s: no memory to list its files", index);
 out:
     json_decref(files);
@@ -243,7 +266,7 @@ out:
 }
 
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
-                    bool map, struct err *err)
+                    struct st_how how, struct err *err)
 {
     struct st *st = calloc(1, sizeof *st);
     char *single = input_path(dir, SINGLE_NAME);
@@ -251,8 +274,8 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
     if (!st || !single)
         r = err_set(err, -ENOMEM, "%s: no memory to open it", dir);
     else if (access(single, F_OK) != 0) /* as in transformers, the single file goes before the index */
-        r = open_indexed(st, dir, want, arg, map, err);
-    else if ((r = st_set_add(st, single, map, err)) == 0)
+        r = open_indexed(st, dir, want, arg, how, err);
+    else if ((r = st_set_add(st, single, how.map, err)) == 0)
         r = complete(st, NULL, err);
     free(single);
     if (r < 0) {
@@ -266,7 +289,7 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err)
 {
-    return st_set_open_dir(ret, dir, want, arg, true, err);
+    return st_set_open_dir(ret, dir, want, arg, (struct st_how){.map = true}, err);
 }
 
 /* --- looking at it ---------------------------------------------------------------------------- */
@@ -288,6 +311,24 @@ const struct st_tensor *st_find(const struct st *st, const char *name)
         return NULL;
     const struct st_entry *e = bsearch(&key, st->entries, st->count, sizeof *st->entries, entry_by_name);
     return e ? &e->t : NULL;
+}
+
+int st_check(const struct st *st, struct err *err)
+{
+    const struct st_tensor *sums = st_find(st, ST_CHECKSUMS);
+    size_t at = 0;
+    if (!sums || sums->bytes != (st->count - 1) * sizeof(uint64_t))
+        return err_set(err, -ENODATA, "it has no checksums of its tensors");
+    for (size_t i = 0; i < st->count; i++) {
+        const struct st_tensor *t = &st->entries[i].t;
+        uint64_t want;
+        if (t == sums)
+            continue;
+        memcpy(&want, (const char *)sums->data + at++ * sizeof want, sizeof want);
+        if (checksum_words(CHECKSUM_START, t->data, t->bytes / sizeof(uint32_t)) != want)
+            return err_set(err, -EBADMSG, "tensor %s does not match its checksum", input_quote(t->name).text);
+    }
+    return 0;
 }
 
 size_t st_names(const struct st *st, const char *const **ret)

@@ -52,6 +52,12 @@ void st_dontneed(const struct st *st, const struct st_tensor *t); /* of pages th
 enum { ST_IDENTITY = 128 };
 void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY]);
 
+/* Checksums of a file's tensors: itself a tensor, of words [others, 2], the low word first, in the order of names. */
+#define ST_CHECKSUMS "checksums"
+/* Reads all of the tensors and compares them with the checksums. −ENODATA where the file has none; −EBADMSG where a tensor
+ * differs, which the sentence names. The sentence does not name the file. */
+int st_check(const struct st *st, struct err *err);
+
 /* --- writing ---------------------------------------------------------------------------------- */
 struct st_out_tensor {
     const char *name;
@@ -64,7 +70,8 @@ struct st_writer;
  * tensor is aligned to its element; header padded with spaces, metadata {"format":"pt"}), checks that the
  * disk has room, creates PATH.tmp and reserves its space at once, so that a full disk is found before the
  * work. Data then comes tensor by tensor, in any order. finish = fsync + rename + fsync of the directory;
- * abort removes the temporary. */
+ * abort removes the temporary. A tensor ST_CHECKSUMS of words is written by finish; all elements must have four bytes then.
+ */
 int st_writer_open(struct st_writer **ret, const char *path, const struct st_out_tensor *tensors, size_t n,
                    struct err *err);
 int st_writer_put(struct st_writer *w, const char *name, const float *data, size_t elements, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Inside of struct st, shared by the files that fill it (st_header.c), open and search it (safetensors.c) and
- * hash its headers (fingerprint.c). Nobody else includes this. */
+ * hash its headers (fingerprint.c) and its data (weights*.c). Nobody else includes this. */
 #ifndef FILE_ST_SET_H
 #define FILE_ST_SET_H
 
@@ -33,6 +33,9 @@ struct st {
     size_t count;
     char **names; /* owned, and each of them; sorted, no two alike */
     size_t nnames;
+    char *
+        *absent; /* owned, and each of them: paths of shards that were left out because they are not there */
+    size_t nabsent;
     size_t
         listed_bytes; /* of all tensors, as an index says (metadata.total_size); 0: it does not, or there is none */
 };
@@ -41,8 +44,11 @@ struct st {
  */
 int st_set_add(struct st *st, const char *path, bool map, struct err *err);
 
-/* st_open_dir, with or without mapping the data. */
+/* st_open_dir, with or without mapping the data; `may_lack`: shards that are not there are left out, and listed. */
+struct st_how {
+    bool map, may_lack;
+};
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
-                    bool map, struct err *err);
+                    struct st_how how, struct err *err);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "file/checksum.h"
 #include "file/input.h"
 
 enum {
@@ -32,6 +33,7 @@ struct out {
     size_t elements, bytes;
     size_t begin;   /* from the start of the data part */
     size_t written; /* elements so far */
+    uint64_t sum;   /* of them, where the file has checksums */
 };
 
 struct st_writer {
@@ -41,6 +43,7 @@ struct st_writer {
     size_t n;
     char *header; /* owned; freed once written */
     size_t header_bytes, data_bytes;
+    struct out *sums; /* in outs; NULL in a file without checksums */
 };
 
 static void writer_free(struct st_writer *w)
@@ -148,6 +151,11 @@ static int copy_layout(struct st_writer *w, const struct st_out_tensor *tensors,
             return err_set(err, -ENOMEM, "%s: no memory to lay it out", w->path);
     }
     qsort(w->outs, n, sizeof *w->outs, by_layout);
+    for (size_t i = 0; i < n; i++) {
+        w->outs[i].sum = CHECKSUM_START;
+        if (w->outs[i].words && !strcmp(w->outs[i].name, ST_CHECKSUMS))
+            w->sums = &w->outs[i];
+    }
     int r = measure(w, err);
     return r < 0 ? r : make_header(w, err);
 }
@@ -268,6 +276,8 @@ int st_writer_words(struct st_writer *w, const char *name, const uint32_t *data,
         r = write_at(w, data, n * sizeof *data, w->header_bytes + o->begin + o->written * sizeof *data, err);
     if (!r)
         o->written += n;
+    if (!r && w->sums)
+        o->sum = checksum_words(o->sum, data, n);
     return r;
 }
 
@@ -286,6 +296,8 @@ int st_writer_append(struct st_writer *w, const char *name, const float *data, s
         int r = write_at(w, stored, now * size, at + done * size, err);
         if (r < 0)
             return r;
+        if (w->sums)
+            o->sum = checksum_words(o->sum, stored, now * size / sizeof(uint32_t));
         done += now;
     }
     o->written += elements;
@@ -313,8 +325,27 @@ static int sync_dir(const struct st_writer *w)
     return r;
 }
 
+/* Elements of one size lie in the order of their names, as readers see them. */
+static int put_sums(struct st_writer *w, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; w->sums && i < w->n && !r; i++) {
+        const struct out *o = &w->outs[i];
+        const uint32_t words[2] = {(uint32_t)o->sum, (uint32_t)(o->sum >> 32)};
+        if (o->size != sizeof *words)
+            return err_set(err, -EINVAL, "%s: tensor %s cannot have a checksum: its elements have %zu bytes",
+                           w->path, input_quote(o->name).text, o->size);
+        if (o != w->sums)
+            r = st_writer_words(w, ST_CHECKSUMS, words, 2, err);
+    }
+    return r;
+}
+
 static int finish(struct st_writer *w, struct err *err)
 {
+    int sums = put_sums(w, err);
+    if (sums)
+        return sums;
     for (size_t i = 0; i < w->n; i++) {
         if (w->outs[i].written < w->outs[i].elements)
             return err_set(err, -ENODATA, "%s: tensor %s was never written, or not to its end", w->path,

@@ -139,12 +139,20 @@ void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, c
 /* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the gradient of
  * the head's input (and weight) falls out of the same pass, for recomputing the logits later would cost a
  * third more. */
+struct likely {
+    uint32_t id;
+    float logprob;
+};
 struct xent {
     const int32_t *labels; /* [T] next token of each position, < V (the caller has checked); negative, as −100
                               = not supervised */
     float dscale; /* what dlogits are multiplied by: 1 / supervised tokens of the whole step; 0 = forward only
                    */
     float *logprob; /* [T] or NULL: log-probability of the label, 0 where there is none */
+    struct likely *
+        likely; /* [T, top] or NULL: the likeliest tokens of rows with a label, the likeliest first; of two that are equally likely
+                              the lower id. Other rows stay as they are */
+    size_t top; /* ≤ V */
 };
 /* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in unsupervised
  * rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */

@@ -65,6 +65,22 @@ static void block_gather(struct block *b, const float *h, const int32_t *labels,
         }
 }
 
+/* The `top` likeliest of a row, by insertion: few are wanted, and most logits are smaller than the last of them. */
+static void row_likely(struct likely *ret, size_t top, const float *row, size_t vocab, double lse)
+{
+    size_t n = 0;
+    for (size_t id = 0; id < vocab; id++) {
+        if (n == top && row[id] <= row[ret[n - 1].id])
+            continue;
+        size_t at = n < top ? n++ : n - 1;
+        for (; at > 0 && row[id] > row[ret[at - 1].id]; at--)
+            ret[at] = ret[at - 1];
+        ret[at].id = (uint32_t)id;
+    }
+    for (size_t i = 0; i < n; i++)
+        ret[i].logprob = (float)((double)row[ret[i].id] - lse);
+}
+
 /* logits → losses, and → dlogits = (softmax − onehot) · dscale in place where a gradient is wanted. */
 static void block_softmax(struct num *num, struct block *b, const struct xent *xent, size_t vocab)
 {
@@ -78,6 +94,8 @@ static void block_softmax(struct num *num, struct block *b, const struct xent *x
         b->loss[i] = lse - (double)row[label];
         if (xent->logprob)
             xent->logprob[b->rows[i]] = (float)-b->loss[i];
+        if (xent->likely)
+            row_likely(xent->likely + b->rows[i] * xent->top, xent->top, row, vocab, lse);
         if (xent->dscale != 0) {
             k->exp_minus(row, vocab, (float)lse, xent->dscale);
             row[label] -= xent->dscale;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading adapters and training states: what a run starts from. */
+ * Reading the values of adapters and training states: what a run starts from. adapter_config.c reads what an
+ * adapter is. Called by the head of a job and by a merge, on one thread. */
 #include "model/adapter.h"
 
 #include <errno.h>
@@ -13,173 +14,13 @@
 #include "file/input.h"
 #include "model/adapter_names.h"
 
-/* --- adapter_config.json ---------------------------------------------------------------------- */
-
-/* Keys whose value changes the computation in a way we do not do; anything but absent, null, false, empty or
- * "none" is refused. */
-static int refuse_unknown(const json_t *o, const char *path, struct err *err)
-{
-    static const char *const keys[] = {"use_dora",
-                                       "fan_in_fan_out",
-                                       "modules_to_save",
-                                       "rank_pattern",
-                                       "alpha_pattern",
-                                       "layer_replication",
-                                       "lora_bias",
-                                       "target_parameters",
-                                       "exclude_modules",
-                                       "trainable_token_indices",
-                                       "alora_invocation_tokens",
-                                       "layers_pattern",
-                                       "use_qalora",
-                                       "use_bdlora",
-                                       "arrow_config",
-                                       "kasa_config",
-                                       "monteclora_config",
-                                       "velora_config"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *v = json_object_get(o, keys[i]);
-        bool empty = !v || json_is_null(v) || json_is_false(v) ||
-                     (json_is_object(v) && !json_object_size(v)) || (json_is_array(v) && !json_array_size(v));
-        if (!empty)
-            return err_set(err, -ENOTSUP, "%s: \"%s\" is set, which is not computed here", path, keys[i]);
-    }
-    const char *bias = json_string_value(json_object_get(o, "bias"));
-    if (bias && strcmp(bias, "none"))
-        return err_set(err, -ENOTSUP, "%s: \"bias\": \"%s\" is not computed here, only \"none\"", path, bias);
-    const char *type = json_string_value(json_object_get(o, "peft_type"));
-    if (!type || strcmp(type, "LORA"))
-        return err_set(err, -ENOTSUP, "%s: peft_type is \"%s\", not \"LORA\"", path, type ? type : "missing");
-    return 0;
-}
-
-static int read_targets(struct tune *tune, const json_t *targets, const struct family *f,
-                        const struct config *c, const char *path, struct err *err)
-{
-    char list[TUNE_MAX_TARGETS * (TUNE_TARGET + 1)] = "", target[TUNE_TARGET];
-    for (size_t i = 0; i < json_array_size(targets); i++) {
-        const char *name = json_string_value(json_array_get(targets, i));
-        size_t len = strlen(list);
-        mlx_key_target(target, name ? name : "?");
-        snprintf(list + len, sizeof list - len, "%s%s", len ? "," : "", target);
-    }
-    int r = tune_targets(tune, f, c, list, err);
-    return r ? err_prefix(err, r, "%s: its target modules", path) : 0;
-}
-
-/* A text is "all-linear", or a regular expression, which then says the layers too. */
-static int read_target_text(struct tune *tune, const char *text, const struct family *f,
-                            const struct config *c, const char *path, struct err *err)
-{
-    int r = strcmp(text, "all-linear") ? tune_targets_regex(tune, f, c, text, err)
-                                       : tune_targets(tune, f, c, text, err);
-    return r ? err_prefix(err, r, "%s: target_modules", path) : 0;
-}
-
-/* null = all layers; else one layer, or a list of layers that follow each other. */
-static int read_layers(struct tune *tune, const json_t *layers, const struct config *c, const char *path,
-                       struct err *err)
-{
-    tune->first_layer = 0;
-    tune->end_layer = c->layers;
-    size_t n = json_is_array(layers) ? json_array_size(layers) : layers && !json_is_null(layers);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *item = json_is_array(layers) ? json_array_get(layers, i) : layers;
-        json_int_t at = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (at < 0 || (size_t)at >= c->layers || (i && (size_t)at != tune->end_layer))
-            return err_set(err, -ENOTSUP,
-                           "%s: layers_to_transform must be one run of layers between 0 and %zu", path,
-                           c->layers - 1);
-        if (!i)
-            tune->first_layer = (size_t)at;
-        tune->end_layer = (size_t)at + 1;
-    }
-    return 0;
-}
-
-static int read_scale(struct tune *tune, const json_t *o, const char *path, struct err *err)
-{
-    json_int_t rank = json_integer_value(json_object_get(o, "r"));
-    double alpha = json_number_value(json_object_get(o, "lora_alpha"));
-    if (rank < 1 || rank > 65536 || !(alpha > 0) || alpha > 1e6)
-        return err_set(err, -EINVAL, "%s: r and lora_alpha must be positive numbers", path);
-    tune->kind = TUNE_LORA;
-    tune->rank = (size_t)rank;
-    tune->alpha = (float)alpha;
-    tune->rslora = json_is_true(json_object_get(o, "use_rslora"));
-    return 0;
-}
-
-static int read_peft(struct tune *tune, const json_t *o, const struct family *f, const struct config *c,
-                     const char *path, struct err *err)
-{
-    int r = refuse_unknown(o, path, err);
-    if (!r)
-        r = read_scale(tune, o, path, err);
-    const json_t *targets = json_object_get(o, "target_modules");
-    if (!r)
-        r = read_layers(tune, json_object_get(o, "layers_to_transform"), c, path, err);
-    if (!r && json_is_string(targets))
-        return read_target_text(tune, json_string_value(targets), f, c, path, err);
-    return r ? r : read_targets(tune, targets, f, c, path, err);
-}
-
-/* What mlx-lm writes: the arguments of its run, of which these say what the adapter is. Its scale is what the product is
- * multiplied by; num_layers counts from the last, and all where it is not positive; without keys every linear of a layer
- * has factors. */
-static int read_mlx(struct tune *tune, const json_t *o, const struct family *f, const struct config *c,
-                    const char *path, struct err *err)
-{
-    const json_t *p = json_object_get(o, "lora_parameters"), *keys = json_object_get(p, "keys");
-    const char *type = json_string_value(json_object_get(o, "fine_tune_type"));
-    const json_int_t rank = json_integer_value(json_object_get(p, "rank")),
-                     layers = json_integer_value(json_object_get(o, "num_layers"));
-    const double scale = json_number_value(json_object_get(p, "scale"));
-    if (type && strcmp(type, "lora"))
-        return err_set(err, -ENOTSUP, "%s: \"fine_tune_type\": \"%s\" is not computed here, only \"lora\"",
-                       path, input_quote(type).text);
-    if (rank < 1 || rank > 65536 || !(scale > 0) || scale > 1e6)
-        return err_set(err, -EINVAL, "%s: rank and scale in lora_parameters must be positive numbers", path);
-    tune->kind = TUNE_LORA;
-    tune->rank = (size_t)rank;
-    tune->alpha = (float)(scale * (double)rank);
-    tune->rslora = false;
-    tune_last_layers(tune, c, layers > 0 ? (size_t)layers : 0);
-    return keys && !json_is_null(keys) ? read_targets(tune, keys, f, c, path, err)
-                                       : read_target_text(tune, "all-linear", f, c, path, err);
-}
-
-int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
-                        struct err *err)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/adapter_config.json", dir);
-    json_error_t je;
-    json_t *o = json_load_file(path, 0, &je);
-    if (!json_is_object(o)) {
-        json_decref(o);
-        char line[32] = ""; /* a file that is not there has none */
-        if (je.line > 0)
-            snprintf(line, sizeof line, ", line %d,", je.line);
-        return err_set(err, -EINVAL, "%s%s cannot be read: %s; is this the directory of an adapter?", path,
-                       line, *je.text ? je.text : "not an object");
-    }
-    struct tune read = *tune;
-    const bool mlx = !json_object_get(o, "peft_type") &&
-                     (json_object_get(o, "lora_parameters") || json_object_get(o, "fine_tune_type"));
-    int r = (mlx ? read_mlx : read_peft)(&read, o, f, c, path, err);
-    if (!r)
-        *tune = read;
-    json_decref(o);
-    return r;
-}
-
 /* --- values ----------------------------------------------------------------------------------- */
 
 enum form { FORM_PEFT, FORM_MLX, FORM_STATE };
 
 struct adapter_in {
-    struct st *st; /* owned */
+    struct st *st;  /* owned */
+    json_t *record; /* owned; of a state: {"adapter": its configuration, "caller": the caller's record} */
     enum form form;
     struct tune tune;
     const struct family *family; /* borrowed */
@@ -291,12 +132,14 @@ static int refuse_extra(struct checking *k)
 /* Every parameter there with its shape, and nothing beside them. */
 static int check_all(const struct adapter_in *in, const char *path, struct err *err)
 {
-    struct checking k = {.in = in, .path = path, .err = err, .cap = st_count(in->st) + 1};
+    struct checking k = {.in = in, .path = path, .err = err, .cap = st_count(in->st) + 3};
     if (!(k.found = calloc(k.cap, sizeof(const struct st_tensor *))))
         return err_set(err, -ENOMEM, "out of memory");
+    static const char *const others[] = {"step", ADAPTER_STATE_RECORD, ST_CHECKSUMS};
     int r = 0;
-    if (adapter_in_has_state(in) && !(k.found[k.n++] = st_find(in->st, "step")))
-        r = err_set(err, -EINVAL, "%s lacks the tensor \"step\"", path);
+    for (size_t i = 0; adapter_in_has_state(in) && i < sizeof others / sizeof *others && !r; i++)
+        if (!(k.found[k.n++] = st_find(in->st, others[i])))
+            r = err_set(err, -EINVAL, "%s lacks the tensor \"%s\"", path, others[i]);
     for (size_t u = 0; u < in->config.layers + 2 && !r; u++)
         r = tune_params(&in->tune, in->family, &in->config, u, check_one, &k);
     if (!r && st_count(in->st) != k.n)
@@ -305,14 +148,50 @@ static int check_all(const struct adapter_in *in, const char *path, struct err *
     return r;
 }
 
-static int in_open(struct adapter_in **ret, const char *path, enum form form, const struct tune *tune,
+/* A damaged state is not gone on with: what it lacks would be learnt without a word. */
+static int check_sums(const struct adapter_in *in, const char *path, const char *dir, struct err *err)
+{
+    struct err why = {""};
+    const int r = st_check(in->st, &why);
+    if (!r)
+        return 0;
+    return err_set(
+        err, r,
+        "%s cannot be used to resume: %s. Put back a copy of the file, or start a new run from the "
+        "%s in %s with %s",
+        path, why.text, in->tune.kind == TUNE_FULL ? "model" : "adapter", dir,
+        in->tune.kind == TUNE_FULL ? "--model" : "--init-adapter");
+}
+
+/* What the adapter is and the caller's record, out of the words of a tensor. */
+static int read_record(struct adapter_in *in, const char *path, struct err *err)
+{
+    const struct st_tensor *t = st_find(in->st, ADAPTER_STATE_RECORD);
+    in->record = t ? json_loadb(t->data, t->bytes, 0, NULL) : NULL;
+    if (!json_is_object(in->record))
+        return err_set(err, -EINVAL, "%s: \"" ADAPTER_STATE_RECORD "\" says nothing about the run", path);
+    const json_t *config = json_object_get(in->record, "adapter");
+    return in->tune.kind == TUNE_FULL
+               ? 0
+               : adapter_parse_config(&in->tune, config, path, in->family, &in->config, err);
+}
+
+static int in_open(struct adapter_in **ret, const char *dir, enum form form, const struct tune *tune,
                    const struct family *f, const struct config *c, struct err *err)
 {
+    static const char *const files[] = {
+        [FORM_PEFT] = ADAPTER_PEFT_FILE, [FORM_MLX] = ADAPTER_MLX_FILE, [FORM_STATE] = ADAPTER_STATE_FILE};
+    char path[4096];
     struct adapter_in *in = calloc(1, sizeof *in);
     if (!in)
         return err_set(err, -ENOMEM, "out of memory");
     *in = (struct adapter_in){.form = form, .tune = *tune, .family = f, .config = *c};
+    snprintf(path, sizeof path, "%s/%s", dir, files[form]);
     int r = st_open_file(&in->st, path, err);
+    if (!r && form == FORM_STATE)
+        r = check_sums(in, path, dir, err);
+    if (!r && form == FORM_STATE)
+        r = read_record(in, path, err);
     if (!r)
         r = check_all(in, path, err);
     if (r)
@@ -322,26 +201,39 @@ static int in_open(struct adapter_in **ret, const char *path, enum form form, co
     return r;
 }
 
+/* PyTorch's own format is a program of its kind: nobody should run what others wrote. */
+static int refuse_pickled(const char *dir, const char *peft, struct err *err)
+{
+    char bin[4096];
+    snprintf(bin, sizeof bin, "%s/" ADAPTER_BIN_FILE, dir);
+    if (!access(peft, F_OK) || access(bin, F_OK))
+        return 0;
+    return err_set(
+        err, -ENOTSUP,
+        "%s is in PyTorch's format, which is not read here. In its folder, type: python3 -c \"import torch, "
+        "safetensors.torch as s; s.save_file({k: v.clone() for k, v in torch.load('" ADAPTER_BIN_FILE
+        "', map_location='cpu', weights_only=True).items()}, '" ADAPTER_PEFT_FILE "')\"",
+        bin);
+}
+
 int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune *tune, const struct family *f,
                     const struct config *c, struct err *err)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/" ADAPTER_MLX_FILE, dir);
-    bool mlx = !access(path, F_OK);
-    snprintf(path, sizeof path, "%s/" ADAPTER_PEFT_FILE, dir);
-    mlx = mlx && access(path, F_OK);
-    if (mlx)
-        snprintf(path, sizeof path, "%s/" ADAPTER_MLX_FILE, dir);
-    return in_open(ret, path, mlx ? FORM_MLX : FORM_PEFT, tune, f, c, err);
+    char mlx[4096], peft[4096];
+    snprintf(mlx, sizeof mlx, "%s/" ADAPTER_MLX_FILE, dir);
+    snprintf(peft, sizeof peft, "%s/" ADAPTER_PEFT_FILE, dir);
+    const bool is_mlx = !access(mlx, F_OK) && access(peft, F_OK);
+    int r = is_mlx ? 0 : refuse_pickled(dir, peft, err);
+    if (r)
+        return r;
+    return in_open(ret, dir, is_mlx ? FORM_MLX : FORM_PEFT, tune, f, c, err);
 }
 
-int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct tune *tune,
-                          const struct family *f, const struct config *c, uint64_t *ret_step, struct err *err)
+int adapter_in_open_state(struct adapter_in **ret, const char *dir, struct tune *tune, const struct family *f,
+                          const struct config *c, uint64_t *ret_step, struct err *err)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, dir);
     struct adapter_in *in;
-    int r = in_open(&in, path, FORM_STATE, tune, f, c, err);
+    int r = in_open(&in, dir, FORM_STATE, tune, f, c, err);
     if (r)
         return r;
     const struct st_tensor *t = st_find(in->st, "step");
@@ -350,11 +242,17 @@ int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct
         memcpy(&step, t->data, sizeof step);
     if (!(step >= 0 && step <= MAX_STEP)) {
         adapter_in_close(in);
-        return err_set(err, -EINVAL, "%s: \"step\" is not a number of steps", path);
+        return err_set(err, -EINVAL, "%s/" ADAPTER_STATE_FILE ": \"step\" is not a number of steps", dir);
     }
     *ret_step = (uint64_t)step;
+    *tune = in->tune;
     *ret = in;
     return 0;
+}
+
+const json_t *adapter_in_record(const struct adapter_in *in)
+{
+    return json_object_get(in->record, "caller");
 }
 
 /* Values [first, first + n) of a parameter. */
@@ -413,5 +311,6 @@ void adapter_in_close(struct adapter_in *in)
     if (!in)
         return;
     st_close(in->st);
+    json_decref(in->record);
     free(in);
 }

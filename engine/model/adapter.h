@@ -7,6 +7,7 @@
 #ifndef MODEL_ADAPTER_H
 #define MODEL_ADAPTER_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "err.h"
@@ -17,6 +18,9 @@
  * (DoRA, rank patterns, bias, modules_to_save, …) is refused by name. */
 int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
                         struct err *err);
+/* The same of a configuration that was found in `path`. */
+int adapter_parse_config(struct tune *tune, const json_t *o, const char *path, const struct family *f,
+                         const struct config *c, struct err *err);
 
 /* Values to start from, unit by unit. */
 struct adapter_in;
@@ -24,10 +28,13 @@ struct adapter_in;
  * else may be. */
 int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune *tune, const struct family *f,
                     const struct config *c, struct err *err);
-/* DIR/training_state.safetensors: f32 values, AdamW moments, and the number of steps done. */
-int adapter_in_open_state(struct adapter_in **ret, const char *dir, const struct tune *tune,
-                          const struct family *f, const struct config *c, uint64_t *ret_step,
-                          struct err *err);
+/* DIR/training_state.safetensors, which is all that a run needs to go on: f32 values, AdamW moments, the number of steps done,
+ * what the adapter is (for LoRA read into `tune`, which says the kind), and the caller's record. Every byte is compared
+ * with the checksums in the file. */
+int adapter_in_open_state(struct adapter_in **ret, const char *dir, struct tune *tune, const struct family *f,
+                          const struct config *c, uint64_t *ret_step, struct err *err);
+/* The caller's record; NULL where none was given. Borrowed from `in`. */
+const json_t *adapter_in_record(const struct adapter_in *in);
 /* out: piece->n floats; w, and with state m and v. */
 void adapter_in_piece(const struct adapter_in *in, const struct param_piece *piece, float *out);
 /* One parameter, as tune_params shows it. */
@@ -45,6 +52,7 @@ struct adapter_out_request {
     const struct family *family;
     const struct config *config;
     uint64_t step;
+    json_t *record; /* borrowed until open returns: what the caller wants back with the state; may be NULL */
 };
 int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request *req, struct err *err);
 /* in: piece->n values, with state; the pieces of a unit in their order. */

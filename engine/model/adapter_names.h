@@ -13,8 +13,10 @@
 
 #define ADAPTER_PEFT_PREFIX "base_model.model."
 #define ADAPTER_PEFT_FILE "adapter_model.safetensors"
+#define ADAPTER_BIN_FILE "adapter_model.bin"
 #define ADAPTER_MLX_FILE "adapters.safetensors"
 #define ADAPTER_STATE_FILE "training_state.safetensors"
+#define ADAPTER_STATE_RECORD "record" /* JSON as words, with spaces behind it */
 
 enum { ADAPTER_NAME = 192 };
 

@@ -27,6 +27,8 @@ struct adapter_out {
     const char *small[SMALL_FILES]; /* names of small files written as NAME.tmp, to be renamed at the end */
     size_t nsmall;
     char dir[3072], model_dir[3072];
+    uint32_t *record; /* owned; of the state, and how many words it has */
+    size_t record_words;
 };
 
 static void path_in(char path[4096], const struct adapter_out *o, const char *name)
@@ -43,7 +45,7 @@ struct list {
     size_t n, cap;
     enum form form;
     enum dtype dtype;
-    size_t experts;
+    size_t experts, record_words;
 };
 
 static int list_add(struct list *l, const char *prefix, const char *name, const char *suffix,
@@ -84,24 +86,36 @@ static int list_one(void *arg, const struct param_def *d)
     return r;
 }
 
+/* What a state has beside values and moments. */
+static int list_state(struct list *l)
+{
+    const struct st_out_tensor step = {.dtype = DTYPE_F32, .ndim = 1, .shape = {1}},
+                               record = {.words = true, .ndim = 1, .shape = {l->record_words}};
+    int r = list_add(l, "", "step", "", step);
+    if (!r)
+        r = list_add(l, "", ADAPTER_STATE_RECORD, "", record);
+    const struct st_out_tensor sums = {.words = true, .ndim = 2, .shape = {l->n, 2}};
+    return r ? r : list_add(l, "", ST_CHECKSUMS, "", sums);
+}
+
 static int list_build(struct list *l, const struct adapter_out *o)
 {
     const struct family *f = o->req.family;
     const bool state = l->form == FORM_STATE;
     l->dtype = o->config.dtype;
     l->experts = o->config.moe.experts;
-    l->cap = 1;
+    l->record_words = o->record_words;
+    l->cap = 3;
     for (size_t u = 0; u < o->config.layers + 2; u++)
         l->cap += (state ? 3 : 1) * tune_param_count(&o->tune, f, &o->config, u);
     l->at = calloc(l->cap, sizeof *l->at);
     l->names = calloc(l->cap, sizeof *l->names);
     if (!l->at || !l->names)
         return -ENOMEM;
-    const struct st_out_tensor step = {.dtype = DTYPE_F32, .ndim = 1, .shape = {1}};
-    int r = state ? list_add(l, "", "step", "", step) : 0;
+    int r = 0;
     for (size_t u = 0; u < o->config.layers + 2 && !r; u++)
         r = tune_params(&o->tune, f, &o->config, u, list_one, l);
-    return r;
+    return r || !state ? r : list_state(l);
 }
 
 static int writer_open(struct st_writer **ret, const struct adapter_out *o, const char *file, enum form form,
@@ -176,6 +190,18 @@ static void small_abort(struct adapter_out *o)
     }
 }
 
+/* Rank and alpha of the linears that have form i, where they are not the usual ones. */
+static void put_form(const struct adapter_out *o, size_t i, json_t *ranks, json_t *alphas)
+{
+    const struct tune_form *form = &o->tune.forms[i];
+    char regex[TUNE_REGEX];
+    tune_form_regex(&o->tune, &o->config, i, regex, sizeof regex);
+    if (form->rank != o->tune.rank)
+        json_object_set_new(ranks, regex, json_integer((json_int_t)form->rank));
+    if (form->alpha != o->tune.alpha)
+        json_object_set_new(alphas, regex, json_real((double)form->alpha));
+}
+
 static json_t *peft_config(const struct adapter_out *o)
 {
     char regex[TUNE_REGEX];
@@ -183,21 +209,30 @@ static json_t *peft_config(const struct adapter_out *o)
     json_t *targets = is_regex ? json_string(regex) : json_array(), *layers = json_null();
     for (size_t i = 0; i < o->tune.ntargets && !is_regex; i++)
         json_array_append_new(targets, json_string(o->tune.targets[i]));
+    json_t *ranks = json_object(), *alphas = json_object();
+    for (size_t i = 0; i < o->tune.nforms; i++)
+        put_form(o, i, ranks, alphas);
     if (!is_regex && (o->tune.first_layer || o->tune.end_layer != o->config.layers)) {
         layers = json_array();
         for (size_t i = o->tune.first_layer; i < o->tune.end_layer; i++)
             json_array_append_new(layers, json_integer((json_int_t)i));
     }
-    return json_pack("{s:s s:s s:s s:n s:b s:i s:f s:f s:o s:n s:b s:s s:b s:b s:n s:b s:o s:n s:{} s:{} s:n "
+    return json_pack("{s:s s:s s:s s:n s:b s:i s:f s:f s:o s:n s:b s:s s:b s:b s:n s:b s:o s:n s:o s:o s:n "
                      "s:n s:{} s:n s:s s:n}",
                      "peft_type", "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", o->model_dir,
                      "revision", "inference_mode", 1, "r", (int)o->tune.rank, "lora_alpha",
                      (double)o->tune.alpha, "lora_dropout", (double)o->tune.dropout, "target_modules",
                      targets, "exclude_modules", "fan_in_fan_out", 0, "bias", "none", "use_rslora",
                      (int)o->tune.rslora, "use_dora", 0, "modules_to_save", "init_lora_weights", 1,
-                     "layers_to_transform", layers, "layers_pattern", "rank_pattern", "alpha_pattern",
-                     "target_parameters", "auto_mapping", "loftq_config", "megatron_config", "megatron_core",
-                     "megatron.core", "layer_replication");
+                     "layers_to_transform", layers, "layers_pattern", "rank_pattern", ranks, "alpha_pattern",
+                     alphas, "target_parameters", "auto_mapping", "loftq_config", "megatron_config",
+                     "megatron_core", "megatron.core", "layer_replication");
+}
+
+/* mlx-lm has one rank and one scale. */
+static bool has_mlx(const struct tune *tune)
+{
+    return tune->kind == TUNE_LORA && tune->nforms <= 1;
 }
 
 static int key_one(void *arg, const struct param_def *d)
@@ -224,22 +259,47 @@ static json_t *mlx_config(const struct adapter_out *o)
                      "keys", keys);
 }
 
-static int write_adapter_config(struct adapter_out *o, struct err *err)
+static json_t *make_config(const struct adapter_out *o, struct err *err)
 {
-    json_t *j = peft_config(o), *mlx = mlx_config(o);
+    json_t *j = peft_config(o), *mlx = has_mlx(&o->tune) ? mlx_config(o) : json_object();
     if (!mlx || json_object_update(j, mlx)) {
         json_decref(j);
         j = NULL;
     }
     json_decref(mlx);
+    if (!j)
+        err_set(err, -ENOMEM, "%s: no memory for adapter_config.json, or a path that is not UTF-8", o->dir);
+    return j;
+}
+
+static int write_adapter_config(struct adapter_out *o, struct err *err)
+{
+    json_t *j = make_config(o, err);
     char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     json_decref(j);
     if (!text)
-        return err_set(err, -ENOMEM, "%s: no memory for adapter_config.json, or a path that is not UTF-8",
-                       o->dir);
+        return -ENOMEM;
     int r = small_write(o, "adapter_config.json", text, strlen(text), err);
     free(text);
     return r;
+}
+
+/* The state says by itself what it is a state of: no other file can belong to another step. */
+static int make_record(struct adapter_out *o, struct err *err)
+{
+    json_t *config = o->tune.kind == TUNE_LORA ? make_config(o, err) : json_null(),
+           *j = config ? json_pack("{s:o s:O?}", "adapter", config, "caller", o->req.record) : NULL;
+    char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(j);
+    const size_t n = text ? strlen(text) : 0;
+    o->record_words = (n + sizeof *o->record - 1) / sizeof *o->record;
+    o->record = text ? malloc(o->record_words * sizeof *o->record) : NULL;
+    if (o->record) {
+        memset(o->record, ' ', o->record_words * sizeof *o->record);
+        memcpy(o->record, text, n);
+    }
+    free(text);
+    return o->record ? 0 : err_set(err, -ENOMEM, "%s: no memory for the record of the run", o->dir);
 }
 
 /* config.json and the tokenizer come along unchanged, so that the directory is a model of its own. */
@@ -292,13 +352,17 @@ int adapter_out_open(struct adapter_out **ret, const struct adapter_out_request 
     bool full = o->tune.kind == TUNE_FULL;
     int r = writer_open(&o->model, o, full ? "model.safetensors" : ADAPTER_PEFT_FILE,
                         full ? FORM_MODEL : FORM_PEFT, err);
-    if (!r && !full)
+    if (!r && has_mlx(&o->tune))
         r = writer_open(&o->mlx, o, ADAPTER_MLX_FILE, FORM_MLX, err);
+    if (!r)
+        r = make_record(o, err);
     if (!r)
         r = writer_open(&o->state, o, ADAPTER_STATE_FILE, FORM_STATE, err);
     float step = (float)req->step;
     if (!r)
         r = st_writer_put(o->state, "step", &step, 1, err);
+    if (!r)
+        r = st_writer_words(o->state, ADAPTER_STATE_RECORD, o->record, o->record_words, err);
     if (!r)
         r = write_small_files(o, err);
     if (r)
@@ -365,6 +429,13 @@ int adapter_out_piece(struct adapter_out *o, const struct param_piece *piece, co
     return r;
 }
 
+static void remove_mlx(const struct adapter_out *o)
+{
+    char path[4096];
+    path_in(path, o, ADAPTER_MLX_FILE);
+    unlink(path);
+}
+
 /* The largest file first: what may still fail should fail before anything older is replaced. */
 int adapter_out_finish(struct adapter_out *o, struct err *err)
 {
@@ -374,6 +445,8 @@ int adapter_out_finish(struct adapter_out *o, struct err *err)
         r = st_writer_finish(o->mlx, err);
         o->mlx = NULL;
     }
+    if (!r && o->tune.kind == TUNE_LORA && !has_mlx(&o->tune))
+        remove_mlx(o); /* of an older result */
     if (!r)
         r = small_finish(o, err);
     if (!r) {
@@ -392,5 +465,6 @@ void adapter_out_abort(struct adapter_out *o)
     st_writer_abort(o->mlx);
     st_writer_abort(o->state);
     small_abort(o);
+    free(o->record);
     free(o);
 }

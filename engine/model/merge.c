@@ -221,7 +221,7 @@ static int put_rows(struct merge *m, struct st_writer *out, const struct st_tens
     struct work w = {.a = NULL};
     int r = work_init(&w, m, t, p);
     for (size_t row = 0; row < t->shape[0] && !r; row++) {
-        merge_row(&w, t, p, tune_scale(&m->tune), row);
+        merge_row(&w, t, p, p ? p->a.scale : 0, row);
         r = append(m, out, t, w.row, t->shape[1]);
     }
     work_done(&w);

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "file/input.h"
 #include "file/murmur.h"
 #include "model/quant_cache.h"
 #include "model/stored.h"
@@ -74,25 +74,15 @@ static int make_path(struct making *m)
                : err_set(m->err, -ENAMETOOLONG, "%.100s…: this path is too long for a cache", m->how->dir);
 }
 
-/* Its parents too. */
 static int make_dir(const char *dir, struct err *err)
 {
-    char path[NAME_MAX_BYTES];
-    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
-        return err_set(err, -ENAMETOOLONG, "%.100s…: this path is too long for a cache", dir);
-    for (char *at = path + 1; *at; at++)
-        if (*at == '/') {
-            *at = 0;
-            mkdir(path, 0755);
-            *at = '/';
-        }
-    if (mkdir(path, 0750) && errno != EEXIST)
-        return err_set(err, -errno,
+    int r = input_make_dir(dir);
+    return r ? err_set(err, r,
                        "%s, where quantized weights are kept, cannot be made: %s; set CACHE_DIRECTORY in "
                        "ringd's environment to "
                        "another place",
-                       dir, strerror(errno));
-    return 0;
+                       dir, strerror(-r))
+             : 0;
 }
 
 /* --- making it -------------------------------------------------------------------------------- */

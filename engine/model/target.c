@@ -3,14 +3,11 @@
  * Targets of LoRA: from what users and adapters write to a few patterns, one for each kind of linear, and back.
  * Called when a job is planned or an adapter opened; pure. */
 #include "model/target.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "text/pattern.h"
 
 /* A linear's module name without its layer, numbers as *: "mlp.experts.*.up_proj". */
 struct kind {
@@ -44,13 +41,33 @@ static bool names(const char *target, const struct kind *k)
            (want == n || k->text[n - want - 1] == '.');
 }
 
-bool target_any(const struct tune *tune, const char *tensor)
+/* The number in "model.layers.3."; SIZE_MAX where there is none. */
+static size_t layer_of(const char *tensor)
+{
+    size_t layer;
+    return sscanf(tensor, "model.layers.%9zu.", &layer) == 1 ? layer : SIZE_MAX;
+}
+
+bool target_form(const struct tune *tune, const char *tensor, struct tune_form *ret)
 {
     const struct kind k = kind_of(tensor);
-    for (size_t i = 0; i < tune->ntargets; i++)
-        if (names(tune->targets[i], &k))
-            return true;
+    const size_t layer = tune->nforms ? layer_of(tensor) : 0;
+    for (size_t i = 0; i < tune->ntargets; i++) {
+        if (!names(tune->targets[i], &k))
+            continue;
+        const size_t form = tune->nforms && layer < TUNE_FORM_LAYERS ? tune->form[i][layer] : 0;
+        *ret = form ? tune->forms[form - 1] : (struct tune_form){tune->rank, tune->alpha};
+        return !tune->nforms || form;
+    }
     return false;
+}
+
+bool tune_same_place(const struct tune *a, const struct tune *b)
+{
+    return a->first_layer == b->first_layer && a->end_layer == b->end_layer && a->ntargets == b->ntargets &&
+           !memcmp(a->targets, b->targets, sizeof a->targets) && a->nforms == b->nforms &&
+           !memcmp(a->forms, b->forms, a->nforms * sizeof *a->forms) &&
+           !memcmp(a->form, b->form, sizeof a->form);
 }
 
 static int target_add(struct tune *tune, const char *target, struct err *err)
@@ -85,12 +102,16 @@ static int kinds_one(void *arg, const struct tensor_def *def)
     return 0;
 }
 
-/* Layers are of two sorts at most: the first and the last show both. */
+/* Layers are of two sorts at most, with experts and without: the first of each shows all. */
 static struct kinds kinds_of(const struct family *f, const struct config *c)
 {
     struct kinds ks = {.n = 0};
+    size_t other = 1;
     family_tensors(f, c, 1, kinds_one, &ks);
-    family_tensors(f, c, c->layers, kinds_one, &ks);
+    while (other < c->layers && config_has_experts(c, other) == config_has_experts(c, 0))
+        other++;
+    if (other < c->layers)
+        family_tensors(f, c, other + 1, kinds_one, &ks);
     return ks;
 }
 
@@ -135,9 +156,15 @@ int tune_targets(struct tune *tune, const struct family *f, const struct config 
         const size_t len = strcspn(at, ",");
         snprintf(want, sizeof want, "%.*s", (int)(len < sizeof want ? len : sizeof want), at);
         bool found = false;
-        for (size_t i = 0; i < ks.n; i++)
-            found = found || names(want, &ks.at[i]);
-        int r = found ? target_add(tune, want, err) : target_unknown(want, &ks, err);
+        int r = 0;
+        for (size_t i = 0; i < ks.n && !r; i++) {
+            if (!names(want, &ks.at[i]))
+                continue;
+            found = true;
+            r = target_add(tune, *want == '*' ? ks.at[i].text : want, err);
+        }
+        if (!found)
+            r = target_unknown(want, &ks, err);
         if (r)
             return r;
         if (!at[len])
@@ -147,142 +174,170 @@ int tune_targets(struct tune *tune, const struct family *f, const struct config 
     return tune->ntargets ? 0 : err_set(err, -EINVAL, "no target modules given");
 }
 
-/* In latent attention the values come out of kv_b_proj. */
+bool tune_has_target(const struct family *f, const struct config *c, const char *target)
+{
+    const struct kinds ks = kinds_of(f, c);
+    for (size_t i = 0; i < ks.n; i++)
+        if (names(target, &ks.at[i]))
+            return true;
+    return false;
+}
+
+/* In latent attention the values come out of kv_b_proj. mlx-lm's DeepSeek-V3 has two other matrices in its place, on which it puts no
+ * factors: there the latent that both keys and values come from is trained. */
 const char *tune_default_targets(const struct config *c)
 {
     if (!c->mla.kv_rank)
         return "q_proj,v_proj";
+    if (!strcmp(c->family, "deepseek_v3"))
+        return c->mla.q_rank ? "q_b_proj,kv_a_proj_with_mqa" : "q_proj,kv_a_proj_with_mqa";
     return c->mla.q_rank ? "q_b_proj,kv_b_proj" : "q_proj,kv_b_proj";
 }
 
-/* --- regular expressions ---------------------------------------------------------------------- */
+/* --- named one by one ------------------------------------------------------------------------- */
 
-/* What of the model matches: how many linears of each kind there are and match, in the layers that match at
- * all. */
-struct match {
-    struct pattern *pattern;         /* owned; of whole names */
-    struct pattern_scratch *scratch; /* owned */
+enum { ABSENT = 0xffff, NO_FACTORS = 0 }; /* else the number of a form, from 1 */
+
+/* Every kind of linear in every layer. */
+struct table {
     struct kinds kinds;
-    size_t here[TUNE_MAX_TARGETS], matched[TUNE_MAX_TARGETS];
+    struct tune_form forms[TUNE_MAX_FORMS];
+    size_t nforms, layers;
+    uint16_t *at; /* owned; [kinds.n][layers] */
+};
+
+/* One layer, while it is asked about. */
+struct asking {
+    const struct tune_ask *ask;
+    struct table *table;
+    size_t layer, here[TUNE_MAX_TARGETS], matched[TUNE_MAX_TARGETS];
+    struct tune_form form[TUNE_MAX_TARGETS];
     struct err *err;
 };
 
-static int match_one(void *arg, const struct tensor_def *def)
+static int ask_one(void *arg, const struct tensor_def *def)
 {
-    struct match *m = arg;
+    struct asking *a = arg;
     char module[TENSOR_NAME];
+    struct tune_form form = {0};
+    size_t i = 0;
     if (!def->linear)
         return 0;
-    snprintf(module, sizeof module, "%.*s", (int)(strrchr(def->name, '.') - def->name), def->name);
-    struct pattern_walk walk = PATTERN_WALK;
-    struct pattern_hit hit;
-    const int r = pattern_next(m->pattern, m->scratch, module, strlen(module), &walk, &hit, m->err);
     const struct kind k = kind_of(def->name);
-    for (size_t i = 0; i < m->kinds.n; i++)
-        if (!strcmp(k.text, m->kinds.at[i].text)) {
-            m->here[i]++;
-            m->matched[i] += r > 0;
-        }
-    return r < 0 ? r : 0;
+    while (i < a->table->kinds.n && strcmp(k.text, a->table->kinds.at[i].text))
+        i++;
+    if (i == a->table->kinds.n)
+        return 0;
+    snprintf(module, sizeof module, "%.*s", (int)(strrchr(def->name, '.') - def->name), def->name);
+    const int r = a->ask->ask(a->ask->arg, module, a->layer, &form, a->err);
+    a->here[i]++;
+    if (r <= 0)
+        return r;
+    if (a->matched[i] && (a->form[i].rank != form.rank || a->form[i].alpha != form.alpha))
+        return err_set(a->err, -ENOTSUP,
+                       "it gives %s in layer %zu factors of several ranks or alphas, which is not done here",
+                       k.text, a->layer);
+    a->matched[i]++;
+    a->form[i] = form;
+    return 0;
 }
 
-/* Layer by layer: which kinds match, whole or not at all, and the same in every layer that matches. */
-static int match_layers(struct tune *tune, struct match *m, const struct family *f, const struct config *c,
-                        struct err *err)
+static int table_form(struct table *t, const struct tune_form *form, uint16_t *ret, struct err *err)
 {
-    bool wanted[TUNE_MAX_TARGETS] = {false}, refused[TUNE_MAX_TARGETS] = {false};
-    size_t first = c->layers, end = 0;
-    for (size_t l = 0; l < c->layers; l++) {
-        memset(m->here, 0, sizeof m->here);
-        memset(m->matched, 0, sizeof m->matched);
-        int r = family_tensors(f, c, l + 1, match_one, m);
-        if (r)
-            return r;
-        size_t any = 0;
-        for (size_t i = 0; i < m->kinds.n; i++)
-            any += m->matched[i];
-        if (!any)
-            continue;
-        if (end && end != l)
-            return err_set(err, -ENOTSUP,
-                           "it leaves out layer %zu between others; one run of layers is "
-                           "possible",
-                           end);
-        first = first < l ? first : l;
-        end = l + 1;
-        for (size_t i = 0; i < m->kinds.n; i++) {
-            if (m->matched[i] && m->matched[i] != m->here[i])
-                return err_set(err, -ENOTSUP,
-                               "it takes some of %s in layer %zu and not all, which is not "
-                               "done here",
-                               m->kinds.at[i].text, l);
-            wanted[i] = wanted[i] || m->matched[i];
-            refused[i] = refused[i] || (m->here[i] && !m->matched[i]);
-        }
-    }
-    tune->ntargets = 0;
-    tune->first_layer = end ? first : 0;
-    tune->end_layer = end;
-    for (size_t i = 0; i < m->kinds.n; i++) {
-        if (wanted[i] && refused[i])
-            return err_set(err, -ENOTSUP,
-                           "it takes %s in some layers and not in others, which is not done "
-                           "here",
-                           m->kinds.at[i].text);
-        const int r = wanted[i] ? target_add(tune, m->kinds.at[i].text, err) : 0;
-        if (r)
-            return r;
-    }
-    return tune->ntargets ? 0 : err_set(err, -EINVAL, "it matches no linear layer of this model");
+    size_t i = 0;
+    while (i < t->nforms && (t->forms[i].rank != form->rank || t->forms[i].alpha != form->alpha))
+        i++;
+    if (i == TUNE_MAX_FORMS)
+        return err_set(err, -ENOTSUP, "it has more than %d different ranks or alphas", TUNE_MAX_FORMS);
+    if (i == t->nforms)
+        t->forms[t->nforms++] = *form;
+    *ret = (uint16_t)(i + 1);
+    return 0;
 }
 
-int tune_targets_regex(struct tune *tune, const struct family *f, const struct config *c, const char *regex,
-                       struct err *err)
+static int table_layer(struct table *t, const struct tune_ask *ask, const struct family *f,
+                       const struct config *c, size_t layer, struct err *err)
 {
-    struct match m = {.kinds = kinds_of(f, c), .err = err};
-    struct tune read = *tune;
-    const size_t size = strlen(regex) + 16;
-    char *whole = malloc(size);
-    int r = whole ? pattern_scratch_new(&m.scratch, err) : err_set(err, -ENOMEM, "out of memory");
-    if (!r) {
-        snprintf(whole, size, "\\A(?:%s)\\z", regex);
-        r = pattern_new_regex(&m.pattern, whole, err);
+    struct asking a = {.ask = ask, .table = t, .layer = layer, .err = err};
+    int r = family_tensors(f, c, layer + 1, ask_one, &a);
+    for (size_t i = 0; i < t->kinds.n && !r; i++) {
+        uint16_t *at = &t->at[i * t->layers + layer];
+        if (a.matched[i] && a.matched[i] != a.here[i])
+            return err_set(err, -ENOTSUP,
+                           "it takes some of %s in layer %zu and not all, which is not done here",
+                           t->kinds.at[i].text, layer);
+        *at = a.here[i] ? NO_FACTORS : ABSENT;
+        if (a.matched[i])
+            r = table_form(t, &a.form[i], at, err);
     }
-    if (!r)
-        r = match_layers(&read, &m, f, c, err);
-    if (!r)
-        *tune = read;
-    pattern_free(m.pattern);
-    pattern_scratch_free(m.scratch);
-    free(whole);
     return r;
 }
 
-/* "(2|3)", or any number where that is all of them. */
-static size_t put_layers(const struct tune *tune, const struct config *c, char *ret, size_t size)
+static bool row_used(const struct table *t, size_t kind)
 {
-    size_t n = (size_t)snprintf(ret, size, ".*\\.");
-    if (tune->first_layer == 0 && tune->end_layer == c->layers)
-        return n;
-    for (size_t l = tune->first_layer; l < tune->end_layer && n < size; l++)
-        n += (size_t)snprintf(ret + n, size - n, l == tune->first_layer ? "layers\\.(%zu" : "|%zu", l);
-    return n < size ? n + (size_t)snprintf(ret + n, size - n, ")\\.(.*\\.)?") : n;
+    for (size_t l = 0; l < t->layers; l++)
+        if (t->at[kind * t->layers + l] != ABSENT && t->at[kind * t->layers + l] != NO_FACTORS)
+            return true;
+    return false;
 }
 
-bool tune_regex(const struct tune *tune, const struct config *c, char *ret, size_t size)
+/* Do targets, a range of layers and one rank say all of it? */
+static bool table_is_plain(const struct table *t, size_t first, size_t end)
 {
-    bool needed = false;
-    for (size_t i = 0; i < tune->ntargets; i++)
-        needed = needed || strchr(tune->targets[i], '*');
-    if (!needed)
-        return false;
-    size_t n = put_layers(tune, c, ret, size);
-    for (size_t i = 0; i < tune->ntargets && n + 4 < size; i++) {
-        ret[n++] = i ? '|' : '(';
-        for (const char *at = tune->targets[i]; *at && n + 4 < size; at++)
-            n += (size_t)snprintf(ret + n, size - n, *at == '*' ? "\\d+" : *at == '.' ? "\\." : "%c", *at);
+    bool plain = t->nforms == 1;
+    for (size_t i = 0; i < t->kinds.n; i++)
+        for (size_t l = first; l < end && row_used(t, i); l++)
+            plain = plain && t->at[i * t->layers + l] != NO_FACTORS;
+    return plain;
+}
+
+static int table_tell(const struct table *t, struct tune *tune, struct err *err)
+{
+    size_t first = t->layers, end = 0;
+    for (size_t i = 0; i < t->kinds.n * t->layers; i++)
+        if (t->at[i] != ABSENT && t->at[i] != NO_FACTORS) {
+            first = i % t->layers < first ? i % t->layers : first;
+            end = i % t->layers + 1 > end ? i % t->layers + 1 : end;
+        }
+    const bool plain = table_is_plain(t, first, end);
+    if (!plain && t->layers > TUNE_FORM_LAYERS)
+        return err_set(err, -ENOTSUP, "it differs by layer, which is possible in models of up to %d layers",
+                       TUNE_FORM_LAYERS);
+    tune->ntargets = 0;
+    tune->first_layer = end ? first : 0;
+    tune->end_layer = end;
+    tune->nforms = plain ? 0 : t->nforms;
+    memset(tune->forms, 0, sizeof tune->forms);
+    memset(tune->form, 0, sizeof tune->form);
+    if (t->nforms == 1) {
+        tune->rank = t->forms[0].rank;
+        tune->alpha = t->forms[0].alpha;
     }
-    if (n + 4 < size)
-        snprintf(ret + n, size - n, ")");
-    return true;
+    for (size_t i = 0; i < t->nforms && !plain; i++)
+        tune->forms[i] = t->forms[i];
+    for (size_t i = 0; i < t->kinds.n; i++) {
+        if (!row_used(t, i))
+            continue;
+        for (size_t l = 0; l < t->layers && !plain; l++) {
+            const uint16_t at = t->at[i * t->layers + l];
+            tune->form[tune->ntargets][l] = at == ABSENT ? NO_FACTORS : (uint8_t)at;
+        }
+        snprintf(tune->targets[tune->ntargets++], TUNE_TARGET, "%s",
+                 plain ? shortest(&t->kinds, i) : t->kinds.at[i].text);
+    }
+    return tune->ntargets ? 0 : -ENOENT;
+}
+
+int tune_ask_all(struct tune *tune, const struct family *f, const struct config *c,
+                 const struct tune_ask *ask, struct err *err)
+{
+    struct table t = {.kinds = kinds_of(f, c), .layers = c->layers};
+    t.at = calloc(t.kinds.n * t.layers + 1, sizeof *t.at);
+    int r = t.at ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t l = 0; l < t.layers && !r; l++)
+        r = table_layer(&t, ask, f, c, l, err);
+    if (!r)
+        r = table_tell(&t, tune, err);
+    free(t.at);
+    return r;
 }

@@ -6,7 +6,7 @@
 
 #include "model/tune.h"
 
-/* Does one of the targets name the linear whose weight is called `tensor`? */
-bool target_any(const struct tune *tune, const char *tensor);
+/* Does one of the targets name the linear whose weight is called `tensor`, and in which form are its factors there? */
+bool target_form(const struct tune *tune, const char *tensor, struct tune_form *ret);
 
 #endif

@@ -22,13 +22,14 @@ struct walk {
     void *arg;
 };
 
-static int visit_lora(const struct walk *w, const struct tensor_def *def)
+static int visit_lora(const struct walk *w, const struct tensor_def *def, const struct tune_form *form)
 {
     const char *cut = strrchr(def->name, '.'); /* ".weight" */
     const int stem = (int)(cut - def->name);
-    const size_t rank = w->tune->rank;
-    struct param_def a = {.role = PARAM_A, .tensor = w->tensor, .rows = rank, .cols = def->cols};
-    struct param_def b = {.role = PARAM_B, .tensor = w->tensor, .rows = def->rows, .cols = rank};
+    const double scale = tune_form_scale(w->tune, form);
+    struct param_def
+        a = {.role = PARAM_A, .tensor = w->tensor, .rows = form->rank, .cols = def->cols, .scale = scale},
+        b = {.role = PARAM_B, .tensor = w->tensor, .rows = def->rows, .cols = form->rank, .scale = scale};
     snprintf(a.name, sizeof a.name, "%.*s.lora_A.weight", stem, def->name);
     snprintf(b.name, sizeof b.name, "%.*s.lora_B.weight", stem, def->name);
     const int r = w->visit(w->arg, &a);
@@ -38,6 +39,7 @@ static int visit_lora(const struct walk *w, const struct tensor_def *def)
 static int walk_one(void *arg, const struct tensor_def *def)
 {
     struct walk *w = arg;
+    struct tune_form form;
     int r = 0;
     if (w->tune->kind == TUNE_FULL) {
         struct param_def p = {.role = PARAM_FULL,
@@ -47,8 +49,8 @@ static int walk_one(void *arg, const struct tensor_def *def)
                               .cols = def->cols};
         memcpy(p.name, def->name, sizeof def->name);
         r = w->visit(w->arg, &p);
-    } else if (w->lora && def->linear && target_any(w->tune, def->name)) {
-        r = visit_lora(w, def);
+    } else if (w->lora && def->linear && target_form(w->tune, def->name, &form)) {
+        r = visit_lora(w, def, &form);
     }
     w->tensor++;
     return r;
@@ -137,10 +139,15 @@ void tune_last_layers(struct tune *tune, const struct config *c, size_t n)
     tune->end_layer = c->layers;
 }
 
+double tune_form_scale(const struct tune *tune, const struct tune_form *form)
+{
+    const double rank = (double)form->rank;
+    return (double)form->alpha / (tune->rslora ? sqrt(rank) : rank);
+}
+
 double tune_scale(const struct tune *tune)
 {
-    const double rank = (double)tune->rank;
-    return (double)tune->alpha / (tune->rslora ? sqrt(rank) : rank);
+    return tune_form_scale(tune, &(struct tune_form){tune->rank, tune->alpha});
 }
 
 size_t tune_lowest_layer(const struct tune *tune, const struct config *c)

@@ -13,9 +13,15 @@
 #include "err.h"
 #include "model/family.h"
 
-enum { TUNE_MAX_TARGETS = 16, TUNE_TARGET = 40 };
+enum { TUNE_MAX_TARGETS = 16, TUNE_TARGET = 40, TUNE_MAX_FORMS = 255, TUNE_FORM_LAYERS = 256 };
 
 enum tune_kind { TUNE_NONE, TUNE_LORA, TUNE_FULL };
+
+/* What the factors of a linear are like. */
+struct tune_form {
+    size_t rank;
+    float alpha;
+};
 
 struct tune {
     enum tune_kind kind;
@@ -26,6 +32,12 @@ struct tune {
     size_t ntargets;
     char targets[TUNE_MAX_TARGETS][TUNE_TARGET]; /* "q_proj", "experts.*.up_proj": see tune_targets */
     size_t first_layer, end_layer;               /* layers that have LoRA: [first, end) */
+    /* An adapter made elsewhere may have other ranks in other layers, or leave out layers between others. Then each target is one
+     * kind of linear, and form[target][layer] is k + 1 for forms[k], 0 where there are no factors. Without
+     * forms every target has rank and alpha, in all layers of the range. */
+    size_t nforms;
+    struct tune_form forms[TUNE_MAX_FORMS];
+    uint8_t form[TUNE_MAX_TARGETS][TUNE_FORM_LAYERS];
     uint64_t seed;
     bool random_init; /* full: weights drawn from `seed` instead of read */
 };
@@ -35,23 +47,37 @@ struct tune {
  * not the head). Refuses what no linear of the model ends in, listing those there are. */
 int tune_targets(struct tune *tune, const struct family *f, const struct config *c, const char *list,
                  struct err *err);
-/* What is trained where the user does not say: queries and values. */
+/* What is trained where the user does not say: queries and values, or what comes before them where mlx-lm has no linear of
+ * its own for the values. */
 const char *tune_default_targets(const struct config *c);
-/* Targets from a regular expression that matches whole module names ("model.layers.3.mlp.up_proj"), PEFT's
- * other way to name them. Also sets first_layer and end_layer. Refuses one that tells experts apart. */
-int tune_targets_regex(struct tune *tune, const struct family *f, const struct config *c, const char *regex,
-                       struct err *err);
+/* Targets that a caller names one by one, as adapters made elsewhere do. `ask` is shown the module's name ("model.layers.3.mlp.up_proj") of
+ * every linear, with its layer; it returns 1 and the form, 0 where there are no factors, or −errno with
+ * `err` filled. Sets targets, layers, rank and alpha, and forms where one of these is not enough. Refuses experts of one
+ * layer that differ. −ENOENT, without a sentence, where nothing is named. */
+struct tune_ask {
+    int (*ask)(void *arg, const char *module, size_t layer, struct tune_form *ret, struct err *err);
+    void *arg;
+};
+int tune_ask_all(struct tune *tune, const struct family *f, const struct config *c,
+                 const struct tune_ask *ask, struct err *err);
+/* Is there a linear that a target would name? */
+bool tune_has_target(const struct family *f, const struct config *c, const char *target);
+/* Do two adapters lie on the same linears, with the same forms where they have forms? */
+bool tune_same_place(const struct tune *a, const struct tune *b);
 /* Layers as the user wrote them: "FIRST-LAST" counted from 0, or one number. Refuses what the model does not have.
  */
 int tune_layers(struct tune *tune, const struct config *c, const char *range, struct err *err);
 /* The last n, all where there are no more or n is 0: mlx-lm's num_layers. */
 void tune_last_layers(struct tune *tune, const struct config *c, size_t n);
-/* What the product of the factors is multiplied by. */
+/* What the product of the factors is multiplied by: of rank and alpha, and of a form. */
 double tune_scale(const struct tune *tune);
-/* The regular expression that says targets and layers to PEFT where a list of names cannot: numbers of experts.
- * False where none is needed. */
+double tune_form_scale(const struct tune *tune, const struct tune_form *form);
+/* Regular expressions for PEFT: of targets and layers where a list of names cannot say them (experts, forms), false where none
+ * is needed; and of the linears that have form i, for rank_pattern and alpha_pattern. The number of an expert
+ * may be missing: libraries that fuse experts know their module without it. */
 enum { TUNE_REGEX = 32768 };
 bool tune_regex(const struct tune *tune, const struct config *c, char *ret, size_t size);
+void tune_form_regex(const struct tune *tune, const struct config *c, size_t i, char *ret, size_t size);
 
 enum param_role { PARAM_FULL, PARAM_A, PARAM_B };
 struct param_def {
@@ -60,6 +86,7 @@ struct param_def {
     bool fixed;        /* travels and is written with the others, but is never updated */
     size_t tensor;     /* index of the tensor_def it belongs to */
     size_t rows, cols; /* cols = 0: vector */
+    double scale;      /* of factors: what their product is multiplied by */
 };
 /* Shows the parameters of a unit to `visit` in canonical order; stops as family_tensors does. */
 int tune_params(const struct tune *tune, const struct family *f, const struct config *c, size_t unit,

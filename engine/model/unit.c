@@ -32,8 +32,8 @@ static int fill_param(void *arg, const struct param_def *def)
     struct unit *u = f->unit;
     u->params[f->params++] = (struct param){.def = *def, .n = param_elements(def)};
     if (def->role == PARAM_A) {
-        u->lora[def->tensor] = (struct lora){
-            .rank = f->tune->rank, .scale = (float)tune_scale(f->tune), .dropout = f->tune->dropout};
+        u->lora[def->tensor] =
+            (struct lora){.rank = def->rows, .scale = (float)def->scale, .dropout = f->tune->dropout};
         u->block.weights.lin[def->tensor].lora = &u->lora[def->tensor];
     }
     return 0;

@@ -55,26 +55,30 @@ static int check_shape(const struct sched *sched, struct err *err)
     return 0;
 }
 
+static struct sched_spot spot(const struct check *c, size_t rank, size_t at)
+{
+    return sched_spot(c->sched, rank, at, false);
+}
+
 /* Is this a task at all, and this rank's? */
 static int check_range(const struct check *c, size_t rank, size_t at, const struct sched_task *task,
                        const char *name)
 {
     const struct sched *sched = c->sched;
     if ((unsigned)task->op >= OP_COUNT)
-        return err_set(c->err, -EINVAL,
-                       "rank %zu, position %zu (%s): unknown kind of task; use F, I, W, B or R", rank, at,
-                       name);
+        return err_set(c->err, -EINVAL, "%s (%s): unknown kind of task; use F, I, W, B or R",
+                       spot(c, rank, at).text, name);
     if (task->stage >= sched->stages)
-        return err_set(c->err, -EINVAL, "rank %zu, position %zu (%s): stage %u is out of range 0 to %zu",
-                       rank, at, name, task->stage, sched->stages - 1);
+        return err_set(c->err, -EINVAL, "%s (%s): stage %u is out of range 0 to %zu", spot(c, rank, at).text,
+                       name, task->stage, sched->stages - 1);
     if (task->mb >= sched->microbatches)
-        return err_set(c->err, -EINVAL, "rank %zu, position %zu (%s): microbatch %u is out of range 0 to %zu",
-                       rank, at, name, task->mb, sched->microbatches - 1);
+        return err_set(c->err, -EINVAL, "%s (%s): microbatch %u is out of range 0 to %zu",
+                       spot(c, rank, at).text, name, task->mb, sched->microbatches - 1);
     if (sched->rank_of_stage[task->stage] != rank)
         return err_set(c->err, -EINVAL,
-                       "rank %zu, position %zu (%s): stage %u lies on rank %u and cannot lie on two ranks; "
-                       "move the task there",
-                       rank, at, name, task->stage, sched->rank_of_stage[task->stage]);
+                       "%s (%s): stage %u belongs to %s and cannot lie on two ranks; move the task there",
+                       spot(c, rank, at).text, name, task->stage,
+                       spot(c, sched->rank_of_stage[task->stage], 0).text);
     return 0;
 }
 
@@ -88,11 +92,10 @@ static int refuse_order(const struct check *c, size_t rank, size_t at, const str
     sched_task_name(wanted, sizeof wanted, &other);
     size_t later = position(&c->sched->rank[rank], first, task->stage, task->mb);
     if (later)
-        return err_set(c->err, -EINVAL,
-                       "rank %zu, position %zu: %s stands before %s (position %zu); exchange them", rank, at,
-                       name, wanted, later);
-    return err_set(c->err, -EINVAL, "rank %zu, position %zu: %s needs %s, which is missing; add it before",
-                   rank, at, name, wanted);
+        return err_set(c->err, -EINVAL, "%s: %s stands before %s (%s); exchange them", spot(c, rank, at).text,
+                       name, wanted, sched_spot(c->sched, rank, later, true).text);
+    return err_set(c->err, -EINVAL, "%s: %s needs %s, which is missing; add it before",
+                   spot(c, rank, at).text, name, wanted);
 }
 
 static int check_task(const struct check *c, size_t rank, size_t at, const struct sched_task *task)
@@ -104,22 +107,22 @@ static int check_task(const struct check *c, size_t rank, size_t at, const struc
         return rc;
     uint8_t *seen = seen_of(c, task);
     if (*seen & bit(task->op))
-        return err_set(c->err, -EINVAL,
-                       "rank %zu, position %zu: %s is a duplicate of position %zu; remove one", rank, at,
-                       name, position(&c->sched->rank[rank], task->op, task->stage, task->mb));
+        return err_set(
+            c->err, -EINVAL, "%s: %s is a duplicate of %s; remove one", spot(c, rank, at).text, name,
+            sched_spot(c->sched, rank, position(&c->sched->rank[rank], task->op, task->stage, task->mb), true)
+                .text);
     bool half = task->op == OP_I || task->op == OP_W;
     unsigned rivals = task->op == OP_B ? bit(OP_I) | bit(OP_W) : half ? bit(OP_B) : 0;
     if (*seen & rivals)
         return err_set(c->err, -EINVAL,
-                       "rank %zu, position %zu: %s stands beside the other form of its backward; B is I and "
+                       "%s: %s stands beside the other form of its backward; B is I and "
                        "W in one task: use either B, or I and W",
-                       rank, at, name);
+                       spot(c, rank, at).text, name);
     if (task->op != OP_F && !(*seen & bit(OP_F)))
         return refuse_order(c, rank, at, task, OP_F);
     if (task->op == OP_R && (*seen & (bit(OP_I) | bit(OP_B))))
-        return err_set(c->err, -EINVAL,
-                       "rank %zu, position %zu: %s stands after the backward it is for; move it before", rank,
-                       at, name);
+        return err_set(c->err, -EINVAL, "%s: %s stands after the backward it is for; move it before",
+                       spot(c, rank, at).text, name);
     if (task->op == OP_W && !(*seen & bit(OP_I)))
         return refuse_order(c, rank, at, task, OP_I);
     *seen |= (uint8_t)bit(task->op);
@@ -133,17 +136,15 @@ static int check_complete(const struct check *c, uint32_t stage, uint32_t mb)
     const struct sched_list *list = &c->sched->rank[rank];
     unsigned seen = c->seen[(size_t)stage * c->sched->microbatches + mb];
     if (!(seen & bit(OP_F)))
-        return err_set(c->err, -EINVAL,
-                       "rank %u, after position %zu: the list ends, but %uF%u is missing; add it", rank,
-                       list->n, stage, mb);
+        return err_set(c->err, -EINVAL, "%s: the list ends there, but %uF%u is missing; add it",
+                       spot(c, rank, list->n).text, stage, mb);
     if (!(seen & (bit(OP_B) | bit(OP_I))))
-        return err_set(
-            c->err, -EINVAL,
-            "rank %u, position %zu: the backward of %uF%u is missing; add %uB%u, or %uI%u and %uW%u", rank,
-            position(list, OP_F, stage, mb), stage, mb, stage, mb, stage, mb, stage, mb);
+        return err_set(c->err, -EINVAL, "%s: the backward of %uF%u is missing; add %uB%u, or %uI%u and %uW%u",
+                       spot(c, rank, position(list, OP_F, stage, mb)).text, stage, mb, stage, mb, stage, mb,
+                       stage, mb);
     if ((seen & bit(OP_I)) && !(seen & bit(OP_W)))
-        return err_set(c->err, -EINVAL, "rank %u, position %zu: %uI%u has no %uW%u; add it, or use %uB%u",
-                       rank, position(list, OP_I, stage, mb), stage, mb, stage, mb, stage, mb);
+        return err_set(c->err, -EINVAL, "%s: %uI%u has no %uW%u; add it, or use %uB%u",
+                       spot(c, rank, position(list, OP_I, stage, mb)).text, stage, mb, stage, mb, stage, mb);
     return 0;
 }
 

@@ -10,39 +10,10 @@
 #include <string.h>
 
 #include "pipe/plan.h"
-#include "pipe/sched_impl.h"
 
 enum { SHORT = 4 /* turns of a round that stands for a longer one */ };
 
 /* --- making ----------------------------------------------------------------------------------- */
-
-/* With forwards done again where plan_compile would put them. */
-static int with_again(struct sched **ret, const struct sched *plain)
-{
-    struct sched *s = sched_new(plain->ranks, plain->stages, plain->microbatches,
-                                4 * plain->stages / plain->ranks * plain->microbatches);
-    uint32_t *last = calloc(plain->stages, sizeof *last);
-    if (!s || !last) {
-        sched_free(s);
-        free(last);
-        return -ENOMEM;
-    }
-    memcpy(s->rank_of_stage, plain->rank_of_stage, plain->stages * sizeof *s->rank_of_stage);
-    memset(last, 0xff, plain->stages * sizeof *last);
-    for (size_t r = 0; r < plain->ranks; r++) {
-        struct sched_list *to = &s->rank[r];
-        for (size_t k = 0; k < plain->rank[r].n; k++) {
-            const struct sched_task *t = &plain->rank[r].tasks[k];
-            if ((t->op == OP_I || t->op == OP_B) && last[t->stage] != t->mb)
-                to->tasks[to->n++] = (struct sched_task){OP_R, t->stage, t->mb};
-            last[t->stage] = t->op == OP_F ? t->mb : UINT32_MAX;
-            to->tasks[to->n++] = *t;
-        }
-    }
-    free(last);
-    *ret = s;
-    return 0;
-}
 
 /* A slot from F to the end of the backward; an area, where it is filled again, from I or B on. */
 static int count_slots(struct planner_sim *sim)
@@ -92,8 +63,8 @@ static int make_run(struct planner_run *run, const struct planner_sim *sim,
     want.microbatches *= sim->adapters * turns;
     int e = sched_make(&run->plain, &want, err);
     run->turns = turns;
-    if (!e && sim->req->again != PLANNER_AGAIN_NONE && with_again(&run->again, run->plain))
-        e = err_set(err, -ENOMEM, "out of memory");
+    if (!e && sim->req->again != PLANNER_AGAIN_NONE)
+        e = sched_again(&run->again, run->plain, err);
     return e;
 }
 

@@ -64,6 +64,20 @@ char *sched_task_name(char *buf, size_t n, const struct sched_task *task)
     return buf;
 }
 
+struct sched_spot sched_spot(const struct sched *sched, size_t rank, size_t at, bool brief)
+{
+    struct sched_spot spot = {""};
+    const struct sched_list *list = &sched->rank[rank];
+    const bool is_text = list->column != NULL;
+    int used = brief ? 0
+                     : snprintf(spot.text, sizeof spot.text, "%s %zu%s", is_text ? "line" : "rank",
+                                rank + is_text, at ? ", " : "");
+    if (at)
+        snprintf(spot.text + used, sizeof spot.text - (size_t)used, "%s %zu", is_text ? "column" : "position",
+                 is_text && at <= list->n ? list->column[at - 1] : at);
+    return spot;
+}
+
 uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage)
 {
     uint32_t p = (uint32_t)ranks, at = stage % p;
@@ -174,12 +188,57 @@ int sched_make(struct sched **ret, const struct sched_request *req, struct err *
     return req->text ? make_text(ret, req, err) : make_builtin(ret, req, err);
 }
 
+static bool is_backward(const struct sched_task *t)
+{
+    return t->op == OP_I || t->op == OP_B;
+}
+
+static size_t most_tasks_again(const struct sched *plain)
+{
+    size_t most = 0;
+    for (size_t r = 0; r < plain->ranks; r++) {
+        size_t n = plain->rank[r].n;
+        for (size_t k = 0; k < plain->rank[r].n; k++)
+            n += is_backward(&plain->rank[r].tasks[k]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+int sched_again(struct sched **ret, const struct sched *plain, struct err *err)
+{
+    struct sched *s = sched_new(plain->ranks, plain->stages, plain->microbatches, most_tasks_again(plain));
+    uint32_t *last = calloc(plain->stages, sizeof *last);
+    if (!s || !last) {
+        sched_free(s);
+        free(last);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    memcpy(s->rank_of_stage, plain->rank_of_stage, plain->stages * sizeof *s->rank_of_stage);
+    memset(last, 0xff, plain->stages * sizeof *last);
+    for (size_t r = 0; r < plain->ranks; r++) {
+        struct sched_list *to = &s->rank[r];
+        for (size_t k = 0; k < plain->rank[r].n; k++) {
+            const struct sched_task *t = &plain->rank[r].tasks[k];
+            if (is_backward(t) && last[t->stage] != t->mb)
+                to->tasks[to->n++] = (struct sched_task){OP_R, t->stage, t->mb};
+            last[t->stage] = t->op == OP_F ? t->mb : UINT32_MAX;
+            to->tasks[to->n++] = *t;
+        }
+    }
+    free(last);
+    *ret = s;
+    return 0;
+}
+
 void sched_free(struct sched *sched)
 {
     if (!sched)
         return;
-    for (size_t r = 0; sched->rank && r < sched->ranks; r++)
+    for (size_t r = 0; sched->rank && r < sched->ranks; r++) {
         free(sched->rank[r].tasks);
+        free(sched->rank[r].column);
+    }
     free(sched->rank);
     free(sched->rank_of_stage);
     free(sched);

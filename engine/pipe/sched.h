@@ -35,6 +35,7 @@ struct sched_task {
 struct sched_list {
     struct sched_task *tasks; /* owned */
     size_t n;
+    uint32_t *column; /* [n] owned: of a text, the cell of its line that each stands in, from 1; else NULL */
 };
 struct sched {
     size_t ranks, stages, microbatches;
@@ -43,6 +44,13 @@ struct sched {
 };
 /* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
 char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
+
+/* Where a task of a rank stands, `at` counted from 1: "line 2, column 5" of a text, else "rank 1, position 5"; at 0: the line or rank alone. brief: within the line, "column 5"
+ * or "position 5". */
+struct sched_spot {
+    char text[64];
+};
+struct sched_spot sched_spot(const struct sched *sched, size_t rank, size_t at, bool brief);
 
 /* Where the stages lie. single: stage s on rank s. loop: on rank s mod p, so the last rank hands on to the
  * first over the closing cable. V: there and back, so that each turn stays on its rank and the closing cable
@@ -77,6 +85,9 @@ struct sched_request {
  * those the schedule takes. */
 int sched_make(struct sched **ret, const struct sched_request *req, struct err *err);
 void sched_free(struct sched *sched);
+/* The same order with forwards done again where plan_compile puts them: an R right before every backward that does not follow its own
+ * forward at once. −ENOMEM. */
+int sched_again(struct sched **ret, const struct sched *plain, struct err *err);
 
 /* --- on paper --------------------------------------------------------------------------------- */
 

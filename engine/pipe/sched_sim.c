@@ -134,10 +134,10 @@ static int refuse_cycle(const struct run *run, struct err *err)
         char mine[24], other[24];
         if (from.op != OP_F)
             name_backward(run->sched, &from);
-        used += (size_t)snprintf(
-            text + used, sizeof text - used, "%srank %zu at position %zu (%s) waits for %s", used ? ", " : "",
-            r, run->next[r] + 1, sched_task_name(mine, sizeof mine, &list->tasks[run->next[r]]),
-            sched_task_name(other, sizeof other, &from));
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%s) waits for %s", used ? ", " : "",
+                                 sched_spot(run->sched, r, run->next[r] + 1, false).text,
+                                 sched_task_name(mine, sizeof mine, &list->tasks[run->next[r]]),
+                                 sched_task_name(other, sizeof other, &from));
     }
     if (left)
         snprintf(text + used, sizeof text - used, ", and %zu more", left);

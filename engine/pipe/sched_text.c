@@ -25,7 +25,7 @@ struct reading {
 
 static int refuse(const struct reading *r, const char *at, size_t n, const char *why)
 {
-    return err_set(r->err, -EINVAL, "rank %zu, cell %zu (%.*s): %s", r->rank, r->cell,
+    return err_set(r->err, -EINVAL, "line %zu, column %zu (%.*s): %s", r->rank + 1, r->cell,
                    (int)(n < CELL_SHOWN ? n : CELL_SHOWN), at, why);
 }
 
@@ -49,11 +49,17 @@ static int append(struct reading *r, enum sched_op op, size_t stage, size_t mb, 
         return refuse(r, at, n, "the stage has made its optimizer step (O) before; move it behind");
     /* The room doubles whenever the count reaches a power of two. */
     if ((list->n & (list->n - 1)) == 0) {
-        struct sched_task *grown = reallocarray(list->tasks, list->n ? 2 * list->n : 1, sizeof *grown);
-        if (!grown)
+        const size_t room = list->n ? 2 * list->n : 1;
+        struct sched_task *tasks = reallocarray(list->tasks, room, sizeof *tasks);
+        if (tasks)
+            list->tasks = tasks;
+        uint32_t *column = reallocarray(list->column, room, sizeof *column);
+        if (column)
+            list->column = column;
+        if (!tasks || !column)
             return err_set(r->err, -ENOMEM, "no memory for the schedule");
-        list->tasks = grown;
     }
+    list->column[list->n] = (uint32_t)r->cell;
     list->tasks[list->n++] = (struct sched_task){op, (uint32_t)stage, (uint32_t)mb};
     r->most_stage = stage > r->most_stage ? stage : r->most_stage;
     r->most_mb = mb > r->most_mb ? mb : r->most_mb;
@@ -185,7 +191,8 @@ static int place_stages(struct reading *r)
     }
     for (size_t k = 0; k < sched->ranks; k++)
         if (!sched->rank[k].n)
-            return err_set(r->err, -EINVAL, "rank %zu has no task; take its line out, or give it a stage", k);
+            return err_set(r->err, -EINVAL, "line %zu has no task; take it out, or give its rank a stage",
+                           k + 1);
     return 0;
 }
 

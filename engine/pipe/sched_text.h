@@ -16,7 +16,7 @@ enum { SCHED_TEXT_MAX = 4 << 20 /* bytes */ };
  * after the other. O, a stage's optimizer step, may stand after all of the stage's other tasks and is left out as
  * well. Ranks are the lines, stages and microbatches as many as there are numbers, and a stage lies on the rank
  * where it comes first; whether all that can run is for plan_check and sched_simulate to say. Refusals (−EINVAL)
- * name rank, cell and what stands there. */
+ * name line and column, which is the cell, both from 1, and what stands there. */
 int sched_read(struct sched **ret, const char *text, struct err *err);
 
 /* Writes the tasks alone, or with every SEND and RECV where a run in which all tasks take the same time puts them:

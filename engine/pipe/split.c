@@ -159,17 +159,6 @@ static int check_request(const struct split_request *req, struct err *err)
     return 0;
 }
 
-static char *show_bytes(char *buf, size_t n, size_t bytes)
-{
-    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    size_t i = 0;
-    double v = (double)bytes;
-    for (; v >= 1024.0 && i + 1 < sizeof unit / sizeof *unit; i++)
-        v /= 1024.0;
-    snprintf(buf, n, "%.*f %s", i ? 1 : 0, v, unit[i]);
-    return buf;
-}
-
 /* Nothing fits: says it with the split that would be made if memory were no object. */
 static int refuse_memory(struct search *x, size_t *first, struct err *err)
 {
@@ -184,20 +173,18 @@ static int refuse_memory(struct search *x, size_t *first, struct err *err)
     size_t s = 0;
     while (s + 1 < was->stages && fits(x, s, first[s], first[s + 1]))
         s++;
-    char wanted[32], had[32], all[32], have[32];
     size_t need = share_bytes(x, s, first[s], first[s + 1]), sum = 0, available = 0;
     for (size_t u = 0; u < was->layers + 2; u++)
         sum = add_bytes(sum, layer_bytes(was, u));
     for (size_t k = 0; k < was->stages; k++)
         available = add_bytes(available, was->memory[k]);
+    const struct err_amounts here = err_amounts(need, was->memory[s]), all = err_amounts(sum, available);
     return err_set(
         err, -ENOSPC,
         "stage %zu cannot hold its share, %zu of %zu layers%s%s: it needs %s and has %s (all stages "
         "together: %s of %s); free memory there or add a node",
         s, first[s + 1] - first[s], was->layers, s == 0 ? " and the embedding" : "",
-        s + 1 == was->stages ? " and the head" : "", show_bytes(wanted, sizeof wanted, need),
-        show_bytes(had, sizeof had, was->memory[s]), show_bytes(all, sizeof all, sum),
-        show_bytes(have, sizeof have, available));
+        s + 1 == was->stages ? " and the head" : "", here.need, here.have, all.need, all.have);
 }
 
 static int search_init(struct search *x, const struct split_request *req)

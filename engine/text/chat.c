@@ -129,10 +129,12 @@ static int from_config(struct chat_template **ret, const char *dir, const json_t
                        const json_t *tokens, struct err *err)
 {
     if (!json_object_get(config, "chat_template") || json_is_null(json_object_get(config, "chat_template")))
-        return err_set(err, -ENOENT,
-                       "%s has no chat template: neither chat_template.jinja, nor \"chat_template\" in "
-                       "chat_template.json or tokenizer_config.json; a base model takes plain text",
-                       dir);
+        return err_set(
+            err, -ENOENT,
+            "%s has no chat template: neither chat_template.jinja, nor \"chat_template\" in "
+            "chat_template.json or tokenizer_config.json; put the chat_template.jinja of its chat variant "
+            "there, or let it continue a plain text (ringctl generate, without --chat)",
+            dir);
     char *path = input_path(dir, "tokenizer_config.json");
     int r = parse_json(ret, find_template(config), tokens, path ? path : "tokenizer_config.json", err);
     free(path);

@@ -108,6 +108,11 @@ static const char *token_text(const struct tokenizer *tok, uint32_t id, size_t *
     return text ? text : vocab_text(&tok->bpe.vocab, id, ret_n);
 }
 
+bool tokenizer_has(const struct tokenizer *tok, uint32_t id)
+{
+    return token_text(tok, id, NULL) != NULL;
+}
+
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id)
 {
     return added_is_special(&tok->added, id);
@@ -244,7 +249,7 @@ void tok_work_done(struct tok_work *work)
 
 bool tok_shows(const struct tokenizer *tok, uint32_t id, bool skip_special)
 {
-    return token_text(tok, id, NULL) && !(skip_special && tokenizer_is_special(tok, id));
+    return tokenizer_has(tok, id) && !(skip_special && tokenizer_is_special(tok, id));
 }
 
 int tok_decode(const struct tokenizer *tok, struct tok_work *work, const uint32_t *ids, size_t n,

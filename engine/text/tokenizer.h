@@ -20,7 +20,8 @@ int tokenizer_parse(struct tokenizer **ret, const char *text, size_t n, struct e
 void tokenizer_close(struct tokenizer *tok);
 
 int tokenizer_id(const struct tokenizer *tok, const char *token,
-                 uint32_t *ret); /* exact token text; −ENOENT */
+                 uint32_t *ret);                              /* exact token text; −ENOENT */
+bool tokenizer_has(const struct tokenizer *tok, uint32_t id); /* is there such a token? */
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id);
 
 /* UTF-8 text (invalid bytes become U+FFFD) → ids, a fresh array the caller frees. `special` adds what the

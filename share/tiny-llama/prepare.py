@@ -52,10 +52,10 @@ def replace_pair(word, pair):
     return tuple(out)
 
 
-def learn_merges(text, letters, n):
-    """Byte-pair encoding: n times the pair seen most often, of equals the one first in the alphabet."""
-    counts = collections.Counter(WORD.findall(text))
-    words = [tuple(letters[b] for b in w.encode()) for w in counts]
+def learn_merges(counts, split, n):
+    """Byte-pair encoding of counted words, which split() makes letters of: n times the pair seen most often, of equals
+    the one first in the alphabet."""
+    words = [tuple(split(w)) for w in counts]
     times = list(counts.values())
     seen, where = collections.Counter(), collections.defaultdict(set)
     for i, word in enumerate(words):
@@ -143,7 +143,8 @@ def main():
     train = [c for i, c in enumerate(chapters) if i % HELD_OUT != HELD_OUT - 1]
     valid = chapters[HELD_OUT - 1 :: HELD_OUT]
     letters = byte_letters()
-    merges = learn_merges("\n".join(verse for c in train for verse in c), letters, VOCAB - 257)
+    counts = collections.Counter(WORD.findall("\n".join(verse for c in train for verse in c)))
+    merges = learn_merges(counts, lambda word: [letters[b] for b in word.encode()], VOCAB - 257)
     counter = TokenCounter(letters, merges)
     with open(f"{out}/tokenizer.json", "w", encoding="utf-8") as file:
         json.dump(tokenizer_json(letters, merges), file, ensure_ascii=False, indent=1)
@@ -154,4 +155,5 @@ def main():
         print(f"{name}: {len(part)} chapters, {len(rows)} rows, {sum(counter.text(r) for r in rows)} tokens")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 # any message's time: eight microbatches, two chunks where there are chunks. From the first task's begin to the end of the last, as the
 # ranks recorded it; the median of TIMES jobs.
 # usage: bench_bubble.sh BUILD [TIMES [SCHEDULE…]]   ("again": 1f1b with forwards done again; "sweep": the second round of eager-1f1b with
-# SWEEP_STEPS steps, nineteen, of each of two adapters on one model)
+# SWEEP_STEPS steps, nineteen, of each of two adapters on one model). TIMELINES names a folder that keeps the last step of each.
 # SPDX-License-Identifier: MIT
 set -eu
 task_ms=20
@@ -42,6 +42,7 @@ if [ -n "${BENCH_BUBBLE:-}" ]; then
             rm -rf "$work/out"
             # The nodes have one clock here: what was estimated of their distance is taken out again.
             curl -sS --unix-socket "$RINGD_SOCKET" "http://localhost/v1/jobs/$n/timeline" >"$work/timeline"
+            [ -z "${TIMELINES:-}" ] || cp "$work/timeline" "$TIMELINES/$name"
             jq '100 * .bubble' "$work/timeline" >>"$work/bubble.$name"
             jq '[.ranks[] | (.offset_us / 1e6) as $ahead | .tasks[] | select(.[0] | test("^[FBIWR]$")) | [.[2] + $ahead, .[3] + $ahead]]
                 | 1000 * ((map(.[1]) | max) - (map(.[0]) | min))' "$work/timeline" >>"$work/ms.$name"

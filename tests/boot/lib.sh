@@ -1,18 +1,19 @@
 # Booted Debian 12 containers with the package's own systemd, in the namespaces and on the cables of tests/netns/lib.sh, which
 # is sourced before this together with nodes.sh. Node 1 is called a, node 2 b, and so on.
 #
-#   base_root DEB        a minimal Debian with what DEB depends on; made once, kept in $RINGD_CACHE (/var/cache/ringd-tests)
+#   base_root DEB [MORE]  a minimal Debian with what DEB depends on, and packages MORE (commas between them); made once from where apt
+#                        gets its own, kept in $RINGD_CACHE (/var/cache/ringd-tests)
 #   boot NODE...         starts them on overlays of the base root, cables and all, and waits until systemd is done
-#   in_node NAME CMD...  runs it there as root, with a deadline      as NAME USER CMD...   as somebody
+#   in_node NAME CMD...  runs it there as root, with a deadline ($patience, else 120 s)      as NAME USER CMD...   as somebody
 #   root_of NAME         its root as seen from here                  booted NAME           is its systemd up?
 #   reboot NODE          and wait until it is up again
+#                        $machine_options are more options of nspawn's
 #   power_off            all of them, in order; called at exit
 #
 # The base root is never written to, nothing is registered with the host, and all mounts stay in this process's own mount
 # namespace. Every container has a cgroup of its own, as its systemd would manage, and end, whatever else is in it.
 # SPDX-License-Identifier: MIT
 suite=bookworm
-mirror=${RINGD_MIRROR:-http://deb.debian.org/debian}
 cache=${RINGD_CACHE:-/var/cache/ringd-tests}
 up= # names of the containers that were started
 
@@ -20,16 +21,33 @@ for tool in systemd-nspawn:systemd-container debootstrap:debootstrap nsenter:uti
     command -v "${tool%:*}" >/dev/null || skip "${tool%:*} is missing: apt-get install ${tool#*:}"
 done
 
+# Where apt has this suite from, as its own configuration says; RINGD_MIRROR names another place.
+mirror_of_apt() {
+    if [ -n "${RINGD_MIRROR:-}" ]; then
+        echo "$RINGD_MIRROR"
+    else
+        apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+            awk -v suite=$suite '$2 == suite && $3 == "main" { print $1; exit }'
+    fi
+}
+# The proxy of apt is debootstrap's too.
+proxy_of_apt() {
+    eval "$(apt-config shell _proxy Acquire::http::Proxy)"
+    echo "${_proxy:-${http_proxy:-}}"
+}
+
 base_root() {
     _packages=$(dpkg-deb -f "$1" Depends | tr ',' '\n' | sed 's/|.*//; s/(.*//; s/ //g' | sort -u | tr '\n' ',')
-    _packages=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps,$_packages
+    _packages=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps,$_packages${2:+$2,}
     base=$cache/$suite-$(dpkg --print-architecture)-$(printf %s "$_packages" | cksum | command cut -d ' ' -f 1)
     mkdir -p "$cache" || skip "$cache cannot be made: RINGD_CACHE names another folder"
     exec 8>"$base.lock"
     flock -w 900 8 || fail "somebody else has been making $base for 15 minutes"
     [ -d "$base" ] || {
         rm -rf --one-file-system "$base.new"
-        timeout 900 debootstrap --variant=minbase --include="${_packages%,}" $suite "$base.new" "$mirror" >"$tmp/debootstrap.log" 2>&1 || {
+        mirror=$(mirror_of_apt)
+        [ -n "$mirror" ] || skip "apt knows no place that has Debian $suite: RINGD_MIRROR names one"
+        http_proxy=$(proxy_of_apt) timeout 900 debootstrap --variant=minbase --include="${_packages%,}" $suite "$base.new" "$mirror" >"$tmp/debootstrap.log" 2>&1 || {
             _why=$(tail -n 1 "$tmp/debootstrap.log")
             rm -rf --one-file-system "$base.new"
             skip "debootstrap cannot make a Debian from $mirror: $_why"
@@ -74,7 +92,7 @@ _launch() {
         exec setsid systemd-nspawn $keep "$@"' sh "$tmp/$1/groups" \
         --quiet --boot --directory="$tmp/$1/root" --machine="ring$$-$1" --hostname="$1" --register=no --link-journal=no \
         --resolv-conf=off --timezone=off --network-namespace-path="/run/netns/$(ns_name "$2")" \
-        --capability=CAP_NET_ADMIN,CAP_NET_RAW --console=read-only systemd.show_status=no </dev/null >>"$tmp/$1.console" 2>&1 &
+        --capability=CAP_NET_ADMIN,CAP_NET_RAW --console=read-only ${machine_options:-} systemd.show_status=no </dev/null >>"$tmp/$1.console" 2>&1 &
     echo $! >"$tmp/$1.pid"
 }
 # PID 1 of the container as seen from here; after a reboot it is another.
@@ -86,7 +104,7 @@ in_node() {
     _name=$1
     shift
     _pid1=$(_leader "$_name" 2>/dev/null) || return 1
-    timeout $((120 * slow)) nsenter -t "$_pid1" -m -u -i -n -p -C -r -w env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root "$@"
+    timeout $((${patience:-120} * slow)) nsenter -t "$_pid1" -m -u -i -n -p -C -r -w env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root "$@"
 }
 as() {
     _at=$1 _user=$2

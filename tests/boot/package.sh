@@ -25,12 +25,18 @@ for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/r
     /etc/apparmor.d/usr.sbin.ringd /usr/lib/systemd/catalog/ringd.catalog /lib/systemd/system/ringd.service /lib/systemd/system/ringd.socket \
     /lib/systemd/system/ringd-link.service /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
     /usr/lib/modules-load.d/ringd.conf /usr/share/bash-completion/completions/ringctl \
-    /usr/share/zsh/vendor-completions/_ringctl /usr/share/man/man1/ringctl.1.gz /usr/share/man/man5/ringd.conf.5.gz \
+    /usr/share/fish/vendor_completions.d/ringctl.fish /usr/share/zsh/vendor-completions/_ringctl /usr/share/man/man1/ringctl.1.gz /usr/share/man/man5/ringd.conf.5.gz \
     /usr/share/man/man8/ringd.8.gz /usr/share/man/man8/ringd-link.8.gz; do
     grep -qx ".$file" "$work/files" || fail "$file is not in the package"
 done
+for file in README.md API.md PROTOCOL.md SCHEDULES.md ADAPTERS.md DATA.md QUANTIZATION.md; do
+    grep -qxE "./usr/share/doc/ringd/$file(.gz)?" "$work/files" || fail "$file is not among the package's documents"
+done
+for file in docs/openapi.* docs/grafana.json; do # programs read these: as they are
+    grep -qx "./usr/share/doc/ringd/${file#docs/}" "$work/files" || fail "$file is not among the package's documents"
+done
 dpkg-deb -x "$deb" "$work/root"
-for shell in bash:bash-completion/completions/ringctl zsh:zsh/vendor-completions/_ringctl; do
+for shell in bash:bash-completion/completions/ringctl fish:fish/vendor_completions.d/ringctl.fish zsh:zsh/vendor-completions/_ringctl; do
     ! command -v "${shell%%:*}" >/dev/null || "${shell%%:*}" -n "$work/root/usr/share/${shell#*:}" || fail "the completion for ${shell%%:*} does not parse"
 done
 if command -v apparmor_parser >/dev/null; then

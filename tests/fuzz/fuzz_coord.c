@@ -7,6 +7,7 @@
 #include <event2/event.h>
 
 #include "daemon/coord.c" /* for its states, without the way there */
+#include "daemon/elsewhere.h"
 #include "daemon/hub.h"
 
 enum { RANKS = 3, MESSAGES = 16 };
@@ -86,6 +87,12 @@ void store_put_event(struct store *s, uint64_t job, const char *kind, const char
     expect(kind && json);
 }
 
+void elsewhere_published(struct elsewhere *e, uint64_t job, const char *type)
+{
+    (void)e, (void)job;
+    expect(type);
+}
+
 void log_line(enum log_level priority, const char *fmt, ...)
 {
     (void)priority, (void)fmt;
@@ -159,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         node.base = event_base_new();
         node.members = members_new(&self);
     }
-    node.hub = hub_new(4);
+    node.hub = hub_new(4, SIZE_MAX);
     struct coord *c = coord_new(&node);
     struct job *job =
         begin(c, (enum job_state)(JOB_PLANNING + input_u8(&in) % (JOB_STOPPING - JOB_PLANNING + 1)));

@@ -143,6 +143,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                        "bytes",
                                        "kind",
                                        "targets",
+                                       "forms",
+                                       "form",
                                        "end_layer",
                                        "random_init",
                                        "first_layer",

@@ -7,9 +7,9 @@
 #include "daemon/members.h"
 
 static const char *const keys[] = {
-    "id",     "name", "version", "boot", "seq",  "cores", "threads", "memory_total", "memory_available",
-    "links",  "ring", "job",     "head", "rank", "doing", "seconds", "class_mbps",   "shared",
-    "cables", "port", "ipv6",    "ipv4", NULL};
+    "id",     "name",   "version", "boot", "seq",  "cores", "threads", "memory_total", "memory_available",
+    "links",  "ring",   "jobs",    "job",  "head", "rank",  "doing",   "seconds",      "class_mbps",
+    "shared", "cables", "port",    "ipv6", "ipv4", NULL};
 static const char *const texts[] = {"02000000000000000000000000000000",
                                     "03000000000000000000000000000000",
                                     "0200000000000000000000000000000g",

@@ -58,6 +58,12 @@ pid_t spawn_pid(const struct spawn *s)
     return 0;
 }
 
+uint64_t spawn_peak(const struct spawn *s)
+{
+    (void)s;
+    return 0;
+}
+
 uint64_t spawn_memory(const struct spawn *s)
 {
     (void)s;
@@ -80,9 +86,9 @@ void lanes_free(struct lanes *l)
     (void)l;
 }
 
-void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello *hello)
+void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello *hello, bool relays)
 {
-    (void)l, (void)to;
+    (void)l, (void)to, (void)relays;
     expect(memchr(hello->fingerprint, '\0', sizeof hello->fingerprint) != NULL);
 }
 
@@ -92,6 +98,11 @@ void lanes_stop(struct lanes *l)
 }
 
 void lanes_lost(struct lanes *l, uint64_t path)
+{
+    (void)l, (void)path;
+}
+
+void lanes_came(struct lanes *l, uint64_t path)
 {
     (void)l, (void)path;
 }
@@ -132,6 +143,11 @@ void peers_flood_self(struct peers *p)
     (void)p;
 }
 
+void peers_path_turned(struct peers *p, const uint8_t from[16], uint64_t cable)
+{
+    (void)p, (void)from, (void)cable;
+}
+
 const char *peers_last_words(struct peers *p, const uint8_t id[16])
 {
     (void)p, (void)id;
@@ -160,6 +176,11 @@ json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n)
 void gauge_yield(struct gauge *g)
 {
     (void)g;
+}
+
+void doctor_yield(struct doctor *d)
+{
+    (void)d;
 }
 
 void planner_yield(struct planner *p)
@@ -207,14 +228,14 @@ static json_t *three_nodes(void)
 
 static void head_says(struct worker *w, uint8_t what, struct input *in)
 {
-    static const char *const kinds[] = {"job-open", "job-connect", "job-run", "job-stop"};
+    static const char *const kinds[] = {"job-open", "job-connect", "job-run", "job-stop", "lane-turn"};
     const uint8_t from[16] = {1 + what / 8 % 2};
     json_t *body = input_object(in, &words, 0);
     if (what & 16)
         json_object_set_new(body, "job", json_integer(1));
     if (what & 32)
         json_object_set_new(body, "nodes", three_nodes());
-    worker_message(w, from, kinds[what % 4], body);
+    worker_message(w, from, kinds[what % 5], body);
     json_decref(body);
 }
 

@@ -19,8 +19,10 @@
 #include "tests/lib/slope.h"
 #include "tests/lib/tiny.h"
 
-#define COMMON(family)                                                                                       \
-    "{\"model_type\":\"" family "\",\"num_hidden_layers\":2,\"vocab_size\":41,\"rms_norm_eps\":1e-5,"        \
+#define COMMON(family) LAYERED(family, "2")
+#define LAYERED(family, layers)                                                                              \
+    "{\"model_type\":\"" family "\",\"num_hidden_layers\":" layers                                           \
+    ",\"vocab_size\":41,\"rms_norm_eps\":1e-5,"                                                              \
     "\"rope_theta\":100,\"bos_token_id\":1,\"eos_token_id\":2,\"max_position_embeddings\":64,"
 #define GQA                                                                                                  \
     "\"hidden_size\":20,\"intermediate_size\":28,\"num_attention_heads\":4,\"num_key_value_heads\":2,"       \
@@ -40,6 +42,12 @@ static const char *const models[] = {
     COMMON("qwen3") GQA YARN "\"torch_dtype\":\"",
     COMMON("qwen3_moe") GQA "\"num_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":9,"
                             "\"norm_topk_prob\":true,\"torch_dtype\":\"",
+    COMMON("qwen3_moe") GQA "\"num_experts\":8,\"num_experts_per_tok\":3,\"moe_intermediate_size\":9,"
+                            "\"mlp_only_layers\":[1],\"torch_dtype\":\"",
+    LAYERED("qwen3_moe", "5") GQA
+    "\"num_experts\":8,\"num_experts_per_tok\":3,"
+    "\"moe_intermediate_size\":9,\"decoder_sparse_step\":2,\"mlp_only_layers\":[1],"
+    "\"torch_dtype\":\"",
     COMMON("deepseek_v2") MLA MOE YARN
     "\"topk_method\":\"group_limited_greedy\",\"n_group\":4,\"topk_group\":2,\"routed_scaling_factor\":4,"
     "\"q_lora_rank\":7,\"first_k_dense_replace\":0,\"torch_dtype\":\"",

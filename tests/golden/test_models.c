@@ -17,7 +17,7 @@
 #include "model/stage_priv.h"
 #include "tests/lib/chain.h"
 #include "tests/lib/near.h"
-#include "tests/lib/shared.h"
+#include "tests/lib/golden.h"
 
 enum { TOKENS = 96, MICROBATCHES = 4, STEPS = 5, GREEDY = 32, MOST_EXPERTS = 8 };
 enum { END = SIZE_MAX >> 1 }; /* of a cut: the last layer, whichever that is */
@@ -141,7 +141,7 @@ static void both_spellings_agree(void **state)
     golden_open(&g, use->name);
     char *json;
     size_t n;
-    must(input_read(shared_path("cases/%s/model/config.v5.json", use->name).text, 1 << 20, &json, &n, &err),
+    must(input_read(data_path("cases/%s/model/config.v5.json", use->name).text, 1 << 20, &json, &n, &err),
          &err);
     struct golden newer = g;
     must(config_parse(&newer.config, json, n, &err), &err);
@@ -157,7 +157,7 @@ static void both_spellings_agree(void **state)
 static void start_from(struct chain_spec *spec, struct adapter_in **ret, const struct use *use)
 {
     struct err err;
-    struct shared_path dir = shared_path("cases/%s/adapter_%s_init", use->name, use->set);
+    struct data_path dir = data_path("cases/%s/adapter_%s_init", use->name, use->set);
     const struct family *f = family_find(spec->config.family);
     spec->tune = (struct tune){0};
     must(adapter_read_config(&spec->tune, dir.text, f, &spec->config, &err), &err);
@@ -383,7 +383,7 @@ static void check_adapter(struct chain *c, const struct golden *g, const struct 
 {
     struct err err;
     struct adapter_in *in;
-    struct shared_path dir = shared_path("cases/%s/adapter_%s_step%zu", use->name, use->set, step);
+    struct data_path dir = data_path("cases/%s/adapter_%s_step%zu", use->name, use->set, step);
     must(adapter_in_open(&in, dir.text, &c->spec.tune, c->family, &g->config, &err), &err);
     float *got = chain_pack(c, false), *want = calloc(chain_elements(c, false), sizeof *want), *at = want;
     assert_non_null(want);

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/near.h"
-#include "tests/lib/shared.h"
+#include "tests/lib/golden.h"
 #include "tests/lib/tiny.h"
 
 /* --- shards ----------------------------------------------------------------------------------- */

@@ -108,7 +108,7 @@ static void test_nothing_supervised(void **state)
     const int32_t labels[3] = {-100, -100, -100};
     const float h[6] = {1, 2, 3, 4, 5, 6}, w[4] = {1, 0, 0, 1};
     float dh[6], logprob[3] = {9, 9, 9};
-    const struct xent xent = {labels, 1, logprob};
+    const struct xent xent = {.labels = labels, .dscale = 1, .logprob = logprob};
     memset(dh, 0xff, sizeof dh);
     assert_true(xent_forward(num, dh, NULL, h,
                              (struct mat){.data = w, .dtype = DTYPE_F32, .rows = 2, .cols = 2}, &xent,

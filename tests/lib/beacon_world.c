@@ -288,7 +288,7 @@ static void deliver_due(struct world *w)
     for (size_t i = 0; i < w->nflying;) {
         struct world_datagram d;
 
-        if (w->flying[i].at_us > w->now.us) {
+        if (w->flying[i].at_us > w->now.us || w->nodes[w->ports[w->flying[i].to].node].is_stopped) {
             i++;
             continue;
         }
@@ -311,13 +311,14 @@ static uint64_t next_time(const struct world *w)
     for (size_t i = 0; i < w->nnodes; i++) {
         struct instant due;
 
-        if (!w->nodes[i].is_on)
+        if (!w->nodes[i].is_on || w->nodes[i].is_stopped)
             continue;
         due = beacons_due(w->nodes[i].beacons);
         next = due.us < next ? due.us : next;
     }
     for (size_t i = 0; i < w->nflying; i++)
-        next = w->flying[i].at_us < next ? w->flying[i].at_us : next;
+        if (!w->nodes[w->ports[w->flying[i].to].node].is_stopped)
+            next = w->flying[i].at_us < next ? w->flying[i].at_us : next;
     return next;
 }
 
@@ -336,7 +337,7 @@ void world_run(struct world *w, uint64_t us)
         for (size_t i = 0; i < w->nnodes; i++) {
             struct world_node *node = &w->nodes[i];
 
-            node->is_due = node->is_on && beacons_due(node->beacons).us <= w->now.us;
+            node->is_due = node->is_on && !node->is_stopped && beacons_due(node->beacons).us <= w->now.us;
             if (node->is_due)
                 beacons_expire(node->beacons, w->now);
         }

@@ -27,6 +27,7 @@ struct world_port {
 struct world_node {
     struct world *world;
     bool is_on, is_due;
+    bool is_stopped; /* its process stands still: what comes waits in its sockets */
     struct beacons *beacons;
     struct beacons_self self;
     struct cable cables[WORLD_CABLES];

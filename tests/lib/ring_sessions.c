@@ -338,8 +338,8 @@ static enum session_choice choose(struct ring_session *s, int e, bool at_hello,
         *ret_other = other;
         *ret_end = o;
         return session_choose(memcmp(n->self.node_id, node_of(s, !e)->self.node_id, 16) < 0,
-                              &(struct session_view){!o, old->peer_boot},
-                              &(struct session_view){!e, mine->peer_boot});
+                              &(struct session_view){.dialed = !o, .boot = old->peer_boot},
+                              &(struct session_view){.dialed = !e, .boot = mine->peer_boot});
     }
     return SESSION_TAKE;
 }

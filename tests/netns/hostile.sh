@@ -50,7 +50,7 @@ against() { # WHAT ARGUMENT...: of flood
 }
 ring_is_whole() {
     for name in a b c; do
-        since "$name" | grep -vE ' to d |>job [0-9]' | grep -E 'is out|ended|gone|ring of|chain' && fail "$name lost something"
+        since "$name" | grep -vE ' to d |[> ]job [0-9]' | grep -E 'is out|ended|gone|ring of|chain' && fail "$name lost something"
     done
     [ "$(rss a)" -le $((memory + most_kib)) ] || fail "a's memory grew from $memory to $(rss a) KiB"
 }

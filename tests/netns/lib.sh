@@ -6,6 +6,8 @@
 #   segment A B ...    a switch with these nodes on it, as interface "lanK" on each; K in $cable. RATE=... before it
 #   cut K / plug K     pulls it out: the interfaces are gone, as with Thunderbolt; plugs it in again: new ifindexes
 #   mute K A / unmute  what A sends there is lost, with carrier and all: a cable that works one way only
+#   block K A WHAT     a firewall at A swallows what comes in there: "calls" new TCP connections to port 17464, "tcp" all of TCP,
+#                      a number every packet of IPv6 that is larger. unblock K A; needs tc and nothing else
 #   ns_exec A CMD...   runs it on a node             ns_spawn A CMD...   the same in the background; its id in $pid
 #   ns_index A IF      number of an interface        reach A ADDRESS     can A talk to it?
 #   wait_for S CMD...  until CMD succeeds, S seconds at most
@@ -126,6 +128,19 @@ unmute() {
     read -r _kind _a _b _rate <"$tmp/cable$1"
     ns_exec "$2" tc qdisc del dev "cable$1" root
     _tune "$2" "cable$1" "$_rate"
+}
+# Programs of the classic packet filter: 2 drops a packet, the largest number lets it through. Offsets count from the Ethernet head.
+block() {
+    case $3 in
+    calls) _filter="9,48 0 0 20,21 0 6 6,40 0 0 56,21 0 4 17464,48 0 0 67,84 0 0 18,21 0 1 2,6 0 0 2,6 0 0 4294967295" ;;
+    tcp) _filter="4,48 0 0 20,21 0 1 6,6 0 0 2,6 0 0 4294967295" ;;
+    *) _filter="4,128 0 0 0,37 0 1 $(($3 + 14)),6 0 0 2,6 0 0 4294967295" ;;
+    esac
+    ns_exec "$2" tc qdisc replace dev "cable$1" clsact &&
+        ns_exec "$2" tc filter replace dev "cable$1" ingress pref 1 handle 1 bpf da bytecode "$_filter" || skip "this kernel has no packet filter for tc"
+}
+unblock() {
+    ns_exec "$2" tc qdisc del dev "cable$1" clsact
 }
 ns_index() {
     ns_exec "$1" cat "/sys/class/net/$2/ifindex"

@@ -26,6 +26,10 @@ expect() { # NODE SECONDS PATTERN...
     wait_for $((_within * slow)) seen "$_node" "$@" || fail "$_node has no lines like \"$*\": $(cat "$tmp/links.txt")"
 }
 
+both_up() { # NODE
+    [ "$(on "$1" --json links | jq '[.links[] | select(.state == "up")] | length')" = 2 ]
+}
+
 begin_logs 1 2
 ns_up 2
 no_dad 1 2
@@ -41,9 +45,22 @@ ok "without a cluster nobody is heard"
 enrol 1
 enrol 2
 for node in a b; do
-    expect $node 10 '^cable1 +[ab] cable1, two-way +up .*dead-after' '^cable2 +[ab] cable2, two-way +up .*dead-after'
+    expect $node 10 '^cable1 +[ab] cable1, two-way +up .*silence' '^cable2 +[ab] cable2, two-way +up .*silence'
 done
 ok "two cables, two links"
+
+# --- calls over cables of which no beacon was heard: the second does not take the place of the first
+stop b TERM
+start_ringd 2 --discover off --peer "[fe80::72:69ff:fe6e:101%$(ns_index 2 cable1)]:17464" --peer "[fe80::72:69ff:fe6e:201%$(ns_index 2 cable2)]:17464"
+for node in a b; do
+    wait_for $((8 * slow)) both_up $node || fail "$node says: $(on $node links -v)"
+done
+ok "a connection over each of two cables that nobody knows"
+stop b TERM
+start_ringd 2
+for node in a b; do
+    expect $node 10 '^cable1 +[ab] cable1, two-way +up ' '^cable2 +[ab] cable2, two-way +up '
+done
 
 # --- a cable is out, and keeps its name though the port is gone
 cut 2

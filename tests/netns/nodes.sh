@@ -20,9 +20,7 @@
 LC_ALL=C
 export LC_ALL
 slow=${RINGD_TEST_SLOW:-1}
-shared=${RINGD_SHARED:-$PWD/../shared/data}
-case $shared in /*) ;; *) shared=$PWD/$shared ;; esac
-model=$shared/models/stories260K data=$shared/datasets/wikisql-mlx
+model=$PWD/tests/data/models/llama data=$PWD/tests/data/datasets/tables
 
 need_shared() {
     for needed in "$model" "$data"; do

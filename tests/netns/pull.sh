@@ -28,7 +28,7 @@ pull_and_plug() { # K JOB
     start=$(milliseconds)
     cut "$1"
     # shellcheck disable=SC2046
-    await_all "cable on (cable$1|a port that is gone) to .* is out" 5 $(ends "$1")
+    await_all "cable on cable$1 to .* is out" 5 $(ends "$1")
     noticed=$(($(milliseconds) - start))
     sleep 1 # that is how long the cable is out
     plug "$1"

@@ -76,7 +76,7 @@ mark a b c
 train a rough
 await_line "$tmp/rough.steps" '"step":5[,}]' 20
 cut 1
-await_all 'cable on (cable1|a port that is gone) to [ab] is out' 5 a b
+await_all 'cable on cable1 to [ab] is out' 5 a b
 mark a b c
 plug 1
 await_all 'cable on cable1: [ab]$' 10 a b

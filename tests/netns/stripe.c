@@ -4,7 +4,10 @@
  * the exchange takes them over; one thread of its own beside those of the lanes.
  *
  *   stripe receive PORT LANES                     takes messages until the lanes are closed
- *   stripe send SECONDS PORT ADDRESS%INTERFACE... a lane over each; prints the Mbit/s that arrived, of messages alone */
+ *   stripe send SECONDS PORT ADDRESS%INTERFACE... a lane over each; prints the Mbit/s that arrived, of messages alone
+ *   stripe step COUNT PORT ADDRESS%INTERFACE...   one message after the other, as steps send them; prints the ms that one took on average, and
+ *                                                 of how many bytes in a hundred each lane carried. The first messages, with which the rates are
+ *                                                 learned, are not counted */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -21,7 +24,7 @@
 #include "daemon/progress.h"
 #include "net/clock.h"
 
-enum { AHEAD = 4, DEADLINE_S = 20 };
+enum { AHEAD = 4, DEADLINE_S = 20, LEARN = 8 };
 #define MESSAGE ((size_t)2 << 20) /* activations of 512 tokens, 1024 wide */
 #define WARM_US UINT64_C(1500000) /* TCP finds the rate of each cable */
 
@@ -136,6 +139,35 @@ static int send_all(struct exchange *x, unsigned seconds)
     return 0;
 }
 
+static int step_all(struct exchange *x, struct progress *progress, size_t lanes, uint32_t count)
+{
+    struct instant begin = clock_now();
+    uint64_t before[AHEAD + 1] = {0}, sum = 0;
+
+    for (uint32_t i = 0; i < LEARN + count; i++) {
+        struct msg_key key = key_of(i);
+        void *buffer = exchange_buffer(x, MESSAGE);
+
+        if (i == LEARN) {
+            begin = clock_now();
+            for (size_t l = 0; l < lanes; l++)
+                before[l] = progress_lane(progress, l + 1)->tx_bytes;
+        }
+        memset(buffer, (int)i, MESSAGE);
+        exchange_send(x, 1, &key, buffer, MESSAGE);
+        while (exchange_room(x, 1, 1) == 0)
+            exchange_wait(x);
+    }
+    printf("%.0f", (double)clock_since_us(clock_now(), begin) / 1000 / count);
+    for (size_t l = 0; l < lanes; l++)
+        sum += progress_lane(progress, l + 1)->tx_bytes - before[l];
+    for (size_t l = 0; l < lanes; l++)
+        printf(" %.0f", (double)(progress_lane(progress, l + 1)->tx_bytes - before[l]) * 100 / (double)sum);
+    putchar('\n');
+    fflush(stdout);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct progress *progress = calloc(1, sizeof *progress);
@@ -146,11 +178,17 @@ int main(int argc, char **argv)
         fail("starting");
     if (argc == 4 && strcmp(argv[1], "receive") == 0)
         receive(x, (uint16_t)atoi(argv[2]), (unsigned)atoi(argv[3]));
-    if (argc < 5 || strcmp(argv[1], "send") != 0) {
-        fputs("usage: stripe receive PORT LANES | stripe send SECONDS PORT ADDRESS%INTERFACE...\n", stderr);
+    const bool steps = argc > 1 && strcmp(argv[1], "step") == 0;
+    if (argc < 5 || argc > 4 + AHEAD || (!steps && strcmp(argv[1], "send") != 0)) {
+        fputs("usage: stripe receive PORT LANES | stripe send SECONDS PORT ADDRESS%INTERFACE... | stripe "
+              "step COUNT PORT "
+              "ADDRESS%INTERFACE...\n",
+              stderr);
         return 2;
     }
     for (int i = 4; i < argc; i++)
         add_lane(x, (uint64_t)i - 3, dial(argv[i], argv[3]), true);
+    if (steps)
+        return step_all(x, progress, (size_t)argc - 4, (uint32_t)atoi(argv[2]));
     return send_all(x, (unsigned)atoi(argv[2]));
 }

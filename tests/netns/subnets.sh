@@ -132,7 +132,7 @@ ok "links --hosts names both ends of all three cables of the cluster, in both fa
 six=$(address 1 1) four=$(address4 1 1) four2=$(address4 1 2)
 mark a b
 cut 1
-await_all 'cable on (cable1|a port that is gone) to [ab] is out' 5 a b
+await_all 'cable on cable1 to [ab] is out' 5 a b
 plug 1
 check_cable 1 1 2
 check4 1 1 2
@@ -150,7 +150,8 @@ await_all 'cable on cable1: a' 10 b
 check4 1 1 2
 check4 2 1 2
 grep -q 'cable' "$tmp/monitor2.log" || await_line "$tmp/monitor2.log" 'cable' 40 # a lease is renewed: it does listen
-grep Deleted "$tmp/monitor1.log" "$tmp/monitor2.log" && fail "a was restarted, and an address was taken away"
+# Without a, two nodes are left on lan4, which may be taken for a cable until a is back: that one does not count.
+grep 'Deleted .*: cable' "$tmp/monitor1.log" "$tmp/monitor2.log" && fail "a was restarted, and an address was taken away"
 [ "$four $four2" = "$(address4 1 1) $(address4 1 2)" ] || fail "restarted: $four and $four2 became $(address4 1 1) and $(address4 1 2)"
 ok "the same after replug and after a restart, through which both ends kept them"
 

@@ -86,7 +86,7 @@ static void halve_backwards(struct world *w, struct sched_list *list)
     while (written < nlate)
         tasks[n++] = late[written++];
     free(list->tasks);
-    *list = (struct sched_list){tasks, n};
+    *list = (struct sched_list){tasks, n, NULL};
 }
 
 /* Any number of steps that goes, of up to four adapters that take turns. */

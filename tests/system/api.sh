@@ -1,14 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The HTTP API of daemons that run: their answers against docs/openapi.yaml, and who gets none over TCP.
+# The HTTP API of daemons that run: their answers against docs/openapi.json, and who gets none over TCP.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
 need_shared "$stories" "$wikisql"
-sed '/^#/d' docs/openapi.yaml >"$work/openapi.json"
-jq -e .paths "$work/openapi.json" >/dev/null || fail "docs/openapi.yaml cannot be read"
+written=$PWD/docs/openapi.json
+jq -e .paths "$written" >/dev/null || fail "docs/openapi.json cannot be read"
 start_ring
 cd "$work" || exit 1
+limit 20 curl -sS -o openapi.json --unix-socket "$(sock_of 1)" http://localhost/openapi.json
+same "GET /openapi.json" openapi.json "$written"
 
 # What is wrong with a value, by a schema: types, fields that are missing, fields nobody described, words that are none of those allowed.
 cat >schema.jq <<'JQ'
@@ -46,7 +48,7 @@ ask() {
 }
 
 long_job 1 long --valid "$wikisql/valid.jsonl" --eval-every 2 --sample-prompt Once --sample-every 1 --sample-tokens 2
-for path in status ring nodes links ports doctor members jobs 'jobs?all' history; do
+for path in status ring nodes links ports doctor members jobs models 'jobs?all' history; do
     ask 1 GET "/v1/$path"
 done
 one='/v1/jobs/{id}'
@@ -58,7 +60,7 @@ ask 1 GET /v1/schedules 200 ''
 jq -e '.schedules | index("auto") == 0 and (index("zbv") != null) and (index("1f1b") != null)' answer.json >/dev/null || fail "schedules: $(cat answer.json)"
 ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
 jq -e '.type == "generate" and (.plan.nodes | length) == 3 and (.plan.bytes | length) == 3' answer.json >/dev/null || fail "a plan while a job runs: $(head -c 500 answer.json)"
-ask 1 POST /v1/plan 409 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/nowhere\",\"ids\":[1]}}"
+ask 1 POST /v1/plan 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/nowhere\",\"ids\":[1]}}"
 ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
@@ -73,6 +75,9 @@ await_end "$job_process" 20
 ask 1 GET /v1/jobs/1 200 "$one"
 ask 1 GET /v1/jobs/99 404 "$one"
 ask 1 GET /v1/jobs/99/timeline 404 "$one/timeline"
+ask 1 GET /v1/jobs/1/files 404 "$one/files"
+ask 1 GET /v1/jobs/99/files 404 "$one/files"
+ask 1 GET /v1/jobs/1/files/adapter_config.json 404 "$one/files/{name}"
 ask 1 POST /v1/jobs 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/cluster/init 409
 ask 1 POST /v1/cluster/invite 201
@@ -80,7 +85,7 @@ ask 1 POST /v1/cluster/promote 200 '' '{"node":"n2"}'
 ask 1 POST /v1/cluster/remove 404 '' '{"node":"nobody"}'
 ask 1 POST /v1/reload
 ask 1 POST /v1/token
-say "all answers have the form docs/openapi.yaml tells"
+say "all answers have the form docs/openapi.json tells"
 
 # Over TCP. The token is in a file only its owner reads, and in no process list, environment or log.
 free_port=18473
@@ -97,6 +102,7 @@ equal "mode of the token's file" "$(stat -c %a n3/http-token)" 600
 status_of() { limit 20 curl -sS -o answer.json -w '%{http_code}' "$@"; }
 url=http://127.0.0.1:$free_port
 equal "reading over loopback" "$(status_of "$url/v1/status")" 200
+equal "fetching a result without the token" "$(status_of "$url/v1/jobs/1/files")" 403
 equal "changing without the token" "$(status_of -X POST "$url/v1/cluster/invite")" 403
 equal "changing with another token" "$(status_of -X POST -H "Authorization: Bearer ${token%?}x" -H 'Content-Type: application/json' "$url/v1/reload")" 403
 equal "changing with the token" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/reload")" 200

@@ -5,7 +5,6 @@
 # one of them, and what is said where there is no template.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$shared/models/qwen3-shakespeare" "$shared/models/deepseek_v3-shakespeare"
 
 # model NAME JQ-OF-TOKENIZER-CONFIG [FROM]: the trained model with another tokenizer_config.json
 model() {
@@ -23,7 +22,7 @@ model lists ".chat_template = [{name: \"tool_use\", template: \"{{ nothing.here 
 model file '.chat_template = "{{ not this one }}"'
 printf '%s' "$template" | jq -j . >"$work/file/chat_template.jinja"
 for family in qwen3 deepseek_v3; do
-    model $family ".chat_template = $template" "$shared/models/$family-shakespeare"
+    model $family ".chat_template = $template" "$data/models/$family"
 done
 model strange '.chat_template = "{{ bos_token }}\n{% include \"x\" %}"'
 model refuses '.chat_template = "{{ raise_exception(\"nobody but me\") }}"'

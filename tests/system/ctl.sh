@@ -86,7 +86,7 @@ equal "status of top" $? 0
 
 # Completion, as far as the shells are here.
 "$ringctl" completion bash >completion.bash || fail "completion bash"
-"$ringctl" completion fish 2>/dev/null && fail "completion for a shell that is not known"
+"$ringctl" completion tcsh 2>/dev/null && fail "completion for a shell that is not known"
 if command -v bash >/dev/null; then
     PATH=$build:$PATH bash -c '
         . ./completion.bash

@@ -1,12 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Data sets as people have them, on a ring of three: gsm8k by the names of its keys, texts, alpaca's array, conversations with tools. Each is looked at first
+# Data sets as people have them, on a ring of three: sums by the names of its keys, texts, alpaca's array, conversations with tools. Each is looked at first
 # (ringctl data check), then learnt from, and the loss falls. What is trained is what the printed rows say; a resumed run takes the rows that come next, and
 # packing changes nothing but the grouping.
 . "$(dirname "$0")/lib/check.sh"
-datasets=$shared/datasets
-need_shared "$stories" "$datasets/gsm8k" "$datasets/wikisql-mlx" "$datasets/alpaca-style" "$datasets/chat"
+datasets=$data/datasets
 cd "$work" || exit 1
 
 # The trained model, with a template that marks turns by the one special token its tokenizer has for that.
@@ -61,9 +60,9 @@ assistant: Still.</s>
 ]]' --data talk.jsonl --rows 1
 "$ringctl" data check --model "$stories" --data talk.jsonl >said 2>&1 && fail "conversations without a template: $(cat said)"
 grep -q 'talk.jsonl:1: "messages" needs a chat template' said || fail "$(cat said)"
-"$ringctl" data check --model chat --data "$datasets/wikisql-mlx" --mask prompt >said 2>&1 && fail "texts with a mask: $(cat said)"
+"$ringctl" data check --model chat --data "$datasets/tables" --mask prompt >said 2>&1 && fail "texts with a mask: $(cat said)"
 grep -q 'leave out --mask' said || fail "$(cat said)"
-"$ringctl" --json data check --model chat --data "$datasets/wikisql-mlx" --rows 1 >said || fail "data check --json"
+"$ringctl" --json data check --model chat --data "$datasets/tables" --rows 1 >said || fail "data check --json"
 equal "splits" "$(jq -c 'keys' said)" '["test","train","valid"]'
 equal "rows of train, packs, shown" "$(jq -c '.train | [.rows, .packs, (.first_rows | length), .first_rows[0].trained[0]]' said)" '[1000,1000,1,false]'
 
@@ -79,23 +78,23 @@ learn() {
         { echo "$name: the loss does not fall"; jq .loss "$name.log"; exit 1; }
     jq -rs '"'"$name"': loss \(.[0].loss) to \(.[-1].loss)"' "$name.log"
 }
-learn gsm8k --model "$stories" --data "$datasets/gsm8k" --prompt-field question --completion-field answer --mask prompt --seq-len 384 --overlong drop
-learn wikisql --model "$stories" --data "$datasets/wikisql-mlx" --packing --batch-size 2 --seq-len 512
-learn alpaca --model "$stories" --data "$datasets/alpaca-style/identity.json" --mask prompt --seq-len 256 --group-by-length
-learn talk --model chat --data "$datasets/chat/glaive_toolcall_en_demo.json" --mask assistant --seq-len 512 --overlong split
-timeout 60 "$ringctl" --json score --model chat --adapter talk --data "$datasets/chat/v1_sft_demo.jsonl" --mask assistant --seq-len 128 --overlong drop >scored 2>score.err || { cat score.err; exit 1; }
+learn sums --model "$stories" --data "$datasets/sums" --prompt-field question --completion-field answer --mask prompt --seq-len 384 --overlong drop
+learn tables --model "$stories" --data "$datasets/tables" --packing --batch-size 2 --seq-len 512
+learn alpaca --model "$stories" --data "$datasets/identity.json" --mask prompt --seq-len 256 --group-by-length
+learn talk --model chat --data "$datasets/chat/tools.json" --mask assistant --seq-len 512 --overlong split
+timeout 60 "$ringctl" --json score --model chat --adapter talk --data "$datasets/chat/weights.jsonl" --mask assistant --seq-len 512 --overlong drop >scored 2>score.err || { cat score.err; exit 1; }
 jq -e '.perplexity > 1 and .rows > 0' scored >/dev/null || { cat scored; exit 1; }
 
 # The same rows, packed or not, are as likely.
 for pack in "" --packing; do
-    timeout 60 "$ringctl" train --model chat --data talk.jsonl --valid "$datasets/alpaca-style/identity.json" --mask assistant --seq-len 256 --iters 1 --lr 0 --batch-size 1 \
+    timeout 60 "$ringctl" train --model chat --data talk.jsonl --valid "$datasets/identity.json" --mask assistant --seq-len 256 --iters 1 --lr 0 --batch-size 1 \
         --adapter-out packed --log "packed$pack.log" $pack >half.said 2>&1 || { cat half.said; exit 1; }
     jq 'select(.step == 0) | .valid_loss' "packed$pack.log"
 done >losses
 jq -es '(.[0] - .[1]) / .[0] | fabs < 1e-5' losses >/dev/null || { echo "packed rows are not the rows"; cat losses; exit 1; }
 
 # Half a run, then the other half: the lines of the whole.
-train() { timeout 60 "$ringctl" train --model chat --data "$datasets/alpaca-style/identity.json" --mask assistant --seq-len 256 --batch-size 8 --packing --group-by-length "$@" >half.said 2>&1; }
+train() { timeout 60 "$ringctl" train --model chat --data "$datasets/identity.json" --mask assistant --seq-len 256 --batch-size 8 --packing --group-by-length "$@" >half.said 2>&1; }
 train --adapter-out whole --log whole.log --iters 6 || { cat half.said; exit 1; }
 train --adapter-out halves --log halves.log --iters 3 || { cat half.said; exit 1; }
 train --adapter-out halves --log halves.log --iters 6 --resume || { cat half.said; exit 1; }

@@ -4,9 +4,8 @@
 # Families beyond Llama through real daemons: the text trained models write on a ring of three, token for token; LoRA on
 # attention, shared and routed experts with the same bits on one to four nodes, and an adapter that goes on from its own files.
 . "$(dirname "$0")/lib/check.sh"
-qwen=$shared/models/qwen3-shakespeare
-deepseek=$shared/models/deepseek_v3-shakespeare
-need_shared "$qwen" "$deepseek" "$shared/datasets/text/tinyshakespeare.txt"
+qwen=$data/models/qwen3
+deepseek=$data/models/deepseek_v3
 
 # Every prompt; none of these paths has a near-tie (min_margin 1e-3), else the tokens could not be compared.
 cat >"$work/prompts" <<'END'
@@ -47,8 +46,7 @@ limit 90 "$ringctl" local 3 -- exec sh "$work/prompts" || fail "greedy text on t
 [ "$(sort -u "$work/compared" | wc -l)" = 2 ] || fail "no prompt without a near-tie was compared"
 say "$(wc -l <"$work/compared") texts are the expected ones"
 
-head -c 6000 "$shared/datasets/text/tinyshakespeare.txt" | jq -R -s -c '[splits("\n\n")] | .[] | select(length > 20) | {text: .}' \
-    >"$work/rows.jsonl"
+head -n 40 "$data/datasets/sums/train.jsonl" | jq -c '{text: (.question + " " + .answer)}' >"$work/rows.jsonl"
 for nodes in 1 2 3 4; do
     case $nodes in 1) schedule=naive recompute=none ;; 2) schedule=zbv recompute=stage ;; *) schedule=interleaved-1f1b recompute=stage ;; esac
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/lora" || fail "LoRA on $nodes nodes"
@@ -58,7 +56,7 @@ for nodes in 1 2 3 4; do
 done
 same "a run that was resumed" "$work/lora-1/adapter_model.safetensors" "$work/half/adapter_model.safetensors"
 equal "targets are written as PEFT reads them" "$(jq -r .target_modules "$work/lora-1/adapter_config.json")" \
-    '.*\.(q_b_proj|kv_b_proj|mlp\.up_proj|shared_experts\.down_proj|experts\.\d+\.gate_proj)'
+    '.*\.(q_b_proj|kv_b_proj|mlp\.up_proj|shared_experts\.down_proj|experts(\.\d+)?\.gate_proj)'
 first=$(jq -s 'map(select(.loss))[0].loss' "$work/lora-1.numbers")
 last=$(jq -s 'map(select(.loss))[-1].loss' "$work/lora-1.numbers")
 equal "the loss fell from $first to $last" "$(jq -n "$last < $first")" true

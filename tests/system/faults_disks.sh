@@ -28,7 +28,7 @@ refused() {
     now=$(milliseconds)
     limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json "$@" >/dev/null 2>"$work/$name.err"
     equal "$name: exit status" $? 1
-    within "$name" 10000 "$now"
+    lasted "$name" "$now"
     holds "$name" "$work/$name.err" "^ringctl: job [0-9]+ failed: $pattern"
     equal "$name: number of sentences" "$(grep -c '^ringctl: ' "$work/$name.err")" 1
     grep '^ringctl: ' "$work/$name.err"
@@ -56,7 +56,7 @@ refused truncated "node n3: .*model-0000[123]-of-00003.safetensors" generate --m
 cp -r "$model" "$work/version"
 sed -i 's/"rms_norm_eps": 1e-05/"rms_norm_eps": 1e-06/' "$work/version/config.json"
 on_another_disk "$work/version"
-refused version "node n3: the model in $model is another one than the head.s \(fingerprint" generate --model "$model" --ids 1
+refused version "node n3: the model in $model differs from the head.s \(fingerprint" generate --model "$model" --ids 1
 
 on_another_disk "$work/empty"
 refused missing "node n3: $model has no config.json" generate --model "$model" --ids 1

@@ -47,7 +47,7 @@ for c in llama_gqa_rope3 llama_tied_bf16; do
     sh "$work/ask" score --model "$cases/$c/model" --ids "$(jq -r '.logits.ids | map(tostring) | join(",")' "$expected")" || exit 1
     cp "$work/out" "$work/$c.score.$nodes"
 done
-sh "$work/ask" score --model "$stories" --text "$(jq -r '.["documented_by_llama2.c"].text' "$stories/expected.json")" || exit 1
+sh "$work/ask" score --model "$stories" --text "$(jq -r .score.text "$stories/expected.json")" || exit 1
 cp "$work/out" "$work/stories.score.$nodes"
 END
 
@@ -64,8 +64,7 @@ for nodes in 1 2 3 4 7; do
     done
 done
 
-# The reference scored the documented story without its last token.
-mean=$(jq '-([.tokens[1:-1][].logprob] | add / length)' "$work/stories.score.1")
-equal "tokens scored" "$(jq '.tokens[1:-1] | length' "$work/stories.score.1")" "$(jq .nll.doc_text.tokens "$stories/expected.json")"
-near "mean loss of the documented story" "$mean" "$(jq .nll.doc_text.mean_nll "$stories/expected.json")" 1e-5
+mean=$(jq '-([.tokens[1:][].logprob] | add / length)' "$work/stories.score.1")
+equal "tokens scored" "$(jq '.tokens[1:] | length' "$work/stories.score.1")" "$(jq .score.tokens "$stories/expected.json")"
+near "mean loss of a text" "$mean" "$(jq .score.mean_nll "$stories/expected.json")" 1e-5
 near "perplexity" "$(jq .perplexity "$work/stories.score.1")" "$(jq '-.total / ((.tokens | length) - 1) | exp' "$work/stories.score.1")" 1e-6

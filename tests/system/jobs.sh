@@ -14,7 +14,7 @@ cd "$work" || exit 1
 id=$(on 1 train --model "$stories" --data "$wikisql" --adapter-out detached --iters 100000 --log detached.log --detach 2>detached.err)
 equal "what --detach prints" "$id" 1
 await_line detached.log '"step":2' 20
-on 1 jobs | grep -Eq '^1 +train +running' || fail "jobs: $(on 1 jobs)"
+on 1 jobs | grep -Eq '^1 +train +[^ ]+ +running' || fail "jobs: $(on 1 jobs)"
 on 1 job 1 --json | jq -e '.state == "running" and .steps == 100000 and .step >= 2 and (.plan.nodes | length) == 3' >/dev/null ||
     fail "job: $(on 1 job 1)"
 on 1 log 1 | grep -q 'planned: n1 layers 0' || fail "log: $(on 1 log 1)"
@@ -33,7 +33,7 @@ on 1 cancel 1 | grep -q 'is being cancelled' || fail "cancel"
 for node_number in 1 3; do
     eval "pid=\$queued$node_number short=\$short$node_number"
     await_end "$pid" 40 || fail "the job queued at n$node_number: $(cat queued$node_number.err)"
-    equal "the job queued at n$node_number" "$(jq -c .ids queued$node_number.json)" "[403,407,261,378]"
+    equal "the job queued at n$node_number" "$(jq -c .ids queued$node_number.json)" "[300,261,347,395]"
     equal "the job before it" "$(on $node_number job "$short" --json | jq -r .state)" done
 done
 equal "the cancelled job" "$(on 1 job 1 --json | jq -r .state)" cancelled
@@ -64,7 +64,7 @@ for turn in 1 2 3 4 5 6 7 8 9 10; do
     on 2 cancel "$id" >/dev/null || fail "turn $turn: $(cat hasty.err)"
 done
 works "after hasty cancels" 2
-equal "the hasty jobs" "$(on 2 jobs --json | jq -r '[.jobs[] | select(.type == "train") | .state] | unique | join(" ")')" cancelled
+equal "the hasty jobs" "$(on 2 jobs --json | jq -r '[.jobs[] | select(.type == "train" and .node == null) | .state] | unique | join(" ")')" cancelled
 
 # Two heads in the same moment, again and again: both get their turn, or one waits.
 for turn in 1 2 3 4; do

@@ -12,13 +12,13 @@ unset CACHE_DIRECTORY
 
 cat >"$work/run" <<'END'
 for bits in stored int8 int4; do
-    "$ringctl" --json score --model "$stories" --text "Once upon a time there was a little girl." --weights $bits 2>"$work/err" |
+    "$ringctl" --json score --model "$stories" --text "In the beginning God created" --weights $bits 2>"$work/err" |
         jq -c .total >"$work/score-$nodes-$bits" || { cat "$work/err"; exit 1; }
     "$ringctl" generate --model "$stories" --max-tokens 8 --weights $bits "Once upon" >"$work/text-$nodes-$bits" 2>"$work/err" ||
         { cat "$work/err"; exit 1; }
 done
 for bits in int8 int4; do
-    "$ringctl" --json score --model "$stories" --text "Once upon a time there was a little girl." --weights $bits --compute int8 2>"$work/err" |
+    "$ringctl" --json score --model "$stories" --text "In the beginning God created" --weights $bits --compute int8 2>"$work/err" |
         jq -c .total >"$work/score-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
     "$ringctl" --json score --model "$stories" --text "$long" --weights $bits 2>"$work/err" | jq -c .total >"$work/long-$nodes-$bits-f32" &&
         "$ringctl" --json score --model "$stories" --text "$long" --weights $bits --compute int8 2>"$work/err" |

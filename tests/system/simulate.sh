@@ -12,7 +12,7 @@ holds "a step" out '^1f1b, 4 nodes, 4 stages, 8 layers, 8 microbatches: a step t
 equal "nodes" "$(grep -cE '^ +[0-3] +2 +24 s ' out)" 4
 simulate --nodes 4 --layers 8 --microbatches 8 --csv || fail "CSV"
 equal "CSV: lines" "$(wc -l <out)" 5
-equal "CSV: columns" "$(awk -F, '{ print NF }' out | sort -u)" 8
+equal "CSV: columns" "$(awk -F, '{ print NF }' out | sort -u)" 9
 simulate --nodes 4 --layers 8 --microbatches 8 --schedule zbv --json || fail "JSON"
 equal "JSON" "$(jq -c '[.nodes, .stages, (.per_node | length), ([.per_node[].layers] | add)]' out)" '[4,8,4,8]'
 
@@ -57,6 +57,21 @@ sweep --adapters 1 --steps 2 && fail "steps of one adapter follow each other"
 holds "steps of one" err '2 steps of each adapter cannot follow each other so on 4 nodes, 1 can: leave --steps out'
 simulate --steps 2 && fail "steps of no adapter"
 holds "steps of no adapter" err 'give --adapters, too'
+
+# Forwards done again: as train --recompute has it, and by itself where a node's memory is short.
+sweep --schedule gpipe --recompute stage --csv || fail "simulate --recompute stage"
+equal "a forward more on each node" "$(awk -F, 'NR > 1 { print $3, $9 }' out | sort -u)" "32 stage"
+sweep --schedule gpipe --recompute layer || fail "simulate --recompute layer"
+holds "a forward in each backward" out 'a step takes 44 s, bubble 27\.27 %$'
+kept() { sweep --params 0 --schedule gpipe --json "$@" && jq '[.per_node[].memory_bytes] | max' out; }
+jq -en "$(kept --recompute none) > 5 * $(kept --recompute stage) and $(kept --recompute none) > 5 * $(kept --recompute layer)" >/dev/null ||
+    fail "memory of forwards done again"
+sweep --params 0 --memory 2.9 --csv || fail "simulate --memory"
+equal "nodes short of memory" "$(awk -F, 'NR > 1 { print $9 }' out | tr '\n' ' ')" "stage stage none none "
+sweep --params 0 --memory 2.9 --recompute none || fail "simulate --memory --recompute none"
+holds "nodes that need more" out '^2 of 4 nodes need more memory than the 2\.9 GiB of --memory$'
+simulate --recompute sometimes && fail "no such way to recompute"
+holds "no such way to recompute" err 'none|layer|stage|auto'
 
 # What cannot be.
 simulate --schedule zbv --chunks 3 && fail "three chunks of zbv"

@@ -53,7 +53,7 @@ for nodes in 1 2 3 4; do
                 numbers "$work/$nodes-$schedule.log" $one >"$work/b"
                 equal "$one, lines" "$(wc -l <"$work/a")" 11
                 same "$schedule on $nodes nodes, $one: log" "$work/a" "$work/b"
-                for file in adapter_model.safetensors training_state.safetensors adapter_config.json training_order.json; do
+                for file in adapter_model.safetensors training_state.safetensors adapter_config.json; do
                     same "$schedule on $nodes nodes, $one: result" "$work/alone-$seed-$rank/$file" "$work/$nodes-$schedule/$one/$file"
                 done
             done

@@ -7,13 +7,13 @@
 need_shared "$stories" "$wikisql"
 start_ring
 cd "$work" || exit 1
-limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out out --iters 2 --batch-size 8 \
+limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out out --iters 5 --batch-size 8 \
     --micro-batch-size 2 --schedule v-1f1b --recompute stage >train.out 2>&1 || fail "training: $(cat train.out)"
 limit 10 curl -sS --unix-socket "$(sock_of 1)" http://localhost/v1/jobs/1/timeline >timeline.json
 
 # Every task once as it was done and once as planned, in the process of its node, at its time.
 on 1 trace 1 --out trace.json >said || fail "trace"
-holds "where it is" said '^step [12] of job 1 is in trace.json: .*perfetto'
+holds "where it is" said '^step [1-5] of job 1 is in trace.json: .*perfetto'
 jq -e '[.traceEvents[] | select(.ph == "X" or .ph == "s" or .ph == "f") | .ts >= -1] | length > 0 and all' trace.json >/dev/null || fail "trace: times"
 for thread in 1 2; do
     for rank in 0 1 2; do
@@ -37,7 +37,7 @@ equal "trace to standard output" "$(on 1 trace 1 --out - | jq '.otherData.job')"
 
 # The chart: two lines a node, the planned above; as SVG the same, well-formed.
 on 1 gantt 1 >chart || fail "gantt"
-holds "gantt" chart '^job 1, step [12], v-1f1b, 4 microbatches: took [0-9.]+ m?s, bubble [0-9.]+ %; planned [0-9.]+ m?s, bubble [0-9.]+ %$'
+holds "gantt" chart '^job 1, step [1-5], v-1f1b, 4 microbatches: took [0-9.]+ m?s, bubble [0-9.]+ %; planned [0-9.]+ m?s, bubble [0-9.]+ %$'
 equal "lines" "$(grep -cE '^n[123] +planned |^ +done +' chart)" 6
 holds "gantt: a wait with its reason" chart '^n[123] stood still for [0-9.]+ m?s, waiting for (activations|gradient|.+) of n[123]$'
 awk 'length($0) > 100 && !/^n[123] stood|^job/ { exit 1 }' chart || fail "gantt is too wide: $(cat chart)"
@@ -49,9 +49,44 @@ equal "SVG: tasks" "$(grep -c '^<rect x=[^>]*><title>[FBRIWnul]' chart.svg)" "$(
 command -v xmllint >/dev/null && { xmllint --noout chart.svg || fail "SVG is not well-formed"; }
 equal "gantt as JSON" "$(on 1 gantt 1 --json | jq -c '[.id, .schedule]')" '[1,"v-1f1b"]'
 
+# Every step of a job, written while it runs: each rank's tasks of each step, one step after the other, arrows with numbers of their own.
+limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out traced --iters 5 --batch-size 8 \
+    --micro-batch-size 2 --schedule v-1f1b --recompute stage --trace all.json >traced.out 2>&1 || fail "training with --trace: $(cat traced.out)"
+holds "how many" traced.out '^5 steps are in all.json, 0 steps missing: '
+jq -e 'type == "array"' all.json >/dev/null || fail "all.json is not JSON: $(tail -c 300 all.json)"
+equal "its steps" "$(jq -c '[.[] | select(.cat == "step") | .name]' all.json)" '["step 1","step 2","step 3","step 4","step 5"]'
+for rank in 0 1 2; do
+    equal "tasks of rank $rank in each step" \
+        "$(jq -c "[.[] | select(.ph == \"X\" and .tid == 1 and .pid == $rank and .cat != \"wait\")] | group_by(.args.step) | map([.[0].args.step, length])" all.json)" \
+        "$(jq -c "[.ranks[] | select(.rank == $rank) | .tasks[]] | length as \$n | [range(1; 6) | [., \$n]]" timeline.json)"
+    equal "the name of rank $rank" "$(jq "[.[] | select(.name == \"process_name\" and .pid == $rank)] | length" all.json)" 1
+done
+jq -e '[.[] | select(.cat == "step")] | (.[0].ts | fabs) < 1 and ([.[:-1], .[1:]] | transpose | all(.[1].ts > .[0].ts))' all.json >/dev/null || fail "steps do not follow each other"
+equal "arrows" "$(jq '[.[] | select(.ph == "s") | .id] | length == 5 * 32 and length == (unique | length)' all.json)" true
+equal "what was planned" "$(jq '[.[] | select(.ph == "X" and .tid == 2)] | length > 0' all.json)" true
+cmp out/adapter_model.safetensors traced/adapter_model.safetensors || fail "the adapter of a traced job differs"
+equal "a reader after the end" "$(limit 10 curl -sS --unix-socket "$(sock_of 1)" http://localhost/v1/jobs/2/timelines | grep '^data')" 'data: {"written":5,"missing":0}'
+equal "steps of a job without trace" "$(limit 10 curl -sS --unix-socket "$(sock_of 1)" http://localhost/v1/jobs/1/timelines | jq -r .error.code)" no-timeline
+
+# Who leaves the job alone has the steps so far.
+: >part.json
+RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out long --iters 100000 --trace part.json >left.out 2>&1 &
+follower=$!
+limit 60 sh -c 'tail -n +1 -f part.json | grep -m 1 -q "\"step 2\""' || fail "no second step: $(cat left.out)"
+kill -TERM $follower
+wait $follower && fail "ringctl that was left says that all is well"
+holds "steps so far" left.out '^[0-9]+ steps are in part.json: later ones are not traced'
+jq -e '[.[] | select(.cat == "step")] | length >= 2' part.json >/dev/null || fail "part.json: $(tail -c 300 part.json)"
+on 1 cancel 3 >/dev/null || fail "cancel"
+
 # What cannot be.
+on 1 train --model "$stories" --data "$wikisql" --adapter-out no --trace /nowhere/all.json 2>refused && fail "--trace to nowhere"
+holds "no such folder" refused '/nowhere/all.json cannot be written: No such file'
+on 1 train --model "$stories" --data "$wikisql" --adapter-out no --trace no.json --detach 2>refused && fail "--trace with --detach"
+holds "--detach" refused 'leave out --detach'
+equal "no job came of it" "$(on 1 jobs --json | jq '.jobs | length')" 3
 on 1 trace 9 --out no.json 2>refused && fail "a trace of no job"
-holds "no such job" refused 'there is no such job'
+holds "no such job" refused 'no job 9 was submitted to this node'
 on 1 trace 1 --out /nowhere/trace.json 2>refused && fail "a trace to nowhere"
 holds "no such folder" refused '/nowhere/trace.json cannot be written: No such file'
 on 1 trace 1 2>refused && fail "a trace without a file"

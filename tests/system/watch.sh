@@ -114,6 +114,6 @@ jq -e '.type == "generate" and (.plan.bytes | length) == 3 and all(.plan.availab
 plan_of plan train --model "$stories" --data nowhere.jsonl --adapter-out "$work/unmade" && fail "a plan without data succeeds"
 holds "plan, refused" plan.err 'nowhere.jsonl cannot be opened'
 plan_of plan cancel 1 && fail "a plan of what is no job"
-holds "a plan of what is no job" plan.err 'none of: train generate score'
+holds "a plan of what is no job" plan.err 'one of: train generate score'
 equal "jobs after plans" "$(on 1 jobs --json | jq '[.jobs[].id] | max')" "$jobs_before"
 works "after plans" 1

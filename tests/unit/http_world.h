@@ -27,8 +27,10 @@
 
 #include "daemon/http.h"
 #include "daemon/http_access.h"
+#include "daemon/http_feed.h"
 #include "daemon/hub.h"
 #include "daemon/mailbox.h"
+#include "daemon/timelines.h"
 #include "net/clock.h"
 
 enum { DEADLINE_MS = 300, PATIENCE_MS = 10000 };
@@ -43,7 +45,9 @@ struct fixture {
     pthread_t loop;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_held; /* under lock */
+    bool is_held;           /* under lock */
+    struct http_feed *feed; /* of GET /feed; loop thread, as the next */
+    unsigned fed;
 };
 
 static inline void echo(struct http_call *call)
@@ -54,6 +58,39 @@ static inline void echo(struct http_call *call)
     snprintf(text, sizeof text, "%s %s word=%s write=%d n=%zu body=%.20s", http_method(call), http_path(call),
              word ? word : "-", http_may_write(call), n, body);
     http_reply(call, 200, "text/plain", text, strlen(text));
+}
+
+/* Three batches, each once the one before was taken; and no more when the client has left. */
+static inline void feed(void *owner)
+{
+    struct fixture *f = owner;
+    char text[64];
+    if (!http_feed_is_open(f->feed) || f->fed == 3) {
+        http_feed_end(f->feed);
+        pthread_mutex_lock(&f->lock);
+        f->feed = NULL;
+        f->is_held = true;
+        pthread_cond_signal(&f->changed);
+        pthread_mutex_unlock(&f->lock);
+        return;
+    }
+    snprintf(text, sizeof text, "id: %u\nevent: step\ndata: {}\n\n", ++f->fed);
+    http_feed_put(f->feed, text, strlen(text));
+}
+
+/* Three steps of 3 MiB wait for a reader, and two of them fit; two more were dropped before. */
+static inline void read_timelines(struct http_call *call)
+{
+    enum { LONG = 3 << 20 };
+    struct timelines *t = timelines_new();
+    char *text = calloc(1, LONG + 1);
+    memset(text, 'x', LONG);
+    for (int i = 0; i < 3; i++)
+        timelines_add(t, json_pack("{s:i s:s}", "step", i + 1, "text", text));
+    free(text);
+    assert_int_equal(timelines_read(t, call), 0);
+    timelines_end(t, 2);
+    timelines_free(t);
 }
 
 static inline void handle(void *owner, struct http_call *call)
@@ -69,6 +106,13 @@ static inline void handle(void *owner, struct http_call *call)
         f->is_held = true;
         pthread_cond_signal(&f->changed);
         pthread_mutex_unlock(&f->lock);
+    } else if (!strcmp(path, "/feed")) {
+        f->feed = http_feed_new(call, feed, f);
+        feed(f);
+    } else if (!strcmp(path, "/timelines")) {
+        read_timelines(call);
+    } else if (!strcmp(path, "/silent")) {
+        f->feed = http_feed_new(call, feed, f);
     } else if (!strcmp(path, "/missing")) {
         http_fail(call, 404, "not-found", "there is no \"%s\"", path);
     } else {
@@ -92,7 +136,7 @@ static inline int set_up_with(void **state, unsigned deadline_ms)
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->path, sizeof f->path, "%s/sock", f->dir);
     f->base = event_base_new();
-    f->hub = hub_new(64);
+    f->hub = hub_new(64, SIZE_MAX);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     assert_int_equal(mailbox_new(&f->box, f->base), 0);

@@ -9,7 +9,7 @@
 #define LIST(...)                                                                                            \
     {                                                                                                        \
         (struct sched_task[]){__VA_ARGS__},                                                                  \
-            sizeof((struct sched_task[]){__VA_ARGS__}) / sizeof(struct sched_task)                           \
+            sizeof((struct sched_task[]){__VA_ARGS__}) / sizeof(struct sched_task), NULL                     \
     }
 #define F(s, i)                                                                                              \
     {                                                                                                        \

@@ -112,6 +112,53 @@ static void silence_ends_after_the_hold_time(void **state)
     world_free(w);
 }
 
+/* A stopped process, or a machine that slept: what it could not hear is not held against the others, and it asks again at once. */
+static void our_own_standstill_is_nobodys_silence(void **state)
+{
+    static const uint64_t stood_us[] = {1 * S, 2 * S, 3 * S, 5 * S, 12 * S, UINT64_C(3600) * S};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof stood_us / sizeof *stood_us; i++)
+        for (uint64_t seed = 1; seed <= 40; seed++) {
+            struct world *w = world_pair(seed);
+            uint64_t took;
+
+            world_run(w, 20 * S + seed * 37000);
+            w->nodes[1].is_stopped = true;
+            world_run(w, stood_us[i]);
+            if (stood_us[i] <= 2 * S || stood_us[i] >= 5 * S)
+                assert_int_equal(w->nodes[0].ncables, stood_us[i] <= 2 * S);
+            w->nodes[1].is_stopped = false;
+            took = world_run_until_true(w, 10 * S);
+            if (took > 500000)
+                fail_msg("seed %lu, %lu s: a cable on both ends after %lu us", seed, stood_us[i] / S, took);
+            world_run(w, 10 * S);
+            assert_int_equal(w->nodes[1].downs, 0);
+            assert_int_equal(
+                w->nodes[0].troubles[NEIGHBOUR_ONE_WAY] + w->nodes[1].troubles[NEIGHBOUR_ONE_WAY], 0);
+            assert_true(world_is_true(w));
+            assert_null(w->error);
+            world_free(w);
+        }
+}
+
+/* What is really gone is missed a hold time after we go on. */
+static void who_left_while_we_stood_still_is_missed(void **state)
+{
+    struct world *w = world_pair(4);
+
+    (void)state;
+    world_run(w, 20 * S);
+    w->nodes[1].is_stopped = true;
+    world_kill(w, 0);
+    world_run(w, 60 * S);
+    w->nodes[1].is_stopped = false;
+    world_run(w, 3600000);
+    assert_int_equal(w->nodes[1].ncables, 0);
+    assert_int_equal(w->nodes[1].last_end, CABLE_END_SILENT);
+    world_free(w);
+}
+
 static void flood(struct world *w, size_t port)
 {
     static const uint8_t question[24] = {'R', 'N', 'G', 'B', 1, 3};
@@ -328,6 +375,8 @@ int main(void)
         cmocka_unit_test(settled_segments_are_quiet),
         cmocka_unit_test(switch_with_two_left_is_a_cable),
         cmocka_unit_test(silence_ends_after_the_hold_time),
+        cmocka_unit_test(our_own_standstill_is_nobodys_silence),
+        cmocka_unit_test(who_left_while_we_stood_still_is_missed),
         cmocka_unit_test(a_connection_that_talks_keeps_a_flooded_cable),
         cmocka_unit_test(goodbye_ends_at_once),
         cmocka_unit_test(restart_ends_the_old_boot),

@@ -435,6 +435,29 @@ static void thunderbolt_is_set_up_with_its_largest_mtu(void **state)
     free_pair(p);
 }
 
+/* A cable that has just been plugged in: the kernel still examines its address, which ringd-link can spare us. */
+static void a_new_port_gets_its_address_at_once(void **state)
+{
+    struct pair *p = make_pair(3, NULL);
+    struct linkctl_want want[MOST];
+    size_t n;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        p->a.ports[i].up = p->a.ports[i].carrier = true;
+    p->a.ports[0].has_link_local = true;
+    p->a.ports[1].has_link_local = p->a.ports[2].has_link_local = false;
+    p->a.ports[1].has_default_route = true; /* the way to the world is not ours to hurry */
+    settle(p);
+    n = cables_plan_want(&p->a.plan, &p->a.facts, want);
+    assert_int_equal(count(want, n, RLINK_LINK_LOCAL, 0), 1);
+    p->a.ports[2].carrier = false;
+    settle(p);
+    n = cables_plan_want(&p->a.plan, &p->a.facts, want);
+    assert_int_equal(count(want, n, RLINK_LINK_LOCAL, 0), 0);
+    free_pair(p);
+}
+
 static void unlike_mtus_are_named(void **state)
 {
     struct pair *p = make_pair(1, NULL);
@@ -468,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_new_cable_settles_first),
         cmocka_unit_test(only_cables_of_two_have_any),
         cmocka_unit_test(thunderbolt_is_set_up_with_its_largest_mtu),
+        cmocka_unit_test(a_new_port_gets_its_address_at_once),
         cmocka_unit_test(unlike_mtus_are_named),
     };
 

@@ -126,6 +126,30 @@ static void test_removal_turns_the_key_over(void **state)
     expect_text(err.text, "run it on anna");
 }
 
+/* A node may use its token twice, for it may have lost the answer; but not to undo its removal. */
+static void test_a_removed_node_needs_a_new_token(void **state)
+{
+    struct world *w = *state;
+    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
+    char token[TOKEN_TEXT];
+    struct err err;
+
+    init(anna);
+    admit(anna, bert);
+    invite(anna, 60, token);
+    assert_string_equal(join(cleo, token, anna->port), "");
+    assert_string_equal(join(cleo, token, anna->port), "");
+    settle(w);
+    must(cluster_remove(anna->cluster, cleo->node_id, &err), &err);
+    spread(anna);
+    expect_text(join(cleo, token, anna->port), "has let a node in already");
+    assert_int_equal(roster_find(cluster_roster(anna->cluster), cleo->node_id)->status, ROSTER_REMOVED);
+    restart(anna);
+    expect_text(join(cleo, token, anna->port), "has let a node in already");
+    admit(anna, cleo);
+    assert_int_equal(cluster_state(cleo->cluster), CLUSTER_MEMBER);
+}
+
 static void test_the_roster_does_not_go_back(void **state)
 {
     static uint8_t old[ROSTER_BYTES_MAX];
@@ -239,6 +263,7 @@ int main(void)
         TEST(test_a_restart_changes_nothing),
         TEST(test_damaged_or_open_files_are_refused),
         TEST(test_removal_turns_the_key_over),
+        TEST(test_a_removed_node_needs_a_new_token),
         TEST(test_the_roster_does_not_go_back),
         TEST(test_rosters_of_other_clusters_are_nothing),
         TEST(test_promote_hands_the_key_on),

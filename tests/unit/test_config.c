@@ -217,16 +217,6 @@ static void test_inv_freq(void **state)
 
 /* --- real files ------------------------------------------------------------------------------- */
 
-static void need_shared(char *path, size_t size, const char *name)
-{
-    const char *shared = getenv("RINGD_SHARED") ? getenv("RINGD_SHARED") : "../shared/data";
-    if (access(shared, F_OK) != 0) {
-        print_message("skipped: no model files at %s\n", shared);
-        skip();
-    }
-    snprintf(path, size, "%s/%s", shared, name);
-}
-
 static int read_file(struct config *c, const char *path, struct err *err)
 {
     char *json;
@@ -242,17 +232,14 @@ static void test_both_spellings(void **state)
     (void)state;
     static const char *const names[] = {"llama_gqa_rope3", "llama_tied_bf16", "qwen3_tied",
                                         "deepseek_v2_lite", "deepseek_v3"};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[512];
         struct config before, after;
         struct err err = {""};
-        char name[128];
-        snprintf(name, sizeof name, "cases/%s/model/config.json", names[i]);
-        need_shared(path, sizeof path, name);
+        snprintf(path, sizeof path, "tests/data/cases/%s/model/config.json", names[i]);
         if (read_file(&before, path, &err) < 0)
             fail_msg("%s", err.text);
-        snprintf(name, sizeof name, "cases/%s/model/config.v5.json", names[i]);
-        need_shared(path, sizeof path, name);
+        snprintf(path, sizeof path, "tests/data/cases/%s/model/config.v5.json", names[i]);
         if (read_file(&after, path, &err) < 0)
             fail_msg("%s", err.text);
         assert_memory_equal(&before, &after, sizeof before);
@@ -326,11 +313,9 @@ static void test_family_refusals(void **state)
 static void test_directory(void **state)
 {
     (void)state;
-    char dir[512];
     struct config c;
     struct err err = {""};
-    need_shared(dir, sizeof dir, "models/stories260K");
-    if (config_read(&c, dir, &err) < 0)
+    if (config_read(&c, "tests/data/models/llama", &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(c.kv_heads, 4);
     assert_int_equal(c.neos, 2); /* generation_config.json lists 1 and 2, config.json only 2 */
@@ -441,15 +426,46 @@ static void test_fingerprint(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* What the rotation is scaled to counts where the config still gives the original length. */
+static void test_positions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        size_t want;
+    } cases[] = {
+        {TINY("llama", ",\"max_position_embeddings\":512"), 512},
+        {TINY("llama",
+              ",\"max_position_embeddings\":512,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}"),
+         2048},
+        {TINY("llama",
+              ",\"max_position_embeddings\":131072,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,"
+              "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":8192}"),
+         131072},
+        {TINY("qwen2", ",\"max_position_embeddings\":32768,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
+                       "\"original_max_position_embeddings\":32768}"),
+         131072},
+        {TINY("qwen2",
+              ",\"max_position_embeddings\":163840,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":40,"
+              "\"original_max_position_embeddings\":4096}"),
+         163840},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct config c = must_parse(cases[i].json);
+        assert_int_equal(config_positions(&c), cases[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_values),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_inv_freq),  cmocka_unit_test(test_both_spellings),
-        cmocka_unit_test(test_families),  cmocka_unit_test(test_family_refusals),
-        cmocka_unit_test(test_too_large), cmocka_unit_test(test_heads_too_large),
-        cmocka_unit_test(test_directory), cmocka_unit_test(test_fingerprint),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_positions),       cmocka_unit_test(test_inv_freq),
+        cmocka_unit_test(test_both_spellings),  cmocka_unit_test(test_families),
+        cmocka_unit_test(test_family_refusals), cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_heads_too_large), cmocka_unit_test(test_directory),
+        cmocka_unit_test(test_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,9 +113,39 @@ static void test_found_by_discovery(void **state)
     enrol_try(cleo->enrol, "127.0.0.1", bert->port);
     run_until(w, &cleo->over);
     assert_true(cleo->joined);
-    assert_false(enrol_answers(anna->enrol, question, answer)); /* spent: nobody answers any more */
     settle(w);
-    assert_false(enrol_answers(bert->enrol, question, answer));
+    assert_true(
+        enrol_answers(bert->enrol, question, answer)); /* spent: whoever comes with it now is told so */
+}
+
+/* A newcomer that searches hears at once that its token is worth nothing; what another member may do better ends no search. */
+static void test_a_dead_token_ends_the_search(void **state)
+{
+    struct world *w = *state;
+    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
+    uint8_t question[TOKEN_TAG], answer[TOKEN_TAG];
+    char token[TOKEN_TEXT];
+    struct err err;
+
+    init(anna);
+    admit(anna, bert);
+    invite(anna, 60, token);
+    must(enrol_join(cleo->enrol, token, "cleo", NULL, 0, on_joined, cleo, &err), &err);
+    assert_true(enrol_question(cleo->enrol, question));
+    anna->deaf = true; /* bert cannot ask her */
+    enrol_try(cleo->enrol, "127.0.0.1", bert->port);
+    run_until_downs(bert, bert->downs + 1);
+    assert_false(cleo->over);
+    anna->deaf = false;
+    w->now_s += 60;
+    settle(w);
+    assert_true(enrol_answers(bert->enrol, question, answer));
+    assert_true(enrol_is_answer(cleo->enrol, answer));
+    enrol_try(cleo->enrol, "127.0.0.1", bert->port);
+    run_until_downs(bert, bert->downs + 1);
+    settle(w);
+    assert_true(cleo->over && !cleo->joined);
+    expect_text(cleo->error, "this token has expired");
 }
 
 static void test_nobody_answers(void **state)
@@ -535,6 +565,7 @@ int main(void)
         TEST(test_through_a_member_that_is_no_authority),
         TEST(test_the_authority_is_away),
         TEST(test_found_by_discovery),
+        TEST(test_a_dead_token_ends_the_search),
         TEST(test_nobody_answers),
         TEST(test_a_lost_answer_can_be_asked_for_again),
         TEST(test_a_token_works_once),

@@ -97,7 +97,8 @@ static void on_sealed(void *owner, unsigned ifindex, unsigned generation)
     side->sealed += generation == 7;
 }
 
-static const struct finder_ops finder_ops = {{on_up, on_changed, on_down, on_trouble}, on_ask, on_sealed};
+static const struct finder_ops finder_ops = {
+    .beacons = {on_up, on_changed, on_down, on_trouble}, .ask = on_ask, .sealed = on_sealed};
 
 static void on_ports(void *owner)
 {

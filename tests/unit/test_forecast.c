@@ -88,6 +88,71 @@ static void bytes_and_memory_are_counted(void **state)
     forecast_done(&f);
 }
 
+static struct forecast make_again(const char *schedule, enum forecast_recompute how)
+{
+    struct forecast_request req = plain;
+    req.schedule = schedule;
+    req.recompute = how;
+    return make(&req);
+}
+
+static void forwards_done_again_cost_time_and_save_memory(void **state)
+{
+    (void)state;
+    struct forecast f = make_again("gpipe", FORECAST_NONE);
+    assert_float_equal(f.seconds, 11 * 6, 1e-9);
+    assert_float_equal(f.node[0].memory, 8 * 2000 + 3200, 1e-9);
+    forecast_done(&f);
+
+    /* Each backward of the last node has an R before it; on the others R hides behind the gradient's way. */
+    f = make_again("gpipe", FORECAST_STAGE);
+    assert_float_equal(f.seconds, 11 * 2 + 8 * (2 + 4) + 3 * 4, 1e-9);
+    assert_float_equal(f.node[0].busy, 48 + 8 * 2, 1e-9);
+    assert_float_equal(f.node[0].memory, 8 * 100 + 2000 + 3200, 1e-9); /* eight inputs, one area */
+    assert_int_equal(f.node[0].recompute, FORECAST_STAGE);
+    assert_int_equal(f.node[0].in_flight, 8);
+    forecast_done(&f);
+
+    f = make_again("gpipe", FORECAST_LAYER);
+    assert_float_equal(f.seconds, 11 * 8, 1e-9);
+    assert_float_equal(f.node[0].memory, 8 * 2 * 100 + 1000 + 3200, 1e-9); /* inputs of both layers */
+    forecast_done(&f);
+
+    /* I and W apart: each layer's forward twice; a stage's once, and an area until its W. */
+    f = make_again("zb-h1", FORECAST_LAYER);
+    assert_float_equal(f.node[0].busy, 8 * (2 + 4 + 4), 1e-9);
+    forecast_done(&f);
+    f = make_again("zb-h1", FORECAST_STAGE);
+    assert_float_equal(f.node[0].busy, 8 * (2 + 2 + 4), 1e-9);
+    forecast_done(&f);
+
+    /* The last node of 1f1b goes back at once: nothing is to be done again. */
+    f = make_again("1f1b", FORECAST_STAGE);
+    assert_float_equal(f.node[3].busy, 48, 1e-9);
+    assert_float_equal(f.node[2].busy, 64, 1e-9);
+    forecast_done(&f);
+}
+
+static void nodes_short_of_memory_do_forwards_again(void **state)
+{
+    (void)state;
+    struct forecast_request req = plain;
+    req.recompute = FORECAST_AUTO;
+    struct forecast f = make(&req); /* nothing said of a node's memory: nobody is short */
+    assert_float_equal(f.seconds, 11 * 6, 1e-9);
+    forecast_done(&f);
+
+    req.node_memory = 10000; /* the first holds 11200, the second 9200 */
+    f = make(&req);
+    assert_int_equal(f.node[0].recompute, FORECAST_STAGE);
+    assert_float_equal(f.node[0].memory, 4 * 100 + 2000 + 3200, 1e-9);
+    assert_float_equal(f.node[0].busy, 64, 1e-9);
+    assert_int_equal(f.node[1].recompute, FORECAST_NONE);
+    assert_float_equal(f.node[1].memory, 9200, 1e-9);
+    assert_float_equal(f.node[1].busy, 48, 1e-9);
+    forecast_done(&f);
+}
+
 static void slow_links_cost_time(void **state)
 {
     (void)state;
@@ -152,6 +217,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_take_what_the_formulas_say),
         cmocka_unit_test(bytes_and_memory_are_counted),
+        cmocka_unit_test(forwards_done_again_cost_time_and_save_memory),
+        cmocka_unit_test(nodes_short_of_memory_do_forwards_again),
         cmocka_unit_test(slow_links_cost_time),
         cmocka_unit_test(replicas_add_up_their_gradients),
         cmocka_unit_test(a_thousand_nodes_are_none_too_many),

@@ -110,6 +110,52 @@ static void events_stream_until_the_job_ends(void **state)
     close(fd);
 }
 
+static void await_held(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (!f->is_held)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void what_is_fed_is_sent_as_it_is_taken(void **state)
+{
+    struct fixture *f = *state;
+    char buf[8192];
+    ask(dial_unix(f), "GET /feed HTTP/1.1\r\n" HOST "\r\n", buf, sizeof buf);
+    assert_non_null(strstr(buf, "text/event-stream"));
+    assert_non_null(strstr(buf, "id: 1\nevent: step\ndata: {}\n\n"));
+    assert_non_null(strstr(buf, "id: 3\nevent: step\ndata: {}\n\n"));
+    assert_null(strstr(buf, "id: 4"));
+    await_held(f);
+}
+
+/* What does not fit under the cap is counted, and the last event says so. */
+static void steps_that_do_not_fit_are_counted(void **state)
+{
+    enum { ROOM = 10 << 20 };
+    char *buf = calloc(1, ROOM);
+    ask(dial_unix(*state), "GET /timelines HTTP/1.1\r\n" HOST "\r\n", buf, ROOM);
+    assert_non_null(strstr(buf, "event: timeline\ndata: {\"step\":1,"));
+    assert_non_null(strstr(buf, "event: timeline\ndata: {\"step\":2,"));
+    assert_null(strstr(buf, "{\"step\":3,"));
+    assert_non_null(strstr(buf, "event: end\ndata: {\"written\":2,\"missing\":3}\n\n"));
+    free(buf);
+}
+
+/* The client leaves a stream that has nothing to say: whoever feeds it hears of that. */
+static void who_feeds_hears_that_the_client_left(void **state)
+{
+    struct fixture *f = *state;
+    char buf[8192] = "";
+    int fd = dial_unix(f);
+    static const char request[] = "GET /silent HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    say(fd, request, strlen(request));
+    assert_true(hear(fd, buf, sizeof buf, "text/event-stream"));
+    close(fd);
+    await_held(f);
+}
+
 static void a_stream_goes_on_where_it_was_left(void **state)
 {
     struct fixture *f = *state;
@@ -330,6 +376,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_hosts_and_origins_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_large_body_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_stream_until_the_job_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_fed_is_sent_as_it_is_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(steps_that_do_not_fit_are_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_feeds_hears_that_the_client_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_goes_on_where_it_was_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_hundred_dashboards_leave_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(silent_connections_make_way, set_up, tear_down),

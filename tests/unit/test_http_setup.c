@@ -52,7 +52,7 @@ static void a_stale_socket_is_replaced(void **state)
     struct mailbox *box;
     struct event_base *base = event_base_new();
     assert_int_equal(mailbox_new(&box, base), 0);
-    struct hub *hub = hub_new(2);
+    struct hub *hub = hub_new(2, SIZE_MAX);
     struct http_setup setup = {
         .mailbox = box, .hub = hub, .unix_path = a.sun_path, .handle = handle, .owner = f};
     if (http_start(&second, &setup, &err))

@@ -40,17 +40,18 @@ static void a_new_job_has_not_begun(void **state)
     time_t before = time(NULL);
     struct job *job = job_new(UINT64_C(1) << 40, "train", json_pack("{s:s}", "model", "/m"));
     json_t *row = job_encode_short(job);
-    assert_int_equal(json_object_size(row), 11);
+    assert_int_equal(json_object_size(row), 15);
     assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
     assert_string_equal(json_string_value(json_object_get(row, "type")), "train");
     assert_string_equal(json_string_value(json_object_get(row, "state")), "queued");
     assert_in_range(json_integer_value(json_object_get(row, "created")), before, time(NULL));
-    static const char *const none[] = {"started", "ended", "loss", "error"};
-    for (size_t i = 0; i < 4; i++)
+    assert_string_equal(json_string_value(json_object_get(row, "model")), "/m");
+    static const char *const none[] = {"started", "ended", "loss", "error", "seconds"};
+    for (size_t i = 0; i < 5; i++)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 17);
+    assert_int_equal(json_object_size(all), 21);
     assert_true(json_is_null(json_object_get(json_object_get(all, "start"), "first_task")));
     assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
@@ -97,6 +98,31 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     json_decref(all);
     json_decref(want);
     job_free(job);
+}
+
+static void how_it_ended_is_a_sentence(void **state)
+{
+    (void)state;
+    static const struct {
+        enum job_state state;
+        const char *error, *text;
+    } ends[] = {{JOB_DONE, "", "it is done"},
+                {JOB_FAILED, "node b is gone", "it failed: node b is gone"},
+                {JOB_CANCELLED, "", "it was cancelled"},
+                {JOB_CANCELLED, "it had not started yet", "it was cancelled: it had not started yet"}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct job *job = running_job();
+        char text[100];
+        job->state = ends[i].state;
+        job->ended = 163;
+        snprintf(job->error, sizeof job->error, "%s", ends[i].error);
+        json_t *record = job_encode(job);
+        job_how_it_ended(text, sizeof text, record);
+        assert_string_equal(text, ends[i].text);
+        assert_int_equal(json_integer_value(json_object_get(record, "seconds")), 63);
+        json_decref(record);
+        job_free(job);
+    }
 }
 
 static void what_a_stage_says_of_its_memory_is_kept(void **state)
@@ -176,6 +202,7 @@ int main(void)
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(a_new_job_has_not_begun),
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),
+        cmocka_unit_test(how_it_ended_is_a_sentence),
         cmocka_unit_test(what_a_stage_says_of_its_memory_is_kept),
         cmocka_unit_test(a_reset_job_is_a_new_one),
         cmocka_unit_test(its_start_is_put_down_once),

@@ -321,6 +321,18 @@ static void test_free_says_goodbye(void **state)
     assert_int_equal(w->a.downs, 0);
 }
 
+/* A process that ends says so; one that is killed leaves its kernel to close the socket, which nobody else does without a goodbye. */
+static void test_the_end_of_a_process_is_told(void **state)
+{
+    struct world *w = *state;
+
+    bring_up(w);
+    link_leave(w->a.link);
+    w->a.link = NULL;
+    run(w);
+    expect_end(&w->b, LINK_END_ENDED, "was ended");
+}
+
 static void free_here(struct side *side)
 {
     link_free(side->link);
@@ -537,6 +549,7 @@ int main(void)
         TEST(test_close_says_goodbye),
         TEST(test_close_lingers),
         TEST(test_free_says_goodbye),
+        TEST(test_the_end_of_a_process_is_told),
         TEST(test_end_inside_callbacks),
         TEST(test_nobody_listens),
         TEST(test_unknown_host),

@@ -30,6 +30,7 @@ static const struct {
     {RLINK_SCOPE, 0, 0, "10.98.0.0/16"},
     {RLINK_SET_UP, 7, 0, NULL},
     {RLINK_SET_MTU, 7, 65520, NULL},
+    {RLINK_LINK_LOCAL, 7, 0, NULL},
     {RLINK_ADDR_ADD, 7, 120, "fd12:3456:789a:7262:1:2:3:4/127"},
     {RLINK_ADDR_ADD, INT32_MAX, 1, "10.98.255.255/31"},
     {RLINK_ADDR_DEL, 7, 0, "fd12:3456:789a:7262:1:2:3:5/127"},
@@ -52,7 +53,7 @@ static void test_request_bytes(void **state)
     static const uint8_t want[RLINK_REQUEST] = {1,    4,    6, 127, 4, 3,    2,    1,    7,    0,    0,
                                                 0,    120,  0, 0,   0, 0xfd, 0x12, 0x34, 0x56, 0x78, 0x9a,
                                                 0x72, 0x62, 0, 1,   0, 2,    0,    3,    0,    4};
-    struct rlink_request r = good_request(4);
+    struct rlink_request r = good_request(5);
     uint8_t out[RLINK_REQUEST];
 
     (void)state;
@@ -195,10 +196,10 @@ static void test_names(void **state)
     for (int code = RLINK_OK; code <= RLINK_DENIED; code++)
         assert_string_not_equal(rlink_code_name((enum rlink_code)code), "unknown");
     assert_string_equal(rlink_code_name((enum rlink_code)99), "unknown");
-    for (int verb = RLINK_SCOPE; verb <= RLINK_LIST; verb++)
+    for (int verb = RLINK_SCOPE; verb <= RLINK_LINK_LOCAL; verb++)
         assert_non_null(rlink_verb_name((enum rlink_verb)verb));
     assert_null(rlink_verb_name((enum rlink_verb)0));
-    assert_null(rlink_verb_name((enum rlink_verb)(RLINK_LIST + 1)));
+    assert_null(rlink_verb_name((enum rlink_verb)(RLINK_LINK_LOCAL + 1)));
 }
 
 int main(void)

@@ -38,6 +38,43 @@ static void every_field_travels(void **state)
     members_free(m);
 }
 
+/* A record that says the same is not sent again at once: whatever others decide by must count. */
+static void what_others_decide_by_is_new(void **state)
+{
+    (void)state;
+    enum { GIB = 1 << 30 };
+    struct member was = make(7, 1, 9), is;
+    was.memory_total = 16 * (uint64_t)GIB;
+    was.memory_available = 8 * (uint64_t)GIB;
+    link_to(&was, 0);
+    was.ncables = 1;
+    is = was;
+    is.seq++;
+    is.heard.us = 5;
+    is.memory_available -= GIB / 32;
+    assert_true(member_says_the_same(&is, &was));
+    struct member news[15];
+    for (size_t i = 0; i < 15; i++)
+        news[i] = is;
+    news[0].memory_available = 7 * (uint64_t)GIB;
+    news[1].links[0].class_mbps++;
+    news[2].nlinks = 0;
+    news[3].links[0].shared = true;
+    news[4].cables[0].port[0] = 'x';
+    news[5].ncables = 0;
+    news[6].ring[0] = 'x';
+    news[7].job++;
+    news[8].head[3]++;
+    news[9].rank++;
+    news[10].doing[0] = 'x';
+    news[11].seconds += 1;
+    news[12].threads++;
+    news[13].jobs++;
+    news[14].nended = 1;
+    for (size_t i = 0; i < 15; i++)
+        assert_false(member_says_the_same(&news[i], &was));
+}
+
 static void only_later_words_are_news(void **state)
 {
     (void)state;
@@ -269,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_travels),
+        cmocka_unit_test(what_others_decide_by_is_new),
         cmocka_unit_test(only_later_words_are_news),
         cmocka_unit_test(a_former_life_is_believed_only_while_it_talks),
         cmocka_unit_test(a_copied_identity_is_told),

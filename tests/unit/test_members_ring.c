@@ -376,6 +376,24 @@ static void silent_nodes_are_out_of_reach(void **state)
     members_free(m);
 }
 
+/* Who stood still could not hear anybody, and gives everybody time for two heartbeats. */
+static void our_own_standstill_is_nobodys_silence(void **state)
+{
+    (void)state;
+    struct members *m = row_of(3, true);
+    struct member n2 = *members_at(m, 2);
+    members_set_patience(m, 30 * (uint64_t)SECOND);
+    const uint64_t wakes = members_due(m).us + 3600 * (uint64_t)SECOND;
+    assert_false(members_expire(m, (struct instant){wakes}));
+    assert_true(members_due(m).us > wakes + SECOND);
+    n2.seq++;
+    assert_int_equal(learn(m, &n2, wakes + SECOND), 1);
+    assert_true(members_expire(m, (struct instant){members_due(m).us}));
+    assert_false(members_reachable(m, members_at(m, 1)->id));
+    assert_true(members_reachable(m, n2.id));
+    members_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +411,7 @@ int main(void)
         cmocka_unit_test(the_smaller_id_orders),
         cmocka_unit_test(a_wrong_order_is_told_and_not_followed),
         cmocka_unit_test(silent_nodes_are_out_of_reach),
+        cmocka_unit_test(our_own_standstill_is_nobodys_silence),
     };
     return cmocka_run_group_tests_name("members ring", tests, NULL, NULL);
 }

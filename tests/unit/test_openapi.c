@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * docs/openapi.yaml and docs/API.md against the table of routes: what one has the others have, and who may is said right. What the
+ * docs/openapi.json and docs/API.md against the table of routes: what one has the others have, and who may is said right. What the
  * answers look like is compared by tests/system/api.sh, on a daemon that runs. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,17 +30,13 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* YAML that is JSON but for its comment lines. */
 static json_t *read_openapi(void)
 {
-    char *text = read_text("docs/openapi.yaml");
-    for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-        if (*line == '#')
-            memset(line, ' ', strcspn(line, "\n"));
+    char *text = read_text("docs/openapi.json");
     json_error_t where;
     json_t *api = json_loads(text, 0, &where);
     if (!api)
-        fail_msg("docs/openapi.yaml line %d: %s", where.line, where.text);
+        fail_msg("docs/openapi.json line %d: %s", where.line, where.text);
     free(text);
     return api;
 }
@@ -64,13 +60,13 @@ static void every_route_is_described(void **state)
         json_t *about = method_of(json_object_get(paths, routes[i].path), routes[i].method);
         char row[128], *id;
         if (!about)
-            fail_msg("docs/openapi.yaml lacks %s %s", routes[i].method, routes[i].path);
+            fail_msg("docs/openapi.json lacks %s %s", routes[i].method, routes[i].path);
         const json_t *security = json_object_get(about, "security"), *first = json_array_get(security, 0);
         bool needs_token = json_object_get(first, "token"),
              may_do_without = first && !json_object_size(first);
         if (needs_token != (routes[i].access == API_WRITES) ||
             may_do_without != (routes[i].access == API_READS))
-            fail_msg("docs/openapi.yaml: %s %s tells of another security", routes[i].method, routes[i].path);
+            fail_msg("docs/openapi.json: %s %s tells of another security", routes[i].method, routes[i].path);
         snprintf(row, sizeof row, "| `%s %s` |", routes[i].method, routes[i].path);
         if ((id = strstr(row, "{id}"))) {
             *id = 'N';
@@ -98,7 +94,7 @@ static void every_description_is_a_route(void **state)
             for (size_t i = 0; i < n && !found; i++)
                 found = !strcmp(routes[i].path, path) && method_of(item, routes[i].method) == about;
             if (!found)
-                fail_msg("docs/openapi.yaml describes %s %s, which is no route", method, path);
+                fail_msg("docs/openapi.json describes %s %s, which is no route", method, path);
         }
     }
     json_decref(api);
@@ -119,7 +115,7 @@ static void check_references(const json_t *api, const json_t *at)
         assert_non_null(name);
         snprintf(word, sizeof word, "%.*s", (int)(name - kind), kind);
         if (!json_object_get(json_object_get(json_object_get(api, "components"), word), name + 1))
-            fail_msg("docs/openapi.yaml: %s leads nowhere", to);
+            fail_msg("docs/openapi.json: %s leads nowhere", to);
     }
     json_object_foreach((json_t *)(uintptr_t)at, key, value) check_references(api, value);
     json_array_foreach(at, i, value) check_references(api, value);
@@ -133,10 +129,63 @@ static void references_lead_somewhere(void **state)
     json_decref(api);
 }
 
+static const char *const specs[] = {"spec_train", "spec_generate", "spec_score"};
+
+static bool has_key(const json_t *schemas, const char *key)
+{
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        if (json_object_get(json_object_get(json_object_get(schemas, specs[i]), "properties"), key))
+            return true;
+    return false;
+}
+
+/* The source that reads a job's spec is the list of its keys: each is the text behind one of these. */
+static size_t check_keys_read(const json_t *schemas, const char *source)
+{
+    static const char *const readers[] = {"(r, \"", "(&r, \"", "(r->o, \"", "(json, \""};
+    size_t found = 0;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        for (const char *at = source; (at = strstr(at, readers[i]));) {
+            char key[64] = "";
+            at += strlen(readers[i]);
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(at, "\""), at);
+            if (!has_key(schemas, key))
+                fail_msg("docs/openapi.json: no schema of a spec has \"%s\", which daemon/stage_spec.c reads",
+                         key);
+            found++;
+        }
+    return found;
+}
+
+static void every_key_of_a_spec_is_described(void **state)
+{
+    (void)state;
+    json_t *api = read_openapi(), *schemas = json_object_get(json_object_get(api, "components"), "schemas"),
+           *value;
+    char *source = read_text("daemon/stage_spec.c"), *sweep = read_text("daemon/stage_sweep.c");
+    assert_true(check_keys_read(schemas, source) > 60);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        json_t *properties = json_object_get(json_object_get(schemas, specs[i]), "properties");
+        const char *key;
+        assert_true(json_object_size(properties) > 0);
+        json_object_foreach(properties, key, value)
+        {
+            char quoted[80];
+            snprintf(quoted, sizeof quoted, "\"%s\"", key);
+            if (!strstr(source, quoted) && !strstr(sweep, quoted))
+                fail_msg("docs/openapi.json: %s describes \"%s\", which nobody reads", specs[i], key);
+        }
+    }
+    free(source);
+    free(sweep);
+    json_decref(api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_is_described),
+        cmocka_unit_test(every_key_of_a_spec_is_described),
         cmocka_unit_test(every_description_is_a_route),
         cmocka_unit_test(references_lead_somewhere),
     };

@@ -134,6 +134,11 @@ static void errors_name_what_is_allowed(void **state)
     expect_error("--rank", "--rank: a value is missing (N)");
     expect_error("--model=", "--model: an empty DIR");
     expect_error("--shedule gpipe", "unknown option --shedule: did you mean --schedule?");
+    expect_error("--zb",
+                 "unknown option --zb: --help lists the options"); /* not --lr, where both letters differ */
+    expect_error("--z", "unknown option --z: --help lists the options");
+    expect_error("--rnak 8", "unknown option --rnak: did you mean --rank?");
+    expect_error("--sched gpipe", "unknown option --sched: did you mean --schedule?"); /* begun */
     expect_error("--completely-different 1",
                  "unknown option --completely-different: --help lists the options");
     expect_error("-x",

@@ -94,6 +94,24 @@ static void attempts_grow_rarer(void **state)
     assert_true(w.way.due.us - w.now.us <= WAY_BACKOFF_MS * UINT64_C(1250));
 }
 
+/* The other end was faster. Our own dial is answered late, or never: it must not end what stands. */
+static void an_overtaken_dial_is_ended(void **state)
+{
+    (void)state;
+    struct world w = start(true);
+    assert_int_equal(tell(&w, WAY_PLUGGED, NULL), WAY_DIAL);
+    w.way.session = 2; /* ours; what is connected has number 3 */
+    assert_int_equal(tell(&w, WAY_CONNECTED, NULL), WAY_HANG_UP);
+    is(&w, WAY_UP);
+    assert_int_equal(w.way.session, 3);
+    tell(&w, WAY_LOST, "silent");
+    assert_int_equal(fire(&w, WAY_TIMER_BACKOFF), WAY_DIAL);
+    w.way.session = 3; /* our own is connected */
+    assert_int_equal(tell(&w, WAY_CONNECTED, NULL), WAY_NOTHING);
+    tell(&w, WAY_LOST, "silent"); /* no dial is under way */
+    assert_int_equal(tell(&w, WAY_CONNECTED, NULL), WAY_NOTHING);
+}
+
 static void other_keys_are_tried_on_a_stranger(void **state)
 {
     (void)state;
@@ -207,15 +225,65 @@ static void slow_flaps_and_restarts_do_not_count(void **state)
     assert_int_equal(way_step(&w.way, &(struct way_news){.event = WAY_PLUGGED, .boot = 99}, w.now), WAY_DIAL);
 }
 
+/* Without this way the node is out of reach: it is called again, however often it came and went. */
+static void the_only_way_is_not_left_alone(void **state)
+{
+    (void)state;
+    struct world w = connected(false);
+    w.way.is_only = true;
+    for (int i = 0; i < 3 * WAY_FLAPS; i++) {
+        assert_int_equal(tell(&w, WAY_UNPLUGGED, "out"), WAY_DROP);
+        assert_int_equal(tell(&w, WAY_PLUGGED, NULL), WAY_DIAL);
+        tell(&w, WAY_CONNECTED, NULL);
+    }
+    w.way.is_only = false;
+    tell(&w, WAY_LOST, "reset");
+    is(&w, WAY_FLAPPING);
+    w.way.is_only = true;
+    assert_int_equal(tell(&w, WAY_NEEDED, NULL), WAY_DIAL); /* the other way has ended */
+    assert_int_equal(tell(&w, WAY_NEEDED, NULL), WAY_NOTHING);
+}
+
+/* A daemon that stands still for a while, again and again, says nothing about its cable. */
+static void silence_is_no_flap(void **state)
+{
+    (void)state;
+    struct world w = connected(false);
+    for (int i = 0; i < 3 * WAY_FLAPS; i++) {
+        const struct way_news out = {
+            .event = WAY_UNPLUGGED, .is_silent = true, .text = "nothing was heard any more"};
+        const struct way_news lost = {
+            .event = WAY_LOST, .is_silent = true, .text = "it closed the connection"};
+        assert_int_equal(way_step(&w.way, i % 2 ? &out : &lost, w.now), i % 2 ? WAY_DROP : WAY_NOTHING);
+        is(&w, i % 2 ? WAY_OUT : WAY_BACKING_OFF);
+        assert_int_equal(tell(&w, WAY_PLUGGED, NULL), WAY_DIAL);
+        tell(&w, WAY_CONNECTED, NULL);
+    }
+}
+
 /* --- two connections over one way --- */
+
+/* Calls over two cables may arrive before the beacons that name these cables: neither takes the other's place. */
+static void unnamed_cables_are_told_apart(void **state)
+{
+    (void)state;
+    assert_false(session_same_way(0, "fe80::1%2", 0, "fe80::2%3"));
+    assert_false(session_same_way(0, "fe80::1%2", 0, "fe80::1%3"));
+    assert_false(session_same_way(0, "fe80::1%2", 0, "10.0.0.1"));
+    assert_true(session_same_way(0, "fe80::1%2", 0, "fe80::1%2"));
+    assert_true(session_same_way(0, "10.0.0.1", 0, "10.0.1.1"));
+    assert_true(session_same_way(7, "fe80::1%2", 7, "fe80::1%2"));
+    assert_false(session_same_way(7, "fe80::1%2", 8, "fe80::2%3"));
+    assert_false(session_same_way(7, "fe80::1%2", 0, "10.0.0.1"));
+}
 
 /* Both ends see the same two connections, in any order, and keep the same one. */
 static void both_ends_keep_the_same(void **state)
 {
     (void)state;
-    struct session_view by_smaller[2] = {{true, 1},
-                                         {false, 1}}; /* as seen by the smaller id, and by the larger */
-    struct session_view by_larger[2] = {{false, 1}, {true, 1}};
+    struct session_view by_smaller[2] = {{true, 1, 0},
+                                         {false, 1, 0}}; /* as seen by the smaller id, and by the larger */
+    struct session_view by_larger[2] = {{false, 1, 0}, {true, 1, 0}};
     for (int end = 0; end < 2; end++) {
         assert_int_equal(session_choose(end == 0, NULL, &by_larger[end]), SESSION_TAKE);
         assert_int_equal(session_choose(end == 0, &by_smaller[end], &by_larger[end]), SESSION_REFUSE);
@@ -227,7 +295,7 @@ static void both_ends_keep_the_same(void **state)
 static void who_calls_again_is_believed(void **state)
 {
     (void)state;
-    struct session_view accepted = {false, 1}, dialed = {true, 1}, reborn = {false, 2};
+    struct session_view accepted = {false, 1, 0}, dialed = {true, 1, 0}, reborn = {false, 2, 0};
     for (int smaller = 0; smaller < 2; smaller++) {
         assert_int_equal(session_choose(smaller, &accepted, &accepted), SESSION_REPLACE);
         assert_int_equal(session_choose(smaller, &dialed, &dialed), SESSION_REFUSE);
@@ -236,11 +304,22 @@ static void who_calls_again_is_believed(void **state)
     }
 }
 
+/* The larger id waits to be called, and calls itself when nobody does: over a connection that is silent it was lost there. */
+static void who_calls_over_a_silent_connection_is_believed(void **state)
+{
+    (void)state;
+    struct session_view old = {true, 1, WAY_QUIET_US}, news = {false, 1, 0};
+    assert_int_equal(session_choose(true, &old, &news), SESSION_REFUSE); /* both called at once */
+    old.silent_us++;
+    assert_int_equal(session_choose(true, &old, &news), SESSION_REPLACE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_is_called_without_a_cluster),
         cmocka_unit_test(attempts_grow_rarer),
+        cmocka_unit_test(an_overtaken_dial_is_ended),
         cmocka_unit_test(other_keys_are_tried_on_a_stranger),
         cmocka_unit_test(a_swallowed_dial_is_dropped),
         cmocka_unit_test(the_end_that_is_not_called_calls),
@@ -248,8 +327,12 @@ int main(void)
         cmocka_unit_test(a_restart_drops_nothing),
         cmocka_unit_test(what_flaps_is_left_alone),
         cmocka_unit_test(slow_flaps_and_restarts_do_not_count),
+        cmocka_unit_test(the_only_way_is_not_left_alone),
+        cmocka_unit_test(silence_is_no_flap),
+        cmocka_unit_test(unnamed_cables_are_told_apart),
         cmocka_unit_test(both_ends_keep_the_same),
         cmocka_unit_test(who_calls_again_is_believed),
+        cmocka_unit_test(who_calls_over_a_silent_connection_is_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

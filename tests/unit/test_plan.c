@@ -186,7 +186,7 @@ static void test_train_reversed(void **state)
         second[M + i] = (struct sched_task)B(1, i);
     }
     struct sched sched = {2, 2, M, (uint32_t[]){0, 1},
-                          (struct sched_list[]){{first, 2 * M}, {second, 2 * M}}};
+                          (struct sched_list[]){{first, 2 * M, NULL}, {second, 2 * M, NULL}}};
     struct plan *plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = &sched});
     const struct task *tasks = plan->rank[0].tasks;
     for (uint32_t i = 0; i < M; i++) {

@@ -43,7 +43,7 @@ static void test_missing(void **state)
 {
     (void)state;
     refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0))},
-           "rank 1, after position 2: the list ends, but 1F1 is missing; add it");
+           "rank 1, position 2: the list ends there, but 1F1 is missing; add it");
     refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0), B(1, 1))},
            "rank 1, position 3: 1B1 needs 1F1, which is missing; add it before");
     refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0), F(1, 1))},
@@ -85,9 +85,9 @@ static void test_ranges(void **state)
            "rank 1, position 2 (1F2): microbatch 2 is out of range 0 to 1");
     refuse((struct sched_list[]){good, LIST(F(1, 0), {(enum sched_op)9, 1, 0}, B(1, 0), F(1, 1), B(1, 1))},
            "rank 1, position 2 (1?0): unknown kind of task; use F, I, W, B or R");
-    refuse(
-        (struct sched_list[]){good, LIST(F(1, 0), B(1, 0), F(0, 1), F(1, 1), B(1, 1))},
-        "rank 1, position 3 (0F1): stage 0 lies on rank 0 and cannot lie on two ranks; move the task there");
+    refuse((struct sched_list[]){good, LIST(F(1, 0), B(1, 0), F(0, 1), F(1, 1), B(1, 1))},
+           "rank 1, position 3 (0F1): stage 0 belongs to rank 0 and cannot lie on two ranks; move the task "
+           "there");
     refuse_at((uint32_t[]){0, 2}, (struct sched_list[]){good, good}, -EINVAL,
               "stage 1 is placed on rank 2, but the ranks are 0 to 1");
 }
@@ -99,14 +99,14 @@ static void test_cyclic_wait(void **state)
               (struct sched_list[]){LIST(F(0, 0), B(0, 0), F(0, 1), B(0, 1)),
                                     LIST(F(1, 0), F(1, 1), B(1, 0), B(1, 1))},
               -EDEADLK,
-              "the schedule waits in a circle: rank 0 at position 2 (0B0) waits for 1B0, rank 1 at position "
+              "the schedule waits in a circle: rank 0, position 2 (0B0) waits for 1B0, rank 1, position "
               "2 (1F1) waits "
               "for 0F1; reorder one of these lists");
     refuse_at((uint32_t[]){0, 1},
               (struct sched_list[]){LIST(F(0, 0), B(0, 0), F(0, 1), B(0, 1)),
                                     LIST(F(1, 0), F(1, 1), I(1, 0), W(1, 0), B(1, 1))},
               -EDEADLK,
-              "the schedule waits in a circle: rank 0 at position 2 (0B0) waits for 1I0, rank 1 at position "
+              "the schedule waits in a circle: rank 0, position 2 (0B0) waits for 1I0, rank 1, position "
               "2 (1F1) waits "
               "for 0F1; reorder one of these lists");
 }
@@ -126,7 +126,7 @@ static void test_long_circle(void **state)
     struct sched_sim sim;
     assert_int_equal(sched_simulate(&sim, sched, &(struct sched_costs){.each = {1, 1, 1, 1}}, &err),
                      -EDEADLK);
-    assert_non_null(strstr(err.text, "rank 0 at position 2 (0B0) waits for 1B0, rank 1"));
+    assert_non_null(strstr(err.text, "rank 0, position 2 (0B0) waits for 1B0, rank 1"));
     assert_non_null(strstr(err.text, " more; reorder one of these lists"));
     sched_free(sched);
 }

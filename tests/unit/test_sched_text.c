@@ -90,24 +90,24 @@ static void test_what_is_no_task(void **state)
         struct sched *sched = NULL;
         struct err err = {0};
         assert_int_equal(sched_read(&sched, cells[i], &err), -EINVAL);
-        assert_non_null(strstr(err.text, "rank 0, cell "));
+        assert_non_null(strstr(err.text, "line 1, column "));
         assert_non_null(strstr(err.text, "not a task"));
     }
     char sentence[200];
-    snprintf(sentence, sizeof sentence, "rank 1, cell 2 (1Q0): %s", grammar);
+    snprintf(sentence, sizeof sentence, "line 2, column 2 (1Q0): %s", grammar);
     refuse("0F0,0B0\n1F0,1Q0", sentence);
     refuse("0F0,0F99999999999999999999",
-           "rank 0, cell 2 (0F99999999999999999999): the number is out of range; stages and "
+           "line 1, column 2 (0F99999999999999999999): the number is out of range; stages and "
            "microbatches are counted from 0");
     refuse("0F0,(0F1;0B0)TOGETHER",
-           "rank 0, cell 2 ((0F1;0B0)TOGETHER): not a task; overlapping ones are written as in "
+           "line 1, column 2 ((0F1;0B0)TOGETHER): not a task; overlapping ones are written as in "
            "(0F7;7B3)OVERLAP_F_B");
     refuse("", "the schedule is empty; it has a line for each rank, tasks separated by commas");
     refuse("\n \n,None,\n", "the schedule is empty; it has a line for each rank, tasks separated by commas");
-    refuse("0F0,0B0\n\n1F0,1B0", "rank 1 has no task; take its line out, or give it a stage");
+    refuse("0F0,0B0\n\n1F0,1B0", "line 2 has no task; take it out, or give its rank a stage");
     refuse("0F0,0B0\n2F0,2B0", "stage 1 has no task on any rank, but there is a stage 2");
     refuse("0F0,0O,0B0",
-           "rank 0, cell 3 (0B0): the stage has made its optimizer step (O) before; move it behind");
+           "line 1, column 3 (0B0): the stage has made its optimizer step (O) before; move it behind");
 }
 
 /* Each way in which an order of existing tasks is none. */
@@ -115,28 +115,31 @@ static void test_what_cannot_run(void **state)
 {
     (void)state;
     refuse("0F0,0B0,0B1\n1F0,1B0,1F1,1B1",
-           "rank 0, position 3: 0B1 needs 0F1, which is missing; add it before");
-    refuse("0F0,0B0\n1F0,1B0,1F1,1B1", "rank 0, after position 2: the list ends, but 0F1 is missing; add it");
+           "line 1, column 3: 0B1 needs 0F1, which is missing; add it before");
+    refuse("0F0,0B0\n1F0,1B0,1F1,1B1", "line 1, column 2: the list ends there, but 0F1 is missing; add it");
     refuse("0F0,0F1,0B0\n1F0,1B0,1F1,1B1",
-           "rank 0, position 2: the backward of 0F1 is missing; add 0B1, or 0I1 and 0W1");
-    refuse("0F0,0F0,0B0\n1F0,1B0", "rank 0, position 2: 0F0 is a duplicate of position 1; remove one");
-    refuse("0F0,0B0\n1B0,1F0", "rank 1, position 1: 1B0 stands before 1F0 (position 2); exchange them");
-    refuse("0F0,0W0,0I0\n1F0,1B0", "rank 0, position 2: 0W0 stands before 0I0 (position 3); exchange them");
-    refuse("0F0,0I0\n1F0,1B0", "rank 0, position 2: 0I0 has no 0W0; add it, or use 0B0");
+           "line 1, column 2: the backward of 0F1 is missing; add 0B1, or 0I1 and 0W1");
+    refuse("0F0,0F0,0B0\n1F0,1B0", "line 1, column 2: 0F0 is a duplicate of column 1; remove one");
+    refuse("0F0,0B0\n1B0,1F0", "line 2, column 1: 1B0 stands before 1F0 (column 2); exchange them");
+    refuse("0F0,0W0,0I0\n1F0,1B0", "line 1, column 2: 0W0 stands before 0I0 (column 3); exchange them");
+    refuse("0F0,0I0\n1F0,1B0", "line 1, column 2: 0I0 has no 0W0; add it, or use 0B0");
     refuse("0F0,0B0,0W0\n1F0,1B0",
-           "rank 0, position 3: 0W0 stands beside the other form of its backward; B is I and W in one "
+           "line 1, column 3: 0W0 stands beside the other form of its backward; B is I and W in one "
            "task: use either B, or I and W");
     refuse(
         "0F0,1F0,0B0\n1F0,1B0",
-        "rank 1, position 1 (1F0): stage 1 lies on rank 0 and cannot lie on two ranks; move the task there");
-    refuse("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1", "the schedule waits in a circle: rank 0 at position 2 (0B0) "
-                                               "waits for 1B0, rank 1 at position 2 (1F1) waits "
+        "line 2, column 1 (1F0): stage 1 belongs to line 1 and cannot lie on two ranks; move the task there");
+    refuse("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1", "the schedule waits in a circle: line 1, column 2 (0B0) "
+                                               "waits for 1B0, line 2, column 2 (1F1) waits "
                                                "for 0F1; reorder one of these lists");
     refuse("1F0,0F0,0B0,1B0",
-           "the schedule waits in a circle: rank 0 at position 1 (1F0) waits for 0F0; reorder one of these "
+           "the schedule waits in a circle: line 1, column 1 (1F0) waits for 0F0; reorder one of these "
            "lists");
-    refuse("0F0,0B0,0R0", "rank 0, position 3: 0R0 stands after the backward it is for; move it before");
-    refuse("0R0,0F0,0B0", "rank 0, position 1: 0R0 stands before 0F0 (position 2); exchange them");
+    /* Columns are cells, as empty ones and messages are, too. */
+    refuse("0F0,,None,1RECV_B0,0B0,0B0\n1F0,1B0",
+           "line 1, column 6: 0B0 is a duplicate of column 5; remove one");
+    refuse("0F0,0B0,0R0", "line 1, column 3: 0R0 stands after the backward it is for; move it before");
+    refuse("0R0,0F0,0B0", "line 1, column 1: 0R0 stands before 0F0 (column 2); exchange them");
 }
 
 static void test_sizes(void **state)

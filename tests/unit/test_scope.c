@@ -86,8 +86,8 @@ static void the_daemon_makes_room_for_children(void **state)
 
 static void says(const struct scope *s, const char *how, const char *sentence)
 {
-    char text[256];
-    scope_why_ended(text, sizeof text, s, UINT64_C(2) << 30, how);
+    char text[400];
+    scope_why_ended(text, sizeof text, s, UINT64_C(2) << 30, UINT64_C(5) << 29, how);
     assert_string_equal(text, sentence);
 }
 
@@ -110,11 +110,14 @@ static void a_stage_is_limited_and_its_end_explained(void **state)
     says(s, "", "the stage process ended before the job did");
     put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");
     assert_true(scope_ran_out(s));
-    says(s, "was killed by signal 9",
-         "the stage process was killed: out of memory, 2.0 GiB were planned and it had 2.5; another split, a "
-         "smaller batch or "
-         "--memory-limit helps");
-    says(NULL, "was killed by signal 9", "the stage process was killed by signal 9"); /* nobody knows */
+    says(s, "was killed by SIGKILL: by whom",
+         "the stage process was killed: out of memory, 2.0 GiB were planned and it had 2.5 GiB of at most "
+         "2.5 GiB; "
+         "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps");
+    says(NULL, "was killed by SIGKILL: by whom", /* nobody knows */
+         "the stage process was killed by SIGKILL: by whom; 2.0 GiB were planned and it had 2.5 GiB; if "
+         "memory ran out, "
+         "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps");
     drop("job-7/memory.events");
     drop("job-7/memory.max");
     drop("job-7/cgroup.procs");

@@ -13,6 +13,9 @@
 
 #include "daemon/stage_plan.h"
 
+/* Adapters that are trained together have the forms of the first. */
+#define FORMS .nforms = 2, .forms = {{8, 0.1f}, {3, 2}}, .form = {{0, 1, 2, 0, 1}, {0, 0, 0, 0, 2}}
+
 static struct job_plan example(void)
 {
     return (struct job_plan){.type = JOB_SCORE,
@@ -36,6 +39,7 @@ static struct job_plan example(void)
                                       .targets = {"q_proj", "down_proj"},
                                       .first_layer = 1,
                                       .end_layer = 5,
+                                      FORMS,
                                       .seed = 9000000000000001,
                                       .random_init = true},
                              .nmore = 2,
@@ -47,6 +51,7 @@ static struct job_plan example(void)
                                        .targets = {"q_proj", "down_proj"},
                                        .first_layer = 1,
                                        .end_layer = 5,
+                                       FORMS,
                                        .seed = 3,
                                        .random_init = true},
                                       {.kind = TUNE_LORA,
@@ -58,6 +63,7 @@ static struct job_plan example(void)
                                        .targets = {"q_proj", "down_proj"},
                                        .first_layer = 1,
                                        .end_layer = 5,
+                                       FORMS,
                                        .random_init = true}},
                              .training = true,
                              .kv = true,
@@ -106,6 +112,11 @@ static void every_field_comes_back(void **state)
         assert_int_equal(back->sample, plan.sample);
         assert_memory_equal(back->bytes, plan.bytes, sizeof plan.bytes);
         assert_memory_equal(back->tune.targets, plan.tune.targets, sizeof plan.tune.targets);
+        assert_int_equal(back->tune.nforms, 2);
+        assert_memory_equal(back->tune.forms, plan.tune.forms, 2 * sizeof plan.tune.forms[0]);
+        assert_memory_equal(back->tune.form, plan.tune.form, sizeof plan.tune.form);
+        assert_memory_equal(back->more[0].form, plan.tune.form,
+                            sizeof plan.tune.form); /* on the same linears */
         assert_string_equal(job_type_name(back->type), job_type_name(type));
         json_decref(json);
         json_decref(travelled);
@@ -211,6 +222,11 @@ static void what_does_not_fit_is_refused(void **state)
     refuse(with_tune("rank", json_integer(65537)), "rank");
     refuse(with_tune("plus_ratio", json_real(-0.5)), "a negative ratio");
     refuse(with_tune("end_layer", json_integer(0)), "layers backwards");
+    refuse(with_tune("forms", json_array()), "rows of forms, and no form");
+    refuse(with_tune("form", json_array()), "forms, and no rows");
+    refuse(with_tune("form", json_pack("[s,s]", "0001020001", "00000000")), "a row too short");
+    refuse(with_tune("form", json_pack("[s,s]", "0001020001", "0000000003")), "a form that there is not");
+    refuse(with_tune("forms", json_pack("[[i,f],[i,f]]", 8, 0.1, 0, 2.0)), "a rank of 0");
     refuse(with_tune("targets", many(1)), "a target that is no name");
     refuse(with_tune("targets", many(17)), "too many targets");
 }
@@ -259,6 +275,7 @@ static void long_names_are_cut(void **state)
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
     json_t *json = with_tune("targets", json_pack("[s]", name));
+    json_object_set_new(json_object_get(json, "tune"), "form", json_pack("[s]", "0001020001"));
     json_object_set_new(json, "schedule", json_string(name));
     json_object_set_new(json, "fingerprint", json_string(name));
     assert_int_equal(job_plan_decode(&back, json, &err), 0);

@@ -16,7 +16,8 @@
 
 /* Two nodes with a stage each, one microbatch: forward, forward, backward, backward; the second node stands still before each. */
 static const char two[] =
-    "{'id':7,'step':12,'schedule':'1f1b','microbatches':1,'seconds':0.1,'bubble':0.5,'planned_seconds':0.08,"
+    "{'id':7,'step':12,'schedule':'1f1b','microbatches':1,'begin_us':5000000,'seconds':0.1,'bubble':0.5,'"
+    "planned_seconds':0.08,"
     "'planned_bubble':0.4,'ranks':[{'rank':0,'node':'a<&>','offset_us':0,'offset_error_us':0,'tasks':"
     "[['F',0,0.0,0.02,0.0,'',-1,0,4096],['B',0,0.07,0.1,0.02,'gradient',1,0,0]],"
     "'planned':[['F',0,0.0,0.02],['B',0,0.05,0.08]]},"
@@ -27,7 +28,8 @@ static const char two[] =
 
 /* Without a plan, and from a daemon that tells neither stages nor bytes. */
 static const char bare[] =
-    "{'id':7,'step':12,'schedule':'1f1b','microbatches':1,'seconds':0.1,'bubble':0.5,'planned_seconds':null,"
+    "{'id':7,'step':12,'schedule':'1f1b','microbatches':1,'begin_us':5000000,'seconds':0.1,'bubble':0.5,'"
+    "planned_seconds':null,"
     "'planned_bubble':null,'ranks':[{'rank':0,'node':'a','offset_us':0,'offset_error_us':0,'tasks':"
     "[['F',0,0.0,0.02,0.0,'',-1],['B',0,0.07,0.1,0.05,'gradient',1]],'planned':[]}]}";
 
@@ -166,7 +168,8 @@ static void an_svg_is_closed_and_escaped(void **state)
 
 /* Two stages on one node, the first and the last of four. */
 static const char chunks[] =
-    "{'id':7,'step':1,'schedule':'v-1f1b','microbatches':1,'seconds':0.04,'bubble':0.0,'planned_seconds':0."
+    "{'id':7,'step':1,'schedule':'v-1f1b','microbatches':1,'begin_us':5000000,'seconds':0.04,'bubble':0.0,'"
+    "planned_seconds':0."
     "04,"
     "'planned_bubble':0.0,'ranks':[{'rank':0,'node':'a','offset_us':0,'offset_error_us':0,'tasks':"
     "[['F',0,0.0,0.01,0.0,'',-1,0,0],['F',0,0.01,0.02,0.0,'',-1,3,0],['B',0,0.02,0.03,0.0,'',-1,3,0],"
@@ -198,11 +201,14 @@ static void nonsense_is_refused(void **state)
     (void)state;
     static const char *const wrong[] = {
         "{}",
-        "{'id':7,'step':1,'microbatches':1,'seconds':1,'bubble':0,'ranks':[]}",
-        "{'id':7,'step':1,'microbatches':1,'seconds':1,'bubble':0,'ranks':[{'tasks':[]}]}",
-        "{'id':7,'step':1,'microbatches':1,'seconds':1,'bubble':0,'ranks':[{'tasks':[['F',0,2,1,0,'',-1]]}]}",
-        "{'id':7,'step':1,'microbatches':1,'seconds':1,'bubble':0,'ranks':[{'tasks':[[1,0,1,2,0,'',-1]]}]}",
-        "{'id':7,'step':'1','microbatches':1,'seconds':1,'bubble':0,'ranks':[{'tasks':[['F',0,1,2,0,'',-1]]}]"
+        "{'id':7,'step':1,'microbatches':1,'begin_us':5000000,'seconds':1,'bubble':0,'ranks':[]}",
+        "{'id':7,'step':1,'microbatches':1,'begin_us':5000000,'seconds':1,'bubble':0,'ranks':[{'tasks':[]}]}",
+        "{'id':7,'step':1,'microbatches':1,'begin_us':5000000,'seconds':1,'bubble':0,'ranks':[{'tasks':[['F',"
+        "0,2,1,0,'',-1]]}]}",
+        "{'id':7,'step':1,'microbatches':1,'begin_us':5000000,'seconds':1,'bubble':0,'ranks':[{'tasks':[[1,0,"
+        "1,2,0,'',-1]]}]}",
+        "{'id':7,'step':'1','microbatches':1,'begin_us':5000000,'seconds':1,'bubble':0,'ranks':[{'tasks':[['"
+        "F',0,1,2,0,'',-1]]}]"
         "}",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

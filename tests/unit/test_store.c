@@ -279,18 +279,59 @@ static void a_full_disk_is_reported_and_got_over(void **state)
     tight = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
     setrlimit(RLIMIT_FSIZE, &tight);
     store_put_job(f->store, 1, "done", "{\"v\":2}");
-    store_put_event(f->store, 1, "log", "\"lost\"");
+    store_put_event(f->store, 1, "log", "\"waits\"");
     store_get_job(f->store, 1, take, f);
     wait_answer(f, f->answers + 1);
     assert_non_null(store_trouble(f->store));
     setrlimit(RLIMIT_FSIZE, &before);
-    /* The record is written with whatever comes next. */
-    store_put_event(f->store, 1, "log", "\"kept\"");
+    /* A read sees the writes before it, so they are tried again. */
+    store_put_event(f->store, 1, "log", "\"next\"");
     expect_job(f, 1, "{\"v\":2}");
     assert_null(store_trouble(f->store));
     store_get_events(f->store, 1, "log", 0, take, f);
     wait_answer(f, f->answers + 1);
-    assert_string_equal(f->answer, "[\"kept\"]");
+    assert_string_equal(f->answer, "[\"waits\",\"next\"]");
+}
+
+/* What waits is bounded: the oldest history gives way, a job's record stays. */
+static void what_waits_has_its_limit(void **state)
+{
+    struct fixture *f = *state;
+    enum { LINES = 5000, LENGTH = 2000 };
+    struct rlimit before, tight;
+    char line[LENGTH + 32];
+    store_put_event(f->store, 1, "log", "\"before\"");
+    expect_job(f, 1, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    tight = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &tight);
+    store_put_job(f->store, 1, "running", "{\"v\":1}");
+    store_put_job(f->store, 1, "done", "{\"v\":2}");
+    for (int i = 0; i < LINES; i++) {
+        snprintf(line, sizeof line, "\"%d%*s\"", i, LENGTH, "");
+        store_put_event(f->store, 1, "log", line);
+    }
+    expect_job(f, 1, NULL);
+    setrlimit(RLIMIT_FSIZE, &before);
+    expect_job(f, 1, "{\"v\":2}");
+    store_get_events(f->store, 1, "log", 0, take, f);
+    wait_answer(f, f->answers + 1);
+    size_t n = strlen(f->answer);
+    assert_in_range(n, (STORE_WAITING_MIB << 20) / 2, STORE_WAITING_MIB << 20);
+    assert_non_null(strstr(f->answer, "\"4999 "));
+    assert_null(strstr(f->answer, "\"0 "));
+    assert_memory_equal(f->answer, "[\"before\",", 10);
+}
+
+static void a_bad_row_holds_up_no_other(void **state)
+{
+    struct fixture *f = *state;
+    store_put_points(f->store, "[[\"a\",");
+    store_put_event(f->store, 1, "log", "\"good\"");
+    store_get_events(f->store, 1, "log", 0, take, f);
+    wait_answer(f, 1);
+    assert_string_equal(f->answer, "[\"good\"]");
 }
 
 int main(void)
@@ -306,6 +347,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_newer_layout_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_is_reported_and_got_over, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_bad_row_holds_up_no_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_waits_has_its_limit, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,6 +291,94 @@ static void only_what_all_have_told_of_is_shown(void **state)
     timeline_free(t);
 }
 
+/* One task of a rank in a plan that is not followed: enough to be reported. */
+static int tell_one(struct timeline *t, size_t rank, uint64_t step)
+{
+    json_t *event = event_of(step, json_pack("[[i,i,i,i,i,i,i,i]]", 0, 0, 1, 2, 0, 0, -1, 2));
+    int r = timeline_add(t, rank, event);
+    json_decref(event);
+    return r;
+}
+
+static void shows(struct timeline *t, int step)
+{
+    json_t *json = timeline_encode(t, 1, names);
+    assert_non_null(json);
+    assert_int_equal(number(json, "step"), step);
+    json_decref(json);
+}
+
+/* Rank 0 is one step ahead, and then two, before the others have reported the first one: none is lost. */
+static void a_rank_may_be_ahead(void **state)
+{
+    (void)state;
+    for (uint64_t ahead_by = 1; ahead_by <= 2; ahead_by++) {
+        struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
+        for (uint64_t step = 1; step <= 1 + ahead_by; step++)
+            assert_int_equal(tell_one(t, 0, step), 0);
+        for (uint64_t step = 1; step <= 1 + ahead_by; step++) {
+            assert_int_equal(tell_one(t, 2, step), 0);
+            assert_int_equal(tell_one(t, 1, step), 1);
+            shows(t, (int)step);
+        }
+        assert_int_equal(timeline_end(t), 0);
+        timeline_free(t);
+    }
+}
+
+/* More steps than wait: the oldest are dropped and counted, their ranks come too late, and the newest eight become complete. */
+static void more_than_the_window_is_counted(void **state)
+{
+    (void)state;
+    enum { TOLD = 11, WAIT = 8 };
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = 2});
+    for (uint64_t step = 1; step <= TOLD; step++)
+        assert_int_equal(tell_one(t, 0, step), 0);
+    for (uint64_t step = 1; step <= TOLD; step++)
+        assert_int_equal(tell_one(t, 1, step), step <= TOLD - WAIT ? -ESTALE : 1);
+    shows(t, TOLD);
+    for (uint64_t step = 0; step < WAIT; step++)
+        assert_int_equal(tell_one(t, 0, 21 + step), 0);
+    assert_int_equal(tell_one(t, 1, 20), -ESTALE); /* older than all that wait: it is the one that goes */
+    assert_int_equal(tell_one(t, 1, 21), 1);
+    assert_int_equal(timeline_end(t), TOLD - WAIT + 1 + WAIT - 1);
+    timeline_free(t);
+}
+
+/* A step that a rank did not report cannot become complete after a later one has; one that waits at the end cannot either. */
+static void what_stays_incomplete_is_counted(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = 2});
+    assert_int_equal(tell_one(t, 0, 1), 0);
+    assert_int_equal(tell_one(t, 0, 2), 0);
+    assert_int_equal(tell_one(t, 1, 2), 1);
+    assert_int_equal(tell_one(t, 1, 1), -ESTALE);
+    assert_int_equal(tell_one(t, 1, 4), 0);
+    assert_int_equal(tell_one(t, 1, 3), 0);
+    assert_int_equal(timeline_end(t), 3);
+    shows(t, 2);
+    timeline_free(t);
+}
+
+/* The plan is kept from step to step where the shape is the same: it says the same of each of them. */
+static void each_shape_has_its_plan(void **state)
+{
+    (void)state;
+    struct timeline *t = timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS});
+    const size_t steps[] = {1, 1, 2, 1};
+    double planned[4];
+    for (size_t i = 0; i < 4; i++) {
+        tell_of(t, i + 1, 1000000000000 + (int64_t)i * 1000000, NULL, steps[i]);
+        json_t *json = timeline_encode(t, 1, names);
+        planned[i] = number(json, "planned_seconds");
+        assert_true(fabs(number(json, "begin_us") - 1000000000000 - (double)i * 1000000) < 1);
+        json_decref(json);
+    }
+    assert_true(planned[0] == planned[1] && planned[0] == planned[3] && planned[2] != planned[0]);
+    timeline_free(t);
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
@@ -346,6 +434,10 @@ int main(void)
         cmocka_unit_test(forwards_done_again_are_planned),
         cmocka_unit_test(rounds_of_several_steps_are_planned),
         cmocka_unit_test(only_what_all_have_told_of_is_shown),
+        cmocka_unit_test(a_rank_may_be_ahead),
+        cmocka_unit_test(more_than_the_window_is_counted),
+        cmocka_unit_test(what_stays_incomplete_is_counted),
+        cmocka_unit_test(each_shape_has_its_plan),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(another_plan_is_not_made_up),
     };

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "model/peft_rules.h"
 #include "model/tune.h"
 #include "tests/lib/near.h"
 #include "tests/lib/tiny.h"
@@ -160,6 +161,21 @@ static void experts_are_told_apart_by_their_names(void **state)
                 "kv_b_proj, o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj, mlp.experts.*.gate_proj");
 }
 
+/* What an adapter of PEFT with these target_modules, and perhaps other keys, lies on. */
+static int read_rules(struct tune *tune, const struct family *f, const struct config *c, const char *json,
+                      struct err *err)
+{
+    json_t *o = json_loads(json, 0, NULL);
+    struct peft_rules *rules = NULL;
+    assert_non_null(o);
+    int r = peft_rules_new(&rules, o, (struct tune_form){tune->rank, tune->alpha}, err);
+    if (!r)
+        r = tune_ask_all(tune, f, c, &(struct tune_ask){peft_rules_ask, rules}, err);
+    peft_rules_free(rules);
+    json_decref(o);
+    return r;
+}
+
 /* What PEFT says by a regular expression comes back as targets, and goes out as one where it has to. */
 static void regular_expressions_are_understood(void **state)
 {
@@ -168,29 +184,162 @@ static void regular_expressions_are_understood(void **state)
     struct err err;
     char regex[TUNE_REGEX];
     struct tune t = {.kind = TUNE_LORA, .rank = 2, .alpha = 2, .end_layer = 5}, again = t;
-    must(tune_targets_regex(&t, f, &mixed, ".*\\.(o_proj|mlp\\.experts\\.\\d+\\.up_proj)", &err), &err);
+    must(read_rules(&t, f, &mixed,
+                    "{\"target_modules\": \".*\\\\.(o_proj|mlp\\\\.experts\\\\.\\\\d+\\\\.up_proj)\"}", &err),
+         &err);
     assert_true(t.first_layer == 0 && t.end_layer == 5 && t.ntargets == 2);
     assert_true(pairs(&t, 0) == 1 && pairs(&t, 3) == 5);
     t.first_layer = 3;
     t.end_layer = 5;
     assert_true(tune_regex(&t, &mixed, regex, sizeof regex));
-    must(tune_targets_regex(&again, f, &mixed, regex, &err), &err);
+    json_t *config = json_pack("{s:s}", "target_modules", regex);
+    char *text = json_dumps(config, 0);
+    must(read_rules(&again, f, &mixed, text, &err), &err);
+    free(text);
+    json_decref(config);
     assert_true(again.first_layer == 3 && again.end_layer == 5 && pairs(&again, 3) == 5 &&
                 pairs(&again, 2) == 0);
-    must(tune_targets_regex(&again, f, &mixed, "model\\.layers\\.(1|2)\\.self_attn\\.q_proj", &err), &err);
+    must(read_rules(&again, f, &mixed,
+                    "{\"target_modules\": \"model\\\\.layers\\\\.(1|2)\\\\.self_attn\\\\.q_proj\"}", &err),
+         &err);
     assert_true(again.first_layer == 1 && again.end_layer == 3 && again.ntargets == 1);
     assert_false(tune_regex(&again, &mixed, regex, sizeof regex)); /* a list of names will do */
-    static const char *const bad[][2] = {
-        {"q_proj", "matches no linear layer"}, /* whole names */
-        {".*layers\\.[024]\\.self_attn\\.q_proj", "leaves out layer 1"},
-        {".*experts\\.[01]\\.up_proj", "takes some of mlp.experts.*.up_proj in layer 2"},
-        {".*(o_proj|layers\\.3\\..*q_proj)", "in some layers and not in others"},
-        {".*(", "cannot be used"},
+    static const struct {
+        const char *json, *says;
+        int code;
+    } bad[] = {
+        {"{\"target_modules\": \"q_proj\"}", NULL, -ENOENT}, /* whole names */
+        {"{\"target_modules\": \".*experts\\\\.[01]\\\\.up_proj\"}",
+         "takes some of mlp.experts.*.up_proj in layer 2", -ENOTSUP},
+        {"{\"target_modules\": [\"up_proj\"], \"rank_pattern\": {\"experts.1.up_proj\": 9}}",
+         "mlp.experts.*.up_proj in layer 2 factors of several ranks", -ENOTSUP},
+        {"{\"target_modules\": \".*(\"}", "\"target_modules\": ", -EINVAL},
+        {"{\"target_modules\": 7}", "\"target_modules\" must be a text or a list of texts", -EINVAL},
+        {"{\"target_modules\": [7]}", "\"target_modules\" must be a text or a list of texts", -EINVAL},
+        {"{\"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"q_proj\": 0}}",
+         "impossible number for q_proj", -EINVAL},
+        {"{\"target_modules\": [\"q_proj\"], \"alpha_pattern\": [8]}", "\"alpha_pattern\" must be an object",
+         -EINVAL},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const int r = tune_targets_regex(&again, f, &mixed, bad[i][0], &err);
-        must_refuse(r, r == -ENOTSUP ? -ENOTSUP : -EINVAL, &err, bad[i][1]);
+        const int r = read_rules(&again, f, &mixed, bad[i].json, &err);
+        assert_int_equal(r, bad[i].code);
+        if (bad[i].says)
+            must_refuse(r, r, &err, bad[i].says);
     }
+}
+
+/* The ranks and scales of two linears in five layers; 0 where they have no factors. */
+enum { Q, DOWN, LINEARS };
+struct seen {
+    size_t rank[5][LINEARS];
+    double scale[5][LINEARS];
+    size_t n;
+};
+
+static int see(void *arg, const struct param_def *def)
+{
+    struct seen *s = arg;
+    size_t layer;
+    const bool q = strstr(def->name, ".q_proj."), down = strstr(def->name, ".down_proj.");
+    assert_int_equal(sscanf(def->name, "model.layers.%zu.", &layer), 1);
+    if (def->role == PARAM_A && (q || down)) {
+        s->rank[layer][q ? Q : DOWN] = def->rows;
+        s->scale[layer][q ? Q : DOWN] = def->scale;
+    }
+    s->n++;
+    return 0;
+}
+
+static void expect_ranks(const struct tune *t, const struct config *c, size_t linear, const size_t want[5])
+{
+    struct seen s = {.n = 0};
+    for (size_t u = 0; u < c->layers + 2; u++)
+        assert_int_equal(tune_params(t, llama(), c, u, see, &s), 0);
+    for (size_t l = 0; l < c->layers; l++)
+        if (s.rank[l][linear] != want[l])
+            fail_msg("layer %zu, %s: rank %zu, wanted %zu", l, linear == Q ? "q_proj" : "down_proj",
+                     s.rank[l][linear], want[l]);
+}
+
+/* PEFT's own rules, case by case: the expectations were made with PEFT 0.20's check_target_module_exists and
+ * get_pattern_key on the names of a Llama of five layers. */
+static void places_follow_the_rules_of_peft(void **state)
+{
+    static const struct {
+        const char *json;
+        size_t q[5], down[5];
+    } cases[] = {
+        {"{\"target_modules\": [\"q_proj\"], \"layers_to_transform\": [0, 2, 4]}", {4, 0, 4, 0, 4}, {0}},
+        {"{\"target_modules\": [\"q_proj\"], \"layers_to_transform\": 3}", {0, 0, 0, 4, 0}, {0}},
+        {"{\"target_modules\": [\"q_proj\"], \"layers_to_transform\": []}", {4, 4, 4, 4, 4}, {0}},
+        {"{\"target_modules\": [\"q_proj\"], \"layers_to_transform\": [1], \"layers_pattern\": \"layers\"}",
+         {0, 4, 0, 0, 0},
+         {0}},
+        {"{\"target_modules\": [\"q_proj\", \"model.layers.4.mlp.down_proj\"], \"layers_to_transform\": [1], "
+         "\"layers_pattern\": [\"h\", \"layers\"]}",
+         {0, 4, 0, 0, 0},
+         {0, 0, 0, 0, 4}},
+        {"{\"target_modules\": [\"q_proj\", \"down_proj\", \"c_attn\"], \"exclude_modules\": "
+         "[\"3.mlp.down_proj\"]}",
+         {4, 4, 4, 4, 4},
+         {4, 4, 4, 0, 4}},
+        {"{\"target_modules\": \"all-linear\", \"exclude_modules\": \".*\\\\.[13]\\\\..*(q|down)_proj\"}",
+         {4, 0, 4, 0, 4},
+         {4, 0, 4, 0, 4}},
+        {"{\"target_modules\": [\"q_proj\", \"down_proj\"], \"rank_pattern\": {\"down_proj\": 2, "
+         "\"1.self_attn.q_proj\": 8, "
+         "\"q_proj\": 6}}",
+         {6, 8, 6, 6, 6},
+         {2, 2, 2, 2, 2}},
+        {"{\"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"_proj\": 2, \"layers.[12].*\": 3}}",
+         {4, 3, 3, 4, 4},
+         {0}},
+        {"{\"target_modules\": "
+         "\".*layers\\\\.(0|2)\\\\.self_attn\\\\.q_proj|.*layers\\\\.3\\\\.mlp\\\\.down_proj\"}",
+         {4, 0, 4, 0, 0},
+         {0, 0, 0, 4, 0}},
+    };
+    (void)state;
+    struct config c = tall;
+    c.layers = 5;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err err;
+        struct tune t = {.kind = TUNE_LORA, .rank = 4, .alpha = 8};
+        must(read_rules(&t, llama(), &c, cases[i].json, &err), &err);
+        expect_ranks(&t, &c, Q, cases[i].q);
+        expect_ranks(&t, &c, DOWN, cases[i].down);
+    }
+}
+
+/* Alpha by its own pattern, and the scale that follows; one rank and alpha for all leave no forms. */
+static void alphas_have_patterns_too(void **state)
+{
+    (void)state;
+    struct err err;
+    struct config c = tall;
+    c.layers = 5;
+    struct seen s = {.n = 0};
+    struct tune t = {.kind = TUNE_LORA, .rank = 4, .alpha = 8};
+    must(read_rules(&t, llama(), &c,
+                    "{\"target_modules\": [\"q_proj\", \"down_proj\"], \"rank_pattern\": {\"q_proj\": 16}, "
+                    "\"alpha_pattern\": {\"4.self_attn.q_proj\": 4}}",
+                    &err),
+         &err);
+    for (size_t u = 1; u <= 5; u++)
+        tune_params(&t, llama(), &c, u, see, &s);
+    assert_true(t.nforms == 3 && s.n == 2 * 2 * 5);
+    assert_true(s.scale[0][Q] == 0.5 && s.scale[4][Q] == 0.25 && s.scale[0][DOWN] == 2);
+    t.rslora = true;
+    for (size_t u = 1; u <= 5; u++)
+        tune_params(&t, llama(), &c, u, see, &s);
+    assert_true(s.scale[0][Q] == 2 && s.scale[4][Q] == 1 && s.scale[0][DOWN] == 4);
+    must(read_rules(&t, llama(), &c,
+                    "{\"target_modules\": [\"q_proj\"], \"rank_pattern\": {\"q_proj\": 16}, "
+                    "\"alpha_pattern\": {\"q_proj\": 4}}",
+                    &err),
+         &err);
+    assert_true(t.nforms == 0 && t.rank == 16 && t.alpha == 4);
 }
 
 static void layers_are_read_as_users_write_them(void **state)
@@ -325,6 +474,8 @@ int main(void)
         cmocka_unit_test(unknown_targets_are_named),
         cmocka_unit_test(experts_are_told_apart_by_their_names),
         cmocka_unit_test(regular_expressions_are_understood),
+        cmocka_unit_test(places_follow_the_rules_of_peft),
+        cmocka_unit_test(alphas_have_patterns_too),
         cmocka_unit_test(layers_are_read_as_users_write_them),
         cmocka_unit_test(the_scale_is_of_rank_or_its_root),
         cmocka_unit_test(the_routers_bias_is_fixed),

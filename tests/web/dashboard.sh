@@ -55,7 +55,10 @@ done
 
 cut_command="ip -n $(ns_name 1) link del cable$second"
 ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
-MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
+models=$(realpath "$tmp/a")/models # where a node's models lie
+mkdir "$models"
+cp -r "$root/share/tiny-llama" "$models/"
+MODELS=$models MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
     REMOTE=http://10.99.0.2:8473/ REMOTE_TOKEN=$(head -n 1 "$tmp/b/http-token") SHOTS=$shots CUT=$cut_command VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
     ns_exec 1 timeout $((240 * slow)) node tests/web/dashboard.mjs || fail "the page is not as it should be"
 alive a b

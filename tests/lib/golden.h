@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the data that is not committed lies: $RINGD_SHARED, or ../shared/data seen from the repository's
- * root. A test that needs some of it is skipped, saying so, where it is missing. */
-#ifndef TESTS_LIB_SHARED_H
-#define TESTS_LIB_SHARED_H
+ * The golden cases and small models of tests/data. Tests run in the repository's root. */
+#ifndef TESTS_LIB_GOLDEN_H
+#define TESTS_LIB_GOLDEN_H
 
 #include <jansson.h>
 #include <stdint.h>
@@ -11,23 +10,22 @@
 #include "file/config.h"
 #include "file/safetensors.h"
 
-struct shared_path {
+struct data_path {
     char text[1024];
 };
 
-/* The path of a file or directory of the shared data; the test is skipped if it is not there. */
-struct shared_path shared_path(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The path of a file or directory of tests/data; the test fails where it cannot be read. */
+struct data_path data_path(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* A golden case: a small model and what a reference implementation makes of it. */
 struct golden {
     const char *name; /* borrowed */
-    struct shared_path model_dir;
+    struct data_path model_dir;
     struct config config;
     json_t *expected;   /* owned */
     struct st *tensors; /* owned */
 };
 
-/* Skips the test where the case is missing. */
 void golden_open(struct golden *g, const char *name);
 void golden_close(struct golden *g);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/stage_cache.h"
+#include "daemon/cache_dir.h"
 
 #include <errno.h>
 #include <stdio.h>

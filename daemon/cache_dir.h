@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where a stage process keeps what would cost time to make again. Called by whoever keeps something; any thread. */
-#ifndef DAEMON_STAGE_CACHE_H
-#define DAEMON_STAGE_CACHE_H
+#ifndef DAEMON_CACHE_DIR_H
+#define DAEMON_CACHE_DIR_H
 
 #include <stddef.h>
 

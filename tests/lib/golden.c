@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/lib/shared.h"
+#include "tests/lib/golden.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,33 +13,30 @@
 
 #include "tests/lib/near.h"
 
-struct shared_path shared_path(const char *fmt, ...)
+struct data_path data_path(const char *fmt, ...)
 {
-    const char *root = getenv("RINGD_SHARED");
-    struct shared_path path;
-    int n = snprintf(path.text, sizeof path.text, "%s/", root && *root ? root : "../shared/data");
-    assert_in_range(n, 1, sizeof path.text / 2);
+    static const char root[] = "tests/data/";
+    struct data_path path;
+    memcpy(path.text, root, sizeof root);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(path.text + n, sizeof path.text - (size_t)n, fmt, ap);
+    vsnprintf(path.text + strlen(root), sizeof path.text - strlen(root), fmt, ap);
     va_end(ap);
-    if (access(path.text, R_OK)) {
-        print_message("%s is missing: set RINGD_SHARED to where the shared data lies\n", path.text);
-        skip();
-    }
+    if (access(path.text, R_OK))
+        fail_msg("%s cannot be read: run the test in the root of the repository", path.text);
     return path;
 }
 
 void golden_open(struct golden *g, const char *name)
 {
     struct err err;
-    *g = (struct golden){.name = name, .model_dir = shared_path("cases/%s/model", name)};
+    *g = (struct golden){.name = name, .model_dir = data_path("cases/%s/model", name)};
     must(config_read(&g->config, g->model_dir.text, &err), &err);
     json_error_t je;
-    g->expected = json_load_file(shared_path("cases/%s/expected.json", name).text, 0, &je);
+    g->expected = json_load_file(data_path("cases/%s/expected.json", name).text, 0, &je);
     if (!g->expected)
         fail_msg("%s: expected.json: %s", name, je.text);
-    must(st_open_file(&g->tensors, shared_path("cases/%s/expected.safetensors", name).text, &err), &err);
+    must(st_open_file(&g->tensors, data_path("cases/%s/expected.safetensors", name).text, &err), &err);
 }
 
 void golden_close(struct golden *g)
