@@ -8,7 +8,6 @@ VERSION := 0.1.0
 CC      := gcc
 SAN     ?=
 V       ?=
-Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
 comma   := ,
@@ -50,7 +49,7 @@ net_src    := $(sort $(wildcard net/*.c))
 kern_src   := engine/num/kernels.c
 int_src    := engine/num/integer.c
 packed_src := engine/num/packed.c
-engine_src := $(filter-out $(kern_src) $(int_src) $(packed_src),$(sort $(wildcard engine/*.c engine/*/*.c)))
+engine_src := $(filter-out $(kern_src) $(int_src) $(packed_src),$(sort $(wildcard engine/*.c engine/*/*.c engine/*/*/*.c)))
 obj         = $(patsubst %.c,$(B)/%.o,$(1))
 
 kern_isas  := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
@@ -67,15 +66,13 @@ packed_isas:= $(if $(filter x86_64,$(ARCH)),avx2 avx512 bf16)
 kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach i,$(int_isas),$(B)/engine/num/integer.$(i).o) \
               $(foreach i,$(packed_isas),$(B)/engine/num/packed.$(i).o)
 
-# A file named main_X.c makes program X; ctl_*.c belong to ringctl alone, stage*.c and channel.c to ringd-stage.
-# ringctl's alone, and yet what tests link
-ctl_tested  := $(addprefix daemon/,adopt.c hosts.c ctl_table.c ctl_term.c step_view.c step_trace.c step_chart.c forecast.c)
-ctl_src     := $(filter-out $(ctl_tested),$(sort $(wildcard daemon/ctl*.c))) daemon/ringctl.c
-stage_src   := $(sort $(wildcard daemon/stage*.c)) $(sort $(wildcard daemon/channel*.c))
-ctl_shared  := $(addprefix daemon/,xalloc.c installed.c optable.c spawn_env.c cores.c conf.c layers_text.c doctor.c doctor_net.c doctor_node.c doctor_host.c)
-both_shared := $(addprefix daemon/,xalloc.c progress.c ipc.c cache_dir.c model_facts.c)
-helper_src  := $(sort $(wildcard daemon/link_helper*.c))
-ringd_src   := $(filter-out $(ctl_src) $(ctl_tested) $(stage_src) $(helper_src),$(sort $(wildcard daemon/*.c)))
+# The daemon's rooms, one folder each (docs/ARCHITECTURE.md). Each program's folder has one main.c; the rest of a room is a library,
+# so that tests link what the programs do.
+room       = $(sort $(wildcard daemon/$(1)/*.c daemon/$(1)/*/*.c))
+rooms     := common link ctl stage ringd
+$(foreach r,$(rooms),$(eval $(r)_src := $(filter-out %/main.c,$(call room,$(r)))))
+main_obj   = $(B)/daemon/$(1)/main.o
+lib        = $(foreach r,$(1),$(B)/lib$(r).a)
 
 .PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns arm64 web deb system format lint install clean headers unit
 all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
@@ -85,27 +82,34 @@ DYGRAPHS   ?= /usr/share/javascript/dygraphs
 web_files  := $(sort $(wildcard web/*.html web/*.css web/*.js web/*.svg))
 web_assets := $(patsubst /index.html=%,/=%,$(foreach f,$(web_files),/$(notdir $(f))=$(f))) \
               $(foreach f,dygraph.min.js dygraph.min.css,/$(f)=$(DYGRAPHS)/$(f)) /openapi.json=docs/openapi.json
-web_obj    := $(B)/daemon/web_assets.o
-$(B)/daemon/web_assets.c: web/embed $(web_files) docs/openapi.json Makefile
+web_obj    := $(B)/daemon/ringd/http/web_assets.o
+$(web_obj:.o=.c): web/embed $(web_files) docs/openapi.json Makefile
 	@mkdir -p $(@D)
 	$(call say,EMBED,$@) web/embed $(web_assets) >$@.new && mv $@.new $@
-$(web_obj): $(B)/daemon/web_assets.c $(web_files) docs/openapi.json
+$(web_obj): $(web_obj:.o=.c) $(web_files) docs/openapi.json
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
 
-$(B)/libringnet.a: $(call obj,$(net_src))
-$(B)/libringengine.a: $(call obj,$(engine_src)) $(kern_obj)
+$(B)/libnet.a: $(call obj,$(net_src))
+$(B)/libengine.a: $(call obj,$(engine_src)) $(kern_obj)
+$(B)/libcommon.a: $(call obj,$(common_src))
+$(B)/liblink.a: $(call obj,$(link_src))
+$(B)/libctl.a: $(call obj,$(ctl_src))
+$(B)/libstage.a: $(call obj,$(stage_src))
+$(B)/libringd.a: $(call obj,$(ringd_src)) $(web_obj)
 $(B)/%.a:
 	$(call say,AR,$@) rm -f $@ && ar rcs $@ $^
 
+# Each program is its main.c and the libraries of the rooms it may see: what reaches into another room does not link.
 # Names that libmicrohttpd and GnuTLS look for in the program (http_no_tls.c).
-$(B)/ringd: LDBASE += $(addprefix -Wl$(comma)--export-dynamic-symbol=,_gnutls_global_init_skip gnutls_global_init gnutls_global_deinit)
-$(B)/ringd: $(call obj,$(ringd_src)) $(web_obj) $(B)/libringnet.a $(B)/libringengine.a
+$(B)/ringd: LDBASE += $(addprefix -Wl$(comma)--export-dynamic-symbol=,_gnutls_global_init_skip gnutls_global_init gnutls_global_deinit) \
+                      -Wl,--undefined=_gnutls_global_init_skip
+$(B)/ringd: $(call main_obj,ringd) $(call lib,ringd common net engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
-$(B)/ringd-stage: $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
+$(B)/ringd-stage: $(call main_obj,stage) $(call lib,stage common engine net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
-$(B)/ringd-link: $(call obj,$(helper_src) daemon/link_proto.c) $(B)/libringnet.a
+$(B)/ringd-link: $(call main_obj,link) $(call lib,link common net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
-$(B)/ringctl: $(call obj,$(ctl_src) $(ctl_shared) $(ctl_tested)) $(B)/libringengine.a
+$(B)/ringctl: $(call main_obj,ctl) $(call lib,ctl common engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ledit -ljansson -linih -lm
 
 $(B)/net/%.o: net/%.c
@@ -131,7 +135,7 @@ $(B)/daemon/%.o: daemon/%.c
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_daemon) -c -o $@ $<
 
 # --- tests: every tests/{unit,grad,golden,sim}/test_X.c is one program of its own ------------------------------
-test_src  := $(sort $(wildcard tests/unit/test_*.c tests/grad/test_*.c tests/golden/test_*.c tests/sim/test_*.c))
+test_src  := $(shell find tests/unit tests/grad tests/golden tests/sim -name "test_*.c" | sort)
 test_lib  := $(call obj,$(sort $(wildcard tests/lib/*.c)))
 test_bin  := $(patsubst %.c,$(B)/%,$(test_src))
 fuzz_src  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -140,15 +144,13 @@ bench_bin := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
-# daemon objects that tests may link: everything but the three mains
-daemon_testable := $(filter-out daemon/main.c daemon/stage.c,$(ringd_src) $(ctl_tested) $(stage_src))
-$(B)/libdaemon.a: $(call obj,$(daemon_testable)) $(web_obj)
+all_libs  := $(call lib,ringd ctl stage link common engine net)
 # Writes what the test models are expected to say: called by their recipe.
 expect    := $(B)/tests/data/models/expect
-$(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+$(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
-$(B)/tests/unit/test_gemm_blas $(B)/tests/unit/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
-$(B)/tests/unit/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
+$(B)/tests/unit/engine/num/test_gemm_blas $(B)/tests/unit/engine/num/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
+$(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
 
 # --- checks ---------------------------------------------------------------------------------------------------------
 unit: $(test_bin)
@@ -159,7 +161,7 @@ FUZZ_CC   ?= clang-14
 RUNS      ?= 100000
 fuzzer    := $(findstring fuzzer,$(SAN))
 fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
-$(fuzz_bin): $(B)/%: $(B)/%.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+$(fuzz_bin): $(B)/%: $(B)/%.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 fuzz-programs: $(fuzz_bin)
 fuzz:
@@ -168,7 +170,7 @@ fuzz:
 	@tests/fuzz/run build-fuzz "$(RUNS)" "$(ONLY)"
 # What the tests in network namespaces send with.
 netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
-$(netns_bin): $(B)/%: $(B)/%.o $(B)/libdaemon.a $(B)/libringengine.a $(B)/libringnet.a
+$(netns_bin): $(B)/%: $(B)/%.o $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
 # A terminal for tests of what people see.
 system_bin := $(addprefix $(B)/tests/system/lib/,pty slow hang)
@@ -176,7 +178,7 @@ $(system_bin): %: %.o
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
 sleeping  := $(B)/tests/system/lib/sleeping
-$(sleeping): %: %.o $(call obj,$(stage_src) $(both_shared)) $(B)/libringengine.a $(B)/libringnet.a
+$(sleeping): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=runner_task,--wrap=exchange_send -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
@@ -203,27 +205,16 @@ bench: all $(bench_bin) $(sleeping)
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
               libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2
-LINT_DEPS  := clang-format cppcheck
 # for `make deb` and `make system`
 SYSTEM_DEPS := build-essential debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
-deps: WANT = $(BUILD_DEPS)
-deps-system: WANT = $(BUILD_DEPS) $(SYSTEM_DEPS)
-deps deps-system:
-	@missing=$$(dpkg-query -W -f='$${Package} $${Status}\n' $(WANT) 2>/dev/null | \
-	    awk '$$4 == "installed" {have[$$1]} END {n = split("$(WANT)", want, " "); \
-	         for (i = 1; i <= n; i++) if (!(want[i] in have)) printf "%s ", want[i]}'); \
-	if [ -n "$$missing" ]; then \
-	    echo "installing: $$missing"; \
-	    command -v apt-get >/dev/null || { echo "these are Debian's packages: install what this system calls them" >&2; exit 1; }; \
-	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	    [ -z "$$sudo" ] || command -v sudo >/dev/null || { echo "run as root: apt-get install $$missing" >&2; exit 1; }; \
-	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
-	        apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $$missing >/dev/null; \
-	fi
+deps:
+	@tests/install-deps $(BUILD_DEPS)
+deps-system:
+	@tests/install-deps $(BUILD_DEPS) $(SYSTEM_DEPS)
 
 # --- style -----------------------------------------------------------------------------------------------------------
-all_c := $(sort $(wildcard net/*.[ch] engine/*.[ch] engine/*/*.[ch] daemon/*.[ch] tests/*/*.[ch]))
-headers := $(patsubst %.h,$(B)/headers/%.ok,$(sort $(wildcard net/*.h engine/*.h engine/*/*.h daemon/*.h)))
+all_c := $(shell git ls-files "*.[ch]")
+headers := $(patsubst %.h,$(B)/headers/%.ok,$(shell find net engine daemon -name "*.h" | sort))
 format:
 	clang-format -i $(all_c)
 headers: $(headers)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sentences about what went wrong. Called by all of the engine and by its programs, on any thread; no state. */
+ * Sentences about what went wrong. Called by all of the engine and by its programs, on any thread;
+ * no state. */
 #include "err.h"
 
 #include <errno.h>
@@ -30,8 +31,9 @@ static size_t char_bytes(const unsigned char *s)
     return cp < least[n] || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000) ? 0 : n;
 }
 
-/* Names in a sentence come from anybody's files, and are cut at so many bytes: nothing in it may steer a terminal, and what is not UTF-8
- * could not be told in JSON, and so nobody would be told. */
+/* Names in a sentence come from anybody's files, and are cut at so many bytes: nothing in it may
+ * steer a terminal, and what is not UTF-8 could not be told in JSON, and so nobody would be
+ * told. */
 static void disarm(char *text)
 {
     for (size_t n; *text; text += n) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One sentence about what went wrong, for the person who can mend it. The engine never logs: it fills this in
- * and returns a negative errno; the program decides what to print. */
+ * One sentence about what went wrong, for the person who can mend it. The engine never logs: it
+ * fills this in and returns a negative errno; the program decides what to print. */
 #ifndef ENGINE_ERR_H
 #define ENGINE_ERR_H
 
@@ -12,16 +12,17 @@ struct err {
 };
 
 /* Writes the sentence and returns `code` (a negative errno), so that a failing function reads
- * `return err_set(err, -EINVAL, "…")`. `err` may be NULL. With −EMFILE, strerror's text in the sentence is replaced by one
- * that names the limit. */
+ * `return err_set(err, -EINVAL, "…")`. `err` may be NULL. With −EMFILE, strerror's text in the
+ * sentence is replaced by one that names the limit. */
 int err_set(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Puts "prefix: " before the sentence already there: the caller knows which file, layer or node it was.
- * Returns code. */
+/* Puts "prefix: " before the sentence already there: the caller knows which file, layer or node it
+ * was. Returns code. */
 int err_prefix(struct err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Two amounts of bytes for one sentence ("needs 20.1 MiB and has 8.0 MiB"): both in the unit that suits the larger one, with so
- * many digits (at most three) that different amounts read differently, and little memory not as none. */
+/* Two amounts of bytes for one sentence ("needs 20.1 MiB and has 8.0 MiB"): both in the unit that
+ * suits the larger one, with so many digits (at most three) that different amounts read
+ * differently, and little memory not as none. */
 struct err_amounts {
     char need[32], have[32];
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The middle of the two ways is the estimate, half of the round trip its bound: all the delay may have been on one of them. To that
- * comes what the clocks may have run apart meanwhile, on the way and while the answer was held back. */
+ * The middle of the two ways is the estimate, half of the round trip its bound: all the delay may
+ * have been on one of them. To that comes what the clocks may have run apart meanwhile, on the way
+ * and while the answer was held back. */
 #include "ahead.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How far the clock of a neighbour is ahead of ours, from heartbeats that each name four times: ours when it was sent, theirs when it
- * came and when its answer left, ours when that came (RFC 5905 §8). Owned by a link, one life of the neighbour long; loop thread. PURE. */
+ * How far the clock of a neighbour is ahead of ours, from heartbeats that each name four times:
+ * ours when it was sent, theirs when it came and when its answer left, ours when that came (RFC
+ * 5905 §8). Owned by a link, one life of the neighbour long; loop thread. PURE. */
 #ifndef NET_AHEAD_H
 #define NET_AHEAD_H
 
@@ -35,7 +36,8 @@ struct ahead_times {
 };
 /* −EINVAL, and nothing is learnt: times that no clock can have had. */
 int ahead_learn(struct ahead *a, const struct ahead_times *t);
-/* The best of them: of the shortest round trip, but one long ago is worth less. False: there is none yet. */
+/* The best of them: of the shortest round trip, but one long ago is worth less. False: there is
+ * none yet. */
 bool ahead_at(const struct ahead *a, struct instant now, struct ahead_bound *ret);
 
 #endif

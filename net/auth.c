@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringd's handshake: one pattern on the Noise engine, node identities, session keys. Called by link.c, on the
- * loop; nothing here waits. */
+ * ringd's handshake: one pattern on the Noise engine, node identities, session keys. Called by
+ * link.c, on the loop; nothing here waits. */
 #include "auth.h"
 
 #include "noise.h"

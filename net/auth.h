@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Noise_XXpsk0+psk3_25519_ChaChaPoly_SHA512 (noiseprotocol.org, revision 34) as pure numbered steps: bytes
- * in, bytes out, no sockets, no clock. PROTOCOL.md gives the byte tables.
+ * Noise_XXpsk0+psk3_25519_ChaChaPoly_SHA512 (noiseprotocol.org, revision 34) as pure numbered
+ * steps: bytes in, bytes out, no sockets, no clock. PROTOCOL.md gives the byte tables.
  *
- *   -> psk, e          <- e, ee, s, es [responder's hello]          -> s, se, psk [initiator's hello]
+ *   -> psk, e          <- e, ee, s, es [responder's hello]          -> s, se, psk [initiator's
+ *    hello]
  *
- * Every message payload is opaque to this file. Without the psk not even message 1 can be parsed, so an
- * outsider gets silence. */
+ * Every message payload is opaque to this file. Without the psk not even message 1 can be parsed,
+ * so an outsider gets silence. */
 #ifndef NET_AUTH_H
 #define NET_AUTH_H
 
@@ -25,8 +26,9 @@ enum {
     AUTH_MAX_MESSAGE = AUTH_MAX_PAYLOAD + 128,
 };
 
-/* One seed, two key pairs: Ed25519, and the X25519 pair that belongs to it by the curves' common map. The node's name in
- * certificates and rosters is the X25519 key; whoever signs with the Ed25519 key shows it, and the map tells whose it is. */
+/* One seed, two key pairs: Ed25519, and the X25519 pair that belongs to it by the curves' common
+ * map. The node's name in certificates and rosters is the X25519 key; whoever signs with the
+ * Ed25519 key shows it, and the map tells whose it is. */
 struct auth_identity {
     uint8_t secret[AUTH_KEY], pub[AUTH_KEY]; /* X25519: handshakes */
     uint8_t sign_secret[2 * AUTH_KEY],
@@ -35,12 +37,14 @@ struct auth_identity {
 int auth_identity_generate(struct auth_identity *id); /* −EIO: no libsodium */
 int auth_identity_from_seed(struct auth_identity *id, const uint8_t seed[static AUTH_SEED]);
 
-/* A statement (auth_sign.c): `purpose` keeps a signature from being taken for one of another kind. */
+/* A statement (auth_sign.c): `purpose` keeps a signature from being taken for one of another
+ * kind. */
 int auth_sign(const struct auth_identity *id, const char *purpose, const void *text, size_t n,
               uint8_t ret[static AUTH_SIGNATURE]);
 bool auth_verify(const uint8_t sign_pub[static AUTH_KEY], const char *purpose, const void *text, size_t n,
                  const uint8_t signature[static AUTH_SIGNATURE]);
-/* Does this Ed25519 key belong to that X25519 key? (Two do, of opposite sign, and the owner has the secrets of both.) */
+/* Does this Ed25519 key belong to that X25519 key? (Two do, of opposite sign, and the owner has the
+ * secrets of both.) */
 bool auth_is_signer(const uint8_t sign_pub[static AUTH_KEY], const uint8_t pub[static AUTH_KEY]);
 
 /* 16-byte node id = BLAKE2b-128 of the public key. */
@@ -48,7 +52,8 @@ void auth_node_id(uint8_t ret[static 16], const uint8_t pub[static AUTH_KEY]);
 
 struct auth; /* one handshake; holds secrets, wiped by auth_free */
 
-/* `prologue` binds what both sides must agree on (protocol version, cluster id, kind of connection). */
+/* `prologue` binds what both sides must agree on (protocol version, cluster id, kind of
+ * connection). */
 int auth_new(struct auth **ret, bool initiator, const struct auth_identity *id,
              const uint8_t psk[static AUTH_PSK], const void *prologue, size_t prologue_len);
 void auth_free(struct auth *auth);
@@ -58,11 +63,13 @@ bool auth_writes_next(const struct auth *auth);
 bool auth_done(const struct auth *auth);
 /* Returns bytes written (≤ cap), or −errno; −EPROTO out of turn. */
 int auth_write(struct auth *auth, uint8_t *out, size_t cap, const void *payload, size_t n);
-/* Returns payload bytes, or −EBADMSG (forged, wrong psk, truncated). After a failure the handshake is dead.
+/* Returns payload bytes, or −EBADMSG (forged, wrong psk, truncated). After a failure the handshake
+ * is dead.
  */
 int auth_read(struct auth *auth, const uint8_t *msg, size_t n, uint8_t *payload, size_t cap);
-/* Message 1 by an acceptor that cannot know which of n secrets the dialer has: each is tried, the one that
- * fits is kept for the rest of the handshake and its index given back. −EBADMSG when none does. */
+/* Message 1 by an acceptor that cannot know which of n secrets the dialer has: each is tried, the
+ * one that fits is kept for the rest of the handshake and its index given back. −EBADMSG when none
+ * does. */
 int auth_read_any(struct auth *auth, const uint8_t (*psks)[AUTH_PSK], size_t n_psks, const uint8_t *msg,
                   size_t n, uint8_t *payload, size_t cap, size_t *ret_index);
 /* Valid once the peer has sent its key. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node's statements: signatures by the Ed25519 key that its identity is, and how that key belongs to the X25519 key that
- * certificates and rosters name. Owns nothing; called by the daemon, on the loop. */
+ * A node's statements: signatures by the Ed25519 key that its identity is, and how that key belongs
+ * to the X25519 key that certificates and rosters name. Owns nothing; called by the daemon, on the
+ * loop. */
 #include "auth.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ports and their beacons: what is sent when, what is let in. Owns the table of ports; called by finder.c on
- * the loop, and by tests. PURE. */
+ * Ports and their beacons: what is sent when, what is let in. Owns the table of ports; called by
+ * finder.c on the loop, and by tests. PURE. */
 #include "beacon_impl.h"
 
 #include "buf.h"
@@ -382,8 +382,9 @@ static void name_neighbours(struct beacon *ret, struct beacon_port *port)
     port->rotate = i % BEACON_NEIGHBOURS;
 }
 
-/* Whoever was away while the key changed can neither open our beacons nor come by the new key without them: as long as there is such a
- * neighbour, every other beacon is sealed with the key before. All others open both. */
+/* Whoever was away while the key changed can neither open our beacons nor come by the new key
+ * without them: as long as there is such a neighbour, every other beacon is sealed with the key
+ * before. All others open both. */
 static const struct beacon_key *choose_key(const struct beacons *b, const struct beacon_port *port)
 {
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is heard on which port, and which of those are cables: pairs of ports that hear each other both ways.
- * PURE: takes datagrams, the time and randomness, gives datagrams and events. finder.c feeds it; tests feed
- * it with a fake clock.
+ * Who is heard on which port, and which of those are cables: pairs of ports that hear each other
+ * both ways. PURE: takes datagrams, the time and randomness, gives datagrams and events. finder.c
+ * feeds it; tests feed it with a fake clock.
  *
- * A neighbour is a port of another node, in one of these states (beacon_judge in beacon_table.c decides
- * which):
+ * A neighbour is a port of another node, in one of these states (beacon_judge in beacon_table.c
+ * decides which):
  *
  *   HEARD     its beacons open, but none has yet named a recent beacon of ours
  *   ONE_WAY   that has been so for a hold time: it does not hear us
@@ -13,12 +13,12 @@
  *   VERSION   it shares no protocol version with us
  *   CLONED    two machines with this node id are alive at once (a copied identity): neither is used
  *
- * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable here is a
- * hint: it becomes a link through the handshake over it.
+ * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable
+ * here is a hint: it becomes a link through the handshake over it.
  *
- * Who calls much later than beacons_due said has stood still (a stopped process, a machine that slept): that time counts for nothing here, and
- * all ports ask again at once. Not thread-safe; callbacks must not call back except
- * to read and to set an attempt. */
+ * Who calls much later than beacons_due said has stood still (a stopped process, a machine that
+ * slept): that time counts for nothing here, and all ports ask again at once. Not thread-safe;
+ * callbacks must not call back except to read and to set an attempt. */
 #ifndef NET_BEACON_H
 #define NET_BEACON_H
 
@@ -92,8 +92,8 @@ struct beacons_ops {
     void (*cable_changed)(void *owner,
                           const struct cable *cable); /* same id and boot, something else is new */
     void (*cable_down)(void *owner, const struct cable *cable, enum cable_end end);
-    /* A neighbour that will not become a cable until somebody does something: ONE_WAY, VERSION or CLONED.
-     * Once per neighbour and state. A cable that turns so is told by cable_down too. */
+    /* A neighbour that will not become a cable until somebody does something: ONE_WAY, VERSION or
+     * CLONED. Once per neighbour and state. A cable that turns so is told by cable_down too. */
     void (*trouble)(void *owner, const struct cable *with, enum neighbour_state state);
 };
 
@@ -120,18 +120,19 @@ void beacons_port_remove(struct beacons *b, unsigned ifindex, struct instant now
 /* Our `attempt` for the cable on a port. −ENODEV. */
 int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, struct instant now);
 
-/* 0: taken. 1: a JOINQ or JOINA within the rate, for the caller to read. Else refused without effect:
- * −EBADMSG, −ENOKEY, −EKEYREJECTED as beacon_decode; −ESTALE: repeated or overtaken; −EBUSY: too many, not
- * looked at; −ENOSPC: too many neighbours; −ENODEV: no such port. */
+/* 0: taken. 1: a JOINQ or JOINA within the rate, for the caller to read. Else refused without
+ * effect: −EBADMSG, −ENOKEY, −EKEYREJECTED as beacon_decode; −ESTALE: repeated or overtaken;
+ * −EBUSY: too many, not looked at; −ENOSPC: too many neighbours; −ENODEV: no such port. */
 int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *from, const void *data,
                     size_t n, struct instant now);
 
-/* A connection over that cable has just brought a sealed word of the other end. While the port is flooded that is as good as a beacon that
- * names one of ours: who crowds out a neighbour's beacons does not end its cable. Only keeps a cable that is there. */
+/* A connection over that cable has just brought a sealed word of the other end. While the port is
+ * flooded that is as good as a beacon that names one of ours: who crowds out a neighbour's beacons
+ * does not end its cable. Only keeps a cable that is there. */
 void beacons_heard(struct beacons *b, uint64_t cable, struct instant now);
 
-/* The beacon that is due on the port: its size, 0 if none is, −ENODEV, −ENOBUFS (out has BEACON_MAX bytes or
- * it might not fit). The nonce is random. */
+/* The beacon that is due on the port: its size, 0 if none is, −ENODEV, −ENOBUFS (out has BEACON_MAX
+ * bytes or it might not fit). The nonce is random. */
 int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,
                       const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
 /* A goodbye for the port, at any time. */
@@ -139,8 +140,8 @@ int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
                     const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
 /* What has not been heard for its hold time goes. */
 void beacons_expire(struct beacons *b, struct instant now);
-/* When next to call beacons_next_send for all ports and beacons_expire; UINT64_MAX: not before something
- * happens. */
+/* When next to call beacons_next_send for all ports and beacons_expire; UINT64_MAX: not before
+ * something happens. */
 struct instant beacons_due(struct beacons *b);
 
 struct neighbour_view {
@@ -149,7 +150,8 @@ struct neighbour_view {
     uint64_t heard_us; /* since its last beacon */
     uint64_t known_us; /* and since its first */
 };
-/* All neighbours on all ports, cables or not; up to cap are written, how many there are is returned. */
+/* All neighbours on all ports, cables or not; up to cap are written, how many there are is
+ * returned. */
 size_t beacons_neighbours(const struct beacons *b, struct instant now, struct neighbour_view *out,
                           size_t cap);
 

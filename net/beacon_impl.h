@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside beacons: shared by beacon.c (ports, sending, receiving) and beacon_table.c (neighbours and what they
- * are), and by nobody else. */
+ * Inside beacons: shared by beacon.c (ports, sending, receiving) and beacon_table.c (neighbours and
+ * what they are), and by nobody else. */
 #ifndef NET_BEACON_IMPL_H
 #define NET_BEACON_IMPL_H
 
@@ -32,7 +32,8 @@ struct neighbour {
     struct bucket bucket;
 };
 
-/* The last word of a neighbour that is gone: whoever repeats it, or anything before, is not heard. */
+/* The last word of a neighbour that is gone: whoever repeats it, or anything before, is not
+ * heard. */
 struct tomb {
     bool used;
     uint8_t node_id[16];
@@ -40,8 +41,8 @@ struct tomb {
     uint64_t boot, seq;
 };
 
-/* One record per node id that has proved to be there. A boot is random, so only order of appearance tells a
- * restart (the old one is silent from then on) from a copy (both go on). */
+/* One record per node id that has proved to be there. A boot is random, so only order of appearance
+ * tells a restart (the old one is silent from then on) from a copy (both go on). */
 struct node_boots {
     bool used;
     uint8_t node_id[16];
@@ -88,7 +89,8 @@ struct beacons {
 };
 
 /* beacon.c */
-/* The time by our own clock, which stands still while this process does: what nobody could hear or say meanwhile is nobody's silence. */
+/* The time by our own clock, which stands still while this process does: what nobody could hear or
+ * say meanwhile is nobody's silence. */
 struct instant beacons_clock(struct beacons *b, struct instant now);
 bool bucket_take(struct bucket *bucket, unsigned per_second, struct instant now);
 void beacon_port_kick(struct beacon_port *port,
@@ -98,7 +100,8 @@ uint64_t beacon_port_hold_us(const struct beacon_port *port);
 bool beacon_port_sent(const struct beacon_port *port, uint64_t seq, struct instant now, struct instant *ret);
 
 /* beacon_table.c */
-/* A beacon or goodbye of another machine that has opened; `behind` as in struct neighbour. 0, −ESTALE, −ENOSPC. */
+/* A beacon or goodbye of another machine that has opened; `behind` as in struct neighbour. 0,
+ * −ESTALE, −ENOSPC. */
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
                        const struct in6_addr *from, bool behind, struct instant now);
 /* All neighbours of the port looked at again: who is silent, who has changed state. */

@@ -2,10 +2,10 @@
  *
  * The neighbours of a port and what they are. Owned by struct beacons; called by beacon.c. PURE.
  *
- * What may be believed: a beacon that opens was made by a member, at some time. That it was made now is
- * proved only by the number of a beacon of ours that it names. So whatever takes something away from others
- * (a restart ends the old boot's cables, a second machine blocks both, a second neighbour makes a segment
- * shared) happens on proof alone. */
+ * What may be believed: a beacon that opens was made by a member, at some time. That it was made
+ * now is proved only by the number of a beacon of ours that it names. So whatever takes something
+ * away from others (a restart ends the old boot's cables, a second machine blocks both, a second
+ * neighbour makes a segment shared) happens on proof alone. */
 #include "beacon_impl.h"
 
 #include <errno.h>
@@ -299,7 +299,8 @@ static bool is_buried(const struct beacon_port *port, const struct beacon *beaco
     return false;
 }
 
-/* A free place, or that of whoever has never proved anything for longest: recordings cannot fill the table.
+/* A free place, or that of whoever has never proved anything for longest: recordings cannot fill
+ * the table.
  */
 static struct neighbour *make_room(struct beacons *b, struct beacon_port *port, struct instant now)
 {

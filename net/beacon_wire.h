@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The beacon datagram as bytes (PROTOCOL.md, "Beacons"): struct, encode, decode. PURE. Called by beacon.c, by
- * tests and fuzzers. */
+ * The beacon datagram as bytes (PROTOCOL.md, "Beacons"): struct, encode, decode. PURE. Called by
+ * beacon.c, by tests and fuzzers. */
 #ifndef NET_BEACON_WIRE_H
 #define NET_BEACON_WIRE_H
 
@@ -73,25 +73,26 @@ struct beacon {
     char port_name[BEACON_PORT_NAME];
 };
 
-/* `from` is the sender's link-local address and is sealed in: a datagram repeated from another address does
- * not open. Bytes written, or −ENOBUFS. */
+/* `from` is the sender's link-local address and is sealed in: a datagram repeated from another
+ * address does not open. Bytes written, or −ENOBUFS. */
 int beacon_encode(const struct beacon *beacon, const struct beacon_key *key, const struct in6_addr *from,
                   const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
-/* 0, or −EBADMSG (not a beacon, or no beacon that this version can read), −ENOKEY (sealed under a key we do
- * not have), −EKEYREJECTED (does not open: forged, damaged, or from elsewhere). */
+/* 0, or −EBADMSG (not a beacon, or no beacon that this version can read), −ENOKEY (sealed under a
+ * key we do not have), −EKEYREJECTED (does not open: forged, damaged, or from elsewhere). */
 int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys,
                   const struct in6_addr *from, const void *data, size_t n);
 
 /* The type if the clear part is sound, else −EBADMSG: cheap, for looking before opening. */
 int beacon_peek(const void *data, size_t n);
-/* Of a HELLO or GOODBYE whose clear part is sound: the generation of the key it is sealed with, as anybody can claim. */
+/* Of a HELLO or GOODBYE whose clear part is sound: the generation of the key it is sealed with, as
+ * anybody can claim. */
 unsigned beacon_generation(const uint8_t data[static BEACON_HEAD]);
-/* The clear kinds, JOINQ and JOINA. Bytes written, −EINVAL or −ENOBUFS. The body of one that beacon_peek
- * accepted follows its head. */
+/* The clear kinds, JOINQ and JOINA. Bytes written, −EINVAL or −ENOBUFS. The body of one that
+ * beacon_peek accepted follows its head. */
 int beacon_ask_encode(enum beacon_type type, const void *body, size_t n, uint8_t *out, size_t cap);
 
-/* Probes of packet sizes. The head of one; and of a datagram of at least BEACON_SIZE_HEAD bytes whether it is BEACON_SIZE or BEACON_SIZE_BACK with
- * its number, else −EBADMSG. */
+/* Probes of packet sizes. The head of one; and of a datagram of at least BEACON_SIZE_HEAD bytes
+ * whether it is BEACON_SIZE or BEACON_SIZE_BACK with its number, else −EBADMSG. */
 void beacon_size_encode(enum beacon_type type, uint64_t number, uint8_t out[static BEACON_SIZE_HEAD]);
 int beacon_size_decode(const void *data, size_t n, uint64_t *ret_number);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bounded little-endian cursors over memory owned by the caller. The first step out of bounds makes a cursor
- * bad for good: read or write ten fields, check once. A bad reader returns zeros. */
+ * Bounded little-endian cursors over memory owned by the caller. The first step out of bounds makes
+ * a cursor bad for good: read or write ten fields, check once. A bad reader returns zeros. */
 #ifndef NET_BUF_H
 #define NET_BUF_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signing and opening certificates. Owns nothing; called by the daemon's cluster and enrolment code. */
+ * Signing and opening certificates. Owns nothing; called by the daemon's cluster and enrolment
+ * code. */
 #include "cert.h"
 
 #include "buf.h"

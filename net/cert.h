@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node's certificate of membership: which cluster it belongs to, under which key and name, signed with the
- * cluster's Ed25519 key. No expiry date: home machines have bad clocks; whether a certificate still counts is
- * the roster's word (roster.h). PURE; any thread. PROTOCOL.md §5 has the bytes. */
+ * A node's certificate of membership: which cluster it belongs to, under which key and name, signed
+ * with the cluster's Ed25519 key. No expiry date: home machines have bad clocks; whether a
+ * certificate still counts is the roster's word (roster.h). PURE; any thread. PROTOCOL.md §5 has
+ * the bytes. */
 #ifndef NET_CERT_H
 #define NET_CERT_H
 
@@ -35,7 +36,8 @@ struct cert {
 };
 /* −EINVAL: the name is empty or not printable text. */
 int cert_sign(const struct cert *c, const uint8_t secret[static CERT_SECRET], uint8_t out[static CERT_BYTES]);
-/* −EPROTO: not a certificate; −EBADMSG: not signed with this cluster's key, or for another cluster. */
+/* −EPROTO: not a certificate; −EBADMSG: not signed with this cluster's key, or for another
+ * cluster. */
 int cert_open(const uint8_t *data, size_t n, const uint8_t cluster_key[static CERT_CLUSTER_KEY],
               struct cert *ret);
 

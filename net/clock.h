@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Time is a type, so that seconds and microseconds cannot be mixed: microseconds since boot, suspended time
- * included. */
+ * Time is a type, so that seconds and microseconds cannot be mixed: microseconds since boot,
+ * suspended time included. */
 #ifndef NET_CLOCK_H
 #define NET_CLOCK_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sockets and timers around beacons. Owns one socket per port and the beacons; everything on the loop of
- * setup->base. */
+ * Sockets and timers around beacons. Owns one socket per port and the beacons; everything on the
+ * loop of setup->base. */
 #include "finder.h"
 
 #include <errno.h>
@@ -58,8 +58,8 @@ static int set_up_socket(int fd, const struct port *port, uint16_t udp_port)
     struct ipv6_mreq join = {.ipv6mr_multiaddr = group, .ipv6mr_interface = port->ifindex};
     int index = (int)port->ifindex, r;
 
-    /* an old kernel wants privilege for this; then every socket hears every port, and take_datagram sorts it
-     * out */
+    /* an old kernel wants privilege for this; then every socket hears every port, and take_datagram
+     * sorts it out */
     if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, port->name, (socklen_t)strlen(port->name) + 1) < 0 &&
         errno != EPERM)
         return -errno;

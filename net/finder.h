@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds cables: the sockets and timers that feed beacons, one UDP socket per usable port, on a libevent loop.
- * Called by the daemon, who also tells it when ports have changed. Callbacks come from the loop or from
- * finder_update and finder_set_*, never from finder_open or finder_close; of the functions that change
- * something they may call finder_set_attempt and finder_ask.
+ * Finds cables: the sockets and timers that feed beacons, one UDP socket per usable port, on a
+ * libevent loop. Called by the daemon, who also tells it when ports have changed. Callbacks come
+ * from the loop or from finder_update and finder_set_*, never from finder_open or finder_close; of
+ * the functions that change something they may call finder_set_attempt and finder_ask.
  *
  * Datagrams go to ff02::7269:6e67 with hop limit 255 and are taken only with hop limit 255 and from
  * fe80::/10: nothing that has passed a router. Needs no privilege. */
@@ -16,13 +16,15 @@ struct finder;
 
 struct finder_ops {
     struct beacons_ops beacons; /* cables; all four set */
-    /* A JOINQ or JOINA; may be NULL. Unauthenticated: the body is what anybody on the cable has sent, 100 a
-     * second at most. */
+    /* A JOINQ or JOINA; may be NULL. Unauthenticated: the body is what anybody on the cable has
+     * sent, 100 a second at most. */
     void (*ask)(void *owner, unsigned ifindex, const struct in6_addr *from, enum beacon_type type,
                 const uint8_t *body, size_t n);
-    /* A beacon that no key of ours opens, said to be sealed with that generation; may be NULL. Unauthenticated, and as many as questions. */
+    /* A beacon that no key of ours opens, said to be sealed with that generation; may be NULL.
+     * Unauthenticated, and as many as questions. */
     void (*sealed)(void *owner, unsigned ifindex, unsigned generation);
-    /* A probe of packet sizes came back: its number, and the bytes of its packet with all heads of IPv6; may be NULL. Unauthenticated. */
+    /* A probe of packet sizes came back: its number, and the bytes of its packet with all heads of
+     * IPv6; may be NULL. Unauthenticated. */
     void (*sized)(void *owner, unsigned ifindex, uint64_t number, uint32_t packet);
 };
 
@@ -47,17 +49,18 @@ void finder_close(struct finder *finder);
 void finder_update(struct finder *finder);
 void finder_set_keys(struct finder *finder, const struct beacon_key *keys, size_t n);
 int finder_set_attempt(struct finder *finder, unsigned ifindex, uint8_t attempt); /* −ENODEV */
-/* A JOINQ or JOINA to everybody on the port, or on all ports (ifindex 0). How many ports it left through, or
- * −EINVAL. */
+/* A JOINQ or JOINA to everybody on the port, or on all ports (ifindex 0). How many ports it left
+ * through, or −EINVAL. */
 int finder_ask(struct finder *finder, unsigned ifindex, enum beacon_type type, const void *body, size_t n);
 
-/* A probe of packet sizes to one neighbour, as a packet of so many bytes. Other nodes' probes are sent back by the finder itself, 50 a second and
- * port at most. −ENODEV, −EMSGSIZE, −ENETUNREACH. */
+/* A probe of packet sizes to one neighbour, as a packet of so many bytes. Other nodes' probes are
+ * sent back by the finder itself, 50 a second and port at most. −ENODEV, −EMSGSIZE,
+ * −ENETUNREACH. */
 int finder_probe(struct finder *finder, unsigned ifindex, const struct in6_addr *to, uint64_t number,
                  uint32_t packet);
 
-/* Why a usable port is not listened on (−errno of its socket; tried again every second), 0: it is. −ENODEV:
- * not usable. */
+/* Why a usable port is not listened on (−errno of its socket; tried again every second), 0: it is.
+ * −ENODEV: not usable. */
 int finder_port_error(const struct finder *finder, unsigned ifindex);
 void finder_heard(struct finder *finder, uint64_t cable); /* beacons_heard */
 size_t finder_neighbours(const struct finder *finder, struct neighbour_view *out, size_t cap);

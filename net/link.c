@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A link's life: made, attached to a socket, watched by one timer, ended, freed. Owns struct link; called by
- * the daemon's control and channel code and by libevent, on the loop. */
+ * A link's life: made, attached to a socket, watched by one timer, ended, freed. Owns struct link;
+ * called by the daemon's control and channel code and by libevent, on the loop. */
 #include "link_impl.h"
 #include "link_lookup.h"
 
@@ -90,9 +90,10 @@ void link_want(struct link *link, size_t n)
     const bool stays = link->state == LINK_UP && link->kind != LINK_DATA;
 
     link->need = n;
-    /* libevent reads up to the high mark and no further: what follows a data link's last word belongs to
-     * another process. A link that stays reads ahead: a mark that is reached costs calls of the kernel. Of a long
-     * record libevent tells the beginning, and link_session_pull fetches the rest. */
+    /* libevent reads up to the high mark and no further: what follows a data link's last word
+     * belongs to another process. A link that stays reads ahead: a mark that is reached costs calls
+     * of the kernel. Of a long record libevent tells the beginning, and link_session_pull fetches
+     * the rest. */
     bufferevent_setwatermark(link->bev, EV_READ, link_session_pulls(link) ? 1 : n,
                              stays && n < LINK_AHEAD ? LINK_AHEAD : n);
 }
@@ -142,7 +143,8 @@ static void on_drained(struct bufferevent *bev, void *arg)
     leave(link);
 }
 
-/* By the other end's kernel, in order. A connection that was reset looks the same once the error has been told to a write. */
+/* By the other end's kernel, in order. A connection that was reset looks the same once the error
+ * has been told to a write. */
 static bool is_closed(const struct link *link)
 {
     struct tcp_info info = {0};
@@ -364,7 +366,8 @@ static bool flush(struct link *link)
     return evbuffer_get_length(out) == 0;
 }
 
-/* Our kernel closes what is up without a goodbye when this process is killed, and then alone: whatever else ends without one is reset. */
+/* Our kernel closes what is up without a goodbye when this process is killed, and then alone:
+ * whatever else ends without one is reset. */
 static bool is_to_be_reset(const struct link *link)
 {
     return link->state == LINK_UP && link->kind != LINK_DATA && link->fd >= 0;
@@ -426,7 +429,8 @@ void link_end_later(struct link *link, enum link_end end, const char *text, uint
     link_arm(link, us);
 }
 
-/* A data link that is up has handed its record stream to its owner: the link must not write into it any more.
+/* A data link that is up has handed its record stream to its owner: the link must not write into it
+ * any more.
  */
 static bool can_say_bye(const struct link *link)
 {
@@ -434,8 +438,9 @@ static bool can_say_bye(const struct link *link)
            (link->state == LINK_HELLO || (link->state == LINK_UP && link->kind != LINK_DATA));
 }
 
-/* Says goodbye and waits, a second at most, until the peer has closed too: closing first, with bytes of the
- * peer unread, would make the kernel throw away what is still on its way out, the reason first of all. */
+/* Says goodbye and waits, a second at most, until the peer has closed too: closing first, with
+ * bytes of the peer unread, would make the kernel throw away what is still on its way out, the
+ * reason first of all. */
 static void linger(struct link *link, uint8_t code, const char *text)
 {
     link_session_bye(link, code, text);

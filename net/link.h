@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * One authenticated session over a TCP connection, on a libevent loop: handshake, hello, sealed frames,
- * heartbeats. Used as it is for control connections; for data connections the link does handshake and hello
- * and is then detached: the socket and the two `struct seal` go to another process. A link in the hands of
- * its owner ends exactly once, through `down`.
+ * One authenticated session over a TCP connection, on a libevent loop: handshake, hello, sealed
+ * frames, heartbeats. Used as it is for control connections; for data connections the link does
+ * handshake and hello and is then detached: the socket and the two `struct seal` go to another
+ * process. A link in the hands of its owner ends exactly once, through `down`.
  *
  * Life:  DIALING → HANDSHAKE → HELLO → UP → (detached | down)       ACCEPTED starts at HANDSHAKE
- * Every state has a deadline (link_impl.h: enum link_limits) but UP of a data link, which waits for its owner
- * to detach it. After link_free no callback fires. Callbacks may free, close or detach their link. The
- * process ignores SIGPIPE. */
+ * Every state has a deadline (link_impl.h: enum link_limits) but UP of a data link, which waits for
+ * its owner to detach it. After link_free no callback fires. Callbacks may free, close or detach
+ * their link. The process ignores SIGPIPE. */
 #ifndef NET_LINK_H
 #define NET_LINK_H
 
@@ -24,7 +24,8 @@
 struct event_base;
 struct link;
 
-/* A join link is a control link between a member and a node that is not one yet: its secret is a token's. */
+/* A join link is a control link between a member and a node that is not one yet: its secret is a
+ * token's. */
 enum link_kind { LINK_CONTROL = 1, LINK_DATA = 2, LINK_JOIN = 3 };
 enum link_state { LINK_DIALING, LINK_HANDSHAKE, LINK_HELLO, LINK_UP, LINK_DOWN };
 const char *link_state_name(enum link_state s);
@@ -68,12 +69,13 @@ struct link_hello {
 };
 
 struct link_ops {
-    /* Dialed links, may be NULL: the peer's hello of message 2, before we show anything but message 1: who we
-     * are, that we hold the secret. 0 goes on; otherwise `why` as below, and the peer is told nothing. */
+    /* Dialed links, may be NULL: the peer's hello of message 2, before we show anything but message
+     * 1: who we are, that we hold the secret. 0 goes on; otherwise `why` as below, and the peer is
+     * told nothing. */
     int (*vet)(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t why_size);
-    /* The peer's hello, before the link is up: 0 accepts; otherwise write why (a sentence naming field and
-     * both values), which is sent to the peer and given to `down` on both ends. The peer's key is proved at
-     * this point. */
+    /* The peer's hello, before the link is up: 0 accepts; otherwise write why (a sentence naming
+     * field and both values), which is sent to the peer and given to `down` on both ends. The
+     * peer's key is proved at this point. */
     int (*hello)(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t why_size);
     void (*up)(void *owner, struct link *link);
     /* A frame: `type` is LINK_FRAME_USER and above; body is valid during the call only. */
@@ -81,7 +83,8 @@ struct link_ops {
     /* Body of the next heartbeat (≤ cap bytes; return its length), and the peer's. May be NULL. */
     size_t (*beat)(void *owner, struct link *link, uint8_t *body, size_t cap);
     void (*beaten)(void *owner, struct link *link, const uint8_t *body, size_t n);
-    /* Accepted links, may be NULL: the peer began with LINK_RELAY instead of a handshake. link_surrender gives the socket. */
+    /* Accepted links, may be NULL: the peer began with LINK_RELAY instead of a handshake.
+     * link_surrender gives the socket. */
     void (*relayed)(void *owner, struct link *link);
     /* The end: text is a sentence. The owner must call link_free, now or later. */
     void (*down)(void *owner, struct link *link, enum link_end end, const char *text);
@@ -93,8 +96,9 @@ struct link_key {
     uint64_t tag;
 };
 
-/* The first words of handshakes that were begun with a secret of ours, the last so many. A dialer never says the same twice: who does plays a
- * recording, and is met with silence before it costs anything. Zero to begin with. */
+/* The first words of handshakes that were begun with a secret of ours, the last so many. A dialer
+ * never says the same twice: who does plays a recording, and is met with silence before it costs
+ * anything. Zero to begin with. */
 enum { LINK_SEEN = 4096 };
 struct link_seen {
     uint64_t words[LINK_SEEN];
@@ -126,30 +130,33 @@ struct link_setup {
     uint64_t handshake_us;                 /* 0 = 10 s: handshake and hello together */
 };
 
-/* `host` is an address ("192.168.7.2", "fe80::1%3") or a name, which a thread looks up. Whatever goes wrong with reaching it is told by `down`, from the loop. id, psk and keys are
- * needed during the call only. */
+/* `host` is an address ("192.168.7.2", "fe80::1%3") or a name, which a thread looks up. Whatever
+ * goes wrong with reaching it is told by `down`, from the loop. id, psk and keys are needed during
+ * the call only. */
 int link_dial(struct link **ret, const struct link_setup *setup, const char *host, uint16_t port);
-/* Takes over fd, on failure too. The kind is learnt from the peer: `setup->kind` is ignored, link_kind tells
- * from `hello` on. */
+/* Takes over fd, on failure too. The kind is learnt from the peer: `setup->kind` is ignored,
+ * link_kind tells from `hello` on. */
 int link_accept(struct link **ret, const struct link_setup *setup, int fd);
 void link_free(struct link *link);  /* NULL is fine; closes without calling `down`; sends BYE if it can */
 void link_leave(struct link *link); /* the same; what the peer hears is that this process ends */
 
-/* What is said to a relay (PROTOCOL.md §8) begins with two bytes that, read as the length of a handshake message, are none. */
+/* What is said to a relay (PROTOCOL.md §8) begins with two bytes that, read as the length of a
+ * handshake message, are none. */
 enum { LINK_RELAY = 0x4e52, LINK_PREAMBLE = 20 };
-/* Inside `relayed` only: frees the link and gives its socket (non-blocking), of which these two bytes have been read and no more. */
+/* Inside `relayed` only: frees the link and gives its socket (non-blocking), of which these two
+ * bytes have been read and no more. */
 int link_surrender(struct link *link);
 
 enum { LINK_FRAME_USER = 32, LINK_FRAME_MAX = 1 << 20 };
-/* Control and join links. Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records inside).
- * −ENOTCONN if not up, −ENOBUFS when more than 16 MiB wait: a peer that does not drain is cut
- * (LINK_END_SILENT) by its heartbeat anyway. */
+/* Control and join links. Queues a frame of at most LINK_FRAME_MAX bytes (fragmented into records
+ * inside). −ENOTCONN if not up, −ENOBUFS when more than 16 MiB wait: a peer that does not drain is
+ * cut (LINK_END_SILENT) by its heartbeat anyway. */
 int link_send(struct link *link, uint8_t type, const void *body, size_t n);
-/* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from the loop,
- * not from inside). */
+/* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from
+ * the loop, not from inside). */
 void link_close(struct link *link, enum link_end end, const char *text);
-/* Data connections in UP (else −ENOTCONN, and the link stays): gives the socket (non-blocking off) and both
- * directions' state to the caller and frees the link. */
+/* Data connections in UP (else −ENOTCONN, and the link stays): gives the socket (non-blocking off)
+ * and both directions' state to the caller and frees the link. */
 int link_detach(struct link *link, int *ret_fd, struct seal *ret_tx, struct seal *ret_rx);
 
 enum link_kind link_kind(const struct link *link);

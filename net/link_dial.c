@@ -57,7 +57,8 @@ void link_name_address(struct link *link, int fd)
         set_address(link, &(struct sockaddr){.sa_family = AF_UNSPEC});
 }
 
-/* Wishes, not conditions: a kernel without one of them, or a socket that is not TCP, does as well. */
+/* Wishes, not conditions: a kernel without one of them, or a socket that is not TCP, does as
+ * well. */
 void link_tune_socket(int fd)
 {
     int on = 1, idle_s = 5, interval_s = 2, count = 5;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside a link: shared by link.c (life, deadlines), link_dial.c (sockets), link_shake.c (handshake and
- * hello) and link_session.c (records, frames, heartbeats), and by nobody else. Everything runs on the loop of
- * setup->base.
+ * Inside a link: shared by link.c (life, deadlines), link_dial.c (sockets), link_shake.c (handshake
+ * and hello) and link_session.c (records, frames, heartbeats), and by nobody else. Everything runs
+ * on the loop of setup->base.
  *
- * Callbacks of the owner may free, close or detach the link. So every entry from the loop is bracketed by
- * enter and leave, which keep the memory, and after every callback the code looks at `freed` and
- * `state` before going on. */
+ * Callbacks of the owner may free, close or detach the link. So every entry from the loop is
+ * bracketed by enter and leave, which keep the memory, and after every callback the code looks at
+ * `freed` and `state` before going on. */
 #ifndef NET_LINK_IMPL_H
 #define NET_LINK_IMPL_H
 
@@ -101,8 +101,8 @@ void link_want(struct link *link, size_t n);
 int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */
 void link_stop(struct link *link);          /* closes the connection; no callback follows from it */
 void link_name_peer(struct link *link);
-/* Ends the link: with a goodbye, and then `down` from the loop, if one can be said; else `down` at once.
- * Callers return. */
+/* Ends the link: with a goodbye, and then `down` from the loop, if one can be said; else `down` at
+ * once. Callers return. */
 void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same without a goodbye: the peer said it, or there is no peer. */
@@ -123,7 +123,8 @@ void link_shake_forget(struct link *link); /* wipes the secrets that were to be 
 
 /* link_session.c */
 void link_session_step(struct link *link);
-/* Long records are read straight into their place, for libevent would take 4 KiB at a time. Never more than is needed. True: it is all here. */
+/* Long records are read straight into their place, for libevent would take 4 KiB at a time. Never
+ * more than is needed. True: it is all here. */
 bool link_session_pulls(const struct link *link);
 bool link_session_pull(struct link *link);
 void link_session_try_up(struct link *link);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns a thread for each name that is looked up: the resolver of the C library, which knows all of this machine's sources of names,
- * can only be waited for. Nobody can end its wait either: a question that is given up is left to the thread, which ends by itself
- * when the resolver does, and whoever of the two lets go last frees it. */
+ * Owns a thread for each name that is looked up: the resolver of the C library, which knows all of
+ * this machine's sources of names, can only be waited for. Nobody can end its wait either: a
+ * question that is given up is left to the thread, which ends by itself when the resolver does, and
+ * whoever of the two lets go last frees it. */
 #include "link_lookup.h"
 
 #include <errno.h>

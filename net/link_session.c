@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A keyed link: records in and out, frames from fragments, heartbeats. Called by link.c and link_shake.c on
- * the loop. */
+ * A keyed link: records in and out, frames from fragments, heartbeats. Called by link.c and
+ * link_shake.c on the loop. */
 #include "link_impl.h"
 
 #include <errno.h>
@@ -114,7 +114,8 @@ void link_session_tick(struct link *link)
     struct instant now = clock_now();
     uint64_t late_us = clock_since_us(now, link->due);
 
-    /* While our own loop stood still we could not hear anybody: that time is not the peer's silence. */
+    /* While our own loop stood still we could not hear anybody: that time is not the peer's
+     * silence. */
     if (late_us > LINK_LATE_US) {
         link->last_heard.us += late_us;
         if (link->last_heard.us > now.us)
@@ -129,8 +130,8 @@ void link_session_tick(struct link *link)
     send_beat(link);
 }
 
-/* Up when both have said yes and our yes has left: a data link's socket must carry nothing of ours when it is
- * handed on. */
+/* Up when both have said yes and our yes has left: a data link's socket must carry nothing of ours
+ * when it is handed on. */
 void link_session_try_up(struct link *link)
 {
     if (link->state != LINK_HELLO || !link->said_accept || !link->heard_accept ||
@@ -228,8 +229,8 @@ static int add_part(struct link *link, const struct wire_frame *f, const uint8_t
     return 0;
 }
 
-/* Fragments of one frame follow each other, agree, are not empty, and fill it exactly. Short messages are not
- * fragmented. */
+/* Fragments of one frame follow each other, agree, are not empty, and fill it exactly. Short
+ * messages are not fragmented. */
 static bool fits(const struct link *link, const struct wire_frame *f, size_t n)
 {
     size_t have = link->parts_len + n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handshake and hello: three Noise messages, each behind a u16 length, then each end's verdict on the other
- * as the first record. Called by link.c on the loop. An acceptor that cannot read message 1 says nothing at
- * all. */
+ * Handshake and hello: three Noise messages, each behind a u16 length, then each end's verdict on
+ * the other as the first record. Called by link.c on the loop. An acceptor that cannot read message
+ * 1 says nothing at all. */
 #include "link_impl.h"
 
 #include "buf.h"
@@ -162,7 +162,8 @@ static void judge_hello(struct link *link)
     link->said_accept = true;
 }
 
-/* Message 2 has been read, message 3 not yet written: the owner may turn away without having shown itself. */
+/* Message 2 has been read, message 3 not yet written: the owner may turn away without having shown
+ * itself. */
 static bool vet_hello(struct link *link)
 {
     char why[WIRE_TEXT_MAX + 1] = "";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Noise state machine: symmetric state (ck, h, key, nonce), tokens, messages. Called by auth.c alone; no
- * sockets, no clock; any thread, one handshake at a time. Names follow the specification so that it can be
- * read side by side. */
+ * The Noise state machine: symmetric state (ck, h, key, nonce), tokens, messages. Called by auth.c
+ * alone; no sockets, no clock; any thread, one handshake at a time. Names follow the specification
+ * so that it can be read side by side. */
 #include "noise.h"
 
 #include "buf.h"
@@ -22,7 +22,8 @@ static void hmac(uint8_t out[static NOISE_HASH], const uint8_t key[static NOISE_
     sodium_memzero(&st, sizeof st);
 }
 
-/* HKDF (§4.3): out[i] = HMAC(HMAC(ck, ikm), out[i-1] ‖ i), i from 1; out holds `count` ≤ 3 blocks. */
+/* HKDF (§4.3): out[i] = HMAC(HMAC(ck, ikm), out[i-1] ‖ i), i from 1; out holds `count` ≤ 3
+ * blocks. */
 static void hkdf(uint8_t (*out)[NOISE_HASH], size_t count, const uint8_t ck[static NOISE_HASH],
                  const uint8_t *ikm, size_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small engine for Noise handshakes (noiseprotocol.org, revision 34) over X25519, ChaCha20-Poly1305 and
- * SHA-512, driven by a pattern table. ringd speaks one pattern (auth.c); the engine runs any, so that it can
- * be held against published vectors. */
+ * A small engine for Noise handshakes (noiseprotocol.org, revision 34) over X25519,
+ * ChaCha20-Poly1305 and SHA-512, driven by a pattern table. ringd speaks one pattern (auth.c); the
+ * engine runs any, so that it can be held against published vectors. */
 #ifndef NET_NOISE_H
 #define NET_NOISE_H
 
@@ -61,8 +61,9 @@ void noise_wipe(struct noise *n);
 
 bool noise_is_done(const struct noise *n);
 bool noise_writes_next(const struct noise *n);
-/* Bytes written (message) or read (payload), or −errno: −EPROTO out of turn, −ENOBUFS cap too small, −EBADMSG
- * forged, truncated or an all-zero shared secret. After a failure the handshake is dead. */
+/* Bytes written (message) or read (payload), or −errno: −EPROTO out of turn, −ENOBUFS cap too
+ * small, −EBADMSG forged, truncated or an all-zero shared secret. After a failure the handshake is
+ * dead. */
 int noise_write(struct noise *n, uint8_t *out, size_t cap, const void *payload, size_t len);
 int noise_read(struct noise *n, const uint8_t *msg, size_t len, uint8_t *payload, size_t cap);
 /* k1: initiator → responder, k2: the other way. */

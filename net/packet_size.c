@@ -29,7 +29,8 @@ void packet_search_begin(struct packet_search *s, uint32_t whole, struct instant
     test(s, whole, now);
 }
 
-/* The size under test does not come back. Where the least does not either, the other end is busy or gone, and nothing is known. */
+/* The size under test does not come back. Where the least does not either, the other end is busy or
+ * gone, and nothing is known. */
 static void lose(struct packet_search *s, struct instant now)
 {
     const bool was_narrow = packet_search_is_narrow(s) && s->settled;

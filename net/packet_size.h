@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * How large a packet may be that gets over a cable and back: the other end sends every probe back in its own size. PURE: told of time and
- * answers, says what to send. Both ends' MTUs say what should pass; a switch between them, or a driver, may take less and
- * drop the rest without a word. */
+ * How large a packet may be that gets over a cable and back: the other end sends every probe back
+ * in its own size. PURE: told of time and answers, says what to send. Both ends' MTUs say what
+ * should pass; a switch between them, or a driver, may take less and drop the rest without a
+ * word. */
 #ifndef NET_PACKET_SIZE_H
 #define NET_PACKET_SIZE_H
 

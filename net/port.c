@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watches the kernel's tables. Owns a netlink socket and the last view; called by the daemon on its loop.
+ * Watches the kernel's tables. Owns a netlink socket and the last view; called by the daemon on its
+ * loop.
  *
- * A notification is only a reason to look again, never taken for the truth itself: IPv4 routes vanish without
- * one when an interface goes down, and notifications get lost when the socket is full (ENOBUFS). Looking
- * again is the one path for all of that. */
+ * A notification is only a reason to look again, never taken for the truth itself: IPv4 routes
+ * vanish without one when an interface goes down, and notifications get lost when the socket is
+ * full (ENOBUFS). Looking again is the one path for all of that. */
 #include "port_impl.h"
 
 #include "clock.h"
@@ -93,7 +94,8 @@ static void on_heard(evutil_socket_t fd, short what, void *arg)
     uint64_t now;
 
     (void)fd, (void)what;
-    /* what it says does not matter; the socket is only emptied, in bites so that the loop goes on */
+    /* what it says does not matter; the socket is only emptied, in bites so that the loop goes
+     * on */
     for (int i = 0; i < 64; i++)
         if (mnl_socket_recvfrom(ports->monitor, buf, sizeof buf) < 0 && errno == EAGAIN)
             break;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The network interfaces a cable can be plugged into, listed and watched by rtnetlink on a libevent loop,
- * without polling; and every address and route of the machine, for whoever has to choose one that is still
- * free.
+ * The network interfaces a cable can be plugged into, listed and watched by rtnetlink on a libevent
+ * loop, without polling; and every address and route of the machine, for whoever has to choose one
+ * that is still free.
  *
- * Which interfaces count, the first rule that matches its name: listed in `allow`: yes; listed in `deny`: no;
- * else real Ethernet-like hardware, bonds and veth pairs yes; loopback, bridges, tunnels, wireguard, tun and
- * what container engines and hypervisors make (docker*, br-*, virbr*, ...) no. So deny = *, allow = eth1
- * leaves eth1 alone. A member of a bridge or bond is listed with `enslaved` set: it cannot carry addresses.
+ * Which interfaces count, the first rule that matches its name: listed in `allow`: yes; listed in
+ * `deny`: no; else real Ethernet-like hardware, bonds and veth pairs yes; loopback, bridges,
+ * tunnels, wireguard, tun and what container engines and hypervisors make (docker*, br-*, virbr*,
+ * ...) no. So deny = *, allow = eth1 leaves eth1 alone. A member of a bridge or bond is listed with
+ * `enslaved` set: it cannot carry addresses.
  */
 #ifndef NET_PORT_H
 #define NET_PORT_H
@@ -29,7 +30,8 @@ enum port_kind { /* the numbers are on the wire */
 };
 const char *port_kind_name(enum port_kind kind); /* "thunderbolt", "ethernet", "usb", "wifi", "other" */
 
-/* What only /sys tells of a Thunderbolt port; empty or 0 where it does not. A lane's speed, times the lanes, is the cable's. */
+/* What only /sys tells of a Thunderbolt port; empty or 0 where it does not. A lane's speed, times
+ * the lanes, is the cable's. */
 struct port_thunderbolt {
     char peer_name[32]; /* the computer at the other end, as it calls itself: not to be believed */
     char peer_id[40];   /* of its Thunderbolt domain, a UUID */
@@ -86,7 +88,8 @@ struct ports_ops {
     void (*changed)(void *owner);
 };
 
-/* Lists everything before it returns; −errno of the netlink socket otherwise. `base` and `ops` are borrowed.
+/* Lists everything before it returns; −errno of the netlink socket otherwise. `base` and `ops` are
+ * borrowed.
  */
 int ports_open(struct ports **ret, struct event_base *base, const struct ports_policy *policy,
                const struct ports_ops *ops, void *owner);
@@ -97,7 +100,8 @@ size_t ports_count(const struct ports *ports);
 const struct port *ports_at(const struct ports *ports, size_t i);
 const struct port *ports_find(const struct ports *ports, unsigned ifindex); /* NULL: none such */
 
-/* What has passed through a port since it is there, whoever sent it. Reads files; for showing. False: they do not tell. */
+/* What has passed through a port since it is there, whoever sent it. Reads files; for showing.
+ * False: they do not tell. */
 bool ports_counters(const struct ports *ports, const struct port *port, uint64_t *ret_tx_bytes,
                     uint64_t *ret_rx_bytes);
 
@@ -109,9 +113,9 @@ struct ports_thunderbolt {
 };
 void ports_thunderbolt(const struct ports *ports, struct ports_thunderbolt *ret);
 
-/* All addresses and routes, IPv4 and IPv6, on all interfaces, listed or not; without default routes and the
- * kernel's `local` table, which overlap with everything or say the same again. `ret_is_partial`: there were
- * more than 16384. */
+/* All addresses and routes, IPv4 and IPv6, on all interfaces, listed or not; without default routes
+ * and the kernel's `local` table, which overlap with everything or say the same again.
+ * `ret_is_partial`: there were more than 16384. */
 const struct ports_prefix *ports_addresses(const struct ports *ports, size_t *ret_n, bool *ret_is_partial);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One look at the kernel's tables of links, addresses and routes. Owns nothing between calls; called by
- * port.c on the loop. The kernel answers a dump at once, so waiting for it is not waiting. */
+ * One look at the kernel's tables of links, addresses and routes. Owns nothing between calls;
+ * called by port.c on the loop. The kernel answers a dump at once, so waiting for it is not
+ * waiting. */
 #include "port_impl.h"
 
 #include <errno.h>

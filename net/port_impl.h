@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside ports: shared by port.c (life, events), port_dump.c (netlink messages) and port_sysfs.c (what only
- * files under /sys tell), and by nobody else. */
+ * Inside ports: shared by port.c (life, events), port_dump.c (netlink messages) and port_sysfs.c
+ * (what only files under /sys tell), and by nobody else. */
 #ifndef NET_PORT_IMPL_H
 #define NET_PORT_IMPL_H
 
@@ -36,7 +36,8 @@ int port_view_read(struct port_view *ret, const struct port_rules *rules);
 void port_view_done(struct port_view *view);
 bool port_view_equals(const struct port_view *a, const struct port_view *b);
 
-/* Fills in kind, speed, driver and Thunderbolt, as far as the files under `sysfs` tell. `ether`: the link layer is Ethernet. */
+/* Fills in kind, speed, driver and Thunderbolt, as far as the files under `sysfs` tell. `ether`:
+ * the link layer is Ethernet. */
 void port_sysfs_read(struct port *port, const char *sysfs, bool ether);
 bool port_sysfs_counters(const struct port *port, const char *sysfs, uint64_t *ret_tx_bytes,
                          uint64_t *ret_rx_bytes);

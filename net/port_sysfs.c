@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What netlink does not say of an interface: the bus behind it, its driver, the negotiated speed, and who is at the
- * other end of a Thunderbolt cable. Owns nothing; called by port_dump.c for each listed interface.
+ * What netlink does not say of an interface: the bus behind it, its driver, the negotiated speed,
+ * and who is at the other end of a Thunderbolt cable. Owns nothing; called by port_dump.c for each
+ * listed interface.
  *
  * A Thunderbolt port belongs to a service of the other computer, which is a device of its own:
- *     …/domain0/0-0/0-1/0-1.0/net/thunderbolt0      domain, our router, the other computer, its service, the port
+ *     …/domain0/0-0/0-1/0-1.0/net/thunderbolt0      domain, our router, the other computer, its
+ *     service, the port
  */
 #include "port_impl.h"
 
@@ -16,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file of one line, as far as it fits and without its end; false if there is none. What another computer says of
- * itself is among it, and is shown on terminals. */
+/* A file of one line, as far as it fits and without its end; false if there is none. What another
+ * computer says of itself is among it, and is shown on terminals. */
 static bool read_text(char *ret, size_t size, const char *folder, const char *file)
 {
     char path[PATH_MAX];

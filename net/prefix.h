@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * PURE: IPv4 and IPv6 addresses with a prefix length: read, written, compared. Used by whoever chooses, asks
- * for or grants addresses. Any thread. */
+ * PURE: IPv4 and IPv6 addresses with a prefix length: read, written, compared. Used by whoever
+ * chooses, asks for or grants addresses. Any thread. */
 #ifndef NET_PREFIX_H
 #define NET_PREFIX_H
 

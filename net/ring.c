@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ring order: which class of cable a ring can do with throughout, by bisection with one bit per path; then
- * the cheapest ring of such cables by dynamic programming over sets of nodes (Held and Karp), walked so that
- * equal rings are told apart by ids; where all cables are alike, the first ring that is found in that order. Beyond RING_EXACT_NODES: nearest neighbour from every node, improved by
- * 2-opt and by moving short runs (net/ring_large.c). Pure; called by the daemon on its loop.
+ * Ring order: which class of cable a ring can do with throughout, by bisection with one bit per
+ * path; then the cheapest ring of such cables by dynamic programming over sets of nodes (Held and
+ * Karp), walked so that equal rings are told apart by ids; where all cables are alike, the first
+ * ring that is found in that order. Beyond RING_EXACT_NODES: nearest neighbour from every node,
+ * improved by 2-opt and by moving short runs (net/ring_large.c). Pure; called by the daemon on its
+ * loop.
  *
- * Every node must get the same answer from the same records, so nodes are put in order of their ids first
- * ("ranks") and every choice takes the smallest that is as good. */
+ * Every node must get the same answer from the same records, so nodes are put in order of their ids
+ * first ("ranks") and every choice takes the smallest that is as good. */
 #include "ring_impl.h"
 
 #include <errno.h>
@@ -17,8 +19,8 @@
 static const uint32_t classes[] = {0, 100, 1000, 2500, 5000, 10000, 20000, 40000};
 enum { LEVELS = sizeof classes / sizeof *classes };
 
-/* A cable reaches a class with 80 % of its name (10 Gb/s Ethernet carries 9.4, Thunderbolt less of its own),
- * falls out of it below 70 % and rises to the next at 90 % of that. */
+/* A cable reaches a class with 80 % of its name (10 Gb/s Ethernet carries 9.4, Thunderbolt less of
+ * its own), falls out of it below 70 % and rises to the next at 90 % of that. */
 static size_t level_of(uint32_t mbps, uint32_t percent)
 {
     size_t level = mbps > 0;
@@ -84,7 +86,8 @@ static void allow_level(struct ring_sorted *s, size_t level)
                 s->near[a] |= UINT32_C(1) << b;
 }
 
-/* --- exact, over sets ----------------------------------------------------------------------------------- */
+/* --- exact, over sets
+ *  ----------------------------------------------------------------------------------- */
 
 struct work {
     uint16_t *starts; /* owned: [set] nodes of the set from which a path runs through all of it */
@@ -129,7 +132,8 @@ static bool path_exists(uint16_t *starts, const struct ring_sorted *s, size_t al
     return (starts[all] & ends) != 0;
 }
 
-/* cost[set][v]: from v through all of the set, then from the last node to `home` (SIZE_MAX: nowhere). */
+/* cost[set][v]: from v through all of the set, then from the last node to `home` (SIZE_MAX:
+ * nowhere). */
 static void find_costs(uint32_t *cost, const struct ring_sorted *s, size_t all, size_t home)
 {
     for (size_t set = 1; set <= all; set++) {
@@ -152,7 +156,8 @@ static void find_costs(uint32_t *cost, const struct ring_sorted *s, size_t all, 
     }
 }
 
-/* Follows the smallest rank that costs no more than it must. `from` = the node before, SIZE_MAX: none. */
+/* Follows the smallest rank that costs no more than it must. `from` = the node before, SIZE_MAX:
+ * none. */
 static void walk(size_t *ranks, const struct ring_sorted *s, const uint32_t *cost, size_t set, size_t from)
 {
     for (; set != 0; ranks++) {
@@ -172,7 +177,8 @@ static void walk(size_t *ranks, const struct ring_sorted *s, const uint32_t *cos
     }
 }
 
-/* Whether all cables that are allowed cost the same, as on a switch whose ports are alike: then any way is a best one. */
+/* Whether all cables that are allowed cost the same, as on a switch whose ports are alike: then any
+ * way is a best one. */
 static bool is_uniform(const struct ring_sorted *s)
 {
     uint32_t cost = NEVER;
@@ -210,8 +216,8 @@ static bool go_on(struct easy *e, size_t n, uint32_t rest)
     return false;
 }
 
-/* Among many cables a way is found in no time, and where they cost the same, the first is the best. 1: found, 0: there is none, -1: it
- * would take long. */
+/* Among many cables a way is found in no time, and where they cost the same, the first is the best.
+ * 1: found, 0: there is none, -1: it would take long. */
 static int find_easy(size_t *ranks, const struct ring_sorted *s, bool closed)
 {
     const uint32_t all = (UINT32_C(1) << s->n) - 1;
@@ -223,7 +229,8 @@ static int find_easy(size_t *ranks, const struct ring_sorted *s, bool closed)
     return e.left > 0 ? 0 : -1;
 }
 
-/* What needs no search: in a ring of three and more everybody has two neighbours, in a chain all but its ends. */
+/* What needs no search: in a ring of three and more everybody has two neighbours, in a chain all
+ * but its ends. */
 static bool has_too_few(const uint32_t *links, size_t n, bool closed)
 {
     size_t ends = 0;
@@ -296,7 +303,8 @@ static bool find_large(size_t *ranks, struct ring_sorted *s, bool closed)
     return false;
 }
 
-/* --- the answer ----------------------------------------------------------------------------------------- */
+/* --- the answer
+ *  ----------------------------------------------------------------------------------------- */
 
 static size_t hops(enum ring_shape shape, size_t n)
 {
@@ -481,8 +489,8 @@ int ring_next_hop(const struct ring_graph *graph, size_t from, size_t to)
         target |= s.index[v] == to ? UINT32_C(1) << v : 0;
         source = s.index[v] == from ? v : source;
     }
-    /* circles grow around the target until one touches the source: the touching neighbours are on shortest
-     * paths */
+    /* circles grow around the target until one touches the source: the touching neighbours are on
+     * shortest paths */
     for (seen = edge = target; edge != 0;) {
         uint32_t touching = s.linked[source] & edge, next = 0;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rings of more nodes than can be searched exactly: from every node the nearest unvisited one, then 2-opt and
- * moves of short runs until nothing gets better, the best of all beginnings taken. Bounded by counted sweeps,
- * not by time: every node must stop at the same ring. A hop without a cable is allowed at a price that
- * outweighs everything else. Called by ring.c. */
+ * Rings of more nodes than can be searched exactly: from every node the nearest unvisited one, then
+ * 2-opt and moves of short runs until nothing gets better, the best of all beginnings taken.
+ * Bounded by counted sweeps, not by time: every node must stop at the same ring. A hop without a
+ * cable is allowed at a price that outweighs everything else. Called by ring.c. */
 #include "ring_impl.h"
 
 #include <string.h>
@@ -33,8 +33,8 @@ static uint64_t length(const struct tour *t)
     return sum;
 }
 
-/* From `first` the cheapest next node; of equals the one with the fewest ways on: it would be hard to reach
- * later. */
+/* From `first` the cheapest next node; of equals the one with the fewest ways on: it would be hard
+ * to reach later. */
 static void build(struct tour *t, size_t first)
 {
     uint32_t left = (uint32_t)(((uint64_t)1 << t->s->n) - 1) & ~(UINT32_C(1) << first);
@@ -139,7 +139,8 @@ static bool try_moves(struct tour *t)
     return better;
 }
 
-/* Begins where every ring does: at rank 0 (a chain: at its smaller end), the smaller neighbour next. */
+/* Begins where every ring does: at rank 0 (a chain: at its smaller end), the smaller neighbour
+ * next. */
 static void give(size_t *ranks, struct tour *t, bool closed)
 {
     const size_t n = t->s->n;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The roster's bytes and its rules. Owns nothing; called by the daemon's cluster code, on the loop. */
+ * The roster's bytes and its rules. Owns nothing; called by the daemon's cluster code, on the
+ * loop. */
 #include "roster.h"
 
 #include "auth.h"
@@ -245,8 +246,8 @@ static void choose_name(const struct roster *r, char to[static CERT_NAME], const
     }
 }
 
-/* A place for a new entry: a full roster forgets the node removed longest ago, whose certificate is then
- * ROSTER_UNKNOWN. */
+/* A place for a new entry: a full roster forgets the node removed longest ago, whose certificate is
+ * then ROSTER_UNKNOWN. */
 static struct roster_entry *free_place(struct roster *r)
 {
     struct roster_entry *oldest = NULL;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who belongs to a cluster: one list, numbered, signed with the cluster's key, known to all members. The
- * newest wins and nobody goes back to an older one; a node is revoked by a roster in which it is marked
- * removed. With it travels the cluster's network key, sealed to each member alone. PURE: no keys are made
- * here, no sealing is done, no clock is read; any thread. PROTOCOL.md §5 has the bytes. */
+ * Who belongs to a cluster: one list, numbered, signed with the cluster's key, known to all
+ * members. The newest wins and nobody goes back to an older one; a node is revoked by a roster in
+ * which it is marked removed. With it travels the cluster's network key, sealed to each member
+ * alone. PURE: no keys are made here, no sealing is done, no clock is read; any thread. PROTOCOL.md
+ * §5 has the bytes. */
 #ifndef NET_ROSTER_H
 #define NET_ROSTER_H
 
@@ -45,12 +46,14 @@ struct roster {
 
 /* Bytes written, −EINVAL (a name), −ENOBUFS. */
 int roster_sign(const struct roster *r, const uint8_t secret[static CERT_SECRET], uint8_t *out, size_t cap);
-/* −EBADMSG: not signed with this cluster's key; −EPROTO: signed, but not a roster this version understands.
+/* −EBADMSG: not signed with this cluster's key; −EPROTO: signed, but not a roster this version
+ * understands.
  */
 int roster_open(const uint8_t *data, size_t n, const uint8_t cluster_key[static CERT_CLUSTER_KEY],
                 struct roster *ret);
-/* Does the signed roster a (already opened as `ra`) replace b? Higher version; two authorities that signed
- * the same version at once are told apart by their signatures, so that all nodes choose alike. */
+/* Does the signed roster a (already opened as `ra`) replace b? Higher version; two authorities that
+ * signed the same version at once are told apart by their signatures, so that all nodes choose
+ * alike. */
 bool roster_replaces(const struct roster *ra, const uint8_t *a, size_t na, const struct roster *rb,
                      const uint8_t *b, size_t nb);
 
@@ -60,15 +63,16 @@ const struct roster_entry *roster_named(const struct roster *r, const char *name
 size_t roster_active(const struct roster *r);
 
 /* Changes: each makes a new version, to be sealed (cluster.c) and signed. */
-/* Lets a node in, or in again, with a new serial; a name that is taken gets a number behind it. *ret is the
- * entry. −ENOSPC: ROSTER_MAX active nodes; −EINVAL: name. */
+/* Lets a node in, or in again, with a new serial; a name that is taken gets a number behind it.
+ * *ret is the entry. −ENOSPC: ROSTER_MAX active nodes; −EINVAL: name. */
 int roster_admit(struct roster *r, const uint8_t pub[static 32], const char *name,
                  const struct roster_entry **ret);
-/* −ENOENT: no active node of that id. The generation goes up: everyone left needs a new network key. */
+/* −ENOENT: no active node of that id. The generation goes up: everyone left needs a new network
+ * key. */
 int roster_remove(struct roster *r, const uint8_t id[static CERT_ID]);
 int roster_promote(struct roster *r, const uint8_t id[static CERT_ID]);
-/* Two authorities changed the roster at once and `mine` lost to `now`: takes into `now` what it lacks of
- * mine. True: something was taken, and `now` is a new version. */
+/* Two authorities changed the roster at once and `mine` lost to `now`: takes into `now` what it
+ * lacks of mine. True: something was taken, and `now` is a new version. */
 bool roster_rebase(struct roster *now, const struct roster *mine);
 
 enum roster_verdict {

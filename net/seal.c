@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The record layer. Owns nothing but the caller's struct seal; called by link.c on the loop and by the
- * stage's channel threads. The ciphers are libcrypto's, which takes some 0.6 of the time libsodium 1.0.18 needs
- * for either. Its context is not kept: making and keying one costs a microsecond per record, and without it
- * the state is plain bytes that may cross to another process. */
+ * The record layer. Owns nothing but the caller's struct seal; called by link.c on the loop and by
+ * the stage's channel threads. The ciphers are libcrypto's, which takes some 0.6 of the time
+ * libsodium 1.0.18 needs for either. Its context is not kept: making and keying one costs a
+ * microsecond per record, and without it the state is plain bytes that may cross to another
+ * process. */
 #include "seal.h"
 
 #include "buf.h"
@@ -57,8 +58,8 @@ static void make_nonce(uint8_t ret[static 12], uint64_t counter)
     buf_out_u64(&out, counter);
 }
 
-/* A context ready for one record, its head taken in; NULL: no memory. What the machine's openssl.cnf says
- * is for other programs: it could take a cipher away. */
+/* A context ready for one record, its head taken in; NULL: no memory. What the machine's
+ * openssl.cnf says is for other programs: it could take a cipher away. */
 static EVP_CIPHER_CTX *start_record(const struct seal *s, uint64_t counter, bool seals, const uint8_t *ad,
                                     size_t ad_len)
 {
@@ -114,8 +115,8 @@ static int decrypt(const struct seal *s, const uint8_t *head, uint8_t *data, siz
     return ok ? 0 : -EBADMSG;
 }
 
-/* Noise REKEY (§4.2): the new key is what the old one makes of 32 zeros under the last nonce, which no record
- * may use. */
+/* Noise REKEY (§4.2): the new key is what the old one makes of 32 zeros under the last nonce, which
+ * no record may use. */
 static int count_bytes(struct seal *s, size_t n)
 {
     uint8_t zeros[32] = {0}, next[32], tag[SEAL_TAG];

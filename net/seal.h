@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The record layer of an authenticated connection, one struct per direction. A record is
- *     u32 length (of the ciphertext without tag, little-endian) ‖ ciphertext ‖ tag[16]
- * with the length as associated data and a 64-bit counter as nonce. AES-256-GCM where both CPUs do it fast,
- * else ChaCha20-Poly1305; never plaintext. No sockets here. */
+ *     u32 length (of the ciphertext without tag, little-endian) ‖ ciphertext ‖ tag[16] with the
+ *     length as associated data and a 64-bit counter as nonce. AES-256-GCM where both CPUs do it
+ *     fast, else ChaCha20-Poly1305; never plaintext. No sockets here. */
 #ifndef NET_SEAL_H
 #define NET_SEAL_H
 
@@ -29,16 +29,18 @@ struct seal { /* may be copied to another process together with the socket: it i
 void seal_init(struct seal *s, const uint8_t key[static 32], enum seal_suite suite);
 void seal_wipe(struct seal *s);
 
-/* Seals n ≤ SEAL_MAX bytes: out gets SEAL_HEAD + n + SEAL_TAG bytes; plain may be at out + SEAL_HEAD (in
- * place). Keys are ratcheted on both sides every 64 GiB, by counting. */
+/* Seals n ≤ SEAL_MAX bytes: out gets SEAL_HEAD + n + SEAL_TAG bytes; plain may be at out +
+ * SEAL_HEAD (in place). Keys are ratcheted on both sides every 64 GiB, by counting. */
 int seal_seal(struct seal *s, uint8_t *out, const uint8_t *plain, size_t n);
-/* Takes the turn of the next record, of n plaintext bytes: `ret` seals or opens that one, on any thread and at any time, while `s`
- * goes on with the one after it. To be wiped once used; whoever finds a forgery then sees to it that no more turns are taken. */
+/* Takes the turn of the next record, of n plaintext bytes: `ret` seals or opens that one, on any
+ * thread and at any time, while `s` goes on with the one after it. To be wiped once used; whoever
+ * finds a forgery then sees to it that no more turns are taken. */
 int seal_turn(struct seal *s, size_t n, struct seal *ret);
 /* The length in a record's head; −EMSGSIZE if it is more than SEAL_MAX. */
 int seal_length(const uint8_t head[static SEAL_HEAD], size_t *ret);
-/* Opens in place: `data` holds n ciphertext bytes, `tag` 16. −EBADMSG when forged; the connection is then
- * dead (the state is wiped, and a wiped state refuses everything) and the bytes are gone. */
+/* Opens in place: `data` holds n ciphertext bytes, `tag` 16. −EBADMSG when forged; the connection
+ * is then dead (the state is wiped, and a wiped state refuses everything) and the bytes are
+ * gone. */
 int seal_open(struct seal *s, const uint8_t head[static SEAL_HEAD], uint8_t *data, size_t n,
               const uint8_t *tag);
 

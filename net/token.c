@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens as text and as a list. Owns nothing; called by the daemon's cluster and enrolment code, on the loop.
+ * Tokens as text and as a list. Owns nothing; called by the daemon's cluster and enrolment code, on
+ * the loop.
  */
 #include "token.h"
 

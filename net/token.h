@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens: the one line that lets a new node into a cluster, what follows from its secret, and the list of
- * those given out. A token names the cluster by the hash of its key, so that the joiner can check the cluster
- * before showing the secret; of its secret only derivations are kept. PURE: time (wall clock, seconds) and
- * randomness are given in; any thread. PROTOCOL.md §5 has the bytes. */
+ * Tokens: the one line that lets a new node into a cluster, what follows from its secret, and the
+ * list of those given out. A token names the cluster by the hash of its key, so that the joiner can
+ * check the cluster before showing the secret; of its secret only derivations are kept. PURE: time
+ * (wall clock, seconds) and randomness are given in; any thread. PROTOCOL.md §5 has the bytes. */
 #ifndef NET_TOKEN_H
 #define NET_TOKEN_H
 
@@ -31,13 +31,14 @@ struct token {
     uint8_t secret[TOKEN_SECRET];
 };
 void token_write(const struct token *t, char out[static TOKEN_TEXT]);
-/* Forgives case, spaces and dashes, and O I L for 0 1 1. −EINVAL: not a token at all, −EBADMSG: a slip in it
- * (the checksum). */
+/* Forgives case, spaces and dashes, and O I L for 0 1 1. −EINVAL: not a token at all, −EBADMSG: a
+ * slip in it (the checksum). */
 int token_read(const char *text, struct token *ret);
 /* Crockford's base32 of n bytes, NUL-terminated: `out` holds (8 n + 4) / 5 + 1. */
 void token_base32(char *out, const uint8_t *data, size_t n);
 
-/* What is made of a secret: all that an authority keeps, and others need in order to let the joiner in. */
+/* What is made of a secret: all that an authority keeps, and others need in order to let the joiner
+ * in. */
 struct token_keys {
     uint8_t psk[32]; /* of the join link's handshake */
     uint8_t question
@@ -65,8 +66,8 @@ struct token_entry *token_book_find(struct token_book *b, const uint8_t id[stati
 bool token_is_live(const struct token_entry *e, uint64_t now_s); /* may let somebody in */
 
 enum token_verdict { TOKEN_OK, TOKEN_NONE, TOKEN_EXPIRED, TOKEN_USED };
-/* May this node come in by it? On TOKEN_OK it is used from now on, by this node alone: who lost the answer
- * may ask again until it expires. */
+/* May this node come in by it? On TOKEN_OK it is used from now on, by this node alone: who lost the
+ * answer may ask again until it expires. */
 enum token_verdict token_book_use(struct token_book *b, const uint8_t id[static TOKEN_ID],
                                   const uint8_t node_id[static CERT_ID], uint64_t now_s);
 /* An attempt came to nothing. True: it was the last, the token is gone. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Encoders and decoders of protocol 1. Owns nothing; called by link.c's parts on the loop. Everything that is
- * decoded comes from a peer that knows the cluster's secret, and is still checked as if it did not: texts end
- * up on terminals and in JSON. */
+ * Encoders and decoders of protocol 1. Owns nothing; called by link.c's parts on the loop.
+ * Everything that is decoded comes from a peer that knows the cluster's secret, and is still
+ * checked as if it did not: texts end up on terminals and in JSON. */
 #include "wire.h"
 
 #include "buf.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bytes of ringd protocol 1 above Noise and records: what is inside handshake payloads, and the frames a
- * link speaks for itself. PROTOCOL.md has the tables. Decoders consume exactly all bytes, allocate nothing,
- * and leave outputs untouched on failure; encoders return bytes or −errno. */
+ * The bytes of ringd protocol 1 above Noise and records: what is inside handshake payloads, and the
+ * frames a link speaks for itself. PROTOCOL.md has the tables. Decoders consume exactly all bytes,
+ * allocate nothing, and leave outputs untouched on failure; encoders return bytes or −errno. */
 #ifndef NET_WIRE_H
 #define NET_WIRE_H
 
@@ -37,8 +37,8 @@ int wire_opening_decode(const uint8_t *data, size_t n, struct wire_opening *ret)
 /* UTF-8 without control characters, as all names and texts must be: they end up on terminals. */
 bool wire_is_text(const void *text, size_t n);
 
-/* Payload of messages 2 and 3: TLVs of u16 type, u16 length, value. On −EPROTO *ret_what names the field at
- * fault. */
+/* Payload of messages 2 and 3: TLVs of u16 type, u16 length, value. On −EPROTO *ret_what names the
+ * field at fault. */
 int wire_hello_encode(const struct link_hello *h, enum link_kind kind, uint8_t *out, size_t cap);
 int wire_hello_decode(const uint8_t *data, size_t n, enum link_kind kind, struct link_hello *ret,
                       const char **ret_what);

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Every step is one-to-one in the sum and in the word, so two runs that differ in one word never meet again. */
+/* Every step is one-to-one in the sum and in the word, so two runs that differ in one word never
+ * meet again. */
 uint64_t checksum_words(uint64_t sum, const void *data, size_t n)
 {
     const char *at = data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the reading of config.json and generation_config.json into struct config. Called when a job is
- * prepared and when a stage opens its model; any thread. What each family's keys mean is in
+ * Owns the reading of config.json and generation_config.json into struct config. Called when a job
+ * is prepared and when a stage opens its model; any thread. What each family's keys mean is in
  * config_family.c. */
 #include "file/config.h"
 

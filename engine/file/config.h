@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * config.json of a Hugging Face model directory → one validated struct for all families. Old and new
- * spellings are read (rope_scaling.type, .rope_type, rope_parameters; torch_dtype, dtype). A family, value or
- * activation we do not compute is refused by name; all complaints are listed at once. */
+ * config.json of a Hugging Face model directory → one validated struct for all families. Old and
+ * new spellings are read (rope_scaling.type, .rope_type, rope_parameters; torch_dtype, dtype). A
+ * family, value or activation we do not compute is refused by name; all complaints are listed at
+ * once. */
 #ifndef FILE_CONFIG_H
 #define FILE_CONFIG_H
 
@@ -24,8 +25,8 @@ struct config_mla {
     size_t nope, rope, value; /* of a head: q·k without position, with position, v */
 };
 
-/* Mixture of experts: layers from `first` on have experts instead of one MLP; of these, where `every` is more than 1, only the
- * last of each `every`; and none that is marked as dense. */
+/* Mixture of experts: layers from `first` on have experts instead of one MLP; of these, where
+ * `every` is more than 1, only the last of each `every`; and none that is marked as dense. */
 enum { CONFIG_MAX_LAYERS = 4096 };
 struct config_moe {
     size_t experts, chosen;       /* 0 experts: none */
@@ -79,14 +80,15 @@ static inline bool config_has_experts(const struct config *c, size_t layer)
            !(m->dense[layer / 64 % (CONFIG_MAX_LAYERS / 64)] >> layer % 64 & 1);
 }
 
-/* Reads DIR/config.json and, for eos ids, DIR/generation_config.json if it is there (its list wins, as in
- * transformers). */
+/* Reads DIR/config.json and, for eos ids, DIR/generation_config.json if it is there (its list wins,
+ * as in transformers). */
 int config_read(struct config *ret, const char *dir, struct err *err);
 int config_parse(struct config *ret, const char *json, size_t n,
                  struct err *err); /* the same on text, for tests */
 
-/* How many positions the model was made for: max_position_embeddings, or what the scaling of its rotation makes of the original
- * ones where that is more (some configs give the original number as the former). */
+/* How many positions the model was made for: max_position_embeddings, or what the scaling of its
+ * rotation makes of the original ones where that is more (some configs give the original number as
+ * the former). */
 size_t config_positions(const struct config *c);
 
 /* How much of a head is rotated: all of it, or qk_rope_head_dim. */
@@ -94,15 +96,16 @@ size_t config_rope_width(const struct config *c);
 /* inv_freq [width/2], scaled as the config says (linear; llama3: the piecewise rule of Llama 3.1's
  * rope_scaling; yarn: Peng et al. 2023; see transformers' modeling_rope_utils). */
 void config_inv_freq(const struct config *c, double *inv_freq);
-/* What the tables of cosines and sines are multiplied by, and the scale of attention's scores. DeepSeek puts
- * yarn's correction into the second, others into the first. */
+/* What the tables of cosines and sines are multiplied by, and the scale of attention's scores.
+ * DeepSeek puts yarn's correction into the second, others into the first. */
 double config_rope_scale(const struct config *c);
 double config_attn_scale(const struct config *c);
 
-/* Hash over config, the names of all tensors and the bytes they take together (not their data; shapes follow from
- * the config): two nodes with the same fingerprint hold the same model layout. BLAKE2b would need libsodium: this is 128-bit MurmurHash3 x64,
- * written as 32 hex digits; it guards against mistakes, not against an enemy. Shards that
- * are not there do not matter as long as the index says total_size. */
+/* Hash over config, the names of all tensors and the bytes they take together (not their data;
+ * shapes follow from the config): two nodes with the same fingerprint hold the same model layout.
+ * BLAKE2b would need libsodium: this is 128-bit MurmurHash3 x64, written as 32 hex digits; it
+ * guards against mistakes, not against an enemy. Shards that are not there do not matter as long as
+ * the index says total_size. */
 int config_fingerprint(char ret[33], const char *dir, struct err *err);
 
 #endif

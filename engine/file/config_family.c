@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns what the keys of a config.json mean to each family: one reader per family, made of the parts that
- * families share. Called by config.c while one config is parsed; pure, any thread. A further family is a row
- * in `families`. */
+ * Owns what the keys of a config.json mean to each family: one reader per family, made of the parts
+ * that families share. Called by config.c while one config is parsed; pure, any thread. A further
+ * family is a row in `families`. */
 #include "file/config_reader.h"
 
 #include <math.h>
@@ -60,7 +60,8 @@ void config_read_eos(struct config_reader *r, const json_t *v, struct config *c)
         read_token(r, json_is_array(v) ? json_array_get(v, i) : v, "eos_token_id", c->vocab, &c->eos[i]);
 }
 
-/* bos, eos: what the family assumes where the keys are absent, −1 for none; an explicit null is none. */
+/* bos, eos: what the family assumes where the keys are absent, −1 for none; an explicit null is
+ * none. */
 static void read_tokens(struct config_reader *r, struct config *c, int32_t bos, int32_t eos)
 {
     c->bos = json_object_get(r->root, "bos_token_id") ? -1 : bos;
@@ -83,7 +84,8 @@ static void check_quant(struct config_reader *r, const char *of, size_t bits, si
                         of, bits, group);
 }
 
-/* As mlx-lm writes it: {"group_size", "bits"}, and under a layer's name the same for that layer, or false. */
+/* As mlx-lm writes it: {"group_size", "bits"}, and under a layer's name the same for that layer, or
+ * false. */
 static bool read_mlx(struct config_reader *r, struct config *c)
 {
     const json_t *q = config_lookup(r->root, "quantization");
@@ -97,8 +99,7 @@ static bool read_mlx(struct config_reader *r, struct config *c)
     c->quant_bits = config_size(r, q, "bits", 0, 64);
     c->quant_group = config_size(r, q, "group_size", 0, 1 << 16);
     check_quant(r, "", c->quant_bits, c->quant_group);
-    json_object_foreach((json_t *)q, key, own)
-    {
+    json_object_foreach ((json_t *)q, key, own) {
         char of[128];
         if (!json_is_object(own))
             continue;
@@ -153,7 +154,8 @@ static void read_common(struct config_reader *r, struct config *c, size_t max_po
 
 /* --- grouped-query attention ------------------------------------------------------------------ */
 
-/* kv_heads, head: what the family assumes where the keys are absent; 0: as many as heads, dim / heads. */
+/* kv_heads, head: what the family assumes where the keys are absent; 0: as many as heads, dim /
+ * heads. */
 static void read_heads(struct config_reader *r, struct config *c, size_t kv_heads, size_t head)
 {
     c->heads = config_size(r, r->root, "num_attention_heads", 0, MAX_HEADS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of config.c, config_family.c and config_rope.c: typed access to a JSON object that collects what is wrong instead of
- * stopping at the first fault. Nobody else includes this. */
+ * Inside of config.c, config_family.c and config_rope.c: typed access to a JSON object that
+ * collects what is wrong instead of stopping at the first fault. Nobody else includes this. */
 #ifndef FILE_CONFIG_READER_H
 #define FILE_CONFIG_READER_H
 
@@ -25,11 +25,11 @@ void config_complain(struct config_reader *r, const char *fmt, ...) __attribute_
 /* JSON null counts as absent everywhere, as in transformers. */
 const json_t *config_lookup(const json_t *obj, const char *key);
 
-/* A whole number of 1 … max. Absent: `fallback`, or a complaint where that is 0. After a complaint 0 is
- * returned. */
+/* A whole number of 1 … max. Absent: `fallback`, or a complaint where that is 0. After a complaint
+ * 0 is returned. */
 size_t config_size(struct config_reader *r, const json_t *obj, const char *key, size_t fallback, size_t max);
-/* A number of low … high. Absent: `fallback`, or a complaint where that is NAN. After a complaint NAN is
- * returned. */
+/* A number of low … high. Absent: `fallback`, or a complaint where that is NAN. After a complaint
+ * NAN is returned. */
 double config_real(struct config_reader *r, const json_t *obj, const char *key, double fallback, double low,
                    double high);
 bool config_bool(struct config_reader *r, const json_t *obj, const char *key, bool fallback);

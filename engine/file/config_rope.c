@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns what a config says about rotary position embedding: its three spellings, and the frequencies that
- * follow. Called by config.c, and by whoever builds the tables of angles; pure, any thread. */
+ * Owns what a config says about rotary position embedding: its three spellings, and the frequencies
+ * that follow. Called by config.c, and by whoever builds the tables of angles; pure, any thread. */
 #include "file/config_reader.h"
 
 #include <math.h>
@@ -69,14 +69,13 @@ static void read_kind(struct config_reader *r, const json_t *obj, struct config 
                     input_quote(name).text);
 }
 
-/* Newer models may give one object per kind of layer; taking the outer one for a default would be silently
- * wrong. */
+/* Newer models may give one object per kind of layer; taking the outer one for a default would be
+ * silently wrong. */
 static bool is_nested(const json_t *obj)
 {
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)obj, key, v)
-    {
+    json_object_foreach ((json_t *)obj, key, v) {
         if (json_is_object(v))
             return true;
     }
@@ -107,8 +106,8 @@ void config_read_rope(struct config_reader *r, struct config *c)
     }
 }
 
-/* Llama 3.1: waves that fit the original context often enough stay, those that hardly fit it are stretched by
- * the factor, those between are blended linearly in original/wavelength. */
+/* Llama 3.1: waves that fit the original context often enough stay, those that hardly fit it are
+ * stretched by the factor, those between are blended linearly in original/wavelength. */
 static double llama3_scale(const struct config *c, double freq)
 {
     double wavelength = 2 * M_PI / freq, original = (double)c->rope_original;

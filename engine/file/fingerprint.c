@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns config_fingerprint: what a model directory looks like, as one short string that nodes compare before a
- * job. Called when a job is prepared; any thread. Independent of how the config is spelled and how the
- * tensors are spread over files. */
+ * Owns config_fingerprint: what a model directory looks like, as one short string that nodes
+ * compare before a job. Called when a job is prepared; any thread. Independent of how the config is
+ * spelled and how the tensors are spread over files. */
 #include "file/config.h"
 
 #include <errno.h>
@@ -43,8 +43,8 @@ static bool want_none(void *arg, const char *name)
     return false;
 }
 
-/* The names of all tensors and the bytes they take. An index says both, so that a node need not have the shards of
- * others; where it does not say the bytes, all headers are read. */
+/* The names of all tensors and the bytes they take. An index says both, so that a node need not
+ * have the shards of others; where it does not say the bytes, all headers are read. */
 static int open_names(struct st **ret, size_t *ret_bytes, const char *dir, struct err *err)
 {
     struct st *st;

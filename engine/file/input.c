@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the reading of small files (config.json, a shard index) for the other modules that read model
- * directories and data sets; any thread. */
+ * Owns the reading of small files (config.json, a shard index) for the other modules that read
+ * model directories and data sets; any thread. */
 #include "file/input.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
 
 #include "err.h"
 
-/* The whole regular file, NUL-terminated (the NUL is not counted), in a fresh buffer the caller frees.
- * −ENOENT where there is none, −EFBIG above `limit` bytes; the sentence names the path. */
+/* The whole regular file, NUL-terminated (the NUL is not counted), in a fresh buffer the caller
+ * frees. −ENOENT where there is none, −EFBIG above `limit` bytes; the sentence names the path. */
 int input_read(const char *path, size_t limit, char **ret, size_t *ret_n, struct err *err);
 
 /* DIR/NAME in a fresh string, or NULL without memory. */
@@ -18,7 +18,8 @@ char *input_path(const char *dir, const char *name);
 /* Makes a folder for what is kept, its parents too; 0 where it is there already. −errno. */
 int input_make_dir(const char *dir);
 
-/* A foreign string, fit for a terminal and a sentence: cut to the struct, control characters shown as '?'. */
+/* A foreign string, fit for a terminal and a sentence: cut to the struct, control characters shown
+ * as '?'. */
 struct input_quote {
     char text[80];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * MurmurHash3 x64 128 (Appleby, github.com/aappleby/smhasher): tells layouts apart, no protection against an
- * enemy. */
+ * MurmurHash3 x64 128 (Appleby, github.com/aappleby/smhasher): tells layouts apart, no protection
+ * against an enemy. */
 #ifndef FILE_MURMUR_H
 #define FILE_MURMUR_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns opened safetensors sets: one file, or a directory of shards with its index. Called when a stage loads
- * its layers and by tests; opened and closed by one thread, then read by any. */
+ * Owns opened safetensors sets: one file, or a directory of shards with its index. Called when a
+ * stage loads its layers and by tests; opened and closed by one thread, then read by any. */
 #include "file/safetensors.h"
 
 #include <errno.h>
@@ -53,8 +53,8 @@ void st_close(struct st *st)
     free(st);
 }
 
-/* Sorts the tensors and lists all names: those of the tensors and those of the index (NULL for a single
- * file). */
+/* Sorts the tensors and lists all names: those of the tensors and those of the index (NULL for a
+ * single file). */
 static int complete(struct st *st, json_t *weight_map, struct err *err)
 {
     size_t most = st->count + json_object_size(weight_map), n = 0;
@@ -68,7 +68,8 @@ static int complete(struct st *st, json_t *weight_map, struct err *err)
         json_t *file;
         for (size_t i = 0; i < st->count; i++)
             all[n++] = st->entries[i].t.name;
-        json_object_foreach(weight_map, name, file) all[n++] = name;
+        json_object_foreach (weight_map, name, file)
+            all[n++] = name;
         qsort(all, n, sizeof *all, string_order);
     }
     for (size_t i = 0; i < n && !full; i++) {
@@ -126,8 +127,7 @@ static int read_index(json_t **ret, size_t *ret_bytes, const char *path, struct 
     }
     const char *name;
     json_t *file;
-    json_object_foreach(map, name, file)
-    {
+    json_object_foreach (map, name, file) {
         if (is_shard_name(json_string_value(file)))
             continue;
         r = err_set(err, -EBADMSG, "%s: tensor %s is not mapped to a file of the same directory", path,
@@ -150,8 +150,7 @@ static json_t *wanted_files(json_t *weight_map, bool (*want)(void *arg, const ch
     json_t *files = json_object();
     const char *name;
     json_t *file;
-    json_object_foreach(weight_map, name, file)
-    {
+    json_object_foreach (weight_map, name, file) {
         if (files && (!want || want(arg, name)) &&
             json_object_set_new(files, json_string_value(file), json_true()) < 0) {
             json_decref(files);
@@ -182,8 +181,7 @@ static int check_complete(const struct st *st, json_t *weight_map, json_t *files
 {
     const char *name;
     json_t *file;
-    json_object_foreach(weight_map, name, file)
-    {
+    json_object_foreach (weight_map, name, file) {
         const char *place = json_string_value(file);
         if (json_object_get(files, place) && !st_find(st, name))
             return err_set(err, -EBADMSG,
@@ -227,8 +225,7 @@ static int open_shards(struct st *st, const char *dir, const char *index, json_t
     const char *file;
     json_t *unused;
     void *next;
-    json_object_foreach_safe(files, next, file, unused)
-    {
+    json_object_foreach_safe (files, next, file, unused) {
         int r = open_shard(st, dir, file, weight_map, how.map, err);
         if (r == -ENOENT && how.may_lack) {
             r = drop_last(st, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * safetensors files (github.com/huggingface/safetensors, format section), read by mapping and written whole.
- * Files are untrusted: every offset, shape, dtype, duplicate and overlap is checked at open, and the mapping
- * is only handed out as views that lie inside it. */
+ * safetensors files (github.com/huggingface/safetensors, format section), read by mapping and
+ * written whole. Files are untrusted: every offset, shape, dtype, duplicate and overlap is checked
+ * at open, and the mapping is only handed out as views that lie inside it. */
 #ifndef FILE_SAFETENSORS_H
 #define FILE_SAFETENSORS_H
 
@@ -29,10 +29,10 @@ struct st; /* an opened file, or a sharded directory */
 
 /* Opens one file. */
 int st_open_file(struct st **ret, const char *path, struct err *err);
-/* Opens DIR/model.safetensors, or the shards named by DIR/model.safetensors.index.json; a tensor the index
- * names but its shard lacks, or a shard that cannot be opened, is an error naming both. With `want` given,
- * only shards that hold a tensor for which want(arg, name) is true are opened (a stage maps its own layers
- * only); names in other shards are then unknown. */
+/* Opens DIR/model.safetensors, or the shards named by DIR/model.safetensors.index.json; a tensor
+ * the index names but its shard lacks, or a shard that cannot be opened, is an error naming both.
+ * With `want` given, only shards that hold a tensor for which want(arg, name) is true are opened (a
+ * stage maps its own layers only); names in other shards are then unknown. */
 int st_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                 struct err *err);
 void st_close(struct st *st);
@@ -40,8 +40,8 @@ void st_close(struct st *st);
 size_t st_count(const struct st *st);
 const struct st_tensor *st_at(const struct st *st, size_t i);           /* sorted by name */
 const struct st_tensor *st_find(const struct st *st, const char *name); /* NULL if absent */
-/* All names the index lists, opened or not (equal to the tensors for a single file), sorted: for naming what
- * is extra. */
+/* All names the index lists, opened or not (equal to the tensors for a single file), sorted: for
+ * naming what is extra. */
 size_t st_names(const struct st *st, const char *const **ret);
 
 /* Advice for the pages of a tensor: will be read soon / no longer needed. */
@@ -52,10 +52,12 @@ void st_dontneed(const struct st *st, const struct st_tensor *t); /* of pages th
 enum { ST_IDENTITY = 128 };
 void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY]);
 
-/* Checksums of a file's tensors: itself a tensor, of words [others, 2], the low word first, in the order of names. */
+/* Checksums of a file's tensors: itself a tensor, of words [others, 2], the low word first, in the
+ * order of names. */
 #define ST_CHECKSUMS "checksums"
-/* Reads all of the tensors and compares them with the checksums. −ENODATA where the file has none; −EBADMSG where a tensor
- * differs, which the sentence names. The sentence does not name the file. */
+/* Reads all of the tensors and compares them with the checksums. −ENODATA where the file has none;
+ * −EBADMSG where a tensor differs, which the sentence names. The sentence does not name the
+ * file. */
 int st_check(const struct st *st, struct err *err);
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -66,11 +68,12 @@ struct st_out_tensor {
     bool words; /* U32, given by st_writer_words; dtype does not count */
 };
 struct st_writer;
-/* Lays the file out (wide types first, then by name; data part 64-byte aligned and without gaps, so that every
- * tensor is aligned to its element; header padded with spaces, metadata {"format":"pt"}), checks that the
- * disk has room, creates PATH.tmp and reserves its space at once, so that a full disk is found before the
- * work. Data then comes tensor by tensor, in any order. finish = fsync + rename + fsync of the directory;
- * abort removes the temporary. A tensor ST_CHECKSUMS of words is written by finish; all elements must have four bytes then.
+/* Lays the file out (wide types first, then by name; data part 64-byte aligned and without gaps, so
+ * that every tensor is aligned to its element; header padded with spaces, metadata
+ * {"format":"pt"}), checks that the disk has room, creates PATH.tmp and reserves its space at once,
+ * so that a full disk is found before the work. Data then comes tensor by tensor, in any order.
+ * finish = fsync + rename + fsync of the directory; abort removes the temporary. A tensor
+ * ST_CHECKSUMS of words is written by finish; all elements must have four bytes then.
  */
 int st_writer_open(struct st_writer **ret, const char *path, const struct st_out_tensor *tensors, size_t n,
                    struct err *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the checks of one safetensors file: length, header, every tensor's type, shape and place, and that the
- * tensors tile the data without gap or overlap. Called by safetensors.c while a set is opened; one thread.
- * After this no reader has to doubt an offset again (a file that shrinks while mapped raises SIGBUS: models
- * are not edited in place). */
+ * Owns the checks of one safetensors file: length, header, every tensor's type, shape and place,
+ * and that the tensors tile the data without gap or overlap. Called by safetensors.c while a set is
+ * opened; one thread. After this no reader has to doubt an offset again (a file that shrinks while
+ * mapped raises SIGBUS: models are not edited in place). */
 #include "file/st_set.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 
 enum { HEADER_LIMIT = 100 * 1000 * 1000, LENGTH_BYTES = 8 };
 
-/* Every type the format knows, so that a file's sums can be checked even where we do not compute with its
- * type. */
+/* Every type the format knows, so that a file's sums can be checked even where we do not compute
+ * with its type. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -127,8 +127,8 @@ static int by_place(const void *a, const void *b)
     return (x->t.bytes > y->t.bytes) - (x->t.bytes < y->t.bytes);
 }
 
-/* The format allows no gap and no overlap: then every byte belongs to exactly one tensor. Sorts entries by
- * place. */
+/* The format allows no gap and no overlap: then every byte belongs to exactly one tensor. Sorts
+ * entries by place. */
 static int check_tiling(const struct header *h, struct st_entry *entries, size_t n)
 {
     size_t end = 0;
@@ -173,8 +173,7 @@ static int check_metadata(const struct header *h, json_t *meta)
         return err_set(h->err, -EBADMSG, "%s: its __metadata__ is not an object", h->path);
     const char *key;
     json_t *v;
-    json_object_foreach(meta, key, v)
-    {
+    json_object_foreach (meta, key, v) {
         if (!json_is_string(v))
             return err_set(h->err, -EBADMSG, "%s: its __metadata__ entry %s is not a string", h->path,
                            input_quote(key).text);
@@ -193,8 +192,7 @@ static int parse_entries(struct st *st, const struct header *h, json_t *root)
     size_t first = st->count;
     const char *name;
     json_t *info;
-    json_object_foreach(root, name, info)
-    {
+    json_object_foreach (root, name, info) {
         int r;
         if (strcmp(name, "__metadata__") == 0) {
             r = check_metadata(h, info);

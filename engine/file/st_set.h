@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of struct st, shared by the files that fill it (st_header.c), open and search it (safetensors.c) and
- * hash its headers (fingerprint.c) and its data (weights*.c). Nobody else includes this. */
+ * Inside of struct st, shared by the files that fill it (st_header.c), open and search it
+ * (safetensors.c) and hash its headers (fingerprint.c) and its data (weights*.c). Nobody else
+ * includes this. */
 #ifndef FILE_ST_SET_H
 #define FILE_ST_SET_H
 
@@ -40,11 +41,13 @@ struct st {
         listed_bytes; /* of all tensors, as an index says (metadata.total_size); 0: it does not, or there is none */
 };
 
-/* Adds the file at `path` to the set: opens it, checks its header, adds its tensors and, if `map`, maps it.
+/* Adds the file at `path` to the set: opens it, checks its header, adds its tensors and, if `map`,
+ * maps it.
  */
 int st_set_add(struct st *st, const char *path, bool map, struct err *err);
 
-/* st_open_dir, with or without mapping the data; `may_lack`: shards that are not there are left out, and listed. */
+/* st_open_dir, with or without mapping the data; `may_lack`: shards that are not there are left
+ * out, and listed. */
 struct st_how {
     bool map, may_lack;
 };

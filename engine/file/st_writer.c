@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the writing of safetensors files: layout first, space second, data last, and the final name only when
- * everything is on the disk. Called when a checkpoint or a result is saved; a writer belongs to one thread.
+ * Owns the writing of safetensors files: layout first, space second, data last, and the final name
+ * only when everything is on the disk. Called when a checkpoint or a result is saved; a writer
+ * belongs to one thread.
  */
 #include "file/safetensors.h"
 
@@ -18,8 +19,9 @@
 
 enum {
     HEADER_LIMIT = 100 * 1000 * 1000,
-    /* Where the data begins. The format asks for 8; but quantized weights are multiplied where they lie, faster if their rows begin a
-     * cache line, which they do as long as the tensors before them are whole lines. */
+    /* Where the data begins. The format asks for 8; but quantized weights are multiplied where they
+     * lie, faster if their rows begin a cache line, which they do as long as the tensors before
+     * them are whole lines. */
     DATA_ALIGN = 64,
     CHUNK = 16384,
 };
@@ -71,7 +73,8 @@ void st_writer_abort(struct st_writer *w)
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-/* Wide types first, as other writers do: then every tensor is aligned to its element without any gap. */
+/* Wide types first, as other writers do: then every tensor is aligned to its element without any
+ * gap. */
 static int by_layout(const void *a, const void *b)
 {
     const struct out *x = a, *y = b;
@@ -173,7 +176,8 @@ static int write_failed(const struct st_writer *w, int code, struct err *err)
     return err_set(err, code, "%s (%zu bytes) cannot be written: %s", w->path, need, strerror(-code));
 }
 
-/* Asks before it takes: a reservation that fails halfway would have filled the disk for everybody. */
+/* Asks before it takes: a reservation that fails halfway would have filled the disk for
+ * everybody. */
 static int reserve(struct st_writer *w, struct err *err)
 {
     struct statvfs vfs;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the list of a model's tensors with their hashes, and the reading of files for them. Data is read and not mapped: a file that becomes
- * shorter is then a sentence and no signal, and what was read once does not count as this process's memory. Called while a job is planned or
- * a stage opened, and by the doctor. */
+ * Owns the list of a model's tensors with their hashes, and the reading of files for them. Data is
+ * read and not mapped: a file that becomes shorter is then a sentence and no signal, and what was
+ * read once does not count as this process's memory. Called while a job is planned or a stage
+ * opened, and by the doctor. */
 #include "file/weights.h"
 
 #include <errno.h>
@@ -22,8 +23,8 @@
 #include "file/input.h"
 #include "file/weights_impl.h"
 
-/* What is hashed at once: a large tensor is shared out among threads, and its hash does not depend on their number. Times of files move on
- * in steps, of 10 ms at most. */
+/* What is hashed at once: a large tensor is shared out among threads, and its hash does not depend
+ * on their number. Times of files move on in steps, of 10 ms at most. */
 enum { PIECE = 4 << 20, SETTLED_US = 20000 };
 
 /* --- listing ---------------------------------------------------------------------------------- */
@@ -187,8 +188,8 @@ static bool is_same(int fd, const struct st_shard *shard)
            sb.st_ctim.tv_nsec == shard->stamp.changed.tv_nsec;
 }
 
-/* Waits until what is written from now on shows in the file's times. False where they are of a clock that is ahead: such hashes are not
- * kept. */
+/* Waits until what is written from now on shows in the file's times. False where they are of a
+ * clock that is ahead: such hashes are not kept. */
 static bool has_settled(const struct st_shard *shard)
 {
     struct timespec now;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the files that keep hashes: one for each file of a model, named by its path, good as long as the model's file is the same one, unwritten
- * since. A line for each tensor, its hash and name, and a hash over all of it as the last line. A file of this kind is put in its place when
- * it is whole; of two processes that do so the later one wins, and what the other found is read once more. */
+ * Owns the files that keep hashes: one for each file of a model, named by its path, good as long as
+ * the model's file is the same one, unwritten since. A line for each tensor, its hash and name, and
+ * a hash over all of it as the last line. A file of this kind is put in its place when it is whole;
+ * of two processes that do so the later one wins, and what the other found is read once more. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * PURE: compares what two nodes tell of their hashes. Called by weights_text.c and by the doctor, also in ringctl. */
+ * PURE: compares what two nodes tell of their hashes. Called by weights_text.c and by the doctor,
+ * also in ringctl. */
 #include <errno.h>
 #include <string.h>
 
 #include "file/weights_impl.h"
 
-/* The unit that begins here ("" for an unknown one); NULL: this is no such text. `ret_next`: behind it and what follows it. */
+/* The unit that begins here ("" for an unknown one); NULL: this is no such text. `ret_next`: behind
+ * it and what follows it. */
 static const char *take_unit(const char *at, size_t *ret_n, const char **ret_next)
 {
     const size_t n = strcspn(at, ",;");

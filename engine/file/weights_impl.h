@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside of struct weights, shared by weights.c (listing and reading), weights_cache.c (what is kept) and weights_text.c and weights_compare.c (what
- * nodes compare), and by nobody else. */
+ * Inside of struct weights, shared by weights.c (listing and reading), weights_cache.c (what is
+ * kept) and weights_text.c and weights_compare.c (what nodes compare), and by nobody else. */
 #ifndef FILE_WEIGHTS_IMPL_H
 #define FILE_WEIGHTS_IMPL_H
 
@@ -22,7 +22,8 @@ struct weights {
     size_t *entry;             /* [st->nnames] owned: of each name its entry, SIZE_MAX: not here */
 };
 
-/* In a text: of a unit 128 bits as digits; of a tensor 24 as four letters; "AAAA" means that it is not known. */
+/* In a text: of a unit 128 bits as digits; of a tensor 24 as four letters; "AAAA" means that it is
+ * not known. */
 enum { WEIGHTS_LETTERS = 4, WEIGHTS_UNIT_DIGITS = 32 };
 
 /* Where a name stands among all sorted; SIZE_MAX: nowhere. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hashes as nodes tell them to each other, and the refusal of what differs. Called by weights.c's callers. */
+ * Hashes as nodes tell them to each other, and the refusal of what differs. Called by weights.c's
+ * callers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal grouped-query attention, forward: tiles of queries against tiles of keys with an online softmax (Dao
- * 2022). Scores have a row for each key: so keys are packed as they lie, and maxima and sums go down columns. Tiles lie in the
- * computing thread's lane of scratch. Called by blocks, on the computing thread; threads share out query tiles, so nothing is summed
- * across them. */
+ * Causal grouped-query attention, forward: tiles of queries against tiles of keys with an online
+ * softmax (Dao 2022). Scores have a row for each key: so keys are packed as they lie, and maxima
+ * and sums go down columns. Tiles lie in the computing thread's lane of scratch. Called by blocks,
+ * on the computing thread; threads share out query tiles, so nothing is summed across them. */
 #include "layer/layer.h"
 
 #include <assert.h>
@@ -26,8 +26,8 @@ struct span {
     size_t n, len;
 };
 
-/* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: s a row for each key, qt one for each
- * element of a head. */
+/* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: s
+ * a row for each key, qt one for each element of a head. */
 struct fwd_tiles {
     size_t hp, vp;  /* widths of q·k and of v padded */
     size_t queries; /* of a tile; its rows are queries · group */
@@ -72,7 +72,8 @@ static void fwd_place(struct fwd_tiles *t, float *at)
     t->rescale = at;
 }
 
-/* Scores of keys c0 … c1−1; minus infinity for rows from `row` on that see other keys, but not this one. */
+/* Scores of keys c0 … c1−1; minus infinity for rows from `row` on that see other keys, but not this
+ * one. */
 static void fwd_scores(const struct kernels *k, const struct fwd_tiles *t, struct attn_dims dims,
                        struct attn_at at, size_t row, size_t c0, size_t c1)
 {
@@ -195,8 +196,8 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
     }
 }
 
-/* One query with the heads of groups kv0 … kv1−1. K and V are read where they lie, a block of keys at a time
- * for all the groups, so that a thread walks forward through memory. */
+/* One query with the heads of groups kv0 … kv1−1. K and V are read where they lie, a block of keys
+ * at a time for all the groups, so that a thread walks forward through memory. */
 struct decode {
     size_t kv0, kv1, vp;
     float *q, *o, *max, *sum; /* [heads of those groups, head], [·, vp], [·], [·] */

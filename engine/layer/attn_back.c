@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Causal grouped-query attention, backward: probabilities are made again from q, k and the saved log-sum,
- * tile by tile. Called by blocks, on the computing thread. A thread owns a whole (sequence, key-value head):
- * dk and dv add up what each tile of queries gives, dq what each tile of keys gives, in ascending order. */
+ * Causal grouped-query attention, backward: probabilities are made again from q, k and the saved
+ * log-sum, tile by tile. Called by blocks, on the computing thread. A thread owns a whole
+ * (sequence, key-value head): dk and dv add up what each tile of queries gives, dq what each tile
+ * of keys gives, in ascending order. */
 #include "layer/layer.h"
 
 #include <assert.h>
@@ -11,8 +12,8 @@
 #include "layer/attn_tile.h"
 #include "num/kernels.h"
 
-/* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: p and ds a row for each key, qt and
- * d_ot one for each element of a head. */
+/* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: p
+ * and ds a row for each key, qt and d_ot one for each element of a head. */
 struct back_tiles {
     size_t hp, vp, queries, keys, wide;
     float *q, *d_o, *dq; /* [rows, hp], [rows, vp], [rows, hp]; q already scaled */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What attention's two directions share: copying heads into dense tiles, and which of a tile's rows see which keys. A tile row is one
- * query of one head; the heads of a key-value group lie in one tile, so that K and V are packed once for all of them: row r is
- * query r / group of head r mod group. Included by attn.c and attn_back.c only. */
+ * What attention's two directions share: copying heads into dense tiles, and which of a tile's rows
+ * see which keys. A tile row is one query of one head; the heads of a key-value group lie in one
+ * tile, so that K and V are packed once for all of them: row r is query r / group of head r mod
+ * group. Included by attn.c and attn_back.c only. */
 #ifndef LAYER_ATTN_TILE_H
 #define LAYER_ATTN_TILE_H
 
@@ -39,7 +40,8 @@ static inline size_t attn_row_heads(struct attn_dims dims)
     return dims.row_heads ? dims.row_heads : dims.heads;
 }
 
-/* Rows of the queries from position `first` on against keys k0 … k0+nk−1, each of which the last row sees. */
+/* Rows of the queries from position `first` on against keys k0 … k0+nk−1, each of which the last
+ * row sees. */
 struct attn_at {
     size_t first, rows, k0, nk;
 };
@@ -56,8 +58,8 @@ static inline size_t attn_seen(struct attn_at at, size_t r, size_t group)
     return min_size(at.nk, at.first + r / group + 1 - at.k0);
 }
 
-/* Where the rows that are done together from r on end: those from `whole` on see all keys of the tile, those before go ATTN_PANEL at a
- * time. */
+/* Where the rows that are done together from r on end: those from `whole` on see all keys of the
+ * tile, those before go ATTN_PANEL at a time. */
 static inline size_t attn_panel_end(size_t r, size_t rows, size_t whole)
 {
     return r >= whole ? rows : min_size(rows, r + ATTN_PANEL);
@@ -72,8 +74,8 @@ static inline void attn_pack(float *dst, size_t ld, const float *x, size_t strid
     }
 }
 
-/* The same for the queries (or outputs, or their gradients): `queries` tokens of [row's heads·width], the
- * group beginning at x. */
+/* The same for the queries (or outputs, or their gradients): `queries` tokens of [row's
+ * heads·width], the group beginning at x. */
 static inline void attn_pack_group(float *dst, size_t ld, const float *x, size_t queries,
                                    struct attn_dims dims, size_t width)
 {

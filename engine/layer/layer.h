@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Layers as explicit pairs. Conventions, without exception:
- *   - argument order: num, outputs, saved, inputs, weights, dims; backward: num, d_inputs, d_weights,
- * d_outputs, saved, inputs, weights, dims. Everything not written is const.
+ *   - argument order: num, outputs, saved, inputs, weights, dims; backward: num, d_inputs,
+ *     d_weights, d_outputs, saved, inputs, weights, dims. Everything not written is const.
  *   - gradients of inputs are ASSIGNED, gradients of weights are ADDED to.
- *   - activations are f32, row-major [T, width]; T counts the tokens of all sequences of a microbatch laid
- * end to end (no padding), `struct seqs` says where each begins.
- *   - backward_x gives the gradient of the input, backward_w that of the weights; either may run without the
- * other. */
+ *   - activations are f32, row-major [T, width]; T counts the tokens of all sequences of a
+ *     microbatch laid end to end (no padding), `struct seqs` says where each begins.
+ *   - backward_x gives the gradient of the input, backward_w that of the weights; either may run
+ *     without the other. */
 #ifndef LAYER_LAYER_H
 #define LAYER_LAYER_H
 
@@ -65,8 +65,8 @@ struct linear {
 /* x [T, in] → y [T, out]; with LoRA saves xa = drop(x)Aᵀ [T, rank]. y must not alias x. */
 void linear_forward(struct num *num, float *y, float *xa, const float *x, const struct linear *lin,
                     size_t tokens);
-/* The same for several linears, none of which needs another's y; an xa may serve all of them where it is not
- * kept. With few tokens they are computed at once. */
+/* The same for several linears, none of which needs another's y; an xa may serve all of them where
+ * it is not kept. With few tokens they are computed at once. */
 struct linear_use {
     float *y, *xa;
     const float *x;
@@ -88,25 +88,26 @@ void linear_backward_w(struct num *num, float *dw, float *dbias, const float *dy
                        size_t tokens, size_t in, size_t out);
 
 /* --- rotary position embedding (Su et al. 2021) ----------------------------------------------- */
-/* Which two elements are rotated together: (i, i + width/2) as in Llama and Qwen, (2i, 2i + 1) in DeepSeek. */
+/* Which two elements are rotated together: (i, i + width/2) as in Llama and Qwen, (2i, 2i + 1) in
+ * DeepSeek. */
 enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS };
 struct rope {
     float *cos, *sin;        /* [positions, width/2] tables, owned */
     size_t positions, width; /* width: elements of a head that are rotated */
     enum rope_pairs pairs;
 };
-/* inv_freq [width/2] already scaled (linear, llama3, yarn: see file/config.h); mscale multiplies both tables
- * (1 for Llama). */
+/* inv_freq [width/2] already scaled (linear, llama3, yarn: see file/config.h); mscale multiplies
+ * both tables (1 for Llama). */
 int rope_init(struct rope *rope, const double *inv_freq, size_t positions, size_t width,
               enum rope_pairs pairs, double mscale, struct err *err);
 void rope_done(struct rope *rope);
-/* In place on the first `width` elements of each of x [T, heads, head]; token t has position pos[t] (<
- * rope.positions). `inverse` rotates back: since the rotation is orthogonal but for mscale, that is the
- * backward pass. */
+/* In place on the first `width` elements of each of x [T, heads, head]; token t has position pos[t]
+ * (< rope.positions). `inverse` rotates back: since the rotation is orthogonal but for mscale, that
+ * is the backward pass. */
 void rope_apply(struct num *num, float *x, const uint32_t *pos, const struct rope *rope, size_t tokens,
                 size_t heads, size_t head, bool inverse);
 
-/* --- causal grouped-query attention, in blocks with online softmax (Dao 2022): no T×T matrix --- */
+/* --- causal grouped-query attention, in blocks with online softmax (Dao 2022): no T×T matrix -- */
 struct attn_dims {
     size_t heads, kv_heads; /* heads % kv_heads == 0 */
     size_t head;            /* width of q·k */
@@ -116,16 +117,16 @@ struct attn_dims {
     size_t row_heads; /* of a row of q and of o where these are only some of its heads; 0: heads. Generation
                          alone */
 };
-/* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o [T,
- * heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */
+/* Training: q [T, heads·head], k [T, kv_heads·head], v [T, kv_heads·value] of whole sequences → o
+ * [T, heads·value], saved lse [T, heads] (log Σ exp of the scaled scores). */
 void attn_forward(struct num *num, float *o, float *lse, const float *q, const float *k, const float *v,
                   struct seqs seqs, struct attn_dims dims);
 /* dq, dk, dv (dense) from do; recomputes the probabilities from q, k and lse. Deterministic. */
 void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const float *d_o, const float *o,
                      const float *lse, const float *q, const float *k, const float *v, struct seqs seqs,
                      struct attn_dims dims);
-/* Generation: q [n, heads·head] are the newest n of `len` positions whose k [len, kv_heads·head] and v [len,
- * kv_heads·value] lie in the cache. */
+/* Generation: q [n, heads·head] are the newest n of `len` positions whose k [len, kv_heads·head]
+ * and v [len, kv_heads·value] lie in the cache. */
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims);
 
@@ -136,9 +137,9 @@ void swiglu_backward_x(struct num *num, float *dg, float *du, const float *dy, c
                        size_t n);
 
 /* --- output head and cross-entropy ------------------------------------------------------------ */
-/* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the gradient of
- * the head's input (and weight) falls out of the same pass, for recomputing the logits later would cost a
- * third more. */
+/* Only rows with a label are computed, in blocks of rows, so that logits [T, V] never exist; the
+ * gradient of the head's input (and weight) falls out of the same pass, for recomputing the logits
+ * later would cost a third more. */
 struct likely {
     uint32_t id;
     float logprob;
@@ -154,8 +155,8 @@ struct xent {
                               the lower id. Other rows stay as they are */
     size_t top; /* ≤ V */
 };
-/* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in unsupervised
- * rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
+/* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in
+ * unsupervised rows) when dscale ≠ 0; dw [V, d] += dlogitsᵀ·h when dw is not NULL. */
 double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
                     const struct xent *xent, size_t tokens);
 /* Most floats of num's block that it touches for so many tokens. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Linear layers with optional bias and LoRA. The dropped input is never stored: its mask is a pure function
- * of the element's index, made again a block of rows at a time in the unit's scratch. Called by blocks, on
- * the computing thread. */
+ * Linear layers with optional bias and LoRA. The dropped input is never stored: its mask is a pure
+ * function of the element's index, made again a block of rows at a time in the unit's scratch.
+ * Called by blocks, on the computing thread. */
 #include "layer/layer.h"
 
 #include <string.h>
@@ -36,7 +36,8 @@ static size_t rows_at_once(const struct num *num, size_t width, size_t rows)
     return fit == 0 ? 1 : fit < rows ? fit : rows;
 }
 
-/* drop(x) of rows first … first+rows−1 in the scratch block, or x itself where nothing is dropped. */
+/* drop(x) of rows first … first+rows−1 in the scratch block, or x itself where nothing is
+ * dropped. */
 static const float *dropped(struct num *num, const struct linear *lin, const float *x, size_t first,
                             size_t rows)
 {
@@ -147,7 +148,8 @@ void lora_backward_dyb(struct num *num, float *dyb, const float *dy, const struc
     vec_scale(num, dyb, lin->lora->scale, tokens * lin->lora->rank);
 }
 
-/* dx += mask · (dyb · A): the mask multiplies the LoRA path alone, so that goes through the scratch block. */
+/* dx += mask · (dyb · A): the mask multiplies the LoRA path alone, so that goes through the scratch
+ * block. */
 static void add_lora_dx(struct num *num, float *dx, const float *dyb, const struct linear *lin, size_t tokens)
 {
     const struct lora *lora = lin->lora;

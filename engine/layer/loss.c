@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Output head and cross-entropy in one pass over blocks of supervised rows: the logits of a block live in the
- * unit's scratch, become their own gradient in place, and are gone before the next block. Called by the last
- * stage, on the computing thread. Blocks run in order, so the head's gradient is added in row order. */
+ * Output head and cross-entropy in one pass over blocks of supervised rows: the logits of a block
+ * live in the unit's scratch, become their own gradient in place, and are gone before the next
+ * block. Called by the last stage, on the computing thread. Blocks run in order, so the head's
+ * gradient is added in row order. */
 #include "layer/layer.h"
 
 #include <assert.h>
@@ -30,7 +31,8 @@ static size_t count_supervised(const int32_t *labels, size_t tokens)
     return n;
 }
 
-/* Blocks of one size for `supervised` rows: a short last one would read the whole head for little. */
+/* Blocks of one size for `supervised` rows: a short last one would read the whole head for
+ * little. */
 static size_t block_rows(size_t supervised, size_t vocab, size_t dim)
 {
     const size_t fit = NUM_BLOCK_FLOATS / (vocab + 2 * dim), most = fit < ROWS_MAX ? fit : ROWS_MAX;
@@ -65,7 +67,8 @@ static void block_gather(struct block *b, const float *h, const int32_t *labels,
         }
 }
 
-/* The `top` likeliest of a row, by insertion: few are wanted, and most logits are smaller than the last of them. */
+/* The `top` likeliest of a row, by insertion: few are wanted, and most logits are smaller than the
+ * last of them. */
 static void row_likely(struct likely *ret, size_t top, const float *row, size_t vocab, double lse)
 {
     size_t n = 0;
@@ -81,7 +84,8 @@ static void row_likely(struct likely *ret, size_t top, const float *row, size_t 
         ret[i].logprob = (float)((double)row[ret[i].id] - lse);
 }
 
-/* logits → losses, and → dlogits = (softmax − onehot) · dscale in place where a gradient is wanted. */
+/* logits → losses, and → dlogits = (softmax − onehot) · dscale in place where a gradient is
+ * wanted. */
 static void block_softmax(struct num *num, struct block *b, const struct xent *xent, size_t vocab)
 {
     const struct kernels *k = num_kernels(num);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latent attention's own steps: expanding keys and values, and generation's two forms. Called by the MLA
- * part of a block, on the computing thread; threads share out tokens or heads, never a sum. */
+ * Latent attention's own steps: expanding keys and values, and generation's two forms. Called by
+ * the MLA part of a block, on the computing thread; threads share out tokens or heads, never a
+ * sum. */
 #include "layer/mla.h"
 
 #include <assert.h>
@@ -53,8 +54,8 @@ void mla_expand_backward_x(struct num *num, float *dkv, float *dkva, const float
 
 /* --- absorbed --------------------------------------------------------------------------------- */
 
-/* A head's share of kv_b_proj: rows first … of it, in f32 and a few at a time, in the computing thread's lane
- * behind `low` [LoRA's rank]. */
+/* A head's share of kv_b_proj: rows first … of it, in f32 and a few at a time, in the computing
+ * thread's lane behind `low` [LoRA's rank]. */
 struct slice {
     struct num *num;
     const struct linear *lin;
@@ -154,7 +155,8 @@ void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct
     }
 }
 
-/* --- expanded, a few heads at a time ---------------------------------------------------------------- */
+/* --- expanded, a few heads at a time
+ *  ---------------------------------------------------------------- */
 
 /* In multiplications of a head. */
 bool mla_is_expanded(struct mla_dims d, size_t tokens, size_t len)
@@ -192,7 +194,8 @@ static void load_rows(struct num *num, float *w, const struct linear *kv_b, size
     }
 }
 
-/* Keys and values of the heads whose share of kv_b the room holds, a block of positions at a time. */
+/* Keys and values of the heads whose share of kv_b the room holds, a block of positions at a
+ * time. */
 static void expand_cache(struct num *num, const struct mla_room *room, const float *latent, struct mla_dims d,
                          size_t len)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows of a mixture of experts: sorted by expert, copied to and added back from them. A token has an expert at
- * most once, so the rows of one expert never meet in a sum; sums over the experts of a token run in the order
- * in which the caller takes the experts. Called by the MoE part of a block, on the computing thread. */
+ * Rows of a mixture of experts: sorted by expert, copied to and added back from them. A token has
+ * an expert at most once, so the rows of one expert never meet in a sum; sums over the experts of a
+ * token run in the order in which the caller takes the experts. Called by the MoE part of a block,
+ * on the computing thread. */
 #include "layer/moe.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mixture of experts (Shazeer et al. 2017): which experts a token goes to and with what weight, and moving
- * rows to and from them. The experts themselves are linears, computed on the rows of their tokens. Conventions
- * as in layer.h. */
+ * Mixture of experts (Shazeer et al. 2017): which experts a token goes to and with what weight, and
+ * moving rows to and from them. The experts themselves are linears, computed on the rows of their
+ * tokens. Conventions as in layer.h. */
 #ifndef LAYER_MOE_H
 #define LAYER_MOE_H
 
@@ -21,18 +21,19 @@ struct moe_route {
     bool norm;                    /* weights of a token are divided by their sum */
     float scale;                  /* of the weights */
 };
-/* score [T, experts] holds logits and then scores. The experts with the largest score + bias (bias [experts]
- * or NULL) are chosen, in ascending order of their numbers: chosen [T, chosen]; weight [T, chosen] comes from
- * the score alone. Of equals the first is taken. */
+/* score [T, experts] holds logits and then scores. The experts with the largest score + bias (bias
+ * [experts] or NULL) are chosen, in ascending order of their numbers: chosen [T, chosen]; weight
+ * [T, chosen] comes from the score alone. Of equals the first is taken. */
 void moe_route_forward(struct num *num, uint32_t *chosen, float *weight, float *score, const float *bias,
                        struct moe_route route, size_t tokens);
-/* dlogits [T, experts] from dweight [T, chosen]; the choice itself has no gradient, nor has the bias. */
+/* dlogits [T, experts] from dweight [T, chosen]; the choice itself has no gradient, nor has the
+ * bias. */
 void moe_route_backward_x(struct num *num, float *dlogits, const float *dweight, const uint32_t *chosen,
                           const float *score, struct moe_route route, size_t tokens);
 
 /* --- rows by expert --------------------------------------------------------------------------- */
-/* Rows start[e] … start[e+1]−1 are expert e's, in the order of tokens; row r serves choice pick[r] = t·chosen +
- * j. */
+/* Rows start[e] … start[e+1]−1 are expert e's, in the order of tokens; row r serves choice pick[r]
+ * = t·chosen + j. */
 struct moe_groups {
     uint32_t *start; /* [experts + 1] */
     uint32_t *pick;  /* [T·chosen] */

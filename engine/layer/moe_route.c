@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The router of a mixture of experts, from logits to choices and weights and back. Called by the MoE part of a
- * block, on the computing thread; threads share out tokens. */
+ * The router of a mixture of experts, from logits to choices and weights and back. Called by the
+ * MoE part of a block, on the computing thread; threads share out tokens. */
 #include "layer/moe.h"
 
 #include <math.h>
@@ -65,7 +65,8 @@ static bool is_searched(const float *score, const float *bias, struct moe_route 
     return ahead < r.groups_chosen;
 }
 
-/* Keeps the best `chosen` while walking over the experts, worst first in `at`; then sorts by number. */
+/* Keeps the best `chosen` while walking over the experts, worst first in `at`; then sorts by
+ * number. */
 static void choose(uint32_t *at, const float *score, const float *bias, struct moe_route r)
 {
     const size_t n = r.experts / r.groups;
@@ -97,7 +98,8 @@ static void choose(uint32_t *at, const float *score, const float *bias, struct m
         }
 }
 
-/* The sum weights are divided by; the addend keeps a token whose scores all vanish from dividing by zero. */
+/* The sum weights are divided by; the addend keeps a token whose scores all vanish from dividing by
+ * zero. */
 static float weight_sum(const uint32_t *chosen, const float *score, struct moe_route r)
 {
     float sum = 1e-20f;

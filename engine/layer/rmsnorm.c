@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * RMSNorm. Forward and the gradient of the input go by rows, the gradient of the weight by columns. Called by
- * blocks, on the computing thread. */
+ * RMSNorm. Forward and the gradient of the input go by rows, the gradient of the weight by columns.
+ * Called by blocks, on the computing thread. */
 #include "layer/layer.h"
 
 #include "num/kernels.h"

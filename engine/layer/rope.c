@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rotary position embedding from a table of cosines and sines, computed once in f64. Owns the tables; called
- * by blocks, on the computing thread. */
+ * Rotary position embedding from a table of cosines and sines, computed once in f64. Owns the
+ * tables; called by blocks, on the computing thread. */
 #include "layer/layer.h"
 
 #include <errno.h>

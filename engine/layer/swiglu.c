@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SwiGLU's elementwise half; the three products around it are linears. Called by blocks, on the computing
- * thread. */
+ * SwiGLU's elementwise half; the three products around it are linears. Called by blocks, on the
+ * computing thread. */
 #include "layer/layer.h"
 
 #include "num/kernels.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading the values of adapters and training states: what a run starts from. adapter_config.c reads what an
- * adapter is. Called by the head of a job and by a merge, on one thread. */
+ * Reading the values of adapters and training states: what a run starts from. adapter_config.c
+ * reads what an adapter is. Called by the head of a job and by a merge, on one thread. */
 #include "model/adapter.h"
 
 #include <errno.h>
@@ -117,7 +117,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(const struct st_tensor *const *)a)->name, (*(const struct st_tensor *const *)b)->name);
 }
 
-/* All that were found are there, and there are more: the first that was not found is one too many. */
+/* All that were found are there, and there are more: the first that was not found is one too
+ * many. */
 static int refuse_extra(struct checking *k)
 {
     size_t i = 0;

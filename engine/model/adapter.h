@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What training leaves behind, as files: an adapter directory for PEFT (adapter_model.safetensors) and for mlx-lm
- * (adapters.safetensors) with one adapter_config.json, or a Hugging Face model directory; beside it the state a run
- * continues from.
- * Only the head of a job calls this. */
+ * What training leaves behind, as files: an adapter directory for PEFT (adapter_model.safetensors)
+ * and for mlx-lm (adapters.safetensors) with one adapter_config.json, or a Hugging Face model
+ * directory; beside it the state a run continues from. Only the head of a job calls this. */
 #ifndef MODEL_ADAPTER_H
 #define MODEL_ADAPTER_H
 
@@ -14,8 +13,9 @@
 #include "file/safetensors.h"
 #include "model/param_piece.h"
 
-/* Reads adapter_config.json, PEFT's or mlx-lm's, into `tune` (kind LORA, rank, alpha, targets, layers). What we do not compute
- * (DoRA, rank patterns, bias, modules_to_save, …) is refused by name. */
+/* Reads adapter_config.json, PEFT's or mlx-lm's, into `tune` (kind LORA, rank, alpha, targets,
+ * layers). What we do not compute (DoRA, rank patterns, bias, modules_to_save, …) is refused by
+ * name. */
 int adapter_read_config(struct tune *tune, const char *dir, const struct family *f, const struct config *c,
                         struct err *err);
 /* The same of a configuration that was found in `path`. */
@@ -24,13 +24,13 @@ int adapter_parse_config(struct tune *tune, const json_t *o, const char *path, c
 
 /* Values to start from, unit by unit. */
 struct adapter_in;
-/* DIR/adapter_model.safetensors as PEFT writes it, or where there is none DIR/adapters.safetensors of mlx-lm; every factor must be there with the right shape, nothing
- * else may be. */
+/* DIR/adapter_model.safetensors as PEFT writes it, or where there is none DIR/adapters.safetensors
+ * of mlx-lm; every factor must be there with the right shape, nothing else may be. */
 int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune *tune, const struct family *f,
                     const struct config *c, struct err *err);
-/* DIR/training_state.safetensors, which is all that a run needs to go on: f32 values, AdamW moments, the number of steps done,
- * what the adapter is (for LoRA read into `tune`, which says the kind), and the caller's record. Every byte is compared
- * with the checksums in the file. */
+/* DIR/training_state.safetensors, which is all that a run needs to go on: f32 values, AdamW
+ * moments, the number of steps done, what the adapter is (for LoRA read into `tune`, which says the
+ * kind), and the caller's record. Every byte is compared with the checksums in the file. */
 int adapter_in_open_state(struct adapter_in **ret, const char *dir, struct tune *tune, const struct family *f,
                           const struct config *c, uint64_t *ret_step, struct err *err);
 /* The caller's record; NULL where none was given. Borrowed from `in`. */
@@ -42,8 +42,9 @@ void adapter_in_param(const struct adapter_in *in, const struct param_def *def, 
 bool adapter_in_has_state(const struct adapter_in *in);
 void adapter_in_close(struct adapter_in *in);
 
-/* Results to keep. Space for every file is reserved at open, so that a full disk is known before the last
- * step; nothing replaces an older result before adapter_out_finish, which renames file by file. */
+/* Results to keep. Space for every file is reserved at open, so that a full disk is known before
+ * the last step; nothing replaces an older result before adapter_out_finish, which renames file by
+ * file. */
 struct adapter_out;
 struct adapter_out_request {
     const char *dir;       /* created if missing */

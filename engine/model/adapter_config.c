@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading adapter_config.json, PEFT's or mlx-lm's: what an adapter is, or why we cannot compute it. Called by the head
- * of a job and by a merge, on one thread. */
+ * Reading adapter_config.json, PEFT's or mlx-lm's: what an adapter is, or why we cannot compute it.
+ * Called by the head of a job and by a merge, on one thread. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #include "model/peft_rules.h"
 #include "model/target.h"
 
-/* Keys whose value changes the computation in a way we do not do; anything but absent, null, false, empty or
- * "none" is refused. */
+/* Keys whose value changes the computation in a way we do not do; anything but absent, null, false,
+ * empty or "none" is refused. */
 static int refuse_unknown(const json_t *o, const char *path, struct err *err)
 {
     static const char *const keys[] = {"use_dora",
@@ -50,9 +50,9 @@ static int refuse_unknown(const json_t *o, const char *path, struct err *err)
     return 0;
 }
 
-/* PEFT's ways to initialize that take something out of the weights of the model, and keep it in the factors. Its factors
- * belong to those weights, which are not in the directory of the model. PEFT compares the first two by their beginning, and
- * the third in lower case. */
+/* PEFT's ways to initialize that take something out of the weights of the model, and keep it in the
+ * factors. Its factors belong to those weights, which are not in the directory of the model. PEFT
+ * compares the first two by their beginning, and the third in lower case. */
 static bool changes_base(const char *init)
 {
     return !strncmp(init, "pissa", 5) || !strncmp(init, "corda", 5) || !strcasecmp(init, "olora") ||
@@ -107,7 +107,8 @@ static int read_keys(struct tune *tune, const json_t *keys, const struct family 
     return r ? err_prefix(err, r, "%s: its target modules", path) : 0;
 }
 
-/* The names of a list that name linears of the model, as tune_targets takes them; *ret_unknown: the first of the others. */
+/* The names of a list that name linears of the model, as tune_targets takes them; *ret_unknown: the
+ * first of the others. */
 static void join_known(char *ret, size_t size, const json_t *list, const struct family *f,
                        const struct config *c, const char **ret_unknown)
 {
@@ -124,7 +125,8 @@ static void join_known(char *ret, size_t size, const json_t *list, const struct 
     }
 }
 
-/* Names as they were written, where they say the same: what is written again should look as it did. */
+/* Names as they were written, where they say the same: what is written again should look as it
+ * did. */
 static void keep_names(struct tune *tune, const json_t *list, const struct family *f, const struct config *c)
 {
     char names[2048];
@@ -262,8 +264,9 @@ static int ask_present(void *arg, const char *module, size_t layer, struct tune_
            target_form(p->tune, tensor, ret);
 }
 
-/* mlx-lm makes factors for the last num_layers layers, and they stay zero where the file has none: our own file of layers
- * in the middle. So a layer without any factor has none. A file that cannot be opened is refused later. */
+/* mlx-lm makes factors for the last num_layers layers, and they stay zero where the file has none:
+ * our own file of layers in the middle. So a layer without any factor has none. A file that cannot
+ * be opened is refused later. */
 static int drop_missing(struct tune *tune, const char *config, const struct family *f, const struct config *c,
                         struct err *err)
 {
@@ -292,9 +295,9 @@ static int drop_missing(struct tune *tune, const char *config, const struct fami
     return r;
 }
 
-/* What mlx-lm writes: the arguments of its run, of which these say what the adapter is. Its scale is what the product is
- * multiplied by; num_layers counts from the last, and all where it is not positive; without keys every linear of a layer
- * has factors. */
+/* What mlx-lm writes: the arguments of its run, of which these say what the adapter is. Its scale
+ * is what the product is multiplied by; num_layers counts from the last, and all where it is not
+ * positive; without keys every linear of a layer has factors. */
 static int read_mlx(struct tune *tune, const json_t *o, const struct family *f, const struct config *c,
                     const char *path, struct err *err)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a LoRA factor is called in the two forms of adapters, and how it lies there. The names of PEFT are the parameter's
- * own with a prefix; mlx-lm keeps both factors transposed, and those of a layer's routed experts in one tensor, which
- * are not. Called by who reads and writes adapters; pure. */
+ * What a LoRA factor is called in the two forms of adapters, and how it lies there. The names of
+ * PEFT are the parameter's own with a prefix; mlx-lm keeps both factors transposed, and those of a
+ * layer's routed experts in one tensor, which are not. Called by who reads and writes adapters;
+ * pure. */
 #ifndef MODEL_ADAPTER_NAMES_H
 #define MODEL_ADAPTER_NAMES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing results: an adapter that PEFT and mlx-lm both read, or a Hugging Face model directory; and the state to
- * continue from. */
+ * Writing results: an adapter that PEFT and mlx-lm both read, or a Hugging Face model directory;
+ * and the state to continue from. */
 #include "model/adapter.h"
 
 #include <errno.h>
@@ -150,7 +150,8 @@ static int write_all(int fd, const char *text, size_t n)
     return fsync(fd) ? -errno : 0;
 }
 
-/* Small files are known when a result is begun, so they are on the disk from then on, beside the older ones.
+/* Small files are known when a result is begun, so they are on the disk from then on, beside the
+ * older ones.
  */
 static int small_write(struct adapter_out *o, const char *name, const char *text, size_t n, struct err *err)
 {
@@ -246,8 +247,9 @@ static int key_one(void *arg, const struct param_def *d)
     return i < json_array_size(list) ? 0 : json_array_append_new(list, json_string(key));
 }
 
-/* mlx-lm's keys, which PEFT passes over: linears by their names within a layer, in the last num_layers layers. Where our
- * range ends before the last layer, those behind it get factors that the file does not have, and that stay zero. */
+/* mlx-lm's keys, which PEFT passes over: linears by their names within a layer, in the last
+ * num_layers layers. Where our range ends before the last layer, those behind it get factors that
+ * the file does not have, and that stay zero. */
 static json_t *mlx_config(const struct adapter_out *o)
 {
     json_t *keys = json_array();
@@ -302,7 +304,8 @@ static int make_record(struct adapter_out *o, struct err *err)
     return o->record ? 0 : err_set(err, -ENOMEM, "%s: no memory for the record of the run", o->dir);
 }
 
-/* config.json and the tokenizer come along unchanged, so that the directory is a model of its own. */
+/* config.json and the tokenizer come along unchanged, so that the directory is a model of its
+ * own. */
 static int copy_file(struct adapter_out *o, const char *name, struct err *err)
 {
     char from[4096], *text;

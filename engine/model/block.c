@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Norms and residual sums around a block's two parts. Called by the stage, on the computing thread. */
+ * Norms and residual sums around a block's two parts. Called by the stage, on the computing
+ * thread. */
 #include "model/block.h"
 
 #include "num/vec.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The block of every family: x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)), where attention is the
- * family's and the MLP is dense or made of experts, by layer. Owns no memory: the stage's slabs are carved. */
+ * The block of every family: x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)), where attention
+ * is the family's and the MLP is dense or made of experts, by layer. Owns no memory: the stage's
+ * slabs are carved. */
 #ifndef MODEL_BLOCK_H
 #define MODEL_BLOCK_H
 

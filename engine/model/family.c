@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The families known here, and the tensors of a unit: the embedding's, a layer's (norms, attention, MLP), the
- * head's. Called by whoever opens, measures, or writes a model. */
+ * The families known here, and the tensors of a unit: the embedding's, a layer's (norms, attention,
+ * MLP), the head's. Called by whoever opens, measures, or writes a model. */
 #include "model/family.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model family: what its attention is made of; and which tensors a unit of a model holds. Nothing outside
- * family.c and the parts of a block knows a tensor's name. Units: 0 embedding, 1 … layers, layers + 1 final
- * norm and head. */
+ * A model family: what its attention is made of; and which tensors a unit of a model holds. Nothing
+ * outside family.c and the parts of a block knows a tensor's name. Units: 0 embedding, 1 … layers,
+ * layers + 1 final norm and head. */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
@@ -35,14 +35,14 @@ struct family {
 /* NULL if we do not know the family. */
 const struct family *family_find(const char *model_type);
 
-/* Shows the tensors of a unit to `visit` in canonical order. Stops at the first that is not answered with 0, and
- * returns that answer; else 0. */
+/* Shows the tensors of a unit to `visit` in canonical order. Stops at the first that is not
+ * answered with 0, and returns that answer; else 0. */
 int family_tensors(const struct family *f, const struct config *c, size_t unit,
                    int (*visit)(void *arg, const struct tensor_def *def), void *arg);
 size_t family_tensor_count(const struct family *f, const struct config *c, size_t unit);
 
-/* Multiply-adds of one token in a unit, at `positions` before it: what its share of the time is proportional
- * to. */
+/* Multiply-adds of one token in a unit, at `positions` before it: what its share of the time is
+ * proportional to. */
 double family_cost(const struct family *f, const struct config *c, size_t unit, size_t positions);
 
 #endif

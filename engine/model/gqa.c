@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Grouped-query attention with rotary positions as a part of a block: Llama, Mistral, Qwen. Biases and norms
- * of q and k (over each head) where the config says so. Called by block.c, on the computing thread. */
+ * Grouped-query attention with rotary positions as a part of a block: Llama, Mistral, Qwen. Biases
+ * and norms of q and k (over each head) where the config says so. Called by block.c, on the
+ * computing thread. */
 #include "model/part.h"
 
 /* The part's tensors in order; norms and then biases, where there are any, follow. */

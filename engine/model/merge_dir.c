@@ -107,7 +107,8 @@ static int write_json(const struct merge_dir *d, const char *file, const json_t 
 
 /* --- what is copied --------------------------------------------------------------------------- */
 
-/* Text beside the weights, by its name: settings, tokenizer, template, licence; no weights, indexes, adapters. */
+/* Text beside the weights, by its name: settings, tokenizer, template, licence; no weights,
+ * indexes, adapters. */
 static bool is_wanted(const char *name)
 {
     static const char *const ends[] = {".json", ".jinja", ".txt", ".model", ".md", ".py"};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Multi-head latent attention as a part of a block: DeepSeek-V2 and V3, queries with and without a latent of
- * their own. Keys and values are expanded in the forward pass and again in the backward pass: what is kept is
- * the latent, a fiftieth of them. Called by block.c, on the computing thread. */
+ * Multi-head latent attention as a part of a block: DeepSeek-V2 and V3, queries with and without a
+ * latent of their own. Keys and values are expanded in the forward pass and again in the backward
+ * pass: what is kept is the latent, a fiftieth of them. Called by block.c, on the computing
+ * thread. */
 #include "model/part.h"
 
 #include <string.h>
@@ -184,8 +185,8 @@ struct projected {
     float *const *xa;
 };
 
-/* What h gives: q and kva, rotated; qa, rstd_qa: where the queries have a latent, it before the norm. normed [T, q_rank] is
- * scratch. */
+/* What h gives: q and kva, rotated; qa, rstd_qa: where the queries have a latent, it before the
+ * norm. normed [T, q_rank] is scratch. */
 static void project(const struct block_ctx *ctx, const struct projected *to, const float *h,
                     const struct unit_weights *w)
 {
@@ -205,7 +206,8 @@ static void project(const struct block_ctx *ctx, const struct projected *to, con
     rotate_kva(ctx, to->kva, false);
 }
 
-/* Keys and values of all heads into work, from the latents; xa and rstd are written again with the same. */
+/* Keys and values of all heads into work, from the latents; xa and rstd are written again with the
+ * same. */
 static void expand(const struct block_ctx *ctx, float *rstd, float *xa, const float *kva,
                    const struct unit_weights *w, union part_work *work)
 {

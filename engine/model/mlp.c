@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dense MLP as a part of a block, y = down(silu(gate(h))·up(h)), and its pieces, which experts use too.
- * Called by block.c and moe.c, on the computing thread. */
+ * The dense MLP as a part of a block, y = down(silu(gate(h))·up(h)), and its pieces, which experts
+ * use too. Called by block.c and moe.c, on the computing thread. */
 #include "model/part.h"
 
 #include <stdio.h>

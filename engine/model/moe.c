@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A mixture of experts as a part of a block: y = Σ weight·expert(h) over the chosen experts, and the shared
- * experts' output where there are any. The tokens of each expert are computed together, and experts with few of them at once,
- * and an expert nobody chose is not even read. Called by block.c, on the computing thread. */
+ * A mixture of experts as a part of a block: y = Σ weight·expert(h) over the chosen experts, and
+ * the shared experts' output where there are any. The tokens of each expert are computed together,
+ * and experts with few of them at once, and an expert nobody chose is not even read. Called by
+ * block.c, on the computing thread. */
 #include "model/part.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The part's tensors: the router, its bias where there is one, three linears of each routed expert, then those
- * of the shared experts. */
+/* The part's tensors: the router, its bias where there is one, three linears of each routed expert,
+ * then those of the shared experts. */
 enum { ROUTER };
 
 enum {
@@ -161,8 +162,8 @@ static struct expert expert_of(const struct config *c, const union part_saved *s
 
 /* --- the recipe ------------------------------------------------------------------------------- */
 
-/* n experts whose rows follow one another: their gates and ups at once, then their downs, for with few rows waking the
- * threads for each product takes longer than some products. */
+/* n experts whose rows follow one another: their gates and ups at once, then their downs, for with
+ * few rows waking the threads for each product takes longer than some products. */
 static void experts_forward(const struct block_ctx *ctx, float *y, const struct expert *x, size_t n,
                             const union part_saved *s, const float *h, const struct unit_weights *w,
                             union part_work *work)
@@ -218,8 +219,9 @@ static void forward(const struct block_ctx *ctx, float *y, union part_saved *s, 
     }
 }
 
-/* In the forward pass: y += weight·down(act). The weight's gradient is dy·down(act) = (dy·down)·act, so the
- * outputs of the experts need not be kept; what goes further down is then multiplied by the weight. */
+/* In the forward pass: y += weight·down(act). The weight's gradient is dy·down(act) =
+ * (dy·down)·act, so the outputs of the experts need not be kept; what goes further down is then
+ * multiplied by the weight. */
 static void expert_back(const struct block_ctx *ctx, float *dh, const struct expert *x, const float *dy,
                         const union part_saved *s, const struct unit_weights *w, union part_work *work)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * How trained values travel between the stage that owns them and the head of the job: unit by unit, the values (w) of a unit's
- * parameters in canonical order, then their first moments (m), then the second (v), cut into pieces of bounded size, so that
- * saving needs little memory beside the training's own. PURE. */
+ * How trained values travel between the stage that owns them and the head of the job: unit by unit,
+ * the values (w) of a unit's parameters in canonical order, then their first moments (m), then the
+ * second (v), cut into pieces of bounded size, so that saving needs little memory beside the
+ * training's own. PURE. */
 #ifndef MODEL_PARAM_PIECE_H
 #define MODEL_PARAM_PIECE_H
 
@@ -25,8 +26,8 @@ struct param_pieces {
     struct param_piece *piece; /* owned, [n] */
 };
 
-/* A factor of LoRA is never cut, since some files hold it transposed; the parameter of a full fine-tune that is larger than a
- * piece is. state: m and v travel too. −ENOMEM. */
+/* A factor of LoRA is never cut, since some files hold it transposed; the parameter of a full
+ * fine-tune that is larger than a piece is. state: m and v travel too. −ENOMEM. */
 int param_pieces_make(struct param_pieces *ret, const struct tune *tune, const struct family *f,
                       const struct config *c, bool state, struct err *err);
 void param_pieces_done(struct param_pieces *pieces);

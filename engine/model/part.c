@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of a block share: listing tensors, LoRA ranks, gradients of one linear. Called by parts, on
- * the computing thread. */
+ * What the parts of a block share: listing tensors, LoRA ranks, gradients of one linear. Called by
+ * parts, on the computing thread. */
 #include "model/part.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of a block: an attention (gqa.c, mla.c) and an MLP (mlp.c, moe.c), each a function from h [T, dim]
- * to y [T, dim] with its tensors, its memory, and its way back. block.c puts norms and residual sums around
- * them. A part finds its weights by their place in its own list of tensors. */
+ * The parts of a block: an attention (gqa.c, mla.c) and an MLP (mlp.c, moe.c), each a function from
+ * h [T, dim] to y [T, dim] with its tensors, its memory, and its way back. block.c puts norms and
+ * residual sums around them. A part finds its weights by their place in its own list of tensors. */
 #ifndef MODEL_PART_H
 #define MODEL_PART_H
 
@@ -183,7 +183,7 @@ void part_linear_back(struct num *num, float *dx, float *dyb, const float *dy, c
                       size_t tokens, bool accumulate);
 bool part_wants(const struct unit_grads *g, size_t first, size_t linears);
 
-/* --- mlp.c: three linears around SwiGLU, also those of experts ----------------------------------- */
+/* --- mlp.c: three linears around SwiGLU, also those of experts -------------------------------- */
 enum { MLP_GATE, MLP_UP, MLP_DOWN, MLP_LINEARS };
 void mlp_tensors(struct tensor_list *list, const char *stem, size_t ffn, size_t dim, bool bias);
 void mlp_saved_carve(struct mlp_saved *ret, struct slab *slab, const struct part_layout *l, size_t first,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * PEFT's rules of matching: see peft_rules.h. A text is a regular expression of whole names; a list holds whole names or
- * their last words. */
+ * PEFT's rules of matching: see peft_rules.h. A text is a regular expression of whole names; a list
+ * holds whole names or their last words. */
 #include "model/peft_rules.h"
 
 #include <ctype.h>
@@ -130,8 +130,7 @@ static int read_keyed(struct keyed *k, const json_t *config, const char *key, do
         return err_set(err, -ENOMEM, "out of memory");
     const char *text;
     json_t *v;
-    json_object_foreach((json_t *)o, text, v)
-    {
+    json_object_foreach ((json_t *)o, text, v) {
         k->value[k->n] = json_number_value(v);
         if (!(k->value[k->n] >= least && k->value[k->n] <= most))
             return err_set(err, -EINVAL, "\"%s\" has %s for %s, possible are %g to %g", key,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * When a file was used is its time of modification: times of access are not kept everywhere. Two processes may trim at once: what the
- * other deleted first was deleted. */
+ * When a file was used is its time of modification: times of access are not kept everywhere. Two
+ * processes may trim at once: what the other deleted first was deleted. */
 #include "model/quant_cache.h"
 
 #include <dirent.h>

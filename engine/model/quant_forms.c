@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * config.json's "quantization" is kept as it is and asked by name: a list of its own for every copy of a config would cost more than
- * the few readings while a job is planned. config_read has checked what is in it. */
+ * config.json's "quantization" is kept as it is and asked by name: a list of its own for every copy
+ * of a config would cost more than the few readings while a job is planned. config_read has checked
+ * what is in it. */
 #include "model/quant_forms.h"
 
 #include <errno.h>

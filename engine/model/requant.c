@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Quantizing a unit's matrices into a file, or finding that file. It is made under a name of this process's own and renamed when it
- * is whole, so two stages that make the same one do no harm. Called once while a stage opens, on the computing thread. */
+ * Quantizing a unit's matrices into a file, or finding that file. It is made under a name of this
+ * process's own and renamed when it is whole, so two stages that make the same one do no harm.
+ * Called once while a stage opens, on the computing thread. */
 #include "model/requant.h"
 
 #include <errno.h>
@@ -39,8 +40,9 @@ static bool is_wanted(const struct unit *u, size_t i)
 
 /* --- the file's name -------------------------------------------------------------------------- */
 
-/* What the values depend on: the tensors, and of the files that hold them all that changes when somebody writes to them. Their content
- * is not read: that would cost what the file is there to save, and no write leaves the time of a change as it was. */
+/* What the values depend on: the tensors, and of the files that hold them all that changes when
+ * somebody writes to them. Their content is not read: that would cost what the file is there to
+ * save, and no write leaves the time of a change as it was. */
 static int make_path(struct making *m)
 {
     char *text = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights quantized when a stage opens, kept on disk for the next time: a file for each unit of the model, named by a hash over the
- * layout and over which files it was made from. */
+ * Weights quantized when a stage opens, kept on disk for the next time: a file for each unit of the
+ * model, named by a hash over the layout and over which files it was made from. */
 #ifndef MODEL_REQUANT_H
 #define MODEL_REQUANT_H
 
@@ -16,7 +16,8 @@ struct requant_told {
         removed; /* bytes written now, found as they had been written before, and of other files deleted for room */
 };
 
-/* Puts quantized matrices in the place of a bound unit's. What is trained, small or oddly shaped stays. Adds to `told`. */
+/* Puts quantized matrices in the place of a bound unit's. What is trained, small or oddly shaped
+ * stays. Adds to `told`. */
 int unit_requant(struct unit *u, struct num *num, const struct st *st, const struct requant *how,
                  struct requant_told *told, struct err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a stage: which shards to map, every tensor bound and checked, all memory carved from four slabs
- * whose layout is written once and serves measuring and carving alike. */
+ * Opening a stage: which shards to map, every tensor bound and checked, all memory carved from four
+ * slabs whose layout is written once and serves measuring and carving alike. */
 #include "model/stage_priv.h"
 
 #include <errno.h>
@@ -84,7 +84,8 @@ static size_t slot_tokens(const struct stage_spec *spec)
     return spec->kv ? 0 : spec->tokens; /* generation keeps nothing but positions */
 }
 
-/* What layers keep of a forward: in `keep` until backward_w, in `brief` until backward_x. `to`: who has it. */
+/* What layers keep of a forward: in `keep` until backward_w, in `brief` until backward_x. `to`: who
+ * has it. */
 static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep, struct slab *brief)
 {
     const struct stage_spec *spec = &s->spec;
@@ -194,7 +195,8 @@ static void carve_slots(struct stage *s, struct slab *slab)
     }
 }
 
-/* What one layer needs while it works; all layers get the same place, and so does generation between steps. */
+/* What one layer needs while it works; all layers get the same place, and so does generation
+ * between steps. */
 static void carve_shared(struct stage *s, struct slab *slab)
 {
     const bool caches = stage_cached(&s->spec) > 0;

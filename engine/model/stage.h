@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The slice of a model that one node holds: its units, the slots of the microbatches in flight, the caches of
- * generation. One function per task of a plan. Knows no rank, no message, no file but the model's. One
- * thread. */
+ * The slice of a model that one node holds: its units, the slots of the microbatches in flight, the
+ * caches of generation. One function per task of a plan. Knows no rank, no message, no file but the
+ * model's. One thread. */
 #ifndef MODEL_STAGE_H
 #define MODEL_STAGE_H
 
@@ -51,8 +51,8 @@ struct stage_spec {
                               steps; 0 = none, and none with kv */
 };
 
-/* Bytes a stage with this spec needs, before it exists: from the config alone, and of a model that MLX quantized
- * from what its config.json says of single layers. */
+/* Bytes a stage with this spec needs, before it exists: from the config alone, and of a model that
+ * MLX quantized from what its config.json says of single layers. */
 struct stage_bytes {
     size_t mapped; /* weights, as stored */
     size_t params; /* trained values, gradients, moments; f32 copies of vectors */
@@ -63,35 +63,36 @@ struct stage_bytes {
 };
 int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct err *err);
 
-/* Maps the shards it needs, binds every tensor, allocates. All mismatches are named in one sentence. num:
- * borrowed. */
+/* Maps the shards it needs, binds every tensor, allocates. All mismatches are named in one
+ * sentence. num: borrowed. */
 int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spec, struct err *err);
 void stage_close(struct stage *stage);
 /* What weight_bits took. */
 void stage_requanted(const struct stage *stage, struct requant_told *ret);
 
-/* Which adapter the calls below are about, 0 = spec.tune's, then those of spec.more; the first where nothing was
- * said. Of a microbatch it is the same from stage_use_area on to its backward. */
+/* Which adapter the calls below are about, 0 = spec.tune's, then those of spec.more; the first
+ * where nothing was said. Of a microbatch it is the same from stage_use_area on to its backward. */
 void stage_choose(struct stage *s, size_t adapter);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
-/* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks (step and
- * microbatch); 0, for evaluation and scoring, drops nothing. */
+/* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks
+ * (step and microbatch); 0, for evaluation and scoring, drops nothing. */
 int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, struct err *err);
 /* Input of the stage: token ids on the embedding's stage, else activations [T, dim]; copied. */
 int stage_input_ids(struct stage *s, size_t slot, const uint32_t *ids, struct err *err);
 void stage_input(struct stage *s, size_t slot, const float *x);
-/* Where a forward, and then its backward, keep what layers leave, and what of it backward_x alone reads: to be said
- * before stage_input of a slot, and before its forward is done again. Without areas of its own a stage has one for
- * each slot, of the same number, and so with briefs and lates. */
+/* Where a forward, and then its backward, keep what layers leave, and what of it backward_x alone
+ * reads: to be said before stage_input of a slot, and before its forward is done again. Without
+ * areas of its own a stage has one for each slot, of the same number, and so with briefs and
+ * lates. */
 void stage_use_area(struct stage *s, size_t slot, size_t area, size_t brief);
 /* Where stage_backward_x leaves what stage_backward_w reads: to be said before the former. */
 void stage_use_late(struct stage *s, size_t slot, size_t late);
 /* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot,
  * and where the forward is done again. */
 void stage_forward(struct stage *s, size_t slot, float *y);
-/* Head's stage, after stage_forward: loss as xent_forward. With `xent->dscale` ≠ 0 the gradient stays in the
- * slot (and head weights get theirs: the one pass over the logits serves both). */
+/* Head's stage, after stage_forward: loss as xent_forward. With `xent->dscale` ≠ 0 the gradient
+ * stays in the slot (and head weights get theirs: the one pass over the logits serves both). */
 double stage_loss(struct stage *s, size_t slot, const struct xent *xent);
 /* dy [T, dim] (NULL on the head's stage). dx [T, dim] or NULL when the stage below wants none. */
 void stage_backward_x(struct stage *s, size_t slot, const float *dy, float *dx);
@@ -100,14 +101,14 @@ void stage_backward_w(struct stage *s, size_t slot);
 void stage_backward(struct stage *s, size_t slot, const float *dy, float *dx);
 
 /* --- a step ----------------------------------------------------------------------------------- */
-/* Gradient of a tied embedding that lies on the head's stage: [vocab·dim] floats, NULL if this stage has
- * none. */
+/* Gradient of a tied embedding that lies on the head's stage: [vocab·dim] floats, NULL if this
+ * stage has none. */
 float *stage_tied_grad(struct stage *s);
 size_t stage_tied_elements(const struct stage *s);
 /* The embedding's stage adds the head's part, once a step. */
 void stage_add_tied_grad(struct stage *s, const float *grad);
-/* partial + Σ g² over my parameters from the last unit to the first: a chain over stages gives the same bits
- * as one stage. A gradient that is not finite is named in err (−EDOM). */
+/* partial + Σ g² over my parameters from the last unit to the first: a chain over stages gives the
+ * same bits as one stage. A gradient that is not finite is named in err (−EDOM). */
 int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err);
 void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step);
 /* The embedding's updated weights for a head that is tied to it on another stage. */
@@ -120,10 +121,12 @@ void stage_pack(const struct stage *s, const struct param_piece *piece, float *o
 void stage_unpack(struct stage *s, const struct param_piece *piece, const float *in);
 
 /* --- generation ------------------------------------------------------------------------------- */
-/* The next n ≤ spec.tokens positions, first at `at`; x in or ids in, y out (NULL on the head's stage). */
+/* The next n ≤ spec.tokens positions, first at `at`; x in or ids in, y out (NULL on the head's
+ * stage). */
 int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
                  struct err *err);
-/* Head's stage, after stage_decode: logits [vocab] of the last position; valid until the next call. */
+/* Head's stage, after stage_decode: logits [vocab] of the last position; valid until the next
+ * call. */
 const float *stage_logits(struct stage *s);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stage and the model's files: which shards to map, which tensor is whose, and what to say of tensors that
- * are missing, misshapen, or unknown. Called once while a stage opens. */
+ * A stage and the model's files: which shards to map, which tensor is whose, and what to say of
+ * tensors that are missing, misshapen, or unknown. Called once while a stage opens. */
 #include "model/stage_priv.h"
 
 #include <errno.h>
@@ -86,8 +86,8 @@ int stage_open_files(struct stage *s, struct err *err)
 
 /* --- what is extra ---------------------------------------------------------------------------- */
 
-/* Old checkpoints carry tables that are computed here, and some a copy of the tied head. Layers for predicting
- * more than one token stand behind the last. */
+/* Old checkpoints carry tables that are computed here, and some a copy of the tied head. Layers for
+ * predicting more than one token stand behind the last. */
 static bool is_redundant(const struct stage *s, const char *name)
 {
     const struct config *c = &s->spec.config;
@@ -124,7 +124,8 @@ static int is_known(const struct stage *s, struct knowing *k, const char *name)
     return names_have(&k->layer, name);
 }
 
-/* A tensor that the recipe has no place for means another recipe: leaving it out would give another model, silently. */
+/* A tensor that the recipe has no place for means another recipe: leaving it out would give another
+ * model, silently. */
 static int check_names(const struct stage *s, struct err *err)
 {
     struct knowing k = {.index = 0};
@@ -180,8 +181,8 @@ static int read_tied(struct stage *s, struct err *err)
     return 0;
 }
 
-/* The head multiplies by its own matrix, by the embedding's, or by its copy of a trained embedding that lies
- * elsewhere. */
+/* The head multiplies by its own matrix, by the embedding's, or by its copy of a trained embedding
+ * that lies elsewhere. */
 static int bind_head(struct stage *s, struct err *err)
 {
     const struct config *c = &s->spec.config;

@@ -46,8 +46,8 @@ struct stage {
     struct slab params, slots, work, kvs; /* owned, but for `work` of spec.scratch */
 
     struct slot *slot; /* [spec.slots] */
-    /* Memory that is carved anew for whoever has it: what layers keep until backward_w, what backward_x alone
-     * reads, and what backward_x leaves for backward_w. */
+    /* Memory that is carved anew for whoever has it: what layers keep until backward_w, what
+     * backward_x alone reads, and what backward_x leaves for backward_w. */
     char **area, **brief, **late;  /* [stage_areas], [stage_briefs], [stage_lates]; owned */
     struct block_work *block_work; /* [layers] owned: they lie on each other, for layers work one at a time */
     struct block_work *cached_work;   /* [layers] owned, likewise; generation */
@@ -65,7 +65,8 @@ struct stage {
 
 size_t stage_cached(const struct stage_spec *spec); /* positions of its KV cache, 0 = none */
 
-/* stage_bind.c: maps the shards that hold a tensor of this stage; binds every tensor of its units. */
+/* stage_bind.c: maps the shards that hold a tensor of this stage; binds every tensor of its
+ * units. */
 int stage_open_files(struct stage *s, struct err *err);
 int stage_bind(struct stage *s, struct err *err);
 /* A tied head on a stage without the embedding still reads the embedding's tensor. */

@@ -68,8 +68,8 @@ void stage_input(struct stage *s, size_t at, const float *x)
     memcpy(s->slot[at].input, x, slot_floats(s, &s->slot[at]) * sizeof *x);
 }
 
-/* Dropout masks belong to a layer, a linear, a step and a microbatch, and to nothing else: backward draws the
- * same. Number 0 draws none. */
+/* Dropout masks belong to a layer, a linear, a step and a microbatch, and to nothing else: backward
+ * draws the same. Number 0 draws none. */
 static void set_dropout(const struct stage *s, struct unit *u, uint64_t drop)
 {
     if (s->tune->dropout <= 0)
@@ -92,8 +92,8 @@ static struct block_saved *saved_of(const struct stage *s, const struct slot *sl
     return s->spec.by_layer ? &s->shared_saved[l] : &slot->in.saved[l];
 }
 
-/* Where layers keep their inputs alone, the rest is made again for the backward that follows. Its output is the next
- * layer's input, of the same bits: that may be written again. */
+/* Where layers keep their inputs alone, the rest is made again for the backward that follows. Its
+ * output is the next layer's input, of the same bits: that may be written again. */
 static void layer_again(struct stage *s, const struct slot *slot, const struct block_ctx *ctx, size_t l)
 {
     if (s->spec.by_layer)
@@ -142,8 +142,8 @@ static const float *top_gradient(const struct stage *s, const struct slot *slot,
     return s->head ? slot->dtop : dy;
 }
 
-/* Where layer l's input gradient goes: `below` for the layer under it, the caller's dx or the embedding's at
- * the bottom. */
+/* Where layer l's input gradient goes: `below` for the layer under it, the caller's dx or the
+ * embedding's at the bottom. */
 static float *bottom_gradient(const struct stage *s, const struct slot *slot, size_t l, float *dx,
                               float *below)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding tensors in files, and saying what is wrong with them. Called while a stage opens; no state. */
+ * Finding tensors in files, and saying what is wrong with them. Called while a stage opens; no
+ * state. */
 #include "model/stored.h"
 
 #include <stdio.h>

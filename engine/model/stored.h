@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a tensor of the model lies in files: under its own name as it is, quantized with its scales and biases beside it (MLX's
- * layout, which is ours too), or as a slice of a stack of experts (MLX's too). */
+ * How a tensor of the model lies in files: under its own name as it is, quantized with its scales
+ * and biases beside it (MLX's layout, which is ours too), or as a slice of a stack of experts
+ * (MLX's too). */
 #ifndef MODEL_STORED_H
 #define MODEL_STORED_H
 
@@ -23,16 +24,19 @@ struct stored {
     struct quant quant; /* bits and group are what the shapes say */
 };
 
-/* Finds the tensor and compares it with what the family wants. false, and in `why` a part of a sentence that names it: it is missing,
- * misshapen, or of a type that is not computed with here. `fp8`: a linear may be F8_E4M3. */
+/* Finds the tensor and compares it with what the family wants. false, and in `why` a part of a
+ * sentence that names it: it is missing, misshapen, or of a type that is not computed with here.
+ * `fp8`: a linear may be F8_E4M3. */
 bool stored_find(struct stored *ret, const struct st *st, const struct tensor_def *def, bool fp8, char *why,
                  size_t size);
 
-/* The matrix as products want it; `quant` (borrowed by it) is filled where it is quantized. scale: of FP8, or NULL. */
+/* The matrix as products want it; `quant` (borrowed by it) is filled where it is quantized. scale:
+ * of FP8, or NULL. */
 struct mat stored_mat(const struct stored *s, const struct tensor_def *def, struct quant *quant,
                       const float *scale);
 
-/* The tensor of the model that a name in a file belongs to: that of a matrix for its scales, one expert's for a stack. */
+/* The tensor of the model that a name in a file belongs to: that of a matrix for its scales, one
+ * expert's for a stack. */
 void stored_model_name(char ret[STORED_NAME], const char *name);
 /* "X.weight" → "X.scales" or "X.biases". */
 void stored_side_name(char ret[STORED_NAME], const char *name, const char *side);

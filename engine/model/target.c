@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Targets of LoRA: from what users and adapters write to a few patterns, one for each kind of linear, and back.
- * Called when a job is planned or an adapter opened; pure. */
+ * Targets of LoRA: from what users and adapters write to a few patterns, one for each kind of
+ * linear, and back. Called when a job is planned or an adapter opened; pure. */
 #include "model/target.h"
 #include <ctype.h>
 #include <errno.h>
@@ -183,8 +183,9 @@ bool tune_has_target(const struct family *f, const struct config *c, const char 
     return false;
 }
 
-/* In latent attention the values come out of kv_b_proj. mlx-lm's DeepSeek-V3 has two other matrices in its place, on which it puts no
- * factors: there the latent that both keys and values come from is trained. */
+/* In latent attention the values come out of kv_b_proj. mlx-lm's DeepSeek-V3 has two other matrices
+ * in its place, on which it puts no factors: there the latent that both keys and values come from
+ * is trained. */
 const char *tune_default_targets(const struct config *c)
 {
     if (!c->mla.kv_rank)

@@ -6,7 +6,8 @@
 
 #include "model/tune.h"
 
-/* Does one of the targets name the linear whose weight is called `tensor`, and in which form are its factors there? */
+/* Does one of the targets name the linear whose weight is called `tensor`, and in which form are
+ * its factors there? */
 bool target_form(const struct tune *tune, const char *tensor, struct tune_form *ret);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Targets as regular expressions, for PEFT, which matches whole names of modules with them. Called when an adapter is
- * written; pure. */
+ * Targets as regular expressions, for PEFT, which matches whole names of modules with them. Called
+ * when an adapter is written; pure. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +35,8 @@ static void put_target(struct text *t, const char *target)
     }
 }
 
-/* "layers\.(2|3)\.mlp\.up_proj": one target in the layers where it has form i, or any where i is 0. False where there
- * are none. */
+/* "layers\.(2|3)\.mlp\.up_proj": one target in the layers where it has form i, or any where i is 0.
+ * False where there are none. */
 static bool put_in_layers(struct text *t, const struct tune *tune, const struct config *c, size_t target,
                           size_t i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parameters of a unit, from what is trained and the config alone. Called by units, adapters and the head;
- * pure. */
+ * The parameters of a unit, from what is trained and the config alone. Called by units, adapters
+ * and the head; pure. */
 #include "model/tune.h"
 
 #include <errno.h>

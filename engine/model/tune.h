@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is trained: nothing, LoRA factors, or everything; and, from that and the config alone, the trained
- * parameters of every unit with names and shapes. So the head can read and write files for units it does not
- * hold. */
+ * What is trained: nothing, LoRA factors, or everything; and, from that and the config alone, the
+ * trained parameters of every unit with names and shapes. So the head can read and write files for
+ * units it does not hold. */
 #ifndef MODEL_TUNE_H
 #define MODEL_TUNE_H
 
@@ -32,9 +32,10 @@ struct tune {
     size_t ntargets;
     char targets[TUNE_MAX_TARGETS][TUNE_TARGET]; /* "q_proj", "experts.*.up_proj": see tune_targets */
     size_t first_layer, end_layer;               /* layers that have LoRA: [first, end) */
-    /* An adapter made elsewhere may have other ranks in other layers, or leave out layers between others. Then each target is one
-     * kind of linear, and form[target][layer] is k + 1 for forms[k], 0 where there are no factors. Without
-     * forms every target has rank and alpha, in all layers of the range. */
+    /* An adapter made elsewhere may have other ranks in other layers, or leave out layers between
+     * others. Then each target is one kind of linear, and form[target][layer] is k + 1 for
+     * forms[k], 0 where there are no factors. Without forms every target has rank and alpha, in all
+     * layers of the range. */
     size_t nforms;
     struct tune_form forms[TUNE_MAX_FORMS];
     uint8_t form[TUNE_MAX_TARGETS][TUNE_FORM_LAYERS];
@@ -42,18 +43,20 @@ struct tune {
     bool random_init; /* full: weights drawn from `seed` instead of read */
 };
 
-/* Targets as the user wrote them: the last words of a linear's name, as in PEFT, with * for any number:
- * "q_proj,v_proj", "shared_experts.up_proj", "experts.*.down_proj"; or "all-linear" (every linear of a layer,
- * not the head). Refuses what no linear of the model ends in, listing those there are. */
+/* Targets as the user wrote them: the last words of a linear's name, as in PEFT, with * for any
+ * number: "q_proj,v_proj", "shared_experts.up_proj", "experts.*.down_proj"; or "all-linear" (every
+ * linear of a layer, not the head). Refuses what no linear of the model ends in, listing those
+ * there are. */
 int tune_targets(struct tune *tune, const struct family *f, const struct config *c, const char *list,
                  struct err *err);
-/* What is trained where the user does not say: queries and values, or what comes before them where mlx-lm has no linear of
- * its own for the values. */
+/* What is trained where the user does not say: queries and values, or what comes before them where
+ * mlx-lm has no linear of its own for the values. */
 const char *tune_default_targets(const struct config *c);
-/* Targets that a caller names one by one, as adapters made elsewhere do. `ask` is shown the module's name ("model.layers.3.mlp.up_proj") of
- * every linear, with its layer; it returns 1 and the form, 0 where there are no factors, or −errno with
- * `err` filled. Sets targets, layers, rank and alpha, and forms where one of these is not enough. Refuses experts of one
- * layer that differ. −ENOENT, without a sentence, where nothing is named. */
+/* Targets that a caller names one by one, as adapters made elsewhere do. `ask` is shown the
+ * module's name ("model.layers.3.mlp.up_proj") of every linear, with its layer; it returns 1 and
+ * the form, 0 where there are no factors, or −errno with `err` filled. Sets targets, layers, rank
+ * and alpha, and forms where one of these is not enough. Refuses experts of one layer that differ.
+ * −ENOENT, without a sentence, where nothing is named. */
 struct tune_ask {
     int (*ask)(void *arg, const char *module, size_t layer, struct tune_form *ret, struct err *err);
     void *arg;
@@ -64,7 +67,8 @@ int tune_ask_all(struct tune *tune, const struct family *f, const struct config 
 bool tune_has_target(const struct family *f, const struct config *c, const char *target);
 /* Do two adapters lie on the same linears, with the same forms where they have forms? */
 bool tune_same_place(const struct tune *a, const struct tune *b);
-/* Layers as the user wrote them: "FIRST-LAST" counted from 0, or one number. Refuses what the model does not have.
+/* Layers as the user wrote them: "FIRST-LAST" counted from 0, or one number. Refuses what the model
+ * does not have.
  */
 int tune_layers(struct tune *tune, const struct config *c, const char *range, struct err *err);
 /* The last n, all where there are no more or n is 0: mlx-lm's num_layers. */
@@ -72,9 +76,10 @@ void tune_last_layers(struct tune *tune, const struct config *c, size_t n);
 /* What the product of the factors is multiplied by: of rank and alpha, and of a form. */
 double tune_scale(const struct tune *tune);
 double tune_form_scale(const struct tune *tune, const struct tune_form *form);
-/* Regular expressions for PEFT: of targets and layers where a list of names cannot say them (experts, forms), false where none
- * is needed; and of the linears that have form i, for rank_pattern and alpha_pattern. The number of an expert
- * may be missing: libraries that fuse experts know their module without it. */
+/* Regular expressions for PEFT: of targets and layers where a list of names cannot say them
+ * (experts, forms), false where none is needed; and of the linears that have form i, for
+ * rank_pattern and alpha_pattern. The number of an expert may be missing: libraries that fuse
+ * experts know their module without it. */
 enum { TUNE_REGEX = 32768 };
 bool tune_regex(const struct tune *tune, const struct config *c, char *ret, size_t size);
 void tune_form_regex(const struct tune *tune, const struct config *c, size_t i, char *ret, size_t size);
@@ -97,9 +102,9 @@ size_t param_elements(const struct param_def *def);
 size_t tune_unit_elements(const struct tune *tune, const struct family *f, const struct config *c,
                           size_t unit);
 
-/* Fresh values: LoRA A uniform in ±1/√in (PEFT's kaiming_uniform(a=√5)), B zero; full: matrices normal(0,
- * init_std), norms one, biases zero. Drawn from the seed and the parameter's name, so they do not depend on
- * the split. */
+/* Fresh values: LoRA A uniform in ±1/√in (PEFT's kaiming_uniform(a=√5)), B zero; full: matrices
+ * normal(0, init_std), norms one, biases zero. Drawn from the seed and the parameter's name, so
+ * they do not depend on the split. */
 void param_init(float *w, const struct param_def *def, const struct tune *tune, const struct config *c);
 
 /* The lowest layer (0-based) that gets a gradient; config->layers if none does. */

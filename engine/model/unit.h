@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One unit of the model on this node: its tensors bound to the mapping (frozen ones are views, never copies),
- * its trained parameters with gradients and optimizer state. */
+ * One unit of the model on this node: its tensors bound to the mapping (frozen ones are views,
+ * never copies), its trained parameters with gradients and optimizer state. */
 #ifndef MODEL_UNIT_H
 #define MODEL_UNIT_H
 
@@ -44,8 +44,8 @@ struct unit {
     struct param *params;     /* [nparams] */
 };
 
-/* Names, shapes and LoRA ranks; no memory for values yet. tunes [sets] differ in nothing that says which tensors are
- * trained. */
+/* Names, shapes and LoRA ranks; no memory for values yet. tunes [sets] differ in nothing that says
+ * which tensors are trained. */
 int unit_init(struct unit *u, const struct family *f, const struct config *c, const struct tune *tunes,
               size_t sets, size_t index, struct err *err);
 void unit_done(struct unit *u);
@@ -53,17 +53,19 @@ void unit_done(struct unit *u);
 /* Which adapter the unit computes with from here on; the first where nothing was chosen. */
 void unit_choose(struct unit *u, size_t set);
 
-/* Carves what the unit needs beside the mapping. `training`: gradients and AdamW moments too. Leaves the first
- * adapter chosen. */
+/* Carves what the unit needs beside the mapping. `training`: gradients and AdamW moments too.
+ * Leaves the first adapter chosen. */
 void unit_carve(struct unit *u, struct slab *slab, bool training);
 
-/* Binds to the opened files; st may be NULL when everything is drawn at random. Mismatches are appended to
- * `complaints` (`size` bytes), all of them, by name; returns how many. Trained full weights are copied to
- * f32, vectors too. tunes as in unit_init; the first adapter is chosen afterwards. */
+/* Binds to the opened files; st may be NULL when everything is drawn at random. Mismatches are
+ * appended to `complaints` (`size` bytes), all of them, by name; returns how many. Trained full
+ * weights are copied to f32, vectors too. tunes as in unit_init; the first adapter is chosen
+ * afterwards. */
 size_t unit_bind(struct unit *u, const struct st *st, const struct tune *tunes, const struct config *c,
                  char *complaints, size_t size);
 
-/* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model quantized by MLX, or NULL. */
+/* Bytes of the mapping that are the unit's matrices; weight_bits as in stage_spec, forms of a model
+ * quantized by MLX, or NULL. */
 size_t unit_mapped(const struct unit *u, const struct config *c, const struct quant_forms *forms,
                    size_t weight_bits);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stored weights become f32, a part of a row at a time. Called by gemm.c and product.c; any thread, no state. */
+ * Stored weights become f32, a part of a row at a time. Called by gemm.c and product.c; any thread,
+ * no state. */
 #include "num/convert.h"
 
 enum {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the elements of a stored matrix lie, and rows of it in f32. Called by gemm.c and product.c; any thread, no state. */
+ * Where the elements of a stored matrix lie, and rows of it in f32. Called by gemm.c and product.c;
+ * any thread, no state. */
 #ifndef NUM_CONVERT_H
 #define NUM_CONVERT_H
 
@@ -17,7 +18,8 @@ size_t convert_row_bytes(struct mat w);
 void convert_sides(const struct kernels *k, float *scale, float *bias, const struct quant *q, size_t first,
                    size_t n);
 
-/* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. Of quantized rows col begins a group. */
+/* Elements col … col+n−1 of a row, times the scales of their blocks where the type has scales. Of
+ * quantized rows col begins a group. */
 void convert_row(const struct kernels *k, float *dst, struct mat w, size_t row, size_t col, size_t n);
 
 /* Asks for the bytes of such elements ahead, without a wait; of a row there is not, nothing. */

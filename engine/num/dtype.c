@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the conversion between stored element types and f32, on bits, in portable C. Called wherever weights
- * are read or written, from any thread: no state. Work goes through blocks of a fixed length copied in and
- * out, which makes any alignment legal and lets the compiler vectorise at -O2, where it only takes loops of a
- * known length. */
+ * Owns the conversion between stored element types and f32, on bits, in portable C. Called wherever
+ * weights are read or written, from any thread: no state. Work goes through blocks of a fixed
+ * length copied in and out, which makes any alignment legal and lets the compiler vectorise at -O2,
+ * where it only takes loops of a known length. */
 #include "num/dtype.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ int dtype_from_name(const char *name, enum dtype *ret)
     return -ENOTSUP;
 }
 
-/* `a` where `yes`, else `b`, by masks: given a choice of expressions compilers branch, and a branch is no
- * vector. */
+/* `a` where `yes`, else `b`, by masks: given a choice of expressions compilers branch, and a branch
+ * is no vector. */
 static inline uint32_t pick(bool yes, uint32_t a, uint32_t b)
 {
     uint32_t mask = 0u - (uint32_t)yes;
@@ -75,7 +75,8 @@ static inline uint16_t to_f16(float x)
     uint32_t rebased = mag - (112u << 23);
     uint32_t normal =
         (rebased + 0xfffu + (rebased >> 13 & 1u)) >> 13; /* a carry reaches infinity by itself */
-    /* Below 2^-14: the last place of 0.5 is 2^-24, so the addition rounds to a whole subnormal, nearest even.
+    /* Below 2^-14: the last place of 0.5 is 2^-24, so the addition rounds to a whole subnormal,
+     * nearest even.
      */
     uint32_t small = bits_of(float_of(mag) + 0.5f) - 0x3f000000u;
     uint32_t large = pick(mag > 0x7f800000u, 0x7e00u | (mag >> 13 & 0x3ffu), 0x7c00u);
@@ -96,7 +97,8 @@ static float from_bf16(uint16_t x)
     return float_of((uint32_t)x << 16);
 }
 
-/* Through blocks of a fixed size, which compilers turn into vector code; `one` is always known where these are called. */
+/* Through blocks of a fixed size, which compilers turn into vector code; `one` is always known
+ * where these are called. */
 static inline __attribute__((always_inline)) void load_halves(float *dst, const uint8_t *src, size_t n,
                                                               float (*one)(uint16_t))
 {
@@ -112,7 +114,8 @@ static inline __attribute__((always_inline)) void load_halves(float *dst, const 
     }
 }
 
-/* Exponent and fraction move up 20 bits; multiplying by 2^120 mends the bias, exactly, subnormals included. */
+/* Exponent and fraction move up 20 bits; multiplying by 2^120 mends the bias, exactly, subnormals
+ * included. */
 static void load_f8(float *dst, const uint8_t *src, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix products: who multiplies. With few rows a product is bound by reading the weights, and kernels read them as stored. With many
- * it is product.c where the CPU has tiles of ours, and else OpenBLAS, which is called here alone: stored weights are converted a
- * panel at a time into the unit's scratch, where they are still in cache when sgemm packs them. Called by layers, on the computing
- * thread. Work is divided over outputs, never across a sum. */
+ * Matrix products: who multiplies. With few rows a product is bound by reading the weights, and
+ * kernels read them as stored. With many it is product.c where the CPU has tiles of ours, and else
+ * OpenBLAS, which is called here alone: stored weights are converted a panel at a time into the
+ * unit's scratch, where they are still in cache when sgemm packs them. Called by layers, on the
+ * computing thread. Work is divided over outputs, never across a sum. */
 #include "num/gemm_impl.h"
 
 #include <cblas.h>
@@ -45,9 +46,10 @@ struct blas_product {
     size_t ldc;
 };
 
-/* By the calling thread alone. OpenBLAS's own threads wait for one another many times in a product, each time giving up the CPU: where
- * others want it, two of them are slower than one. Ours each call it for outputs of their own and meet once, at the end. How many it
- * takes, it asks of OpenMP in every call. */
+/* By the calling thread alone. OpenBLAS's own threads wait for one another many times in a product,
+ * each time giving up the CPU: where others want it, two of them are slower than one. Ours each
+ * call it for outputs of their own and meet once, at the end. How many it takes, it asks of OpenMP
+ * in every call. */
 static void sgemm(const struct blas_product *p)
 {
     if (!p->m || !p->n)
@@ -59,7 +61,8 @@ static void sgemm(const struct blas_product *p)
     omp_set_num_threads(threads);
 }
 
-/* Split along the longer side of C: each thread packs its share of one factor, and all of the shorter one. */
+/* Split along the longer side of C: each thread packs its share of one factor, and all of the
+ * shorter one. */
 static void sgemm_shared(struct num *num, const struct blas_product *p)
 {
     const size_t parts = parts_of(num, p->m * p->n * p->k);
@@ -120,8 +123,9 @@ static float *convert_panel(struct num *num, struct mat w, struct panel p)
     return dst;
 }
 
-/* Steps to the next panel within `all`; start from {0}. Panels go along the rows, all columns at once unless W is very wide. How
- * many rows one has depends on W alone, for sums over rows begin anew with each. */
+/* Steps to the next panel within `all`; start from {0}. Panels go along the rows, all columns at
+ * once unless W is very wide. How many rows one has depends on W alone, for sums over rows begin
+ * anew with each. */
 static bool next_panel(const struct num *num, struct mat w, struct panel all, struct panel *p)
 {
     if (p->rows) {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix products on weights as they are stored. All matrices are row-major and dense; n, rows, cols may be
- * 0. Same inputs and same thread count give the same bits; where the products are our own (product.h), any thread count. */
+ * Matrix products on weights as they are stored. All matrices are row-major and dense; n, rows,
+ * cols may be
+ * 0. Same inputs and same thread count give the same bits; where the products are our own
+ *    (product.h), any thread count. */
 #ifndef NUM_GEMM_H
 #define NUM_GEMM_H
 
@@ -27,15 +29,18 @@ enum { MAT_BLOCK = 128 };
 /* Rows row … row+rows−1 of W in f32 into dst [rows, W.cols], by the calling thread alone. */
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows);
 
-/* The same rows quantized as quant_row does it: words, scale and bias [rows] times a row's. −EDOM: a weight is not finite. */
+/* The same rows quantized as quant_row does it: words, scale and bias [rows] times a row's. −EDOM:
+ * a weight is not finite. */
 int gemm_quantize(struct num *num, uint32_t *words, float *scale, float *bias, struct mat w, size_t row,
                   size_t rows, size_t bits);
 
-/* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. Multiplied in what num_compute says. */
+/* y[n, W.rows] = x[n, W.cols] · Wᵀ, added to y when `accumulate`. Multiplied in what num_compute
+ * says. */
 void gemm_xwt(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
 
-/* The same for each of several products, none of which needs another's y; same bits. Where rows are few the threads
- * share all the weights as one long list and meet once, not once for each product. */
+/* The same for each of several products, none of which needs another's y; same bits. Where rows are
+ * few the threads share all the weights as one long list and meet once, not once for each
+ * product. */
 struct gemm_xwt {
     float *y;
     const float *x;
@@ -48,7 +53,8 @@ void gemm_xwt_each(struct num *num, const struct gemm_xwt *products, size_t n);
 /* dx[n, W.cols] = dy[n, W.rows] · W, added to dx when `accumulate`. */
 void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n, bool accumulate);
 
-/* A second product that is added to a first in the same pass over its outputs: factor · x · Wᵀ, or x · W. */
+/* A second product that is added to a first in the same pass over its outputs: factor · x · Wᵀ, or
+ * x · W. */
 struct gemm_second {
     const float *x; /* [n, w.cols], or [n, w.rows] */
     struct mat w;   /* as many outputs as the first one's */

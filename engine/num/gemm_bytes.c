@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many rows of x times quantized weights, both in bytes (--compute int8): as much of x as the panel holds, with BLOCK_ROWS rows of W by
- * BLOCK_COLS columns, which stay in the second cache while all of that x passes. Called by gemm.c. */
+ * Many rows of x times quantized weights, both in bytes (--compute int8): as much of x as the panel
+ * holds, with BLOCK_ROWS rows of W by BLOCK_COLS columns, which stay in the second cache while all
+ * of that x passes. Called by gemm.c. */
 #include <omp.h>
 #include <string.h>
 

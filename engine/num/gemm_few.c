@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products with few rows, as decoding has them: bound by reading the weights, so kernels read them as stored, and the threads share those
- * of several products as one list. Called by gemm.c. */
+ * Products with few rows, as decoding has them: bound by reading the weights, so kernels read them
+ * as stored, and the threads share those of several products as one list. Called by gemm.c. */
 #include <omp.h>
 #include <string.h>
 
@@ -17,7 +17,8 @@ enum {
     CACHE_LINE = 64, /* bytes */
 };
 
-/* Rows r … of W, which share their scales, with x: those of a block of columns are put into x, for all the rows at once. */
+/* Rows r … of W, which share their scales, with x: those of a block of columns are put into x, for
+ * all the rows at once. */
 static void scaled_dots(const struct num *num, float *y, const float *x, struct mat w, size_t n, size_t r,
                         size_t rows, bool accumulate)
 {
@@ -66,7 +67,8 @@ static enum int_form few_form(const struct num *num, struct mat w)
     return num_compute(num) == NUM_INT8 && w.quant->bits == 4 ? INT_BYTES : INT_HALVES;
 }
 
-/* Of one row of each stream: they lie apart from one another, so that the CPU does not fetch them ahead by itself. */
+/* Of one row of each stream: they lie apart from one another, so that the CPU does not fetch them
+ * ahead by itself. */
 static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t streams, size_t apart)
 {
     const size_t size = dtype_size(q->side);
@@ -77,7 +79,8 @@ static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t st
         }
 }
 
-/* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows of x. */
+/* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows
+ * of x. */
 static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s,
                           size_t streams, size_t apart)
 {
@@ -114,7 +117,8 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
     }
 }
 
-/* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are left. */
+/* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are
+ * left. */
 static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s)
 {
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
@@ -141,7 +145,8 @@ static bool has_same_x(const struct gemm_xwt *p, const struct gemm_xwt *before)
            p->w.quant->group == before->w.quant->group;
 }
 
-/* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it do. */
+/* Where in the panel the whole numbers of p[i].x lie, from where those of the product before it
+ * do. */
 static size_t next_x(const struct gemm_xwt *p, size_t i, size_t at)
 {
     if (i == 0 || !p[i - 1].w.quant || has_same_x(&p[i], &p[i - 1]))

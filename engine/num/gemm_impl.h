@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which kinds of product gemm.c leaves to files of their own: few rows (gemm_few.c), and many rows times quantized weights in bytes
- * (gemm_bytes.c); and how both lay x out as whole numbers. */
+ * Which kinds of product gemm.c leaves to files of their own: few rows (gemm_few.c), and many rows
+ * times quantized weights in bytes (gemm_bytes.c); and how both lay x out as whole numbers. */
 #ifndef NUM_GEMM_IMPL_H
 #define NUM_GEMM_IMPL_H
 
@@ -16,8 +16,9 @@ struct span {
     size_t row, rows;
 };
 
-/* Whether the product has so few rows that reading W is what it costs. Then it is one for few_each, which has the threads share the
- * weights of all n products as one list; together their x must fit in the panel (few_together: how many of them do). */
+/* Whether the product has so few rows that reading W is what it costs. Then it is one for few_each,
+ * which has the threads share the weights of all n products as one list; together their x must fit
+ * in the panel (few_together: how many of them do). */
 bool few_applies(const struct num *num, const struct gemm_xwt *p);
 size_t few_together(const struct num *num, const struct gemm_xwt *p, size_t n);
 void few_each(struct num *num, const struct gemm_xwt *p, size_t n);
@@ -26,7 +27,7 @@ void few_each(struct num *num, const struct gemm_xwt *p, size_t n);
 bool bytes_applies(const struct num *num, struct mat w, size_t n);
 void bytes_run(struct num *num, float *y, const float *x, struct mat w, size_t n, bool accumulate);
 
-/* --- a row of x in whole numbers: the numbers, the scale of each group, the sum of each group --- */
+/* --- a row of x in whole numbers: the numbers, the scale of each group, the sum of each group - */
 
 static inline size_t int_row_bytes(struct mat w)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernels of integer.h, in GCC's vector extensions: those of many rows here, x in whole numbers in integer_x.h, those of few
- * rows in integer_few.h. Compiled once per instruction set with -DINTEGERS=int_kernels_X and without contraction. Any thread, no
- * state. */
+ * The kernels of integer.h, in GCC's vector extensions: those of many rows here, x in whole numbers
+ * in integer_x.h, those of few rows in integer_few.h. Compiled once per instruction set with
+ * -DINTEGERS=int_kernels_X and without contraction. Any thread, no state. */
 #include "num/integer.h"
 
 #include "num/integer_few.h"
 #include "num/integer_simd.h"
 #include "num/integer_x.h"
 
-/* --- products with many rows: register blocks of INT_TILE rows of x by two vectors of rows of W --- */
+/* --- products with many rows: register blocks of INT_TILE rows of x by two vectors of rows of W
+ *  --- */
 
 #if defined __AVX512VNNI__
 enum { WIDE = 16 };

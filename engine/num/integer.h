@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of quantized weights in integers, shared by gemm.c and the tests: x becomes whole numbers of 16 bits with a scale for
- * each group, a sum within a group is exact, and only the groups' sums are scaled and added in f32. So all tables give the same
- * bits: what they compute is written without fused operations, in an order that no width changes. integer.c is compiled once
- * per instruction set, each object exporting one table; isa.c picks. A kernel works on one thread and never allocates. */
+ * Products of quantized weights in integers, shared by gemm.c and the tests: x becomes whole
+ * numbers of 16 bits with a scale for each group, a sum within a group is exact, and only the
+ * groups' sums are scaled and added in f32. So all tables give the same bits: what they compute is
+ * written without fused operations, in an order that no width changes. integer.c is compiled once
+ * per instruction set, each object exporting one table; isa.c picks. A kernel works on one thread
+ * and never allocates. */
 #ifndef NUM_INTEGER_H
 #define NUM_INTEGER_H
 
@@ -35,20 +37,23 @@ static inline size_t int_groups(size_t cols, size_t group)
     return int_cols(cols) / int_group(group);
 }
 
-/* What x becomes: 16 bits for few rows; bytes for few rows with W of 4 bits; bytes for many rows. */
+/* What x becomes: 16 bits for few rows; bytes for few rows with W of 4 bits; bytes for many
+ * rows. */
 enum int_form { INT_HALVES, INT_BYTES, INT_TILES };
 
-/* One row of x, rounded to whole numbers of 16 bits or to bytes [int_cols], in the order in which the kernels of that form meet them; of
- * each group the scale, and the sum of what its numbers stand for. Where a table has `fours`, a step of q is bytes too: 64 that count
- * 256, and 64 of what is left. */
+/* One row of x, rounded to whole numbers of 16 bits or to bytes [int_cols], in the order in which
+ * the kernels of that form meet them; of each group the scale, and the sum of what its numbers
+ * stand for. Where a table has `fours`, a step of q is bytes too: 64 that count 256, and 64 of what
+ * is left. */
 struct int_row {
     int16_t *q;
     int8_t *bytes;
     float *scale, *sum; /* [int_groups] */
 };
 
-/* y[i·ldy + r·apart] (+)= x_i · (row r of W) for i < n and r < rows. Row i of x lies i·x_bytes behind x's pointers, row r of W
- * r·w_apart bytes behind w, its scales and biases r·side_apart bytes behind theirs. */
+/* y[i·ldy + r·apart] (+)= x_i · (row r of W) for i < n and r < rows. Row i of x lies i·x_bytes
+ * behind x's pointers, row r of W r·w_apart bytes behind w, its scales and biases r·side_apart
+ * bytes behind theirs. */
 struct int_dots {
     float *y;
     size_t ldy, apart, n, rows; /* rows: INT_ROWS or 1 */
@@ -64,15 +69,16 @@ struct int_dots {
     bool accumulate;
 };
 
-/* Many rows: a panel is `tall` rows of W by some columns, four bytes of a row beside one another: columns 4p … 4p+3 of row r at
- * w[p·tall + r], the scale of its group g at scale[g·tall + r]. Rows and columns there are not are 0. */
+/* Many rows: a panel is `tall` rows of W by some columns, four bytes of a row beside one another:
+ * columns 4p … 4p+3 of row r at w[p·tall + r], the scale of its group g at scale[g·tall + r]. Rows
+ * and columns there are not are 0. */
 struct int_panel {
     uint32_t *w;
     float *scale, *bias;
 };
 
-/* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ INT_TILE and r < rows ≤ tall, over `groups` groups of x. x is as
- * quantize makes INT_TILES, from the panel's first column on. */
+/* y[i·ldy + r] (+)= x_i · (row r of the panel) for i < n ≤ INT_TILE and r < rows ≤ tall, over
+ * `groups` groups of x. x is as quantize makes INT_TILES, from the panel's first column on. */
 struct int_tile {
     float *y;
     size_t ldy, n, rows;
@@ -87,13 +93,14 @@ struct int_kernels {
     const char *isa;
     bool fours; /* the CPU multiplies bytes, four to a lane */
     size_t tall;
-    /* For W of so many bits in such groups. Bytes are up to ±127 for 4 bits, ±63 for 8, whose products then fit by twos into 16 bits. A
-     * number that is not finite makes the scale of its group NaN. */
+    /* For W of so many bits in such groups. Bytes are up to ±127 for 4 bits, ±63 for 8, whose
+     * products then fit by twos into 16 bits. A number that is not finite makes the scale of its
+     * group NaN. */
     void (*quantize)(const struct int_row *to, const float *x, size_t cols, size_t bits, size_t group,
                      enum int_form form);
     void (*dots)(const struct int_dots *d);
-    /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all its columns are row_cols, a
-     * multiple of 8. */
+    /* A panel's bytes of columns col … col+n−1; from one row of W to the next are row_bytes; all
+     * its columns are row_cols, a multiple of 8. */
     void (*pack)(uint32_t *to, const uint8_t *w, size_t row_bytes, size_t rows, size_t row_cols, size_t col,
                  size_t n, size_t bits);
     void (*tile)(const struct int_tile *t);

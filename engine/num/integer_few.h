@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products of quantized weights with few rows of x, a step of 64 columns and INT_ROWS rows of W at a time. Included by integer.c only. */
+ * Products of quantized weights with few rows of x, a step of 64 columns and INT_ROWS rows of W at
+ * a time. Included by integer.c only. */
 #ifndef NUM_INTEGER_FEW_H
 #define NUM_INTEGER_FEW_H
 
@@ -9,8 +10,8 @@
 
 enum {
     BLOCK = 64, /* steps whose scales are multiplied at once */
-    /* Bytes ahead of each row, of 4 and of 8 bits: arithmetic fills the CPU's window, so that it sees too few of the lines to come.
-     * As far as helped, on CPUs of two generations. */
+    /* Bytes ahead of each row, of 4 and of 8 bits: arithmetic fills the CPU's window, so that it
+     * sees too few of the lines to come. As far as helped, on CPUs of two generations. */
     FETCH_4 = PAIRS ? 2048 : 512,
     FETCH_8 = PAIRS ? 2048 : 256,
 };
@@ -66,9 +67,9 @@ struct sides {
     size_t g, n, groups;
 };
 
-/* Products of the scales of W and x, and acc with what the biases give: bias · Σ x of a group of x goes to lane g of acc, modulo
- * lanes. `per` groups of x to one of W; the last step's second group may be beyond the row, and x is 0 there. Whole vectors first: most
- * rows are nothing else. */
+/* Products of the scales of W and x, and acc with what the biases give: bias · Σ x of a group of x
+ * goes to lane g of acc, modulo lanes. `per` groups of x to one of W; the last step's second group
+ * may be beyond the row, and x is 0 there. Whole vectors first: most rows are nothing else. */
 INLINE void sides_as(float *product, vf *acc, const struct sides *s, const size_t per, const enum dtype t)
 {
     const size_t n = s->n, whole = per == 1 ? at_most(n, s->groups - s->g) : 0;
@@ -107,7 +108,8 @@ static void sides_any(float *product, vf *acc, const struct sides *s, size_t per
     }
 }
 
-/* Those of steps at … at+n−1. What is quantized here has groups of a step and BF16, for which it pays to write the code out once more. */
+/* Those of steps at … at+n−1. What is quantized here has groups of a step and BF16, for which it
+ * pays to write the code out once more. */
 INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_t at, size_t n, const int nr,
                        const int nx)
 {
@@ -137,7 +139,8 @@ struct kind {
     bool bytes, narrow; /* narrow: groups of less than a step */
 };
 
-/* A step of x: four vectors of 16 bits, or as many of bytes that count 256 and of the rest, or two of bytes. */
+/* A step of x: four vectors of 16 bits, or as many of bytes that count 256 and of the rest, or two
+ * of bytes. */
 struct x_step {
     vh v[4];
 };

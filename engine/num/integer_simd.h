@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors of 32 bytes, whatever the CPU's are, for integer.c and what is included there, and there alone. Nothing here is fused: a
- * multiplication and an addition stay two. */
+ * Vectors of 32 bytes, whatever the CPU's are, for integer.c and what is included there, and there
+ * alone. Nothing here is fused: a multiplication and an addition stay two. */
 #ifndef NUM_INTEGER_SIMD_H
 #define NUM_INTEGER_SIMD_H
 
@@ -71,8 +71,8 @@ INLINE vi add_fours(vi acc, vb w, vb x)
 enum { FOURS = 0 };
 #endif
 
-/* In each lane, the sum of the four products of a byte of v and a signed one of x, and of the four of w and y. v and w are at most 15, so
- * that all fits into 16 bits for as long as it takes. */
+/* In each lane, the sum of the four products of a byte of v and a signed one of x, and of the four
+ * of w and y. v and w are at most 15, so that all fits into 16 bits for as long as it takes. */
 INLINE vi add_nibbles(vb v, vb x, vb w, vb y)
 {
 #if defined __AVX512VNNI__ || defined __AVXVNNI__

@@ -10,7 +10,8 @@
 #include "num/integer.h"
 #include "num/integer_simd.h"
 
-/* 127 · 256 + 127: rounded to a multiple of 256, what is left is a byte, and so is how many times 256 that is. */
+/* 127 · 256 + 127: rounded to a multiple of 256, what is left is a byte, and so is how many times
+ * 256 that is. */
 enum { TOP_HALVES = 32639, TOP_BYTES = 127, TOP_BYTES8 = 63, PIECES = INT_STEP / LANES };
 
 /* Every second one, of a and then of b. */
@@ -59,8 +60,8 @@ INLINE float most_of(const float *x, size_t n)
     return ret;
 }
 
-/* The whole numbers of a group of n elements, up to ±top, in the low halves of q; *ret_sum of what they stand for. Returns their
- * scale. */
+/* The whole numbers of a group of n elements, up to ±top, in the low halves of q; *ret_sum of what
+ * they stand for. Returns their scale. */
 INLINE float group_levels(vi *q, const float *x, size_t n, const float top, float *ret_sum)
 {
     const float most = most_of(x, n),
@@ -82,10 +83,11 @@ INLINE float group_levels(vi *q, const float *x, size_t n, const float top, floa
     return scale;
 }
 
-/* In what order a step lies. Of weights of 8 bits in four vectors, of each half the even and the odd numbers, as the bytes of 16 bits
- * lie; of 4 bits in four too, each of every fourth number, as the nibbles of 16 bits lie from the lowest to the highest. Bytes lie as
- * they come, or in two vectors, each of every second, as the nibbles of bytes do. Where bytes are multiplied by fours, numbers of 16
- * bits are bytes as well: those that count 256, then the rest. */
+/* In what order a step lies. Of weights of 8 bits in four vectors, of each half the even and the
+ * odd numbers, as the bytes of 16 bits lie; of 4 bits in four too, each of every fourth number, as
+ * the nibbles of 16 bits lie from the lowest to the highest. Bytes lie as they come, or in two
+ * vectors, each of every second, as the nibbles of bytes do. Where bytes are multiplied by fours,
+ * numbers of 16 bits are bytes as well: those that count 256, then the rest. */
 enum order { BY_TWOS, BY_FOURTHS, BYTES, BYTES_BY_TWOS, TWO_BYTES, TWO_BYTES_BY_TWOS };
 
 /* Bytes of a step; first and second half. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which instruction set this CPU and operating system can run: picks the tables of vector kernels.
- * Asks CPUID alone, keeps nothing; any thread. The build says which tables it has (HAVE_KERNELS_x, HAVE_INTEGERS_x, HAVE_PACKED_x). */
+ * Asks CPUID alone, keeps nothing; any thread. The build says which tables it has (HAVE_KERNELS_x,
+ * HAVE_INTEGERS_x, HAVE_PACKED_x). */
 #include "num/integer.h"
 #include "num/kernels.h"
 #include "num/packed.h"
@@ -9,7 +10,8 @@
 #if defined __x86_64__
 #include <cpuid.h>
 
-/* __builtin_cpu_supports counts a vector extension only if the operating system saves its registers. */
+/* __builtin_cpu_supports counts a vector extension only if the operating system saves its
+ * registers. */
 static bool has_avx2(void)
 {
     unsigned a, b, c, d;

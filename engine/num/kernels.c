@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vector kernels of every layer, in plain C on GCC's vector extensions. Compiled once per instruction set
- * with -DKERNELS=kernels_X; exports that one table (kernels.h says what each entry computes). Any thread, no
- * state. Sums run in a fixed order that depends on the vector width alone, never on where a row lies or who
- * computes it. */
+ * The vector kernels of every layer, in plain C on GCC's vector extensions. Compiled once per
+ * instruction set with -DKERNELS=kernels_X; exports that one table (kernels.h says what each entry
+ * computes). Any thread, no state. Sums run in a fixed order that depends on the vector width
+ * alone, never on where a row lies or who computes it. */
 #include "num/kernels.h"
 
 #include <math.h>
@@ -45,8 +45,8 @@ INLINE vf widen_f16(vh h)
 #elif defined __F16C__
     return (vf)_mm256_cvtph_ps((__m128i)h);
 #else
-    /* Exponent and fraction move up 13 bits; multiplying by 2^112 mends the bias, exactly, subnormals
-     * included. */
+    /* Exponent and fraction move up 13 bits; multiplying by 2^112 mends the bias, exactly,
+     * subnormals included. */
     vu u = widen_u16(h), sign = (u & 0x8000u) << 16, mag = (u & 0x7fffu) << 13;
     vu special = (vu)(mag >= 0x0f800000u) & 0x7f800000u;
     return (vf)((vu)((vf)mag * 0x1p112f) | special | sign);
@@ -122,7 +122,8 @@ static void f8_to_f32(float *dst, const void *src, size_t n)
     widen_all(dst, src, n, DTYPE_F8_E4M3);
 }
 
-/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into --- */
+/* --- products with few rows: each dot product is one chain of vectors, whatever tile it falls into
+ *  --- */
 
 struct dots_args {
     float *y;
@@ -175,9 +176,9 @@ INLINE void dots_rows(struct dots_args d, const int nr, size_t nx, const enum dt
     }
 }
 
-/* A few rows of W at once hide the latency of the additions. Four lie a quarter of the rows apart: each then
- * walks on from where it ended, and the CPU fetches ahead of four long streams instead of beginning anew with
- * every short row. */
+/* A few rows of W at once hide the latency of the additions. Four lie a quarter of the rows apart:
+ * each then walks on from where it ended, and the CPU fetches ahead of four long streams instead of
+ * beginning anew with every short row. */
 INLINE void dots_any(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w, size_t ldw,
                      size_t rows, size_t cols, bool accumulate, const enum dtype t)
 {
@@ -304,7 +305,8 @@ static void scale(float *y, float alpha, size_t n)
     store_m(y + i, load_m(y + i, m) * alpha, m);
 }
 
-/* Sixteen f64 partial sums whatever the width, so that every instruction set adds in the same order. */
+/* Sixteen f64 partial sums whatever the width, so that every instruction set adds in the same
+ * order. */
 static double sumsq(const float *x, size_t n)
 {
     double acc[16] = {0};
@@ -347,7 +349,8 @@ static float row_max(const float *x, size_t n)
     return max_of(best);
 }
 
-/* Partial sums of a few thousand terms in f32, then f64: a vocabulary has hundreds of thousands of terms. */
+/* Partial sums of a few thousand terms in f32, then f64: a vocabulary has hundreds of thousands of
+ * terms. */
 static double logsumexp(const float *x, size_t n)
 {
     enum { RUN = 4096 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What num/ shares with layer/ and train/ behind the public headers: the table of vector kernels chosen for
- * this CPU, and the scratch of a process. kernels.c is compiled once per instruction set, each object
- * exporting one table; isa.c picks. A kernel works on one thread, never allocates, and takes pointers aligned
- * to their element or less. */
+ * What num/ shares with layer/ and train/ behind the public headers: the table of vector kernels
+ * chosen for this CPU, and the scratch of a process. kernels.c is compiled once per instruction
+ * set, each object exporting one table; isa.c picks. A kernel works on one thread, never allocates,
+ * and takes pointers aligned to their element or less. */
 #ifndef NUM_KERNELS_H
 #define NUM_KERNELS_H
 
@@ -14,16 +14,17 @@
 #include "num/dtype.h"
 #include "num/num.h"
 
-/* Rows of tiles are padded to a multiple of this, so that a kernel of any vector width needs no column
- * remainder. */
+/* Rows of tiles are padded to a multiple of this, so that a kernel of any vector width needs no
+ * column remainder. */
 enum { TILE_PAD = 16 };
 static inline size_t tile_pad(size_t n)
 {
     return (n + TILE_PAD - 1) / TILE_PAD * TILE_PAD;
 }
 
-/* C[m, n] (+)= A[m, k] · B[k, n], everything in cache. A is read at a[i·ai + p·ak], so it may lie transposed;
- * rows of B and C hold n floats, n a multiple of TILE_PAD. Each element is one sum over p in ascending order.
+/* C[m, n] (+)= A[m, k] · B[k, n], everything in cache. A is read at a[i·ai + p·ak], so it may lie
+ * transposed; rows of B and C hold n floats, n a multiple of TILE_PAD. Each element is one sum over
+ * p in ascending order.
  */
 struct tile {
     float *c;
@@ -42,7 +43,8 @@ struct adamw_consts {
     float step_size, root_bias2, eps; /* lr/(1 − beta1^t), √(1 − beta2^t) */
 };
 
-/* Dropout of elements first … first+n−1 of a stream; see rng.c for which counter each element reads. */
+/* Dropout of elements first … first+n−1 of a stream; see rng.c for which counter each element
+ * reads. */
 struct dropout_consts {
     uint32_t key[2];
     uint64_t counter;
@@ -53,10 +55,12 @@ struct dropout_consts {
 struct kernels {
     const char *isa;
     void (*to_f32[DTYPE_COUNT])(float *dst, const void *src, size_t n);
-    /* Without scales: whoever has some puts them into x. y[i·ldy + r] (+)= x[i, cols] · w[r, cols] for i < nx, r < rows; ldx, ldw in elements. */
+    /* Without scales: whoever has some puts them into x. y[i·ldy + r] (+)= x[i, cols] · w[r, cols]
+     * for i < nx, r < rows; ldx, ldw in elements. */
     void (*dots[DTYPE_COUNT])(float *y, size_t ldy, const float *x, size_t ldx, size_t nx, const void *w,
                               size_t ldw, size_t rows, size_t cols, bool accumulate);
-    /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on; the last group may be shorter, by whole words. */
+    /* Quantized weights, of 4 and of 8 bits. n elements from the start of a group on; the last
+     * group may be shorter, by whole words. */
     void (*quant4_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
                           size_t n);
     void (*quant8_to_f32)(float *dst, const uint8_t *w, const float *scale, const float *bias, size_t group,
@@ -72,11 +76,11 @@ struct kernels {
 
     double (*logsumexp)(const float *x, size_t n);
     void (*exp_minus)(float *x, size_t n, float minus, float scale); /* x = exp(x − minus)·scale */
-    /* One row of an online softmax: s = exp(s − m) with m the new maximum, *sum and *max brought up to date;
-     * returns what earlier results must be multiplied by. */
+    /* One row of an online softmax: s = exp(s − m) with m the new maximum, *sum and *max brought up
+     * to date; returns what earlier results must be multiplied by. */
     float (*softmax_online)(float *s, size_t n, float *max, float *sum);
-    /* The same for n rows that lie as columns, s[c·ld + i] for c < keys and i < n: max, sum and what earlier results must be multiplied
-     * by are [n]. */
+    /* The same for n rows that lie as columns, s[c·ld + i] for c < keys and i < n: max, sum and
+     * what earlier results must be multiplied by are [n]. */
     void (*softmax_columns)(float *s, size_t ld, size_t keys, size_t n, float *max, float *sum,
                             float *rescale);
     /* Of one key and n queries: the scores in p become exp(p − lse), and dp = p·(dp − delta). */
@@ -91,7 +95,8 @@ struct kernels {
     void (*swiglu)(float *y, const float *g, const float *u, size_t n);
     void (*swiglu_back)(float *dg, float *du, const float *dy, const float *g, const float *u, size_t n);
     void (*adamw)(float *w, float *m, float *v, const float *g, size_t n, const struct adamw_consts *c);
-    /* y = x · mask for whole groups of DROPOUT_GROUP elements, `group` being the number of the first. */
+    /* y = x · mask for whole groups of DROPOUT_GROUP elements, `group` being the number of the
+     * first. */
     void (*dropout)(float *y, const float *x, size_t groups, uint64_t group, const struct dropout_consts *c);
 };
 
@@ -115,12 +120,14 @@ const struct kernels *num_kernels(const struct num *num);
 struct int_kernels;
 const struct int_kernels *num_integers(const struct num *num); /* integer.h */
 struct packed_kernels;
-/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them, or else the same. */
+/* packed.h; both may be NULL. For factors rounded to bf16: with an instruction for them, or else
+ * the same. */
 const struct packed_kernels *num_packed(const struct num *num);
 const struct packed_kernels *num_packed_bf16(const struct num *num);
-/* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when used).
- * The panel and the converted factors (weights as f32, or the rows of a product in the order of its tiles) are gemm's own; the block
- * belongs to the layer that runs; lanes and converted factors are one per thread. */
+/* Floats of scratch, 64-byte aligned, set aside when the unit was made (pages are only touched when
+ * used). The panel and the converted factors (weights as f32, or the rows of a product in the order
+ * of its tiles) are gemm's own; the block belongs to the layer that runs; lanes and converted
+ * factors are one per thread. */
 struct scratch {
     float *data; /* borrowed: num */
     size_t floats;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arithmetic unit: owns the scratch of a process and knows its threads and kernels. Made once by whoever
- * owns the computing thread, then passed to every layer by that thread. */
+ * The arithmetic unit: owns the scratch of a process and knows its threads and kernels. Made once
+ * by whoever owns the computing thread, then passed to every layer by that thread. */
 #include "num/integer.h"
 #include "num/kernels.h"
 #include "num/packed.h"

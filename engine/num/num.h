@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arithmetic unit of a process: which vector kernels the CPU has, how many threads, and the scratch that
- * matrix products convert stored weights into. Every layer takes one as its first argument; it is not shared
- * between threads that compute at the same time. */
+ * The arithmetic unit of a process: which vector kernels the CPU has, how many threads, and the
+ * scratch that matrix products convert stored weights into. Every layer takes one as its first
+ * argument; it is not shared between threads that compute at the same time. */
 #ifndef NUM_NUM_H
 #define NUM_NUM_H
 
@@ -12,11 +12,13 @@
 
 struct num;
 
-/* 144 MiB that layers share, one at a time: a block of logits (256 of a vocabulary of 128 Ki: with fewer rows, packing the head for
- * each block costs as much as a third of multiplying), inputs after dropout. Only what is used is ever memory. */
+/* 144 MiB that layers share, one at a time: a block of logits (256 of a vocabulary of 128 Ki: with
+ * fewer rows, packing the head for each block costs as much as a third of multiplying), inputs
+ * after dropout. Only what is used is ever memory. */
 enum { NUM_BLOCK_FLOATS = 36 << 20 };
 
-/* threads: 0 = as many as the OpenMP runtime allows. The caller frees with num_free (NULL is fine). */
+/* threads: 0 = as many as the OpenMP runtime allows. The caller frees with num_free (NULL is
+ * fine). */
 int num_new(struct num **ret, int threads, struct err *err);
 void num_free(struct num *num);
 
@@ -24,8 +26,9 @@ int num_threads(const struct num *num);
 const char *
 num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector kernels were compiled for */
 
-/* What x · Wᵀ is multiplied in (gemm_xwt): NUM_F32, as from the beginning; NUM_INT8: with quantized weights x is rounded to 8 bits for
- * many rows, and for few with weights of 4 bits; NUM_BF16: for many rows x and W are rounded to bf16, and sums are f32. */
+/* What x · Wᵀ is multiplied in (gemm_xwt): NUM_F32, as from the beginning; NUM_INT8: with quantized
+ * weights x is rounded to 8 bits for many rows, and for few with weights of 4 bits; NUM_BF16: for
+ * many rows x and W are rounded to bf16, and sums are f32. */
 enum num_compute { NUM_F32, NUM_INT8, NUM_BF16, NUM_COMPUTES };
 const char *num_compute_name(enum num_compute compute);             /* "f32", "int8", "bf16" */
 int num_compute_from_name(const char *name, enum num_compute *ret); /* −EINVAL: there is none of that name */

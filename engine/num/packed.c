@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tiles of packed.h, in plain C on GCC's vector extensions. Compiled once per instruction set that has them, with
- * -DPACKED=packed_kernels_X. Any thread, no state. */
+ * The tiles of packed.h, in plain C on GCC's vector extensions. Compiled once per instruction set
+ * that has them, with -DPACKED=packed_kernels_X. Any thread, no state. */
 #include "num/packed.h"
 
 #include "num/simd.h"
@@ -32,7 +32,8 @@ enum {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* What a tile has still to multiply and to fetch. a: elements of a row `along` apart, rows `apart`. */
+/* What a tile has still to multiply and to fetch. a: elements of a row `along` apart, rows
+ * `apart`. */
 struct factors {
     const float *a;
     size_t along, apart;
@@ -84,8 +85,8 @@ INLINE void step(vf acc[SUMS_TALL][SUMS_WIDE], struct factors f, size_t p, const
     }
 }
 
-/* Once for STEPS of k: a line of A's next rows, or of every second of them where they lie, and a row of C's next tile as long as there
- * are some. */
+/* Once for STEPS of k: a line of A's next rows, or of every second of them where they lie, and a
+ * row of C's next tile as long as there are some. */
 INLINE void fetch_next(struct factors *f, const struct size size)
 {
     if (size.in_place) {
@@ -152,7 +153,8 @@ enum {
     THIN_AHEAD = 2 * PACKED_THIN,                 /* floats ahead of those that are multiplied */
 };
 
-/* Sums stay in registers while X passes; as many rows of them as hide the latency of an addition. */
+/* Sums stay in registers while X passes; as many rows of them as hide the latency of an
+ * addition. */
 INLINE void thin_rows(float *sums, const float *x, size_t ldx, const float *t, size_t k, bool begin,
                       bool fetch)
 {
@@ -362,7 +364,8 @@ static void narrow_tile(const struct packed_tile *t)
     multiply(t, NARROW, 1, (struct size){NARROW, NARROW / VL, false});
 }
 
-/* Half the rows at a time: of all, a power of two apart, each would drive the others out of the first cache. */
+/* Half the rows at a time: of all, a power of two apart, each would drive the others out of the
+ * first cache. */
 static void narrow_in_place(const struct packed_tile *t, size_t lda)
 {
     const size_t half = NARROW / 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tiles of large products, out of factors laid in the order in which they are multiplied. Like kernels.h a table per instruction
- * set that isa.c picks, but only where these tiles are faster than OpenBLAS's: elsewhere there is none. product.c calls them; any
- * thread, no state. */
+ * Tiles of large products, out of factors laid in the order in which they are multiplied. Like
+ * kernels.h a table per instruction set that isa.c picks, but only where these tiles are faster
+ * than OpenBLAS's: elsewhere there is none. product.c calls them; any thread, no state. */
 #ifndef NUM_PACKED_H
 #define NUM_PACKED_H
 
@@ -16,8 +16,9 @@ enum {
     PACKED_THIN = 16, /* columns of either factor of a thin product, in every table */
 };
 
-/* A tile of C (+)= A · B, k cells deep, and what is wanted after it, which is fetched meanwhile: of A's next rows, as they are packed, a
- * cache line for every eight of k, and the next tile of C. Those are not read, and may lie anywhere. */
+/* A tile of C (+)= A · B, k cells deep, and what is wanted after it, which is fetched meanwhile: of
+ * A's next rows, as they are packed, a cache line for every eight of k, and the next tile of C.
+ * Those are not read, and may lie anywhere. */
 struct packed_tile {
     float *c;
     size_t ldc;
@@ -27,30 +28,33 @@ struct packed_tile {
     const float *next_a, *next_c;
 };
 
-/* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in the lower half. */
+/* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in
+ * the lower half. */
 struct packed_kernels {
     size_t tall, wide; /* a tile of C */
     size_t per;        /* numbers of k in a cell */
     size_t block;      /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
     const struct packed_kernels
         *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
-    /* A sum of its own for each element in ascending order of k, added to C at the end; of the two in a cell the odd one comes first, as
-     * vdpbf16ps has it. */
+    /* A sum of its own for each element in ascending order of k, added to C at the end; of the two
+     * in a cell the odd one comes first, as vdpbf16ps has it. */
     void (*tile)(const struct packed_tile *t);
-    /* The same with A where it lies, rows of k cells `lda` apart. What comes next are the rows below, of A and of C: t's are not used. */
+    /* The same with A where it lies, rows of k cells `lda` apart. What comes next are the rows
+     * below, of A and of C: t's are not used. */
     void (*tile_in_place)(const struct packed_tile *t, size_t lda);
-    /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds + p]. They also fetch as many rows
-     * from `next` on, if not NULL. */
+    /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds
+     * + p]. They also fetch as many rows from `next` on, if not NULL. */
     void (*turn_tall)(float *dst, const float *src, size_t lds, size_t k, const float *next);
     void (*turn_wide)(float *dst, const float *src, size_t lds, size_t k, const float *next);
     /* dst[p·tall + r] = src[p·lds + r] */
     void (*take_tall)(float *dst, const float *src, size_t lds, size_t k);
     void (*take_wide)(float *dst, const float *src, size_t lds, size_t k);
-    /* sums[PACKED_THIN, PACKED_THIN] (+)= Xᵀ · T: of as many columns of X as of T. k rows of X are `ldx` apart, those of T lie
-     * together; `begin`: what sums held does not count. Each is one chain of k, begun with what it held. Fetches X's next columns. */
+    /* sums[PACKED_THIN, PACKED_THIN] (+)= Xᵀ · T: of as many columns of X as of T. k rows of X are
+     * `ldx` apart, those of T lie together; `begin`: what sums held does not count. Each is one
+     * chain of k, begun with what it held. Fetches X's next columns. */
     void (*thin)(float *sums, const float *x, size_t ldx, const float *t, size_t k, bool begin);
-    /* n numbers, rounded to nearest even in bf16, become cells; where those are floats, the two of each pair change places, so that
-     * they are added in the order of vdpbf16ps. dst may be src. */
+    /* n numbers, rounded to nearest even in bf16, become cells; where those are floats, the two of
+     * each pair change places, so that they are added in the order of vdpbf16ps. dst may be src. */
     void (*round)(float *dst, const float *src, size_t n);
 };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first cache while a block of B, which stays
- * in the second, passes. Each thread has rows of C, packs A's and all of B, and helps the others when it is done; or, where packing B
- * again and again would take too long, they pack A together, or two of them each for itself, and take columns of C for as long as there
- * are some, ever fewer at a time. Either way a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the
- * computing thread. */
+ * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first
+ * cache while a block of B, which stays in the second, passes. Each thread has rows of C, packs A's
+ * and all of B, and helps the others when it is done; or, where packing B again and again would
+ * take too long, they pack A together, or two of them each for itself, and take columns of C for as
+ * long as there are some, ever fewer at a time. Either way a thread that was interrupted, or whose
+ * core is slow, takes less. Called by gemm.c, on the computing thread. */
 #include "num/product.h"
 
 #include <assert.h>
@@ -56,8 +57,8 @@ struct segment {
     size_t from, k, at;
 };
 
-/* A block of k: a piece of a term, and at the end of the first term perhaps all of the second. Its k, and the `at` of segments, count
- * cells. */
+/* A block of k: a piece of a term, and at the end of the first term perhaps all of the second. Its
+ * k, and the `at` of segments, count cells. */
 struct block {
     struct segment segment[2];
     size_t segments, k;
@@ -96,7 +97,8 @@ static size_t cells(const struct work *w, size_t k)
 
 /* --- blocks of k ------------------------------------------------------------------------------ */
 
-/* Of a block, at most. Numbers rounded to bf16 have the same blocks in cells of one and of two, for the same bits. */
+/* Of a block, at most. Numbers rounded to bf16 have the same blocks in cells of one and of two, for
+ * the same bits. */
 static size_t deepest(const struct work *w)
 {
     return w->p->bf16 ? 2 * DEPTH : DEPTH;
@@ -270,7 +272,8 @@ static void pack_b(const struct work *w, const struct room *room, const struct b
 
 /* --- multiplying ------------------------------------------------------------------------------ */
 
-/* A tile that reaches beyond C: what there is of it goes through one that does not. lda: A lies in place; or 0. */
+/* A tile that reaches beyond C: what there is of it goes through one that does not. lda: A lies in
+ * place; or 0. */
 static void edge_tile(const struct packed_kernels *k, const struct packed_tile *t, size_t lda, size_t rows,
                       size_t cols)
 {
@@ -311,7 +314,8 @@ static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const
         }
 }
 
-/* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie. Returns the rows done. */
+/* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie.
+ * Returns the rows done. */
 static size_t multiply_in_place(const struct work *w, const struct part *s, const struct room *room)
 {
     const struct product *p = w->p;
@@ -349,7 +353,8 @@ static struct room room_of(const struct num *num, bool together)
     return (struct room){a.data, lane.data, lane.data + WIDE_DOWN * DEPTH_MAX, a.floats};
 }
 
-/* How many of A's rows are packed at once: as few times as can be, for B is packed anew each time, and evenly. */
+/* How many of A's rows are packed at once: as few times as can be, for B is packed anew each time,
+ * and evenly. */
 static size_t rows_at_once(const struct work *w, size_t rows)
 {
     const size_t most = TALL_BLOCK * DEPTH / cells(w, deepest(w)), times = (rows + most - 1) / most;
@@ -491,7 +496,8 @@ static void share_columns(const struct work *w, size_t threads)
 
 /* --- sharing: rows, and what of others' is left when one's own are done ----------------------- */
 
-/* Shares of columns that were taken of a thread's rows, in runs by turns: while one is counted the other becomes 0. */
+/* Shares of columns that were taken of a thread's rows, in runs by turns: while one is counted the
+ * other becomes 0. */
 struct taken {
     _Alignas(LINE * sizeof(float)) size_t shares[2];
 };
@@ -525,7 +531,8 @@ static size_t taken_wide(const struct work *w)
     return round_up((n + times - 1) / times, down ? STEP_DOWN : w->k->wide);
 }
 
-/* By every thread of a region. A run ends when all are there, for the next adds to the same outputs, whoever takes them. */
+/* By every thread of a region. A run ends when all are there, for the next adds to the same
+ * outputs, whoever takes them. */
 static void run_owned(const struct work *w, struct taken *taken, size_t threads)
 {
     const struct room room = room_of(w->num, false);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large products by our own tiles (packed.h), on CPUs that have some. Both factors are laid in the order of the tiles a block at a
- * time, and stored weights become f32 on that way. Each element is one chain of sums over blocks of k in ascending order, which
- * depends on the shape of the sum alone: how many rows or threads there are changes no bit. Called by gemm.c, on the computing
+ * Large products by our own tiles (packed.h), on CPUs that have some. Both factors are laid in the
+ * order of the tiles a block at a time, and stored weights become f32 on that way. Each element is
+ * one chain of sums over blocks of k in ascending order, which depends on the shape of the sum
+ * alone: how many rows or threads there are changes no bit. Called by gemm.c, on the computing
  * thread. */
 #ifndef NUM_PRODUCT_H
 #define NUM_PRODUCT_H

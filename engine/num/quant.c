@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Quantizing a row of weights, in portable C, so that every node makes the same of it. Called when a stage opens, by any thread:
- * no state. */
+ * Quantizing a row of weights, in portable C, so that every node makes the same of it. Called when
+ * a stage opens, by any thread: no state. */
 #include "num/quant.h"
 
 #include <errno.h>
@@ -60,8 +60,8 @@ static float loss(const struct sides *s, const float *x, size_t n)
     return sum;
 }
 
-/* With few levels it pays to cut the rarest weights off: of nine ranges, each end drawn in by nothing, 4 or 8 % of the spread, the
- * one with the least squared error. */
+/* With few levels it pays to cut the rarest weights off: of nine ranges, each end drawn in by
+ * nothing, 4 or 8 % of the spread, the one with the least squared error. */
 static struct sides best_sides(float low, float high, float levels, const float *x, size_t n)
 {
     const float spread = high - low;

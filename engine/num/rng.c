@@ -2,10 +2,11 @@
  *
  * Philox4x32-10 and what is drawn from it. Pure arithmetic on the caller's struct; any thread.
  *
- * Key of a stream: FNV-1a (64 bits) over the bytes of the purpose, xor the mixed seed, mixed again; low word
- * first. The mixer is SplitMix64's finalizer. Block n of a stream is Philox at counter (low n, high n, 0, 0).
- * Dropout: elements come in groups of 64. Element e of group g reads word e / 16 of block next + 16·g + e mod
- * 16, so that a vector of consecutive elements is one word of consecutive blocks. */
+ * Key of a stream: FNV-1a (64 bits) over the bytes of the purpose, xor the mixed seed, mixed again;
+ * low word first. The mixer is SplitMix64's finalizer. Block n of a stream is Philox at counter
+ * (low n, high n, 0, 0). Dropout: elements come in groups of 64. Element e of group g reads word e
+ * / 16 of block next + 16·g + e mod 16, so that a vector of consecutive elements is one word of
+ * consecutive blocks. */
 #include "num/rng.h"
 
 #include <math.h>
@@ -58,8 +59,8 @@ uint64_t rng_u64(struct rng *rng)
     return (uint64_t)w[1] << 32 | w[0];
 }
 
-/* Lemire's multiply-and-shift: the high word of draw·bound, redrawn while the low word falls in the uneven
- * part. */
+/* Lemire's multiply-and-shift: the high word of draw·bound, redrawn while the low word falls in the
+ * uneven part. */
 uint64_t rng_below(struct rng *rng, uint64_t bound)
 {
     const uint64_t uneven = -bound % bound;

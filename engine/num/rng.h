@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
- * SC'11): the value at (seed, purpose, index) is a pure function, so every node draws the same numbers
- * however the model is split. A purpose is a string such as "shuffle/3" or
+ * Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel Random Numbers: As Easy as
+ * 1, 2, 3", SC'11): the value at (seed, purpose, index) is a pure function, so every node draws the
+ * same numbers however the model is split. A purpose is a string such as "shuffle/3" or
  * "init/model.layers.0.mlp.up_proj.weight". */
 #ifndef NUM_RNG_H
 #define NUM_RNG_H
@@ -23,8 +23,8 @@ void rng_fill_uniform(struct rng *rng, float *x, size_t n, float low, float high
 void rng_fill_normal(struct rng *rng, float *x, size_t n, float mean, float std);
 void rng_permutation(struct rng *rng, uint32_t *perm, size_t n); /* Fisher-Yates over 0..n-1 */
 
-/* Dropout mask factor of element `index`: 0 with probability p, else 1/(1−p). Pure, for regenerating in
- * backward. */
+/* Dropout mask factor of element `index`: 0 with probability p, else 1/(1−p). Pure, for
+ * regenerating in backward. */
 float rng_dropout(struct rng base, uint64_t index, float p);
 
 #endif

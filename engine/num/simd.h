@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One vector of f32, as wide as the flags of this compilation allow, in GCC's vector extensions: loads,
- * stores, sums and the exponential. Included by kernels.c and packed.c only. Intrinsics stand only where the extensions
- * have no word for it. */
+ * One vector of f32, as wide as the flags of this compilation allow, in GCC's vector extensions:
+ * loads, stores, sums and the exponential. Included by kernels.c and packed.c only. Intrinsics
+ * stand only where the extensions have no word for it. */
 #ifndef NUM_SIMD_H
 #define NUM_SIMD_H
 
@@ -29,7 +29,8 @@ typedef uint64_t vu64 __attribute__((vector_size(VL * 4)));
 typedef uint16_t vh __attribute__((vector_size(VL * 2)));
 typedef float v4 __attribute__((vector_size(16)));
 
-/* Walks n elements a vector at a time; `m` is how many of this vector exist (VL but for the last). */
+/* Walks n elements a vector at a time; `m` is how many of this vector exist (VL but for the
+ * last). */
 #define EACH(i, m, n) for (size_t i = 0, m; i < (n) && (m = (n)-i < VL ? (n)-i : VL, 1); i += VL)
 
 INLINE vf splat(float x)
@@ -127,7 +128,8 @@ INLINE vu64 mul_even(vu64 a, vu64 b)
 #endif
 }
 
-/* Its accumulator stays where it is: left to choose, GCC 12 moves accumulators about and puts some on the stack. */
+/* Its accumulator stays where it is: left to choose, GCC 12 moves accumulators about and puts some
+ * on the stack. */
 INLINE void add_product(vf *acc, vf x, vf y)
 {
 #if defined __AVX512F__
@@ -181,9 +183,9 @@ INLINE float max_of(vf v)
     return best;
 }
 
-/* e^x within 1.5 ulp: x = n·ln 2 + r with |r| ≤ ln 2 / 2, the Taylor series of e^r to r⁷/5040 (its remainder
- * is a tenth of an ulp), and 2^n in two factors so that subnormal results and the overflow to infinity come
- * out right. */
+/* e^x within 1.5 ulp: x = n·ln 2 + r with |r| ≤ ln 2 / 2, the Taylor series of e^r to r⁷/5040 (its
+ * remainder is a tenth of an ulp), and 2^n in two factors so that subnormal results and the
+ * overflow to infinity come out right. */
 INLINE vf vexp(vf x)
 {
     x = vmin(splat(90.0f), vmax(splat(-106.0f), x));

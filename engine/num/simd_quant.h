@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows of quantized weights (quant.h) in f32. Included by kernels.c only; products that read the weights as they lie are in integer.c. */
+ * Rows of quantized weights (quant.h) in f32. Included by kernels.c only; products that read the
+ * weights as they lie are in integer.c. */
 #ifndef NUM_SIMD_QUANT_H
 #define NUM_SIMD_QUANT_H
 
@@ -10,7 +11,8 @@
 
 enum { NIBBLES = 8 /* in a word */ };
 
-/* Whole vectors first, everywhere: a test for the last one in every turn costs as much as the turn. */
+/* Whole vectors first, everywhere: a test for the last one in every turn costs as much as the
+ * turn. */
 
 /* VL bytes. */
 INLINE vf widen_q8(const uint8_t *p)

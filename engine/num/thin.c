@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * See thin.h. Each thread has rows, which it probably wrote itself, and adds up the products of BLOCK of them at a time; then each has
- * columns, to which it adds the sums of all blocks in their order. A few rows are multiplied at once, so that a line of each stays in the
- * first cache, and lies on no more pages than the CPU remembers: packed, as for product.c, each number would be written and read once
- * more for its few sums. */
+ * See thin.h. Each thread has rows, which it probably wrote itself, and adds up the products of
+ * BLOCK of them at a time; then each has columns, to which it adds the sums of all blocks in their
+ * order. A few rows are multiplied at once, so that a line of each stays in the first cache, and
+ * lies on no more pages than the CPU remembers: packed, as for product.c, each number would be
+ * written and read once more for its few sums. */
 #include "num/thin.h"
 
 #include <omp.h>
@@ -50,7 +51,8 @@ static void take_thin(const struct work *w, float *dst, size_t row, size_t rows)
     }
 }
 
-/* sums [groups][cols.n, PACKED_THIN] (+)= the products of rows row …; `begin`: there are none yet. */
+/* sums [groups][cols.n, PACKED_THIN] (+)= the products of rows row …; `begin`: there are none
+ * yet. */
 static void multiply(const struct work *w, float *sums, struct share cols, size_t row, size_t rows,
                      bool begin)
 {

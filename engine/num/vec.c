@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whole vectors over the threads: fixed chunks, so that neither elements nor sums depend on how many threads
- * there are. Called by layers and the trainer, on the computing thread. */
+ * Whole vectors over the threads: fixed chunks, so that neither elements nor sums depend on how
+ * many threads there are. Called by layers and the trainer, on the computing thread. */
 #include "num/vec.h"
 
 #include "num/kernels.h"

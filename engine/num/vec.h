@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors and rows of f32: what the layers share beyond matrix products. Reductions run in one fixed order,
- * whatever the thread count, so results do not depend on it. */
+ * Vectors and rows of f32: what the layers share beyond matrix products. Reductions run in one
+ * fixed order, whatever the thread count, so results do not depend on it. */
 #ifndef NUM_VEC_H
 #define NUM_VEC_H
 

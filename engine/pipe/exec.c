@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Steps one rank through its tasks. Owns nothing: plan, transport and compute belong to the caller, who calls
- * from one thread and sleeps between steps by his own means. */
+ * Steps one rank through its tasks. Owns nothing: plan, transport and compute belong to the caller,
+ * who calls from one thread and sleeps between steps by his own means. */
 #include "pipe/exec.h"
 
 #include <assert.h>

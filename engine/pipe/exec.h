@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs one rank's part of a plan, one task at a time, and never blocks: compute and transport reach it
- * through three functions, filled by the stage process or by a test that steps many ranks in one process in
- * random order. */
+ * Runs one rank's part of a plan, one task at a time, and never blocks: compute and transport reach
+ * it through three functions, filled by the stage process or by a test that steps many ranks in one
+ * process in random order. */
 #ifndef PIPE_EXEC_H
 #define PIPE_EXEC_H
 
@@ -11,12 +11,12 @@
 struct exec_ops {
     /* Is the message here? 1 yes, 0 not yet, negative errno = it never will be. */
     int (*ready)(void *owner, const struct msg_key *key, uint32_t from);
-    /* Can an output be queued? 1 yes, 0 the send queue is full, negative errno. Asked for each emit before
-     * the task runs, so a queue must take up to TASK_MAX_EMITS − 1 messages beyond the point where it says
-     * no. */
+    /* Can an output be queued? 1 yes, 0 the send queue is full, negative errno. Asked for each emit
+     * before the task runs, so a queue must take up to TASK_MAX_EMITS − 1 messages beyond the point
+     * where it says no. */
     int (*room)(void *owner, const struct msg_key *key, uint32_t to);
-    /* Does the task: consumes its needs, queues its emits (keys as given in `task`, with the round filled
-     * in). Must not wait: 0, or a negative errno other than −EAGAIN. */
+    /* Does the task: consumes its needs, queues its emits (keys as given in `task`, with the round
+     * filled in). Must not wait: 0, or a negative errno other than −EAGAIN. */
     int (*run)(void *owner, const struct task *task, struct err *err);
 };
 
@@ -34,8 +34,8 @@ struct exec {
 void exec_start(struct exec *e, const struct plan *plan, uint32_t rank, uint32_t round);
 /* The task the next step will try, or NULL at the end. */
 const struct task *exec_task(const struct exec *e);
-/* 1 = a task was done, 0 = the program is finished, −EAGAIN = wait (see e->wait…), other negative = failed
- * with err. */
+/* 1 = a task was done, 0 = the program is finished, −EAGAIN = wait (see e->wait…), other negative =
+ * failed with err. */
 int exec_step(struct exec *e, const struct exec_ops *ops, void *owner, struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compiles a program into every rank's tasks, messages and slots. Owns the plan it returns until plan_free.
- * Pure: the same request gives the same plan on every node. Called when a job is planned and started, from
- * any thread. */
+ * Compiles a program into every rank's tasks, messages and slots. Owns the plan it returns until
+ * plan_free. Pure: the same request gives the same plan on every node. Called when a job is planned
+ * and started, from any thread. */
 #include "pipe/plan.h"
 
 #include <assert.h>
@@ -137,8 +137,8 @@ void build_loss(struct build *b, uint32_t mb)
 
 /* --- slots and counts ------------------------------------------------------------------------- */
 
-/* What is numbered by stage and microbatch, slots or areas: the one given back last is taken first, as its memory is
- * warm. */
+/* What is numbered by stage and microbatch, slots or areas: the one given back last is taken first,
+ * as its memory is warm. */
 struct pool {
     uint32_t *of, *idle; /* [stages · microbatches] by stage: of each microbatch; free ones */
     size_t *nidle;       /* [stages] */
@@ -174,8 +174,9 @@ static uint32_t pool_use(struct pool *pool, const struct plan *plan, const struc
     return *at;
 }
 
-/* A stage that recomputes gives the area of a forward back at once, unless the very next thing it does is that
- * microbatch's backward: then the activations are still there. plan_train.c leaves out the R of those. */
+/* A stage that recomputes gives the area of a forward back at once, unless the very next thing it
+ * does is that microbatch's backward: then the activations are still there. plan_train.c leaves out
+ * the R of those. */
 static bool keeps_area(const struct plan_rank *rank, size_t at)
 {
     const struct task *task = &rank->tasks[at];

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plan: every rank's tasks with what each needs and emits, its slots, and so, before anything starts, the
- * memory and the messages. A plan is compiled from a program (what a round does) by the same pure function on
- * every node, so nodes agree without talking. Users write no SEND or RECV: they are inferred.
+ * The plan: every rank's tasks with what each needs and emits, its slots, and so, before anything
+ * starts, the memory and the messages. A plan is compiled from a program (what a round does) by the
+ * same pure function on every node, so nodes agree without talking. Users write no SEND or RECV:
+ * they are inferred.
  *
- * A job is a sequence of rounds; each round runs one program with its own plan. Message keys carry the round.
+ * A job is a sequence of rounds; each round runs one program with its own plan. Message keys carry
+ * the round.
  */
 #ifndef PIPE_PLAN_H
 #define PIPE_PLAN_H
@@ -133,10 +135,10 @@ struct plan_request {
     size_t stages;             /* not TRAIN: of the model, 0 = one per rank. DECODE takes one per rank only */
     const uint32_t *rank_of_stage; /* not TRAIN: [stages], borrowed; NULL = stage s on rank s */
     size_t microbatches;           /* FORWARD, DECODE; TRAIN takes the schedule's */
-    /* TRAIN: the schedule's microbatches are those of so many steps (0 = 1), as many of each, one step after the
-     * other; whose [steps], borrowed: of which adapter each is, or NULL = each of another one. A step of an
-     * adapter begins, on each stage, once the one before it has ended there: an order in which that cannot be
-     * is refused. */
+    /* TRAIN: the schedule's microbatches are those of so many steps (0 = 1), as many of each, one
+     * step after the other; whose [steps], borrowed: of which adapter each is, or NULL = each of
+     * another one. A step of an adapter begins, on each stage, once the one before it has ended
+     * there: an order in which that cannot be is refused. */
     size_t steps;
     const uint32_t *whose;
     bool tied; /* TRAIN: embedding and head share a trained weight and lie on different stages */
@@ -150,29 +152,31 @@ struct plan_request {
     const size_t *pieces; /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
 };
 
-/* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and reason:
- * missing, duplicate or out-of-range tasks, B before F, W before I, I without W, B beside I/W, a stage on two
- * ranks, a cyclic wait (saying what each rank waited for). */
+/* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and
+ * reason: missing, duplicate or out-of-range tasks, B before F, W before I, I without W, B beside
+ * I/W, a stage on two ranks, a cyclic wait (saying what each rank waited for). */
 int plan_compile(struct plan **ret, const struct plan_request *req, struct err *err);
 void plan_free(struct plan *plan);
 
-/* The two halves of that verdict, apart so that others can ask for one of them. plan_check looks at every
- * list by itself (−EINVAL); sched_simulate adds the cyclic wait (−EDEADLK). Positions in sentences count
- * from 1. */
+/* The two halves of that verdict, apart so that others can ask for one of them. plan_check looks at
+ * every list by itself (−EINVAL); sched_simulate adds the cyclic wait (−EDEADLK). Positions in
+ * sentences count from 1. */
 int plan_check(const struct sched *sched, struct err *err);
-/* Fills in the credits of every rank of a finished plan. −ENOMEM, or −EDEADLK naming what each rank waited
- * for. */
+/* Fills in the credits of every rank of a finished plan. −ENOMEM, or −EDEADLK naming what each rank
+ * waited for. */
 int plan_find_credits(struct plan *plan, struct err *err);
 
-/* How many steps of each adapter a round takes: so many that filling and emptying the pipeline is a hundredth of it; 1 of
- * an adapter that is alone, whose steps cannot follow each other. */
+/* How many steps of each adapter a round takes: so many that filling and emptying the pipeline is a
+ * hundredth of it; 1 of an adapter that is alone, whose steps cannot follow each other. */
 enum { PLAN_MAX_TURNS = 32 };
 size_t plan_turns(size_t ranks, size_t adapters, size_t microbatches);
-/* Of the numbers of turns that rounds have where so many are the most, the greatest that is no more than `turns`: the most
- * itself and the powers of two below, so that few plans are all there are. */
+/* Of the numbers of turns that rounds have where so many are the most, the greatest that is no more
+ * than `turns`: the most itself and the powers of two below, so that few plans are all there
+ * are. */
 size_t plan_turns_below(size_t turns, size_t most);
-/* And as many as go in an order, at most `most`: step says which order, its microbatches being those of one step. 1 where a step of an adapter
- * would begin before its last one has ended; more than PLAN_MAX_CELLS are not tried. */
+/* And as many as go in an order, at most `most`: step says which order, its microbatches being
+ * those of one step. 1 where a step of an adapter would begin before its last one has ended; more
+ * than PLAN_MAX_CELLS are not tried. */
 int plan_turns_go(size_t *ret, const struct sched_request *step, size_t adapters, size_t most,
                   struct err *err);
 
@@ -192,7 +196,8 @@ static inline uint32_t plan_next(size_t ranks, uint32_t rank)
     return (uint32_t)((rank + 1) % ranks);
 }
 
-/* "1F3": stage, kind, microbatch; "0 norm" where there is no microbatch. buf of at least 24 bytes; returned.
+/* "1F3": stage, kind, microbatch; "0 norm" where there is no microbatch. buf of at least 24 bytes;
+ * returned.
  */
 char *task_name(char *buf, size_t n, const struct task *task);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two questions before anything starts. Does a schedule say what it must (each rank's list by itself; who
- * waits for whom is the simulation's business)? With how few buffers does a plan run to its end? Owns only
- * its scratch. Pure: called by the planner and the simulation, from any thread. */
+ * Two questions before anything starts. Does a schedule say what it must (each rank's list by
+ * itself; who waits for whom is the simulation's business)? With how few buffers does a plan run to
+ * its end? Owns only its scratch. Pure: called by the planner and the simulation, from any
+ * thread. */
 #include "pipe/plan.h"
 
 #include <assert.h>
@@ -13,8 +14,9 @@
 
 /* --- the schedule ----------------------------------------------------------------------------- */
 
-/* What has been seen of each (stage, microbatch), one bit per sched_op. All tasks of a stage lie on one rank,
- * so one pass over the lists in any order of ranks meets them in the order in which they will run. */
+/* What has been seen of each (stage, microbatch), one bit per sched_op. All tasks of a stage lie on
+ * one rank, so one pass over the lists in any order of ranks meets them in the order in which they
+ * will run. */
 struct check {
     const struct sched *sched;
     uint8_t *seen; /* [stages · microbatches] */
@@ -170,17 +172,18 @@ int plan_check(const struct sched *sched, struct err *err)
 
 /* --- the plan's dry run ----------------------------------------------------------------------- */
 
-/* The rules a transport keeps, with c credits: the receiver of a link has buffers for the first c messages of
- * its program order that it has not consumed yet, and a message moves, in any order, once it is sent and has
- * its buffer; a task starts when all its needs are here and no outgoing link would hold more than c unsent
- * messages with its emits added; its buffers are freed when it ends.
+/* The rules a transport keeps, with c credits: the receiver of a link has buffers for the first c
+ * messages of its program order that it has not consumed yet, and a message moves, in any order,
+ * once it is sent and has its buffer; a task starts when all its needs are here and no outgoing
+ * link would hold more than c unsent messages with its emits added; its buffers are freed when it
+ * ends.
  *
- * One run decides for every timing. What a rank may do next, or whether a message may move, only ever changes
- * from no to yes by what others do, never back (needs stay here, a rank's own emits alone fill its links, a
- * buffer stays the message's own until consumed). So two possible events can be exchanged, every run that
- * goes on as long as it can ends in the same state, and if one reaches the end, all do. By the same argument
- * more credits never hurt, neither to reach the end nor to reach it sooner, which is why halving intervals
- * finds the fewest. */
+ * One run decides for every timing. What a rank may do next, or whether a message may move, only
+ * ever changes from no to yes by what others do, never back (needs stay here, a rank's own emits
+ * alone fill its links, a buffer stays the message's own until consumed). So two possible events
+ * can be exchanged, every run that goes on as long as it can ends in the same state, and if one
+ * reaches the end, all do. By the same argument more credits never hurt, neither to reach the end
+ * nor to reach it sooner, which is why halving intervals finds the fewest. */
 enum { MESSAGE_SENT = 1, MESSAGE_HERE = 2 };
 
 struct dry_rank {
@@ -208,8 +211,8 @@ struct dry_key {
     size_t message;
 };
 
-/* Incoming links of rank r are 2r (from the previous rank) and 2r + 1 (from the next, where that is another
- * one). */
+/* Incoming links of rank r are 2r (from the previous rank) and 2r + 1 (from the next, where that is
+ * another one). */
 static size_t link_of(const struct plan *plan, uint32_t from, uint32_t to)
 {
     return 2 * (size_t)to + (from != plan_prev(plan->ranks, to));
@@ -250,8 +253,8 @@ static void list_needs(struct dry *d, struct dry_key *keys)
             }
 }
 
-/* Finds for each emit the message that somebody needs. A plan in which the two do not match is a fault of its
- * builder. */
+/* Finds for each emit the message that somebody needs. A plan in which the two do not match is a
+ * fault of its builder. */
 static void match_emits(struct dry *d, const struct dry_key *sorted)
 {
     size_t n = 0;
@@ -301,7 +304,8 @@ static int dry_init(struct dry *d, const struct plan *plan)
     return 0;
 }
 
-/* The i-th need of a rank's next task, as a message. Consumption is in program order, so counting finds it.
+/* The i-th need of a rank's next task, as a message. Consumption is in program order, so counting
+ * finds it.
  */
 static size_t need_message(const struct dry *d, uint32_t r, const struct task *task, uint32_t i)
 {
@@ -381,7 +385,8 @@ static bool advance(struct dry *d, uint64_t now)
     return moved;
 }
 
-/* How long the plan takes with so many credits; UINT64_MAX = it deadlocks, and d shows where everyone stands.
+/* How long the plan takes with so many credits; UINT64_MAX = it deadlocks, and d shows where
+ * everyone stands.
  */
 static uint64_t dry_run(struct dry *d, size_t credits)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the steps of a training program end: the squared norm runs down the ring, the clip factor runs up it, and each
- * stage takes its optimizer step. Owns its scratch. Pure; called by plan_train.c.
+ * Where the steps of a training program end: the squared norm runs down the ring, the clip factor
+ * runs up it, and each stage takes its optimizer step. Owns its scratch. Pure; called by
+ * plan_train.c.
  *
- * A step that is alone, or the last of its adapter, ends behind everything else. Where others follow, its NORM stands on
- * each stage where a unit-cost run has the last of its backwards behind it, on this stage and all above, so that nobody
- * waits for it; and its UPDATE right before the first forward of the adapter's next step, for the clip factor comes up
- * the ring ahead of that step's first activations. */
+ * A step that is alone, or the last of its adapter, ends behind everything else. Where others
+ * follow, its NORM stands on each stage where a unit-cost run has the last of its backwards behind
+ * it, on this stage and all above, so that nobody waits for it; and its UPDATE right before the
+ * first forward of the adapter's next step, for the clip factor comes up the ring ahead of that
+ * step's first activations. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -133,7 +135,8 @@ static void add_update(struct ends *ends, uint32_t step, uint32_t stage)
     ends->done[cell(ends, step, stage)] |= UPDATE;
 }
 
-/* What comes from another rank is awaited; what comes from this one, or is this stage's own, must stand before. */
+/* What comes from another rank is awaited; what comes from this one, or is this stage's own, must
+ * stand before. */
 static bool can_norm(const struct ends *ends, uint32_t step, uint32_t stage)
 {
     const struct build *b = ends->b;
@@ -142,8 +145,8 @@ static bool can_norm(const struct ends *ends, uint32_t step, uint32_t stage)
            (!above_here || ends->done[cell(ends, step, stage + 1)] & NORM);
 }
 
-/* Of the rank's stages and all steps the NORM that is due first, of two the one higher up: the same order on every rank,
- * so that none waits for one that stands behind what waits for it. */
+/* Of the rank's stages and all steps the NORM that is due first, of two the one higher up: the same
+ * order on every rank, so that none waits for one that stands behind what waits for it. */
 static bool next_norm(struct ends *ends, uint32_t rank, double now, uint32_t *ret_step, uint32_t *ret_stage)
 {
     double first = now;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A plan being built, shared by plan.c (tasks, slots, requests), plan_train.c (training), plan_ends.c (where its steps end) and plan_other.c
- * (all other programs). */
+ * A plan being built, shared by plan.c (tasks, slots, requests), plan_train.c (training),
+ * plan_ends.c (where its steps end) and plan_other.c (all other programs). */
 #ifndef PIPE_PLAN_IMPL_H
 #define PIPE_PLAN_IMPL_H
 
 #include "pipe/plan.h"
 
-/* Tasks are appended to the rank of their stage; running out of memory is remembered and told once, at the end,
- * so that the programs read as what they do. */
+/* Tasks are appended to the rank of their stage; running out of memory is remembered and told once,
+ * at the end, so that the programs read as what they do. */
 struct build {
     const struct plan_request *req;
     struct plan *plan;
@@ -27,18 +27,21 @@ void build_emit(const struct build *b, struct task *task, enum msg_kind kind, ui
 
 /* `keep`: the backward pass will want what this forward leaves in its slot. */
 struct task *build_forward(struct build *b, uint32_t stage, uint32_t mb, bool keep);
-/* The forward of a program that ends in a loss: labels go straight to the last stage, the loss comes back. */
+/* The forward of a program that ends in a loss: labels go straight to the last stage, the loss
+ * comes back. */
 struct task *build_forward_loss(struct build *b, uint32_t stage, uint32_t mb, bool keep);
 void build_loss(struct build *b, uint32_t mb);
 
 int build_train(struct build *b, struct err *err); /* plan_train.c */
 
-/* --- plan_ends.c: NORM and UPDATE of each step ---------------------------------------------------- */
+/* --- plan_ends.c: NORM and UPDATE of each step
+ *  ---------------------------------------------------- */
 
 struct ends;
 struct ends *ends_new(struct build *b, const struct sched_sim *sim); /* NULL: no memory */
 void ends_free(struct ends *ends);
-/* The rank's list has come to its task `next`, which begins at `start` in a unit-cost run; that is then added, and was: */
+/* The rank's list has come to its task `next`, which begins at `start` in a unit-cost run; that is
+ * then added, and was: */
 void ends_before(struct ends *ends, const struct sched_task *next, double start);
 void ends_after(struct ends *ends, const struct sched_task *task);
 /* Has all of that step gone back through stage 0? */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The programs beside training: losses alone, generation, parameters on their way. Owns its scratch. Pure; called by
- * plan_compile. */
+ * The programs beside training: losses alone, generation, parameters on their way. Owns its
+ * scratch. Pure; called by plan_compile. */
 #include <stdlib.h>
 
 #include "pipe/plan_impl.h"
 
 /* --- losses ----------------------------------------------------------------------------------- */
 
-/* Every rank does whatever is there, of several stages the one nearest to the end, so that little waits in
- * buffers; all tasks take one step of time. Stage 0 takes losses that are there once more than `open` are not taken. */
+/* Every rank does whatever is there, of several stages the one nearest to the end, so that little
+ * waits in buffers; all tasks take one step of time. Stage 0 takes losses that are there once more
+ * than `open` are not taken. */
 struct sweep {
     struct build *b;
     size_t *done, *before; /* [stages] forwards of each stage; at the beginning of the present step */
@@ -83,9 +84,9 @@ static uint32_t owner_of(const struct build *b, uint32_t stage)
     return b->req->rank_of_stage ? b->req->rank_of_stage[stage] : stage;
 }
 
-/* Piece by piece between its owner and rank 0, through every rank that lies between: here stages are ranks. A tied embedding
- * that is loaded goes on to the head's copy of it with its last piece, and that rank takes it before anything else: what is
- * sent first is awaited first. */
+/* Piece by piece between its owner and rank 0, through every rank that lies between: here stages
+ * are ranks. A tied embedding that is loaded goes on to the head's copy of it with its last piece,
+ * and that rank takes it before anything else: what is sent first is awaited first. */
 void build_params(struct build *b, bool save)
 {
     const size_t *first = b->req->first, *pieces = b->req->pieces;

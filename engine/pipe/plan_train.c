@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program of a training step, or of several: the schedule's tasks, and losses where they hold nobody up. Owns its
- * scratch. Pure; called by plan_compile. */
+ * The program of a training step, or of several: the schedule's tasks, and losses where they hold
+ * nobody up. Owns its scratch. Pure; called by plan_compile. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -24,12 +24,13 @@ static void add_backward(struct build *b, enum sched_op op, uint32_t stage, uint
 
 /* --- TRAIN: where stage 0 takes each loss ----------------------------------------------------- */
 
-/* A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing else. So
- * stage 0 takes losses (1) before its backward of microbatch j: those of all microbatches which the last
- * stage forwards before it goes back through j; they are on their way before the gradient it waits for
- * anyway. (2) After a forward that leaves more than `ranks` losses open: the oldest one, if in a unit-cost
- * run it would be there by then, which keeps the lists free of cyclic waits: sorted by their times in that
- * run, the tasks of all ranks still stand after everything they need. */
+/* A loss that waits in a buffer holds that buffer, and a rank that waits for a loss does nothing
+ * else. So stage 0 takes losses (1) before its backward of microbatch j: those of all microbatches
+ * which the last stage forwards before it goes back through j; they are on their way before the
+ * gradient it waits for anyway. (2) After a forward that leaves more than `ranks` losses open: the
+ * oldest one, if in a unit-cost run it would be there by then, which keeps the lists free of cyclic
+ * waits: sorted by their times in that run, the tasks of all ranks still stand after everything
+ * they need. */
 struct losses {
     uint32_t *order; /* [microbatches] as the last stage forwards them */
     double *end;     /* [microbatches] when the k-th of them is there in a unit-cost run */
@@ -117,8 +118,9 @@ static void take_losses_of_step(struct build *b, struct losses *losses, const st
 
 /* --- forwards done again ---------------------------------------------------------------------- */
 
-/* A stage that keeps its input alone does its forward again right before the backward, while the gradient is on its
- * way; or where its schedule says. Not where the backward follows the forward at once: then all is still there. */
+/* A stage that keeps its input alone does its forward again right before the backward, while the
+ * gradient is on its way; or where its schedule says. Not where the backward follows the forward at
+ * once: then all is still there. */
 struct again {
     bool *stage;    /* [stages] does so */
     bool *done;     /* [stages · microbatches] */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How many steps of each of several adapters go through the pipeline in one round. Owns nothing beyond a call. Pure; called by the head that
- * plans a job, by the planner for each order it looks at, and by whoever shows such a round. */
+ * How many steps of each of several adapters go through the pipeline in one round. Owns nothing
+ * beyond a call. Pure; called by the head that plans a job, by the planner for each order it looks
+ * at, and by whoever shows such a round. */
 #include "pipe/plan.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns nothing beyond a search. Pure; called by the stage process that plans a job, on its one thread. */
+ * Owns nothing beyond a search. Pure; called by the stage process that plans a job, on its one
+ * thread. */
 #include "pipe/planner.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@
 /* Effort, in tasks stepped on paper: a second or two's worth in all. */
 enum { EFFORT = 4000000, CLIMBED = 6 /* candidates whose split is improved */ };
 
-/* A later candidate must be so much better: plain orders come first, and what is alike on paper is. */
+/* A later candidate must be so much better: plain orders come first, and what is alike on paper
+ * is. */
 static const double WORTH = 0.999;
 
 struct candidate {
@@ -178,7 +180,8 @@ static bool is_wanted(const struct planner_request *req, const struct sched_info
     return req->chunks ? chunks == req->chunks : chunks <= PLANNER_MAX_CHUNKS || req->schedule;
 }
 
-/* What could not be compiled need not be looked at: a job compiles rounds of a step of each adapter at once. */
+/* What could not be compiled need not be looked at: a job compiles rounds of a step of each adapter
+ * at once. */
 static bool is_too_large(const struct planner_request *req, size_t chunks, size_t cut)
 {
     const size_t adapters = req->adapters ? req->adapters : 1;

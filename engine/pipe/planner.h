@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looks for the order of work and the split of the layers with which a training step is over first, or with which the
- * fullest node is least full. What it compares are runs on paper (sched_simulate) with the costs of each unit on
- * each rank. Pure and deterministic: no clock, the effort is bounded by counting tasks. Called by the stage process that plans a
- * job; one thread. */
+ * Looks for the order of work and the split of the layers with which a training step is over first,
+ * or with which the fullest node is least full. What it compares are runs on paper (sched_simulate)
+ * with the costs of each unit on each rank. Pure and deterministic: no clock, the effort is bounded
+ * by counting tasks. Called by the stage process that plans a job; one thread. */
 #ifndef PIPE_PLANNER_H
 #define PIPE_PLANNER_H
 
@@ -16,11 +16,13 @@ enum {
 };
 
 enum planner_objective { PLANNER_TIME, PLANNER_MEMORY };
-/* Which stages keep inputs alone and do forwards again: none, all, or those of ranks that are short of memory. */
+/* Which stages keep inputs alone and do forwards again: none, all, or those of ranks that are short
+ * of memory. */
 enum planner_again { PLANNER_AGAIN_NONE, PLANNER_AGAIN_ALL, PLANNER_AGAIN_AUTO };
 
-/* One way to cut the rows of a step into microbatches (of several adapters, of a step of each), and what a microbatch then costs. Units as in split.h. Nodes are numbered along the
- * ring; rank 0 is node 0, and rank r node r, unless what is found says otherwise. */
+/* One way to cut the rows of a step into microbatches (of several adapters, of a step of each), and
+ * what a microbatch then costs. Units as in split.h. Nodes are numbered along the ring; rank 0 is
+ * node 0, and rank r node r, unless what is found says otherwise. */
 struct planner_cut {
     size_t microbatches;
     const struct sched_cost
@@ -62,13 +64,13 @@ struct planner_found {
 };
 size_t planner_node(const struct planner_found *found, size_t ranks, size_t rank);
 
-/* The best and, if there are two, the best with another schedule, number of chunks, or cut. Where nothing fits into memory, the one
- * that misses it by least is found, and `fits` is false. */
+/* The best and, if there are two, the best with another schedule, number of chunks, or cut. Where
+ * nothing fits into memory, the one that misses it by least is found, and `fits` is false. */
 int planner_search(struct planner_found *ret_best, struct planner_found *ret_second,
                    const struct planner_request *req, struct err *err);
 
-/* The same order, chunks and cut with another node as rank 0: the best of them, either way round. ret->schedule is NULL where there is one
- * node only. */
+/* The same order, chunks and cut with another node as rank 0: the best of them, either way round.
+ * ret->schedule is NULL where there is one node only. */
 int planner_turn(struct planner_found *ret, const struct planner_found *found,
                  const struct planner_request *req, struct err *err);
 

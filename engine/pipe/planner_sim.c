@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the schedules of one candidate. Pure; called by planner.c. */
+ * Owns the schedules of one candidate. Pure; called by plan_request.c. */
 #include "pipe/planner_sim.h"
 
 #include <errno.h>
@@ -68,8 +68,9 @@ static int make_run(struct planner_run *run, const struct planner_sim *sim,
     return e;
 }
 
-/* Whether steps can follow each other at all, two turns show; how many do then, a job finds out by compiling rounds of all lengths, which is
- * too long for a candidate: looked at closely, the best ones are. */
+/* Whether steps can follow each other at all, two turns show; how many do then, a job finds out by
+ * compiling rounds of all lengths, which is too long for a candidate: looked at closely, the best
+ * ones are. */
 static int make_runs(struct planner_sim *sim, const struct sched_request *of_step, bool closely,
                      struct err *err)
 {
@@ -195,7 +196,8 @@ static void judge(struct planner_score *ret, struct planner_found *f, const stru
                                                : (struct planner_score){missing, fullest, f->seconds};
 }
 
-/* Seconds until a round of so many turns is over, and of them those in which all ranks together do something. */
+/* Seconds until a round of so many turns is over, and of them those in which all ranks together do
+ * something. */
 static int run_round(double *ret_seconds, double *ret_work, struct planner_sim *sim,
                      const struct planner_run *run, bool again, const struct sched_cost *costs,
                      struct err *err)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What planner.c thinks of one split: the step on paper, and the bytes of every rank. */
+ * What plan_request.c thinks of one split: the step on paper, and the bytes of every rank. */
 #ifndef PIPE_PLANNER_SIM_H
 #define PIPE_PLANNER_SIM_H
 
 #include "pipe/planner.h"
 
-/* What is run on paper: a step; or a round of several adapters, where it is looked at closely. Where many are looked at, a round of few turns and
- * one of half as many, from which what more turns add to it is known. */
+/* What is run on paper: a step; or a round of several adapters, where it is looked at closely.
+ * Where many are looked at, a round of few turns and one of half as many, from which what more
+ * turns add to it is known. */
 struct planner_run {
     size_t turns;                /* 0: there is no such run */
     struct sched *plain, *again; /* owned: as it is; with an R before every backward that would want one */

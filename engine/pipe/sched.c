@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes schedules. Owns the lists it returns until sched_free. Pure: called by the planner and by whoever shows
- * a plan, from any thread. */
+ * Makes schedules. Owns the lists it returns until sched_free. Pure: called by the planner and by
+ * whoever shows a plan, from any thread. */
 #include "pipe/sched.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A schedule: which abstract task each rank does in which order within one training step. Knows stages and
- * microbatches, not bytes, links or transformers. */
+ * A schedule: which abstract task each rank does in which order within one training step. Knows
+ * stages and microbatches, not bytes, links or transformers. */
 #ifndef PIPE_SCHED_H
 #define PIPE_SCHED_H
 
@@ -45,16 +45,16 @@ struct sched {
 /* "1F3": stage, kind, microbatch. buf of at least 24 bytes; returned. */
 char *sched_task_name(char *buf, size_t n, const struct sched_task *task);
 
-/* Where a task of a rank stands, `at` counted from 1: "line 2, column 5" of a text, else "rank 1, position 5"; at 0: the line or rank alone. brief: within the line, "column 5"
- * or "position 5". */
+/* Where a task of a rank stands, `at` counted from 1: "line 2, column 5" of a text, else "rank 1,
+ * position 5"; at 0: the line or rank alone. brief: within the line, "column 5" or "position 5". */
 struct sched_spot {
     char text[64];
 };
 struct sched_spot sched_spot(const struct sched *sched, size_t rank, size_t at, bool brief);
 
-/* Where the stages lie. single: stage s on rank s. loop: on rank s mod p, so the last rank hands on to the
- * first over the closing cable. V: there and back, so that each turn stays on its rank and the closing cable
- * carries nothing. */
+/* Where the stages lie. single: stage s on rank s. loop: on rank s mod p, so the last rank hands on
+ * to the first over the closing cable. V: there and back, so that each turn stays on its rank and
+ * the closing cable carries nothing. */
 enum sched_placement { PLACE_SINGLE, PLACE_LOOP, PLACE_V };
 uint32_t sched_place(enum sched_placement placement, size_t ranks, uint32_t stage);
 
@@ -71,8 +71,8 @@ const struct sched_info *sched_info(const char *name); /* NULL: unknown */
 #define SCHED_CHOICES "naive|gpipe|1f1b|eager-1f1b|interleaved-1f1b|looped-bfs|zb-h1|zb-h2|zbv|v-1f1b"
 const char *const *sched_names(void); /* NULL-terminated */
 
-/* Which schedule: a built-in one by name, or the one that `text` holds (sched_text.h), whose sizes must be those
- * given here. */
+/* Which schedule: a built-in one by name, or the one that `text` holds (sched_text.h), whose sizes
+ * must be those given here. */
 struct sched_request {
     const char *name;    /* not looked at where there is a text */
     size_t ranks;        /* 1 … SCHED_MAX_RANKS; of a text also 0: as it has */
@@ -80,23 +80,24 @@ struct sched_request {
     size_t microbatches; /* of a step; of a text also 0: as it has */
     const char *text;    /* borrowed, or NULL */
 };
-/* "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "zbv", "v-1f1b":
- * orders of docs/SCHEDULES.md. An unknown name is refused with the list of known ones, a number of chunks with
- * those the schedule takes. */
+/* "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2",
+ * "zbv", "v-1f1b": orders of docs/SCHEDULES.md. An unknown name is refused with the list of known
+ * ones, a number of chunks with those the schedule takes. */
 int sched_make(struct sched **ret, const struct sched_request *req, struct err *err);
 void sched_free(struct sched *sched);
-/* The same order with forwards done again where plan_compile puts them: an R right before every backward that does not follow its own
- * forward at once. −ENOMEM. */
+/* The same order with forwards done again where plan_compile puts them: an R right before every
+ * backward that does not follow its own forward at once. −ENOMEM. */
 int sched_again(struct sched **ret, const struct sched *plain, struct err *err);
 
 /* --- on paper --------------------------------------------------------------------------------- */
 
-/* What tasks cost, in any unit of time: of a stage, where `stage` is given, else of each. A B costs i + w. An R
- * costs r where the schedule has one, and nothing where it has none. */
+/* What tasks cost, in any unit of time: of a stage, where `stage` is given, else of each. A B costs
+ * i + w. An R costs r where the schedule has one, and nothing where it has none. */
 struct sched_cost {
     double f, i, w, r;
 };
-/* A message between neighbours: it holds its link for `transfer`, and is there `latency` after that. */
+/* A message between neighbours: it holds its link for `transfer`, and is there `latency` after
+ * that. */
 struct sched_link {
     double transfer, latency;
 };
@@ -112,9 +113,10 @@ struct sched_sim {
     size_t *peak;            /* [ranks] microbatch·stages in flight: from F to the end of W */
     double *start, *end;     /* when each task begins and ends, rank after rank in the order of the lists */
 };
-/* Every task as early as its rank and its inputs allow; what passes between two stages of one rank is there at once.
- * Refuses a schedule that cannot run, naming rank, position, task and what each rank was waiting for. Between
- * ranks that are no neighbours a message is free: plan_compile refuses such placements. */
+/* Every task as early as its rank and its inputs allow; what passes between two stages of one rank
+ * is there at once. Refuses a schedule that cannot run, naming rank, position, task and what each
+ * rank was waiting for. Between ranks that are no neighbours a message is free: plan_compile
+ * refuses such placements. */
 int sched_simulate(struct sched_sim *ret, const struct sched *sched, const struct sched_costs *costs,
                    struct err *err);
 void sched_sim_done(struct sched_sim *sim);

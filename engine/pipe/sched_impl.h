@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What sched.c shares with those who fill its lists: sched_order.c (the built-in orders) and sched_text.c (those
- * of the user). */
+ * What sched.c shares with those who fill its lists: sched_order.c (the built-in orders) and
+ * sched_text.c (those of the user). */
 #ifndef PIPE_SCHED_IMPL_H
 #define PIPE_SCHED_IMPL_H
 
 #include "pipe/sched.h"
 
-/* Room for that many tasks on each rank, none in it yet; the placement is still to be filled in. NULL: no
- * memory. */
+/* Room for that many tasks on each rank, none in it yet; the placement is still to be filled in.
+ * NULL: no memory. */
 struct sched *sched_new(size_t ranks, size_t stages, size_t microbatches, size_t tasks);
 
 /* Fills one rank's list, which has room for three tasks per stage of the rank and microbatch. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The built-in orders: what each rank does one after the other. Pure; called by sched_make alone. p ranks, m
- * microbatches, v stages ("chunks") on each rank, counted along the way of a microbatch. */
+ * The built-in orders: what each rank does one after the other. Pure; called by sched_make alone. p
+ * ranks, m microbatches, v stages ("chunks") on each rank, counted along the way of a
+ * microbatch. */
 #include "pipe/sched_impl.h"
 
 static void push(struct sched_list *list, enum sched_op op, uint32_t stage, size_t mb)
@@ -16,7 +17,8 @@ static size_t smaller(size_t a, size_t b)
 
 /* --- one stage per rank, whole backwards ------------------------------------------------------ */
 
-/* Some forwards to fill the pipeline, then a forward and a backward in turn, then the backwards that are left. */
+/* Some forwards to fill the pipeline, then a forward and a backward in turn, then the backwards
+ * that are left. */
 static void fill(struct sched_list *list, uint32_t stage, size_t m, size_t warmup)
 {
     size_t forward = 0;
@@ -39,7 +41,8 @@ void order_gpipe(struct sched_list *list, const struct sched *s, uint32_t rank)
     fill(list, rank, s->microbatches, s->microbatches);
 }
 
-/* One for every rank that follows: the first gradient is back just when the last of them has been sent off. */
+/* One for every rank that follows: the first gradient is back just when the last of them has been
+ * sent off. */
 void order_1f1b(struct sched_list *list, const struct sched *s, uint32_t rank)
 {
     fill(list, rank, s->microbatches, smaller(s->ranks - 1 - rank, s->microbatches));
@@ -51,7 +54,7 @@ void order_eager(struct sched_list *list, const struct sched *s, uint32_t rank)
     fill(list, rank, s->microbatches, smaller(2 * (s->ranks - 1 - rank), s->microbatches));
 }
 
-/* --- one stage per rank, backwards in halves --------------------------------------------------- */
+/* --- one stage per rank, backwards in halves -------------------------------------------------- */
 
 /* As above, but a W is done only once `late` more I have been: it fills the gap at the end. */
 static void fill_halves(struct sched_list *list, uint32_t stage, size_t m, size_t warmup, size_t late)
@@ -82,8 +85,8 @@ void order_zb_h2(struct sched_list *list, const struct sched *s, uint32_t rank)
 
 /* --- stages in a loop ------------------------------------------------------------------------- */
 
-/* Microbatches that go through all chunks before the next ones start: as even as m allows, and never fewer than p
- * at the end, or ranks would wait for a group to come round. */
+/* Microbatches that go through all chunks before the next ones start: as even as m allows, and
+ * never fewer than p at the end, or ranks would wait for a group to come round. */
 static size_t group_size(size_t p, size_t m)
 {
     size_t rounds = m / p ? m / p : 1;
@@ -147,8 +150,9 @@ void order_looped(struct sched_list *list, const struct sched *s, uint32_t rank)
 
 /* --- there and back --------------------------------------------------------------------------- */
 
-/* Two stages per rank, a on the way there and b on the way back. The shape is that of 2p − 1 microbatches or more;
- * of fewer, what concerns the others is left out. With whole backwards W is left to I. */
+/* Two stages per rank, a on the way there and b on the way back. The shape is that of 2p − 1
+ * microbatches or more; of fewer, what concerns the others is left out. With whole backwards W is
+ * left to I. */
 struct vee {
     struct sched_list *list;
     size_t microbatches;

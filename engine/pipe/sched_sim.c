@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Runs a schedule on paper: every task as early as its rank and its inputs allow. Owns nothing
- * beyond the result it fills in. Pure: called by the planner, by tests and by whoever shows a forecast, from
- * any thread. */
+ * beyond the result it fills in. Pure: called by the planner, by tests and by whoever shows a
+ * forecast, from any thread. */
 #include "pipe/plan.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Microbatch i of stage s has the output of its forward at its next stage at forward[s·microbatches + i], the
- * gradient of its input at the stage below at backward[…]; NAN = not yet. A full backward hands its gradient on
- * when it is over: published figures assume so. */
+/* Microbatch i of stage s has the output of its forward at its next stage at forward[s·microbatches
+ * + i], the gradient of its input at the stage below at backward[…]; NAN = not yet. A full backward
+ * hands its gradient on when it is over: published figures assume so. */
 struct run {
     const struct sched *sched;
     const struct sched_costs *costs;
@@ -41,8 +41,8 @@ static double cost_of(const struct sched_costs *costs, const struct sched_task *
     }
 }
 
-/* The task of another stage whose result this one takes; false where it takes none. What it needs of its own
- * stage stands earlier in the same list: plan_check has seen to that. */
+/* The task of another stage whose result this one takes; false where it takes none. What it needs
+ * of its own stage stands earlier in the same list: plan_check has seen to that. */
 static bool upstream(const struct sched *sched, const struct sched_task *task, struct sched_task *ret_task)
 {
     if (task->op == OP_F && task->stage > 0) {
@@ -160,8 +160,8 @@ static int run_all(struct run *run, struct err *err)
     return 0;
 }
 
-/* Times, idle shares and the most microbatches alive: a rank does one task at a time, so its order alone
- * decides that. */
+/* Times, idle shares and the most microbatches alive: a rank does one task at a time, so its order
+ * alone decides that. */
 static void sum_up(struct sched_sim *sim, const struct run *run)
 {
     double work = 0.0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads schedules of the user. Owns nothing beyond what it returns. Pure; called by sched_make and ringctl. */
+ * Reads schedules of the user. Owns nothing beyond what it returns. Pure; called by sched_make and
+ * ringctl. */
 #include "pipe/sched_text.h"
 
 #include <ctype.h>
@@ -10,7 +11,8 @@
 
 #include "pipe/sched_impl.h"
 
-/* Numbers larger than this are nobody's stage or microbatch; what is within is checked against the rest later. */
+/* Numbers larger than this are nobody's stage or microbatch; what is within is checked against the
+ * rest later. */
 enum { NUMBER_MAX = SCHED_MAX_CELLS - 1, CELL_SHOWN = 32 };
 
 struct reading {
@@ -29,7 +31,8 @@ static int refuse(const struct reading *r, const char *at, size_t n, const char 
                    (int)(n < CELL_SHOWN ? n : CELL_SHOWN), at, why);
 }
 
-/* Decimal digits at *at, which moves on; −1 where there is none, −ERANGE where there are too many. */
+/* Decimal digits at *at, which moves on; −1 where there is none, −ERANGE where there are too
+ * many. */
 static long number(const char **at, const char *end)
 {
     long value = 0;
@@ -69,7 +72,8 @@ static int append(struct reading *r, enum sched_op op, size_t stage, size_t mb, 
     return 0;
 }
 
-/* What stands between stage and microbatch: a task, something that follows from the tasks, or nothing known. */
+/* What stands between stage and microbatch: a task, something that follows from the tasks, or
+ * nothing known. */
 enum word { WORD_TASK, WORD_STEP, WORD_FOLLOWS, WORD_UNKNOWN };
 
 static enum word word_of(const char *at, size_t n, enum sched_op *ret_op)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes schedules down, for programs and for people. Owns its scratch alone. Pure but for the stream it is given;
- * called by ringctl and by whoever shows a plan. */
+ * Writes schedules down, for programs and for people. Owns its scratch alone. Pure but for the
+ * stream it is given; called by ringctl and by whoever shows a plan. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

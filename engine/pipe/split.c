@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cuts a model's layers into stages. Owns nothing beyond its scratch. Pure: the same request gives the same
- * split on every node. Called when a job is planned, loaded and started, from any thread. */
+ * Cuts a model's layers into stages. Owns nothing beyond its scratch. Pure: the same request gives
+ * the same split on every node. Called when a job is planned, loaded and started, from any
+ * thread. */
 #include "pipe/split.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 
 enum { SPLIT_MAX = 4096 }; /* stages, and layers */
 
-/* Prefix sums over the layers, so that the weight of a share costs two look-ups. Slot (s, i) of the tables
- * stands for stages s … stages−1 holding layers i … layers−1. */
+/* Prefix sums over the layers, so that the weight of a share costs two look-ups. Slot (s, i) of the
+ * tables stands for stages s … stages−1 holding layers i … layers−1. */
 struct search {
     const struct split_request *req;
     double *cost;     /* [layers + 1] */
@@ -73,7 +74,8 @@ static size_t at(const struct search *x, size_t s, size_t i)
     return s * (x->req->layers + 1) + i;
 }
 
-/* Longer shares only cost more and weigh more, so both searches stop at the first that is too much. */
+/* Longer shares only cost more and weigh more, so both searches stop at the first that is too
+ * much. */
 static void find_worst(struct search *x)
 {
     size_t stages = x->req->stages, layers = x->req->layers;
@@ -92,8 +94,8 @@ static void find_worst(struct search *x)
         }
 }
 
-/* What a share may cost in the second search. Shares that are equal on paper differ in their last bits, as
- * differences of sums do; a billionth makes them equal again. */
+/* What a share may cost in the second search. Shares that are equal on paper differ in their last
+ * bits, as differences of sums do; a billionth makes them equal again. */
 static double tolerated(const struct search *x)
 {
     return x->worst[at(x, 0, 0)] * (1.0 + 1e-9);

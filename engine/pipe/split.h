@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which units each stage holds. Units are: 0 = embedding, 1 … layers = transformer layers, layers + 1 = final
- * norm and head. The embedding always lies on stage 0, the head on the last; a stage may hold no layer. */
+ * Which units each stage holds. Units are: 0 = embedding, 1 … layers = transformer layers, layers +
+ * 1 = final norm and head. The embedding always lies on stage 0, the head on the last; a stage may
+ * hold no layer. */
 #ifndef PIPE_SPLIT_H
 #define PIPE_SPLIT_H
 
@@ -18,10 +19,11 @@ struct split_request {
     const size_t *memory;     /* [stages] bytes available, or NULL = unlimited */
 };
 
-/* Layers first[s] … first[s+1]−1 (0-based) go to stage s; ret_first has stages + 1 entries, first[0] = 0,
- * first[stages] = layers. Minimises the largest unit_cost sum / speed (embedding and head count for their
- * stages), ties resolved towards even counts, within memory; −ENOSPC with the sentence naming the first stage
- * that cannot hold its share and the figures. Exact (dynamic programming). Deterministic. */
+/* Layers first[s] … first[s+1]−1 (0-based) go to stage s; ret_first has stages + 1 entries,
+ * first[0] = 0, first[stages] = layers. Minimises the largest unit_cost sum / speed (embedding and
+ * head count for their stages), ties resolved towards even counts, within memory; −ENOSPC with the
+ * sentence naming the first stage that cannot hold its share and the figures. Exact (dynamic
+ * programming). Deterministic. */
 int split_layers(size_t *ret_first, const struct split_request *req, struct err *err);
 
 /* Every layer exactly once? The same check is made at plan, at load and at start. */

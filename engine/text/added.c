@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Added tokens: parsing, and finding them in text. Owned by a tokenizer; filled on one thread while it opens,
- * then only read. */
+ * Added tokens: parsing, and finding them in text. Owned by a tokenizer; filled on one thread while
+ * it opens, then only read. */
 #include "text/added.h"
 
 #include <errno.h>

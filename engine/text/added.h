@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tokenizer.json's "added_tokens": tokens found in the text before anything else looks at it. Read-only once
- * parsed. */
+ * tokenizer.json's "added_tokens": tokens found in the text before anything else looks at it.
+ * Read-only once parsed. */
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 
@@ -42,8 +42,8 @@ struct added_hit {
     size_t start, end; /* bytes of the text the token stands for, white space it swallows included */
     uint32_t id;
 };
-/* The next added token in s[0, n), from the left: 1 or 0. Begin with a zeroed walk; walk->covered is then the
- * token's end. `normalized` says which kind of text s is. */
+/* The next added token in s[0, n), from the left: 1 or 0. Begin with a zeroed walk; walk->covered
+ * is then the token's end. `normalized` says which kind of text s is. */
 int added_next(const struct added *added, bool normalized, const char *s, size_t n, struct added_walk *walk,
                struct added_hit *ret);
 

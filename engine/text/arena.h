@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that is given back all at once and never exceeds a limit: a template's tree, and the values of one rendering. */
+ * Memory that is given back all at once and never exceeds a limit: a template's tree, and the
+ * values of one rendering. */
 #ifndef TEXT_ARENA_H
 #define TEXT_ARENA_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Merging one word with a heap of candidate pairs. The symbols are a doubly linked list in an array; a merge
- * makes at most two new candidates, so a word of n characters costs O(n log n) whatever the merges say.
- * Called by encode on any thread, each with its scratch. */
+ * Merging one word with a heap of candidate pairs. The symbols are a doubly linked list in an
+ * array; a merge makes at most two new candidates, so a word of n characters costs O(n log n)
+ * whatever the merges say. Called by encode on any thread, each with its scratch. */
 #include "text/bpe.h"
 
 #include <errno.h>
@@ -134,8 +134,9 @@ static int add_bytes(const struct bpe *bpe, struct bpe_scratch *s, const char *c
     return 1;
 }
 
-/* An unknown character. Runs of them are one symbol when the model fuses; the symbol is written once
- * something known follows, behind bytes that came between (the order the reference implementation has). */
+/* An unknown character. Runs of them are one symbol when the model fuses; the symbol is written
+ * once something known follows, behind bytes that came between (the order the reference
+ * implementation has). */
 static int add_unknown(const struct bpe *bpe, struct bpe_scratch *s, size_t *pending)
 {
     if (bpe->unk_missing)

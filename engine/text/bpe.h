@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Byte-pair encoding (Sennrich et al. 2016): a word starts as its characters; the neighbours that were merged
- * first in training are merged first. Read-only once parsed. */
+ * Byte-pair encoding (Sennrich et al. 2016): a word starts as its characters; the neighbours that
+ * were merged first in training are merged first. Read-only once parsed. */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 

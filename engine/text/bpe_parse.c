@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading tokenizer.json's "model" into a struct bpe: vocabulary, merges, options. Called once when a
- * tokenizer opens; what it fills is read-only afterwards. */
+ * Reading tokenizer.json's "model" into a struct bpe: vocabulary, merges, options. Called once when
+ * a tokenizer opens; what it fills is read-only afterwards. */
 #include "text/bpe.h"
 
 #include <errno.h>
@@ -19,8 +19,7 @@ static int parse_vocab(struct bpe *bpe, const json_t *json, struct err *err)
         return err_set(err, -EINVAL, "model: \"vocab\" must be an object of token: id");
     const char *token;
     json_t *value;
-    json_object_foreach((json_t *)json, token, value)
-    {
+    json_object_foreach ((json_t *)json, token, value) {
         uint32_t id;
         size_t n = strlen(token);
         if (n > TOKEN_LIMIT)
@@ -84,7 +83,8 @@ static int add_merge(struct bpe *bpe, const struct merge_text *m, uint32_t rank,
     if (left == VOCAB_NONE || right == VOCAB_NONE)
         return err_set(err, -EINVAL, "model: merge %u joins '%.64s', which is not in the vocabulary", rank,
                        left == VOCAB_NONE ? m->left : m->right);
-    /* Inside a word the right part carries the prefix, which the joined token has only once, at its front. */
+    /* Inside a word the right part carries the prefix, which the joined token has only once, at its
+     * front. */
     if (m->left_n == 0 || m->right_n <= bpe->prefix.len)
         return err_set(err, -EINVAL, "model: merge %u joins nothing; remove it", rank);
     textbuf_clear(joined);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The byte alphabet, computed: printable Latin-1 stands for itself, the other 68 bytes follow from U+0100 in
- * order. Stateless; called by pretok and decoder on any thread. */
+ * The byte alphabet, computed: printable Latin-1 stands for itself, the other 68 bytes follow from
+ * U+0100 in order. Stateless; called by pretok and decoder on any thread. */
 #include "text/bytelevel.h"
 
 #include <stdbool.h>

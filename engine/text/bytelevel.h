@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * GPT-2's alphabet: every byte as one printable character, so that a vocabulary of text can hold any bytes
- * (Radford et al. 2019). */
+ * GPT-2's alphabet: every byte as one printable character, so that a vocabulary of text can hold
+ * any bytes (Radford et al. 2019). */
 #ifndef TEXT_BYTELEVEL_H
 #define TEXT_BYTELEVEL_H
 
@@ -15,7 +15,8 @@ int bytelevel_byte(uint32_t cp);             /* −1: not a character of the alp
 
 /* Appends one character for each byte. */
 void bytelevel_encode(struct textbuf *out, const char *s, size_t n);
-/* Appends the bytes of a token; one with a character from outside the alphabet is taken as it is. */
+/* Appends the bytes of a token; one with a character from outside the alphabet is taken as it
+ * is. */
 void bytelevel_decode(struct textbuf *out, const char *token, size_t n);
 
 #endif

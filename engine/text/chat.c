@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns a template and the special tokens it may name; finds both in a model's directory. Called by whoever makes prompts or
- * training rows of conversations, on any thread. */
+ * Owns a template and the special tokens it may name; finds both in a model's directory. Called by
+ * whoever makes prompts or training rows of conversations, on any thread. */
 #include "text/chat.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "file/input.h"
-#include "text/jinja.h"
+#include "text/jinja/jinja.h"
 
 enum { FILE_MAX = 64 << 20 };
 

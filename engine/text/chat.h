@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chat templates: a conversation → the text a model was trained to see. The template is the Jinja source of a model's
- * directory, run by an interpreter of the subset such templates use (jinja.h), bounded in time and memory because
- * it comes with somebody's model. Thread-safe once opened. */
+ * Chat templates: a conversation → the text a model was trained to see. The template is the Jinja
+ * source of a model's directory, run by an interpreter of the subset such templates use (jinja.h),
+ * bounded in time and memory because it comes with somebody's model. Thread-safe once opened. */
 #ifndef TEXT_CHAT_H
 #define TEXT_CHAT_H
 
@@ -15,9 +15,10 @@
 
 struct chat_template;
 
-/* The template of a model's directory, the first there is of: chat_template.jinja, chat_template.json, and the chat_template
- * of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken. Special tokens (bos_token, …)
- * come from tokenizer_config.json. −ENOENT where the model has none. */
+/* The template of a model's directory, the first there is of: chat_template.jinja,
+ * chat_template.json, and the chat_template of tokenizer_config.json: a text, or a list of named
+ * ones, of which "default" is taken. Special tokens (bos_token, …) come from tokenizer_config.json.
+ * −ENOENT where the model has none. */
 int chat_template_open(struct chat_template **ret, const char *dir, struct err *err);
 /* The template in memory; `tokens` ({"bos_token": "<s>", …}) may be NULL. */
 int chat_template_parse(struct chat_template **ret, const char *text, size_t n, const json_t *tokens,
@@ -46,8 +47,8 @@ struct chat_text {
     size_t nspans;
 };
 
-/* Fails with the line of the template where it is a construct we do not know, an error of the template, or its own
- * raise_exception (−EPROTO: the template refuses these messages). */
+/* Fails with the line of the template where it is a construct we do not know, an error of the
+ * template, or its own raise_exception (−EPROTO: the template refuses these messages). */
 int chat_render(const struct chat_template *tpl, const struct chat_request *req, struct chat_text *ret,
                 struct err *err);
 void chat_text_done(struct chat_text *text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The decoders of tokenizer.json as a list of steps over pieces, one piece a token at first. Owned by a
- * tokenizer; parsed when it opens, applied by decode and by streams on any thread. */
+ * The decoders of tokenizer.json as a list of steps over pieces, one piece a token at first. Owned
+ * by a tokenizer; parsed when it opens, applied by decode and by streams on any thread. */
 #include "text/decoder.h"
 
 #include <ctype.h>
@@ -115,8 +115,8 @@ static int byte_of(const char *s, size_t n)
     return (int)strtol(digits, NULL, 16);
 }
 
-/* A run of byte tokens is a text of its own if it is valid, else one U+FFFD for each byte: either way one
- * piece. */
+/* A run of byte tokens is a text of its own if it is valid, else one U+FFFD for each byte: either
+ * way one piece. */
 static void end_run(struct textbuf *run, struct pieces *out)
 {
     if (run->len == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tokenizer.json's "decoder": the texts of tokens → the text they stand for. Read-only once parsed. */
+ * tokenizer.json's "decoder": the texts of tokens → the text they stand for. Read-only once
+ * parsed. */
 #ifndef TEXT_DECODER_H
 #define TEXT_DECODER_H
 

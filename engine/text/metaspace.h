@@ -9,7 +9,8 @@
 #include "err.h"
 #include "text/pretok_step.h"
 
-/* The mark ("replacement", one character) and when it goes in front, from the present and the older spelling.
+/* The mark ("replacement", one character) and when it goes in front, from the present and the older
+ * spelling.
  */
 int metaspace_parse(const json_t *json, const char *where, const char **ret_mark,
                     enum prepend_scheme *ret_prepend, struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Normalization forms on top of utf8proc's tables. The marks are put in order here, by merge sort:
- * utf8proc_map() does it by exchanging neighbours, which takes quadratic time on a hostile run of marks.
- * Stateless; any thread. */
+ * utf8proc_map() does it by exchanging neighbours, which takes quadratic time on a hostile run of
+ * marks. Stateless; any thread. */
 #include "text/nform.h"
 
 #include <stdbool.h>

@@ -10,7 +10,8 @@ struct textbuf;
 
 enum nform { NFORM_C, NFORM_D, NFORM_KC, NFORM_KD };
 
-/* Appends the normal form of valid UTF-8. O(n log n), also for a text of nothing but combining marks. */
+/* Appends the normal form of valid UTF-8. O(n log n), also for a text of nothing but combining
+ * marks. */
 void nform_append(struct textbuf *out, const char *s, size_t n, enum nform form);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The normalizers of tokenizer.json as a list of steps. Owned by a tokenizer; parsed when it opens, applied
- * by encode on any thread. */
+ * The normalizers of tokenizer.json as a list of steps. Owned by a tokenizer; parsed when it opens,
+ * applied by encode on any thread. */
 #include "text/normalizer.h"
 
 #include <errno.h>

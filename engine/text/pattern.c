@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Searching for strings and regular expressions. Owns the compiled PCRE2 code; called by normalizer, pretok
- * and decoder while a tokenizer opens (one thread) and while it works (any thread, each with its scratch). */
+ * Searching for strings and regular expressions. Owns the compiled PCRE2 code; called by
+ * normalizer, pretok and decoder while a tokenizer opens (one thread) and while it works (any
+ * thread, each with its scratch). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pattern.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What Split and Replace look for: a fixed string, or a regular expression in tokenizer.json's dialect
- * (Oniguruma's Ruby syntax) run by PCRE2. Read-only once made. */
+ * What Split and Replace look for: a fixed string, or a regular expression in tokenizer.json's
+ * dialect (Oniguruma's Ruby syntax) run by PCRE2. Read-only once made. */
 #ifndef TEXT_PATTERN_H
 #define TEXT_PATTERN_H
 
@@ -32,8 +32,8 @@ struct pattern_walk {
     size_t from, last; /* where to look on; end of the match before */
 };
 #define PATTERN_WALK ((struct pattern_walk){0, SIZE_MAX})
-/* The next match in s[0, n), which is valid UTF-8; never an empty one right behind the match before. 1 found,
- * 0 none, −errno when the search had to be given up. */
+/* The next match in s[0, n), which is valid UTF-8; never an empty one right behind the match
+ * before. 1 found, 0 none, −errno when the search had to be given up. */
 int pattern_next(const struct pattern *p, struct pattern_scratch *scratch, const char *s, size_t n,
                  struct pattern_walk *walk, struct pattern_hit *ret, struct err *err);
 /* Appends s to out with every match replaced. */

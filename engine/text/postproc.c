@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Templates for single texts, reduced to two lists of ids. Owned by a tokenizer; parsed when it opens. */
+ * Templates for single texts, reduced to two lists of ids. Owned by a tokenizer; parsed when it
+ * opens. */
 #include "text/postproc.h"
 
 #include <errno.h>

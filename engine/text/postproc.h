@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tokenizer.json's "post_processor": the ids it puts before and behind a text (BOS and the like). Read-only
- * once parsed. */
+ * tokenizer.json's "post_processor": the ids it puts before and behind a text (BOS and the like).
+ * Read-only once parsed. */
 #ifndef TEXT_POSTPROC_H
 #define TEXT_POSTPROC_H
 

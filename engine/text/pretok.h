@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tokenizer.json's "pre_tokenizer": cuts text into the words the model merges within. Read-only once parsed.
+ * tokenizer.json's "pre_tokenizer": cuts text into the words the model merges within. Read-only
+ * once parsed.
  */
 #ifndef TEXT_PRETOK_H
 #define TEXT_PRETOK_H

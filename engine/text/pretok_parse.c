@@ -12,8 +12,8 @@
 #include "text/tok_json.h"
 #include "text/utf8.h"
 
-/* How GPT-2 finds words: contractions, then letters, digits or other signs with one space before, then white
- * space. */
+/* How GPT-2 finds words: contractions, then letters, digits or other signs with one space before,
+ * then white space. */
 #define BYTE_LEVEL_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 static struct pretok_step *add_step(struct pretok *pre, enum pretok_kind kind, struct err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One step of a pre-tokenizer: shared by pretok_parse.c, which makes it, and pretok.c, which applies it. */
+ * One step of a pre-tokenizer: shared by pretok_parse.c, which makes it, and pretok.c, which
+ * applies it. */
 #ifndef TEXT_PRETOK_STEP_H
 #define TEXT_PRETOK_STEP_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stateless; any thread. Case is Unicode's simple mapping, character by character, with the one double that is common:
- * the upper case of ß is SS. */
+ * Stateless; any thread. Case is Unicode's simple mapping, character by character, with the one
+ * double that is common: the upper case of ß is SS. */
 #include "text/pytext.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What Python does to text, on valid UTF-8: whitespace, characters counted, case. Pure functions. */
+ * What Python does to text, on valid UTF-8: whitespace, characters counted, case. Pure
+ * functions. */
 #ifndef TEXT_PYTEXT_H
 #define TEXT_PYTEXT_H
 
@@ -37,7 +38,8 @@ enum pytext_class {
     PYTEXT_IS_UPPER,
     PYTEXT_IS_LOWER
 };
-/* str.isalpha and its like: not empty, and all of that class; for case, one that has case and none of the other. */
+/* str.isalpha and its like: not empty, and all of that class; for case, one that has case and none
+ * of the other. */
 bool pytext_is(const char *s, size_t n, enum pytext_class what);
 
 #endif

@@ -3,7 +3,8 @@
  * From Oniguruma's dialect to PCRE2's. Pure; called by pattern.c when a tokenizer opens.
  *
  * What differs, as far as it can matter to tokenizers:
- *   \s \w   Oniguruma: White_Space; Alphabetic + M + Nd + Pc. PCRE2's \s has U+180E too, its \w lacks marks.
+ *   \s \w   Oniguruma: White_Space; Alphabetic + M + Nd + Pc. PCRE2's \s has U+180E too, its \w
+ *   lacks marks.
  *   \h      a hexadecimal digit, not horizontal space
  *   (?m)    the dot matches newlines: PCRE2's (?s)
  *   \uHHHH  PCRE2: \x{HHHH}
@@ -19,7 +20,8 @@
 #include "text/textbuf.h"
 
 #define SPACE_SET "\\x09-\\x0d\\x{85}\\p{Z}"
-/* Alphabetic beyond letters, letter numbers and marks is the circled and squared letters (Other_Alphabetic).
+/* Alphabetic beyond letters, letter numbers and marks is the circled and squared letters
+ * (Other_Alphabetic).
  */
 #define WORD_SET                                                                                             \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"         \
@@ -106,7 +108,8 @@ static int put_class(struct textbuf *out, const char *at, struct err *err)
     return (int)(p + 1 - at);
 }
 
-/* Behind "(?": option letters up to ":" or ")", with m as PCRE2's s. Anything else is left to the main loop.
+/* Behind "(?": option letters up to ":" or ")", with m as PCRE2's s. Anything else is left to the
+ * main loop.
  */
 static int put_options(struct textbuf *out, const char *at)
 {

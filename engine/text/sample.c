@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Choosing the next token from logits. Pure; called by the last stage while it generates, and by tests. Sums
- * run in f64 and in order of ids, so every machine chooses alike. */
+ * Choosing the next token from logits. Pure; called by the last stage while it generates, and by
+ * tests. Sums run in f64 and in order of ids, so every machine chooses alike. */
 #include "text/sample.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ static uint32_t first_maximum(const float *logits, size_t vocab)
     return (uint32_t)best;
 }
 
-/* exp((logit − max) / T), which is 1 for the maximum, also when that is infinite. NaN weighs nothing. */
+/* exp((logit − max) / T), which is 1 for the maximum, also when that is infinite. NaN weighs
+ * nothing. */
 static float weight_of(float logit, float max, float temperature)
 {
     if (logit == max)
@@ -43,9 +44,9 @@ static int heavier_first(const void *a, const void *b)
 /* Keeps the nucleus in scratch[0, n); returns how many. */
 static size_t cut_nucleus(struct sample_scratch *scratch, size_t vocab, double sum, float top_p)
 {
-    /* All tokens below this together have less than 1 − top_p, so none of them is needed: spares sorting
-     * them. (Where that is every token, top_p is less than the heaviest one's share, and the caller falls
-     * back on that one.) */
+    /* All tokens below this together have less than 1 − top_p, so none of them is needed: spares
+     * sorting them. (Where that is every token, top_p is less than the heaviest one's share, and
+     * the caller falls back on that one.) */
     double least = vocab > 1 ? (1.0 - top_p) * sum / (double)(vocab - 1) : 0;
     size_t n = 0;
     for (size_t i = 0; i < vocab; i++)

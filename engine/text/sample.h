@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The choice of the next token from the logits of the head. PURE: called by the stage that has the head. */
+ * The choice of the next token from the logits of the head. PURE: called by the stage that has the
+ * head. */
 #ifndef TEXT_SAMPLE_H
 #define TEXT_SAMPLE_H
 
@@ -14,8 +15,8 @@ struct sample_params {
     uint64_t seed;
 };
 
-/* Chooses from logits [vocab] for the index-th new token of a sequence: a pure function of its arguments, so
- * a rerun with the same seed repeats. `scratch` holds vocab entries. */
+/* Chooses from logits [vocab] for the index-th new token of a sequence: a pure function of its
+ * arguments, so a rerun with the same seed repeats. `scratch` holds vocab entries. */
 struct sample_scratch {
     float p;
     uint32_t id;

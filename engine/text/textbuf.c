@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growing buffers with a sticky failure. Owned by whoever embeds them; no state of their own. Called by every
- * file of engine/text, on the caller's thread. */
+ * Growing buffers with a sticky failure. Owned by whoever embeds them; no state of their own.
+ * Called by every file of engine/text, on the caller's thread. */
 #include "text/textbuf.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growing buffers of the text modules: bytes, and pieces (bytes cut into spans). An append that finds no
- * memory marks the buffer failed and does nothing from then on, so a long run of appends is checked once, at
- * its end. */
+ * Growing buffers of the text modules: bytes, and pieces (bytes cut into spans). An append that
+ * finds no memory marks the buffer failed and does nothing from then on, so a long run of appends
+ * is checked once, at its end. */
 #ifndef TEXT_TEXTBUF_H
 #define TEXT_TEXTBUF_H
 

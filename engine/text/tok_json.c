@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Typed access to tokenizer.json's objects. Called while a tokenizer opens, by the file that owns each
- * component. */
+ * Typed access to tokenizer.json's objects. Called while a tokenizer opens, by the file that owns
+ * each component. */
 #include "text/tok_json.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Streaming decode: what each new id adds to the text. A stream keeps the ids of the last piece it gave out
- * (decoders look at neighbours: leading spaces, runs of bytes) and those not given out yet, and gives out the
- * difference of two decodings. Owned by whoever made it; one thread at a time. */
+ * Streaming decode: what each new id adds to the text. A stream keeps the ids of the last piece it
+ * gave out (decoders look at neighbours: leading spaces, runs of bytes) and those not given out
+ * yet, and gives out the difference of two decodings. Owned by whoever made it; one thread at a
+ * time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include "text/utf8.h"
 
 enum {
-    /* Ids held back at most: no character needs more, so what is beyond it is not UTF-8 and may as well be
-       seen. */
+    /* Ids held back at most: no character needs more, so what is beyond it is not UTF-8 and may as
+     * well be seen. */
     PENDING_LIMIT = 32,
     /* Of these the last may belong to a character still to come: 3 bytes, and one to be sure. */
     UNFINISHED = 4,
@@ -78,8 +79,8 @@ static int decode_range(struct tokenizer_stream *s, size_t from, size_t end, str
     return into->failed ? -ENOMEM : 0;
 }
 
-/* How many of the ids to give out although `piece`, their text, ends in U+FFFD: all but the last few, cut
- * where the text before the cut is settled. */
+/* How many of the ids to give out although `piece`, their text, ends in U+FFFD: all but the last
+ * few, cut where the text before the cut is settled. */
 static int cut_garbage(struct tokenizer_stream *s, size_t *ret_end)
 {
     struct textbuf head = {0};
@@ -103,8 +104,8 @@ static int cut_piece(struct tokenizer_stream *s, size_t end)
     int r = decode_range(s, 0, end, text);
     if (r)
         return r;
-    /* Bad bytes behind good ones can change how the good ones decode as a whole. They have been given out:
-     * only the new ids count. */
+    /* Bad bytes behind good ones can change how the good ones decode as a whole. They have been
+     * given out: only the new ids count. */
     if (!begins_with(text, before))
         return decode_range(s, s->shown, end, text);
     if (before->len) {

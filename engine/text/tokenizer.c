@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tokenizer: opens tokenizer.json, and runs its parts in order. Encoding: added tokens in the text as
- * written → normalizer → added tokens in the normal form → pre-tokenizer → BPE → post-processor. Owned by
- * whoever opened it; any number of threads may encode and decode with one, each call has working space of its
- * own. */
+ * The tokenizer: opens tokenizer.json, and runs its parts in order. Encoding: added tokens in the
+ * text as written → normalizer → added tokens in the normal form → pre-tokenizer → BPE →
+ * post-processor. Owned by whoever opened it; any number of threads may encode and decode with one,
+ * each call has working space of its own. */
 #include "text/tokenizer.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tokenizer.json (Hugging Face tokenizers' format) → ids and back: byte-level BPE and sentencepiece-style BPE
- * with byte fallback. An unknown normalizer, pre-tokenizer, decoder or model is refused by name. Thread-safe
- * once opened. */
+ * tokenizer.json (Hugging Face tokenizers' format) → ids and back: byte-level BPE and
+ * sentencepiece-style BPE with byte fallback. An unknown normalizer, pre-tokenizer, decoder or
+ * model is refused by name. Thread-safe once opened. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
@@ -24,17 +24,18 @@ int tokenizer_id(const struct tokenizer *tok, const char *token,
 bool tokenizer_has(const struct tokenizer *tok, uint32_t id); /* is there such a token? */
 bool tokenizer_is_special(const struct tokenizer *tok, uint32_t id);
 
-/* UTF-8 text (invalid bytes become U+FFFD) → ids, a fresh array the caller frees. `special` adds what the
- * post-processor adds (BOS and the like). Special tokens written in the text are recognised either way, as
- * Hugging Face does. Time is O(n log n) even for a megabyte without a space. */
+/* UTF-8 text (invalid bytes become U+FFFD) → ids, a fresh array the caller frees. `special` adds
+ * what the post-processor adds (BOS and the like). Special tokens written in the text are
+ * recognised either way, as Hugging Face does. Time is O(n log n) even for a megabyte without a
+ * space. */
 int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bool special,
                      uint32_t **ret_ids, size_t *ret_n, struct err *err);
 /* ids → text, NUL-terminated, a fresh string the caller frees. Unknown ids decode to nothing. */
 int tokenizer_decode(const struct tokenizer *tok, const uint32_t *ids, size_t n, bool skip_special,
                      char **ret_text, size_t *ret_n, struct err *err);
 
-/* Streaming: what each new id adds to the text, never half a UTF-8 character; the concatenation of all pieces
- * equals the decoded whole but for an incomplete end. */
+/* Streaming: what each new id adds to the text, never half a UTF-8 character; the concatenation of
+ * all pieces equals the decoded whole but for an incomplete end. */
 struct tokenizer_stream;
 int tokenizer_stream_new(struct tokenizer_stream **ret, const struct tokenizer *tok, bool skip_special,
                          struct err *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A byte trie with sibling lists. Owned by struct added; filled while a tokenizer opens, then searched by any
- * thread. A search takes at most text × longest string steps, and strings are short (added.c limits them). */
+ * A byte trie with sibling lists. Owned by struct added; filled while a tokenizer opens, then
+ * searched by any thread. A search takes at most text × longest string steps, and strings are short
+ * (added.c limits them). */
 #include "text/trie.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vocabulary: an arena of texts, a hash table from text to entry, an array from id to entry. Owned by the
- * tokenizer that embeds it; filled on one thread while the tokenizer opens, only read afterwards. */
+ * The vocabulary: an arena of texts, a hash table from text to entry, an array from id to entry.
+ * Owned by the tokenizer that embeds it; filled on one thread while the tokenizer opens, only read
+ * afterwards. */
 #include "text/vocab.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The AdamW step over one parameter tensor, in torch.optim.AdamW's order: decay first, then the moments, then
- * the step. Called by the optimizer task on the computing thread; elements are independent, so threads change
- * nothing. */
+ * The AdamW step over one parameter tensor, in torch.optim.AdamW's order: decay first, then the
+ * moments, then the step. Called by the optimizer task on the computing thread; elements are
+ * independent, so threads change nothing. */
 #include "train/adamw.h"
 
 #include <math.h>

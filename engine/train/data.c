@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns a data set in memory: all ids and all labels in two arrays, rows as stretches of them. Opened by the
- * stage that feeds the first layer and by the one that computes the loss; filled by one thread, then read by
- * any. */
+ * Owns a data set in memory: all ids and all labels in two arrays, rows as stretches of them.
+ * Opened by the stage that feeds the first layer and by the one that computes the loss; filled by
+ * one thread, then read by any. */
 #include "train/data.h"
 
 #include <errno.h>

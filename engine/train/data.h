@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A data set as rows of token ids with labels, the packs they go through the ring in, and the order in which steps take them. */
+ * A data set as rows of token ids with labels, the packs they go through the ring in, and the order
+ * in which steps take them. */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
 
@@ -48,7 +49,8 @@ struct data_counts {
 };
 struct data;
 
-/* What the keys of a row are called; NULL = as usual. One that is given also says what kind the rows are of. */
+/* What the keys of a row are called; NULL = as usual. One that is given also says what kind the
+ * rows are of. */
 struct data_fields {
     const char *text, *prompt, *completion, *messages, *tools;
 };
@@ -68,14 +70,17 @@ struct data_request {
     int32_t eos;    /* appended to texts that do not end in it; −1 = none */
 };
 /* A file of JSON objects (jsonl.h), whose first row decides what all are, by its keys:
- *   input_ids, labels          as given; labels unshifted as in Hugging Face (−100 = not supervised; absent = ids)
- *   prompt, completion         a question of a user and its answer, by the model's chat template; without one, text after text
+ *   input_ids, labels          as given; labels unshifted as in Hugging Face (−100 = not
+ *   supervised; absent = ids)
+ *   prompt, completion         a question of a user and its answer, by the model's chat template;
+ *   without one, text after text
  *   messages, tools            a conversation, by the template; OpenAI's form
  *   conversations, tools       the same as messages, or in sharegpt's form
  *   instruction, input, output alpaca's form of a prompt and a completion
- *   text                       the tokenizer's ids with its special tokens and EOS
- * Errors name file and line. Rows with nothing supervised are dropped and counted; nothing left is −ENODATA.
- * A template that asks for the time is told when the file was last changed, so that the same file is always the same rows. */
+ *   text                       the tokenizer's ids with its special tokens and EOS Errors name file
+ *   and line. Rows with nothing supervised are dropped and counted; nothing left is −ENODATA. A
+ *   template that asks for the time is told when the file was last changed, so that the same file
+ *   is always the same rows. */
 int data_open(struct data **ret, const struct data_request *req, struct err *err);
 void data_close(struct data *data);
 size_t data_rows(const struct data *data);
@@ -86,8 +91,9 @@ const char *data_kind(const struct data *data); /* what the rows are, in a word 
 /* A number that follows from every id and label: the same data, the same number. */
 uint64_t data_fingerprint(const struct data *data);
 
-/* Rows that go through the ring as one: with a capacity, as many as fit into so many tokens (best fit, the longest first),
- * each still with its own positions and attention; with capacity 0, one row each. */
+/* Rows that go through the ring as one: with a capacity, as many as fit into so many tokens (best
+ * fit, the longest first), each still with its own positions and attention; with capacity 0, one
+ * row each. */
 struct data_packs;
 int data_packs_new(struct data_packs **ret, const struct data *data, size_t capacity, struct err *err);
 void data_packs_free(struct data_packs *packs);
@@ -98,9 +104,10 @@ size_t data_packs_length(const struct data_packs *packs, size_t i); /* in tokens
 size_t data_packs_most_rows(const struct data_packs *packs);        /* of any pack */
 size_t data_packs_longest(const struct data_packs *packs);          /* in tokens */
 
-/* Which pack is the k-th taken since the start (k counts packs over all epochs): those of epoch e are permuted
- * by rng_for(seed, "shuffle/e"), or in file order without shuffling. With a group, each run of so many that begins at a multiple
- * of it holds packs of like length. A pure function, so a resumed job continues exactly. */
+/* Which pack is the k-th taken since the start (k counts packs over all epochs): those of epoch e
+ * are permuted by rng_for(seed, "shuffle/e"), or in file order without shuffling. With a group,
+ * each run of so many that begins at a multiple of it holds packs of like length. A pure function,
+ * so a resumed job continues exactly. */
 struct data_order;
 struct data_order_request {
     const struct data_packs *packs; /* borrowed */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Conversations as tokens, and which of those are trained. Called for each row while a file is read; owns nothing.
+ * Conversations as tokens, and which of those are trained. Called for each row while a file is
+ * read; owns nothing.
  *
- * A template that marks what the assistant says ({% generation %}) has said it. Of any other the turns are found by writing
- * parts of the conversation: what stands before a turn is what a model would be given to continue, and a turn ends where the
- * conversation up to it does. Where a template writes an earlier turn in another way than a last one, the turn is found by
- * writing the whole again with something else in its place: what then differs is the turn. */
+ * A template that marks what the assistant says ({% generation %}) has said it. Of any other the
+ * turns are found by writing parts of the conversation: what stands before a turn is what a model
+ * would be given to continue, and a turn ends where the conversation up to it does. Where a
+ * template writes an earlier turn in another way than a last one, the turn is found by writing the
+ * whole again with something else in its place: what then differs is the turn. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +40,8 @@ static int render(const struct speech *s, json_t *messages, bool prompt, struct 
     return chat_render(s->r->req->tpl, &req, ret, err);
 }
 
-/* Some templates take the arguments of a call as an object, some only as text: the first that works is kept to. */
+/* Some templates take the arguments of a call as an object, some only as text: the first that works
+ * is kept to. */
 static int render_whole(struct speech *s)
 {
     struct data_reader *r = s->r;
@@ -57,7 +60,7 @@ static int render_whole(struct speech *s)
     return code ? err_prefix(r->err, code, "%s:%zu", r->path, jsonl_line(r->in)) : 0;
 }
 
-/* --- where turns are --------------------------------------------------------------------------- */
+/* --- where turns are -------------------------------------------------------------------------- */
 
 static json_t *first_messages(const struct speech *s, size_t n)
 {
@@ -96,7 +99,8 @@ static size_t common_end(const struct chat_text *a, const struct chat_text *b, s
     return n;
 }
 
-/* What changes when turn i says something else. Two other sayings, for one may begin or end as the turn does, or be it. */
+/* What changes when turn i says something else. Two other sayings, for one may begin or end as the
+ * turn does, or be it. */
 static int find_change(const struct speech *s, size_t i, struct span *ret)
 {
     static const char *const sayings[] = {"Quite another", "Zebras dance"};
@@ -194,9 +198,10 @@ static int find_spans(struct speech *s)
     }
 }
 
-/* --- from bytes to tokens ------------------------------------------------------------------------ */
+/* --- from bytes to tokens --------------------------------------------------------------------- */
 
-/* How many of a row's tokens stand wholly before a byte; *ret_across: whether the next lies on both sides. */
+/* How many of a row's tokens stand wholly before a byte; *ret_across: whether the next lies on both
+ * sides. */
 static int tokens_before(const struct data_reader *r, const char *text, size_t byte, bool special,
                          const uint32_t *ids, size_t n, size_t *ret, bool *ret_across)
 {
@@ -224,8 +229,8 @@ static bool is_blank(const struct tokenizer *tok, uint32_t id)
     return blank;
 }
 
-/* The end of a turn is its end token: what is written between that and the next turn is nobody's, and an end token that the
- * turn lacks is the next there is. */
+/* The end of a turn is its end token: what is written between that and the next turn is nobody's,
+ * and an end token that the turn lacks is the next there is. */
 static size_t turn_end(const struct speech *s, size_t start, size_t end)
 {
     const struct tokenizer *tok = s->r->req->tok;
@@ -259,7 +264,8 @@ static int mark_span(struct speech *s, struct span span)
     return 0;
 }
 
-/* A row that ends with what the assistant said, and no special token behind it, would never teach to stop. */
+/* A row that ends with what the assistant said, and no special token behind it, would never teach
+ * to stop. */
 static bool lacks_end(const struct speech *s)
 {
     size_t last = s->n;
@@ -283,7 +289,8 @@ static int mark(struct speech *s)
         code = mark_span(s, s->spans[i]);
     if (code || !append)
         return code;
-    /* It is trained if the token before it is, so that a turn that is not learnt does not teach to stop either. */
+    /* It is trained if the token before it is, so that a turn that is not learnt does not teach to
+     * stop either. */
     r->ids[s->n] = (uint32_t)r->req->eos;
     r->labels[s->n] = s->n && r->labels[s->n - 1] == LABEL_NONE ? LABEL_NONE : r->req->eos;
     s->n++;
@@ -328,7 +335,8 @@ int data_add_talk(struct data_reader *r, struct data_talk *talk)
     return code;
 }
 
-/* --- texts ---------------------------------------------------------------------------------------- */
+/* --- texts
+ *  ---------------------------------------------------------------------------------------- */
 
 int data_check_encoded(const struct data_reader *r, const uint32_t *ids, size_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the order of packs. Called for every microbatch by the stage that feeds it; one thread per order. Only
- * the permutation of the epoch asked for last is kept: another is drawn anew from its own stream of random
- * numbers, so the answer does not depend on what was asked before. */
+ * Owns the order of packs. Called for every microbatch by the stage that feeds it; one thread per
+ * order. Only the permutation of the epoch asked for last is kept: another is drawn anew from its
+ * own stream of random numbers, so the answer does not depend on what was asked before. */
 #include "train/data.h"
 
 #include <errno.h>
@@ -45,7 +45,8 @@ static void sort_window(const struct data_order *o, uint32_t *at, size_t n)
         memcpy(at, from, n * sizeof *at);
 }
 
-/* Steps that lie wholly within the epoch get packs of like length; which of them comes first is drawn. */
+/* Steps that lie wholly within the epoch get packs of like length; which of them comes first is
+ * drawn. */
 static void group_lengths(struct data_order *o, struct rng *rng, uint64_t epoch)
 {
     const size_t group = o->req.group;

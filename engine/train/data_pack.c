@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns which rows go through the ring together. Made by the head's stage once a set is read; then read by its thread.
- * Rows are laid into packs by best fit, the longest first: packs that have so much room left are in a list, and a bit for each
- * such list finds the fullest that still takes the row. What results depends on the lengths and the rows' order alone. */
+ * Owns which rows go through the ring together. Made by the head's stage once a set is read; then
+ * read by its thread. Rows are laid into packs by best fit, the longest first: packs that have so
+ * much room left are in a list, and a bit for each such list finds the fullest that still takes the
+ * row. What results depends on the lengths and the rows' order alone. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kinds of rows: which keys make which kind, and rows of ids, texts and pairs. Called by data.c for each row while a file
- * is read; owns nothing. */
+ * The kinds of rows: which keys make which kind, and rows of ids, texts and pairs. Called by data.c
+ * for each row while a file is read; owns nothing. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,8 @@ static int add_text(struct data_reader *r, const json_t *row)
     return data_add_plain(r, json_string_value(text), json_string_length(text), 0);
 }
 
-/* --- prompts and completions where there is no template --------------------------------------------- */
+/* --- prompts and completions where there is no template
+ *  --------------------------------------------- */
 
 static bool is_space(char c)
 {
@@ -216,8 +217,8 @@ static bool is_asked_for(const struct data_reader *r, enum row_kind kind)
                               : kind == ROW_TEXT && f->text;
 }
 
-/* The first of the kinds whose keys the row has: those whose keys were named, else any. A row with ids is one of ids: somebody
- * has tokenised it already. */
+/* The first of the kinds whose keys the row has: those whose keys were named, else any. A row with
+ * ids is one of ids: somebody has tokenised it already. */
 static enum row_kind kind_of(const struct data_reader *r, const json_t *row)
 {
     bool asked = false;
@@ -239,8 +240,7 @@ static int refuse_keys(const struct data_reader *r, json_t *row)
     const char *key;
     json_t *v;
     found[0] = '\0';
-    json_object_foreach(row, key, v)
-    {
+    json_object_foreach (row, key, v) {
         if (used < sizeof found)
             used += (size_t)snprintf(found + used, sizeof found - used, "%s\"%s\"", used ? ", " : "",
                                      input_quote(key).text);
@@ -275,7 +275,8 @@ static int classify(struct data_reader *r, json_t *row)
                     key_in(r, kind, row), r->kind_line, r->key);
 }
 
-/* What a row may lack is said where it is there and cannot be read, else it would be trained without. */
+/* What a row may lack is said where it is there and cannot be read, else it would be trained
+ * without. */
 static int check_optional(const struct data_reader *r, const json_t *row)
 {
     static const char *const keys[] = {"system", "input"};

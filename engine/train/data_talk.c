@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows as conversations: OpenAI's messages, sharegpt's and alpaca's forms, and pairs, all become the messages chat templates
- * know. Called for each row while a file is read; owns nothing but what it returns. */
+ * Rows as conversations: OpenAI's messages, sharegpt's and alpaca's forms, and pairs, all become
+ * the messages chat templates know. Called for each row while a file is read; owns nothing but what
+ * it returns. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ void data_talk_done(struct data_talk *talk)
     *talk = (struct data_talk){0};
 }
 
-/* --- pairs and instructions -------------------------------------------------------------------- */
+/* --- pairs and instructions ------------------------------------------------------------------- */
 
 static void add_turn(struct data_talk *talk, const char *role, json_t *content)
 {
@@ -60,7 +61,7 @@ static int read_alpaca(const struct data_reader *r, const json_t *row, struct da
     return 0;
 }
 
-/* --- messages ---------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 /* Roles of sharegpt and its followers → a template's. */
 static const char *role_of(const char *name)
@@ -117,7 +118,8 @@ static int add_text(const json_t *text, json_t *message, const char *key)
     return both ? json_object_set_new(message, key, both) : -1;
 }
 
-/* Content in parts: text, and where a set has them apart, the reasoning before it and calls of tools. */
+/* Content in parts: text, and where a set has them apart, the reasoning before it and calls of
+ * tools. */
 static int add_parts(const struct data_reader *r, size_t turn, const json_t *parts, json_t *message)
 {
     json_object_set_new(message, "content", json_string(""));
@@ -236,7 +238,7 @@ static int read_tools(const struct data_reader *r, const json_t *row, struct dat
     return code;
 }
 
-/* --- arguments of calls ------------------------------------------------------------------------ */
+/* --- arguments of calls ----------------------------------------------------------------------- */
 
 /* A call whose arguments have the other form; ours alone, for rows are shared with nobody. */
 static void set_arguments(json_t *call, bool as_text)

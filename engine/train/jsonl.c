@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the reading of JSON lines, and of objects in one JSON array, for data.c; one thread. Lines and objects are
- * bounded, so that a file without any (a disk image, say) is refused before it fills the memory. */
+ * Owns the reading of JSON lines, and of objects in one JSON array, for data.c; one thread. Lines
+ * and objects are bounded, so that a file without any (a disk image, say) is refused before it
+ * fills the memory. */
 #include "train/jsonl.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 
 enum { LINE_LIMIT = 64 * 1024 * 1024, FIRST_BUFFER = 64 * 1024 };
 
-/* Known from the first bytes: '[' begins an array, a line that is nothing but '{' an object on many lines. */
+/* Known from the first bytes: '[' begins an array, a line that is nothing but '{' an object on many
+ * lines. */
 enum shape { SHAPE_UNKNOWN, SHAPE_LINES, SHAPE_OBJECTS };
 
 struct jsonl {
@@ -176,9 +178,11 @@ static int next_of_lines(struct jsonl *in, json_t **ret, struct err *err)
     return parse(in, line, n, ret, err);
 }
 
-/* --- an array, or objects on many lines ------------------------------------------------------------ */
+/* --- an array, or objects on many lines
+ *  ------------------------------------------------------------ */
 
-/* The next byte that is not white space, still unread; 1, or 0 at the end. Counts the lines it passes. */
+/* The next byte that is not white space, still unread; 1, or 0 at the end. Counts the lines it
+ * passes. */
 static int peek(struct jsonl *in, char *ret, struct err *err)
 {
     for (;;) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the learning-rate schedules: pure functions of the step, called by the head of a job before each
- * step. The decay is transformers' lambda of (step − 1): step warmup+1 still has the full rate and step
- * `total` the last one above 0. Only warm-up differs: it starts at base/warmup, for a first step of rate 0
- * would be a step for nothing. */
+ * Owns the learning-rate schedules: pure functions of the step, called by the head of a job before
+ * each step. The decay is transformers' lambda of (step − 1): step warmup+1 still has the full rate
+ * and step `total` the last one above 0. Only warm-up differs: it starts at base/warmup, for a
+ * first step of rate 0 would be a step for nothing. */
 #include "train/lr.h"
 
 #include <assert.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the benches share: a clock, medians with their spread, one row of the table, the two limits of the
- * machine (sgemm, reading memory), and starting again in the environment the daemon gives its stages. Every
- * row compares with a limit measured beside it in the same run: on a shared machine only ratios last. */
+ * What the benches share: a clock, medians with their spread, one row of the table, the two limits
+ * of the machine (sgemm, reading memory), and starting again in the environment the daemon gives
+ * its stages. Every row compares with a limit measured beside it in the same run: on a shared
+ * machine only ratios last. */
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
 
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/spawn_env.h"
+#include "daemon/common/spawn_env.h"
 #include "engine/err.h"
 
 enum { BENCH_REPEATS_MAX = 16 };
@@ -64,8 +65,8 @@ static inline double bench_median(const double *x, size_t n)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* A row of the table: the ratio is the median of the ratios, its spread half of what lies between the
- * extremes. figure · factor is in the limit's unit. `goal` 0: none. */
+/* A row of the table: the ratio is the median of the ratios, its spread half of what lies between
+ * the extremes. figure · factor is in the limit's unit. `goal` 0: none. */
 struct bench_row {
     const char *what, *unit, *limit, *limit_unit;
     double factor, goal;
@@ -91,13 +92,14 @@ static inline void bench_print(const struct bench_row *row, const struct bench_s
 
 /* --- the machine's limits --------------------------------------------------------------------- */
 
-/* Its header is gemm.c's alone; benches measure that file against the library, so they declare what they
- * call. */
+/* Its header is gemm.c's alone; benches measure that file against the library, so they declare what
+ * they call. */
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc);
 enum { BENCH_ROW_MAJOR = 101, BENCH_NO_TRANS = 111, BENCH_TRANS = 112 };
 
-/* Square, big enough that packing is hidden and small enough that it lasts a twentieth of a second. */
+/* Square, big enough that packing is hidden and small enough that it lasts a twentieth of a
+ * second. */
 enum { BENCH_SGEMM = 1536 };
 
 struct bench_sgemm {
@@ -123,8 +125,8 @@ static inline void bench_sgemm_done(struct bench_sgemm *s)
     free(s->c);
 }
 
-/* GFLOP/s of threads that each multiply for at least `least` seconds, whole matrices of their own, so that none waits for another: more
- * than one product that they share would make. */
+/* GFLOP/s of threads that each multiply for at least `least` seconds, whole matrices of their own,
+ * so that none waits for another: more than one product that they share would make. */
 static inline double bench_sgemm_run(const struct bench_sgemm *s, double least)
 {
     const int n = BENCH_SGEMM;
@@ -146,7 +148,8 @@ static inline double bench_sgemm_run(const struct bench_sgemm *s, double least)
 
 /* --- the stage's environment ------------------------------------------------------------------ */
 
-/* The kernel OpenBLAS has for this CPU, or NULL where its own guess is right: Debian 12's 0.3.21 takes newer ones for a Prescott. */
+/* The kernel OpenBLAS has for this CPU, or NULL where its own guess is right: Debian 12's 0.3.21
+ * takes newer ones for a Prescott. */
 static inline const char *bench_core_type(void)
 {
 #if defined __x86_64__
@@ -158,9 +161,10 @@ static inline const char *bench_core_type(void)
     return NULL;
 }
 
-/* Runs this program again with `args` (argv[1] …, ended by NULL) as the daemon would run a stage of that many
- * threads, and waits for it; 0 if all went well. OpenBLAS chooses its kernel while it is being loaded, so
- * nothing less will do: and whatever it was told before, for a slow limit flatters. */
+/* Runs this program again with `args` (argv[1] …, ended by NULL) as the daemon would run a stage of
+ * that many threads, and waits for it; 0 if all went well. OpenBLAS chooses its kernel while it is
+ * being loaded, so nothing less will do: and whatever it was told before, for a slow limit
+ * flatters. */
 static inline int bench_again(int threads, char **argv)
 {
     const pid_t pid = fork();

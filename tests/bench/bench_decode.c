@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_decode NAME MODEL …`, a MODEL perhaps with :int8 or :int4 behind it, or :int4x8 for int4 with --compute int8: tokens generated one by one through the stage's own functions, without
- * daemons. Every token reads every weight once, so bytes of weights a second are held against what the same
- * threads read from memory when they do nothing else, measured in between. Each row comes from a process
- * started as the daemon starts a stage. */
+ * `bench_decode NAME MODEL …`, a MODEL perhaps with :int8 or :int4 behind it, or :int4x8 for int4
+ * with --compute int8: tokens generated one by one through the stage's own functions, without
+ * daemons. Every token reads every weight once, so bytes of weights a second are held against what
+ * the same threads read from memory when they do nothing else, measured in between. Each row comes
+ * from a process started as the daemon starts a stage. */
 #include "tests/bench/bench.h"
 
-#include "daemon/stage_machine.h"
+#include "daemon/stage/plan/stage_machine.h"
 #include "model/stage.h"
 #include "num/quant.h"
 
@@ -17,7 +18,8 @@ enum {
     THREADS_MAX = 2,
 };
 
-/* Bytes of the matrices a token is multiplied with: the layers', of experts those it goes to, and the head's. */
+/* Bytes of the matrices a token is multiplied with: the layers', of experts those it goes to, and
+ * the head's. */
 static double weight_bytes(const struct config *c, size_t bits)
 {
     const double attention = 2.0 * (double)(c->heads + c->kv_heads) * (double)(c->head * c->dim);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_kernels NAME TIMES`: runs one of the kernels that products spend their time in, so many times on the same few rows, and
- * prints how many products of two numbers one time is. tests/bench/callgrind.sh counts its instructions. */
+ * `bench_kernels NAME TIMES`: runs one of the kernels that products spend their time in, so many
+ * times on the same few rows, and prints how many products of two numbers one time is.
+ * tests/bench/callgrind.sh counts its instructions. */
 #include "tests/bench/bench.h"
 
 #include "num/integer.h"

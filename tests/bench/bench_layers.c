@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the products and layers reach beside bare sgemm in the same run: `bench_layers [threads]`. Medians of
- * five. */
+ * What the products and layers reach beside bare sgemm in the same run: `bench_layers [threads]`.
+ * Medians of five. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,8 +160,8 @@ static void attention(struct num *num, size_t tokens, struct attn_dims dims)
     free(b.y);
 }
 
-/* DeepSeek-V2-Lite's: the newest n of len positions. Counted is what must be done: their own keys and values expanded once, and the
- * causal part of the square. */
+/* DeepSeek-V2-Lite's: the newest n of len positions. Counted is what must be done: their own keys
+ * and values expanded once, and the causal part of the square. */
 static void latent(struct num *num, size_t n, size_t len)
 {
     const struct mla_dims d = {16, 128, 64, 128, 512};

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * One data connection as a job has it, between two network namespaces that bench_link.sh has joined by a cable, a
- * process at each end: against a bare TCP copy over the same cable and against the cipher alone in memory on one core,
- * with each cipher. Prints rates, CPU seconds per GB of each end, page faults, and how long a small message takes.
+ * One data connection as a job has it, between two network namespaces that bench_link.sh has joined
+ * by a cable, a process at each end: against a bare TCP copy over the same cable and against the
+ * cipher alone in memory on one core, with each cipher. Prints rates, CPU seconds per GB of each
+ * end, page faults, and how long a small message takes.
  *
- * Each end of a link keeps two cores busy, four in all. Where there are fewer, or others use them, the rate says more of the machine
- * than of the link: two cores that carry both ends cannot move more than two CPU seconds' worth a second, of sealing, opening and TCP at
- * both. So the goal is put to what its threads would reach if each had a core, by the CPU seconds of the busiest one, and to the rate itself
- * only with cores enough; and beside it stands what both ends spend altogether against the cipher and a bare TCP copy, which they cannot
- * do without.
- * usage: bench_link NAMESPACE-A NAMESPACE-B ADDRESS-OF-B */
+ * Each end of a link keeps two cores busy, four in all. Where there are fewer, or others use them,
+ * the rate says more of the machine than of the link: two cores that carry both ends cannot move
+ * more than two CPU seconds' worth a second, of sealing, opening and TCP at both. So the goal is
+ * put to what its threads would reach if each had a core, by the CPU seconds of the busiest one,
+ * and to the rate itself only with cores enough; and beside it stands what both ends spend
+ * altogether against the cipher and a bare TCP copy, which they cannot do without. usage:
+ * bench_link NAMESPACE-A NAMESPACE-B ADDRESS-OF-B */
 #include "tests/bench/bench.h"
 
 #include <arpa/inet.h>
@@ -23,8 +25,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "daemon/channel.h"
-#include "daemon/progress.h"
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/common/progress.h"
 
 enum {
     REPEATS = 5,
@@ -41,7 +43,8 @@ struct cable {
     const char *from, *to;
     struct sockaddr_in6 at;
 };
-/* What one end did: CPU is the process's, the kernel's work for it included; busiest is the lane's thread that took most of it. */
+/* What one end did: CPU is the process's, the kernel's work for it included; busiest is the lane's
+ * thread that took most of it. */
 struct cost {
     double seconds, cpu, busiest, faults;
 };
@@ -66,7 +69,8 @@ static void must(int r, const char *what)
     fail(what);
 }
 
-/* CPU seconds of the lane's thread that has most of them; the first thread, which waits meanwhile, does not count. */
+/* CPU seconds of the lane's thread that has most of them; the first thread, which waits meanwhile,
+ * does not count. */
 static double busiest_thread(void)
 {
     double most = 0;
@@ -278,7 +282,8 @@ static void sealed(const struct end *end, struct cost *cost)
     line_close(&line);
 }
 
-/* There and back, one at a time; both halves of the trip are alike. The receiving end begins, and keeps the time. */
+/* There and back, one at a time; both halves of the trip are alike. The receiving end begins, and
+ * keeps the time. */
 static void ping(const struct end *end, struct cost *cost)
 {
     static double us[PINGS];
@@ -304,8 +309,9 @@ static void ping(const struct end *end, struct cost *cost)
 
 /* --- the cipher ------------------------------------------------------------------------------- */
 
-/* From messages into a record and back, as a lane does it, and from as many messages as are on their way there, so that memory takes its share. The
- * rate is that of the slower of the two, by the clock on the wall. */
+/* From messages into a record and back, as a lane does it, and from as many messages as are on
+ * their way there, so that memory takes its share. The rate is that of the slower of the two, by
+ * the clock on the wall. */
 static struct cipher cipher(enum seal_suite suite)
 {
     static uint8_t record[SEAL_HEAD + RECORD + SEAL_TAG];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes a random model for the other benches: `bench_model DIR SHAPE f32|bf16`. 1b4 has the width and
- * vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it, about as large as 110m; `long` and
- * `long_latent` are for sequences of 8192 tokens. `bench_model --machine` says
- * what this CPU is to us. */
+ * Writes a random model for the other benches: `bench_model DIR SHAPE f32|bf16`. 1b4 has the width
+ * and vocabulary of 1b, but four layers of its sixteen; the shapes named as a family are of it,
+ * about as large as 110m; `long` and `long_latent` are for sequences of 8192 tokens. `bench_model
+ * --machine` says what this CPU is to us. */
 #include <errno.h>
 #include <math.h>
 #include <sys/stat.h>

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL`: steps of training and prefill through the stage's own functions,
- * without daemons, as fractions of sgemm's peak measured in between; and what a training stage really keeps in memory beside what it said
- * it would. Each row comes from a process started as the daemon starts a stage: `bench_train KIND THREADS NAME MODEL` makes one alone, and
- * with the kinds torch, torch-batch and torch-own the LoRA step beside PyTorch's.
+ * `bench_train F32_MODEL BF16_MODEL LARGE_BF16_MODEL LARGE_F32_MODEL`: steps of training and
+ * prefill through the stage's own functions, without daemons, as fractions of sgemm's peak measured
+ * in between; and what a training stage really keeps in memory beside what it said it would. Each
+ * row comes from a process started as the daemon starts a stage: `bench_train KIND THREADS NAME
+ * MODEL` makes one alone, and with the kinds torch, torch-batch and torch-own the LoRA step beside
+ * PyTorch's.
  *
- * Work is counted as the mathematics has it, whatever we do: a token costs a product 2 FLOP for each
- * parameter forward, 2 for the gradient of its input and 2 for that of the parameter where it is trained; LoRA's own parameters 6;
- * causal attention 2 · T · dim a layer forward (QKᵀ and PV, half of each) and twice that backward. */
+ * Work is counted as the mathematics has it, whatever we do: a token costs a product 2 FLOP for
+ * each parameter forward, 2 for the gradient of its input and 2 for that of the parameter where it
+ * is trained; LoRA's own parameters 6; causal attention 2 · T · dim a layer forward (QKᵀ and PV,
+ * half of each) and twice that backward. */
 #include "tests/bench/bench.h"
 
 #include <fcntl.h>
@@ -25,7 +28,8 @@ struct load {
     size_t tokens, seqs, microbatches;
 };
 
-/* The large model is given less to do, for each of its tokens costs ten of the small one's. `at_once`: the batch is one microbatch. */
+/* The large model is given less to do, for each of its tokens costs ten of the small one's.
+ * `at_once`: the batch is one microbatch. */
 static struct load load_of(const struct config *c, bool at_once)
 {
     return c->dim >= 1024 ? (struct load){256, 1, 1}
@@ -41,7 +45,8 @@ struct bed {
     uint32_t ids[TOKENS_MAX + 1];
 };
 
-/* TUNE_NONE: for generation. NUM_INT8: with weights in 8 bits, kept in a folder beside the model. */
+/* TUNE_NONE: for generation. NUM_INT8: with weights in 8 bits, kept in a folder beside the
+ * model. */
 static void bed_open(struct bed *b, const char *model, enum tune_kind tune, bool at_once, int threads,
                      enum num_compute compute)
 {
@@ -282,14 +287,15 @@ static void peer_stop(struct peer *p)
     waitpid(p->pid, NULL, 0);
 }
 
-/* The goals were set where PyTorch reached 51 % of the peak on one core and 27 % on two, and where OpenBLAS left to itself took a
- * kernel of 2004. */
+/* The goals were set where PyTorch reached 51 % of the peak on one core and 27 % on two, and where
+ * OpenBLAS left to itself took a kernel of 2004. */
 static double peer_goal(bool own_choice, const char *kernel, int threads)
 {
     return !own_choice ? threads > 1 ? 3.0 : 1.6 : strcmp(kernel, "Prescott") == 0 ? 6.0 : 0;
 }
 
-/* Ours and theirs by turns. `own_choice`: their OpenBLAS is not told which kernel to take. `at_once`: both have the batch in one microbatch. */
+/* Ours and theirs by turns. `own_choice`: their OpenBLAS is not told which kernel to take.
+ * `at_once`: both have the batch in one microbatch. */
 static void bench_peer(bool own_choice, bool at_once, const char *name, const char *model, int threads)
 {
     struct bed b;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * `bench_turns MIB THREADS ROUNDS`: what a ring that generates does on this machine but for all that is its own. Threads read their share of so
- * much memory one after the other, each when a byte has come from the one before it, round and round. Prints rounds a second. */
+ * `bench_turns MIB THREADS ROUNDS`: what a ring that generates does on this machine but for all
+ * that is its own. Threads read their share of so much memory one after the other, each when a byte
+ * has come from the one before it, round and round. Prints rounds a second. */
 #include "tests/bench/bench.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/stage_machine.h"
+#include "daemon/stage/plan/stage_machine.h"
 
 enum { THREADS_MAX = 8 };
 

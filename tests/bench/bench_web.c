@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What open dashboards do to a daemon: many streams of events held open and read, and so many requests a second for its status,
- * over its Unix socket. bench_web.sh runs it beside a job. Says what it got, in one line for the script to read:
- * "streams EVENTS requests SECONDS-OF-THE-SLOWEST". usage: bench_web SOCKET STREAMS RATE SECONDS */
+ * What open dashboards do to a daemon: many streams of events held open and read, and so many
+ * requests a second for its status, over its Unix socket. bench_web.sh runs it beside a job. Says
+ * what it got, in one line for the script to read: "streams EVENTS requests
+ * SECONDS-OF-THE-SLOWEST". usage: bench_web SOCKET STREAMS RATE SECONDS */
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One data connection as a job has it (credits, sealed records, two sending and two receiving threads) over
- * loopback, held against a bare blocking TCP copy and against the cipher alone in memory on one core. Both
- * ends run on this machine, so two cores seal and open what two machines would. */
+ * One data connection as a job has it (credits, sealed records, two sending and two receiving
+ * threads) over loopback, held against a bare blocking TCP copy and against the cipher alone in
+ * memory on one core. Both ends run on this machine, so two cores seal and open what two machines
+ * would. */
 #include "tests/bench/bench.h"
 
 #include <arpa/inet.h>
@@ -13,8 +14,8 @@
 #include <sodium.h>
 #include <sys/socket.h>
 
-#include "daemon/channel.h"
-#include "daemon/progress.h"
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/common/progress.h"
 
 enum { REPEATS = 5, CREDITS = 4, CHUNK = 256 * 1024, WARM_UP = 8, LINE_SLACK = 64 };
 #define TOTAL_BYTES ((size_t)1 << 30)
@@ -95,7 +96,8 @@ static void new_seals(struct seal *tx, struct seal *rx)
     *rx = *tx;
 }
 
-/* GB/s of plaintext that one core both seals and opens, each at a time of its own: the slower of the two. */
+/* GB/s of plaintext that one core both seals and opens, each at a time of its own: the slower of
+ * the two. */
 static double cipher(uint8_t *scratch, size_t total)
 {
     struct seal tx, rx;
@@ -155,7 +157,8 @@ static void broken(int r)
     exit(1);
 }
 
-/* As a stage does it: buffers are posted ahead of the messages, and no more messages queued than credits. */
+/* As a stage does it: buffers are posted ahead of the messages, and no more messages queued than
+ * credits. */
 static void advance(struct ends *e, uint32_t until, size_t size)
 {
     int r = 0;

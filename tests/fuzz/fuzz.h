@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What fuzz targets share: their entry, a check that stays in every build, the input as text or as a file. */
+ * What fuzz targets share: their entry, a check that stays in every build, the input as text or as
+ * a file. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stranger's bytes as each handshake message, with the real ciphers: all of them are refused. First byte: which
- * message it is (mod 3); the rest is the message. Two parties who share the secret have gone as far as that, once for
- * all runs; each run begins with a copy of who reads next. */
+ * A stranger's bytes as each handshake message, with the real ciphers: all of them are refused.
+ * First byte: which message it is (mod 3); the rest is the message. Two parties who share the
+ * secret have gone as far as that, once for all runs; each run begins with a copy of who reads
+ * next. */
 #include "tests/fuzz/fuzz.h"
 
 #include "net/auth.c" /* to be copied, it must be seen */

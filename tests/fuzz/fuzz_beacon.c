@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Beacons from any bytes: as a datagram, and as what a member with a bug seals. What is decoded means itself again. First
- * byte: which. */
+ * Beacons from any bytes: as a datagram, and as what a member with a bug seals. What is decoded
+ * means itself again. First byte: which. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/unsealed.h"
 

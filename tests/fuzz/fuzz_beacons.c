@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A series of beacons of members with a bug, which a node with two ports takes in while time passes: what it tells of cables must
- * make sense. */
+ * A series of beacons of members with a bug, which a node with two ports takes in while time
+ * passes: what it tells of cables must make sense. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/unsealed.h"
 

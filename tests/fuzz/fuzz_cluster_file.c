@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * STATE/cluster, with signatures that are good: the bytes as they lie there, and the same with a good certificate and
- * roster put in, so that what lies between is reached. */
+ * STATE/cluster, with signatures that are good: the bytes as they lie there, and the same with a
+ * good certificate and roster put in, so that what lies between is reached. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/unsealed.h"
 
-#include "daemon/cluster_file.c" /* reads bytes only behind a path */
+#include "daemon/ringd/cluster/cluster_file.c" /* reads bytes only behind a path */
 
 struct good {
     uint8_t key[CERT_CLUSTER_KEY], cert[CERT_BYTES], roster[ROSTER_BYTES_MAX];

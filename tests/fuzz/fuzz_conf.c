@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as ringd.conf, and any lines as arguments: refused with a sentence, or values within their ranges. */
+ * Any bytes as ringd.conf, and any lines as arguments: refused with a sentence, or values within
+ * their ranges. */
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/conf.h"
-#include "daemon/optable.h"
+#include "daemon/common/conf.h"
+#include "daemon/common/optable.h"
 
 enum { ARGS = 16 };
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What ranks may tell the head of a job, in every state of the job: messages and events with any fields of any type. Input:
- * u8 state ‖ (u8 who, which message ‖ its fields)*. Nothing is sent anywhere, and no store or stage is there. */
+ * What ranks may tell the head of a job, in every state of the job: messages and events with any
+ * fields of any type. Input: u8 state ‖ (u8 who, which message ‖ its fields)*. Nothing is sent
+ * anywhere, and no store or stage is there. */
 #include "tests/fuzz/input.h"
 
 #include <event2/event.h>
 
-#include "daemon/coord.c" /* for its states, without the way there */
-#include "daemon/elsewhere.h"
-#include "daemon/hub.h"
+#include "daemon/ringd/job/coord.c" /* for its states, without the way there */
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/http/event_log.h"
 
 enum { RANKS = 3, MESSAGES = 16 };
 

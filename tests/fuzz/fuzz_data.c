@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a data set: either refused with a sentence, or rows that keep what data.h says about them. */
+ * Any bytes as a data set: either refused with a sentence, or rows that keep what data.h says about
+ * them. */
 #include "tests/fuzz/fuzz.h"
 
 #include "train/data.h"

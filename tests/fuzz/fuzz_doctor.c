@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Facts about nodes, as they come from other machines, with fields missing or of any type: judged, and nothing that is said of them can
- * steer a terminal. */
+ * Facts about nodes, as they come from other machines, with fields missing or of any type: judged,
+ * and nothing that is said of them can steer a terminal. */
 #include "tests/fuzz/input.h"
 
-#include "daemon/doctor.h"
+#include "daemon/common/doctor.h"
 
 static const char *const keys[] = {
     "name",      "ports",      "links",         "cables",   "heard",      "address",
@@ -43,8 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                   input_json(&in, &words, INPUT_DEEP - 1));
     json_t *findings = doctor_judge(world);
     expect(json_is_array(findings));
-    json_array_foreach(findings, i, finding)
-    {
+    json_array_foreach (findings, i, finding) {
         is_plain(finding, "text");
         is_plain(finding, "thing");
         is_plain(finding, "fix");

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * What other nodes may say about jobs: rows with any fields, and questions and answers of requests that are passed on, in any order and
- * with any fields of any type. Every request of ours is answered once, whatever is told; rows that were taken are fit for a terminal.
- * Input: (u8 who, which message ‖ its fields)*. Nothing is sent anywhere, and no server is there. */
+ * What other nodes may say about jobs: rows with any fields, and questions and answers of requests
+ * that are passed on, in any order and with any fields of any type. Every request of ours is
+ * answered once, whatever is told; rows that were taken are fit for a terminal. Input: (u8 who,
+ * which message ‖ its fields)*. Nothing is sent anywhere, and no server is there. */
 #include "tests/fuzz/input.h"
 
 #include <event2/event.h>
 
-#include "daemon/http.h"
-#include "daemon/http_call.h"
-#include "daemon/http_feed.h"
-#include "daemon/http_inside.h"
-#include "daemon/job_news.h"
-#include "daemon/job_row.h"
-#include "daemon/proxy.h"
-#include "daemon/proxy_answer.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_call.h"
+#include "daemon/ringd/http/http_feed.h"
+#include "daemon/ringd/http/http_inside.h"
+#include "daemon/ringd/http/job_news.h"
+#include "daemon/ringd/http/job_row.h"
+#include "daemon/ringd/http/proxy.h"
+#include "daemon/ringd/http/proxy_answer.h"
 #include "net/wire.h"
 
 enum { MESSAGES = 24 };
@@ -143,7 +144,7 @@ static void changed(void *owner, const uint8_t head[16], const json_t *row)
     const char *key;
     json_t *value;
     expect(json_integer_value(json_object_get(row, "id")) > 0);
-    json_object_foreach((json_t *)row, key, value)
+    json_object_foreach ((json_t *)row, key, value)
         expect(!json_is_string(value) || (json_string_length(value) <= JOB_ROW_TEXT &&
                                           wire_is_text(json_string_value(value), json_string_length(value))));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as text and as ids, through tokenizers of both kinds. The byte-level one must give the text back
- * as it was (U+FFFD for what is not UTF-8), and what its stream gives out must begin the decoded whole. */
+ * Any bytes as text and as ids, through tokenizers of both kinds. The byte-level one must give the
+ * text back as it was (U+FFFD for what is not UTF-8), and what its stream gives out must begin the
+ * decoded whole. */
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Messages about joining from a member with a bug, to an authority. Input: (u8 kind ‖ fields of any type)*. */
+ * Messages about joining from a member with a bug, to an authority. Input: (u8 kind ‖ fields of any
+ * type)*. */
 #include "tests/fuzz/input.h"
 
 #include <event2/event.h>
 
-#include "daemon/enrol.h"
-#include "daemon/identity.h"
+#include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/cluster/identity.h"
 
 enum { MESSAGES = 16 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that lie beside a model's weights and are read by name: generation_config.json, the index of shards, and
- * an adapter's adapter_config.json. First byte: which (mod 3); the rest is the file. */
+ * Files that lie beside a model's weights and are read by name: generation_config.json, the index
+ * of shards, and an adapter's adapter_config.json. First byte: which (mod 3); the rest is the
+ * file. */
 #include "tests/fuzz/fuzz.h"
 
 #include "engine/file/config.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is inside records: frame heads and the bodies a link reads itself; and the record's own length. */
+ * What is inside records: frame heads and the bodies a link reads itself; and the record's own
+ * length. */
 #include "tests/fuzz/fuzz.h"
 
 #include "net/wire.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a node is asked that another's plan needs, and what it answers, as JSON: a question whose units are of the model and fit its plan, which
- * means itself again, or none; and of an answer only times that can be reckoned with, whatever is said of them and of cables. */
+ * What a node is asked that another's plan needs, and what it answers, as JSON: a question whose
+ * units are of the model and fit its plan, which means itself again, or none; and of an answer only
+ * times that can be reckoned with, whatever is said of them and of cables. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
 
-#include "daemon/stage_timed.h"
+#include "daemon/stage/plan/cost_table.h"
 
 enum { LAYERS = 4, POSITIONS = 64 };
 

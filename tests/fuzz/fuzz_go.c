@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The message that starts a round: refused, or one whose sequences are in order and which encodes to the same. */
+ * The message that starts a round: refused, or one whose sequences are in order and which encodes
+ * to the same. */
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/stage_go.h"
+#include "daemon/stage/stage_go.h"
 
 enum { MAX_TOKENS = 1000, FLAGS_AT = 8 };
 

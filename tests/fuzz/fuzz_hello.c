@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handshake payloads: the opening, and the hello of both kinds. What decodes must encode, and decode to the
- * same again. */
+ * Handshake payloads: the opening, and the hello of both kinds. What decodes must encode, and
+ * decode to the same again. */
 #include "tests/fuzz/fuzz.h"
 
 #include "net/wire.h"

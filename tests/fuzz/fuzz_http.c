@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What of HTTP is decided by us: Host, Origin, Authorization and Content-Type as any text, one per line, and
- * addresses to listen on. Nobody writes without the token, and no name but this machine's is answered to. */
+ * What of HTTP is decided by us: Host, Origin, Authorization and Content-Type as any text, one per
+ * line, and addresses to listen on. Nobody writes without the token, and no name but this machine's
+ * is answered to. */
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/http_access.h"
-#include "daemon/http_listen.h"
+#include "daemon/ringd/http/http_access.h"
+#include "daemon/ringd/http/http_listen.h"
 
 enum { HEADERS = 4 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a chat template, and behind a NUL any as the messages: refused with a sentence, or a text. */
+ * Any bytes as a chat template, and behind a NUL any as the messages: refused with a sentence, or a
+ * text. */
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

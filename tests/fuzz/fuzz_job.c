@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job as JSON, both ways it travels: the spec a user posts, for every type of job, and the plan that the head's
- * stage hands round, with any fields of any type. Refused with a sentence, or one that means itself again. First byte:
- * what the fields are put into. */
+ * A job as JSON, both ways it travels: the spec a user posts, for every type of job, and the plan
+ * that the head's stage hands round, with any fields of any type. Refused with a sentence, or one
+ * that means itself again. First byte: what the fields are put into. */
 #include "tests/fuzz/input.h"
 
 #include <math.h>
 
-#include "daemon/stage_plan.h"
-#include "daemon/stage_spec.h"
-#include "daemon/stage_sweep.h"
+#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/stage/stage_spec.h"
+#include "daemon/stage/stage_sweep.h"
 
 static void spec(const json_t *json)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a rank may be sent by a neighbour whose records are good: frames of a data connection, any of them, in
- * any order, with payloads of any length. A lane's receiver is called without its threads, and reads records
- * that are open. Input: u8 number of frames ‖ frames ‖ u16 length of a payload, again and again; 0xffff stands for the
- * length the last frame's chunk should have. */
+ * What a rank may be sent by a neighbour whose records are good: frames of a data connection, any
+ * of them, in any order, with payloads of any length. A lane's receiver is called without its
+ * threads, and reads records that are open. Input: u8 number of frames ‖ frames ‖ u16 length of a
+ * payload, again and again; 0xffff stands for the length the last frame's chunk should have. */
 #include "tests/fuzz/input.h"
 
 #include <sys/uio.h>
@@ -14,10 +14,10 @@ static ssize_t next_bytes(int fd, const struct iovec *iov, int n);
 static int open_record(struct seal *s, const uint8_t *head, uint8_t *data, size_t n, const uint8_t *tag);
 #define readv next_bytes
 #define seal_open open_record
-#include "daemon/channel_receive.c" /* what is in them is not for others */
+#include "daemon/stage/exchange/exchange_receive.c" /* what is in them is not for others */
 #undef readv
 #undef seal_open
-#include "daemon/channel_send.c"
+#include "daemon/stage/exchange/exchange_send.c"
 
 enum { RECORDS = 64, LITTLE = 100, OPEN_ENDED = 5000, TWO_CHUNKS = CHUNK + 7, RIGHT_LENGTH = 0xffff };
 
@@ -44,7 +44,8 @@ static int open_record(struct seal *s, const uint8_t *head, uint8_t *data, size_
     return 0;
 }
 
-/* The next record is a chunk's payload, or frames; what their last one is decides about the record after it. */
+/* The next record is a chunk's payload, or frames; what their last one is decides about the record
+ * after it. */
 static void next_record(struct stream *s)
 {
     uint8_t length[2] = {0};
@@ -65,7 +66,8 @@ static void next_record(struct stream *s)
         s->payload = length[0] + 256u * length[1];
 }
 
-/* The next bytes of the record, at most n; beyond its frames a body is whatever is there already. */
+/* The next bytes of the record, at most n; beyond its frames a body is whatever is there
+ * already. */
 static size_t next_part(struct stream *s, uint8_t *to, size_t n)
 {
     if (!s->records || s->at == SEAL_HEAD + s->length + SEAL_TAG) {

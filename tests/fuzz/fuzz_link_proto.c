@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a request to ringd-link and as a reply to ringd: refused, or a packet that means itself again
- * and stays within what ringd-link may be asked for. */
+ * Any bytes as a request to ringd-link and as a reply to ringd: refused, or a packet that means
+ * itself again and stays within what ringd-link may be asked for. */
 #include "tests/fuzz/fuzz.h"
 
 #include <sys/socket.h>
 
-#include "daemon/link_proto.h"
+#include "daemon/common/link_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A record of a node with any fields of any type. What is read is told in a way that means the same. First byte: whether the record
- * begins as one that can be read, and which of its fields are others. */
+ * A record of a node with any fields of any type. What is read is told in a way that means the
+ * same. First byte: whether the record begins as one that can be read, and which of its fields are
+ * others. */
 #include "tests/fuzz/input.h"
 
-#include "daemon/members.h"
+#include "daemon/ringd/cluster/members.h"
 
 static const char *const keys[] = {
     "id",     "name",   "version", "boot", "seq",  "cores", "threads", "memory_total", "memory_available",

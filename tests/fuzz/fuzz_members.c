@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records of a few nodes, in any order and of any lives: whatever is taken in can be told on, and the ring can be computed. Input:
- * (u8 who, life ‖ u8 sequence ‖ u8 its links ‖ u8 its job)*. */
+ * Records of a few nodes, in any order and of any lives: whatever is taken in can be told on, and
+ * the ring can be computed. Input: (u8 who, life ‖ u8 sequence ‖ u8 its links ‖ u8 its job)*. */
 #include "tests/fuzz/input.h"
 
-#include "daemon/members_impl.h" /* emptied, not made anew, for each run */
+#include "daemon/ringd/cluster/members_impl.h" /* emptied, not made anew, for each run */
 
 enum { NODES = 7, RECORDS = 32 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A dump of links, addresses and routes with any bytes in it. Input: (u8 kind ‖ u8 length ‖ what follows a message's
- * head)*. */
+ * A dump of links, addresses and routes with any bytes in it. Input: (u8 kind ‖ u8 length ‖ what
+ * follows a message's head)*. */
 #include "tests/fuzz/fuzz.h"
 
 #include "net/port_dump.c" /* its readers are not for others */
@@ -18,7 +18,8 @@ static void tell(struct look *look, uint8_t kind, const uint8_t *data, size_t n)
 {
     static const mnl_cb_t readers[] = {on_link, on_address, on_route};
     static const uint16_t types[] = {RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE};
-    /* of that size, so that reads past its end are seen; but a message in a buffer fills whole words */
+    /* of that size, so that reads past its end are seen; but a message in a buffer fills whole
+     * words */
     struct nlmsghdr *msg = calloc(1, NLMSG_ALIGN(sizeof *msg + n));
     expect(msg != NULL);
     *msg = (struct nlmsghdr){.nlmsg_len = (uint32_t)(sizeof *msg + n), .nlmsg_type = types[kind % 3]};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stranger's bytes wherever a seal or a signature stands in front, with the real ciphers: nothing gets past it. First
- * byte: where. The targets beacon, cert, roster, record and cluster_file have what lies behind. */
+ * A stranger's bytes wherever a seal or a signature stands in front, with the real ciphers: nothing
+ * gets past it. First byte: where. The targets beacon, cert, roster, record and cluster_file have
+ * what lies behind. */
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/record.h"
+#include "daemon/ringd/cluster/record.h"
 #include "net/beacon.h"
 #include "net/cert.h"
 #include "net/roster.h"

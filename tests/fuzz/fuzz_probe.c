@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frames of measuring from a neighbour with a bug, over two cables, as time passes. Input: (u8 what ‖ u8 time ‖ frame)*. */
+ * Frames of measuring from a neighbour with a bug, over two cables, as time passes. Input: (u8 what
+ * ‖ u8 time ‖ frame)*. */
 #include "tests/fuzz/input.h"
 
-#include "daemon/probe.c" /* to begin anew without memory for a burst */
+#include "daemon/ringd/peer/probe.c" /* to begin anew without memory for a burst */
 
 static size_t sent;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records of nodes as frames, signed well by a member with a bug: u16 length and record, again and again. What is news is
- * handed on as it came. */
+ * Records of nodes as frames, signed well by a member with a bug: u16 length and record, again and
+ * again. What is news is handed on as it came. */
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/unsealed.h"
 
-#include "daemon/members_impl.h" /* emptied, not made anew, for each run */
-#include "daemon/record.h"
+#include "daemon/ringd/cluster/members_impl.h" /* emptied, not made anew, for each run */
+#include "daemon/ringd/cluster/record.h"
 
 static const char prefix[] = "{\"id\":\"02000000000000000000000000000000\",";
 static struct roster roster = {.n = 1, .at = {{.id = {2}, .status = ROSTER_ACTIVE, .serial = 1}}};

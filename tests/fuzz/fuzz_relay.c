@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node that passes on connections, told anything about them: messages of any fields, from the hop before and the one behind, and
- * connections that begin with any token. Input: (u8 what ‖ its fields or bytes)*. Nothing is sent and nothing is dialled. */
+ * A node that passes on connections, told anything about them: messages of any fields, from the hop
+ * before and the one behind, and connections that begin with any token. Input: (u8 what ‖ its
+ * fields or bytes)*. Nothing is sent and nothing is dialled. */
 #include "tests/fuzz/input.h"
 
 #include <event2/event.h>
 
 static int no_socket(int domain, int type, int protocol);
 #define socket(...) no_socket(__VA_ARGS__)
-#include "daemon/relay.c" /* a connection's first bytes are read off a socket */
+#include "daemon/ringd/peer/relay.c" /* a connection's first bytes are read off a socket */
 #undef socket
 
 static int no_socket(int domain, int type, int protocol)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a safetensors file: either refused with a sentence, or every byte of every tensor can be read.
+ * Any bytes as a safetensors file: either refused with a sentence, or every byte of every tensor
+ * can be read.
  */
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A schedule as its user wrote it: refused with a sentence, or one that can be written down and read again as the
- * same; and checked, simulated and compiled without harm, whatever it says. */
+ * A schedule as its user wrote it: refused with a sentence, or one that can be written down and
+ * read again as the same; and checked, simulated and compiled without harm, whatever it says. */
 #include "tests/fuzz/input.h"
 
 #include "engine/pipe/plan.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records as a stranger on the cable would have them: any bytes are refused and end the session; what was sealed
- * opens, unless a bit of it was changed. First byte: cipher; second and third: which bit. */
+ * Records as a stranger on the cable would have them: any bytes are refused and end the session;
+ * what was sealed opens, unless a bit of it was changed. First byte: cipher; second and third:
+ * which bit. */
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a member with a bug may say on a control link: frames in whole and in fragments, in every state that has a
- * key. The session's step is called on plaintext, without a network. Input: u8 state and kind ‖ (u16 length ‖
- * plaintext of a record)*. */
+ * What a member with a bug may say on a control link: frames in whole and in fragments, in every
+ * state that has a key. The session's step is called on plaintext, without a network. Input: u8
+ * state and kind ‖ (u16 length ‖ plaintext of a record)*. */
 #include "tests/fuzz/fuzz.h"
 
 #include "net/link_session.c" /* its step behind the cipher is not for others */

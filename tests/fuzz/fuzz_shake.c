@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whoever dials or is dialled, and knows the secret: openings, hellos and what asks for a relay, in every state before a session stands.
- * Ciphers let everything through, so the payloads are the input. Input: u8 which end, which kind ‖ bytes as they come from the socket. */
+ * Whoever dials or is dialled, and knows the secret: openings, hellos and what asks for a relay, in
+ * every state before a session stands. Ciphers let everything through, so the payloads are the
+ * input. Input: u8 which end, which kind ‖ bytes as they come from the socket. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/unsealed.h"
 

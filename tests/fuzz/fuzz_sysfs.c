@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What files under /sys say of a port, some of it in the words of whoever is plugged in: any bytes in each. Input: u8 which kind of
- * port ‖ (u8 length ‖ text of a file)*. */
+ * What files under /sys say of a port, some of it in the words of whoever is plugged in: any bytes
+ * in each. Input: u8 which kind of port ‖ (u8 length ‖ text of a file)*. */
 #include "tests/fuzz/input.h"
 
 #include <fcntl.h>

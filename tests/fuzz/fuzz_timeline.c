@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What ranks tell of the last step of a job: rows of any numbers, from ranks that need not agree, or those of the job's plan with any
- * times; how many bytes they sent, and how far other clocks are ahead. Whatever is taken can be shown. Input:
- * u8 schedule and ranks ‖ (u8 rank ‖ u8 step ‖ u8 microbatches ‖ u8 rows ‖ 7 bytes a row and one a message ‖ u8 bytes ‖ one each ‖
- * u8 clocks ‖ 3 bytes each)*. */
+ * What ranks tell of the last step of a job: rows of any numbers, from ranks that need not agree,
+ * or those of the job's plan with any times; how many bytes they sent, and how far other clocks are
+ * ahead. Whatever is taken can be shown. Input: u8 schedule and ranks ‖ (u8 rank ‖ u8 step ‖ u8
+ * microbatches ‖ u8 rows ‖ 7 bytes a row and one a message ‖ u8 bytes ‖ one each ‖ u8 clocks ‖ 3
+ * bytes each)*. */
 #include "tests/fuzz/input.h"
 
-#include "daemon/timeline.h"
+#include "daemon/ringd/job/timeline.h"
 #include "engine/pipe/plan.h"
 
 enum { RANKS = 4, MESSAGES = 24, OF_THE_PLAN = 128 };

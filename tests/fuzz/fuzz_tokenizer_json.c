@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as tokenizer.json: refused with a sentence, or a tokenizer that encodes and decodes a short text.
+ * Any bytes as tokenizer.json: refused with a sentence, or a tokenizer that encodes and decodes a
+ * short text.
  */
 #include "tests/fuzz/fuzz.h"
 

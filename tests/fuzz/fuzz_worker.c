@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a head may tell a worker, and what a stage may tell it, with any fields of any type. Input: (u8 who, which message ‖ its
- * fields)*. No process is started, and nothing is sent. */
+ * What a head may tell a worker, and what a stage may tell it, with any fields of any type. Input:
+ * (u8 who, which message ‖ its fields)*. No process is started, and nothing is sent. */
 #include "tests/fuzz/input.h"
 
 #include <event2/event.h>
 
-#include "daemon/conf.h"
-#include "daemon/worker.c" /* for what its stage says */
-#include "daemon/worker_lanes.c"
+#include "daemon/common/conf.h"
+#include "daemon/ringd/job/worker.c" /* for what its stage says */
+#include "daemon/ringd/job/worker_lanes.c"
 
 enum { MESSAGES = 16 };
 

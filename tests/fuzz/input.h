@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The input taken apart: bytes for choices, texts, and JSON values built from bytes, so that no run is spent on what the
- * parser of JSON refuses anyway. What runs out reads as zeros. */
+ * The input taken apart: bytes for choices, texts, and JSON values built from bytes, so that no run
+ * is spent on what the parser of JSON refuses anyway. What runs out reads as zeros. */
 #ifndef TESTS_FUZZ_INPUT_H
 #define TESTS_FUZZ_INPUT_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A main for fuzz targets without a fuzzer: runs each file given as argument through the target, once. */
+ * A main for fuzz targets without a fuzzer: runs each file given as argument through the target,
+ * once. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ciphers that let everything through, for targets of what lies behind a seal or a signature: whoever holds the key may
- * say anything there, and computing seals would take a hundred times as long as decoding. What is defined in a program
- * comes before what a library has. fuzz_outside.c has the real ones. */
+ * Ciphers that let everything through, for targets of what lies behind a seal or a signature:
+ * whoever holds the key may say anything there, and computing seals would take a hundred times as
+ * long as decoding. What is defined in a program comes before what a library has. fuzz_outside.c
+ * has the real ones. */
 #ifndef TESTS_FUZZ_UNSEALED_H
 #define TESTS_FUZZ_UNSEALED_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What training leaves behind: PEFT adapters, states to continue from and whole models are written so that
- * others and we can read them again; what does not fit is refused by name; a full disk costs nothing that was
- * there. */
+ * What training leaves behind: PEFT adapters, states to continue from and whole models are written
+ * so that others and we can read them again; what does not fit is refused by name; a full disk
+ * costs nothing that was there. */
 #include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -236,7 +236,8 @@ static float *train(const struct place *p, const struct tune *tune, struct chain
     return all;
 }
 
-/* Stopped, saved and continued in another cut, training gives the bits of training without a stop. */
+/* Stopped, saved and continued in another cut, training gives the bits of training without a
+ * stop. */
 static void continued_training_loses_nothing(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Results and disks: whatever goes wrong while a result is written, the older one stays as it was and nothing
- * half-written remains. */
+ * Results and disks: whatever goes wrong while a result is written, the older one stays as it was
+ * and nothing half-written remains. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +132,8 @@ static void bad_directories_are_refused(void **state)
 
 /* --- a small disk ----------------------------------------------------------------------------- */
 
-/* Mounts a tmpfs of `kib` on DIR/out, for this process alone; the test is skipped where that is not allowed.
+/* Mounts a tmpfs of `kib` on DIR/out, for this process alone; the test is skipped where that is not
+ * allowed.
  */
 static void mount_small(struct place *p, unsigned kib)
 {

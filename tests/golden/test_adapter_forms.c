@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adapters whose factors differ by layer: read as PEFT reads them, written so that they are read back, and said in the names
- * of fused experts too. Forms of others that are not read name the way out. */
+ * Adapters whose factors differ by layer: read as PEFT reads them, written so that they are read
+ * back, and said in the names of fused experts too. Forms of others that are not read name the way
+ * out. */
 #include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -127,7 +128,8 @@ static void forms_are_read_back(void **state)
     }
 }
 
-/* Layers in the middle, in mlx-lm's keys alone: it makes factors for those behind them, which the file lacks and which stay zero. */
+/* Layers in the middle, in mlx-lm's keys alone: it makes factors for those behind them, which the
+ * file lacks and which stay zero. */
 static void layers_in_the_middle_are_read_in_the_form_of_mlx(void **state)
 {
     (void)state;
@@ -210,7 +212,8 @@ static void experts_are_named_with_and_without_numbers(void **state)
     }
 }
 
-/* Layers without experts between layers with experts: every layer has its own linears, and the same names. */
+/* Layers without experts between layers with experts: every layer has its own linears, and the same
+ * names. */
 static void dense_layers_lie_among_experts(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The form of an adapter that mlx-lm reads: names, shapes and values by a reading of the file that shares nothing with the
- * writer, and the way back. */
+ * The form of an adapter that mlx-lm reads: names, shapes and values by a reading of the file that
+ * shares nothing with the writer, and the way back. */
 #include <errno.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -19,7 +19,8 @@
 
 enum { LAYERS = PLACE_LAYERS };
 
-/* A tensor of the result's adapters.safetensors by a reading of its own: the header's offsets, f32 as they lie. */
+/* A tensor of the result's adapters.safetensors by a reading of its own: the header's offsets, f32
+ * as they lie. */
 static const float *mlx_tensor(const char *file, const char *name, const char *shape)
 {
     uint64_t header;
@@ -79,7 +80,8 @@ static void mlx_reads_the_same_factors(void **state)
     place_free(&p);
 }
 
-/* Without PEFT's file, and then without its keys, the same adapter is read; a scale is taken as it is. */
+/* Without PEFT's file, and then without its keys, the same adapter is read; a scale is taken as it
+ * is. */
 static void adapters_of_mlx_are_read(void **state)
 {
     (void)state;
@@ -118,7 +120,8 @@ static void adapters_of_mlx_are_read(void **state)
     place_free(&p);
 }
 
-/* Routed experts: a pair for each to PEFT, one tensor for all of a layer, not transposed, to mlx-lm. */
+/* Routed experts: a pair for each to PEFT, one tensor for all of a layer, not transposed, to
+ * mlx-lm. */
 static void experts_are_written_for_both(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every family on a small random model: scores and generation against a plain f64 implementation, in every type
- * weights are stored as; gradients of everything and of LoRA on every linear against the slope of the loss. */
+ * Every family on a small random model: scores and generation against a plain f64 implementation,
+ * in every type weights are stored as; gradients of everything and of LoRA on every linear against
+ * the slope of the loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

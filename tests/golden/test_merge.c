@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Merging: weights against a computation in f64 from the bytes of the files, read by a few lines that share nothing with
- * the merger; scores of the merged model against those of model and adapter; and nothing left of what failed. */
+ * Merging: weights against a computation in f64 from the bytes of the files, read by a few lines
+ * that share nothing with the merger; scores of the merged model against those of model and
+ * adapter; and nothing left of what failed. */
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -152,7 +153,8 @@ static void weights_are_those_of_an_independent_sum(void **state)
         const char *name;
         json_t *t;
         assert_int_equal(json_object_size(was.head), json_object_size(is.head));
-        json_object_foreach(was.head, name, t) check_tensor(name, t, &was, &is, &adapter, bf16);
+        json_object_foreach (was.head, name, t)
+            check_tensor(name, t, &was, &is, &adapter, bf16);
         plain_close(&was);
         plain_close(&is);
         plain_close(&adapter);
@@ -257,8 +259,7 @@ static void fp8_becomes_bf16(void **state)
     struct plain is = plain_open(out, "model.safetensors");
     const char *name;
     json_t *t;
-    json_object_foreach(is.head, name, t)
-    {
+    json_object_foreach (is.head, name, t) {
         assert_string_equal(json_string_value(json_object_get(t, "dtype")), "BF16");
         assert_null(strstr(name, "scale_inv"));
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small models of every family against a reference implementation: logits, boundaries, gradients, five optimizer steps and
- * greedy text, however the model is cut into stages; and every cut gives the bits of one stage. */
+ * Small models of every family against a reference implementation: logits, boundaries, gradients,
+ * five optimizer steps and greedy text, however the model is cut into stages; and every cut gives
+ * the bits of one stage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +23,8 @@
 enum { TOKENS = 96, MICROBATCHES = 4, STEPS = 5, GREEDY = 32, MOST_EXPERTS = 8 };
 enum { END = SIZE_MAX >> 1 }; /* of a cut: the last layer, whichever that is */
 
-/* One to four stages and more than that: even and uneven, without layers at the bottom, in the middle and at
- * the top. */
+/* One to four stages and more than that: even and uneven, without layers at the bottom, in the
+ * middle and at the top. */
 static const struct chain_cut cuts[] = {{1, {END}},       {2, {1, END}},       {2, {2, END}},
                                         {2, {0, END}},    {2, {END, END}},     {3, {1, 1, END}},
                                         {3, {1, 2, END}}, {4, {1, 2, 3, END}}, {6, {0, 1, 2, 3, 4, 4}}};
@@ -164,7 +165,8 @@ static void start_from(struct chain_spec *spec, struct adapter_in **ret, const s
     must(adapter_in_open(ret, dir.text, &spec->tune, f, &spec->config, &err), &err);
 }
 
-/* Prefill in pieces of `chunk` tokens; the logits after each piece must be those of its last position. */
+/* Prefill in pieces of `chunk` tokens; the logits after each piece must be those of its last
+ * position. */
 static void check_prefill(const struct golden *g, const struct use *use, struct chain_cut cut, size_t chunk)
 {
     size_t vocab = g->config.vocab;
@@ -297,8 +299,8 @@ struct grads {
     const char *prefix;
 };
 
-/* An expert that one token reached with a small weight has gradients at the level of the rounding of what they
- * are computed from: hence the absolute part. */
+/* An expert that one token reached with a small weight has gradients at the level of the rounding
+ * of what they are computed from: hence the absolute part. */
 static int check_grad(void *arg, const struct param_def *def)
 {
     const struct grads *k = arg;
@@ -357,8 +359,8 @@ struct values {
     size_t step;
 };
 
-/* AdamW divides a gradient by its own size, so where it is small beside the rest of its tensor its rounding error
- * (some 4e-6 of the largest) moves the value by more than the usual 1e-4. */
+/* AdamW divides a gradient by its own size, so where it is small beside the rest of its tensor its
+ * rounding error (some 4e-6 of the largest) moves the value by more than the usual 1e-4. */
 static int check_values(void *arg, const struct param_def *def)
 {
     struct values *v = arg;
@@ -400,7 +402,8 @@ static void check_adapter(struct chain *c, const struct golden *g, const struct 
     free(want);
 }
 
-/* The forward passes of all microbatches, then their backward passes: as many slots as a GPipe schedule has.
+/* The forward passes of all microbatches, then their backward passes: as many slots as a GPipe
+ * schedule has.
  */
 static double run_step(struct chain *c, const struct examples *e, float dscale)
 {

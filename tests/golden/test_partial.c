@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stage maps the shards that hold its layers and no others, needs no others to be there, and of these reads what
- * it computes with: experts that nobody chose stay on the disk. */
+ * A stage maps the shards that hold its layers and no others, needs no others to be there, and of
+ * these reads what it computes with: experts that nobody chose stay on the disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,8 +44,7 @@ static uint32_t shards_wanted(const char *dir, size_t first, size_t end)
     json_t *root = json_load_file(path, 0, NULL), *file;
     uint32_t set = 0;
     const char *name;
-    json_object_foreach(json_object_get(root, "weight_map"), name, file)
-    {
+    json_object_foreach (json_object_get(root, "weight_map"), name, file) {
         size_t layer;
         if (sscanf(name, "model.layers.%zu.", &layer) == 1 && layer >= first && layer < end)
             set |= 1u << strtoul(json_string_value(file) + strlen("model-"), NULL, 10);

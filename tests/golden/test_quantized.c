@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Quantized models: directories as mlx-lm writes them against a plain f64 implementation on the values they stand for, and
- * models that are quantized when a stage opens, with the files that are kept of it. */
+ * Quantized models: directories as mlx-lm writes them against a plain f64 implementation on the
+ * values they stand for, and models that are quantized when a stage opens, with the files that are
+ * kept of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,8 +59,9 @@ static struct config write_config(const char *dir, const char *family, const cha
 
 /* --- MLX -------------------------------------------------------------------------------------- */
 
-/* What a chain makes of the batch, scored and generated, against logits in f64. Few rows of x are rounded to 16 bits in every
- * product: of 21 of them, one after the other, that leaves some 1e-3. */
+/* What a chain makes of the batch, scored and generated, against logits in f64. Few rows of x are
+ * rounded to 16 bits in every product: of 21 of them, one after the other, that leaves some
+ * 1e-3. */
 static void check_logits(const char *dir, const struct config *c, const double *want)
 {
     struct tune none = {.end_layer = c->layers};

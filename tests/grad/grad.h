@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Gradient checks: each layer has a naive f64 twin in its test. The f32 forward is compared with the twin's,
- * and the f32 backward with central differences of the twin's loss along random directions. Since the
- * differences are taken in f64, the tolerance is the rounding of the f32 code alone: see check_grad. Included
- * once by each test_*.c here. */
+ * Gradient checks: each layer has a naive f64 twin in its test. The f32 forward is compared with
+ * the twin's, and the f32 backward with central differences of the twin's loss along random
+ * directions. Since the differences are taken in f64, the tolerance is the rounding of the f32 code
+ * alone: see check_grad. Included once by each test_*.c here. */
 #ifndef TESTS_GRAD_H
 #define TESTS_GRAD_H
 
@@ -91,10 +91,11 @@ static inline void check_close(const char *what, const float *got, const double 
                  want[at], tol, top, SEED);
 }
 
-/* grad against the slope of loss(ctx) as x moves along three random directions. A unit-normal direction u
- * gives slopes of size ‖grad‖; f32 products of up to a few thousand terms are good to about 1e-6 of that, the
- * central difference (h = 1e-5, error h²) to 1e-9, so 2e-5 leaves a margin of ten and still sees a wrong
- * element among thousands; 2e-6 is for gradients that are exactly zero but for rounding. */
+/* grad against the slope of loss(ctx) as x moves along three random directions. A unit-normal
+ * direction u gives slopes of size ‖grad‖; f32 products of up to a few thousand terms are good to
+ * about 1e-6 of that, the central difference (h = 1e-5, error h²) to 1e-9, so 2e-5 leaves a margin
+ * of ten and still sees a wrong element among thousands; 2e-6 is for gradients that are exactly
+ * zero but for rounding. */
 static inline void check_grad(const char *what, double (*loss)(const void *ctx), const void *ctx,
                               struct twin x, const float *grad)
 {

@@ -99,7 +99,8 @@ static void test_twin(void **state)
         float *o = floats(&pool, x.c.n), *lse = floats(&pool, s->start[s->seqs] * s->dims.heads);
         attn_forward(num, o, lse, x.q.f, x.k.f, x.v.f, seqs, s->dims);
         naive(&x);
-        /* Outputs average unit normals with f32 weights that are off by an exponent's rounding, 1e-6. */
+        /* Outputs average unit normals with f32 weights that are off by an exponent's rounding,
+         * 1e-6. */
         check_close("o", o, x.o, x.c.n, 5e-6);
         check_close("lse", lse, x.lse, s->start[s->seqs] * s->dims.heads, 2e-6);
         float *dq = floats(&pool, x.q.n), *dk = floats(&pool, x.k.n), *dv = floats(&pool, x.v.n);
@@ -112,7 +113,8 @@ static void test_twin(void **state)
     num_free(num);
 }
 
-/* The last n positions against a cache, whatever n: the few-rows path, the tiles, and the edges between them.
+/* The last n positions against a cache, whatever n: the few-rows path, the tiles, and the edges
+ * between them.
  */
 static void test_cached(void **state)
 {
@@ -140,7 +142,8 @@ static void test_cached(void **state)
     num_free(num);
 }
 
-/* Scores far apart, in ascending and descending order, exercise every rescaling of the online softmax. */
+/* Scores far apart, in ascending and descending order, exercise every rescaling of the online
+ * softmax. */
 static void test_large_scores(void **state)
 {
     (void)state;

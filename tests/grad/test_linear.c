@@ -108,7 +108,8 @@ static void test_twin(void **state)
     num_free(num);
 }
 
-/* A frozen weight in bf16 gives what its f32 copy gives: exactly with few rows, to rounding with many. */
+/* A frozen weight in bf16 gives what its f32 copy gives: exactly with few rows, to rounding with
+ * many. */
 static void test_stored_weight(void **state)
 {
     (void)state;

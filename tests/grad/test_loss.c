@@ -79,7 +79,8 @@ static void test_twin(void **state)
     num_free(num);
 }
 
-/* A vocabulary so large that a block holds few rows, and logits so far apart that most probabilities vanish.
+/* A vocabulary so large that a block holds few rows, and logits so far apart that most
+ * probabilities vanish.
  */
 static void test_large_vocabulary(void **state)
 {

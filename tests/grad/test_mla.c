@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latent attention: expanding and its slopes, the absorbed form against the expanded one in f64, with and without
- * LoRA, a chunk of a prompt against a cache in both forms, and the same bits with any number of threads. */
+ * Latent attention: expanding and its slopes, the absorbed form against the expanded one in f64,
+ * with and without LoRA, a chunk of a prompt against a cache in both forms, and the same bits with
+ * any number of threads. */
 #include "grad.h"
 
 #include "layer/mla.h"
@@ -228,7 +229,8 @@ static void test_expanded(void **state)
     num_free(num);
 }
 
-/* DeepSeek-V2-Lite: a token alone reads latents, a chunk of a prompt expands them, however long the cache is. */
+/* DeepSeek-V2-Lite: a token alone reads latents, a chunk of a prompt expands them, however long the
+ * cache is. */
 static void test_form(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows by expert: grouping is a stable sort, what is gathered and added back is a weighted sum over the chosen
- * experts, its slopes, and the same bits with any number of threads. The experts are one matrix each. */
+ * Rows by expert: grouping is a stable sort, what is gathered and added back is a weighted sum over
+ * the chosen experts, its slopes, and the same bits with any number of threads. The experts are one
+ * matrix each. */
 #include "grad.h"
 
 #include "layer/moe.h"

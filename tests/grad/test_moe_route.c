@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The router against a naive f64 twin: which experts, with what weight, and the slope of the weights; and the
- * same bits with any number of threads. */
+ * The router against a naive f64 twin: which experts, with what weight, and the slope of the
+ * weights; and the same bits with any number of threads. */
 #include "grad.h"
 
 #include "layer/moe.h"
@@ -146,7 +146,8 @@ static void test_twin(void **state)
     num_free(num);
 }
 
-/* Unchosen groups are out of question even where all biased scores of the chosen ones are negative. */
+/* Unchosen groups are out of question even where all biased scores of the chosen ones are
+ * negative. */
 static void test_negative_scores(void **state)
 {
     (void)state;

@@ -361,8 +361,8 @@ static bool hear_each_other(const struct world *w, size_t a, size_t b)
            !p->deaf && !p->mute && !q->deaf && !q->mute;
 }
 
-/* More than one foreign port, or another of the same node: one of the two hears the other and so knows of
- * both. */
+/* More than one foreign port, or another of the same node: one of the two hears the other and so
+ * knows of both. */
 static bool should_share(const struct world *w, size_t port)
 {
     const struct world_port *p = &w->ports[port];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nodes with beacons, ports and segments (a cable is a segment of two), with a fake clock, delays and losses,
- * for tests. Every node's events are checked to make sense: up once, changed and down only while up. */
+ * Nodes with beacons, ports and segments (a cable is a segment of two), with a fake clock, delays
+ * and losses, for tests. Every node's events are checked to make sense: up once, changed and down
+ * only while up. */
 #ifndef TESTS_LIB_BEACON_WORLD_H
 #define TESTS_LIB_BEACON_WORLD_H
 
@@ -72,11 +73,11 @@ void world_start(struct world *w, size_t node); /* with another boot */
 int world_inject(struct world *w, size_t port, const struct world_datagram *d);
 
 void world_run(struct world *w, uint64_t us);
-/* Until what every node sees is what there is, looked at every 20 ms; the µs it took, or UINT64_MAX after
- * `most_us`. */
+/* Until what every node sees is what there is, looked at every 20 ms; the µs it took, or UINT64_MAX
+ * after `most_us`. */
 uint64_t world_run_until_true(struct world *w, uint64_t most_us);
-/* The cables that all nodes on see are those that are there, with the same ids and the right `shared` on both
- * ends. */
+/* The cables that all nodes on see are those that are there, with the same ids and the right
+ * `shared` on both ends. */
 bool world_is_true(const struct world *w);
 
 #endif

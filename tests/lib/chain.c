@@ -12,8 +12,8 @@
 #include "model/stage_priv.h"
 #include "tests/lib/near.h"
 
-/* Buffers between stages begin one float off an aligned address: what comes over a wire is not aligned
- * either, and must give the same bits. */
+/* Buffers between stages begin one float off an aligned address: what comes over a wire is not
+ * aligned either, and must give the same bits. */
 static float *buffer_new(size_t n)
 {
     float *p = calloc(n + 1, sizeof *p);
@@ -75,7 +75,8 @@ static struct stage_spec spec_of(const struct chain *c, size_t i)
     };
 }
 
-/* The stages share their scratch, as those of one node do; what is in it at first is worth nothing, and shows where it is used. */
+/* The stages share their scratch, as those of one node do; what is in it at first is worth nothing,
+ * and shows where it is used. */
 static void open_scratch(struct chain *c)
 {
     struct err err;
@@ -145,8 +146,9 @@ double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, 
     return stage_loss(c->stage[last(c)], slot, &xent);
 }
 
-/* A stage below which something is trained has to hand its gradient down. Where the lowest trained layer is
- * the stage's first, the gradient of its input is wanted only by the tests that compare it. */
+/* A stage below which something is trained has to hand its gradient down. Where the lowest trained
+ * layer is the stage's first, the gradient of its input is wanted only by the tests that compare
+ * it. */
 static bool hands_down(const struct chain *c, size_t stage)
 {
     return stage && tune_lowest_layer(&c->spec.tune, &c->spec.config) <= chain_first(c, stage);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A whole model as a chain of stages in one process, moved by hand: what a ring does, without the ring. Tests
- * compare chains that are cut differently. Looks into the stages, for the engine itself never reads
- * gradients. */
+ * A whole model as a chain of stages in one process, moved by hand: what a ring does, without the
+ * ring. Tests compare chains that are cut differently. Looks into the stages, for the engine itself
+ * never reads gradients. */
 #ifndef TESTS_LIB_CHAIN_H
 #define TESTS_LIB_CHAIN_H
 
@@ -16,8 +16,8 @@
 
 enum { CHAIN_MAX = 8 };
 
-/* Where each stage ends: stage i holds layers [end[i − 1], end[i]), the first the embedding, the last the
- * head. */
+/* Where each stage ends: stage i holds layers [end[i − 1], end[i]), the first the embedding, the
+ * last the head. */
 struct chain_cut {
     size_t n, end[CHAIN_MAX];
 };
@@ -64,13 +64,15 @@ void chain_choose(struct chain *c, size_t adapter);
 
 /* The summed loss; dscale and logprob as in struct xent. */
 double chain_forward(struct chain *c, size_t slot, const struct microbatch *mb, float dscale, float *logprob);
-/* B, or with split_backward I of every stage and then W. Stages below the lowest trained layer are left out.
+/* B, or with split_backward I of every stage and then W. Stages below the lowest trained layer are
+ * left out.
  */
 void chain_backward(struct chain *c, size_t slot);
 void chain_backward_x(struct chain *c, size_t slot);
 void chain_backward_w(struct chain *c, size_t slot);
 
-/* Brings the two halves of a tied embedding's gradient together: once a step, after the last backward. */
+/* Brings the two halves of a tied embedding's gradient together: once a step, after the last
+ * backward. */
 void chain_tie(struct chain *c);
 double chain_norm(struct chain *c); /* of all gradients */
 void chain_update(struct chain *c, const struct adamw *opt, uint64_t step);
@@ -84,7 +86,8 @@ void chain_clear_grads(struct chain *c);
 /* A changed embedding reaches a tied head on another stage. */
 void chain_sync_tied(struct chain *c);
 
-/* All parameters in unit order: values, with `state` also moments; or gradients. The caller frees. */
+/* All parameters in unit order: values, with `state` also moments; or gradients. The caller
+ * frees. */
 size_t chain_elements(const struct chain *c, bool state);
 float *chain_pack(struct chain *c, bool state);
 void chain_unpack(struct chain *c, const float *in, bool state);

@@ -29,14 +29,15 @@ struct golden {
 void golden_open(struct golden *g, const char *name);
 void golden_close(struct golden *g);
 
-/* A tensor of expected.safetensors, f32 and of `elements`; the test fails if there is no such thing. */
+/* A tensor of expected.safetensors, f32 and of `elements`; the test fails if there is no such
+ * thing. */
 const float *golden_floats(const struct golden *g, size_t elements, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same of I32 or I64. */
 void golden_longs(const struct golden *g, int64_t *ret, size_t elements, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* expected.json: the value at keys given one after the other, ended by NULL; fails the test if it is not
- * there. */
+/* expected.json: the value at keys given one after the other, ended by NULL; fails the test if it
+ * is not there. */
 const json_t *golden_json(const struct golden *g, const char *key, ...) __attribute__((sentinel));
 /* A list of token ids into ids[cap]; returns how many. */
 size_t golden_ids(const json_t *list, uint32_t *ids, size_t cap);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a CPU has is told by what isa.c chooses: whoever has an instruction set has all those before it, but for AVX-VNNI, which is asked of
- * CPUID. */
+ * What a CPU has is told by what isa.c chooses: whoever has an instruction set has all those before
+ * it, but for AVX-VNNI, which is asked of CPUID. */
 #include "tests/lib/isas.h"
 
 #if defined __x86_64__

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every table of kernels that this CPU can run, not only the one that is chosen: a test of them all says more where a CPU has more. */
+ * Every table of kernels that this CPU can run, not only the one that is chosen: a test of them all
+ * says more where a CPU has more. */
 #ifndef TESTS_ISAS_H
 #define TESTS_ISAS_H
 

@@ -79,7 +79,8 @@ struct packed {
     size_t bytes, groups;
 };
 
-/* Rounds to what the type of the sides holds; ret_bits is how it is stored. Only ordinary magnitudes come here. */
+/* Rounds to what the type of the sides holds; ret_bits is how it is stored. Only ordinary
+ * magnitudes come here. */
 static float to_side(float x, bool half, uint16_t *ret_bits)
 {
     uint32_t bits;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes a model as mlx-lm converts and quantizes it: packed words with scales and biases, experts in stacks. Packed here, without the
- * engine's own quantizing. */
+ * Writes a model as mlx-lm converts and quantizes it: packed words with scales and biases, experts
+ * in stacks. Packed here, without the engine's own quantizing. */
 #ifndef TESTS_LIB_MLX_H
 #define TESTS_LIB_MLX_H
 
@@ -13,8 +13,8 @@ struct mlx_how {
     bool overrides;     /* every o_proj, router and the first down_proj in 8 bits, the embedding not at all */
 };
 
-/* From the model in `plain` (f32, one file) into `dir`. The weights of `plain` become what the quantized ones stand for. Writes no
- * config.json. */
+/* From the model in `plain` (f32, one file) into `dir`. The weights of `plain` become what the
+ * quantized ones stand for. Writes no config.json. */
 void mlx_convert(const char *plain, const char *dir, const struct config *c, struct mlx_how how);
 
 #endif

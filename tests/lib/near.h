@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How tests compare rows of floats, and how they insist that a call worked. A failed comparison says where
- * and by how much. */
+ * How tests compare rows of floats, and how they insist that a call worked. A failed comparison
+ * says where and by how much. */
 #ifndef TESTS_LIB_NEAR_H
 #define TESTS_LIB_NEAR_H
 

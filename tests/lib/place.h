@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A tiny model with a directory beside it for results, and results made of random numbers: what the tests of
- * written files share. */
+ * A tiny model with a directory beside it for results, and results made of random numbers: what the
+ * tests of written files share. */
 #ifndef TESTS_LIB_PLACE_H
 #define TESTS_LIB_PLACE_H
 

@@ -31,7 +31,8 @@ static double *array(size_t n)
 
 /* --- stored numbers --------------------------------------------------------------------------- */
 
-/* Sign, exponent and fraction of a small float with `frac` fraction bits and this bias; no infinities. */
+/* Sign, exponent and fraction of a small float with `frac` fraction bits and this bias; no
+ * infinities. */
 static double small_float(unsigned bits, int exp_bits, int frac, int bias)
 {
     const unsigned f = bits & ((1u << frac) - 1), e = bits >> frac & ((1u << exp_bits) - 1);

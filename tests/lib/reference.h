@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A second, plain implementation of every family in f64, one token after the other and straight from the
- * formulas: what tests compare the engine with where there is no recorded result. It decodes stored types by
- * itself. */
+ * A second, plain implementation of every family in f64, one token after the other and straight
+ * from the formulas: what tests compare the engine with where there is no recorded result. It
+ * decodes stored types by itself. */
 #ifndef TESTS_LIB_REFERENCE_H
 #define TESTS_LIB_REFERENCE_H
 

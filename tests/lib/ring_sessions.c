@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The connections of the fake network, and what a node does with them: as daemon/peers*.c, with words instead of bytes. */
+ * The connections of the fake network, and what a node does with them: as daemon/peers*.c, with
+ * words instead of bytes. */
 #include "tests/lib/ring_world_impl.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 
 #include <jansson.h>
 
-#include "daemon/identity.h"
+#include "daemon/ringd/cluster/identity.h"
 
 enum { S = 1000000, RESEND_US = 200000, DEAD_US = 10 * S, SHAKE_US = 10 * S, RECORD_EVERY = 4 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fake network of whole nodes: time, ports, beacons, starting and stopping. What a node does with its connections is in
- * ring_sessions.c. */
+ * The fake network of whole nodes: time, ports, beacons, starting and stopping. What a node does
+ * with its connections is in ring_sessions.c. */
 #include "tests/lib/ring_world_impl.h"
 
 #include <stdlib.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whole nodes without sockets, for tests: beacons, peering and members of up to 12 nodes over cables and switches with delays,
- * losses, cuts and one-way faults. Every node has a clock of its own, may be slow, and may be stopped and started. Connections
- * are simulated as the links behave: in order, held up while the way is cut, closed with or without a word, dead after 10 s of
+ * Whole nodes without sockets, for tests: beacons, peering and members of up to 12 nodes over
+ * cables and switches with delays, losses, cuts and one-way faults. Every node has a clock of its
+ * own, may be slow, and may be stopped and started. Connections are simulated as the links behave:
+ * in order, held up while the way is cut, closed with or without a word, dead after 10 s of
  * silence. */
 #ifndef TESTS_LIB_RING_WORLD_H
 #define TESTS_LIB_RING_WORLD_H
 
-#include "daemon/members.h"
-#include "daemon/peering.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/peer/peering.h"
 #include "net/beacon.h"
 
 enum { RING_NODES = 12, RING_PORTS = 72, RING_WAYS = 96, RING_CABLES = 512 };
@@ -73,8 +74,8 @@ void ring_world_stop(struct ring_world *w, size_t node, enum ring_stop how);
 void ring_world_start(struct ring_world *w, size_t node);
 
 void ring_world_run(struct ring_world *w, uint64_t us);
-/* Every node that is on has a connection with exactly those it can have one with, and all that are connected compute the same
- * ring of exactly themselves. */
+/* Every node that is on has a connection with exactly those it can have one with, and all that are
+ * connected compute the same ring of exactly themselves. */
 bool ring_world_agrees(const struct ring_world *w);
 /* What each node has and what it lacks, for the message of a failure. */
 void ring_world_describe(const struct ring_world *w, char *buf, size_t size);

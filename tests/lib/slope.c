@@ -12,8 +12,8 @@
 #include "num/rng.h"
 #include "num/vec.h"
 
-/* The loss is a sum of f32 logits: its noise, some 1e-6, over the step is what limits the comparison of small
- * gradients, and the bend of the loss that of large ones. */
+/* The loss is a sum of f32 logits: its noise, some 1e-6, over the step is what limits the
+ * comparison of small gradients, and the bend of the loss that of large ones. */
 #define STEP_SMALL 6e-3
 #define STEP_LARGE 2e-3
 #define LARGE 0.5

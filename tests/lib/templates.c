@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the variables that the cases use. Called by test_jinja.c and test_jinja_bounds.c, one thread. */
+ * Owns the variables that the cases use. Called by test_jinja.c and test_jinja_bounds.c, one
+ * thread. */
 #include "tests/lib/templates.h"
 
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "text/jinja.h"
+#include "text/jinja/jinja.h"
 
 static const char vars_text[] =
     "{\"s\":\"Hello, W\\u00f6rld "

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Temporary directories, and in them random Llamas small enough to differentiate numerically: grouped-query
- * attention whose heads are wider than dim / heads, biases that are not zero, norms that are not one. */
+ * Temporary directories, and in them random Llamas small enough to differentiate numerically:
+ * grouped-query attention whose heads are wider than dim / heads, biases that are not zero, norms
+ * that are not one. */
 #ifndef TESTS_LIB_TINY_H
 #define TESTS_LIB_TINY_H
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an enemy on the same switch can send, as fast as the machine can: for tests/netns/hostile.sh. Owns its sockets; one thread. Needs
- * root for raw frames.
+ * What an enemy on the same switch can send, as fast as the machine can: for
+ * tests/netns/hostile.sh. Owns its sockets; one thread. Needs root for raw frames.
  *
- *   flood record INTERFACE SECONDS FILE           beacons, and first messages of handshakes, that pass there
- *   flood beacons KIND INTERFACE SECONDS [FILE]   garbage, truncated, oversized, forged, question; replay and spoofed need what was recorded
- *   flood shakes KIND ADDRESS%INTERFACE SECONDS [FILE]   garbage, truncated, oversized, silent; replay needs what was recorded
+ *   flood record INTERFACE SECONDS FILE           beacons, and first messages of handshakes, that
+ *   pass there
+ *   flood beacons KIND INTERFACE SECONDS [FILE]   garbage, truncated, oversized, forged, question;
+ *   replay and spoofed need what was recorded
+ *   flood shakes KIND ADDRESS%INTERFACE SECONDS [FILE]   garbage, truncated, oversized, silent;
+ *   replay needs what was recorded
  *
  * The last two print how many datagrams or connections they have made. */
 #include <arpa/inet.h>
@@ -57,7 +60,8 @@ static bool goes_on(struct instant begin, const char *seconds)
     return clock_since_us(clock_now(), begin) < (uint64_t)atoi(seconds) * 1000000;
 }
 
-/* --- what passes by ------------------------------------------------------------------------------------- */
+/* --- what passes by
+ *  ------------------------------------------------------------------------------------- */
 
 /* Of all protocols: a switch takes what it forwards before those who wait for one. */
 static int raw_socket(const char *interface)
@@ -127,7 +131,8 @@ static void load(struct pool *pool, const char *path, bool openings)
         fail("nothing of the kind was recorded");
 }
 
-/* --- beacons -------------------------------------------------------------------------------------------- */
+/* --- beacons
+ *  -------------------------------------------------------------------------------------------- */
 
 static uint16_t checksum(const uint8_t *ip, const uint8_t *udp, size_t n)
 {
@@ -217,7 +222,8 @@ static int beacons(const char *kind, const char *interface, const char *seconds,
     return 0;
 }
 
-/* --- handshakes ----------------------------------------------------------------------------------------- */
+/* --- handshakes
+ *  ----------------------------------------------------------------------------------------- */
 
 static size_t first_words(uint8_t *out, const char *kind, const struct pool *pool, uint64_t i)
 {
@@ -261,7 +267,8 @@ static void call(struct call *c, const struct addrinfo *to)
         fail("a call");
 }
 
-/* As many calls at a time as there are places: each says its words, and waits until it is hung up on or all the others have had their turn. */
+/* As many calls at a time as there are places: each says its words, and waits until it is hung up
+ * on or all the others have had their turn. */
 static int shakes(const char *kind, const char *address, const char *seconds, const char *path)
 {
     static struct pool pool;

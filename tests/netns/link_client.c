@@ -2,10 +2,13 @@
  *
  * What tests/netns/helper.sh drives ringd-link with.
  *
- *   link_client ask SOCKET VERB IFINDEX VALUE PREFIX     one request as it is ("-" = no prefix): "CODE
- * SENTENCE", and a line for each address listed link_client hold SOCKET LEASE ULA POOL IFINDEX MTU PREFIX...
- *                                                        a linkctl that wants the port up, its MTU and the
- * addresses; says what changes; SIGUSR1: addresses changed; SIGUSR2: nothing is wanted any more */
+ *   link_client ask SOCKET VERB IFINDEX VALUE PREFIX     one request as it is ("-" = no prefix):
+ *   "CODE SENTENCE", and a line for each address listed link_client hold SOCKET LEASE ULA POOL
+ *   IFINDEX MTU PREFIX...
+ *                                                        a linkctl that wants the port up, its MTU
+ *                                                        and the addresses; says what changes;
+ *                                                        SIGUSR1: addresses changed; SIGUSR2:
+ *                                                        nothing is wanted any more */
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -16,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/linkctl.h"
+#include "daemon/ringd/peer/cable_client.h"
 
 static struct prefix parse(const char *text)
 {

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Data of a job over the cables there are, as two stages exchange it: what tests/netns/stripe.sh measures with. Owns its sockets until
- * the exchange takes them over; one thread of its own beside those of the lanes.
+ * Data of a job over the cables there are, as two stages exchange it: what tests/netns/stripe.sh
+ * measures with. Owns its sockets until the exchange takes them over; one thread of its own beside
+ * those of the lanes.
  *
  *   stripe receive PORT LANES                     takes messages until the lanes are closed
- *   stripe send SECONDS PORT ADDRESS%INTERFACE... a lane over each; prints the Mbit/s that arrived, of messages alone
- *   stripe step COUNT PORT ADDRESS%INTERFACE...   one message after the other, as steps send them; prints the ms that one took on average, and
- *                                                 of how many bytes in a hundred each lane carried. The first messages, with which the rates are
+ *   stripe send SECONDS PORT ADDRESS%INTERFACE... a lane over each; prints the Mbit/s that arrived,
+ *   of messages alone
+ *   stripe step COUNT PORT ADDRESS%INTERFACE...   one message after the other, as steps send them;
+ *   prints the ms that one took on average, and
+ *                                                 of how many bytes in a hundred each lane carried.
+ *                                                 The first messages, with which the rates are
  *                                                 learned, are not counted */
 #include <errno.h>
 #include <netdb.h>
@@ -20,8 +24,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/channel.h"
-#include "daemon/progress.h"
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/common/progress.h"
 #include "net/clock.h"
 
 enum { AHEAD = 4, DEADLINE_S = 20, LEARN = 8 };
@@ -57,7 +61,8 @@ static void add_lane(struct exchange *x, uint64_t path, int fd, bool dialled)
     }
 }
 
-/* --- receiving ------------------------------------------------------------------------------------------ */
+/* --- receiving
+ *  ------------------------------------------------------------------------------------------ */
 
 static void on_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
 {
@@ -96,7 +101,8 @@ static _Noreturn void receive(struct exchange *x, uint16_t port, unsigned lanes)
     }
 }
 
-/* --- sending -------------------------------------------------------------------------------------------- */
+/* --- sending
+ *  -------------------------------------------------------------------------------------------- */
 
 static int dial(const char *address, const char *port)
 {

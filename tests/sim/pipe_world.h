@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many ranks in one process for test_pipe.c: a transport that keeps the planned credits and no more, with delays, slow links and cut
- * ones, and a compute that checks of every task that what it needs is there. */
+ * Many ranks in one process for test_pipe.c: a transport that keeps the planned credits and no
+ * more, with delays, slow links and cut ones, and a compute that checks of every task that what it
+ * needs is there. */
 #ifndef TESTS_SIM_PIPE_WORLD_H
 #define TESTS_SIM_PIPE_WORLD_H
 
@@ -37,7 +38,8 @@ struct message {
     uint32_t arrives; /* MOVING: when */
 };
 
-/* One directed pair of neighbours. Its messages stand in the order in which the receiver consumes them. */
+/* One directed pair of neighbours. Its messages stand in the order in which the receiver consumes
+ * them. */
 struct link {
     struct message *messages; /* owned */
     size_t n, consumed, unsent;
@@ -148,7 +150,8 @@ static inline int room(void *owner, const struct msg_key *key, uint32_t to)
     return link->unsent + wanted <= w->credits;
 }
 
-/* Starts moving what has a buffer, lets arrive what has moved long enough. Random order is in the delays. */
+/* Starts moving what has a buffer, lets arrive what has moved long enough. Random order is in the
+ * delays. */
 static inline bool pump(struct world *w, struct link *link)
 {
     bool moved = false;
@@ -233,8 +236,8 @@ static inline void hand_over(struct node *node, const struct task *task)
     }
 }
 
-/* A step begins on a stage once the one before it, of the same adapter, has ended there; and ends once everything of
- * it is done. */
+/* A step begins on a stage once the one before it, of the same adapter, has ended there; and ends
+ * once everything of it is done. */
 static inline void keep_steps(struct world *w, const struct task *task)
 {
     const struct plan *plan = w->plan;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * 1,000 random networks of 2 to 8 nodes with cables, switches and double cards; beacons get lost; nodes are
- * killed, leave and return, plugs are pulled, cables turn one-way and back. Soon after the last event every
- * node sees exactly the cables that are there, and at no time anything that makes no sense. */
+ * 1,000 random networks of 2 to 8 nodes with cables, switches and double cards; beacons get lost;
+ * nodes are killed, leave and return, plugs are pulled, cables turn one-way and back. Soon after
+ * the last event every node sees exactly the cables that are there, and at no time anything that
+ * makes no sense. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many ranks in one process, stepped in seeded random order over a transport that keeps the planned credits
- * and no more: delays, slow links, cut links. `-s SEED -n RUNS`; a failure prints its seed. */
+ * Many ranks in one process, stepped in seeded random order over a transport that keeps the planned
+ * credits and no more: delays, slow links, cut links. `-s SEED -n RUNS`; a failure prints its
+ * seed. */
 #include "tests/sim/pipe_world.h"
 
 #include <unistd.h>
@@ -31,8 +32,8 @@ static struct sched *random_sched(struct world *w, size_t ranks, size_t microbat
     return sched;
 }
 
-/* Two stages on each rank, there and back (stage s ≥ p on rank 2p−1−s), in a greedy order: a list that no
- * built-in schedule has. */
+/* Two stages on each rank, there and back (stage s ≥ p on rank 2p−1−s), in a greedy order: a list
+ * that no built-in schedule has. */
 static struct sched *random_v(struct world *w, size_t ranks, size_t microbatches)
 {
     struct sched *sched = calloc(1, sizeof *sched);
@@ -281,8 +282,8 @@ static void require_all_done(struct world *w)
     }
 }
 
-/* After a cut every rank has ended, or has failed, or waits for one that will never send: never for a live
- * rank that could still do something. */
+/* After a cut every rank has ended, or has failed, or waits for one that will never send: never for
+ * a live rank that could still do something. */
 static void require_all_told(struct world *w)
 {
     bool failed = false, unfinished = false;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * 1,000 random networks of 3 to 12 whole nodes with cables, double cables and switches. Cables are pulled, plugged and wiggled, cut
- * without a word, made one-way and repaired; nodes crash, leave, lose power, start again with a clock that was set forward or
- * back, and grow slow. Soon after the last event all nodes that can reach each other have computed the same ring of exactly
- * themselves, over exactly the cables that are there. usage: test_ring [SEED]: that one alone. */
+ * 1,000 random networks of 3 to 12 whole nodes with cables, double cables and switches. Cables are
+ * pulled, plugged and wiggled, cut without a word, made one-way and repaired; nodes crash, leave,
+ * lose power, start again with a clock that was set forward or back, and grow slow. Soon after the
+ * last event all nodes that can reach each other have computed the same ring of exactly themselves,
+ * over exactly the cables that are there. usage: test_ring [SEED]: that one alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +17,8 @@
 #include "tests/lib/ring_world.h"
 
 enum { S = 1000000, SEEDS = 1000, LOOK_US = 250000 };
-/* A shared segment is silent for 17.5 s before it is given up; a dial that was swallowed meanwhile ends after 16 s, a flapping
- * cable rests for 30 s. */
+/* A shared segment is silent for 17.5 s before it is given up; a dial that was swallowed meanwhile
+ * ends after 16 s, a flapping cable rests for 30 s. */
 enum { SETTLED_US = 75 * S };
 
 static struct ring_world *random_network(uint64_t seed)

@@ -33,9 +33,9 @@ for package in $(sed -n '/^BUILD_DEPS *:=/,/[^\\]$/p' Makefile | grep -oE 'lib[a
 done
 
 # Every message with a number is explained, and nothing is that has none.
-sed -n 's/^#define LOG_ID_[A-Z_]* "\([0-9a-f]*\)"$/\1/p' daemon/log.h | sort >"$work/numbers"
+sed -n 's/^#define LOG_ID_[A-Z_]* "\([0-9a-f]*\)"$/\1/p' daemon/ringd/log.h | sort >"$work/numbers"
 sed -n 's/^-- //p' systemd/ringd.catalog | sort >"$work/explained"
-[ "$(wc -l <"$work/numbers")" -ge 3 ] && cmp -s "$work/numbers" "$work/explained" || wrong "systemd/ringd.catalog explains other messages than daemon/log.h numbers"
+[ "$(wc -l <"$work/numbers")" -ge 3 ] && cmp -s "$work/numbers" "$work/explained" || wrong "systemd/ringd.catalog explains other messages than daemon/ringd/log.h numbers"
 
 if ! command -v systemd-analyze >/dev/null; then
     [ $failed = 0 ] || exit 1

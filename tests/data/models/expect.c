@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a second implementation (tests/lib/reference.c, f64) writes after some prompts with one of the test models: an
- * expected.json on standard output. usage: expect MODEL-DIR */
+ * What a second implementation (tests/lib/reference.c, f64) writes after some prompts with one of
+ * the test models: an expected.json on standard output. usage: expect MODEL-DIR */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A network share that hangs: mounts a file system in DIR that never answers, and says "hangs". Once this process has ended, whoever
- * waits for it gets an error. Status 77 where that is not allowed. usage: hang DIR */
+ * A network share that hangs: mounts a file system in DIR that never answers, and says "hangs".
+ * Once this process has ended, whoever waits for it gets an error. Status 77 where that is not
+ * allowed. usage: hang DIR */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A terminal with somebody at it: runs a program on a pseudo-terminal and does what the script says. What the program
- * writes is copied to standard output. One thread.
- * usage: pty COLUMNSxLINES [STEP]... -- PROGRAM ARGS...
+ * A terminal with somebody at it: runs a program on a pseudo-terminal and does what the script
+ * says. What the program writes is copied to standard output. One thread. usage: pty COLUMNSxLINES
+ * [STEP]... -- PROGRAM ARGS...
  *   await:TEXT   until TEXT has been written, after what the steps before have seen; 30 s at most
  *   send:TEXT    as if typed; ^C in it is that key
  *   size:CxL     the window changes its size
@@ -38,7 +38,8 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Takes what there is, waiting until `deadline`; false at the end of the terminal or of the time. */
+/* Takes what there is, waiting until `deadline`; false at the end of the terminal or of the
+ * time. */
 static bool take(struct screen *s, int64_t deadline)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};

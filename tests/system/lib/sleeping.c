@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ringd-stage whose tasks take a known time: runner_task and exchange_send are wrapped by the linker. What a task of a training step
- * computes is computed first, and then slept until a forward, either half of a backward or a forward done again has taken TASK_US, a whole
- * backward twice that, before anything it made is sent. So what a schedule takes is that of its order and of the messages, whatever
- * the processor. Linked from the objects of ringd-stage for tests/bench/bench_bubble.sh; main thread of the stage. */
+ * A ringd-stage whose tasks take a known time: runner_task and exchange_send are wrapped by the
+ * linker. What a task of a training step computes is computed first, and then slept until a
+ * forward, either half of a backward or a forward done again has taken TASK_US, a whole backward
+ * twice that, before anything it made is sent. So what a schedule takes is that of its order and of
+ * the messages, whatever the processor. Linked from the objects of ringd-stage for
+ * tests/bench/bench_bubble.sh; main thread of the stage. */
 #include <errno.h>
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "daemon/channel_priv.h"
-#include "daemon/stage_task.h"
+#include "daemon/stage/exchange/exchange_impl.h"
+#include "daemon/stage/stage_task.h"
 #include "net/clock.h"
 
 enum { TASK_US = 20000 };

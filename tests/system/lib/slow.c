@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients that never come to the point: opens that many connections, says a byte of a request's headers over each every tenth of a second, and
- * goes on until the server has ended them all. Says "open N" once all were tried, and "ended N after MS ms" at the end; status 1 if some still
- * stand at the deadline. usage: slow PORT COUNT SECONDS */
+ * Clients that never come to the point: opens that many connections, says a byte of a request's
+ * headers over each every tenth of a second, and goes on until the server has ended them all. Says
+ * "open N" once all were tried, and "ended N after MS ms" at the end; status 1 if some still stand
+ * at the deadline. usage: slow PORT COUNT SECONDS */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a step was said to take, shown: beside the plan, as a chart, and against what a step took.
+ * plan: as the API has it. One thread. */
+#ifndef DAEMON_CTL_FORECAST_H
+#define DAEMON_CTL_FORECAST_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Columns of the plan's table: milliseconds of F, I, W and R of a microbatch on that rank, and the
+ * share of the step it stands still; each after a tab. */
+void forecast_costs(char *ret, size_t size, const json_t *plan, size_t rank);
+
+/* The same of a generation or a scoring: the names of columns, each after a tab, what is in them,
+ * and the line below; nothing where no speed is foreseen. */
+const char *speed_head(const json_t *plan);
+void speed_costs(char *ret, size_t size, const json_t *plan, size_t rank);
+void speed_print(const json_t *plan);
+/* And what came of it: result, of a job that is done. */
+void speed_compare(const json_t *plan, const json_t *result);
+
+/* Lines below that table; nothing where there is no forecast. */
+void forecast_print(const json_t *plan);
+void forecast_chart(const json_t *plan);
+
+/* The last step of a job, of which `timeline` tells, against the forecast. */
+void forecast_compare(const json_t *plan, const json_t *timeline);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing. Called by the commands that submit a job, and by ringctl job. */
+#include "daemon/ctl/ctl_plan.h"
+
+#include <stdio.h>
+
+#include "daemon/ctl/ctl_forecast.h"
+#include "daemon/ctl/terminal/ctl_print.h"
+#include "daemon/ctl/ctl_plan_file.h"
+#include "daemon/ctl/ctl_spec.h"
+#include "daemon/ctl/terminal/ctl_table.h"
+#include "daemon/common/layers_text.h"
+
+static struct amount bytes_told(const json_t *value)
+{
+    return value ? print_bytes(json_number_value(value)) : (struct amount){"-"};
+}
+
+/* "0-3", "0-1,6"; "none". bounds: first layer and the one after the last, of each stage. */
+static void layers_text(char *text, size_t n, const json_t *bounds)
+{
+    *text = '\0';
+    for (size_t i = 0; i + 1 < json_array_size(bounds); i += 2)
+        layers_text_add(text, n, (size_t)json_integer_value(json_array_get(bounds, i)),
+                        (size_t)json_integer_value(json_array_get(bounds, i + 1)));
+    if (!*text)
+        snprintf(text, n, "none");
+}
+
+/* Who holds what: with what was measured and what was forecast, where anything was. */
+static struct table *stages(const json_t *plan, const json_t *memory)
+{
+    const json_t *split = json_object_get(plan, "split"), *forecast = json_object_get(plan, "forecast");
+    const bool measured = json_array_size(memory), foreseen = json_is_object(forecast);
+    char head[160];
+    snprintf(head, sizeof head, "  RANK\tNODE\tLAYERS\tPLANNED\tOF%s\tSLOTS%s",
+             measured ? "\tMEASURED\tPEAK" : "", foreseen ? "\tF\tI\tW\tR\tBUBBLE" : speed_head(plan));
+    struct table *t = table_new(head);
+    for (size_t r = 0; r < json_array_size(split); r++) {
+        const char *name = json_string_value(json_array_get(json_object_get(plan, "nodes"), r));
+        const json_t *stage = json_array_get(memory, r);
+        char layers[48], has[64] = "", costs[120] = "";
+        layers_text(layers, sizeof layers, json_array_get(split, r));
+        if (measured)
+            snprintf(has, sizeof has, "\t%s\t%s", bytes_told(json_object_get(stage, "rss")).text,
+                     bytes_told(json_object_get(stage, "peak")).text);
+        if (foreseen)
+            forecast_costs(costs, sizeof costs, plan, r);
+        else
+            speed_costs(costs, sizeof costs, plan, r);
+        table_add(t, "  %zu\t%s\t%s\t%s\t%s%s\t%.0f%s", r, name ? name : "?", layers,
+                  print_bytes(json_number_value(json_array_get(json_object_get(plan, "bytes"), r))).text,
+                  bytes_told(json_array_get(json_object_get(plan, "available"), r)).text, has,
+                  json_number_value(json_array_get(json_object_get(plan, "slots"), r)), costs);
+    }
+    return t;
+}
+
+void ctl_print_plan(const json_t *job)
+{
+    const json_t *plan = json_object_get(job, "plan");
+    struct table *t = stages(plan, json_object_get(job, "memory"));
+    if (table_rows(t) && !*field_text(plan, "schedule", ""))
+        printf("plan, at most %.0f tokens at once\n", field_number(plan, "tokens"));
+    else if (table_rows(t))
+        printf("plan, schedule %s, %.0f microbatches, at most %.0f tokens each\n",
+               field_text(plan, "schedule", "-"), field_number(plan, "microbatches"),
+               field_number(plan, "tokens"));
+    const size_t more = json_array_size(json_object_get(plan, "more"));
+    if (more)
+        printf("%zu adapters on the same weights, %.0f steps of each in a round\n", more + 1,
+               field_number(plan, "round_steps") / (double)(more + 1));
+    table_print_free(t, stdout);
+    forecast_print(plan);
+    speed_print(plan);
+}
+
+void ctl_print_adapters(const json_t *adapters)
+{
+    struct table *t = table_new("  ADAPTER\tSTEP\tLOSS\tVALID");
+    size_t i;
+    json_t *one;
+    json_array_foreach (adapters, i, one) {
+        const json_t *step = json_object_get(one, "step");
+        table_add(t, "  %s\t%.0f\t%s\t%s", field_text(one, "adapter", "?"),
+                  field_number(one, step ? "step" : "steps"),
+                  print_number(json_object_get(one, "loss"), "-").text,
+                  print_number(json_object_get(one, "valid_loss"), "-").text);
+    }
+    if (table_rows(t))
+        table_print_free(t, stdout);
+    else
+        table_free(t);
+}
+
+bool ctl_plan_wanted(const struct ctl *ctl)
+{
+    return ctl->plans || opts_flag(ctl->opts, "dry-run");
+}
+
+int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec, const char *out)
+{
+    enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
+    json_t *answer = NULL, *line;
+    size_t i;
+    int rc = ctl_spec_send(ctl, "/v1/plan", type, spec, WITHIN_S, &answer);
+    if (rc)
+        return rc;
+    if (ctl->json) {
+        print_json(answer);
+    } else {
+        json_array_foreach (json_object_get(answer, "lines"), i, line)
+            fprintf(stderr, "%s\n", json_string_value(line));
+        ctl_print_plan(answer);
+        forecast_chart(json_object_get(answer, "plan"));
+    }
+    rc = out ? plan_file_write(out, json_object_get(answer, "plan")) : CTL_OK;
+    json_decref(answer);
+    return rc;
+}
+
+int ctl_plan_main(struct ctl *ctl)
+{
+    return ctl_usage(ctl, "a plan of what? Of a job: train, generate or score, with its options");
+}

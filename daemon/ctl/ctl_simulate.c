@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringctl simulate: a training step on rings larger than those at hand, and how it grows with them.
+ * Asks no daemon. One thread. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/terminal/ctl_print.h"
+#include "daemon/ctl/terminal/ctl_table.h"
+#include "daemon/ctl/forecast.h"
+#include "engine/pipe/plan.h"
+
+enum { LAYERS_MAX = 4096, ROWS_SHOWN = 32, MOST_ADAPTERS = 16 };
+static const char *const recompute_names[] = {"none", "layer", "stage",
+                                              "auto"}; /* as enum forecast_recompute */
+static const double FROZEN_BYTES = 2, TRAINED_BYTES = 16,
+                    GIB = 1 << 30; /* of a parameter, with gradient and moments */
+
+const struct opt_def ctl_simulate_options[] = {
+    {.name = "nodes",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "8",
+     .min = 1,
+     .max = SCHED_MAX_RANKS,
+     .help = "nodes in the ring"},
+    {.name = "layers",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = LAYERS_MAX,
+     .help = "layers of the model (default: four on each node)"},
+    {.name = "microbatches",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "32",
+     .min = 1,
+     .max = SCHED_MAX_CELLS,
+     .help = "microbatches of a step"},
+    {.name = "schedule",
+     .type = OPT_CHOICE,
+     .placeholder = SCHED_CHOICES,
+     .def = "1f1b",
+     .help = "order of work"},
+    {.name = "chunks",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = SCHED_MAX_CHUNKS,
+     .help = "stages on each node, where the schedule leaves the choice"},
+    {.name = "recompute",
+     .type = OPT_CHOICE,
+     .placeholder = "none|layer|stage|auto",
+     .def = "auto",
+     .help = "forwards done again to save memory: none, of each layer, of each node's part of the model, or "
+             "that on nodes that need more than --memory"},
+    {.name = "memory",
+     .type = OPT_FLOAT,
+     .placeholder = "GIB",
+     .min = 1e-9,
+     .max = 1e9,
+     .help = "of a node (default: as much as it takes)"},
+    {.name = "adapters",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = MOST_ADAPTERS,
+     .help =
+         "trained at once on the same weights, which stay as they are; their steps take turns (default: the "
+         "model itself is trained)"},
+    {.name = "steps",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = PLAN_MAX_TURNS,
+     .help = "steps of each adapter in a round (default as many as a job has)"},
+    {.name = "fwd-ms",
+     .type = OPT_FLOAT,
+     .placeholder = "MS",
+     .def = "10",
+     .min = 0,
+     .max = 1e7,
+     .help = "forward of a layer and microbatch"},
+    {.name = "bwd-ms",
+     .type = OPT_FLOAT,
+     .placeholder = "MS",
+     .min = 0,
+     .max = 1e7,
+     .help = "backward of a layer and microbatch, I and W together (default: twice --fwd-ms)"},
+    {.name = "weights-ms",
+     .type = OPT_FLOAT,
+     .placeholder = "MS",
+     .min = 0,
+     .max = 1e7,
+     .help = "the part of --bwd-ms that computes weight gradients (W) (default: half)"},
+    {.name = "link-gbps",
+     .type = OPT_FLOAT,
+     .placeholder = "GBPS",
+     .def = "10",
+     .min = 1e-6,
+     .max = 1e6,
+     .help = "gigabits a second of a cable, each way"},
+    {.name = "latency-us",
+     .type = OPT_FLOAT,
+     .placeholder = "US",
+     .def = "50",
+     .min = 0,
+     .max = 1e9,
+     .help = "latency of a message, in microseconds"},
+    {.name = "dim",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "4096",
+     .min = 1,
+     .max = 1 << 24,
+     .help = "numbers of an activation"},
+    {.name = "tokens",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "2048",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "tokens of a microbatch"},
+    {.name = "number-bytes",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "4",
+     .min = 1,
+     .max = 8,
+     .help = "bytes of each number of a message"},
+    {.name = "kept",
+     .type = OPT_FLOAT,
+     .placeholder = "N",
+     .def = "16",
+     .min = 0,
+     .max = 1e6,
+     .help = "what a layer keeps of a microbatch for its backward, in messages"},
+    {.name = "params",
+     .type = OPT_FLOAT,
+     .placeholder = "BILLIONS",
+     .def = "8",
+     .min = 0,
+     .max = 1e9,
+     .help = "parameters of the model, in billions; they grow with --layers of a growing ring"},
+    {.name = "param-bytes",
+     .type = OPT_FLOAT,
+     .placeholder = "N",
+     .def = "16",
+     .min = 0,
+     .max = 1024,
+     .help = "bytes held for each parameter: 16 is weight, gradient and two moments in f32; 2 is a frozen "
+             "bf16 weight, the default with --adapters"},
+    {.name = "adapter-params",
+     .type = OPT_FLOAT,
+     .placeholder = "MILLIONS",
+     .def = "40",
+     .min = 0,
+     .max = 1e9,
+     .help = "parameters of each adapter, in millions, of 16 bytes each"},
+    {.name = "replicas",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .def = "1",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "as many such rings, each with a share of the data; ringd itself runs one"},
+    {.name = "grad-bytes",
+     .type = OPT_FLOAT,
+     .placeholder = "N",
+     .def = "4",
+     .min = 0,
+     .max = 8,
+     .help = "bytes of each gradient, which replicas add up after the step over links of their own"},
+    {.name = "scale-to",
+     .type = OPT_INT,
+     .placeholder = "N",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "weak scaling: double the nodes up to so many, all rings together"},
+    {.name = "grow",
+     .type = OPT_CHOICE,
+     .placeholder = "layers|batch|replicas",
+     .def = "layers",
+     .help = "what grows with the nodes: layers, layers and microbatches, or the number of rings"},
+    {.name = "csv", .type = OPT_FLAG, .help = "a line for each node, or each size, for other programs"},
+    {.name = NULL},
+};
+
+static size_t size_of(const struct ctl *ctl, const char *name, size_t otherwise)
+{
+    return opts_is_set(ctl->opts, name) || !otherwise ? (size_t)opts_int(ctl->opts, name) : otherwise;
+}
+
+static double ms_of(const struct ctl *ctl, const char *name, double otherwise)
+{
+    return opts_is_set(ctl->opts, name) ? opts_float(ctl->opts, name) / 1e3 : otherwise;
+}
+
+static enum forecast_recompute recompute_of(const struct ctl *ctl)
+{
+    const char *name = opts_str(ctl->opts, "recompute");
+    enum forecast_recompute how = FORECAST_NONE;
+    while (how < FORECAST_AUTO && strcmp(name, recompute_names[how]))
+        how++;
+    return how;
+}
+
+static int read_request(struct forecast_request *ret, const struct ctl *ctl)
+{
+    double forward = opts_float(ctl->opts, "fwd-ms") / 1e3, backward = ms_of(ctl, "bwd-ms", 2 * forward),
+           weights = ms_of(ctl, "weights-ms", backward / 2);
+    size_t nodes = size_of(ctl, "nodes", 0), layers = 4 * nodes;
+    const bool frozen = opts_is_set(ctl->opts, "adapters");
+    if (opts_is_set(ctl->opts, "steps") && !frozen)
+        return ctl_usage(ctl, "--steps is how many steps of each adapter a round has: give --adapters, too");
+    if (weights > backward)
+        return ctl_usage(ctl, "--weights-ms is a part of --bwd-ms and cannot be longer");
+    *ret =
+        (struct forecast_request){.schedule = opts_str(ctl->opts, "schedule"),
+                                  .nodes = nodes,
+                                  .layers = size_of(ctl, "layers", layers < LAYERS_MAX ? layers : LAYERS_MAX),
+                                  .microbatches = size_of(ctl, "microbatches", 0),
+                                  .replicas = size_of(ctl, "replicas", 0),
+                                  .recompute = recompute_of(ctl),
+                                  .forward = forward,
+                                  .input = backward - weights,
+                                  .weights = weights,
+                                  .rate = opts_float(ctl->opts, "link-gbps") * 1e9 / 8,
+                                  .latency = opts_float(ctl->opts, "latency-us") / 1e6,
+                                  .params = opts_float(ctl->opts, "params") * 1e9,
+                                  .param_bytes = frozen && !opts_is_set(ctl->opts, "param-bytes")
+                                                     ? FROZEN_BYTES
+                                                     : opts_float(ctl->opts, "param-bytes"),
+                                  .grad_bytes = opts_float(ctl->opts, "grad-bytes"),
+                                  .adapters = frozen ? (size_t)opts_int(ctl->opts, "adapters") : 0,
+                                  .adapter_params = opts_float(ctl->opts, "adapter-params") * 1e6,
+                                  .adapter_bytes = TRAINED_BYTES};
+    if (opts_is_set(ctl->opts, "steps"))
+        ret->turns = (size_t)opts_int(ctl->opts, "steps");
+    if (opts_is_set(ctl->opts, "memory"))
+        ret->node_memory = opts_float(ctl->opts, "memory") * GIB;
+    if (opts_is_set(ctl->opts, "chunks"))
+        ret->chunks = (size_t)opts_int(ctl->opts, "chunks");
+    ret->message = (double)opts_int(ctl->opts, "dim") * (double)opts_int(ctl->opts, "tokens") *
+                   (double)opts_int(ctl->opts, "number-bytes");
+    ret->kept = ret->message * opts_float(ctl->opts, "kept");
+    return CTL_OK;
+}
+
+/* --- one ring --------------------------------------------------------------------------------- */
+
+static json_t *describe(const struct forecast_request *req, const struct forecast *f)
+{
+    json_t *nodes = json_array();
+    for (size_t r = 0; r < f->nodes; r++) {
+        const struct forecast_node *n = &f->node[r];
+        json_array_append_new(nodes,
+                              json_pack("{s:I s:f s:I s:f s:f s:f s:s}", "layers", (json_int_t)n->layers,
+                                        "busy_seconds", n->busy, "in_flight", (json_int_t)n->in_flight,
+                                        "memory_bytes", n->memory, "next_bytes", n->to_next, "previous_bytes",
+                                        n->to_prev, "recompute", recompute_names[n->recompute]));
+    }
+    return json_pack("{s:s s:I s:I s:I s:I s:I s:I s:I s:f s:f s:f s:o}", "schedule", req->schedule, "nodes",
+                     (json_int_t)req->nodes, "stages", (json_int_t)f->stages, "layers",
+                     (json_int_t)req->layers, "microbatches", (json_int_t)req->microbatches, "adapters",
+                     (json_int_t)req->adapters, "steps", (json_int_t)f->turns, "replicas",
+                     (json_int_t)req->replicas, "seconds", f->seconds, "bubble", f->bubble, "reduce_seconds",
+                     f->reducing, "per_node", nodes);
+}
+
+static void print_csv(const struct forecast *f)
+{
+    puts("rank,layers,busy_seconds,idle_seconds,in_flight,memory_bytes,next_bytes,previous_bytes,recompute");
+    for (size_t r = 0; r < f->nodes; r++) {
+        const struct forecast_node *n = &f->node[r];
+        printf("%zu,%zu,%.6g,%.6g,%zu,%.0f,%.0f,%.0f,%s\n", r, n->layers, n->busy, f->seconds - n->busy,
+               n->in_flight, n->memory, n->to_next, n->to_prev, recompute_names[n->recompute]);
+    }
+}
+
+static void say_short(const struct forecast_request *req, const struct forecast *f)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < f->nodes; r++)
+        n += req->node_memory > 0 && f->node[r].memory > req->node_memory;
+    if (n)
+        printf("%zu of %zu nodes need more memory than the %s of --memory\n", n, f->nodes,
+               print_bytes(req->node_memory).text);
+}
+
+static void print_ring(const struct forecast_request *req, const struct forecast *f)
+{
+    printf("%s, %zu nodes, %zu stages, %zu layers, %zu microbatches: a step takes %.4g s, bubble %.2f %%\n",
+           req->schedule, f->nodes, f->stages, req->layers, req->microbatches, f->seconds, 100 * f->bubble);
+    if (req->adapters)
+        printf("in the mean of a round of %zu step%s of each of %zu adapter%s, which takes %.4g s\n",
+               f->turns, f->turns == 1 ? "" : "s", req->adapters, req->adapters == 1 ? "" : "s",
+               f->seconds * (double)(f->turns * req->adapters));
+    if (f->reducing > 0)
+        printf("of which %zu replicas take %.4g s to add up their gradients\n", req->replicas, f->reducing);
+    struct table *t = table_new("  RANK\tLAYERS\tBUSY\tIN FLIGHT\tMEMORY\tTO NEXT\tTO PREVIOUS\tRECOMPUTES");
+    for (size_t r = 0; r < f->nodes && r < ROWS_SHOWN; r++) {
+        const struct forecast_node *n = &f->node[r];
+        table_add(t, "  %zu\t%zu\t%.4g s\t%zu\t%s\t%s\t%s\t%s", r, n->layers, n->busy, n->in_flight,
+                  print_bytes(n->memory).text, print_bytes(n->to_next).text, print_bytes(n->to_prev).text,
+                  recompute_names[n->recompute]);
+    }
+    table_print_free(t, stdout);
+    if (f->nodes > ROWS_SHOWN)
+        printf("and %zu more: --csv and --json have them all\n", f->nodes - ROWS_SHOWN);
+    say_short(req, f);
+}
+
+static int one_ring(const struct ctl *ctl, const struct forecast_request *req)
+{
+    struct forecast f;
+    struct err err;
+    if (forecast_make(&f, req, &err))
+        return ctl_fail(CTL_FAILED, "%s", err.text);
+    if (ctl->json) {
+        json_t *json = describe(req, &f);
+        print_json(json);
+        json_decref(json);
+    } else if (opts_flag(ctl->opts, "csv")) {
+        print_csv(&f);
+    } else {
+        print_ring(req, &f);
+    }
+    forecast_done(&f);
+    return CTL_OK;
+}
+
+/* --- many rings ------------------------------------------------------------------------------- */
+
+/* The request with everything that grows `times` as large. */
+static struct forecast_request grown(const struct forecast_request *req, const char *how, size_t times)
+{
+    struct forecast_request r = *req;
+    if (*how == 'r') {
+        r.replicas *= times;
+        return r;
+    }
+    r.nodes *= times;
+    r.layers *= times;
+    r.params *= (double)times;
+    r.adapter_params *= (double)times;
+    r.microbatches *= *how == 'b' ? times : 1;
+    return r;
+}
+
+/* Layers and microbatches done a second by a node. */
+static double node_speed(const struct forecast_request *r, const struct forecast *f)
+{
+    return (double)r->layers * (double)r->microbatches / (double)r->nodes / f->seconds;
+}
+
+struct scaling {
+    struct table *table; /* owned, NULL: CSV or JSON */
+    json_t *rows;        /* owned, of JSON */
+    double first_speed;
+};
+
+static void add_size(struct scaling *s, const struct forecast_request *r, const struct forecast *f)
+{
+    struct forecast_node most = forecast_most(f);
+    double link = most.to_next > most.to_prev ? most.to_next : most.to_prev, speed = node_speed(r, f);
+    s->first_speed = s->first_speed > 0 ? s->first_speed : speed;
+    double efficiency = speed / s->first_speed;
+    size_t nodes = r->nodes * r->replicas;
+    if (s->table)
+        table_add(s->table, "%zu\t%zu\t%zu\t%zu\t%.4g s\t%.2f %%\t%.2f %%\t%s\t%s", nodes, r->replicas,
+                  r->layers, r->microbatches, f->seconds, 100 * f->bubble, 100 * efficiency,
+                  print_bytes(link).text, print_bytes(most.memory).text);
+    else if (s->rows)
+        json_array_append_new(
+            s->rows, json_pack("{s:I s:I s:I s:I s:I s:f s:f s:f s:f s:f s:f}", "nodes", (json_int_t)nodes,
+                               "steps", (json_int_t)f->turns, "replicas", (json_int_t)r->replicas, "layers",
+                               (json_int_t)r->layers, "microbatches", (json_int_t)r->microbatches, "seconds",
+                               f->seconds, "bubble", f->bubble, "efficiency", efficiency, "reduce_seconds",
+                               f->reducing, "link_bytes", link, "memory_bytes", most.memory));
+    else
+        printf("%zu,%zu,%zu,%zu,%.6g,%.6g,%.6g,%.6g,%.0f,%.0f\n", nodes, r->replicas, r->layers,
+               r->microbatches, f->seconds, f->bubble, efficiency, f->reducing, link, most.memory);
+}
+
+static int many_rings(const struct ctl *ctl, const struct forecast_request *req)
+{
+    const char *how = opts_str(ctl->opts, "grow");
+    size_t to = (size_t)opts_int(ctl->opts, "scale-to");
+    struct scaling s = {0};
+    struct err err;
+    int rc = CTL_OK;
+    if (req->nodes * req->replicas > to)
+        return ctl_usage(ctl, "--scale-to %zu is less than the %zu nodes there are to begin with", to,
+                         req->nodes * req->replicas);
+    if (ctl->json)
+        s.rows = json_array();
+    else if (!opts_flag(ctl->opts, "csv"))
+        s.table =
+            table_new("NODES\tRINGS\tLAYERS\tMICROBATCHES\tSTEP\tBUBBLE\tEFFICIENCY\tBYTES A LINK\tMEMORY");
+    else
+        puts("nodes,replicas,layers,microbatches,step_seconds,bubble,efficiency,reduce_seconds,link_bytes,"
+             "memory_bytes");
+    for (size_t times = 1; !rc && times * req->nodes * req->replicas <= to; times *= 2) {
+        struct forecast_request r = grown(req, how, times);
+        struct forecast f;
+        if (forecast_make(&f, &r, &err)) {
+            rc = ctl_fail(CTL_FAILED, "%zu nodes: %s", r.nodes * r.replicas, err.text);
+        } else {
+            add_size(&s, &r, &f);
+            forecast_done(&f);
+        }
+    }
+    if (s.table)
+        table_print_free(s.table, stdout);
+    if (s.rows && !rc) {
+        json_t *json = json_pack("{s:s s:s s:O}", "schedule", req->schedule, "grow", how, "sizes", s.rows);
+        print_json(json);
+        json_decref(json);
+    }
+    json_decref(s.rows);
+    return rc;
+}
+
+int ctl_simulate_main(struct ctl *ctl)
+{
+    struct forecast_request req;
+    int rc = ctl_no_args(ctl);
+    if (!rc)
+        rc = read_request(&req, ctl);
+    if (rc)
+        return rc;
+    return opts_is_set(ctl->opts, "scale-to") ? many_rings(ctl, &req) : one_ring(ctl, &req);
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ctl/forecast.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/pipe/plan.h"
+#include "engine/pipe/split.h"
+
+struct making {
+    const struct forecast_request *req;
+    size_t turns, steps;          /* of each adapter and of all, in the round that is run on paper */
+    struct sched *sched;          /* owned */
+    enum forecast_recompute *how; /* [nodes], owned */
+    size_t *first;                /* [stages + 1], owned: layers of each stage */
+    struct sched_cost *cost;      /* [stages], owned */
+    struct sched_link *link;      /* [2·nodes], owned */
+    struct sched_sim sim;         /* owned */
+    struct forecast_node *node;   /* [nodes], owned */
+};
+
+static size_t layers_of(const struct making *m, size_t stage)
+{
+    return m->first[stage + 1] - m->first[stage];
+}
+
+static int check_turns(const struct making *m, const struct sched_request *step, struct err *err)
+{
+    size_t most = 1;
+    int rc = plan_turns_go(&most, step, m->req->adapters, m->turns, err);
+    if (!rc && most != m->turns)
+        return err_set(
+            err, -EINVAL,
+            "%zu steps of each adapter cannot follow each other so on %zu nodes, %zu can: leave --steps out, "
+            "or take more adapters or microbatches",
+            m->turns, step->ranks, most);
+    return rc;
+}
+
+/* --- forwards done again ---------------------------------------------------------------------- */
+
+/* The most that a node's layers keep for backwards at one moment. An area that is filled again is
+ * there from the backward to its end, and during the forward itself. */
+static double kept_most(const struct making *m, uint32_t rank, enum forecast_recompute how)
+{
+    const struct forecast_request *req = m->req;
+    const struct sched_list *list = &m->sched->rank[rank];
+    const double input = fmin(req->message, req->kept);
+    double slots = 0, areas = 0, most = 0;
+    for (size_t k = 0; k < list->n; k++) {
+        const struct sched_task *t = &list->tasks[k];
+        const double layers = (double)layers_of(m, t->stage);
+        const bool ends = t->op == OP_W || t->op == OP_B;
+        const double slot = how == FORECAST_STAGE   ? input
+                            : how == FORECAST_LAYER ? layers * input
+                                                    : layers * req->kept,
+                     area = how == FORECAST_STAGE ? layers * req->kept : 0;
+        slots += t->op == OP_F ? slot : 0;
+        areas += t->op == OP_F || t->op == OP_I || t->op == OP_B ? area : 0;
+        most = fmax(most, slots + areas);
+        slots -= ends ? slot : 0;
+        areas -= ends || t->op == OP_F ? area : 0;
+    }
+    return most + (how == FORECAST_LAYER ? req->kept : 0);
+}
+
+static double memory_of(const struct making *m, uint32_t rank, enum forecast_recompute how)
+{
+    const struct forecast_request *req = m->req;
+    size_t layers = 0;
+    for (size_t s = 0; s < m->sched->stages; s++)
+        layers += m->sched->rank_of_stage[s] == rank ? layers_of(m, s) : 0;
+    return kept_most(m, rank, how) + (double)layers / (double)req->layers *
+                                         (req->params * req->param_bytes +
+                                          (double)req->adapters * req->adapter_params * req->adapter_bytes);
+}
+
+/* A layer's forward is a part of the backward that wants it: with I and W apart, of both. */
+static void add_forwards(struct making *m)
+{
+    for (uint32_t r = 0; r < m->req->nodes; r++)
+        for (size_t k = 0; k < m->sched->rank[r].n; k++) {
+            const struct sched_task *t = &m->sched->rank[r].tasks[k];
+            const double forward = (double)layers_of(m, t->stage) * m->req->forward;
+            struct sched_cost *cost = &m->cost[t->stage];
+            if (m->how[r] == FORECAST_STAGE)
+                cost->r = forward;
+            if (m->how[r] == FORECAST_LAYER && t->mb == 0 && t->op != OP_F)
+                *(t->op == OP_W ? &cost->w : &cost->i) += forward;
+        }
+}
+
+static int recompute(struct making *m, struct err *err)
+{
+    const struct forecast_request *req = m->req;
+    struct sched *again = NULL;
+    bool any = false;
+    for (uint32_t r = 0; r < req->nodes; r++) {
+        const bool is_short = req->node_memory > 0 && memory_of(m, r, FORECAST_NONE) > req->node_memory;
+        m->how[r] = req->recompute != FORECAST_AUTO ? req->recompute
+                    : is_short                      ? FORECAST_STAGE
+                                                    : FORECAST_NONE;
+        any = any || m->how[r] == FORECAST_STAGE;
+    }
+    add_forwards(m);
+    int rc = any ? sched_again(&again, m->sched, err) : 0;
+    if (!rc && any) {
+        sched_free(m->sched);
+        m->sched = again;
+    }
+    return rc;
+}
+
+/* --- the order -------------------------------------------------------------------------------- */
+
+/* The order of a step, or of a round of several adapters. */
+static int make_order(struct making *m, struct err *err)
+{
+    const struct forecast_request *req = m->req;
+    struct sched_request want = {
+        .name = req->schedule, .ranks = req->nodes, .chunks = req->chunks, .microbatches = req->microbatches};
+    int rc = 0;
+    m->turns = req->turns ? req->turns : 1;
+    if (req->adapters && !req->turns)
+        rc = plan_turns_go(&m->turns, &want, req->adapters,
+                           plan_turns(req->nodes, req->adapters, req->microbatches), err);
+    else if (req->adapters)
+        rc = check_turns(m, &want, err);
+    m->steps = m->turns * (req->adapters ? req->adapters : 1);
+    want.microbatches *= m->steps;
+    return rc ? rc : sched_make(&m->sched, &want, err);
+}
+
+static int prepare(struct making *m, struct err *err)
+{
+    const struct forecast_request *req = m->req;
+    int rc = make_order(m, err);
+    if (rc)
+        return rc;
+    size_t stages = m->sched->stages;
+    m->first = calloc(stages + 1, sizeof *m->first);
+    m->cost = calloc(stages, sizeof *m->cost);
+    m->link = calloc(2 * req->nodes, sizeof *m->link);
+    m->node = calloc(req->nodes, sizeof *m->node);
+    m->how = calloc(req->nodes, sizeof *m->how);
+    if (!m->how || !m->first || !m->cost || !m->link || !m->node)
+        return err_set(err, -ENOMEM, "out of memory");
+    rc = split_layers(m->first, &(struct split_request){.stages = stages, .layers = req->layers}, err);
+    for (size_t s = 0; !rc && s < stages; s++) {
+        double n = (double)layers_of(m, s);
+        m->cost[s] = (struct sched_cost){n * req->forward, n * req->input, n * req->weights, 0};
+    }
+    for (size_t l = 0; l < 2 * req->nodes; l++)
+        m->link[l] = (struct sched_link){req->message / req->rate, req->latency};
+    return rc ? rc : recompute(m, err);
+}
+
+/* A message of the task to the stage behind or, of a backward, before its own; true where it leaves
+ * the node. */
+static bool leaves(const struct sched *sched, const struct sched_task *t, uint32_t *ret_to)
+{
+    bool forward = t->op == OP_F, backward = t->op == OP_I || t->op == OP_B;
+    if (forward ? t->stage + 1 == sched->stages : !backward || !t->stage)
+        return false;
+    *ret_to = sched->rank_of_stage[forward ? t->stage + 1 : t->stage - 1];
+    return *ret_to != sched->rank_of_stage[t->stage];
+}
+
+static void account(struct making *m, uint32_t rank)
+{
+    const struct forecast_request *req = m->req;
+    const struct sched *sched = m->sched;
+    struct forecast_node *node = &m->node[rank];
+    for (size_t s = 0; s < sched->stages; s++)
+        node->layers += sched->rank_of_stage[s] == rank ? layers_of(m, s) : 0;
+    for (size_t k = 0; k < sched->rank[rank].n; k++) {
+        const struct sched_task *t = &sched->rank[rank].tasks[k];
+        uint32_t to;
+        if (leaves(sched, t, &to))
+            *(to == plan_next(sched->ranks, rank) ? &node->to_next : &node->to_prev) += req->message;
+    }
+    node->to_next /= (double)m->steps;
+    node->to_prev /= (double)m->steps;
+    node->in_flight = m->sim.peak[rank];
+    node->busy = (m->sim.makespan - m->sim.idle[rank]) / (double)m->steps;
+    node->recompute = m->how[rank];
+    node->memory = memory_of(m, rank, m->how[rank]);
+}
+
+/* A ring over the replicas of the node that holds most: each sends and receives all but its own
+ * share, twice. */
+static double reduce_seconds(const struct making *m)
+{
+    const struct forecast_request *req = m->req;
+    double replicas = (double)req->replicas, most = 0,
+           trained = req->adapters ? req->adapter_params : req->params;
+    for (size_t r = 0; r < req->nodes; r++)
+        most = fmax(most, (double)m->node[r].layers / (double)req->layers);
+    return req->replicas < 2 ? 0
+                             : 2 * (replicas - 1) *
+                                   (most * trained * req->grad_bytes / replicas / req->rate + req->latency);
+}
+
+static int check(const struct forecast_request *req, struct err *err)
+{
+    if (req->layers < 1 || !(req->rate > 0) || !(req->forward + req->input + req->weights > 0))
+        return err_set(err, -EINVAL,
+                       "a forecast needs a layer, a link with a rate, and a time that a layer takes");
+    return 0;
+}
+
+int forecast_make(struct forecast *ret, const struct forecast_request *req, struct err *err)
+{
+    struct making m = {.req = req};
+    int rc = check(req, err);
+    if (!rc)
+        rc = prepare(&m, err);
+    if (!rc)
+        rc = sched_simulate(&m.sim, m.sched, &(struct sched_costs){.stage = m.cost, .link = m.link}, err);
+    if (!rc) {
+        struct forecast f = {
+            .nodes = req->nodes, .stages = m.sched->stages, .turns = m.turns, .node = m.node};
+        double work = 0;
+        for (uint32_t r = 0; r < req->nodes; r++) {
+            account(&m, r);
+            work += m.node[r].busy;
+        }
+        f.reducing = reduce_seconds(&m);
+        f.seconds = m.sim.makespan / (double)m.steps + f.reducing;
+        f.bubble = 1 - work / ((double)req->nodes * f.seconds);
+        m.node = NULL;
+        *ret = f;
+    }
+    sched_sim_done(&m.sim);
+    sched_free(m.sched);
+    free(m.how);
+    free(m.first);
+    free(m.cost);
+    free(m.link);
+    free(m.node);
+    return rc;
+}
+
+void forecast_done(struct forecast *f)
+{
+    free(f->node);
+    *f = (struct forecast){0};
+}
+
+struct forecast_node forecast_most(const struct forecast *f)
+{
+    struct forecast_node most = {0};
+    for (size_t r = 0; r < f->nodes; r++) {
+        const struct forecast_node *n = &f->node[r];
+        most.layers = n->layers > most.layers ? n->layers : most.layers;
+        most.in_flight = n->in_flight > most.in_flight ? n->in_flight : most.in_flight;
+        most.busy = fmax(most.busy, n->busy);
+        most.memory = fmax(most.memory, n->memory);
+        most.to_next = fmax(most.to_next, n->to_next);
+        most.to_prev = fmax(most.to_prev, n->to_prev);
+    }
+    return most;
+}

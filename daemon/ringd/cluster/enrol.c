@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/cluster/enrol.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ringd/cluster/enrol_impl.h"
+#include "daemon/ringd/log.h"
+#include "daemon/common/xalloc.h"
+
+static uint64_t now_s(const struct enrol *e)
+{
+    return e->setup.now_s ? e->setup.now_s(e->setup.owner) : (uint64_t)time(NULL);
+}
+
+/* --- bytes in messages --- */
+
+static json_t *hex(const uint8_t *data, size_t n)
+{
+    char *text = xmalloc(2 * n + 1);
+    json_t *json;
+
+    sodium_bin2hex(text, 2 * n + 1, data, n);
+    json = json_string(text);
+    free(text);
+    return json;
+}
+
+/* Bytes of a hex field, at most cap; −EBADMSG. */
+static int unhex(const json_t *object, const char *key, uint8_t *out, size_t cap)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    size_t n;
+
+    if (!text || sodium_hex2bin(out, cap, text, strlen(text), NULL, &n, NULL) || 2 * n != strlen(text))
+        return -EBADMSG;
+    return (int)n;
+}
+
+static bool has_bytes(const json_t *object, const char *key, uint8_t *out, size_t n)
+{
+    return unhex(object, key, out, n) == (int)n;
+}
+
+/* --- tokens --- */
+
+static uint64_t tag_of(const uint8_t id[static TOKEN_ID])
+{
+    uint32_t number;
+
+    memcpy(&number, id, sizeof number);
+    return ENROL_TAG_TOKEN | number;
+}
+
+static void token_of(uint64_t tag, uint8_t ret[static TOKEN_ID])
+{
+    uint32_t number = (uint32_t)tag;
+
+    memcpy(ret, &number, sizeof number);
+}
+
+static bool is_token(uint64_t tag)
+{
+    return tag & ENROL_TAG_TOKEN;
+}
+
+bool enrol_is_key(uint64_t tag)
+{
+    return is_token(tag) || enrol_is_return(tag);
+}
+
+size_t enrol_link_keys(const struct enrol *e, struct link_key *ret, size_t cap)
+{
+    const struct token_book *own = cluster_tokens(e->setup.cluster);
+    size_t n = 0;
+
+    if (cluster_state(e->setup.cluster) != CLUSTER_MEMBER)
+        return 0;
+    for (size_t i = 0; i < own->n && n < cap; i++, n++) {
+        memcpy(ret[n].psk, own->at[i].keys.psk, sizeof ret[n].psk);
+        ret[n].tag = tag_of(own->at[i].id);
+    }
+    for (size_t i = 0; i < e->n_foreign && n < cap; i++, n++) {
+        memcpy(ret[n].psk, e->foreign[i].token.keys.psk, sizeof ret[n].psk);
+        ret[n].tag = tag_of(e->foreign[i].token.id);
+    }
+    if (n < cap)
+        enrol_return_key(e, &ret[n++]);
+    return n;
+}
+
+/* Also of a spent or expired token: its holder hears the reason and stops searching. */
+static bool answers(const struct token_entry *t, const uint8_t question[static TOKEN_TAG],
+                    uint8_t ret[static TOKEN_TAG])
+{
+    if (sodium_memcmp(t->keys.question, question, TOKEN_TAG))
+        return false;
+    memcpy(ret, t->keys.answer, TOKEN_TAG);
+    return true;
+}
+
+bool enrol_answers(const struct enrol *e, const uint8_t question[static TOKEN_TAG],
+                   uint8_t ret[static TOKEN_TAG])
+{
+    const struct token_book *own = cluster_tokens(e->setup.cluster);
+
+    if (cluster_state(e->setup.cluster) != CLUSTER_MEMBER)
+        return false;
+    for (size_t i = 0; i < own->n; i++)
+        if (answers(&own->at[i], question, ret))
+            return true;
+    for (size_t i = 0; i < e->n_foreign; i++)
+        if (answers(&e->foreign[i].token, question, ret))
+            return true;
+    return enrol_return_answers(e, question, ret);
+}
+
+static const struct foreign *find_foreign(const struct enrol *e, const uint8_t id[static TOKEN_ID])
+{
+    for (size_t i = 0; i < e->n_foreign; i++)
+        if (!memcmp(e->foreign[i].token.id, id, TOKEN_ID))
+            return &e->foreign[i];
+    return NULL;
+}
+
+void enrol_share(struct enrol *e)
+{
+    const struct token_book *own = cluster_tokens(e->setup.cluster);
+    if (!cluster_is_authority(e->setup.cluster))
+        return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < own->n; i++) {
+        const struct token_entry *t = &own->at[i];
+        json_int_t left = token_is_live(t, now_s(e)) ? (json_int_t)(t->expires_s - now_s(e)) : 0;
+        json_array_append_new(list, json_pack("{s:o s:o s:o s:o s:I}", "id", hex(t->id, sizeof t->id), "psk",
+                                              hex(t->keys.psk, sizeof t->keys.psk), "question",
+                                              hex(t->keys.question, sizeof t->keys.question), "answer",
+                                              hex(t->keys.answer, sizeof t->keys.answer), "ttl", left));
+    }
+    e->setup.broadcast(e->setup.owner, json_pack("{s:s s:o}", "kind", "tokens", "tokens", list));
+}
+
+/* All tokens of that authority, instead of those it told us before. */
+static void take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *list)
+{
+    size_t i, kept = 0;
+    json_t *item;
+    for (i = 0; i < e->n_foreign; i++)
+        if (memcmp(e->foreign[i].issuer, issuer, 16))
+            e->foreign[kept++] = e->foreign[i];
+    e->n_foreign = kept;
+    json_array_foreach (list, i, item) {
+        struct foreign f = {.token.used = false};
+        json_int_t ttl = json_integer_value(json_object_get(item, "ttl"));
+        if (e->n_foreign == ENROL_FOREIGN_MAX)
+            break;
+        if (!has_bytes(item, "id", f.token.id, TOKEN_ID) || !has_bytes(item, "psk", f.token.keys.psk, 32) ||
+            !has_bytes(item, "question", f.token.keys.question, TOKEN_TAG) ||
+            !has_bytes(item, "answer", f.token.keys.answer, TOKEN_TAG))
+            continue;
+        memcpy(f.issuer, issuer, sizeof f.issuer);
+        f.token.expires_s = now_s(e) + (ttl > 0 ? (uint64_t)ttl : 0);
+        e->foreign[e->n_foreign++] = f;
+    }
+}
+
+static void count_failure(struct enrol *e, const uint8_t token[static TOKEN_ID])
+{
+    const struct foreign *f = find_foreign(e, token);
+    struct err err = {""};
+
+    if (f) {
+        e->setup.send(e->setup.owner, f->issuer,
+                      json_pack("{s:s s:o}", "kind", "token-failed", "token", hex(token, TOKEN_ID)));
+    } else if (cluster_token_failed(e->setup.cluster, token, &err)) {
+        log_warning("token revoked after %d failed attempts", TOKEN_TRIES);
+        enrol_share(e);
+    }
+    if (*err.text)
+        log_error("%s", err.text);
+}
+
+/* --- granting: on the authority --- */
+
+/* The whole decision; the frame for the joiner, or why not. */
+static int grant(struct enrol *e, const uint8_t token[static TOKEN_ID], const uint8_t pub[static AUTH_KEY],
+                 const char *name, uint8_t *frame, size_t *ret_n, struct err *err)
+{
+    struct cluster *c = e->setup.cluster;
+    uint8_t id[CERT_ID];
+    size_t n;
+
+    auth_node_id(id, pub);
+    int r = cluster_spend(c, token, id, now_s(e), err);
+    if (!r)
+        r = cluster_issue(c, pub, name, now_s(e), frame, err);
+    if (r)
+        return r;
+    memcpy(frame + CERT_BYTES, cluster_key(c), CERT_CLUSTER_KEY);
+    const uint8_t *roster = cluster_roster_bytes(c, &n);
+    memcpy(frame + ENROL_GRANT_HEAD, roster, n);
+    *ret_n = ENROL_GRANT_HEAD + n;
+    const struct roster_entry *entry = roster_find(cluster_roster(c), id);
+    log_info("%s has joined cluster %s", entry ? entry->name : name, cluster_roster(c)->name);
+    e->setup.changed(e->setup.owner);
+    enrol_share(e);
+    return 0;
+}
+
+static bool is_member(const struct enrol *e, const uint8_t id[16], bool must_sign)
+{
+    const struct roster *r = cluster_roster(e->setup.cluster);
+    const struct roster_entry *entry = r ? roster_find(r, id) : NULL;
+
+    return entry && entry->status == ROSTER_ACTIVE && (entry->authority || !must_sign);
+}
+
+static void take_ask(struct enrol *e, const uint8_t from[16], const json_t *body)
+{
+    const char *name = json_string_value(json_object_get(body, "name"));
+    json_t *number = json_object_get(body, "number"), *reply;
+    uint8_t token[TOKEN_ID], pub[AUTH_KEY];
+    struct err err = {""};
+    size_t n;
+    if (!name || !has_bytes(body, "token", token, sizeof token) || !has_bytes(body, "pub", pub, sizeof pub))
+        return;
+    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
+    if (grant(e, token, pub, name, frame, &n, &err))
+        reply = json_pack("{s:s s:O s:s}", "kind", "join-answer", "number", number, "error", err.text);
+    else
+        reply = json_pack("{s:s s:O s:o}", "kind", "join-answer", "number", number, "grant", hex(frame, n));
+    free(frame);
+    if (reply)
+        e->setup.send(e->setup.owner, from, reply);
+}
+
+/* --- serving: on the member the joiner found --- */
+
+static struct serving *find_serving(struct enrol *e, const struct link *link)
+{
+    struct serving *s;
+    LIST_FOREACH (s, &e->servings, next)
+        if (s->link == link)
+            return s;
+    return NULL;
+}
+
+/* Nobody will let it in with this token. */
+static void refuse(struct serving *s, const char *why)
+{
+    event_del(s->timer);
+    link_close(s->link, LINK_END_REFUSED, why);
+}
+
+/* Not here and not now: another member may be able to. */
+static void send_on(struct serving *s, const char *why)
+{
+    event_del(s->timer);
+    link_close(s->link, LINK_END_LOCAL, why);
+}
+
+static void hand_out(struct serving *s, const uint8_t *frame, size_t n)
+{
+    s->granted = true;
+    if (link_send(s->link, ENROL_FRAME_GRANT, frame, n))
+        send_on(s, "the answer cannot be sent: no memory");
+}
+
+static void on_no_answer(evutil_socket_t fd, short what, void *arg)
+{
+    struct serving *s = arg;
+
+    (void)fd;
+    (void)what;
+    send_on(s, s->granted ? "the answer was not taken in time"
+                          : "the node that made this token did not answer in time");
+}
+
+static void ask_issuer(struct serving *s, const struct foreign *f, const uint8_t token[static TOKEN_ID])
+{
+    struct enrol *e = s->e;
+    const struct roster_entry *issuer = roster_find(cluster_roster(e->setup.cluster), f->issuer);
+    char why[200];
+    json_t *ask = json_pack("{s:s s:I s:o s:o s:s}", "kind", "join-ask", "number", (json_int_t)s->number,
+                            "token", hex(token, TOKEN_ID), "pub", hex(link_peer_key(s->link), AUTH_KEY),
+                            "name", link_peer(s->link)->name);
+
+    bool is_sent = !e->setup.send(e->setup.owner, f->issuer, ask);
+    if (!is_sent && !token_is_live(&f->token, now_s(e))) {
+        refuse(s,
+               "this token has let a node in already, or has expired: make a new one with `ringctl invite`");
+    } else if (!is_sent) {
+        snprintf(why, sizeof why,
+                 "%s, which made this token, cannot be reached from here now: try again when it is up",
+                 issuer ? issuer->name : "the node");
+        send_on(s, why);
+    }
+}
+
+/* A token speaks for whoever has it; who comes back speaks for himself. */
+int enrol_hello(struct enrol *e, struct link *link, const struct link_hello *peer, char *why, size_t size)
+{
+    return enrol_is_return(link_key_tag(link))
+               ? cluster_judge(e->setup.cluster, link_peer_key(link), peer, why, size)
+               : 0;
+}
+
+void enrol_serve(struct enrol *e, struct link *link)
+{
+    struct serving *s = xcalloc(1, sizeof *s);
+    uint8_t token[TOKEN_ID];
+    struct err err = {""};
+    size_t n;
+
+    *s = (struct serving){.e = e, .link = link, .number = ++e->last_number};
+    s->timer = event_new(e->setup.base, -1, 0, on_no_answer, s);
+    LIST_INSERT_HEAD(&e->servings, s, next);
+    enrol_arm(s->timer, e->setup.answer_ms);
+    if (enrol_is_return(link_key_tag(link))) {
+        s->granted = true;
+        enrol_return_serve(e, link);
+        return;
+    }
+    token_of(link_key_tag(link), token);
+    const struct foreign *f = find_foreign(e, token);
+    if (f) {
+        ask_issuer(s, f, token);
+        return;
+    }
+    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
+    if (grant(e, token, link_peer_key(link), link_peer(link)->name, frame, &n, &err))
+        refuse(s, err.text);
+    else
+        hand_out(s, frame, n);
+    free(frame);
+}
+
+void enrol_left(struct enrol *e, struct link *link)
+{
+    struct serving *s = find_serving(e, link);
+    bool granted = s && s->granted;
+    uint8_t token[TOKEN_ID];
+
+    if (s) {
+        LIST_REMOVE(s, next);
+        event_free(s->timer);
+        free(s);
+    }
+    token_of(link_key_tag(link), token);
+    if (is_token(link_key_tag(link)) && !granted)
+        count_failure(e, token);
+}
+
+static void take_answer(struct enrol *e, const json_t *body)
+{
+    json_int_t number = json_integer_value(json_object_get(body, "number"));
+    const char *error = json_string_value(json_object_get(body, "error"));
+    struct serving *s;
+    LIST_FOREACH (s, &e->servings, next)
+        if (s->number == (uint64_t)number && !s->granted)
+            break;
+    if (!s)
+        return;
+    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
+    int n = unhex(body, "grant", frame, ENROL_GRANT_MAX);
+    if (n > 0)
+        hand_out(s, frame, (size_t)n);
+    else
+        refuse(s, error ? error
+                        : "the node that made this token gave an answer that cannot be read: make a new one "
+                          "with `ringctl invite`");
+    free(frame);
+}
+
+void enrol_message(struct enrol *e, const uint8_t from[16], const char *kind, const json_t *body)
+{
+    uint8_t token[TOKEN_ID];
+
+    if (!strcmp(kind, "tokens") && is_member(e, from, true))
+        take_tokens(e, from, json_object_get(body, "tokens"));
+    else if (!strcmp(kind, "join-ask") && is_member(e, from, false))
+        take_ask(e, from, body);
+    else if (!strcmp(kind, "join-answer") && is_member(e, from, true))
+        take_answer(e, body);
+    else if (!strcmp(kind, "token-failed") && is_member(e, from, false) &&
+             has_bytes(body, "token", token, TOKEN_ID) && !find_foreign(e, token))
+        count_failure(e, token);
+}
+
+/* --- opening --- */
+
+struct enrol *enrol_new(const struct enrol_setup *setup)
+{
+    struct enrol *e = xcalloc(1, sizeof *e);
+
+    e->setup = *setup;
+    e->setup.search_ms = setup->search_ms ? setup->search_ms : ENROL_SEARCH_MS;
+    e->setup.answer_ms = setup->answer_ms ? setup->answer_ms : ENROL_ANSWER_MS;
+    LIST_INIT(&e->servings);
+    enrol_join_init(e);
+    enrol_return_init(e);
+    return e;
+}
+
+void enrol_free(struct enrol *e)
+{
+    if (!e)
+        return;
+    for (struct serving *s; (s = LIST_FIRST(&e->servings));) {
+        LIST_REMOVE(s, next);
+        event_free(s->timer);
+        free(s);
+    }
+    enrol_join_done(e);
+    enrol_return_done(e);
+    sodium_memzero(e, sizeof *e);
+    free(e);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of nodes: records as JSON, which of them are news, which are too old. Called on the
+ * loop. */
+#include "daemon/ringd/cluster/members_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/common/xalloc.h"
+
+enum {
+    LATE_US = 500000,   /* from which on it was we who stood still */
+    GRACE_US = 2000000, /* for two heartbeats of the others */
+};
+
+struct members *members_new(const struct member *self)
+{
+    struct members *m = xcalloc(1, sizeof *m);
+    m->orders = xcalloc(1, sizeof *m->orders);
+    m->n = 1;
+    m->at[0] = *self;
+    return m;
+}
+
+void members_free(struct members *m)
+{
+    if (!m)
+        return;
+    free(m->orders);
+    free(m);
+}
+
+struct member *members_self(struct members *m)
+{
+    return &m->at[0];
+}
+
+void members_touch(struct members *m)
+{
+    m->at[0].seq++;
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+static json_t *hex(const uint8_t id[16])
+{
+    char text[33];
+    id_hex(text, id);
+    return json_string(text);
+}
+
+static json_t *cable_encode(const struct member_cable *c)
+{
+    char six[PREFIX_TEXT] = "", four[PREFIX_TEXT] = "";
+    if (c->six.family)
+        prefix_format(&c->six, six);
+    if (c->four.family)
+        prefix_format(&c->four, four);
+    return json_pack("{s:s s:s s:s}", "port", c->port, "ipv6", six, "ipv4", four);
+}
+
+json_t *member_encode(const struct member *who)
+{
+    json_t *links = json_array();
+    for (size_t i = 0; i < who->nlinks; i++)
+        json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", hex(who->links[i].id), "class_mbps",
+                                               (json_int_t)who->links[i].class_mbps, "shared",
+                                               (int)who->links[i].shared));
+    json_t *ended = json_array();
+    for (size_t i = 0; i < who->nended; i++)
+        json_array_append_new(ended, hex(who->ended[i]));
+    json_t *cables = json_array();
+    for (size_t i = 0; i < who->ncables; i++)
+        json_array_append_new(cables, cable_encode(&who->cables[i]));
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:I s:I s:o s:i s:s s:f}", "id",
+                     hex(who->id), "name", who->name, "version", who->version, "boot", (json_int_t)who->boot,
+                     "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
+                     (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
+                     "memory_available", (json_int_t)who->memory_available, "links", links, "ended", ended,
+                     "cables", cables, "ring", who->ring, "jobs", (json_int_t)who->jobs, "job",
+                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", who->doing,
+                     "seconds", who->seconds);
+}
+
+static bool same_links(const struct member *a, const struct member *b)
+{
+    for (size_t i = 0; i < a->nlinks && i < b->nlinks; i++)
+        if (memcmp(a->links[i].id, b->links[i].id, 16) != 0 ||
+            a->links[i].class_mbps != b->links[i].class_mbps || a->links[i].shared != b->links[i].shared)
+            return false;
+    return a->nlinks == b->nlinks;
+}
+
+static bool same_cables(const struct member *a, const struct member *b)
+{
+    for (size_t i = 0; i < a->ncables && i < b->ncables; i++)
+        if (strcmp(a->cables[i].port, b->cables[i].port) != 0 ||
+            !prefix_equal(&a->cables[i].six, &b->cables[i].six) ||
+            !prefix_equal(&a->cables[i].four, &b->cables[i].four))
+            return false;
+    return a->ncables == b->ncables;
+}
+
+bool member_says_the_same(const struct member *a, const struct member *b)
+{
+    uint64_t more = a->memory_available > b->memory_available ? a->memory_available : b->memory_available;
+    uint64_t less = a->memory_available + b->memory_available - more;
+    return !memcmp(a->id, b->id, 16) && !strcmp(a->name, b->name) && !strcmp(a->version, b->version) &&
+           a->boot == b->boot && a->cores == b->cores && a->threads == b->threads &&
+           a->memory_total == b->memory_total && more - less <= a->memory_total / 256 && same_links(a, b) &&
+           same_cables(a, b) && a->jobs == b->jobs && a->nended == b->nended &&
+           !memcmp(a->ended, b->ended, a->nended * sizeof a->ended[0]) && !strcmp(a->ring, b->ring) &&
+           a->job == b->job && !memcmp(a->head, b->head, 16) && a->rank == b->rank &&
+           !strcmp(a->doing, b->doing) && !(a->seconds < b->seconds) && !(a->seconds > b->seconds);
+}
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from);
+}
+
+static int decode_link(struct member_link *ret, const json_t *link)
+{
+    const char *id;
+    json_int_t class_mbps;
+    int shared;
+    if (json_unpack((json_t *)link, "{s:s s:I s:b}", "id", &id, "class_mbps", &class_mbps, "shared",
+                    &shared) ||
+        id_parse(ret->id, id) || class_mbps < 0 || class_mbps > UINT32_MAX)
+        return -EBADMSG;
+    ret->class_mbps = (uint32_t)class_mbps;
+    ret->shared = shared;
+    return 0;
+}
+
+static int decode_address(struct prefix *ret, const char *text, uint8_t family)
+{
+    return *text && (prefix_parse(ret, text) || ret->family != family) ? -EBADMSG : 0;
+}
+
+static int decode_cable(struct member_cable *ret, const json_t *cable)
+{
+    const char *port, *six, *four;
+    if (json_unpack((json_t *)cable, "{s:s s:s s:s}", "port", &port, "ipv6", &six, "ipv4", &four) ||
+        strlen(port) >= sizeof ret->port || decode_address(&ret->six, six, AF_INET6) ||
+        decode_address(&ret->four, four, AF_INET))
+        return -EBADMSG;
+    memcpy(ret->port, port, strlen(port));
+    return 0;
+}
+
+static int decode_ended(struct member *m, const json_t *ended)
+{
+    if (!json_is_array(ended) || json_array_size(ended) > RING_MAX_NODES)
+        return -EBADMSG;
+    for (; m->nended < json_array_size(ended); m->nended++)
+        if (id_parse(m->ended[m->nended], json_string_value(json_array_get(ended, m->nended))))
+            return -EBADMSG;
+    return 0;
+}
+
+/* A list that an earlier version does not tell. */
+static int decode_cables(struct member *m, const json_t *cables)
+{
+    if (cables && (!json_is_array(cables) || json_array_size(cables) > MEMBER_CABLES))
+        return -EBADMSG;
+    for (; m->ncables < json_array_size(cables); m->ncables++)
+        if (decode_cable(&m->cables[m->ncables], json_array_get(cables, m->ncables)))
+            return -EBADMSG;
+    return 0;
+}
+
+int member_decode(struct member *ret, const json_t *record)
+{
+    struct member m = {0};
+    const char *id, *name, *version, *head, *doing, *ring;
+    json_t *links;
+    json_int_t boot, seq, cores, threads, total, available, jobs, job;
+    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:I s:s s:i s:s s:F}",
+                    "id", &id, "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores",
+                    &cores, "threads", &threads, "memory_total", &total, "memory_available", &available,
+                    "links", &links, "ring", &ring, "jobs", &jobs, "job", &job, "head", &head, "rank",
+                    &m.rank, "doing", &doing, "seconds", &m.seconds))
+        return -EBADMSG;
+    if (id_parse(m.id, id) || id_parse(m.head, head) || !json_is_array(links) ||
+        json_array_size(links) > RING_MAX_NODES)
+        return -EBADMSG;
+    for (; m.nlinks < json_array_size(links); m.nlinks++)
+        if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
+            return -EBADMSG;
+    if (strlen(ring) >= sizeof m.ring || decode_ended(&m, json_object_get(record, "ended")) ||
+        decode_cables(&m, json_object_get(record, "cables")))
+        return -EBADMSG;
+    memcpy(m.ring, ring, strlen(ring));
+    copy_text(m.name, sizeof m.name, name);
+    copy_text(m.version, sizeof m.version, version);
+    copy_text(m.doing, sizeof m.doing, doing);
+    m.boot = (uint64_t)boot;
+    m.seq = (uint64_t)seq;
+    m.cores = (unsigned)cores;
+    m.threads = (unsigned)threads;
+    m.memory_total = (uint64_t)total;
+    m.memory_available = (uint64_t)available;
+    m.jobs = (uint64_t)jobs;
+    m.job = (uint64_t)job;
+    *ret = m;
+    return 0;
+}
+
+static struct member *lookup(const struct members *m, const uint8_t id[16])
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (!memcmp(m->at[i].id, id, 16))
+            return (struct member *)&m->at[i];
+    return NULL;
+}
+
+/* A full table forgets the unreachable node it has heard least recently: nodes that were replaced
+ * do not fill it for ever. */
+static struct member *free_place(struct members *m)
+{
+    if (m->n < RING_MAX_NODES)
+        return &m->at[m->n++];
+    struct member *oldest = NULL;
+    for (size_t i = 1; i < m->n; i++)
+        if (!members_reachable(m, m->at[i].id) && (!oldest || m->at[i].heard.us < oldest->heard.us))
+            oldest = &m->at[i];
+    return oldest;
+}
+
+/* An old record of ours may still go round after a restart; a second machine with our identity goes
+ * on talking. */
+static bool is_twin(struct members *m, const struct member *news)
+{
+    if (news->boot == m->at[0].boot)
+        return false;
+    bool again = news->boot == m->twin_boot && news->seq > m->twin_seq;
+    m->twin_boot = news->boot;
+    m->twin_seq = news->seq;
+    return again;
+}
+
+/* A restarted node begins counting anew, with a later boot. A clock that was set back makes it an
+ * earlier one: that is believed once the present life of the node is out of reach. Of a life that
+ * was heard before, only what is new counts: the last words of several lives would chase each other
+ * round the ring for ever. */
+static bool is_news(const struct members *m, const struct member *known, const struct member *news)
+{
+    const struct life *former = m->former[known - m->at];
+    if (known->boot == news->boot)
+        return news->seq > known->seq;
+    for (size_t i = 0; i < FORMER; i++)
+        if (former[i].boot == news->boot && news->seq <= former[i].seq)
+            return false;
+    return news->boot > known->boot || !members_reachable(m, known->id);
+}
+
+/* Before `news` takes the place: its present life becomes a former one. */
+static void keep_life(struct members *m, const struct member *known, const struct member *news)
+{
+    struct life *former = m->former[known - m->at];
+    size_t at = 0;
+    if (known->boot == news->boot)
+        return;
+    while (at < FORMER - 1 && former[at].boot != news->boot)
+        at++;
+    memmove(former + 1, former, at * sizeof *former);
+    former[0] = (struct life){known->boot, known->seq};
+}
+
+bool members_is_news(const struct members *m, const struct member *record)
+{
+    const struct member *known = lookup(m, record->id);
+    return !known || known == &m->at[0] || is_news(m, known, record);
+}
+
+int members_learn(struct members *m, const json_t *record, struct instant said)
+{
+    struct member news;
+    int r = member_decode(&news, record);
+    if (r)
+        return r;
+    struct member *known = lookup(m, news.id);
+    if (known == &m->at[0])
+        return is_twin(m, &news) ? -EEXIST : 0;
+    if (known && !is_news(m, known, &news))
+        return 0;
+    if (known) {
+        keep_life(m, known, &news);
+    } else {
+        if (!(known = free_place(m)))
+            return -ENOSPC;
+        memset(m->former[known - m->at], 0, sizeof m->former[0]);
+    }
+    news.heard = said;
+    *known = news;
+    m->stale[known - m->at] = false;
+    return 1;
+}
+
+size_t members_count(const struct members *m)
+{
+    return m->n;
+}
+
+const struct member *members_at(const struct members *m, size_t i)
+{
+    return &m->at[i];
+}
+
+const struct member *members_find(const struct members *m, const uint8_t id[16])
+{
+    return lookup(m, id);
+}
+
+/* --- age -------------------------------------------------------------------------------------- */
+
+void members_set_patience(struct members *m, uint64_t patience_us)
+{
+    m->patience_us = patience_us;
+}
+
+bool members_expire(struct members *m, struct instant now)
+{
+    bool any = false;
+    struct instant due = members_due(m);
+    uint64_t late_us = clock_since_us(now, due);
+    for (size_t i = 1; i < m->n && late_us > LATE_US; i++)
+        m->at[i].heard.us =
+            m->at[i].heard.us + late_us + GRACE_US < now.us ? m->at[i].heard.us + late_us + GRACE_US : now.us;
+    for (size_t i = 1; i < m->n && m->patience_us; i++)
+        if (!m->stale[i] && now.us >= m->at[i].heard.us + m->patience_us) {
+            any |= members_reachable(m, m->at[i].id);
+            m->stale[i] = true;
+        }
+    return any;
+}
+
+struct instant members_due(const struct members *m)
+{
+    struct instant due = {UINT64_MAX};
+    for (size_t i = 1; i < m->n && m->patience_us; i++)
+        if (!m->stale[i] && m->at[i].heard.us + m->patience_us < due.us)
+            due.us = m->at[i].heard.us + m->patience_us;
+    return due;
+}

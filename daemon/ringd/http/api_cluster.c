@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/http/api_cluster.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/cluster/cluster.h"
+#include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/peer/peers_socket.h"
+#include "daemon/common/xalloc.h"
+
+enum { TTL_MAX_S = 7 * 86400, TTL_S = 3600 };
+
+/* The body as an object; an empty one is fine. NULL: answered already. */
+static json_t *body_of(struct http_call *call)
+{
+    size_t size;
+    const char *body = http_body(call, &size);
+    json_t *json = size ? json_loadb(body, size, 0, NULL) : json_object();
+
+    if (json_is_object(json))
+        return json;
+    json_decref(json);
+    http_fail(call, 400, "bad-request", "the body must be a JSON object");
+    return NULL;
+}
+
+/* 409: the request was understood, and the cluster's state is against it. */
+static void refuse(struct http_call *call, const char *text)
+{
+    http_fail(call, 409, "refused", "%s", text);
+}
+
+/* "K4F2-9QXM-0T3B-V7RD": 80 bits of an id, enough to tell and to type. */
+static void write_short_id(char out[20], const uint8_t id[static CERT_ID])
+{
+    char digits[20];
+
+    token_base32(digits, id, 10);
+    snprintf(out, 20, "%.4s-%.4s-%.4s-%.4s", digits, digits + 4, digits + 8, digits + 12);
+}
+
+/* --- who there is --- */
+
+static json_t *member_show(struct node *n, const struct roster_entry *e)
+{
+    const struct member *m = members_find(n->members, e->id);
+    bool self = m && m == members_self(n->members), up = members_reachable(n->members, e->id);
+    char id[33], short_id[20];
+
+    id_hex(id, e->id);
+    write_short_id(short_id, e->id);
+    return json_pack("{s:s s:s s:s s:s s:b s:b s:b s:I s:o}", "id", id, "short_id", short_id, "name", e->name,
+                     "status", e->status == ROSTER_ACTIVE ? "active" : "removed", "authority",
+                     (int)e->authority, "self", (int)self, "up", (int)up, "serial", (json_int_t)e->serial,
+                     "last_seen_seconds",
+                     up  ? json_real(0)
+                     : m ? json_real((double)clock_since_us(clock_now(), m->heard) / 1e6)
+                         : json_null());
+}
+
+void api_get_members(struct node *n, struct http_call *call)
+{
+    const struct roster *r = cluster_roster(n->cluster);
+    json_t *list = json_array(), *cluster = json_object();
+    char id[33];
+
+    json_object_set_new(cluster, "state", json_string(cluster_state_name(cluster_state(n->cluster))));
+    if (r) {
+        id_hex(id, r->cluster_id);
+        json_object_update_missing_new(cluster, json_pack("{s:s s:s s:I s:i}", "id", id, "name", r->name,
+                                                          "roster_version", (json_int_t)r->version,
+                                                          "key_generation", (int)r->generation));
+        for (size_t i = 0; i < r->n; i++)
+            json_array_append_new(list, member_show(n, &r->at[i]));
+    }
+    api_reply(call, 200, json_pack("{s:o s:o}", "cluster", cluster, "members", list));
+}
+
+/* --- making, inviting --- */
+
+void api_post_init(struct node *n, struct http_call *call)
+{
+    json_t *body = body_of(call);
+    const char *name = json_string_value(json_object_get(body, "name"));
+    struct err err;
+    char id[33];
+    if (!body)
+        return;
+    if (cluster_init(n->cluster, name ? name : "ring", opts_str(n->opts, "name"), (uint64_t)time(NULL),
+                     &err)) {
+        refuse(call, err.text);
+    } else {
+        node_membership_changed(n);
+        id_hex(id, cluster_roster(n->cluster)->cluster_id);
+        api_reply(
+            call, 201,
+            json_pack("{s:s s:s s:s}", "id", id, "name", cluster_roster(n->cluster)->name, "node", n->name));
+    }
+    json_decref(body);
+}
+
+void api_post_invite(struct node *n, struct http_call *call)
+{
+    json_t *body = body_of(call), *given = json_object_get(body, "ttl");
+    json_int_t ttl = given ? json_integer_value(given) : TTL_S;
+    char text[TOKEN_TEXT];
+    struct err err;
+    if (!body)
+        return;
+    if (ttl < 1 || ttl > TTL_MAX_S) {
+        http_fail(call, 400, "bad-request", "ttl: a token lives from 1 s to %d days", TTL_MAX_S / 86400);
+    } else if (cluster_invite(n->cluster, (uint64_t)ttl, (uint64_t)time(NULL), text, &err)) {
+        refuse(call, err.text);
+    } else {
+        enrol_share(n->enrol);
+        api_reply(call, 201, json_pack("{s:s s:I}", "token", text, "ttl", ttl));
+    }
+    json_decref(body);
+}
+
+/* --- joining: answered when it is over --- */
+
+struct waiting {
+    struct node *n;
+    struct http_call *call;
+};
+
+static void joined(void *arg, const char *error)
+{
+    struct waiting *w = arg;
+    const struct cert *cert = cluster_cert(w->n->cluster);
+
+    if (error)
+        refuse(w->call, error);
+    else
+        api_reply(w->call, 201,
+                  json_pack("{s:s s:s}", "name", cluster_roster(w->n->cluster)->name, "node", cert->name));
+    free(w);
+}
+
+void api_post_join(struct node *n, struct http_call *call)
+{
+    json_t *body = body_of(call);
+    const char *token = json_string_value(json_object_get(body, "token")),
+               *peer = json_string_value(json_object_get(body, "peer"));
+    char host[128] = "";
+    uint16_t port = 0;
+    struct err err;
+    if (!body)
+        return;
+    struct waiting *w = xmemdup(&(struct waiting){n, call}, sizeof *w);
+    if (!token) {
+        http_fail(call, 400, "bad-request", "token: the line `ringctl invite` printed is missing");
+    } else if (peer && (peers_split_address(peer, host, sizeof host, &port) || !*host || !port)) {
+        http_fail(call, 400, "bad-request", "--peer %s is not HOST:PORT", peer);
+    } else if (enrol_join(n->enrol, token, opts_str(n->opts, "name"), peer ? host : NULL, port, joined, w,
+                          &err)) {
+        refuse(call, err.text);
+    } else {
+        w = NULL;
+        if (!peer)
+            cables_search(n->cables);
+    }
+    free(w);
+    json_decref(body);
+}
+
+/* --- removing, promoting --- */
+
+static const struct roster_entry *find_node(struct node *n, const char *name)
+{
+    const struct roster *r = cluster_roster(n->cluster);
+    const struct roster_entry *found = r && name ? roster_named(r, name) : NULL;
+    char short_id[20];
+
+    for (size_t i = 0; r && name && !found && i < r->n; i++) {
+        write_short_id(short_id, r->at[i].id);
+        if (!strcasecmp(short_id, name))
+            found = &r->at[i];
+    }
+    return found;
+}
+
+static void change_node(struct node *n, struct http_call *call,
+                        int (*change)(struct cluster *, const uint8_t *, struct err *), const char *note)
+{
+    json_t *body = body_of(call);
+    const char *name = json_string_value(json_object_get(body, "node"));
+    const struct roster_entry *e = find_node(n, name);
+    struct err err = {""};
+    if (!body)
+        return;
+    if (!e) {
+        http_fail(call, 404, "no-such-member",
+                  "%s is no member of this node's cluster: `ringctl members` lists them",
+                  name ? name : "a node without a name");
+        json_decref(body);
+        return;
+    }
+    struct roster_entry before = *e; /* the roster it lies in is replaced */
+    if (change(n->cluster, before.id, &err)) {
+        refuse(call, err.text);
+    } else {
+        node_membership_changed(n);
+        api_reply(call, 200,
+                  json_pack("{s:s s:s}", "node", before.name, "note", before.authority ? note : ""));
+    }
+    json_decref(body);
+}
+
+void api_post_remove(struct node *n, struct http_call *call)
+{
+    change_node(n, call, cluster_remove,
+                "it held the cluster's key: if it is lost rather than retired, make a new cluster, for it "
+                "could let itself "
+                "in again");
+}
+
+void api_post_promote(struct node *n, struct http_call *call)
+{
+    change_node(n, call, cluster_promote, "it held the cluster's key before");
+}

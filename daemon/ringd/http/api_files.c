@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Results that lie with the daemon: listed, and sent file by file. The job's record, which may be
+ * on disk, says where. */
+#include "daemon/ringd/http/api_files.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/http/results.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/common/xalloc.h"
+
+struct wanted {
+    struct node *n;
+    struct http_call *call;
+    uint64_t id;
+    char *name; /* owned; NULL = the list */
+};
+
+static void send_list(const struct wanted *w, const json_t *record, const char *folder)
+{
+    struct err err;
+    json_t *files = results_list(folder, &err);
+    if (files)
+        api_reply(w->call, 200,
+                  json_pack("{s:I s:O s:s s:o}", "id", (json_int_t)w->id, "adapter_out",
+                            json_object_get(json_object_get(record, "spec"), "adapter_out"), "folder", folder,
+                            "files", files));
+    else
+        http_fail(w->call, 404, "no-files", "job %" PRIu64 " has left no result here yet: %s", w->id,
+                  err.text);
+}
+
+static void send_file(const struct wanted *w, const char *folder)
+{
+    int fd;
+    uint64_t bytes;
+    int r = results_open(folder, w->name, &fd, &bytes);
+    if (r)
+        http_fail(w->call, 404, "no-files",
+                  "the result of job %" PRIu64 " has no file %s that can be sent: %s", w->id, w->name,
+                  strerror(-r));
+    else
+        http_reply_fd(w->call, "application/octet-stream", fd, bytes);
+}
+
+static void send(const struct wanted *w, const json_t *record)
+{
+    const json_t *spec = json_object_get(record, "spec");
+    const char *out = json_string_value(json_object_get(spec, "adapter_out"));
+    char *folder = record ? results_of(w->n->state_dir, record) : NULL;
+    if (!record)
+        http_fail(w->call, 404, "no-such-job",
+                  "there is no such job on this node; `ringctl jobs --all` lists its jobs");
+    else if (!out)
+        http_fail(w->call, 404, "no-files", "job %" PRIu64 " does not train: it leaves no files", w->id);
+    else if (!folder)
+        http_fail(w->call, 404, "no-files",
+                  "job %" PRIu64 " writes its result into %s itself: nothing is to be fetched", w->id, out);
+    else if (w->name)
+        send_file(w, folder);
+    else
+        send_list(w, record, folder);
+    free(folder);
+}
+
+static void on_record(void *arg, const char *text)
+{
+    struct wanted *w = arg;
+    json_t *record = text ? json_loads(text, 0, NULL) : NULL;
+    send(w, record);
+    json_decref(record);
+    free(w->name);
+    free(w);
+}
+
+static void get(struct node *n, struct http_call *call, bool is_list)
+{
+    /* The route matched: there is a word behind /v1/jobs/, and a name behind /files/ if one is
+     * due. */
+    const char *word = http_path(call) + sizeof "/v1/jobs/" - 1;
+    char *end;
+    uint64_t id = strtoull(word, &end, 10);
+    if (*word < '0' || *word > '9' || *end != '/') {
+        http_fail(call, 404, "no-such-job", "a job is named by its number");
+        return;
+    }
+    struct wanted *w = xmalloc(sizeof *w);
+    *w = (struct wanted){n, call, id, is_list ? NULL : xstrdup(end + sizeof "/files/" - 1)};
+    const struct job *job = coord_find(n->coord, id);
+    if (!job) {
+        store_get_job(n->store, id, on_record, w);
+        return;
+    }
+    json_t *record = json_pack("{s:I s:O}", "id", (json_int_t)id, "spec", job->spec);
+    send(w, record);
+    json_decref(record);
+    free(w->name);
+    free(w);
+}
+
+void api_get_job_files(struct node *n, struct http_call *call)
+{
+    get(n, call, true);
+}
+
+void api_get_job_file(struct node *n, struct http_call *call)
+{
+    get(n, call, false);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The API's routes about results that lie with the daemon, for those who fetch them. Loop
+ * thread. */
+#ifndef DAEMON_API_FILES_H
+#define DAEMON_API_FILES_H
+
+struct http_call;
+struct node;
+
+void api_get_job_files(struct node *n, struct http_call *call);
+void api_get_job_file(struct node *n, struct http_call *call);
+
+#endif

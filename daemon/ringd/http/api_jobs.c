@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Jobs: submitted, listed, shown, cancelled, and what is kept of them. */
+#include "daemon/ringd/http/api_jobs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/http/http_feed.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/http/intake.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/ringd/job/timeline.h"
+#include "daemon/ringd/job/timelines.h"
+#include "daemon/common/xalloc.h"
+#include "engine/pipe/sched.h"
+
+/* The number in /v1/jobs/{id}…; false when there is none, which has been answered. */
+static bool read_id(struct http_call *call, uint64_t *ret)
+{
+    const char *word = http_path(call) + sizeof "/v1/jobs/" - 1;
+    char *end;
+    errno = 0;
+    *ret = strtoull(word, &end, 10);
+    if (*word >= '0' && *word <= '9' && (!*end || *end == '/' || *end == '@') && !errno)
+        return true;
+    http_fail(call, 404, "no-such-job",
+              "a job is named by its number, or NUMBER@NODE if another node is its head");
+    return false;
+}
+
+/* {"name": list}, list being a text that may be long: it is not read here. */
+static void reply_list(struct http_call *call, const char *name, const char *list)
+{
+    char *text = xasprintf("{\"%s\":%s}", name, list ? list : "[]");
+    http_reply(call, 200, "application/json", text, strlen(text));
+    free(text);
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    static const char *const keys[] = {"created", "id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, keys[i])),
+                         y = json_integer_value(json_object_get(*(json_t *const *)b, keys[i]));
+        if (x != y)
+            return x < y ? 1 : -1;
+    }
+    return 0;
+}
+
+static json_t *sorted(const json_t *list)
+{
+    const size_t n = json_array_size(list);
+    json_t **rows = xcalloc(n + 1, sizeof *rows), *ret = json_array();
+    for (size_t i = 0; i < n; i++)
+        rows[i] = json_array_get(list, i);
+    qsort(rows, n, sizeof *rows, newest_first);
+    for (size_t i = 0; i < n; i++)
+        json_array_append(ret, rows[i]);
+    free(rows);
+    return ret;
+}
+
+struct listing {
+    struct node *n;
+    struct http_call *call;
+};
+
+/* What the store has may be long and is not read here: behind its rows come those of other
+ * heads. */
+static void send_all_jobs(void *arg, const char *text)
+{
+    struct listing *l = arg;
+    json_t *list = json_array();
+    elsewhere_add_rows(l->n->elsewhere, list);
+    char *others = json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    const size_t n = text ? strlen(text) : 0;
+    const bool is_own = n > 2, is_other = json_array_size(list) && others;
+    char *all = xasprintf("[%.*s%s%s", is_own ? (int)(n - 2) : 0, is_own ? text + 1 : "",
+                          is_own && is_other ? "," : "", is_other ? others + 1 : "]");
+    reply_list(l->call, "jobs", all);
+    free(all);
+    free(others);
+    json_decref(list);
+    free(l);
+}
+
+void api_get_jobs(struct node *n, struct http_call *call)
+{
+    if (http_query(call, "all")) {
+        struct listing *l = xmalloc(sizeof *l);
+        *l = (struct listing){n, call};
+        store_get_jobs(n->store, 0, send_all_jobs, l);
+        return;
+    }
+    json_t *list = json_array();
+    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+        json_array_append_new(list, job_encode_short(job));
+    elsewhere_add_remembered(n->elsewhere, list);
+    elsewhere_add_rows(n->elsewhere, list);
+    api_reply(call, 200, json_pack("{s:o}", "jobs", sorted(list)));
+    json_decref(list);
+}
+
+/* Of a job that is asked for: what the body holds. NULL: it is something else, which has been
+ * answered. */
+static json_t *read_request(struct http_call *call, const char **ret_type, json_t **ret_spec)
+{
+    size_t size;
+    const char *body = http_body(call, &size);
+    json_error_t je;
+    json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
+    *ret_type = json_string_value(json_object_get(request, "type"));
+    *ret_spec = json_object_get(request, "spec");
+    if (*ret_type && json_is_object(*ret_spec))
+        return request;
+    http_fail(call, 400, "bad-request",
+              "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
+    json_decref(request);
+    return NULL;
+}
+
+static void take(struct node *n, struct http_call *call, bool is_plan)
+{
+    struct err err;
+    struct intake_request req = {.is_plan = is_plan};
+    json_t *spec, *request = read_request(call, &req.type, &spec);
+    if (!request)
+        return;
+    req.spec = spec;
+    req.seen = json_object_get(request, "seen");
+    if (coord_check_type(req.type, &err))
+        http_fail(call, 400, "bad-request", "%s", err.text);
+    else
+        intake_take(n->intake, &req, call);
+    json_decref(request);
+}
+
+void api_post_job(struct node *n, struct http_call *call)
+{
+    take(n, call, false);
+}
+
+void api_get_schedules(struct node *n, struct http_call *call)
+{
+    json_t *names = json_pack("[s]", "auto");
+    (void)n;
+    for (const char *const *name = sched_names(); *name; name++)
+        json_array_append_new(names, json_string(*name));
+    api_reply(call, 200, json_pack("{s:o}", "schedules", names));
+}
+
+void api_post_plan(struct node *n, struct http_call *call)
+{
+    take(n, call, true);
+}
+
+/* A question to the store, whose answer may be that there is no such job. */
+struct lookup {
+    struct node *n;
+    struct http_call *call;
+    uint64_t id;
+};
+
+static void fail_unknown(struct node *n, struct http_call *call, uint64_t id)
+{
+    char names[256];
+    elsewhere_namesakes(n->elsewhere, id, names, sizeof names);
+    if (*names)
+        http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node: did you mean %s?",
+                  (unsigned long long)id, names);
+    else
+        http_fail(call, 404, "no-such-job",
+                  "no job %llu was submitted to this node: `ringctl jobs --all` lists its jobs",
+                  (unsigned long long)id);
+}
+
+static void send_record(void *arg, const char *text)
+{
+    struct lookup *l = arg;
+    if (text)
+        http_reply(l->call, 200, "application/json", text, strlen(text));
+    else
+        fail_unknown(l->n, l->call, l->id);
+    free(l);
+}
+
+void api_get_job(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    const struct job *job = coord_find(n->coord, id);
+    if (job) {
+        api_reply(call, 200, job_encode(job));
+        return;
+    }
+    struct lookup *l = xmalloc(sizeof *l);
+    *l = (struct lookup){n, call, id};
+    store_get_job(n->store, id, send_record, l);
+}
+
+/* record: of a job that is not to be cancelled any more, NULL: there is none. */
+static void refuse_to_cancel(void *arg, const char *record)
+{
+    struct lookup *l = arg;
+    char how[900];
+    json_t *job = record ? json_loads(record, 0, NULL) : NULL;
+    job_how_it_ended(how, sizeof how, job);
+    if (job)
+        http_fail(l->call, 409, "already-ended", "job %llu has already ended: %s", (unsigned long long)l->id,
+                  how);
+    else
+        fail_unknown(l->n, l->call, l->id);
+    json_decref(job);
+    free(l);
+}
+
+void api_delete_job(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    switch (coord_cancel(n->coord, id)) {
+    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case -EBUSY:
+        http_fail(call, 409, "already-ended", "job %llu is ending: `ringctl attach %llu` waits for it",
+                  (unsigned long long)id, (unsigned long long)id);
+        break;
+    default: { /* it may have run before this daemon was started */
+        struct lookup *l = xmalloc(sizeof *l);
+        *l = (struct lookup){n, call, id};
+        store_get_job(n->store, id, refuse_to_cancel, l);
+    }
+    }
+}
+
+/* {"messages", "seed"} goes on with a conversation, anything without messages ends it. */
+void api_post_turn(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    size_t size;
+    const char *body = http_body(call, &size);
+    json_error_t je;
+    if (!read_id(call, &id))
+        return;
+    json_t *turn = body ? json_loadb(body, size, 0, &je) : NULL;
+    if (!json_is_object(turn)) {
+        json_decref(turn);
+        http_fail(call, 400, "bad-request",
+                  "the body must be {\"messages\": […], \"seed\": N}, or {} for the end");
+        return;
+    }
+    if (!json_is_array(json_object_get(turn, "messages"))) {
+        json_decref(turn);
+        turn = NULL;
+    }
+    switch (coord_turn(n->coord, id, turn)) {
+    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case -ENOENT: fail_unknown(n, call, id); break;
+    case -EALREADY:
+        http_fail(call, 409, "already-ended",
+                  "job %llu has already ended: start another with all that was said", (unsigned long long)id);
+        break;
+    default:
+        http_fail(call, 409, "refused", "job %llu does not wait for anything to be said",
+                  (unsigned long long)id);
+    }
+}
+
+/* A job's history: asked for only once it is known that there is such a job. */
+struct history {
+    struct node *n;
+    struct http_call *call;
+    uint64_t id;
+    const char *kind; /* as the store calls it */
+    const char *name; /* as the API does */
+    int64_t from;     /* first step wanted, 0 = all */
+};
+
+static void send_history(void *arg, const char *list)
+{
+    struct history *h = arg;
+    reply_list(h->call, h->name, list);
+    free(h);
+}
+
+static void no_timeline(struct http_call *call, uint64_t id)
+{
+    http_fail(call, 404, "no-timeline", "job %llu has no step behind it that all nodes have told of",
+              (unsigned long long)id);
+}
+
+/* The last one kept, as it was. */
+static void send_timeline(void *arg, const char *text)
+{
+    struct history *h = arg;
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+    size_t n = json_array_size(list);
+    if (n)
+        api_reply_rounded(h->call, 200, json_incref(json_array_get(list, n - 1)), 9);
+    else
+        no_timeline(h->call, h->id);
+    json_decref(list);
+    free(h);
+}
+
+static void find_history(void *arg, const char *record)
+{
+    struct history *h = arg;
+    if (record) {
+        store_get_events(h->n->store, h->id, h->kind, h->from,
+                         strcmp(h->kind, "timeline") ? send_history : send_timeline, h);
+        return;
+    }
+    fail_unknown(h->n, h->call, h->id);
+    free(h);
+}
+
+static void get_history(struct node *n, struct http_call *call, const char *kind, const char *name)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    struct history *h = xmalloc(sizeof *h);
+    const char *from = http_query(call, "from");
+    *h = (struct history){n, call, id, kind, name, from ? strtoll(from, NULL, 10) : 0};
+    store_get_job(n->store, id, find_history, h);
+}
+
+void api_get_job_log(struct node *n, struct http_call *call)
+{
+    get_history(n, call, "log", "lines");
+}
+
+void api_get_job_steps(struct node *n, struct http_call *call)
+{
+    get_history(n, call, "step", "steps");
+}
+
+void api_get_job_evaluations(struct node *n, struct http_call *call)
+{
+    get_history(n, call, "valid", "evaluations");
+}
+
+void api_get_job_samples(struct node *n, struct http_call *call)
+{
+    get_history(n, call, "sample", "samples");
+}
+
+void api_get_job_timeline(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    const struct job *job = coord_find(n->coord, id);
+    if (!job) {
+        get_history(n, call, "timeline", "timelines");
+        return;
+    }
+    json_t *timeline = job->timeline ? timeline_encode(job->timeline, id, job->names) : NULL;
+    if (timeline)
+        api_reply_rounded(call, 200, timeline, 9);
+    else
+        no_timeline(call, id);
+}
+
+void api_get_job_timelines(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    const struct job *job = coord_find(n->coord, id);
+    if (!job || !job->timelines)
+        http_fail(call, 404, "no-timeline",
+                  "the steps of job %llu are not traced here: they are while a job that was submitted with "
+                  "\"trace\": true runs",
+                  (unsigned long long)id);
+    else if (!http_feed_can(call))
+        http_fail(call, 409, "refused",
+                  "the steps of job %llu are given on its own node alone: ask the daemon there",
+                  (unsigned long long)id);
+    else if (timelines_read(job->timelines, call))
+        http_fail(call, 409, "refused", "the steps of job %llu have a reader already, and there can be one",
+                  (unsigned long long)id);
+}
+
+/* The last word of a job that has left the ring of recent events, made again from its record. */
+static void send_end(struct http_call *call, const char *record)
+{
+    char *event = xasprintf("event: end\ndata: %s\n\n", record);
+    http_reply(call, 200, "text/event-stream", event, strlen(event));
+    free(event);
+}
+
+static void send_end_of_record(void *arg, const char *record)
+{
+    struct lookup *l = arg;
+    if (record)
+        send_end(l->call, record);
+    else
+        fail_unknown(l->n, l->call, l->id);
+    free(l);
+}
+
+void api_get_job_events(struct node *n, struct http_call *call)
+{
+    uint64_t id;
+    if (!read_id(call, &id))
+        return;
+    const struct job *job = coord_find(n->coord, id);
+    const char *text = http_query(call, "after");
+    uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
+    bool end;
+    if (!job) { /* the store closed what an earlier life of the daemon left unfinished */
+        struct lookup *l = xmalloc(sizeof *l);
+        *l = (struct lookup){n, call, id};
+        store_get_job(n->store, id, send_end_of_record, l);
+        return;
+    }
+    char *next = job_state_ended(job->state) ? hub_next(n->hub, id, after, &last, &end) : NULL;
+    if (next || !job_state_ended(job->state)) {
+        http_stream(call, id, after);
+    } else {
+        json_t *json = job_encode(job);
+        char *record = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        send_end(call, record ? record : "{}");
+        json_decref(json);
+        free(record);
+    }
+    free(next);
+}

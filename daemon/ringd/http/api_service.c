@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/http/api_service.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/cluster/identity_token.h"
+#include "daemon/ringd/store/metrics.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/service.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/common/xalloc.h"
+
+void api_get_health(struct node *n, struct http_call *call)
+{
+    char why[1024];
+    if (service_healthy(n->service, why, sizeof why))
+        http_reply(call, 200, "text/plain", "ok\n", 3);
+    else
+        http_reply(call, 503, "text/plain", why, strlen(why));
+}
+
+void api_get_metrics(struct node *n, struct http_call *call)
+{
+    char *text = metrics_text(n);
+    if (text)
+        http_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", text, strlen(text));
+    else
+        http_fail(call, 500, "no-memory", "no memory for the metrics");
+    free(text);
+}
+
+/* --- history ---------------------------------------------------------------------------------- */
+
+struct asked {
+    struct http_call *call;
+    char *series; /* owned, or NULL: which there are */
+    unsigned step;
+};
+
+static void send_points(void *arg, const char *text)
+{
+    struct asked *a = arg;
+    json_t *list = json_loads(text ? text : "[]", 0, NULL);
+    if (!list)
+        list = json_array();
+    if (a->series)
+        api_reply_rounded(
+            a->call, 200,
+            json_pack("{s:s s:i s:o}", "series", a->series, "step_seconds", (int)a->step, "points", list), 9);
+    else
+        api_reply(a->call, 200, json_pack("{s:o}", "series", list));
+    free(a->series);
+    free(a);
+}
+
+static int64_t time_query(struct http_call *call, const char *key, int64_t otherwise)
+{
+    const char *text = http_query(call, key);
+    char *end;
+    int64_t v = text ? strtoll(text, &end, 10) : otherwise;
+    if (!text || end == text || *end)
+        return otherwise;
+    return v < 0 ? time(NULL) + v : v;
+}
+
+void api_get_history(struct node *n, struct http_call *call)
+{
+    struct asked *a = xcalloc(1, sizeof *a);
+    const char *series = http_query(call, "series");
+    int64_t now = time(NULL), from = time_query(call, "from", now - 3600),
+            to = time_query(call, "to", now + 1);
+    a->call = call;
+    a->series = xstrdup(series);
+    if (series)
+        a->step = store_get_points(n->store, series, from, to, now, send_points, a);
+    else
+        store_get_series(n->store, send_points, a);
+}
+
+/* --- configuration and token ------------------------------------------------------------------ */
+
+void api_post_reload(struct node *n, struct http_call *call)
+{
+    json_t *done;
+    struct err err;
+    if (service_reload(n->service, &done, &err))
+        http_fail(call, 409, "refused", "%s; the old configuration stays", err.text);
+    else
+        api_reply(call, 200, done);
+}
+
+void api_post_token(struct node *n, struct http_call *call)
+{
+    size_t size;
+    char token[TOKEN_ROOM];
+    struct err err;
+    if (!http_is_local(call)) {
+        http_fail(call, 403, "forbidden", "the token is told over the Unix socket alone");
+        return;
+    }
+    const char *body = http_body(call, &size);
+    json_t *request = size ? json_loadb(body, size, 0, NULL) : NULL;
+    bool renew = json_is_true(json_object_get(request, "new"));
+    json_decref(request);
+    if (node_token(n, renew, token, &err))
+        http_fail(call, 500, "internal", "%s", err.text);
+    else
+        api_reply(call, 200, json_pack("{s:s}", "token", token));
+    token_wipe(token);
+}

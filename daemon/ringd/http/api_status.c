@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns the last answer. Called by the API; loop thread. */
+#include "daemon/ringd/http/api_status.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ringd/http/api_ring.h"
+#include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/cluster/record.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/common/xalloc.h"
+#include "engine/num/kernels.h"
+
+enum { KEPT_US = 250000 }; /* what makes no event, as the memory that is free, may be so old */
+
+struct api_status {
+    char *text;     /* owned; NULL = none yet */
+    uint64_t event; /* the newest when it was made: since then nothing has happened */
+    struct instant made;
+};
+
+static json_t *jobs_in_hand(struct node *n)
+{
+    json_t *running = json_array(), *queued = json_array();
+    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+        if (!job_state_ended(job->state))
+            json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
+                                  json_integer((json_int_t)job->id));
+    return json_pack("{s:o s:o s:o}", "running", running, "queued", queued, "elsewhere",
+                     elsewhere_in_hand(n->elsewhere));
+}
+
+static json_t *status_encode(struct node *n)
+{
+    node_refresh_self(n);
+    const struct member *self = members_self(n->members);
+    json_t *trouble = json_array();
+    char id[33];
+    id_hex(id, self->id);
+    if (store_trouble(n->store))
+        json_array_append_new(trouble,
+                              json_sprintf("job history is not being written: %s", store_trouble(n->store)));
+    if (records_forged(n->records))
+        json_array_append_new(
+            trouble,
+            json_sprintf(
+                "%llu records that were not signed by the member they speak of were dropped: a member of "
+                "the ring is broken or hostile, and the log names who sent the first",
+                (unsigned long long)records_forged(n->records)));
+    cables_add_troubles(n->cables, trouble);
+    return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
+                     id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,
+                     "memory_total", (json_int_t)self->memory_total, "memory_available",
+                     (json_int_t)self->memory_available, "ring", api_ring_encode(n->members), "jobs",
+                     jobs_in_hand(n), "trouble", trouble);
+}
+
+void api_get_status(struct node *n, struct http_call *call)
+{
+    struct api_status *s = n->status;
+    const uint64_t newest = hub_newest(n->hub);
+    if (!s->text || s->event != newest || clock_since_us(clock_now(), s->made) >= KEPT_US) {
+        json_t *json = status_encode(n);
+        free(s->text);
+        s->text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        s->event = newest;
+        s->made = clock_now();
+        json_decref(json);
+    }
+    if (s->text)
+        http_reply(call, 200, "application/json", s->text, strlen(s->text));
+    else
+        http_fail(call, 500, "internal", "the answer could not be written");
+}
+
+struct api_status *api_status_new(void)
+{
+    return xcalloc(1, sizeof(struct api_status));
+}
+
+void api_status_free(struct api_status *s)
+{
+    if (!s)
+        return;
+    free(s->text);
+    free(s);
+}

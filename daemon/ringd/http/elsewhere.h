@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The jobs that other nodes are the heads of, as this node shows them: rows that those heads sent
+ * (job_news.h), everything else by asking the head (proxy.h). A job of another node is named
+ * NUMBER@NODE. Owned by the node; loop thread. */
+#ifndef DAEMON_ELSEWHERE_H
+#define DAEMON_ELSEWHERE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct elsewhere;
+struct http_call;
+struct node;
+
+/* After the store and the coordinator: the recent jobs of earlier lives are read. */
+struct elsewhere *elsewhere_new(struct node *node);
+void elsewhere_free(struct elsewhere *e); /* before http_stop; NULL is fine, also in all below */
+
+/* True: the request names a job of another node, or of a node that does not exist; it is answered
+ * now or later. */
+bool elsewhere_route(struct elsewhere *e, struct http_call *call);
+void elsewhere_message(struct elsewhere *e, const uint8_t from[16], const char *kind, const json_t *body);
+void elsewhere_heard(struct elsewhere *e, const uint8_t id[16]); /* a record of this node is news */
+void elsewhere_changed(struct elsewhere *e);                     /* nodes came or went */
+/* An event of a job of this node, by its type. */
+void elsewhere_published(struct elsewhere *e, uint64_t job, const char *type);
+uint64_t elsewhere_version(const struct elsewhere *e); /* of our own rows, for our record */
+
+/* Adds rows to a list of jobs: those of other heads, with `node`, `name` and `up`; and ours of
+ * earlier lives. */
+void elsewhere_add_rows(struct elsewhere *e, json_t *list);
+void elsewhere_add_remembered(struct elsewhere *e, json_t *list);
+/* {"running":["7@b"],"queued":[]}: of heads that can be reached. */
+json_t *elsewhere_in_hand(struct elsewhere *e);
+/* The jobs of other heads with that number: "7@b, 7@c", or "". */
+void elsewhere_namesakes(struct elsewhere *e, uint64_t job, char *ret, size_t size);
+
+#endif

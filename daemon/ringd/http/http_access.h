@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who may ask, and who may change something: pure decisions on header values. A page in a browser
+ * can send requests to a loopback port, under a name that was made to point here (rebinding) or
+ * from a foreign site (forgery); Host and Origin give it away. */
+#ifndef DAEMON_HTTP_ACCESS_H
+#define DAEMON_HTTP_ACCESS_H
+
+#include <stdbool.h>
+
+struct access_rules {
+    bool is_tcp;       /* false: a Unix socket, guarded by its file mode; everything below is moot */
+    bool is_loopback;  /* listens on a loopback address only */
+    char host[256];    /* the address listened on, without brackets */
+    const char *token; /* borrowed, NULL = none */
+};
+
+/* 0, 421 (a Host that is not this machine) or 403 (a foreign Origin), with a sentence. host,
+ * origin: header values or NULL. */
+int access_check(const struct access_rules *rules, const char *host, const char *origin,
+                 const char **ret_why);
+
+struct access_claim {
+    const char *authorization; /* header values or NULL */
+    const char *content_type;
+    bool has_body;
+};
+bool access_may_write(const struct access_rules *rules, const struct access_claim *claim);
+/* A port that others reach shows nothing without the token either. */
+bool access_may_read(const struct access_rules *rules, const struct access_claim *claim);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside the HTTP server (http.c, http_call.c, http_stream.c): the server, its connections and the
+ * requests under way.
+ *
+ * A call is held from two sides, the server's threads and the loop's, and goes when both have let
+ * go. `lock` covers the list of calls and the fields marked so; it is taken after the guard's and
+ * never the other way round. */
+#ifndef DAEMON_HTTP_CALL_H
+#define DAEMON_HTTP_CALL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_access.h"
+#include "daemon/ringd/http/http_inside.h"
+#include "net/clock.h"
+
+struct http_feed;
+
+struct listener {
+    struct http *http;         /* borrowed */
+    struct MHD_Daemon *daemon; /* owned */
+    struct access_rules rules;
+    uint16_t port;
+    /* without a whole request, longest first; under http->lock */
+    struct connection *waiting, **waiting_end;
+    size_t n_waiting, waiting_max;
+};
+
+struct http {
+    struct http_setup setup;
+    char *unix_path;     /* owned */
+    char *token;         /* owned; under lock */
+    struct guard *guard; /* owned */
+    struct listener unix_socket, tcp;
+    pthread_mutex_t lock;
+    struct http_call *calls;          /* all that live, under lock */
+    bool stopping;                    /* under lock */
+    struct guard_entry *wake_streams; /* owned: those of all events, a moment after the last time */
+    struct instant woken;             /* when they last were, under lock */
+    bool is_wake_due;                 /* wake_streams has been set, under lock */
+};
+
+struct connection {
+    struct http *http;             /* borrowed */
+    struct listener *listener;     /* borrowed */
+    struct connection *next, **at; /* in listener->waiting, under http->lock; at NULL = not there */
+    int fd;                        /* the server's */
+    struct guard_entry *deadline;  /* owned */
+    struct http_call *streaming;   /* borrowed: the call whose events flow here, under http->lock */
+};
+
+struct query_pair {
+    char *key, *value; /* owned */
+};
+
+struct http_call {
+    struct http_call *next, **at;  /* in http->calls, under http->lock as `refs`, `parked`, `posted` */
+    struct http *http;             /* borrowed; NULL once the server has stopped (loop thread) */
+    struct connection *connection; /* borrowed; valid on the server's threads */
+    struct MHD_Connection *mhd;    /* valid while parked or on the server's threads */
+    int refs;
+    bool parked; /* suspended: MHD looks at it again only when resumed */
+    bool posted; /* the loop has not seen it yet */
+
+    char *method, *path;      /* owned */
+    struct query_pair *query; /* owned */
+    size_t n_query;
+    char *body; /* owned, NUL-terminated */
+    size_t n_body, body_room;
+    bool too_large, may_write, may_read, is_local;
+    const char *route;             /* borrowed, loop thread */
+    uint64_t last_event_id;        /* 0 = not given */
+    char *if_none_match;           /* owned; NULL = not given */
+    struct MHD_Response *response; /* owned; set once, before resuming */
+    unsigned status;
+
+    /* of an event stream; server's thread but for ping_due, which is under http->lock */
+    uint64_t job, after;
+    char *text; /* owned: what is being sent */
+    size_t n_text, sent;
+    bool is_last, ping_due;
+    struct http_feed
+        *feed; /* its text comes from there instead; shared with the feed's owner, under http->lock */
+
+    struct http_inside
+        *inside; /* owned; NULL = it came over a connection, else all above but the request is unused */
+};
+
+/* Server's thread: a request whose headers are complete. */
+struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const char *method,
+                           const char *path);
+const char *call_header(struct MHD_Connection *mhd, const char *name); /* NULL if absent */
+/* Under lock, or when the server has stopped: one side lets go. True: it was the last, and
+ * call_free is due, without the lock. */
+bool call_drop(struct http_call *call);
+void call_free(struct http_call *call);
+void call_unpark(struct http_call *call); /* under lock: the server goes on with it */
+/* Loop thread: the answer is ready; takes over response. Only from here on may events wake a
+ * stream. */
+void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream);
+
+struct MHD_Response *response_dress(struct MHD_Response *r,
+                                    const char *content_type); /* common headers; NULL stays NULL */
+struct MHD_Response *response_error(const char *code, const char *message);
+
+/* The answers to a call with `inside`. They free it. */
+void inside_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
+void inside_stream(struct http_call *call, uint64_t job, uint64_t after);
+
+/* Under lock: what was put into a feed, for the caller to free, or NULL. ret_last: no more will
+ * come. */
+char *feed_take(struct http_feed *f, bool *ret_last);
+void feed_leave(struct http_feed *f); /* without the lock: the call goes */
+
+void stream_on_due(void *http);     /* the guard's thread */
+void stream_on_publish(void *http); /* the hub's, on the publisher's thread */
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Jobs at the door: are the files there that a job names, and can the daemon read and write what it
+ * must? A wrong path is refused before there is a job. Paths are looked at on a thread of their
+ * own: a network share that hangs must not hold up the loop. Called by api_jobs.c. Loop thread. */
+#ifndef DAEMON_INTAKE_H
+#define DAEMON_INTAKE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct http_call;
+struct intake;
+struct node;
+
+struct intake *intake_new(struct node *node);
+void intake_free(struct intake *in); /* nobody waits for an answer any more */
+
+struct intake_request {
+    const char *type;   /* train, generate or score */
+    const json_t *spec; /* borrowed */
+    /* Borrowed: what the one who asks sees where the result is to go, the folder or the one it
+     * would lie in: {"path", "dev", "ino"}. If the daemon sees another folder there, or cannot
+     * write it, the result stays with the daemon, to be fetched. NULL or null: the one who asks
+     * fetches nothing, so the job is refused then. */
+    const json_t *seen;
+    bool is_plan; /* POST /v1/plan: there is no job afterwards */
+};
+/* Looks at the paths, submits the job or has it planned, and answers the call. */
+void intake_take(struct intake *in, const struct intake_request *req, struct http_call *call);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests of the HTTP API about a job that another node is the head of: they are passed to that
+ * node and its answer is passed back, in messages (PROTOCOL.md §6). proxy.c asks, proxy_answer.c
+ * answers. Knows no node: messages, handler and events come through the setup. Loop thread. */
+#ifndef DAEMON_PROXY_H
+#define DAEMON_PROXY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct event_base;
+struct http_call;
+struct proxy;
+
+struct proxy_setup {
+    struct event_base *base; /* borrowed */
+    /* Takes the message's reference; not 0: there is no way to that node. */
+    int (*send)(void *owner, const uint8_t to[16], json_t *message);
+    bool (*reaches)(void *owner, const uint8_t id[16]);
+    /* Answers a request of another node: the API's handler. The path names a job of this node by
+     * its number. */
+    void (*handle)(void *owner, struct http_call *call);
+    /* The next event of a job, as hub_next gives it. */
+    char *(*next_event)(void *owner, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last);
+    void *owner;
+};
+struct proxy *proxy_new(const struct proxy_setup *setup);
+/* All that wait are answered; streams end. Before http_stop. */
+void proxy_free(struct proxy *p);
+
+/* Passes the request on to node `to`, called `name`; path: what it is there. Answers and frees the
+ * call, now or later: with that node's answer, or with 503 and a sentence when none comes in
+ * time. */
+void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], const char *name,
+               const char *path);
+/* "api-ask", "api-more", "api-told"; others are left alone. */
+void proxy_message(struct proxy *p, const uint8_t from[16], const char *kind, const json_t *body);
+void proxy_changed(struct proxy *p);                 /* nodes came or went */
+void proxy_published(struct proxy *p, uint64_t job); /* the hub has a new event of this job */
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Results of training that lie with the daemon: where, what is in them, and their files. Two kinds
+ * of folder below STATE/results hold one: that of a job whose --adapter-out the daemon cannot
+ * write, which is the same for the same --adapter-out so that --resume finds it, and that of a job
+ * whose result found no room where it was asked for. Called by coord.c, intake.c and api_files.c.
+ * Any thread. */
+#ifndef DAEMON_RESULTS_H
+#define DAEMON_RESULTS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+
+/* The folder that stands for this --adapter-out; the caller frees. */
+char *results_folder(const char *state_dir, const char *adapter_out);
+/* The folder of a job that found no room; the caller frees. */
+char *results_rescue(const char *state_dir, uint64_t job);
+
+/* The spec as the stage gets it: with the folders that it writes to. STATE/results is made. The
+ * caller owns it. */
+json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *spec);
+/* Where the result of that job lies, if it lies with the daemon, by its record {"id", "spec"}: the
+ * caller frees. NULL: it does not. */
+char *results_of(const char *state_dir, const json_t *record);
+
+/* [{"name", "bytes"}…] by name: regular files of the folder and of the folders in it (one for each
+ * adapter of a sweep), but for unfinished ones. The caller owns it; NULL with a sentence if the
+ * folder cannot be read. */
+json_t *results_list(const char *folder, struct err *err);
+/* A file that results_list has named, open for reading, and its bytes. −ENOENT for any other name,
+ * and −errno. */
+int results_open(const char *folder, const char *name, int *ret_fd, uint64_t *ret_bytes);
+
+#endif

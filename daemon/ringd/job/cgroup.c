@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "daemon/common/xalloc.h"
+#include "engine/err.h"
+
+struct scope {
+    char *folder; /* owned */
+};
+
+static int write_file(const char *folder, const char *name, const char *text)
+{
+    char *path = xasprintf("%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC), r = fd < 0 ? -errno : 0;
+    if (!r && write(fd, text, strlen(text)) < 0)
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return r;
+}
+
+int scope_find_delegated(char *ret, size_t size)
+{
+    char line[4096], mark[8] = "";
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    int r = -ENOENT;
+    while (f && r && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::/", 4) || (size_t)snprintf(ret, size, "/sys/fs/cgroup%s", line + 3) >= size)
+            continue;
+        /* systemd marks what it has given away; anything else is not ours to arrange. */
+        ssize_t n = getxattr(ret, "user.delegate", mark, sizeof mark - 1);
+        r = n > 0 && *mark == '1' ? 0 : -ENOENT;
+    }
+    if (f)
+        fclose(f);
+    return r;
+}
+
+int scope_prepare(const char *folder)
+{
+    char pid[16], *own = xasprintf("%s/daemon", folder);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    int r = mkdir(own, 0755) && errno != EEXIST ? -errno : 0;
+    if (!r) /* a group with children that are limited may hold no process itself */
+        r = write_file(own, "cgroup.procs", pid);
+    if (!r)
+        r = write_file(folder, "cgroup.subtree_control", "+memory");
+    free(own);
+    return r;
+}
+
+int scope_new(struct scope **ret, const char *folder, uint64_t job)
+{
+    struct scope *s = xcalloc(1, sizeof *s);
+    s->folder = xasprintf("%s/job-%llu", folder, (unsigned long long)job);
+    if (mkdir(s->folder, 0755) && errno != EEXIST) {
+        int r = -errno;
+        free(s->folder);
+        free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+int scope_add(struct scope *s, pid_t pid)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", (int)pid);
+    return write_file(s->folder, "cgroup.procs", text);
+}
+
+int scope_limit(struct scope *s, uint64_t bytes)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
+    return write_file(s->folder, "memory.max", text);
+}
+
+bool scope_ran_out(const struct scope *s)
+{
+    char *path = xasprintf("%s/memory.events", s->folder), line[128];
+    unsigned long long n, kills = 0;
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "oom_kill %llu", &n) == 1)
+            kills = n;
+    if (f)
+        fclose(f);
+    free(path);
+    return kills > 0;
+}
+
+/* The plan counts what is large; code, stacks and buffers of connections come on top. */
+uint64_t scope_with_headroom(uint64_t planned)
+{
+    return planned + planned / 8 + (UINT64_C(256) << 20);
+}
+
+#define WAY_OUT "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps"
+
+void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, uint64_t peak,
+                     const char *how)
+{
+    const struct err_amounts plan = err_amounts(planned, peak),
+                             limit = err_amounts(scope_with_headroom(planned), peak);
+    const bool is_killed = strstr(how, "SIGKILL") != NULL;
+    if (s && scope_ran_out(s))
+        snprintf(ret, size,
+                 "the stage process was killed: out of memory, %s were planned and it had %s of at most "
+                 "%s; " WAY_OUT,
+                 plan.need, plan.have, limit.need);
+    else if (is_killed && planned && peak)
+        snprintf(ret, size,
+                 "the stage process %s; %s were planned and it had %s; if memory ran out, " WAY_OUT, how,
+                 plan.need, plan.have);
+    else if (is_killed && peak)
+        snprintf(ret, size, "the stage process %s; it had %s, and there was no plan yet", how, plan.have);
+    else
+        snprintf(ret, size, "the stage process %s", *how ? how : "ended before the job did");
+}
+
+void scope_free(struct scope *s)
+{
+    if (!s)
+        return;
+    rmdir(s->folder);
+    free(s->folder);
+    free(s);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One job as its head knows it: request, life, result; and its JSON forms for the API and the
+ * store. No behaviour: coord drives it. */
+#ifndef DAEMON_JOB_H
+#define DAEMON_JOB_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/ringd/cluster/members.h"
+#include "net/clock.h"
+#include "net/ring.h"
+
+struct timeline;
+struct timelines;
+
+enum job_state {
+    JOB_QUEUED,
+    JOB_PLANNING,
+    JOB_OPENING,
+    JOB_CONNECTING,
+    JOB_RUNNING,
+    JOB_STOPPING,
+    JOB_DONE,
+    JOB_FAILED,
+    JOB_CANCELLED
+};
+const char *job_state_name(enum job_state s); /* as the API says it: planning, opening and connecting are
+                                                 "planned", stopping "running" */
+bool job_state_ended(enum job_state s);
+
+/* Seconds from when a job left the queue until all was planned, opened, connected, until rank 0
+ * began its first task, and until the first step or token was there; 0 = not yet. */
+struct job_start {
+    struct instant began;
+    double planned, opened, connected, first_task, first_result;
+};
+
+struct job {
+    struct job *next;
+    uint64_t id;
+    char type[16];
+    enum job_state state;
+    json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
+    char error[768];                 /* why it failed, or why it still waits */
+    int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
+    bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
+    bool is_idle; /* it has answered, and waits for what is said next: `result` is the answer */
+    uint64_t step, steps;
+    uint64_t tokens; /* generated, or trained, so far */
+    double loss;
+    bool has_loss;
+    struct instant progressed; /* of its last step or token, or since it runs */
+    double longest_step;       /* seconds between two of them */
+    struct job_start start;
+    /* while it runs */
+    size_t ranks;
+    uint8_t nodes[RING_MAX_NODES][16];
+    char names[RING_MAX_NODES][64];
+    uint64_t available[RING_MAX_NODES]; /* bytes each node had for its stage when it was planned */
+    bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
+    struct job_memory {
+        uint64_t rss, anon,
+            peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
+    } memory[RING_MAX_NODES];
+    char *through[RING_MAX_NODES]; /* owned: the nodes that relay from this rank to the next; NULL: none do */
+    struct timeline *timeline;     /* owned: its last step; NULL until it is planned, or does not train */
+    struct timelines *timelines;   /* owned: of every step, for who asked for them; NULL: nobody did */
+    enum job_state outcome;        /* what STOPPING leads to */
+};
+
+struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
+void job_free(struct job *job);
+/* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
+json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
+/* Only those of its nodes take part whose rank has a bit in `chosen`, rank 0 among them; 0 = all.
+ * Before job_mirror. */
+void job_choose(struct job *job, uint32_t chosen);
+/* Its plan has them the other way round: rank 1 is who was the last. */
+void job_mirror(struct job *job);
+size_t job_rank_of(const struct job *job, const uint8_t id[16]); /* job->ranks: it has none */
+/* Back to what it was when it was submitted, for another try. */
+void job_reset(struct job *job);
+
+/* What the stage of a rank says of its memory, a "memory" event; −EBADMSG: nonsense. */
+int job_set_memory(struct job *job, size_t rank, const json_t *event);
+void job_progress(struct job *job, struct instant now); /* it made a step, a token, or said something */
+/* How it ended, as the end of a sentence that names it: "it is done", "it failed: …", "it was
+ * cancelled". record: of job_encode. */
+void job_how_it_ended(char *text, size_t size, const json_t *record);
+/* Puts down that a point of job->start is reached, the first time it is. */
+void job_mark(const struct job *job, double *at, struct instant now);
+
+json_t *job_encode_short(const struct job *job);             /* a row of GET /v1/jobs, and the "job" event */
+json_t *job_encode_open(const struct job *job, size_t rank); /* the message "job-open" to that rank */
+size_t job_rank_of_stage(const json_t *plan, size_t stage);  /* of the plan the stages were told */
+json_t *job_encode_plan(const struct job *job); /* what was planned, by rank; null if it was not */
+json_t *job_encode(const struct job *job);      /* with spec, plan and result */
+
+#endif

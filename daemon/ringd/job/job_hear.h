@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the ranks of a job tell of it while it goes its way, taken down: its log, its events, its
+ * figures. Nothing here changes a job's state; that is coord's, which calls this on the loop
+ * thread. */
+#ifndef DAEMON_JOB_HEAR_H
+#define DAEMON_JOB_HEAR_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/err.h"
+
+struct job;
+struct node;
+
+/* job->plan is there: the log says which node has which layers. */
+void job_hear_plan(struct node *n, struct job *job);
+/* `layers`, as rank says it opened them: first and end of every chunk. What was planned is one
+ * thing, what was opened another; together they must hold every layer exactly once. -EPROTO with a
+ * sentence. */
+int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err);
+/* A line of the log, a step, the memory of a stage, a timeline: kept with the job, and told to who
+ * watches. */
+void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body);
+/* False: the event is none. An answer of a conversation, after which more may be said: it is the
+ * job's result for now. */
+bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body);
+/* The way to the next rank goes through another node now, or is direct again. */
+void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t *body);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/job_log.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/store/store.h"
+
+static char *text_of(json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    return text;
+}
+
+/* What a history is not kept of: what others say as well, or is worth nothing later. */
+static bool is_kept(const char *type)
+{
+    static const char *const passing[] = {"job", "end", "token", "memory", "reading"};
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        if (!strcmp(type, passing[i]))
+            return false;
+    return true;
+}
+
+void job_log_publish(struct node *node, const struct job *job, const char *type, json_t *json)
+{
+    if (strcmp(type, "job") && strcmp(type, "end")) /* those have it as their id */
+        json_object_set_new(json, "job", json_integer((json_int_t)job->id));
+    char *text = text_of(json);
+    if (text)
+        hub_publish(node->hub, job->id, type, text);
+    if (text && is_kept(type))
+        store_put_event(node->store, job->id, type, text);
+    free(text);
+    elsewhere_published(node->elsewhere, job->id, type);
+}
+
+void job_log_remember(struct node *node, const struct job *job, const char *kind, json_t *json)
+{
+    char *text = text_of(json);
+    if (text)
+        store_put_event(node->store, job->id, kind, text);
+    free(text);
+}
+
+void job_log_save(struct node *node, const struct job *job)
+{
+    char *text = text_of(job_encode(job));
+    if (text)
+        store_put_job(node->store, job->id, job_state_name(job->state), text);
+    free(text);
+}
+
+void job_log_note(struct node *node, const struct job *job, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_job(LOG_LEVEL_INFO, job->id, "%s", text);
+    job_log_publish(node, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
+}
+
+void job_log_close_unfinished(struct store *store)
+{
+    char *text = store_unfinished(store);
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *job;
+    size_t i;
+    json_array_foreach (list, i, job) {
+        json_object_set_new(job, "state", json_string("failed"));
+        json_object_set_new(job, "ended", json_integer(time(NULL)));
+        json_object_set_new(job, "seconds", json_null()); /* when it ended nobody knows */
+        json_object_set_new(
+            job, "error",
+            json_string("the daemon ended while the job was unfinished; a training job that saved "
+                        "its state goes on with --resume"));
+        char *now = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        if (now)
+            store_put_job(store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed", now);
+        free(now);
+    }
+    json_decref(list);
+    free(text);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The order of nodes that a job submitted here would get now, or why it would get none. A ring is
+ * taken as it is; a chain, whose closing hop is then relayed, once it has stood for a moment: it
+ * may be a ring that is still forming. In the first seconds of the daemon, members that the roster
+ * names and nobody has heard of yet are waited for. Owned by coord; loop thread. */
+#ifndef DAEMON_JOB_RING_H
+#define DAEMON_JOB_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "daemon/ringd/cluster/members.h"
+
+struct job_ring;
+struct node;
+
+/* `stands` is called when time alone has made a ring or chain usable. */
+struct job_ring *job_ring_new(struct node *node, void (*stands)(void *owner), void *owner);
+void job_ring_free(struct job_ring *j);
+void job_ring_changed(struct job_ring *j); /* nodes or links are others */
+/* Ranks from us on, and in `why` the obstacle, "" if there is none. True if a ring stands, though
+ * its nodes may be busy. */
+bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a head sends to the nodes of its job (PROTOCOL.md §6). A node that cannot be reached hears
+ * of it when it is back: coord repeats it then. Called by coord; loop thread. */
+#ifndef DAEMON_JOB_SEND_H
+#define DAEMON_JOB_SEND_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/ringd/cluster/members.h"
+
+struct job;
+struct node;
+
+/* A message that names the job and nothing else, to one rank or to all of them. */
+void job_send(struct node *node, const struct job *job, size_t rank, const char *kind);
+void job_send_all(struct node *node, const struct job *job, const char *kind);
+/* What the rank needs to open its layers. */
+void job_send_open(struct node *node, const struct job *job, size_t rank);
+/* To all ranks that have not stopped, with the error of the job as the cause. */
+void job_send_stop(struct node *node, const struct job *job);
+/* Ends the stage of a job that ended while its node was out of reach: `body` is what that stage
+ * said. */
+void job_send_away(struct node *node, const uint8_t from[16], const json_t *body);
+/* A job waits for these nodes: one of them may be the head of a model that is only kept loaded. */
+void job_send_wanted(struct node *node, const struct members_ring *ring);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns the questions under way, each with its stage process. Called by the API; loop thread. */
+#include "daemon/ringd/job/plan_request.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/worker.h"
+#include "daemon/common/xalloc.h"
+
+enum { PLAN_S = 900, MOST_AT_ONCE = 2 };
+
+struct question {
+    LIST_ENTRY(question) next;
+    struct planner *planner; /* borrowed */
+    struct http_call *call;  /* NULL = answered */
+    struct job *job;         /* owned: what is asked about; no list of jobs has it */
+    json_t *lines;           /* owned: what the stage said meanwhile */
+    json_t *message;         /* owned: what it was told */
+    bool is_timing;          /* it may time what the model costs */
+    struct spawn *stage;     /* owned */
+    struct event *deadline;  /* owned */
+    struct event *reap;      /* owned: frees all this outside the stage's own callback */
+};
+
+struct planner {
+    struct node *node; /* borrowed: owner */
+    LIST_HEAD(, question) questions;
+    size_t n;
+};
+
+static void end_stage(struct question *q)
+{
+    survey_forget(q->planner->node->survey, q->stage);
+    spawn_free(q->stage);
+    q->stage = NULL;
+}
+
+static void question_free(struct question *q)
+{
+    LIST_REMOVE(q, next);
+    q->planner->n--;
+    end_stage(q);
+    event_free(q->deadline);
+    event_free(q->reap);
+    job_free(q->job);
+    json_decref(q->lines);
+    json_decref(q->message);
+    free(q);
+}
+
+/* The caller has answered. */
+static void end(struct question *q)
+{
+    q->call = NULL;
+    event_del(q->deadline);
+    event_active(q->reap, EV_TIMEOUT, 0);
+}
+
+static void refuse(struct question *q, const char *why)
+{
+    http_fail(q->call, 409, "refused", "%s", why);
+    end(q);
+}
+
+static void on_reap(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    question_free(arg);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    struct question *q = arg;
+    char why[100];
+    (void)fd;
+    (void)what;
+    snprintf(why, sizeof why, "no plan within %d s: model and data take too long to read", PLAN_S);
+    refuse(q, why);
+}
+
+static void answer(struct question *q, const json_t *event)
+{
+    q->job->plan = json_incref(json_object_get(event, "plan"));
+    job_choose(q->job, (uint32_t)json_integer_value(json_object_get(event, "chosen")));
+    if (json_is_true(json_object_get(event, "mirrored")))
+        job_mirror(q->job);
+    api_reply(q->call, 200,
+              json_pack("{s:s s:O s:o s:O}", "type", q->job->type, "steps", json_object_get(event, "steps"),
+                        "plan", job_encode_plan(q->job), "lines", q->lines));
+    end(q);
+}
+
+static void on_stage_event(void *owner, const char *kind, json_t *event)
+{
+    struct question *q = owner;
+    json_t *text = json_object_get(event, "text");
+    if (!q->call)
+        return;
+    if (!strcmp(kind, "planned")) {
+        answer(q, event);
+    } else if (!strcmp(kind, "failed")) {
+        const char *why = json_string_value(json_object_get(event, "error"));
+        refuse(q, why ? why : "the stage process gives no reason");
+    } else if (!strcmp(kind, "survey")) {
+        survey_ask(q->planner->node->survey, q->stage, event);
+    } else if (!strcmp(kind, "log") && text) {
+        json_array_append(q->lines, text);
+    }
+}
+
+static void on_stage_ended(void *owner, const char *text)
+{
+    struct question *q = owner;
+    char why[600];
+    snprintf(why, sizeof why, "the stage process %s", *text ? text : "ended before there was a plan");
+    if (q->call)
+        refuse(q, why);
+}
+
+static void start(struct question *q)
+{
+    static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
+    struct node *n = q->planner->node;
+    struct err err;
+    q->is_timing = worker_is_idle(n->worker);
+    json_object_set_new(q->message, "may_time", json_boolean(q->is_timing));
+    if (spawn_start(&q->stage, n->base, opts_str(n->opts, "stage-binary"), n->threads, &ops, q, &err))
+        refuse(q, err.text);
+    else if (spawn_send(q->stage, json_incref(q->message)))
+        refuse(q, "the stage process does not take messages");
+}
+
+static json_t *message_of(struct question *q, const struct members_ring *ring, const json_t *spec)
+{
+    json_t *wanted = json_deep_copy(spec);
+    json_object_set_new(wanted, "dry_run", json_true());
+    return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", q->job->type, "spec", wanted, "nodes",
+                     job_take_nodes(q->job, ring));
+}
+
+void planner_yield(struct planner *p)
+{
+    struct question *q;
+    LIST_FOREACH (q, &p->questions, next)
+        if (q->call && q->is_timing && q->stage) {
+            end_stage(q);
+            json_array_clear(q->lines);
+            start(q);
+        }
+}
+
+void planner_ask(struct planner *p, const char *type, const json_t *spec, struct http_call *call)
+{
+    static const struct timeval wait = {PLAN_S, 0};
+    struct members_ring ring;
+    char why[700];
+    node_refresh_self(p->node);
+    if (!coord_ring(p->node->coord, &ring, why, sizeof why)) {
+        http_fail(call, 409, "refused", "no plan can be made now: %s", why);
+        return;
+    }
+    if (p->n == MOST_AT_ONCE) {
+        http_fail(call, 503, "busy", "%d plans are being made: ask again in a moment", MOST_AT_ONCE);
+        return;
+    }
+    struct question *q = xcalloc(1, sizeof *q);
+    *q = (struct question){
+        .planner = p, .call = call, .job = job_new(0, type, json_object()), .lines = json_array()};
+    q->deadline = evtimer_new(p->node->base, on_deadline, q);
+    q->reap = evtimer_new(p->node->base, on_reap, q);
+    LIST_INSERT_HEAD(&p->questions, q, next);
+    p->n++;
+    evtimer_add(q->deadline, &wait);
+    q->message = message_of(q, &ring, spec);
+    start(q);
+}
+
+struct planner *planner_new(struct node *node)
+{
+    struct planner *p = xcalloc(1, sizeof *p);
+    p->node = node;
+    LIST_INIT(&p->questions);
+    return p;
+}
+
+void planner_free(struct planner *p)
+{
+    if (!p)
+        return;
+    for (struct question *q; (q = LIST_FIRST(&p->questions));) {
+        if (q->call)
+            http_fail(q->call, 503, "stopping", "ringd is stopping");
+        question_free(q);
+    }
+    free(p);
+}

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/worker_impl.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/ringd/doctor/doctor_ask.h"
+#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/job/lane_counts.h"
+#include "daemon/ringd/job/lanes.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/job/cost_query.h"
+#include "daemon/common/xalloc.h"
+
+enum {
+    KILL_AFTER_S = 2,
+    RETURN_US = 2000000, /* from the plug to a data connection, at most: no part of the outage */
+    LATE_US = 500000     /* our own lateness from which on the time does not count */
+};
+
+/* --- telling the head ------------------------------------------------------------------------- */
+
+/* What the head waits for. An outage may swallow it, so it is told again when the head is back;
+ * heard twice it does no harm. */
+static bool is_report(const char *kind)
+{
+    return !strcmp(kind, "job-ready") || !strcmp(kind, "job-connected") || !strcmp(kind, "job-failed") ||
+           !strcmp(kind, "job-stopped");
+}
+
+void worker_tell(struct worker *w, const char *kind, json_t *fields)
+{
+    json_object_set_new(fields, "kind", json_string(kind));
+    json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
+    json_object_set_new(fields, "rank", json_integer(w->rank));
+    if (is_report(kind))
+        json_array_append_new(w->reports, json_deep_copy(fields));
+    if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the message %s cannot be sent to the head", kind);
+}
+
+static void tell_again(struct worker *w)
+{
+    size_t i;
+    json_t *report;
+    json_array_foreach (w->reports, i, report)
+        peers_send(w->node->peers, w->head, json_deep_copy(report));
+}
+
+/* A job begins here: of what was said before nothing counts. */
+static void begin(struct worker *w, const uint8_t head[16], uint64_t job)
+{
+    memcpy(w->head, head, 16);
+    w->job = job;
+    w->is_connecting = false;
+    json_array_clear(w->reports);
+    absence_watch(&w->absent, w->node->members, (const uint8_t(*)[16])w->head, 1);
+}
+
+static void tell_failed(struct worker *w, const char *cause)
+{
+    if (w->reported)
+        return;
+    w->reported = true;
+    struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
+    log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
+    worker_tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
+}
+
+/* --- the stage process ------------------------------------------------------------------------ */
+
+static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    if (w->stage)
+        spawn_kill(w->stage, SIGKILL);
+}
+
+static void stop_dialing(struct worker *w)
+{
+    for (size_t i = 0; i < 2; i++)
+        lanes_stop(w->lanes[i]);
+    event_del(w->patience);
+}
+
+static void end_stage(struct worker *w)
+{
+    if (w->state == WORKER_IDLE)
+        return;
+    w->state = WORKER_ENDING;
+    stop_dialing(w);
+    if (w->stage) {
+        struct timeval in = {KILL_AFTER_S, 0};
+        spawn_kill(w->stage, SIGTERM);
+        spawn_kill(w->stage, SIGCONT); /* a stopped process cannot die of SIGTERM */
+        event_add(w->kill_timer, &in);
+    } else {
+        event_active(w->reap, EV_TIMEOUT, 0);
+    }
+}
+
+static void add_stage(const struct spawn *stage, struct worker_totals *to)
+{
+    if (!stage)
+        return;
+    const struct progress *p = spawn_progress(stage);
+    to->busy_seconds += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
+    to->wait_seconds += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
+    to->tx_bytes += atomic_load_explicit(&p->tx_bytes, memory_order_relaxed);
+    to->rx_bytes += atomic_load_explicit(&p->rx_bytes, memory_order_relaxed);
+}
+
+bool worker_is_idle(const struct worker *w)
+{
+    return w->state == WORKER_IDLE;
+}
+
+void worker_totals(const struct worker *w, struct worker_totals *ret)
+{
+    *ret = w->past;
+    ret->running = w->stage != NULL;
+    ret->memory_bytes = w->stage ? spawn_memory(w->stage) : 0;
+    ret->planned_bytes = w->stage ? w->planned_bytes : 0;
+    add_stage(w->stage, ret);
+}
+
+json_t *worker_lanes(const struct worker *w)
+{
+    return lane_counts_encode(w->counts, w->stage ? spawn_progress(w->stage) : NULL);
+}
+
+/* After the process is gone: the lease is free again. */
+static void on_reap(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    add_stage(w->stage, &w->past);
+    if (w->stage)
+        lane_counts_keep(w->counts, spawn_progress(w->stage));
+    survey_forget(w->node->survey, w->stage);
+    spawn_free(w->stage);
+    w->stage = NULL;
+    scope_free(w->scope);
+    w->scope = NULL;
+    event_del(w->kill_timer);
+    w->state = WORKER_IDLE;
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node has ended");
+    worker_tell(w, "job-stopped", json_object());
+    peers_flood_self(w->node->peers);
+    node_changed(w->node);
+}
+
+void worker_wait(struct worker *w, uint64_t us)
+{
+    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    w->patience_due.us = clock_now().us + us;
+    event_add(w->patience, &wait);
+}
+
+/* A data connection broke under a running job. The end that made it makes another, over whatever
+ * path there is; with none left, both ends wait for as long as a silent node is given. If the cause
+ * was the other node's end, its daemon or its absence says so before. */
+static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char *why)
+{
+    const long long seconds = opts_int(w->node->opts, "dead-after");
+    if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
+        return;
+    w->alive[rank]--;
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %u broke, %u left: %s", rank,
+              w->alive[rank], why);
+    if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
+        snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
+                 seconds, why);
+        worker_wait(w, (uint64_t)seconds * 1000000 + RETURN_US);
+    }
+    for (size_t i = 0; i < 2; i++)
+        lanes_lost(w->lanes[i], path);
+}
+
+static void on_patience(evutil_socket_t fd, short what, void *arg)
+{
+    struct worker *w = arg;
+    (void)fd;
+    (void)what;
+    if (clock_since_us(clock_now(), w->patience_due) > LATE_US) { /* it was we who stood still */
+        worker_wait(w, RETURN_US);
+        return;
+    }
+    tell_failed(w, w->why_lost);
+    end_stage(w);
+}
+
+static void stage_event(void *owner, const char *kind, json_t *event)
+{
+    struct worker *w = owner;
+    if (w->state == WORKER_ENDING)
+        return;
+    if (!strcmp(kind, "planned")) {
+        worker_tell(w, "job-planned", json_deep_copy(event));
+    } else if (!strcmp(kind, "survey")) {
+        survey_ask(w->node->survey, w->stage, event);
+    } else if (!strcmp(kind, "ready")) {
+        w->state = WORKER_READY;
+        worker_tell(w, "job-ready", json_deep_copy(event));
+    } else if (!strcmp(kind, "done")) {
+        w->reported = true;
+        worker_tell(w, "job-done", json_deep_copy(event));
+    } else if (!strcmp(kind, "failed")) {
+        tell_failed(w, json_string_value(json_object_get(event, "error")));
+    } else if (!strcmp(kind, "reading")) {
+        w->read_bytes = (uint64_t)json_integer_value(json_object_get(event, "done"));
+        w->read_total = (uint64_t)json_integer_value(json_object_get(event, "total"));
+        worker_tell(w, "job-event", json_pack("{s:O}", "event", event));
+    } else if (!strcmp(kind, "lane-lost")) {
+        const char *why = json_string_value(json_object_get(event, "why"));
+        lane_lost(w, (uint32_t)json_integer_value(json_object_get(event, "rank")),
+                  (uint64_t)json_integer_value(json_object_get(event, "path")), why ? why : "");
+    } else if (!strcmp(kind, "timeline")) {
+        /* its times are of this node's clock: with them goes what is known here of the other
+         * nodes' */
+        json_t *told = json_copy(event);
+        json_object_set_new(told, "clocks", peers_clocks(w->node->peers, w->nodes, w->ranks));
+        worker_tell(w, "job-event", json_pack("{s:o}", "event", told));
+    } else {
+        worker_tell(w, "job-event", json_pack("{s:O}", "event", event));
+    }
+}
+
+static void stage_ended(void *owner, const char *text)
+{
+    struct worker *w = owner;
+    char cause[700];
+    if (w->state != WORKER_ENDING) {
+        scope_why_ended(cause, sizeof cause, w->scope, w->planned_bytes, spawn_peak(w->stage), text);
+        tell_failed(w, cause);
+    }
+    w->state = WORKER_ENDING;
+    stop_dialing(w);
+    event_active(w->reap, EV_TIMEOUT, 0);
+}
+
+/* Its own group, limited once there is a plan. Without one it runs all the same. */
+static void confine(struct worker *w)
+{
+    int r = w->groups && !w->scope ? scope_new(&w->scope, w->groups, w->job) : 0;
+    if (!r && w->scope)
+        r = scope_add(w->scope, spawn_pid(w->stage));
+    if (r)
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for the stage: %s", strerror(-r));
+}
+
+static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
+
+static int start_stage(struct worker *w)
+{
+    struct err err;
+    w->reported = false;
+    w->read_bytes = w->read_total = 0;
+    gauge_yield(w->node->gauge);
+    doctor_yield(w->node->doctor);
+    planner_yield(w->node->planner);
+    memset(w->alive, 0, sizeof w->alive);
+    int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
+                        &spawn_ops, w, &err);
+    if (r) {
+        tell_failed(w, err.text);
+        end_stage(w);
+    } else {
+        confine(w);
+    }
+    return r;
+}
+
+void worker_check_taken(struct worker *w, int r)
+{
+    if (r == -EAGAIN || r == -ENOMEM) {
+        tell_failed(w, "the stage process does not take messages");
+        end_stage(w);
+    }
+}
+
+void worker_say(struct worker *w, json_t *message)
+{
+    if (w->stage)
+        worker_check_taken(w, spawn_send(w->stage, message));
+    else
+        json_decref(message);
+}
+
+void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+{
+    json_t *message =
+        json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
+    begin(w, members_self(w->node->members)->id, job);
+    w->rank = 0;
+    w->state = WORKER_PLANNING;
+    if (!start_stage(w))
+        worker_say(w, message);
+    else
+        json_decref(message);
+    peers_flood_self(w->node->peers);
+}
+
+/* --- the head's messages ---------------------------------------------------------------------- */
+
+/* The nodes of the job by rank, of which we are the one at `rank`. */
+static bool read_nodes(struct worker *w, const json_t *nodes, json_int_t rank)
+{
+    const size_t n = json_array_size(nodes);
+    w->ranks = 0;
+    w->rank = rank < 0 || rank >= RING_MAX_NODES ? 0 : (int)rank;
+    if (n > RING_MAX_NODES || rank < 0 || (size_t)rank >= n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (id_parse(w->nodes[i], json_string_value(json_array_get(nodes, i))))
+            return false;
+    w->ranks = n;
+    return !memcmp(w->nodes[rank], members_self(w->node->members)->id, 16);
+}
+
+/* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
+static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, json_int_t rank)
+{
+    char cause[160];
+    const struct member *other = members_find(w->node->members, w->head);
+    snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
+             other ? other->name : "another node");
+    peers_send(w->node->peers, head,
+               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause",
+                         cause, "busy", 1));
+}
+
+static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
+{
+    json_int_t job = json_integer_value(json_object_get(body, "job")),
+               rank = json_integer_value(json_object_get(body, "rank"));
+    json_t *plan = json_object_get(body, "plan");
+    bool planned_here = w->state == WORKER_PLANNING && w->job == (uint64_t)job && !memcmp(head, w->head, 16);
+    if ((w->state == WORKER_OPENING || w->state == WORKER_READY) && w->job == (uint64_t)job &&
+        !memcmp(head, w->head, 16)) {
+        tell_again(w); /* the head does not know that it was heard */
+        return;
+    }
+    if (w->state != WORKER_IDLE && !planned_here) {
+        refuse(w, head, job, rank);
+        return;
+    }
+    begin(w, head, (uint64_t)job);
+    w->reported = false;
+    w->state = WORKER_OPENING;
+    const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
+    snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
+    w->planned_bytes =
+        (uint64_t)json_integer_value(json_array_get(json_object_get(plan, "bytes"), (size_t)rank));
+    w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
+    if (!read_nodes(w, json_object_get(body, "nodes"), rank)) {
+        tell_failed(w, "the head's message cannot be read: same version on all nodes?");
+        end_stage(w);
+        return;
+    }
+    /* Said on every node, so that each one's journal knows of the job. */
+    const struct member *of = members_find(w->node->members, head);
+    log_stage(LOG_LEVEL_INFO, w->job, w->rank, "this node is rank %d of %zu; the job was submitted on %s",
+              w->rank, w->ranks, of ? of->name : "another node");
+    if (!planned_here && start_stage(w))
+        return;
+    if (w->scope && w->planned_bytes)
+        scope_limit(w->scope, scope_with_headroom(w->planned_bytes));
+    worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
+                            w->node->threads));
+    peers_flood_self(w->node->peers);
+}
+
+static void turn_path(struct worker *w, const uint8_t from[16], const json_t *body)
+{
+    const char *cable = json_string_value(json_object_get(body, "cable"));
+    if (!cable)
+        return;
+    peers_path_turned(w->node->peers, from, strtoull(cable, NULL, 16));
+    for (size_t i = 0; i < 2; i++)
+        lanes_changed(w->lanes[i]);
+}
+
+void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
+{
+    if (!strcmp(kind, "lane-turn")) {
+        turn_path(w, from, body);
+        return;
+    }
+    if (!strcmp(kind, "job-open")) {
+        open_job(w, from, body);
+        return;
+    }
+    bool ours = w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
+                json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
+    if (!strcmp(kind, "job-stop") && !ours) /* nothing here to stop: say so, the head waits for the word */
+        peers_send(w->node->peers, from,
+                   json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
+                             "rank", json_object_get(body, "rank")));
+    if (!ours)
+        return;
+    if (!strcmp(kind, "job-stop")) {
+        const char *cause = json_string_value(json_object_get(body, "cause"));
+        if (cause && *cause && w->state != WORKER_ENDING)
+            log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
+        w->reported = true;
+        end_stage(w);
+    } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY && !w->is_connecting) {
+        w->is_connecting = true;
+        worker_connect(w);
+    } else if (!strcmp(kind, "job-connect")) {
+        tell_again(w);
+    } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
+        w->state = WORKER_RUNNING;
+        worker_say(w, json_pack("{s:s}", "do", "run"));
+        if (w->ranks > 1)
+            worker_cut_lanes(w);
+    } else if (!strcmp(kind, "job-turn") && w->state == WORKER_RUNNING) {
+        json_t *turn = json_object_get(body, "turn");
+        worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", turn));
+    }
+}
+
+static void leave_head(struct worker *w)
+{
+    const struct member *head = members_find(w->node->members, w->head);
+    if (w->state == WORKER_IDLE || w->state == WORKER_ENDING)
+        return;
+    log_stage(LOG_LEVEL_WARNING, w->job, w->rank,
+              "the head %s is lost (%s): the stage on this node is stopped", head ? head->name : "?",
+              peers_last_words(w->node->peers, w->head));
+    w->reported = true;
+    end_stage(w);
+}
+
+/* A head that is out of reach is waited for, as it waits for us. Also when the job is over here: it
+ * may not have heard that. */
+static void look_for_head(struct worker *w)
+{
+    const uint64_t patience_us = (uint64_t)opts_int(w->node->opts, "dead-after") * 1000000;
+    const struct instant now = clock_now();
+    enum absence_news news;
+    size_t i;
+    while ((news = absence_next(&w->absent, w->node->members, patience_us, now, &i))) {
+        if (news == ABSENCE_BACK)
+            tell_again(w);
+        if (news < ABSENCE_TOO_LONG)
+            continue;
+        leave_head(w);
+        if (news == ABSENCE_TOO_LONG) /* should it come back, it hears how this ended */
+            absence_watch(&w->absent, w->node->members, (const uint8_t(*)[16])w->head, 1);
+        else
+            w->absent.n = 0;
+    }
+    const uint64_t due = absence_due(&w->absent, patience_us).us, us = due > now.us ? due - now.us : 0;
+    event_del(w->missed);
+    if (due != UINT64_MAX)
+        event_add(w->missed, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+}
+
+static void on_missed(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    look_for_head(arg);
+}
+
+void worker_changed(struct worker *w)
+{
+    if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
+        worker_cut_lanes(w);
+    for (size_t i = 0; i < 2; i++)
+        lanes_changed(w->lanes[i]);
+    look_for_head(w);
+}
+
+void worker_describe(const struct worker *w, struct member *self)
+{
+    self->job = w->state == WORKER_IDLE ? 0 : w->job;
+    self->rank = w->rank;
+    self->seconds = 0;
+    memcpy(self->head, w->head, 16);
+    if (w->state == WORKER_RUNNING && w->stage) {
+        progress_describe(spawn_progress(w->stage), self->doing, sizeof self->doing);
+        self->seconds = progress_seconds(spawn_progress(w->stage));
+        return;
+    }
+    static const char *const doing[] = {"idle",  "reading model and data", "opening its layers", "ready", "",
+                                        "ending"};
+    if (w->read_total && (w->state == WORKER_PLANNING || w->state == WORKER_OPENING))
+        snprintf(self->doing, sizeof self->doing, "reading weights to compare them: %.1f of %.1f GiB",
+                 (double)w->read_bytes / (1 << 30), (double)w->read_total / (1 << 30));
+    else
+        snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
+}
+
+/* Outside a service there is none, and nothing to say. */
+static void find_groups(struct worker *w)
+{
+    char folder[3072];
+    if (scope_find_delegated(folder, sizeof folder))
+        return;
+    int r = scope_prepare(folder);
+    if (r)
+        log_info("stage cgroups unavailable, no memory limit: %s: %s", folder, strerror(-r));
+    else
+        w->groups = xstrdup(folder);
+}
+
+struct worker *worker_new(struct node *node)
+{
+    struct worker *w = xcalloc(1, sizeof *w);
+    w->node = node;
+    w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
+    w->reap = event_new(node->base, -1, 0, on_reap, w);
+    for (size_t i = 0; i < 2; i++)
+        w->lanes[i] = lanes_new(node, &worker_lanes_ops, w);
+    w->counts = lane_counts_new();
+    w->patience = event_new(node->base, -1, 0, on_patience, w);
+    w->missed = event_new(node->base, -1, 0, on_missed, w);
+    w->reports = json_array();
+    find_groups(w);
+    return w;
+}
+
+void worker_free(struct worker *w)
+{
+    if (!w)
+        return;
+    for (size_t i = 0; i < 2; i++)
+        lanes_free(w->lanes[i]);
+    lane_counts_free(w->counts);
+    spawn_free(w->stage);
+    scope_free(w->scope);
+    free(w->groups);
+    event_free(w->kill_timer);
+    event_free(w->reap);
+    event_free(w->patience);
+    event_free(w->missed);
+    json_decref(w->reports);
+    free(w);
+}

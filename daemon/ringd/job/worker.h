@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * This node's part in a job, whoever its head is: the lease (one job at a time), the stage process,
+ * its data connections. Tells the head what happens; obeys its messages. Loop thread.
+ *
+ *   IDLE → PLANNING (head only) → OPENING → READY → RUNNING → ENDING → IDLE */
+#ifndef DAEMON_WORKER_H
+#define DAEMON_WORKER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/link.h"
+
+struct member;
+struct node;
+struct worker;
+
+struct worker *worker_new(struct node *node);
+void worker_free(struct worker *w); /* kills the stage */
+
+/* Head: a stage process that reads the inputs and answers with a plan. Takes references. Reports
+ * through messages, like the rest. */
+void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes);
+
+/* Messages of a head: "job-open", "job-connect", "job-run", "job-turn", "job-stop". Unknown ones
+ * are left alone. */
+void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body);
+
+/* Data connections that reach our listener. */
+int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size);
+void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank); /* takes the link */
+
+/* Nodes came or went: a stage whose head is gone is stopped. */
+void worker_changed(struct worker *w);
+/* What we do, for our record. */
+void worker_describe(const struct worker *w, struct member *self);
+
+/* It works on no job, nor plans one. */
+bool worker_is_idle(const struct worker *w);
+
+struct worker_totals {
+    bool running;                      /* a stage is here */
+    double busy_seconds, wait_seconds; /* of all stages so far, */
+    uint64_t tx_bytes, rx_bytes;       /* these too: over data connections */
+    uint64_t memory_bytes, planned_bytes;
+};
+/* What data connections carried, by cable, as lane_counts_encode says it; a new list. */
+json_t *worker_lanes(const struct worker *w);
+void worker_totals(const struct worker *w, struct worker_totals *ret);
+
+#endif

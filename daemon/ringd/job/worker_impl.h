@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The worker's inside, shared by worker.c (the stage process and the head's messages) and
+ * worker_lanes.c (its data connections). */
+#ifndef DAEMON_WORKER_IMPL_H
+#define DAEMON_WORKER_IMPL_H
+
+#include "daemon/ringd/peer/absence.h"
+#include "daemon/ringd/job/lanes.h"
+#include "daemon/ringd/job/worker.h"
+#include "net/ring.h"
+
+enum worker_state {
+    WORKER_IDLE,
+    WORKER_PLANNING,
+    WORKER_OPENING,
+    WORKER_READY,
+    WORKER_RUNNING,
+    WORKER_ENDING
+};
+
+struct worker {
+    struct node *node; /* borrowed: owner */
+    enum worker_state state;
+    uint64_t job;
+    uint8_t head[16];
+    int rank;
+    size_t ranks;
+    uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
+    char fingerprint[33];
+    uint32_t dim;
+    struct spawn *stage; /* owned */
+    char *groups;        /* owned: where stages get a control group each, NULL = nowhere */
+    struct scope *scope; /* owned: the stage's, or NULL */
+    struct lanes *lanes
+        [2]; /* owned: data connections to the next rank, and to the one before; of two ranks all are in the first */
+    unsigned alive[RING_MAX_NODES];  /* data connections the stage has, by rank */
+    struct absence absent;           /* the head, while it is out of reach */
+    struct event *missed;            /* owned: for too long */
+    json_t *reports;                 /* owned: messages to the head, sent again if it may have missed them */
+    bool is_connecting;              /* it has said so */
+    struct event *patience;          /* owned: how long a broken connection may stay broken; */
+    struct instant patience_due;     /* until then */
+    char why_lost[400];              /* the sentence if it runs out */
+    struct event *kill_timer;        /* owned: from asking the stage to end to making it */
+    struct event *reap;              /* owned: frees the stage outside its own callback */
+    struct worker_totals past;       /* of stages that are gone */
+    struct lane_counts *counts;      /* owned: what its data connections carried */
+    uint64_t planned_bytes;          /* of memory, for the stage here */
+    uint64_t read_bytes, read_total; /* of weights that the stage reads to compare them; 0 of 0: of none */
+    bool reported;                   /* the stage said how it ended: "done" or "failed" */
+};
+
+/* To the head, about this rank; takes over `fields`. */
+void worker_tell(struct worker *w, const char *kind, json_t *fields);
+/* The patience with a data connection that is missing runs out in so long. */
+void worker_wait(struct worker *w, uint64_t us);
+/* To the stage; takes over `message`. */
+void worker_say(struct worker *w, json_t *message);
+/* r: whether the stage's socket took a message. If not, the stage is at its end. */
+void worker_check_taken(struct worker *w, int r);
+
+/* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
+extern const struct lanes_ops worker_lanes_ops;
+void worker_connect(struct worker *w);
+void worker_cut_lanes(struct worker *w);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The data connections of a worker's job, to the next rank and to the one before: those that this
+ * node dials and those that it takes, and each goes to the stage as a lane. Called by worker.c and
+ * by whoever accepts connections; loop thread. */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/ringd/job/lane_counts.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/peer/routes.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/job/worker_impl.h"
+
+enum { REFUSED_US = 3000000 };
+
+static size_t next_rank(const struct worker *w)
+{
+    return (size_t)(w->rank + 1) % w->ranks;
+}
+
+static size_t prev_rank(const struct worker *w)
+{
+    return ((size_t)w->rank + w->ranks - 1) % w->ranks;
+}
+
+static bool all_reached(const struct worker *w)
+{
+    return w->ranks == 1 || (w->alive[next_rank(w)] && w->alive[prev_rank(w)]);
+}
+
+static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64_t path)
+{
+    struct ipc_lane lane;
+    int fd;
+    memset(&lane, 0, sizeof lane); /* its padding leaves this process */
+    lane.path = path;
+    lane.rank = rank;
+    struct path_name name = {0};
+    if (!peers_path_name(w->node->peers, path, &name))
+        snprintf(name.peer, sizeof name.peer, "%s", link_peer(link)->name);
+    lane_counts_name(w->counts, path, &name);
+    if (link_detach(link, &fd, &lane.tx, &lane.rx)) {
+        link_free(link);
+        return;
+    }
+    if (w->stage)
+        worker_check_taken(w, spawn_send_lane(w->stage, &lane, fd));
+    close(fd);
+    seal_wipe(&lane.tx);
+    seal_wipe(&lane.rx);
+    bool was = all_reached(w);
+    w->alive[rank]++;
+    if (all_reached(w)) {
+        event_del(w->patience);
+        if (w->state == WORKER_READY && !was)
+            worker_tell(w, "job-connected", json_object());
+    }
+}
+
+static void on_lane_up(void *owner, struct link *link, uint32_t rank, uint64_t path)
+{
+    hand_over(owner, link, rank, path);
+}
+
+/* Before the job runs, a refusal may be the cause itself (another model, another width) or the echo
+ * of a stage that has just failed over there: whoever knows better has a moment to say so. */
+static void on_lane_refused(void *owner, uint32_t rank, const char *text)
+{
+    struct worker *w = owner;
+    if (w->state != WORKER_READY || event_pending(w->patience, EV_TIMEOUT, NULL))
+        return;
+    snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u: %s", rank, text);
+    worker_wait(w, REFUSED_US);
+}
+
+/* A path that is gone will carry nothing any more, though TCP may take minutes to believe it: the
+ * stage lets go of its lanes there, and of a relayed one that a direct one has replaced; what they
+ * had not delivered goes over the others. */
+void worker_cut_lanes(struct worker *w)
+{
+    json_t *paths = json_array();
+    uint64_t all[PATHS_MAX];
+    size_t n = paths_all(w->node, all);
+    for (size_t i = 0; i < n; i++)
+        if (lanes_keeps(w->lanes[0], all[i]) && lanes_keeps(w->lanes[1], all[i]))
+            json_array_append_new(paths, json_integer((json_int_t)all[i]));
+    worker_say(w, json_pack("{s:s s:o}", "do", "paths", "alive", paths));
+}
+
+static void on_relayed(void *owner, const char *through)
+{
+    struct worker *w = owner;
+    worker_tell(w, "job-relayed", json_pack("{s:s}", "through", through ? through : ""));
+    if (!through && w->state == WORKER_RUNNING)
+        worker_cut_lanes(w);
+}
+
+const struct lanes_ops worker_lanes_ops = {on_lane_up, on_lane_refused, on_relayed};
+
+static void connect_to(struct worker *w, struct lanes *lanes, size_t rank, bool relays)
+{
+    struct link_hello hello = {
+        .job = w->job, .from_rank = (uint16_t)w->rank, .to_rank = (uint16_t)rank, .dim = w->dim};
+    memcpy(hello.head_id, w->head, 16);
+    memcpy(hello.fingerprint, w->fingerprint, sizeof hello.fingerprint);
+    lanes_start(lanes, w->nodes[rank], &hello, relays);
+}
+
+/* Through other nodes each rank calls the next one; of two, only the first. */
+void worker_connect(struct worker *w)
+{
+    if (w->ranks == 1) {
+        worker_tell(w, "job-connected", json_object());
+        return;
+    }
+    connect_to(w, w->lanes[0], next_rank(w), w->ranks > 2 || w->rank == 0);
+    if (w->ranks > 2)
+        connect_to(w, w->lanes[1], prev_rank(w), false);
+}
+
+int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size)
+{
+    const size_t from = peer->from_rank;
+    bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
+                !memcmp(peer->head_id, w->head, 16);
+    if (!ours)
+        snprintf(why, size, "%s holds no stage of job %llu", w->node->name, (unsigned long long)peer->job);
+    else if (peer->to_rank != w->rank || w->ranks < 2 || (from != prev_rank(w) && from != next_rank(w)) ||
+             memcmp(peer->node_id, w->nodes[from], 16))
+        snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,
+                 w->rank);
+    else if (strcmp(peer->fingerprint, w->fingerprint))
+        snprintf(why, size, "model fingerprints differ: %s on rank %u, %s on rank %d", peer->fingerprint,
+                 peer->from_rank, w->fingerprint, w->rank);
+    else if (peer->dim != w->dim)
+        snprintf(why, size, "activation widths differ: %u on rank %u, %u on rank %d", peer->dim,
+                 peer->from_rank, w->dim, w->rank);
+    else
+        return 0;
+    return -EPERM;
+}
+
+void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
+{
+    char why[256];
+    if (worker_data_hello(w, link_peer(link), why,
+                          sizeof why)) { /* another job may have come since it said hello */
+        link_free(link);
+        return;
+    }
+    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank]);
+    lanes_came(w->lanes[w->ranks > 2 && from_rank == prev_rank(w)], path);
+    hand_over(w, link, from_rank,
+              path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Job messages between daemons: who handles which. docs/PROTOCOL.md lists them. */
+#ifndef DAEMON_MESSAGES_H
+#define DAEMON_MESSAGES_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct node;
+
+/* A message for this node; body borrowed. Unknown kinds are dropped: a newer version may know
+ * them. */
+void messages_receive(struct node *node, const uint8_t from[16], const json_t *body);
+
+#endif

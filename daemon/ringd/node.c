@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/node.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_status.h"
+#include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/cluster/cluster.h"
+#include "daemon/common/conf.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/common/cores.h"
+#include "daemon/ringd/doctor/doctor_ask.h"
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/http/intake.h"
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/cluster/identity_token.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/mailbox.h"
+#include "daemon/ringd/peer/measure.h"
+#include "daemon/ringd/store/metrics.h"
+#include "daemon/ringd/peer/routes.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/cluster/record.h"
+#include "daemon/ringd/peer/relay.h"
+#include "daemon/ringd/service.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/worker.h"
+#include "daemon/common/xalloc.h"
+
+/* Finding the ring of many nodes with many cables takes a while: of each second this much at most,
+ * and nobody waits longer. */
+enum { PATIENCE = 4, SOON_MOST_US = 200000 };
+enum { HUB_EVENTS = 2048, HUB_BYTES = 384 << 10 };
+enum {
+    RECORD_LIVES = 3
+}; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
+
+/* --- our own record --------------------------------------------------------------------------- */
+
+/* Asked each second, so no more is read than the first lines, which hold both. In bytes; 0: not
+ * known. */
+static void read_memory(uint64_t *ret_total, uint64_t *ret_available)
+{
+    char text[512];
+    unsigned long long total = 0, available = 0;
+    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *a = strstr(text, "MemTotal:"), *b = strstr(text, "MemAvailable:");
+    if (!a || sscanf(a, "MemTotal: %llu", &total) != 1 || !b ||
+        sscanf(b, "MemAvailable: %llu", &available) != 1)
+        total = available = 0;
+    *ret_total = (uint64_t)total * 1024;
+    *ret_available = (uint64_t)available * 1024;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+void node_refresh_self(struct node *n)
+{
+    struct member *self = members_self(n->members);
+    uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX, total, available;
+    read_memory(&total, &available);
+    self->memory_total = smaller(total, limit);
+    self->memory_available = smaller(available, limit);
+    self->heard = clock_now();
+    self->jobs = elsewhere_version(n->elsewhere);
+    cables_describe(n->cables, self);
+    if (n->worker)
+        worker_describe(n->worker, self);
+}
+
+void node_publish(struct node *n)
+{
+    char text[1500];
+    members_describe(n->members, text, sizeof text);
+    json_t *event = json_pack("{s:s}", "text", text);
+    char *json = event ? json_dumps(event, JSON_COMPACT) : NULL;
+    if (json)
+        hub_publish(n->hub, 0, "node", json);
+    free(json);
+    json_decref(event);
+}
+
+/* When nothing but the time has to pass: a better ring has been better for long enough, or a node
+ * silent for too long. */
+static void arm_ring_timer(struct node *n, struct instant settled)
+{
+    struct instant now = clock_now(), due = members_due(n->members);
+    if (settled.us < due.us)
+        due = settled;
+    if (due.us == UINT64_MAX) {
+        event_del(n->ring_timer);
+        return;
+    }
+    uint64_t us = due.us > now.us ? due.us - now.us : 0;
+    event_add(n->ring_timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+}
+
+static void on_ring_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    (void)fd;
+    (void)what;
+    members_expire(n->members, clock_now());
+    node_changed(n);
+}
+
+static void on_soon(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    node_changed(arg);
+}
+
+void node_changed_soon(struct node *n)
+{
+    uint64_t us = n->change_us * PATIENCE < SOON_MOST_US ? n->change_us * PATIENCE : SOON_MOST_US;
+    if (!event_pending(n->soon, EV_TIMEOUT, NULL))
+        event_add(n->soon, &(struct timeval){0, (suseconds_t)us});
+}
+
+void node_changed(struct node *n)
+{
+    char text[1500];
+    const struct instant begin = clock_now();
+    arm_ring_timer(n, members_settle(n->members, clock_now()));
+    members_describe(n->members, text, sizeof text);
+    if (strcmp(text, n->ring_text)) {
+        snprintf(n->ring_text, sizeof n->ring_text, "%s", text);
+        log_info("%s", text);
+        node_publish(n);
+        enrol_share(n->enrol); /* whoever came or came back may be asked by a joiner */
+    }
+    if (n->relay)
+        relay_changed(n->relay);
+    if (n->worker)
+        worker_changed(n->worker);
+    if (n->coord)
+        coord_changed(n->coord);
+    elsewhere_changed(n->elsewhere);
+    if (n->survey)
+        survey_changed(n->survey);
+    if (n->service)
+        service_status(n->service);
+    n->change_us = clock_since_us(clock_now(), begin);
+}
+
+/* A member is called what its certificate says: that is what the others check. */
+static void choose_name(struct node *n)
+{
+    const struct cert *cert = cluster_cert(n->cluster);
+    bool member = cluster_state(n->cluster) == CLUSTER_MEMBER;
+    snprintf(n->name, sizeof n->name, "%s", member ? cert->name : opts_str(n->opts, "name"));
+}
+
+void node_membership_changed(struct node *n)
+{
+    struct member *self = members_self(n->members);
+    char before[sizeof n->name];
+    memcpy(before, n->name, sizeof before);
+    choose_name(n);
+    memcpy(self->name, n->name, sizeof self->name);
+    bool renamed = strcmp(before, n->name);
+    if (renamed)
+        log_info("%s is called %s in cluster %s", before, n->name, cluster_roster(n->cluster)->name);
+    if (cluster_state(n->cluster) == CLUSTER_REMOVED)
+        log_warning("%s was removed from cluster %s; `ringctl join` with a new token lets it in again",
+                    n->name, cluster_roster(n->cluster)->name);
+    cables_keys_changed(n->cables);
+    peers_membership_changed(n->peers);
+    if (renamed)
+        peers_flood_self(n->peers);
+    node_changed(n);
+}
+
+/* --- opening, top down ------------------------------------------------------------------------ */
+
+static int open_identity(struct node *n, struct err *err)
+{
+    snprintf(n->state_dir, sizeof n->state_dir, "%s", opts_str(n->opts, "state-dir"));
+    if (mkdir(n->state_dir, 0700) && errno != EEXIST)
+        return err_set(err, -errno, "--state-dir %s cannot be created: %s", n->state_dir, strerror(errno));
+    int r = identity_load(&n->id, n->state_dir, err);
+    if (!r)
+        r = cluster_open(&n->cluster, n->state_dir, &n->id, err);
+    if (!r)
+        n->memory_limit = conf_size(n->opts, "memory-limit", err);
+    return r;
+}
+
+void node_apply_patience(struct node *n)
+{
+    members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
+}
+
+static void open_members(struct node *n)
+{
+    struct member self = {.rank = 0};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct timespec now;
+    struct err err;
+    clock_gettime(CLOCK_REALTIME, &now);
+    auth_node_id(self.id, n->id.pub);
+    choose_name(n);
+    memcpy(self.name, n->name, sizeof self.name);
+    snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
+    snprintf(self.doing, sizeof self.doing, "idle");
+    if (identity_boot(&self.boot, n->state_dir, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000,
+                      &err))
+        log_warning("%s", err.text);
+    self.seq = 1;
+    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
+    self.cores = cores > 0 ? (unsigned)cores : 1;
+    self.threads = n->threads ? (unsigned)n->threads : self.cores;
+    if (opts_str(n->opts, "ring"))
+        snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
+    n->members = members_new(&self);
+    n->records = records_new(&n->id, n->members);
+    node_apply_patience(n);
+    node_refresh_self(n);
+}
+
+/* Beside the identity, unless --http-token-file says otherwise: then it is there already. */
+static int load_token(const struct node *n, const struct opts *opts, char token[TOKEN_ROOM], struct err *err)
+{
+    char own[3200];
+    const char *path = opts_str(opts, "http-token-file");
+    snprintf(own, sizeof own, "%s/http-token", n->state_dir);
+    return token_load(token, path ? path : own, !path, err);
+}
+
+int node_token(struct node *n, bool renew, char *ret, struct err *err)
+{
+    char own[3200];
+    const char *path = opts_str(n->opts, "http-token-file");
+    if (!renew)
+        return load_token(n, n->opts, ret, err);
+    snprintf(own, sizeof own, "%s/http-token", n->state_dir);
+    int r = token_renew(ret, path ? path : own, err);
+    if (!r)
+        http_set_token(n->http, ret);
+    return r;
+}
+
+int node_reload_token(struct node *n, const struct opts *opts, struct err *err)
+{
+    char token[TOKEN_ROOM];
+    int r = load_token(n, opts, token, err);
+    if (!r)
+        http_set_token(n->http, token);
+    token_wipe(token);
+    return r;
+}
+
+static void on_answered(void *owner, const char *route, unsigned status)
+{
+    struct node *n = owner;
+    metrics_request(n->metrics, route, status);
+}
+
+static int open_http(struct node *n, struct err *err)
+{
+    const char *tcp = opts_str(n->opts, "http-listen");
+    char token[TOKEN_ROOM];
+    int r = load_token(n, n->opts, token, err);
+    if (r)
+        return r;
+    struct http_setup setup = {.mailbox = n->mailbox,
+                               .hub = n->hub,
+                               .unix_path = opts_str(n->opts, "socket"),
+                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
+                               .token = token,
+                               .handle = api_handle,
+                               .answered = on_answered,
+                               .owner = n};
+    r = http_start(&n->http, &setup, err);
+    token_wipe(token);
+    return r;
+}
+
+static void on_signal(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    (void)fd;
+    (void)what;
+    service_stopping(n->service);
+    event_base_loopbreak(n->base);
+}
+
+static void on_hangup(evutil_socket_t fd, short what, void *arg)
+{
+    struct node *n = arg;
+    struct err err;
+    json_t *done;
+    (void)fd;
+    (void)what;
+    if (!service_reload(n->service, &done, &err)) /* else it has been said in the log */
+        json_decref(done);
+}
+
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
+{
+    struct node *n = owner;
+    return peers_send(n->peers, to, message);
+}
+
+static void broadcast_message(void *owner, json_t *message)
+{
+    struct node *n = owner;
+    peers_broadcast(n->peers, message);
+}
+
+static void enrol_changed(void *owner)
+{
+    node_membership_changed(owner);
+}
+
+static void open_enrol(struct node *n)
+{
+    n->enrol = enrol_new(&(struct enrol_setup){.base = n->base,
+                                               .id = &n->id,
+                                               .cluster = n->cluster,
+                                               .version = RINGD_VERSION,
+                                               .send = send_message,
+                                               .broadcast = broadcast_message,
+                                               .changed = enrol_changed,
+                                               .owner = n});
+}
+
+static int open_rest(struct node *n, struct err *err)
+{
+    char note[256];
+    int r = mailbox_new(&n->mailbox, n->base);
+    if (r)
+        return err_set(err, r, "the loop's mailbox: %s", strerror(-r));
+    n->hub = hub_new(HUB_EVENTS, HUB_BYTES);
+    r = store_open(&n->store, n->state_dir, n->mailbox, note, err);
+    if (r)
+        return r;
+    if (*note)
+        log_warning("%s", note);
+    uint64_t limit = conf_size(n->opts, "history-limit", err);
+    store_set_limit(n->store, limit);
+    n->metrics = metrics_new();
+    open_enrol(n);
+    n->measure = measure_new(n);
+    n->relay = paths_relay_new(n);
+    r = peers_open(&n->peers, n, err);
+    if (r)
+        return r;
+    n->worker = worker_new(n);
+    n->coord = coord_new(n);
+    n->elsewhere = elsewhere_new(n);
+    n->planner = planner_new(n);
+    n->intake = intake_new(n);
+    n->survey = survey_new(n);
+    n->gauge = gauge_new(n);
+    n->doctor = doctor_new(n);
+    n->service = service_new(n);
+    n->status = api_status_new();
+    r = open_http(n, err);
+    return r ? r : cables_open(&n->cables, n, err);
+}
+
+int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struct err *err)
+{
+    struct node *n = xcalloc(1, sizeof *n);
+    n->opts = opts;
+    n->argc = argc;
+    n->argv = argv;
+    int r = sodium_init() < 0 ? err_set(err, -EIO, "libsodium cannot start") : open_identity(n, err);
+    if (!r && !(n->base = event_base_new()))
+        r = err_set(err, -ENOMEM, "the event loop cannot start");
+    if (!r) {
+        n->ring_timer = event_new(n->base, -1, 0, on_ring_timer, n);
+        n->soon = event_new(n->base, -1, 0, on_soon, n);
+        open_members(n);
+        r = open_rest(n, err);
+    }
+    if (r) {
+        node_close(n);
+        return r;
+    }
+    n->sigterm = evsignal_new(n->base, SIGTERM, on_signal, n);
+    n->sigint = evsignal_new(n->base, SIGINT, on_signal, n);
+    event_add(n->sigterm, NULL);
+    event_add(n->sigint, NULL);
+    n->sighup = evsignal_new(n->base, SIGHUP, on_hangup, n);
+    event_add(n->sighup, NULL);
+    *ret = n;
+    return 0;
+}
+
+int node_run(struct node *n)
+{
+    node_changed(n);
+    log_info("%s: peers on port %u, API on %s", n->name, peers_port(n->peers), opts_str(n->opts, "socket"));
+    service_ready(n->service);
+    return event_base_dispatch(n->base) < 0 ? -EIO : 0;
+}
+
+/* --- closing, bottom up ----------------------------------------------------------------------- */
+
+void node_close(struct node *n)
+{
+    if (!n)
+        return;
+    elsewhere_free(n->elsewhere);
+    n->elsewhere = NULL; /* the store may still answer */
+    if (n->coord)
+        coord_end_streams(n->coord);
+    http_stop(n->http);
+    api_status_free(n->status);
+    cables_close(n->cables);
+    n->cables = NULL; /* our record is still asked for */
+    peers_close(n->peers);
+    measure_free(n->measure);
+    enrol_free(n->enrol);
+    worker_free(n->worker);
+    relay_free(n->relay);
+    service_free(n->service);
+    intake_free(n->intake);
+    planner_free(n->planner);
+    gauge_free(n->gauge);
+    survey_free(n->survey);
+    coord_free(n->coord);
+    doctor_free(n->doctor);
+    store_close(n->store);
+    metrics_free(n->metrics);
+    hub_free(n->hub);
+    mailbox_free(n->mailbox);
+    records_free(n->records);
+    members_free(n->members);
+    if (n->ring_timer)
+        event_free(n->ring_timer);
+    if (n->soon)
+        event_free(n->soon);
+    if (n->sigterm)
+        event_free(n->sigterm);
+    if (n->sigint)
+        event_free(n->sigint);
+    if (n->sighup)
+        event_free(n->sighup);
+    if (n->base)
+        event_base_free(n->base);
+    cluster_close(n->cluster);
+    sodium_memzero(&n->id, sizeof n->id);
+    free(n);
+}

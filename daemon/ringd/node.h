@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * struct node owns everything a daemon has; opened top-down, closed bottom-up. node.c: the loop and
+ * who owns what; peers.c: control connections and the messages over them. Everything here runs on
+ * the loop thread. */
+#ifndef DAEMON_NODE_H
+#define DAEMON_NODE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/common/optable.h"
+#include "net/auth.h"
+#include "net/link.h"
+
+struct api_status;
+struct cables;
+struct cluster;
+struct coord;
+struct doctor;
+struct elsewhere;
+struct enrol;
+struct event_base;
+struct gauge;
+struct http;
+struct hub;
+struct intake;
+struct mailbox;
+struct measure;
+struct metrics;
+struct peers;
+struct planner;
+struct records;
+struct relay;
+struct service;
+struct store;
+struct survey;
+struct worker;
+
+struct node {
+    struct opts *opts; /* borrowed: main, as the words they come from */
+    int argc;
+    char **argv;
+    struct event_base *base; /* all below owned */
+    struct auth_identity id;
+    char name[64], state_dir[3072];
+    int threads;
+    uint64_t memory_limit;   /* 0 = what the machine has */
+    char ring_text[1500];    /* what was last said of the ring */
+    struct cluster *cluster; /* which it is in, and who else */
+    struct enrol *enrol;     /* getting in, and letting in */
+    struct members *members;
+    struct records *records; /* as they travel */
+    struct mailbox *mailbox;
+    struct hub *hub;
+    struct store *store;
+    struct cables *cables;
+    struct peers *peers;
+    struct measure *measure;     /* what the cables can do */
+    struct relay *relay;         /* data connections of others, passing through */
+    struct worker *worker;       /* runs stages, for any head */
+    struct coord *coord;         /* runs the jobs submitted here */
+    struct planner *planner;     /* plans without a job */
+    struct intake *intake;       /* looks at the paths of what is submitted */
+    struct survey *survey;       /* asks the other nodes what a model costs them */
+    struct gauge *gauge;         /* and answers, when others ask */
+    struct elsewhere *elsewhere; /* the jobs of other heads; NULL while the node opens and closes */
+    struct doctor *doctor;       /* examines this node and the others */
+    struct api_status *status;   /* the answer that is asked for most */
+    struct http *http;
+    struct metrics *metrics; /* what has been counted */
+    struct service *service; /* what systemd is told; the configuration read again */
+    struct event *sigterm, *sigint, *sighup, *ring_timer, *soon;
+    uint64_t change_us; /* how long node_changed took last */
+};
+
+/* argc, argv: what opts were read from, to be read again. */
+int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struct err *err);
+int node_run(struct node *n); /* until a signal; 0 */
+void node_close(struct node *n);
+
+/* Our own record brought up to date: memory, what the worker does. */
+void node_refresh_self(struct node *n);
+/* The set of nodes or links changed: ring, jobs and listeners are told. */
+void node_changed(struct node *n);
+/* The same for news of others and for connections that are up, which come in crowds: once for all
+ * that come within a few times what it took last. */
+void node_changed_soon(struct node *n);
+/* Whoever watches is told that this node's status is another; an answer kept for the next who asks
+ * is old from now on. */
+void node_publish(struct node *n);
+/* The roster changed, or we have become a member of a cluster or were removed from one. */
+void node_membership_changed(struct node *n);
+
+/* --dead-after is another. */
+void node_apply_patience(struct node *n);
+/* The token of the HTTP API as its file has it, or a new one. ret: identity_token.h's room. */
+int node_token(struct node *n, bool renew, char *ret, struct err *err);
+/* The token that other options name counts from now on. */
+int node_reload_token(struct node *n, const struct opts *opts, struct err *err);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Control connections: the listener, the configured peers with their back-off, one connection per
+ * neighbour, and messages to any node, relayed where it is no neighbour. Data connections come in
+ * through the same listener and are handed to the worker. */
+#ifndef DAEMON_PEERS_H
+#define DAEMON_PEERS_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+#include "net/beacon.h"
+#include "net/link.h"
+
+struct node;
+struct peers;
+
+/* Binds --listen (or takes the socket systemd, or ringctl local, passed) and starts dialling every
+ * --peer. */
+int peers_open(struct peers **ret, struct node *node, struct err *err);
+void peers_close(struct peers *p);
+uint16_t peers_port(const struct peers *p);
+
+/* A message {"kind": …} to a node, ourselves included (delivered from the loop, never from inside).
+ * Takes the reference. −EHOSTUNREACH. */
+int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
+/* The same to every member that can be reached, but not to ourselves. */
+void peers_broadcast(struct peers *p, json_t *body);
+/* The roster is another: neighbours are told, those not in it are let go, and those just in are
+ * called. */
+void peers_membership_changed(struct peers *p);
+/* A frame of measuring, on the connection of that path. −ENOTCONN, −ENOBUFS. */
+int peers_send_measure(struct peers *p, uint64_t path, const uint8_t *body, size_t n);
+/* What our links can do has changed. */
+void peers_links_changed(struct peers *p);
+/* Our record changed in a way the others should know at once. */
+void peers_flood_self(struct peers *p);
+
+/* What a link_setup of ours says, for a data connection too. Its psk is the cluster's newest,
+ * borrowed until the next call. */
+void peers_setup(struct peers *p, struct link_setup *ret);
+/* The ways to a neighbour: one per connection with it. */
+enum { PEERS_MAX_PATHS = 4 };
+struct path {
+    uint64_t id; /* never 0, never used again */
+    char host[64];
+    uint16_t port;
+    uint64_t cable;       /* 0 = a configured address */
+    uint16_t max_segment; /* of a data connection over it: link_setup */
+    bool ours;            /* we dial data connections over it, not the other end */
+    bool peer_unanswered; /* the other end tried, and this node did not answer */
+};
+/* What people call it; "" where there is no such thing. */
+struct path_name {
+    char peer[64], port[32], cable[17];
+};
+/* False if the path is gone, or none. */
+bool peers_path_name(struct peers *p, uint64_t path, struct path_name *ret);
+size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_MAX_PATHS]);
+/* Our dial of a data connection over the path came to nothing: from now on the other end dials
+ * there; it gets a message. */
+void peers_turn_path(struct peers *p, uint64_t path);
+/* The other end of that cable (0 = a configured address) says the same to us. */
+void peers_path_turned(struct peers *p, const uint8_t from[16], uint64_t cable);
+/* Why the last connection to the node ended, "" if unknown. */
+const char *peers_last_words(struct peers *p, const uint8_t id[16]);
+
+/* A cable was found, or something about it changed; a cable is out. */
+struct cable;
+void peers_cable_up(struct peers *p, const struct cable *cable);
+void peers_cable_down(struct peers *p, uint64_t cable, const char *why, enum cable_end end);
+/* Ports have changed: what ran over one that is gone, ends, also where its cable had not been found
+ * yet. */
+void peers_ports_changed(struct peers *p);
+/* Packets of so many bytes, and no larger ones, get over the cable: connections that would send
+ * larger ones are replaced. */
+void peers_cable_size(struct peers *p, uint64_t cable, uint32_t packet);
+/* The path whose cable (or, without one, whose node) a data connection came over; 0 = none. */
+uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16]);
+
+json_t *peers_encode(struct peers *p); /* for GET /v1/links */
+/* What the way to each neighbour is like: [{"id","mbps","rtt_us"}, …], 0 where it is not known. */
+json_t *peers_ways(struct peers *p);
+/* How far the clocks of those of the nodes that are neighbours are ahead of ours: [[index, µs, µs
+ * it may be off], …]. */
+json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/service.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+
+#include "daemon/common/conf.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/common/cores.h"
+#include "daemon/common/installed.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/store/metrics.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/store/store.h"
+#include "daemon/ringd/job/worker.h"
+#include "daemon/common/xalloc.h"
+#include "net/clock.h"
+
+enum {
+    TICK_MS = 5000,
+    MINUTE = 12,        /* ticks */
+    SAMPLE_TICKS = 2,   /* between two samples */
+    WRITE_SAMPLES = 6,  /* written together, so that an idle disk is left asleep for a minute */
+    LATE_S = 5,         /* a loop that was later than this is not well */
+    STALLED_S = 120,    /* a job without a step for so long, … */
+    STALLED_STEPS = 10, /* … and for so many times the longest step it had, is not getting on */
+};
+
+struct service {
+    struct node *node;  /* borrowed: owner */
+    struct event *tick; /* owned */
+    unsigned period_ms;
+    struct instant due; /* of the next tick */
+    uint64_t late_us[MINUTE];
+    size_t ticks;
+    struct instant sampled;
+    json_t *samples; /* owned: not yet written */
+    size_t n_samples;
+    char said[1700]; /* last STATUS= */
+    bool ready, watched;
+};
+
+/* --- the tick --------------------------------------------------------------------------------- */
+
+static void arm(struct service *s)
+{
+    struct timeval in = {s->period_ms / 1000, (suseconds_t)(s->period_ms % 1000) * 1000};
+    s->due = (struct instant){clock_now().us + (uint64_t)s->period_ms * 1000};
+    event_add(s->tick, &in);
+}
+
+static void write_samples(struct service *s)
+{
+    char *text = s->n_samples ? json_dumps(s->samples, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (text)
+        store_put_points(s->node->store, text);
+    free(text);
+    json_array_clear(s->samples);
+    s->n_samples = 0;
+}
+
+static void sample(struct service *s, struct instant now)
+{
+    double seconds = s->sampled.us ? (double)clock_since_us(now, s->sampled) / 1e6 : 0;
+    s->sampled = now;
+    metrics_sample(s->node, seconds, time(NULL), s->samples);
+    if (++s->n_samples >= WRITE_SAMPLES)
+        write_samples(s);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct service *s = arg;
+    struct instant now = clock_now();
+    (void)fd;
+    (void)what;
+    s->late_us[s->ticks++ % MINUTE] = clock_since_us(now, s->due);
+    if (s->watched)
+        sd_notify(0, "WATCHDOG=1");
+    if (s->ticks % SAMPLE_TICKS == 0)
+        sample(s, now);
+    service_status(s);
+    arm(s);
+}
+
+struct service *service_new(struct node *node)
+{
+    struct service *s = xcalloc(1, sizeof *s);
+    uint64_t watchdog_us = 0;
+    s->node = node;
+    s->samples = json_array();
+    s->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
+    s->period_ms = s->watched && watchdog_us / 3000 < TICK_MS ? (unsigned)(watchdog_us / 3000) + 1 : TICK_MS;
+    s->tick = event_new(node->base, -1, 0, on_tick, s);
+    arm(s);
+    return s;
+}
+
+void service_free(struct service *s)
+{
+    if (!s)
+        return;
+    write_samples(s);
+    event_free(s->tick);
+    json_decref(s->samples);
+    free(s);
+}
+
+/* --- what systemd is told --------------------------------------------------------------------- */
+
+static size_t add_job(const struct service *s, char *buf, size_t size)
+{
+    const struct job *active = NULL;
+    size_t queued = 0;
+    int n = 0;
+    for (const struct job *job = coord_first(s->node->coord); job; job = job->next)
+        if (job->state == JOB_QUEUED)
+            queued++;
+        else if (!job_state_ended(job->state))
+            active = job;
+    struct member self = {.rank = 0};
+    worker_describe(s->node->worker, &self);
+    if (active && active->steps)
+        n = snprintf(buf, size, "; job %llu: step %llu of %llu", (unsigned long long)active->id,
+                     (unsigned long long)active->step, (unsigned long long)active->steps);
+    else if (active)
+        n = snprintf(buf, size, "; job %llu %s", (unsigned long long)active->id,
+                     job_state_name(active->state));
+    else if (self.job)
+        n = snprintf(buf, size, "; rank %d of job %llu", self.rank, (unsigned long long)self.job);
+    if (queued && n >= 0 && (size_t)n < size)
+        n += snprintf(buf + n, size - (size_t)n, "; %zu queued", queued);
+    return n > 0 ? (size_t)n : 0;
+}
+
+void service_status(struct service *s)
+{
+    char text[sizeof s->said], line[sizeof s->said + 8];
+    members_describe(s->node->members, text, 1500);
+    size_t len = strlen(text);
+    add_job(s, text + len, sizeof text - len);
+    if (!s->ready || !strcmp(text, s->said))
+        return;
+    memcpy(s->said, text, sizeof s->said);
+    snprintf(line, sizeof line, "STATUS=%s", text);
+    sd_notify(0, line);
+}
+
+/* Said when it is wrong, not at the first job, so that the one who starts the daemon sees it. */
+static void check_stage(const struct node *n)
+{
+    struct err err;
+    if (installed_check_stage(opts_str(n->opts, "stage-binary"), &err))
+        log_error("%s", err.text);
+}
+
+void service_ready(struct service *s)
+{
+    check_stage(s->node);
+    s->ready = true;
+    sd_notify(0, "READY=1");
+    service_status(s);
+}
+
+void service_stopping(struct service *s)
+{
+    s->ready = false;
+    sd_notify(0, "STOPPING=1\nSTATUS=stopping");
+}
+
+/* --- health ----------------------------------------------------------------------------------- */
+
+double service_lateness(const struct service *s)
+{
+    uint64_t most = clock_since_us(clock_now(), s->due);
+    for (size_t i = 0; i < MINUTE; i++)
+        most = s->late_us[i] > most ? s->late_us[i] : most;
+    return (double)most / 1e6;
+}
+
+bool service_healthy(const struct service *s, char *why, size_t size)
+{
+    struct instant now = clock_now();
+    double late = service_lateness(s);
+    size_t len = 0;
+    *why = '\0';
+    if (late > LATE_S)
+        len += (size_t)snprintf(
+            why, size,
+            "the daemon was held up for %.0f s within the last minute: is the machine overloaded?\n", late);
+    for (const struct job *job = coord_first(s->node->coord); job && len < size; job = job->next) {
+        double still = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
+        if (job->state == JOB_RUNNING && !job->is_idle && still > STALLED_S &&
+            still > STALLED_STEPS * job->longest_step)
+            len += (size_t)snprintf(
+                why + len, size - len,
+                "job %llu has made no step for %.0f s: `ringctl nodes` shows what each node waits for\n",
+                (unsigned long long)job->id, still);
+    }
+    return !len;
+}
+
+/* --- reading the configuration again ---------------------------------------------------------- */
+
+/* Options that count from now on, or from the next job or connection on; the others at the next
+ * start. */
+static const char *const live[] = {"log-level", "threads",      "memory-limit",  "dead-after",
+                                   "ring",      "stage-binary", "history-limit", "http-token-file"};
+
+static bool is_live(const char *name)
+{
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+        if (!strcmp(live[i], name))
+            return true;
+    return false;
+}
+
+/* Nothing of it can fail any more. */
+static void apply(struct node *n, struct opts *fresh, json_t *applied)
+{
+    struct err err;
+    size_t i;
+    json_t *name;
+    json_array_foreach (applied, i, name) {
+        opts_take(n->opts, fresh, json_string_value(name));
+    }
+    log_set_level(opts_str(n->opts, "log-level"));
+    check_stage(n);
+    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
+    n->memory_limit = conf_size(n->opts, "memory-limit", &err);
+    store_set_limit(n->store, conf_size(n->opts, "history-limit", &err));
+    members_self(n->members)->threads = n->threads ? (unsigned)n->threads : members_self(n->members)->cores;
+    const char *ring = opts_str(n->opts, "ring");
+    snprintf(members_self(n->members)->ring, MEMBER_RING_TEXT, "%s", ring ? ring : "");
+    node_apply_patience(n);
+    peers_flood_self(n->peers);
+    node_changed(n);
+    node_publish(n);
+}
+
+int service_reload(struct service *s, json_t **ret, struct err *err)
+{
+    struct node *n = s->node;
+    struct opts *fresh;
+    bool help;
+    sd_notify(0, "RELOADING=1");
+    int r = conf_load(&fresh, n->argc, n->argv, &help, err);
+    json_t *applied = json_array(), *restart = json_array();
+    for (const struct opt_def *def = conf_table; !r && def->name; def++)
+        if (!opts_same(n->opts, fresh, def->name))
+            json_array_append_new(is_live(def->name) ? applied : restart, json_string(def->name));
+    if (!r) {
+        r = node_reload_token(n, fresh, err);
+        if (!r)
+            apply(n, fresh, applied);
+        opts_free(fresh);
+    }
+    sd_notify(0, "READY=1");
+    if (r) {
+        log_error("the new configuration was not applied: %s; the current one stays", err->text);
+        json_decref(applied);
+        json_decref(restart);
+        return r;
+    }
+    log_info("the configuration was read again: %zu options changed, %zu of them take effect after a restart",
+             json_array_size(applied) + json_array_size(restart), json_array_size(restart));
+    *ret = json_pack("{s:o s:o}", "applied", applied, "restart", restart);
+    return 0;
+}

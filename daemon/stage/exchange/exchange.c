@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/exchange/exchange_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "daemon/common/progress.h"
+
+/* --- buffers: every one carries its capacity in the line before it
+ *  --------------------------------------------------------- */
+
+enum { LINE = 64, HUGE_PAGE = 2 << 20 };
+
+static size_t buffer_cap(void *buffer)
+{
+    size_t cap;
+    memcpy(&cap, (char *)buffer - LINE, sizeof cap);
+    return cap;
+}
+
+static void *pool_take(struct exchange *x, size_t size)
+{
+    for (size_t i = 0; i < x->npool; i++)
+        if (x->pool[i].cap >= size && x->pool[i].cap / 2 <= size) {
+            void *at = x->pool[i].at;
+            x->pool[i] = x->pool[--x->npool];
+            return at;
+        }
+    return NULL;
+}
+
+/* A big one lies in big pages where the kernel has some: otherwise its first use, in the middle of
+ * a step, is a fault every 4 KiB. */
+static void *big_alloc(size_t size)
+{
+    if (size < HUGE_PAGE)
+        return aligned_alloc(LINE, size);
+    void *at;
+    if (posix_memalign(&at, HUGE_PAGE, size)) /* aligned_alloc wants a size of whole pages */
+        return NULL;
+    madvise(at, size & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    return at;
+}
+
+void *exchange_buffer(struct exchange *x, size_t size)
+{
+    size_t cap = (size + LINE) & ~(size_t)(LINE - 1);
+    pthread_mutex_lock(&x->lock);
+    char *at = pool_take(x, cap);
+    pthread_mutex_unlock(&x->lock);
+    if (at)
+        return at;
+    at = big_alloc(cap + LINE);
+    if (!at)
+        return NULL;
+    memcpy(at, &cap, sizeof cap);
+    return at + LINE;
+}
+
+void exchange_release_locked(struct exchange *x, void *buffer)
+{
+    if (!buffer)
+        return;
+    if (x->npool < MAX_POOL) {
+        x->pool[x->npool].at = buffer;
+        x->pool[x->npool++].cap = buffer_cap(buffer);
+    } else {
+        free((char *)buffer - LINE);
+    }
+}
+
+void exchange_release(struct exchange *x, void *buffer)
+{
+    pthread_mutex_lock(&x->lock);
+    exchange_release_locked(x, buffer);
+    pthread_mutex_unlock(&x->lock);
+}
+
+/* --- what the threads call, with the lock held
+ *  ------------------------------------------------------------------------------------ */
+
+void exchange_changed(struct exchange *x)
+{
+    x->changes++;
+    pthread_cond_signal(&x->changed);
+}
+
+void exchange_wake_sender(struct lane *l)
+{
+    l->missed |= l->lent;
+    if (l->called || l->taken != l->sent)
+        return;
+    l->called = true;
+    pthread_cond_signal(&l->sync->work);
+}
+
+void exchange_wake_senders(struct peer *p)
+{
+    p->untold = false;
+    for (size_t i = 0; i < MAX_LANES; i++)
+        if (p->lanes[i].used)
+            exchange_wake_sender(&p->lanes[i]);
+}
+
+struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key)
+{
+    for (struct inbox *in = p->in; in; in = in->next)
+        if (same_key(&in->key, key))
+            return in;
+    return NULL;
+}
+
+static void outbox_free(struct exchange *x, struct outbox *o)
+{
+    exchange_release_locked(x, o->buffer);
+    free(o->chunk);
+    free(o);
+}
+
+void exchange_finish_message(struct peer *p, struct outbox *o)
+{
+    if (o->done < o->chunks || o->readers)
+        return;
+    for (struct outbox **at = &p->out; *at; at = &(*at)->next)
+        if (*at == o) {
+            *at = o->next;
+            if (p->out_tail == &o->next)
+                p->out_tail = at;
+            break;
+        }
+    p->nout--;
+    outbox_free(p->x, o);
+    exchange_changed(p->x);
+}
+
+/* --- the compute thread's side ---------------------------------------------------------------- */
+
+static struct peer *peer_of(struct exchange *x, uint32_t rank)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->peers[i].rank == rank)
+            return &x->peers[i];
+    return NULL;
+}
+
+int exchange_new(struct exchange **ret, struct progress *progress, struct err *err)
+{
+    struct exchange *x = calloc(1, sizeof *x);
+    uint8_t *scratch = x ? malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + SMALL) : NULL;
+    if (!scratch) {
+        free(x);
+        return err_set(err, -ENOMEM, "out of memory");
+    }
+    x->scratch = scratch;
+    x->progress = progress;
+    pthread_mutex_init(&x->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&x->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    *ret = x;
+    return 0;
+}
+
+void exchange_on_lost(struct exchange *x,
+                      void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner)
+{
+    pthread_mutex_lock(&x->lock);
+    x->lost = lost;
+    x->owner = owner;
+    pthread_mutex_unlock(&x->lock);
+}
+
+static struct peer *peer_new(struct exchange *x, uint32_t rank)
+{
+    if (x->n == MAX_PEERS)
+        return NULL;
+    struct peer *p = &x->peers[x->n++];
+    *p = (struct peer){.x = x, .rank = rank};
+    p->out_tail = &p->out;
+    pthread_cond_init(&p->placed, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    for (size_t i = 0; i < MAX_LANES; i++) {
+        pthread_cond_init(&p->sync[i].work, &attr);
+        pthread_cond_init(&p->sync[i].turn, NULL);
+        pthread_mutex_init(&p->sync[i].reading, NULL);
+    }
+    pthread_condattr_destroy(&attr);
+    return p;
+}
+
+/* A place for a lane; a broken one's threads have ended or are about to, so joining them does not
+ * wait for the network. */
+static struct lane *free_lane(struct peer *p)
+{
+    for (size_t i = 0; i < MAX_LANES; i++) {
+        struct lane *l = &p->lanes[i];
+        if (l->used && l->broken) {
+            while (l->lent)
+                pthread_cond_wait(&l->sync->turn, &p->x->lock);
+            pthread_mutex_unlock(&p->x->lock);
+            lane_stop(l);
+            pthread_mutex_lock(&p->x->lock);
+        }
+        if (!l->used)
+            return l;
+    }
+    return NULL;
+}
+
+int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const struct seal *tx,
+                 const struct seal *rx, struct err *err)
+{
+    pthread_mutex_lock(&x->lock);
+    struct peer *p = peer_of(x, rank);
+    if (!p)
+        p = peer_new(x, rank);
+    struct lane *l = p ? free_lane(p) : NULL;
+    if (l)
+        *l = (struct lane){.sync = &p->sync[l - p->lanes],
+                           .peer = p,
+                           .path = path,
+                           .count = progress_lane(x->progress, path),
+                           .fd = fd,
+                           .tx = *tx,
+                           .rx = *rx,
+                           .used = true};
+    if (l)
+        p->share[lane_index(l)] = (struct share_lane){.alive = true};
+    pthread_mutex_unlock(&x->lock);
+    if (!p)
+        return err_set(err, -E2BIG, "rank %u is neither the previous nor the next one", rank);
+    if (!l)
+        return err_set(err, -EMLINK, "rank %u is reached over %d connections already", rank, MAX_LANES);
+    int r = lane_start(l);
+    if (r) {
+        pthread_mutex_lock(&x->lock);
+        l->used = false;
+        p->share[lane_index(l)].alive = false;
+        pthread_mutex_unlock(&x->lock);
+        return err_set(err, r, "a thread for the data connection to rank %u: %s", rank, strerror(-r));
+    }
+    return 0;
+}
+
+void exchange_look(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    for (size_t i = 0; i < x->n; i++)
+        for (size_t l = 0; l < MAX_LANES; l++)
+            if (x->peers[i].lanes[l].used && !x->peers[i].lanes[l].broken)
+                lane_look(&x->peers[i].lanes[l]);
+    pthread_mutex_unlock(&x->lock);
+}
+
+static bool is_alive(uint64_t path, const uint64_t *alive, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (alive[i] == path)
+            return true;
+    return path == 0;
+}
+
+void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n)
+{
+    pthread_mutex_lock(&x->lock);
+    for (size_t i = 0; i < x->n; i++)
+        for (size_t l = 0; l < MAX_LANES; l++) {
+            struct lane *lane = &x->peers[i].lanes[l];
+            if (lane->used && !lane->broken && !is_alive(lane->path, alive, n))
+                shutdown(lane->fd, SHUT_RDWR); /* its threads notice and break it */
+        }
+    pthread_mutex_unlock(&x->lock);
+}
+
+static void peer_done(struct peer *p)
+{
+    for (size_t i = 0; i < MAX_LANES; i++)
+        if (p->lanes[i].used)
+            lane_stop(&p->lanes[i]);
+    for (struct inbox *in = p->in, *next; in; in = next) {
+        next = in->next;
+        exchange_release_locked(p->x, in->buffer);
+        free(in->place);
+        free(in);
+    }
+    for (struct outbox *o = p->out, *next; o; o = next) {
+        next = o->next;
+        outbox_free(p->x, o);
+    }
+    for (struct credit *k = p->credits, *next; k; k = next) {
+        next = k->next;
+        free(k);
+    }
+    for (size_t i = 0; i < MAX_LANES; i++) {
+        pthread_cond_destroy(&p->sync[i].work);
+        pthread_cond_destroy(&p->sync[i].turn);
+        pthread_mutex_destroy(&p->sync[i].reading);
+    }
+    pthread_cond_destroy(&p->placed);
+}
+
+void exchange_free(struct exchange *x)
+{
+    if (!x)
+        return;
+    pthread_mutex_lock(&x->lock);
+    x->closing = true;
+    for (size_t i = 0; i < x->n; i++) {
+        for (size_t l = 0; l < MAX_LANES; l++)
+            if (x->peers[i].lanes[l].used)
+                shutdown(x->peers[i].lanes[l].fd, SHUT_RDWR);
+        for (size_t l = 0; l < MAX_LANES; l++)
+            pthread_cond_broadcast(&x->peers[i].sync[l].work);
+    }
+    pthread_mutex_unlock(&x->lock);
+    for (size_t i = 0; i < x->n; i++)
+        peer_done(&x->peers[i]);
+    for (size_t i = 0; i < x->npool; i++)
+        free((char *)x->pool[i].at - LINE);
+    pthread_cond_destroy(&x->changed);
+    pthread_mutex_destroy(&x->lock);
+    free(x->scratch);
+    free(x);
+}
+
+int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable)
+{
+    struct peer *p = peer_of(x, from);
+    struct inbox *in = p ? calloc(1, sizeof *in) : NULL;
+    void *buffer = in ? exchange_buffer(x, size) : NULL;
+    if (!buffer) {
+        free(in);
+        return p ? -ENOMEM : -ENOTCONN;
+    }
+    *in = (struct inbox){.key = *key, .variable = variable, .buffer = buffer, .cap = size};
+    pthread_mutex_lock(&x->lock);
+    struct inbox **tail = &p->in;
+    while (*tail)
+        tail = &(*tail)->next;
+    *tail = in;
+    p->untold = true;
+    pthread_mutex_unlock(&x->lock);
+    return 0;
+}
+
+int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
+{
+    struct peer *p = peer_of(x, from);
+    if (!p)
+        return -ENOTCONN;
+    pthread_mutex_lock(&x->lock);
+    x->seen = x->changes;
+    struct inbox *in = exchange_find_inbox(p, key);
+    int r = in && in->state == IN_ARRIVED;
+    pthread_mutex_unlock(&x->lock);
+    return r;
+}
+
+void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size)
+{
+    struct peer *p = peer_of(x, from);
+    void *buffer = NULL;
+    pthread_mutex_lock(&x->lock);
+    for (struct inbox **at = p ? &p->in : NULL; at && *at; at = &(*at)->next)
+        if (same_key(&(*at)->key, key) && (*at)->state == IN_ARRIVED) {
+            struct inbox *in = *at;
+            *at = in->next;
+            buffer = in->buffer;
+            *ret_size = in->size;
+            free(in->place);
+            free(in);
+            break;
+        }
+    pthread_mutex_unlock(&x->lock);
+    return buffer;
+}
+
+int exchange_room(struct exchange *x, uint32_t to, size_t limit)
+{
+    struct peer *p = peer_of(x, to);
+    if (!p)
+        return -ENOTCONN;
+    pthread_mutex_lock(&x->lock);
+    x->seen = x->changes;
+    int r = p->nout < limit;
+    pthread_mutex_unlock(&x->lock);
+    return r;
+}
+
+static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t size)
+{
+    struct outbox *o = calloc(1, sizeof *o);
+    size_t chunks = size ? (size + CHUNK - 1) / CHUNK : 1;
+    uint8_t *chunk = o ? calloc(2, chunks) : NULL;
+    if (!chunk) {
+        free(o);
+        return NULL;
+    }
+    memset(chunk, CHUNK_UNSENT, chunks);
+    *o = (struct outbox){
+        .key = *key, .buffer = buffer, .size = size, .chunks = chunks, .unsent = chunks, .chunk = chunk};
+    return o;
+}
+
+static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size,
+                   bool here)
+{
+    struct peer *p = peer_of(x, to);
+    struct outbox *out = p ? outbox_new(key, buffer, size) : NULL;
+    if (!out) {
+        exchange_release(x, buffer);
+        return p ? -ENOMEM : -ENOTCONN;
+    }
+    pthread_mutex_lock(&x->lock);
+    *p->out_tail = out;
+    p->out_tail = &out->next;
+    p->nout++;
+    p->untold |= !here;
+    if (here && !exchange_send_here(p, out))
+        exchange_wake_senders(p);
+    pthread_mutex_unlock(&x->lock);
+    return 0;
+}
+
+int exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+{
+    return send_on(x, to, key, buffer, size, true);
+}
+
+int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size)
+{
+    return send_on(x, to, key, buffer, size, false);
+}
+
+static void tell_locked(struct exchange *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->peers[i].untold)
+            exchange_wake_senders(&x->peers[i]);
+}
+
+void exchange_tell(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    tell_locked(x);
+    pthread_mutex_unlock(&x->lock);
+}
+
+void exchange_wait(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    tell_locked(x);
+    x->waiting = true;
+    while (x->changes == x->seen)
+        pthread_cond_wait(&x->changed, &x->lock);
+    x->waiting = false;
+    x->seen = x->changes;
+    pthread_mutex_unlock(&x->lock);
+}
+
+/* Nothing left to send, acknowledgements included, and no sender in the middle of it. */
+static bool is_flushed(const struct peer *p)
+{
+    if (p->nout)
+        return false;
+    for (size_t i = 0; i < MAX_LANES; i++)
+        if (p->lanes[i].used && !p->lanes[i].broken &&
+            (p->lanes[i].taken != p->lanes[i].sent || p->lanes[i].nacks))
+            return false;
+    return true;
+}
+
+int exchange_flush(struct exchange *x, int seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    int r = 0;
+    pthread_mutex_lock(&x->lock);
+    x->flushing = true;
+    for (size_t i = 0; i < x->n; i++)
+        exchange_wake_senders(&x->peers[i]); /* acknowledgements may be held back */
+    for (size_t i = 0; i < x->n && !r; i++)
+        while (!r && !is_flushed(&x->peers[i]))
+            r = pthread_cond_timedwait(&x->changed, &x->lock, &until) ? -ETIME : 0;
+    x->flushing = false;
+    pthread_mutex_unlock(&x->lock);
+    return r;
+}

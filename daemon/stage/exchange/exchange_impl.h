@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The exchange's inside, shared by exchange.c (the compute thread's side), exchange_lane.c (a
+ * connection), channel_{send,receive}.c (its threads) and exchange_rate.c (its speed). */
+#ifndef DAEMON_EXCHANGE_IMPL_H
+#define DAEMON_EXCHANGE_IMPL_H
+
+#include <pthread.h>
+
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/stage/exchange/exchange_share.h"
+
+enum {
+    HEAD = 32, /* bytes of one frame head; a record holds up to BATCH of them */
+    BATCH = 16,
+    CHUNK =
+        256 *
+        1024, /* payload bytes per record: scratch stays in L2, latency bounded, and the unit of striping */
+    SMALL =
+        64 *
+        1024, /* a chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it */
+    MAX_PEERS = 2, /* previous and next in the ring */
+    MAX_LANES =
+        6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
+    WORKERS =
+        2, /* threads per lane and direction: one seals while the other sends, one reads while the other opens */
+    MAX_POOL = 32, /* buffers kept for reuse */
+    MAX_ACKS =
+        256, /* waiting on a lane: far more than chunks of all credited messages on their way at once would leave unsent */
+    RECENT = 64, /* completed messages remembered, to know a late duplicate from nonsense */
+};
+enum frame_type { FRAME_CREDIT = 1, FRAME_CHUNK = 2, FRAME_ACK = 3 };
+enum inbox_state { IN_POSTED, IN_FILLING, IN_ARRIVED };
+enum chunk_state {
+    CHUNK_UNSENT = 0xff,
+    CHUNK_DONE = 0xfe
+}; /* else the lane it was sent on and not yet acknowledged */
+
+struct frame {
+    enum frame_type type;
+    struct msg_key key;
+    uint64_t size, offset; /* of the whole message; of a chunk in it */
+    uint8_t again;         /* how often the chunk was given to a lane before */
+};
+struct place {           /* of a chunk in a message that is coming in */
+    uint8_t have, again; /* HAVE_NOT…; of the frame that claimed it */
+};
+struct inbox { /* one expected message */
+    struct inbox *next;
+    struct msg_key key;
+    enum inbox_state state;
+    bool credited, variable;
+    void *buffer; /* owned until taken */
+    size_t cap, size, received;
+    struct place *place; /* owned: per chunk, once the first has come */
+};
+struct outbox { /* one message to send */
+    struct outbox *next;
+    struct msg_key key;
+    bool credited;
+    void *buffer; /* owned */
+    size_t size, chunks, done, unsent;
+    uint8_t *chunk;   /* owned: chunk_state of each, and behind them how often each was given to a lane */
+    unsigned readers; /* lanes that are sending from the buffer right now */
+};
+struct credit { /* a key the peer has room for, before we had the message */
+    struct credit *next;
+    struct msg_key key;
+};
+struct lane_sync {       /* lives as long as the peer: threads of others may be about to wake this lane's */
+    pthread_cond_t work; /* there may be something to send */
+    pthread_cond_t turn; /* for a sender that has sealed before those ahead of it have sent */
+    pthread_mutex_t
+        reading; /* the receiver that holds it reads the next record, and opens it after letting go. Before the lock */
+};
+struct lane {
+    struct lane_sync *sync; /* borrowed: peer */
+    struct peer *peer;      /* borrowed: owner */
+    uint64_t path;          /* whoever added it knows it by this */
+    int fd;
+    struct seal tx; /* under the lock */
+    struct seal rx; /* of the receiver that reads */
+    pthread_t threads[2 * WORKERS];
+    size_t nthreads;
+    struct progress_lane *count; /* borrowed: the exchange's progress */
+    uint32_t retransmits;        /* of this socket, counted so far */
+    bool used, broken;
+    bool called;          /* a sender has been woken, and has not looked yet */
+    bool lent;            /* to the compute thread, which sends a message of its own */
+    bool missed;          /* there was something for a sender meanwhile */
+    int64_t look_again;   /* when to see whether another lane sent what was left to it; 0: nothing was */
+    uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
+    bool quick;           /* sending the last chunk took no longer than sealing one might */
+    struct frame acks
+        [MAX_ACKS]; /* still to be sent, over the lane the chunk came on: if it breaks, the chunk comes again anyway */
+    size_t ack_first, nacks;
+};
+struct peer {
+    struct exchange *x; /* borrowed: owner */
+    uint32_t rank;
+    struct lane lanes[MAX_LANES];
+    struct lane_sync sync[MAX_LANES];
+    struct share_lane share[MAX_LANES];
+    struct inbox *in;
+    struct outbox *out, **out_tail;
+    size_t nout;
+    struct credit *credits;
+    bool untold; /* credits, acknowledgements or queued messages are left to go out together: exchange_tell */
+    struct msg_key recent[RECENT];
+    size_t nrecent;
+    pthread_cond_t placed; /* a receiver has let go of a chunk's place */
+};
+struct exchange {
+    pthread_mutex_t lock;   /* over everything below and all peers */
+    pthread_cond_t changed; /* for the compute thread */
+    uint64_t changes, seen;
+    bool closing, flushing;
+    bool waiting; /* the compute thread does, and will tell what has come to be told meanwhile */
+    struct peer peers[MAX_PEERS];
+    size_t n;
+    struct {
+        void *at;
+        size_t cap;
+    } pool[MAX_POOL];
+    size_t npool;
+    uint8_t *scratch;          /* owned: the compute thread's, for what it sends itself */
+    struct progress *progress; /* borrowed */
+    void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why);
+    void *owner;
+};
+
+static inline bool same_key(const struct msg_key *a, const struct msg_key *b)
+{
+    return a->round == b->round && a->kind == b->kind && a->stage == b->stage && a->mb == b->mb;
+}
+
+/* All below: with the lock held. */
+void exchange_changed(struct exchange *x); /* wakes the compute thread */
+/* Something to send: for any lane, for this one. A sender that is at work, or called already, will
+ * look by itself. */
+void exchange_wake_senders(struct peer *p);
+void exchange_wake_sender(struct lane *l);
+void exchange_release_locked(struct exchange *x, void *buffer);
+struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key);
+void exchange_finish_message(
+    struct peer *p, struct outbox *o); /* frees it if everything is acknowledged and nobody reads it */
+
+/* The compute thread's: sends its message over an idle lane, if it is small and the peer has room
+ * for it. Lets go of the lock meanwhile. False: it is for the senders. */
+bool exchange_send_here(struct peer *p, struct outbox *o);
+
+/* Starts and ends a lane's threads; lane_stop joins them (without the lock). */
+int lane_start(struct lane *l);
+void lane_stop(struct lane *l);
+/* Counts what only the kernel knows: segments sent again, and how long a round trip takes. */
+void lane_look(struct lane *l);
+/* Without the lock: what the kernel knows. False: it measures no such connection. */
+bool lane_sample(const struct lane *l, struct share_sample *ret);
+
+/* What its threads run, and what they call without the lock. */
+void *lane_sender(void *lane);
+void *lane_receiver(void *lane);
+void lane_be_prompt(void); /* the calling thread's first words */
+/* r: why, a negative errno. It gives back what it had not finished: its chunks and credits are sent
+ * again over the others. */
+void lane_break(struct lane *l, int r);
+
+void frame_encode(uint8_t out[HEAD], const struct frame *f);
+int frame_decode(struct frame *f, const uint8_t in[HEAD]);
+
+static inline unsigned lane_index(const struct lane *l)
+{
+    return (unsigned)(l - l->peer->lanes);
+}
+
+static inline size_t chunk_length(const struct frame *f)
+{
+    return f->size - f->offset < CHUNK ? f->size - f->offset : CHUNK;
+}
+
+#endif

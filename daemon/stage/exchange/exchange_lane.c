@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a lane is beside its threads: the frames they speak in, its start and its end. Called by
+ * exchange.c, and by the threads. */
+#include <endian.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/stage/exchange/exchange_impl.h"
+#include "daemon/common/progress.h"
+
+enum { UNSENT_MAX = 16 * 1024, SLICE_NS = 100 * 1000 };
+
+static const char *why_broken(int r)
+{
+    switch (r) {
+    case -EPIPE:
+    case -ECONNRESET: return "closed by the other end"; /* whichever thread comes upon it first */
+    case -EBADMSG: return "a record was forged or damaged on the way";
+    case -EPROTO: return "it sent a message that the plan does not know";
+    default: return strerror(-r);
+    }
+}
+
+void lane_break(struct lane *l, int r)
+{
+    struct peer *p = l->peer;
+    struct exchange *x = p->x;
+    pthread_mutex_lock(&x->lock);
+    bool first = !l->broken;
+    void (*tell)(void *, uint32_t, uint64_t, const char *) = first && !x->closing ? x->lost : NULL;
+    void *owner = x->owner;
+    l->broken = true;
+    p->share[lane_index(l)].alive = false;
+    shutdown(l->fd, SHUT_RDWR); /* wakes the other thread */
+    for (struct outbox *o = first ? p->out : NULL; o; o = o->next)
+        for (size_t i = 0; i < o->chunks; i++)
+            if (o->chunk[i] == lane_index(l)) {
+                o->chunk[i] = CHUNK_UNSENT;
+                o->unsent++;
+            }
+    for (struct inbox *in = first ? p->in : NULL; in; in = in->next)
+        if (in->state == IN_POSTED)
+            in->credited = false;
+    exchange_wake_senders(p);
+    pthread_cond_broadcast(&l->sync->work);
+    pthread_cond_broadcast(&l->sync->turn);
+    exchange_changed(x);
+    pthread_mutex_unlock(&x->lock);
+    if (tell)
+        tell(owner, p->rank, l->path, why_broken(r));
+}
+
+/* --- frames
+ *  -------------------------------------------------------------------------------------------- */
+
+void frame_encode(uint8_t out[HEAD], const struct frame *f)
+{
+    uint32_t round = htole32(f->key.round), mb = htole32(f->key.mb);
+    uint16_t kind = htole16(f->key.kind), stage = htole16(f->key.stage);
+    uint64_t size = htole64(f->size), offset = htole64(f->offset);
+    out[0] = (uint8_t)f->type;
+    out[1] = f->again;
+    out[2] = out[3] = 0;
+    memcpy(out + 4, &round, 4);
+    memcpy(out + 8, &kind, 2);
+    memcpy(out + 10, &stage, 2);
+    memcpy(out + 12, &mb, 4);
+    memcpy(out + 16, &size, 8);
+    memcpy(out + 24, &offset, 8);
+}
+
+int frame_decode(struct frame *f, const uint8_t in[HEAD])
+{
+    uint32_t round, mb;
+    uint16_t kind, stage;
+    uint64_t size, offset;
+    memcpy(&round, in + 4, 4);
+    memcpy(&kind, in + 8, 2);
+    memcpy(&stage, in + 10, 2);
+    memcpy(&mb, in + 12, 4);
+    memcpy(&size, in + 16, 8);
+    memcpy(&offset, in + 24, 8);
+    *f = (struct frame){.type = in[0],
+                        .key = {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)},
+                        .size = le64toh(size),
+                        .offset = le64toh(offset),
+                        .again = in[1]};
+    bool known = in[0] == FRAME_CREDIT || in[0] == FRAME_CHUNK || in[0] == FRAME_ACK;
+    return known && f->offset % CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
+}
+
+/* --- start and end
+ *  ------------------------------------------------------------------------------------- */
+
+/* What waits unsent in a slow lane's socket would have been faster over another lane: the kernel
+ * keeps what is on its way, and little more. Over cables of 1000 and 200 Mbit/s that makes the
+ * difference between 64 % and 100 % of their sum, and costs one fast cable nothing. */
+static void keep_socket_short(int fd)
+{
+    const int bytes = UNSENT_MAX;
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+/* As sched_setattr(2) has it, in its first version; the kernel's header for it cannot stand beside
+ * the C library's. */
+struct sched_asked {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+/* A lane's threads work for microseconds at a time, beside a pool that computes on every core, and
+ * the next rank stands still meanwhile. From Linux 6.12 on a thread that asks for short slices is
+ * let in at once, where it would otherwise wait for the end of somebody's slice, perhaps until the
+ * next tick; its share of the processor is the same. Earlier kernels let sleepers in anyway, and do
+ * not look at this. */
+void lane_be_prompt(void)
+{
+    struct sched_asked attr = {.size = sizeof attr};
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0))
+        return;
+    attr.runtime_ns = SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+int lane_start(struct lane *l)
+{
+    struct exchange *x = l->peer->x;
+    keep_socket_short(l->fd);
+    int r = 0;
+    for (size_t i = 0; i < 2 * WORKERS && !r; i++) {
+        r = pthread_create(&l->threads[i], NULL, i % 2 ? lane_sender : lane_receiver, l);
+        l->nthreads += !r;
+    }
+    if (!r)
+        return 0;
+    pthread_mutex_lock(&x->lock);
+    l->broken = true;
+    pthread_cond_broadcast(&l->sync->work);
+    pthread_mutex_unlock(&x->lock);
+    shutdown(l->fd, SHUT_RDWR);
+    for (size_t i = 0; i < l->nthreads; i++)
+        pthread_join(l->threads[i], NULL);
+    return -r;
+}
+
+void lane_look(struct lane *l)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n) || n < sizeof info)
+        return; /* no TCP: nothing to tell */
+    atomic_fetch_add_explicit(&l->count->retransmits, info.tcpi_total_retrans - l->retransmits,
+                              memory_order_relaxed);
+    atomic_store_explicit(&l->count->rtt_us, info.tcpi_rtt, memory_order_relaxed);
+    l->retransmits = info.tcpi_total_retrans;
+}
+
+void lane_stop(struct lane *l)
+{
+    for (size_t i = 0; i < l->nthreads; i++)
+        pthread_join(l->threads[i], NULL);
+    lane_look(l);
+    close(l->fd);
+    seal_wipe(&l->tx);
+    seal_wipe(&l->rx);
+    pthread_mutex_lock(&l->peer->x->lock);
+    l->used = false;
+    pthread_mutex_unlock(&l->peer->x->lock);
+}

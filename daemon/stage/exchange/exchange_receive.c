@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The receivers of a lane: two threads. One reads, and lets the other read on while it opens a
+ * chunk, where the task wants it. Credits and acknowledgements are heard in the order they come
+ * in. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "daemon/stage/exchange/exchange_impl.h"
+#include "daemon/common/progress.h"
+
+enum {
+    ACKS_TOGETHER = 8 /* of a message that is not complete; each record of them wakes a thread at both ends */
+};
+enum { HAVE_NOT = 0, HAVE = 1, CLAIMED = 2 /* + lane */ };
+
+static int receive_exact(int fd, struct iovec *iov, int n)
+{
+    while (n) {
+        ssize_t got = readv(fd, iov, n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got ? -errno : -EPIPE;
+        while (n && (size_t)got >= iov->iov_len) {
+            got -= (ssize_t)iov->iov_len;
+            iov++;
+            n--;
+        }
+        if (n) {
+            iov->iov_base = (char *)iov->iov_base + got;
+            iov->iov_len -= (size_t)got;
+        }
+    }
+    return 0;
+}
+
+static void count_received(struct lane *l, size_t n)
+{
+    const size_t all = SEAL_HEAD + n + SEAL_TAG;
+    atomic_fetch_add_explicit(&l->peer->x->progress->rx_bytes, all, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->count->rx_bytes, all, memory_order_relaxed);
+}
+
+/* The beginning of a record, at most n bytes, once its length is among them. */
+static int receive_start(int fd, uint8_t *to, size_t n, size_t *ret)
+{
+    size_t have = 0;
+    while (have < SEAL_HEAD) {
+        const struct iovec iov = {to + have, n - have};
+        ssize_t got = readv(fd, &iov, 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got ? -errno : -EPIPE;
+        have += (size_t)got;
+    }
+    *ret = have;
+    return 0;
+}
+
+/* A record of frame heads, opened. There is at least one in it, so that much can be asked for
+ * before its length is known. */
+static int receive_heads(struct lane *l, uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG], size_t *ret)
+{
+    size_t have = 0, n = 0;
+    int r = receive_start(l->fd, record, SEAL_HEAD + HEAD + SEAL_TAG, &have);
+    if (!r)
+        r = seal_length(record, &n);
+    if (!r && (!n || n % HEAD || n > BATCH * HEAD))
+        r = -EBADMSG;
+    if (r)
+        return r;
+    struct iovec rest = {record + have, SEAL_HEAD + n + SEAL_TAG - have};
+    r = receive_exact(l->fd, &rest, rest.iov_len > 0);
+    if (r)
+        return r;
+    count_received(l, n);
+    *ret = n;
+    return seal_open(&l->rx, record, record + SEAL_HEAD, n, record + SEAL_HEAD + n);
+}
+
+/* A chunk that has been read and not yet opened. */
+struct arrival {
+    struct frame frame;
+    struct inbox *in; /* the place in it is claimed; NULL: it is here already, or another lane is at it */
+    uint8_t *to;      /* NULL: no chunk has come */
+    size_t n;
+    uint8_t head[SEAL_HEAD], tag[SEAL_TAG];
+    struct seal turn;
+};
+
+static int read_payload(struct lane *l, struct arrival *a)
+{
+    struct iovec iov[] = {{a->head, sizeof a->head}, {a->to, a->n}, {a->tag, sizeof a->tag}};
+    size_t length;
+    if (!a->n)
+        return 0;
+    int r = receive_exact(l->fd, iov, 3);
+    if (!r)
+        r = seal_length(a->head, &length);
+    if (r)
+        return r;
+    count_received(l, a->n);
+    return length == a->n ? seal_turn(&l->rx, a->n, &a->turn) : -EBADMSG;
+}
+
+static int open_payload(struct arrival *a)
+{
+    int r = a->n ? seal_open(&a->turn, a->head, a->to, a->n, a->tag) : 0;
+    seal_wipe(&a->turn);
+    return r;
+}
+
+static struct outbox *find_outbox(const struct peer *p, const struct msg_key *key)
+{
+    struct outbox *o = p->out;
+    while (o && !same_key(&o->key, key))
+        o = o->next;
+    return o;
+}
+
+static int on_credit(struct peer *p, const struct msg_key *key)
+{
+    const struct outbox *out = find_outbox(p, key);
+    if (out && out->credited)
+        return 0; /* said again after a lane broke */
+    for (const struct credit *c = p->credits; c; c = c->next)
+        if (same_key(&c->key, key))
+            return 0;
+    struct credit *credit = malloc(sizeof *credit);
+    if (!credit)
+        return -ENOMEM;
+    *credit = (struct credit){p->credits, *key};
+    p->credits = credit;
+    if (out) /* else there is nothing to send yet */
+        exchange_wake_senders(p);
+    return 0;
+}
+
+static void on_ack(struct peer *p, const struct frame *f)
+{
+    struct outbox *o = find_outbox(p, &f->key);
+    const size_t i = f->offset / CHUNK;
+    if (!o || i >= o->chunks)
+        return;
+    if (o->chunk[i] != CHUNK_DONE) {
+        o->unsent -= o->chunk[i] == CHUNK_UNSENT;
+        o->chunk[i] = CHUNK_DONE;
+        o->done++;
+    }
+    exchange_finish_message(p, o);
+}
+
+/* The receiver runs ahead of its lane's sender by at most what the other end had credit for; a peer
+ * that sends more without reading its acknowledgements breaks the protocol. */
+static int push_ack(struct lane *l, const struct frame *f)
+{
+    if (l->nacks == MAX_ACKS)
+        return -EPROTO;
+    struct frame *ack = &l->acks[(l->ack_first + l->nacks++) % MAX_ACKS];
+    *ack = *f;
+    ack->type = FRAME_ACK;
+    ack->again = 0;
+    if (l->nacks >= ACKS_TOGETHER || l->peer->x->flushing)
+        exchange_wake_sender(l);
+    return 0;
+}
+
+static bool is_recent(const struct peer *p, const struct msg_key *key)
+{
+    for (size_t i = 0; i < RECENT && i < p->nrecent; i++)
+        if (same_key(&p->recent[i], key))
+            return true;
+    return false;
+}
+
+/* Where a chunk goes: into the message (claimed for this lane), or nowhere, because it is here
+ * already or another lane is at it. −EPROTO for a message nobody posted, or of another size: the
+ * plan told both ends what comes. */
+static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
+{
+    struct inbox *in = exchange_find_inbox(l->peer, &f->key);
+    *ret = NULL;
+    if (l->broken) /* the other receiver has found something: nothing that came after it is taken */
+        return -EPIPE;
+    if (!in || in->state == IN_ARRIVED)
+        return in || is_recent(l->peer, &f->key) ? 0 : -EPROTO;
+    if (in->variable ? f->size > in->cap : f->size != in->cap)
+        return -EPROTO;
+    if (in->state == IN_POSTED) {
+        in->place = calloc(f->size / CHUNK + 1, sizeof *in->place);
+        if (!in->place)
+            return -ENOMEM;
+        in->size = f->size;
+        in->state = IN_FILLING;
+    }
+    if (f->size != in->size)
+        return -EPROTO;
+    *ret = in;
+    return 0;
+}
+
+/* The other end waits for nothing but the last acknowledgement of a message, on whichever lane it
+ * is: they are sent once it is complete. */
+static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
+{
+    struct peer *p = l->peer;
+    in->place[f->offset / CHUNK].have = HAVE;
+    in->received += chunk_length(f);
+    int r = push_ack(l, f);
+    if (in->received == in->size) {
+        in->state = IN_ARRIVED;
+        p->recent[p->nrecent++ % RECENT] = in->key;
+        exchange_changed(p->x);
+        if (p->x->waiting)
+            p->untold = true;
+        else
+            exchange_wake_senders(p);
+    }
+    return r;
+}
+
+/* The chunk comes a second time, because a lane it was sent on broke. If another is at an earlier
+ * sending of it, that is the one: it is shut, and when its receiver has let go of the place, the
+ * copy takes it. If the other is at a later one, it is this lane that was given up. */
+static int settle_duplicate(struct lane *l, const struct arrival *a)
+{
+    struct peer *p = l->peer;
+    const struct frame *f = &a->frame;
+    pthread_mutex_lock(&p->x->lock);
+    struct inbox *in = NULL;
+    struct place *place = NULL;
+    bool late = false;
+    int r;
+    while (!(r = claim(l, f, &in)) && in && (place = &in->place[f->offset / CHUNK])->have >= CLAIMED) {
+        late = place->again > f->again;
+        if (late)
+            break;
+        shutdown(p->lanes[place->have - CLAIMED].fd, SHUT_RDWR);
+        pthread_cond_wait(&p->placed, &p->x->lock);
+    }
+    if (!r && in && place->have == HAVE_NOT) {
+        memcpy((uint8_t *)in->buffer + f->offset, a->to, a->n);
+        r = accept_chunk(l, in, f);
+    } else if (!r && !late) {
+        r = push_ack(l, f);
+        exchange_wake_sender(l); /* the message may be complete already */
+    }
+    pthread_mutex_unlock(&p->x->lock);
+    return r;
+}
+
+static int settle_chunk(struct lane *l, const struct arrival *a, int r)
+{
+    struct peer *p = l->peer;
+    pthread_mutex_lock(&p->x->lock);
+    if (r)
+        a->in->place[a->frame.offset / CHUNK].have = HAVE_NOT;
+    else
+        r = accept_chunk(l, a->in, &a->frame);
+    pthread_cond_broadcast(&p->placed);
+    pthread_mutex_unlock(&p->x->lock);
+    return r;
+}
+
+static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, struct arrival *ret)
+{
+    struct peer *p = l->peer;
+    struct inbox *in;
+    pthread_mutex_lock(&p->x->lock);
+    int r = claim(l, f, &in);
+    struct place *place = in ? &in->place[f->offset / CHUNK] : NULL;
+    bool mine = place && place->have == HAVE_NOT;
+    if (mine)
+        *place = (struct place){(uint8_t)(CLAIMED + lane_index(l)), f->again};
+    pthread_mutex_unlock(&p->x->lock);
+    if (r)
+        return r;
+    *ret = (struct arrival){.frame = *f, .n = chunk_length(f), .to = scratch};
+    if (mine) {
+        ret->in = in;
+        ret->to = (uint8_t *)in->buffer + f->offset;
+    }
+    return read_payload(l, ret);
+}
+
+static int read_frame(struct lane *l, const struct frame *f)
+{
+    struct peer *p = l->peer;
+    pthread_mutex_lock(&p->x->lock);
+    int r = 0;
+    if (f->type == FRAME_CREDIT)
+        r = on_credit(p, &f->key);
+    else
+        on_ack(p, f);
+    pthread_mutex_unlock(&p->x->lock);
+    return r;
+}
+
+static int read_record(struct lane *l, uint8_t *scratch, struct arrival *ret)
+{
+    uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG];
+    size_t n = 0;
+    int r = receive_heads(l, record, &n);
+    for (size_t at = 0; !r && at < n; at += HEAD) {
+        struct frame f;
+        r = frame_decode(&f, record + SEAL_HEAD + at);
+        if (!r && f.type != FRAME_CHUNK)
+            r = read_frame(l, &f);
+        else if (!r)
+            r = at + HEAD == n ? read_chunk(l, &f, scratch, ret) : -EBADMSG;
+    }
+    return r;
+}
+
+/* r: how reading it went. */
+static int settle(struct lane *l, struct arrival *a, int r)
+{
+    if (!r)
+        r = open_payload(a);
+    if (a->in)
+        return settle_chunk(l, a, r);
+    return r ? r : settle_duplicate(l, a);
+}
+
+/* Reads until a chunk has come that takes long enough to open for the other receiver to be
+ * woken. */
+static int receive_some(struct lane *l, uint8_t *scratch)
+{
+    struct arrival a;
+    int r = 0;
+    pthread_mutex_lock(&l->sync->reading);
+    do {
+        a = (struct arrival){.to = NULL};
+        r = read_record(l, scratch, &a);
+        if (a.n >= SMALL)
+            break;
+        if (a.to)
+            r = settle(l, &a, r);
+    } while (!r);
+    if (r) /* before the other one finds what it cannot understand, and says so first */
+        lane_break(l, r);
+    pthread_mutex_unlock(&l->sync->reading);
+    return a.n >= SMALL ? settle(l, &a, r) : r;
+}
+
+void *lane_receiver(void *arg)
+{
+    struct lane *l = arg;
+    uint8_t *scratch = malloc(CHUNK);
+    int r = scratch ? 0 : -ENOMEM;
+    lane_be_prompt();
+    while (!r)
+        r = receive_some(l, scratch);
+    lane_break(l, r);
+    free(scratch);
+    return NULL;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page
+ * (fd 4); what it is told:
+ *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
+ *   {"ev":"planned","plan","mirrored","chosen"}; before that perhaps
+ *                                           {"ev":"survey","nodes","question"}, which
+ *                                           {"do":"surveyed","answers"} answers
+ *   {"do":"measure","question","threads"}   instead of all else: what another head asks
+ *   (stage_units.h), {"ev":"measured","answer"}
+ *   {"do":"weights","model"}                instead of all else: read all tensors of a model,
+ *   {"ev":"weights","model"} (model_facts.h)
+ *   {"do":"open","plan","rank","threads"}   map and allocate, answer {"ev":"ready"}
+ *   struct ipc_lane, and a socket           a data connection; repeated
+ *   {"do":"run"}                            go; ends with {"ev":"done","result"} or
+ *   {"ev":"failed","error"} While it runs, {"ev":"lane-lost","rank","path","why"} asks for another
+ *   connection, and further ones come; {"do":"paths"} names those to keep. Of a conversation,
+ *   {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages","seed"}} may come;
+ *   without "turn" it is the end. It never outlives its daemon. Threads: this one computes; while
+ *   it runs a second one listens to the daemon; exchange_lane.c adds four per connection. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/common/ipc.h"
+#include "daemon/stage/stage_bench.h"
+#include "daemon/common/cache_dir.h"
+#include "daemon/stage/stage_faults.h"
+#include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/plan/stage_memory.h"
+#include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/stage_data.h"
+#include "daemon/stage/stage_merge.h"
+#include "daemon/stage/stage_text.h"
+#include "daemon/stage/plan/stage_units.h"
+#include "daemon/stage/stage_weights.h"
+#include "engine/pipe/split.h"
+
+struct process {
+    struct progress *progress;
+    struct head head;
+    bool is_head;
+    struct job_plan plan;
+    uint32_t rank;
+    struct num *num;
+    struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank, */
+    struct slab scratch;                  /* owned: for whichever of them computes */
+    struct exchange *exchange;
+    struct runner *runner;
+    struct memory_watch memory;
+};
+
+static int do_plan(struct process *p, const json_t *msg, struct err *err)
+{
+    const char *name = json_string_value(json_object_get(msg, "type"));
+    enum job_type type = JOB_TRAIN;
+    while (type < JOB_TYPES && (!name || strcmp(name, job_type_name(type))))
+        type++;
+    if (type == JOB_TYPES)
+        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"",
+                       name ? name : "");
+    p->is_head = true;
+    p->head.must_not_time = json_is_false(json_object_get(msg, "may_time"));
+    int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
+    if (!r && !p->head.spec.dry_run)
+        r = weights_of_head(&p->head, err);
+    if (r)
+        return r;
+    json_t *plan = job_plan_encode(&p->head.plan);
+    if (p->head.forecast)
+        json_object_set(plan, "forecast", p->head.forecast);
+    if (p->head.speed)
+        json_object_set(plan, "speed", p->head.speed);
+    head_event(&p->head, "planned",
+               json_pack("{s:o s:I s:b s:I}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
+                         (int)p->head.is_mirrored, "chosen", (json_int_t)p->head.chosen));
+    return 0;
+}
+
+/* For another's plan: nothing is opened that stays. */
+static void do_measure(struct process *p, const json_t *msg)
+{
+    json_t *answer = units_answer(json_object_get(msg, "question"),
+                                  (int)json_integer_value(json_object_get(msg, "threads")),
+                                  json_is_true(json_object_get(msg, "may_time")));
+    head_event(&p->head, "measured", json_pack("{s:o}", "answer", answer));
+}
+
+/* For the doctor: likewise. */
+static void do_weights(struct process *p, const json_t *msg)
+{
+    const char *dir = json_string_value(json_object_get(msg, "model"));
+    head_event(&p->head, "weights", json_pack("{s:o}", "model", weights_of_dir(&p->head, dir ? dir : "")));
+}
+
+static void on_traced(void *owner, json_t *event)
+{
+    struct process *p = owner;
+    head_event(&p->head, "timeline", event);
+}
+
+/* After a round: what it holds is warm. */
+static void on_round(void *owner)
+{
+    struct process *p = owner;
+    struct memory_use use;
+    if (!memory_due(&p->memory, clock_now()))
+        return;
+    exchange_look(p->exchange);
+    if (!memory_read(&use) && memory_changed(&p->memory, &use))
+        head_event(&p->head, "memory",
+                   json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
+                             "peak", (json_int_t)use.peak));
+}
+
+static void on_begun(void *owner)
+{
+    struct process *p = owner;
+    head_event(&p->head, "begun", json_object());
+}
+
+static void tell_weights(struct process *p, const char *dir)
+{
+    struct requant_told sum = {0}, one;
+    char text[5000];
+    for (size_t s = 0; s < p->plan.stages; s++) {
+        if (!p->stages[s])
+            continue;
+        stage_requanted(p->stages[s], &one);
+        sum.made += one.made;
+        sum.found += one.found;
+        sum.removed += one.removed;
+    }
+    int n = snprintf(text, sizeof text,
+                     "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
+                     p->plan.weight_bits, dir, (double)sum.made / (1 << 20), (double)sum.found / (1 << 20));
+    if (sum.removed)
+        snprintf(text + n, sizeof text - (size_t)n, "; %.1f MiB long unused were deleted for room",
+                 (double)sum.removed / (1 << 20));
+    head_event(&p->head, "log", json_pack("{s:s}", "text", text));
+}
+
+static int alloc_scratch(struct slab *ret, size_t bytes, struct err *err)
+{
+    ret->used = bytes;
+    int r = slab_alloc(ret, "scratch", err);
+    ret->used = r ? 0 : bytes;
+    return r;
+}
+
+static int open_stages(struct process *p, const struct config *config, struct err *err)
+{
+    char dir[4096];
+    struct stage_bytes bytes;
+    int r = p->plan.weight_bits ? cache_dir(dir, sizeof dir, "weights", err) : 0;
+    if (!r)
+        r = stage_chunks(&bytes, &p->plan, config, p->rank, err);
+    if (!r)
+        r = alloc_scratch(&p->scratch, bytes.work, err);
+    for (size_t s = 0; s < p->plan.stages && !r; s++) {
+        struct stage_spec spec = job_plan_stage(&p->plan, config, s);
+        spec.cache_dir = dir;
+        spec.scratch = &p->scratch;
+        if (p->plan.place[s] == p->rank)
+            r = stage_open(&p->stages[s], p->num, &spec, err);
+    }
+    if (!r && p->plan.weight_bits)
+        tell_weights(p, dir);
+    return r;
+}
+
+/* [[first, end], …]: of each stage, as it was opened. */
+static json_t *opened_layers(const struct process *p)
+{
+    json_t *list = json_array();
+    for (size_t s = 0; s < p->plan.stages; s++)
+        if (p->stages[s])
+            json_array_append_new(
+                list, json_pack("[I,I]", (json_int_t)p->plan.first[s], (json_int_t)p->plan.first[s + 1]));
+    return list;
+}
+
+static int do_open(struct process *p, const json_t *msg, struct err *err)
+{
+    struct config config;
+    int r = job_plan_decode(&p->plan, json_object_get(msg, "plan"), err);
+    p->rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
+    if (!r && p->rank >= p->plan.ranks)
+        r = err_set(err, -EINVAL, "rank %u of a job of %zu", p->rank, p->plan.ranks);
+    if (!r)
+        r = split_check(p->plan.first, p->plan.stages, p->plan.first[p->plan.stages], err);
+    if (!r)
+        r = job_plan_check_model(&p->plan, err);
+    if (!r)
+        r = config_read(&config, p->plan.model, err);
+    if (!r && config.layers != p->plan.first[p->plan.stages])
+        r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
+                    p->plan.first[p->plan.stages], config.layers);
+    if (!r && p->rank && !p->plan.tune.random_init)
+        r = weights_of_rank(&p->head, &p->plan, &config, p->rank, err);
+    if (!r)
+        r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
+    if (r)
+        return r;
+    num_set_compute(p->num, p->plan.compute);
+    r = open_stages(p, &config, err);
+    if (!r)
+        r = exchange_new(&p->exchange, p->progress, err);
+    struct runner_setup setup = {&p->plan,
+                                 p->rank,
+                                 p->stages,
+                                 p->exchange,
+                                 p->progress,
+                                 on_traced,
+                                 on_round,
+                                 p->rank ? NULL : on_begun,
+                                 p};
+    if (!r)
+        r = runner_new(&p->runner, &setup, err);
+    if (!r)
+        head_event(&p->head, "ready",
+                   json_pack("{s:o s:s s:i}", "layers", opened_layers(p), "isa", num_isa(p->num), "threads",
+                             num_threads(p->num)));
+    return r;
+}
+
+static int do_connect(struct process *p, struct ipc_lane *lane, int fd, struct err *err)
+{
+    int r = fd < 0 || !p->exchange
+                ? err_set(err, -EBADMSG,
+                          "the daemon sent a data connection this stage cannot use: same version of both?")
+                : exchange_add(p->exchange, lane->rank, lane->path, fd, &lane->tx, &lane->rx, err);
+    seal_wipe(&lane->tx);
+    seal_wipe(&lane->rx);
+    return r;
+}
+
+static void on_lane_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
+{
+    struct process *p = owner;
+    head_event(&p->head, "lane-lost",
+               json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
+}
+
+static void keep_paths(struct process *p, const json_t *list)
+{
+    size_t n = json_array_size(list);
+    uint64_t *alive = calloc(n + 1, sizeof *alive);
+    for (size_t i = 0; alive && i < n; i++)
+        alive[i] = (uint64_t)json_integer_value(json_array_get(list, i));
+    if (alive)
+        exchange_keep(p->exchange, alive, n);
+    free(alive);
+}
+
+/* New lanes while the main thread computes. Ends when the job does: the main thread then shuts the
+ * reading side. */
+static void *listen_main(void *arg)
+{
+    struct process *p = arg;
+    struct ipc_lane lane;
+    json_t *msg;
+    int fd, r;
+    while ((r = ipc_receive(IPC_FD, &msg, &lane, &fd)) >= 0) {
+        struct err err;
+        if (r == 1) {
+            if (do_connect(p, &lane, fd, &err) && fd >= 0)
+                close(fd);
+            continue;
+        }
+        const char *what = json_string_value(json_object_get(msg, "do"));
+        if (what && !strcmp(what, "paths"))
+            keep_paths(p, json_object_get(msg, "alive"));
+        if (what && !strcmp(what, "turn"))
+            turns_put(&p->head.turns, json_incref(json_object_get(msg, "turn")));
+        json_decref(msg);
+    }
+    turns_put(&p->head.turns, NULL); /* the daemon is gone */
+    return NULL;
+}
+
+static int drive_job(struct process *p, json_t **ret_result, struct err *err)
+{
+    static int (*const drive[JOB_TYPES])(struct head *, struct runner *, json_t **,
+                                         struct err *) = {head_train, head_generate, head_score};
+    if (!p->is_head)
+        return runner_follow(p->runner, err);
+    int r = head_load(&p->head, p->runner, err);
+    if (!r)
+        r = drive[p->plan.type](&p->head, p->runner, ret_result, err);
+    return r ? r : runner_stop(p->runner, err);
+}
+
+static int do_run(struct process *p, struct err *err)
+{
+    json_t *result = NULL;
+    pthread_t listener;
+    exchange_on_lost(p->exchange, on_lane_lost, p);
+    int r = pthread_create(&listener, NULL, listen_main, p);
+    if (r)
+        return err_set(err, -r, "a thread for the daemon's messages: %s", strerror(r));
+    r = drive_job(p, &result, err);
+    shutdown(IPC_FD, SHUT_RD);
+    pthread_join(listener, NULL);
+    if (!r)
+        head_event(&p->head, "done", json_pack("{s:o}", "result", result ? result : json_null()));
+    else
+        json_decref(result);
+    return r;
+}
+
+/* Returns 1 to go on, 0 when the job is done, negative on failure. */
+static int obey(struct process *p, const json_t *msg, struct err *err)
+{
+    const char *what = json_string_value(json_object_get(msg, "do"));
+    int r = -EINVAL;
+    if (what && !strcmp(what, "measure")) {
+        do_measure(p, msg);
+        return 0;
+    }
+    if (what && !strcmp(what, "weights")) {
+        do_weights(p, msg);
+        return 0;
+    }
+    if (what && !strcmp(what, "plan"))
+        r = do_plan(p, msg, err);
+    else if (what && !strcmp(what, "open"))
+        r = do_open(p, msg, err);
+    else if (what && !strcmp(what, "run") && p->runner)
+        return do_run(p, err);
+    else
+        err_set(err, r, "the daemon asked for \"%s\": same version of ringd and ringd-stage?",
+                what ? what : "");
+    return r ? r : 1;
+}
+
+static void process_done(struct process *p)
+{
+    runner_free(p->runner);
+    exchange_free(p->exchange);
+    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
+        stage_close(p->stages[s]);
+    slab_free(&p->scratch);
+    job_plan_done(&p->plan);
+    num_free(p->num);
+    head_done(&p->head);
+    progress_detach(p->progress);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "merge"))
+        return stage_merge_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "data"))
+        return stage_data_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "text"))
+        return stage_text_main(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "bench"))
+        return stage_bench_main(argc - 1, argv + 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN);
+    struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};
+    if (p.progress)
+        faults_watch(p.progress);
+    head_init(&p.head, IPC_FD);
+    if (argc > 1 || !p.progress) {
+        fputs("ringd-stage is started by ringd, one per job; there is nothing to type here.\n", stderr);
+        return 2;
+    }
+    struct err err = {""};
+    int r = 1;
+    while (r == 1) {
+        struct ipc_lane lane;
+        json_t *msg;
+        int fd;
+        r = ipc_receive(IPC_FD, &msg, &lane, &fd);
+        if (r < 0) {
+            err_set(&err, r, "the daemon is gone");
+        } else if (r == 1) {
+            int added = do_connect(&p, &lane, fd, &err);
+            r = added ? added : 1;
+        } else {
+            r = obey(&p, msg, &err);
+            json_decref(msg);
+        }
+    }
+    if (r == -ENOMEM)
+        memory_explain(&err, p.rank < p.plan.ranks ? p.plan.bytes[p.rank] : 0);
+    if (r < 0)
+        head_event(&p.head, "failed", json_pack("{s:s}", "error", err.text));
+    process_done(&p);
+    return r < 0;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing beyond a call. */
+#include "daemon/stage/plan/decode_forecast.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "daemon/stage/plan/cost_table.h"
+
+enum { TIMED_TOKENS = 512, PIECE = 0, TOKEN = 1, KINDS = 2 };
+
+struct outlook {
+    struct head *h;
+    struct timed *timed;         /* owned */
+    size_t kinds;                /* that are timed of each unit: of a scoring only a piece, which is a row */
+    double tokens, pieces, rows; /* of a piece or row; of the prompt; of a scoring */
+    double cost[KINDS][JOB_MAX_STAGES]; /* seconds */
+    double mapping[JOB_MAX_STAGES];     /* of a generation: what the first piece takes longer than others */
+    double hop[KINDS][JOB_MAX_STAGES];  /* from a stage to the next, of the last to the first */
+};
+
+/* --- what is timed ---------------------------------------------------------------------------- */
+
+/* The first unit that costs the same. */
+static size_t like(const struct head *h, size_t unit)
+{
+    const struct config *c = &h->config;
+    if (unit == 0 || unit > c->layers)
+        return unit;
+    for (size_t u = 1; u < unit; u++)
+        if (config_has_experts(c, u - 1) == config_has_experts(c, unit - 1) &&
+            tune_unit_elements(&h->plan.tune, h->family, c, u) ==
+                tune_unit_elements(&h->plan.tune, h->family, c, unit) &&
+            family_cost(h->family, c, u, h->plan.positions) ==
+                family_cost(h->family, c, unit, h->plan.positions))
+            return u;
+    return unit;
+}
+
+static void sizes(struct outlook *o)
+{
+    const struct head *h = o->h;
+    const double tokens = (double)h->nids;
+    o->kinds = h->plan.kv ? KINDS : 1;
+    o->rows = h->train.data ? (double)data_rows(h->train.data) : 1;
+    o->pieces = h->plan.kv ? (double)h->plan.microbatches : 1;
+    o->tokens = h->train.data ? (double)data_counts(h->train.data).tokens / o->rows : tokens / o->pieces;
+    o->tokens = fmax(o->tokens, 1);
+}
+
+/* A piece from the middle of the prompt, a token from the middle of the answer: what is behind them
+ * costs, too. */
+static struct unit_want want(const struct outlook *o, size_t unit, size_t kind)
+{
+    const struct job_plan *p = &o->h->plan;
+    const size_t timed = (size_t)fmin(fmin(round(o->tokens), (double)p->tokens), TIMED_TOKENS),
+                 prompt = o->h->nids;
+    const size_t before = kind == TOKEN    ? (prompt + p->positions) / 2
+                          : prompt > timed ? (prompt - timed) / 2
+                                           : 0;
+    return (struct unit_want){.unit = unit,
+                              .tokens = kind == TOKEN ? 1 : timed,
+                              .seqs = 1,
+                              .at = !p->kv                  ? 0
+                                    : before < p->positions ? before
+                                                            : p->positions - 1,
+                              .needed = true};
+}
+
+static int look(struct outlook *o, struct err *err)
+{
+    const size_t units = o->h->config.layers + 2;
+    size_t *place = calloc(units, sizeof *place);
+    o->timed = timed_new(o->h);
+    int e = place && o->timed ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t u = 0; u < units && !e; u++) {
+        struct unit_list *list = &o->timed->list;
+        const size_t same = like(o->h, u);
+        place[u] = same == u ? list->n : place[same];
+        if (same == u && list->n + o->kinds > UNITS_MOST)
+            e = err_set(err, -E2BIG, "its layers are of too many kinds");
+        for (size_t k = 0; k < o->kinds && same == u && !e; k++)
+            list->at[list->n++] = want(o, u, k);
+    }
+    if (!e)
+        e = timed_take(o->timed, err);
+    for (size_t s = 0; s < o->h->plan.stages && !e; s++) {
+        const struct job_plan *p = &o->h->plan;
+        const size_t from = s ? p->first[s] + 1 : 0, to = s + 1 < p->stages ? p->first[s + 1] + 1 : units;
+        for (size_t u = from; u < to; u++) {
+            const struct sched_cost piece = timed_cost(o->timed, p->place[s], place[u]);
+            o->mapping[s] += p->kv ? fmax(piece.r - piece.f, 0) : 0;
+            for (size_t k = 0; k < o->kinds; k++)
+                o->cost[k][s] += timed_cost(o->timed, p->place[s], place[u] + k).f *
+                                 (k == PIECE ? o->tokens / (double)o->timed->list.at[place[u]].tokens : 1);
+        }
+    }
+    free(place);
+    return e;
+}
+
+static void look_hops(struct outlook *o)
+{
+    const struct job_plan *p = &o->h->plan;
+    for (size_t s = 0; s < p->stages && p->ranks > 1; s++)
+        for (size_t k = 0; k < o->kinds; k++) {
+            const size_t next = (s + 1) % p->stages;
+            const double bytes = next ? (k == PIECE ? o->tokens : 1) * (double)p->dim * 4 : 8;
+            const struct sched_link link = timed_link(o->timed, p->place[s], p->place[next], bytes);
+            o->hop[k][s] = link.transfer + link.latency;
+        }
+}
+
+/* --- what follows ----------------------------------------------------------------------------- */
+
+/* `n` in a row through all stages: the first all the way, the others as fast as the slowest stage
+ * lets them. */
+static double through(const struct outlook *o, size_t kind, double n)
+{
+    double all = 0, slowest = 0;
+    for (size_t s = 0; s < o->h->plan.stages; s++) {
+        all += o->cost[kind][s] + o->hop[kind][s] + (kind == PIECE ? o->mapping[s] : 0);
+        slowest = fmax(slowest, o->cost[kind][s]);
+    }
+    return all + (n - 1) * slowest;
+}
+
+static json_t *caches(const struct head *h, struct err *err)
+{
+    json_t *list = json_array();
+    for (size_t r = 0; r < h->plan.ranks; r++) {
+        size_t sum = 0;
+        for (size_t s = 0; s < h->plan.stages; s++) {
+            const struct stage_spec spec = job_plan_stage(&h->plan, &h->config, s);
+            struct stage_bytes bytes = {0};
+            if (h->plan.place[s] == r && !stage_measure(&bytes, &spec, err))
+                sum += bytes.kv;
+        }
+        json_array_append_new(list, json_integer((json_int_t)sum));
+    }
+    return list;
+}
+
+static json_t *tell(const struct outlook *o, struct err *err)
+{
+    const struct head *h = o->h;
+    json_t *costs = json_array(), *timed = json_array();
+    for (size_t s = 0; s < h->plan.stages; s++) {
+        json_t *of = json_array();
+        for (size_t k = 0; k < o->kinds; k++)
+            json_array_append_new(of, json_real(o->cost[k][s]));
+        json_array_append_new(costs, of);
+    }
+    for (size_t r = 0; r < h->plan.ranks; r++)
+        json_array_append_new(timed, json_boolean(o->timed->node[r].any));
+    json_t *all = json_pack("{s:o s:o s:o}", "costs", costs, "timed", timed, "kv", caches(h, err)), *more;
+    if (h->plan.kv) {
+        const double token = through(o, TOKEN, 1);
+        more =
+            json_pack("{s:I s:f s:f s:f}", "prompt_tokens", (json_int_t)h->nids, "prompt_seconds",
+                      through(o, PIECE, o->pieces), "token_seconds", token, "tokens_per_second", 1 / token);
+    } else {
+        const double group = fmin((double)h->plan.microbatches, o->rows),
+                     seconds = through(o, PIECE, group) * ceil(o->rows / group);
+        more = json_pack("{s:I s:f s:f s:f}", "rows", (json_int_t)o->rows, "row_tokens", o->tokens, "seconds",
+                         seconds, "tokens_per_second", o->rows * o->tokens / seconds);
+    }
+    json_object_update(all, more);
+    json_decref(more);
+    return all;
+}
+
+void head_speed(struct head *h)
+{
+    struct outlook *o = calloc(1, sizeof *o);
+    struct err err = {"out of memory"};
+    int e = -ENOMEM;
+    if (o) {
+        o->h = h;
+        sizes(o);
+        e = look(o, &err);
+    }
+    if (!e) {
+        look_hops(o);
+        timed_tell(o->timed);
+        h->speed = tell(o, &err);
+    } else {
+        head_say(h, "how fast it will be cannot be said: %s", err.text);
+    }
+    if (o)
+        timed_free(o->timed);
+    free(o);
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Planning: from what the user asked, the model's files and what the nodes can do to one plan, or a
+ * sentence why not. */
+#include "daemon/stage/plan/stage_head.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/common/ipc.h"
+#include "engine/model/adapter_names.h"
+
+enum { CHUNK = 512 /* positions of a prefill message */ };
+
+void head_event(struct head *h, const char *kind, json_t *fields)
+{
+    json_object_set_new(fields, "ev", json_string(kind));
+    pthread_mutex_lock(&h->sending);
+    ipc_send(h->sock, fields);
+    pthread_mutex_unlock(&h->sending);
+}
+
+void head_say(struct head *h, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    head_event(h, "log", json_pack("{s:s}", "text", text));
+}
+
+void head_say_positions(struct head *h, size_t n, const char *what)
+{
+    const size_t most = config_positions(&h->config);
+    if (n <= most || h->said_positions)
+        return;
+    h->said_positions = true;
+    head_say(h,
+             "%s up to %zu tokens; the model was made for %zu (max_position_embeddings%s). The job runs, but "
+             "tokens after "
+             "%zu may make no sense",
+             what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
+}
+
+/* --- inputs ----------------------------------------------------------------------------------- */
+
+static int open_tokenizer(struct head *h, struct err *err)
+{
+    return h->tok ? 0 : tokenizer_open(&h->tok, h->spec.model, err);
+}
+
+static int read_ids(struct head *h, const json_t *list, struct err *err)
+{
+    h->nids = json_array_size(list);
+    h->ids = calloc(h->nids + 1, sizeof *h->ids);
+    if (!h->ids)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < h->nids; i++) {
+        const json_t *v = json_array_get(list, i);
+        json_int_t id = json_integer_value(v);
+        if (!json_is_integer(v) || id < 0 || (size_t)id >= h->config.vocab)
+            return err_set(err, -ERANGE, "--ids: entry %zu is not a token id below %zu", i + 1,
+                           h->config.vocab);
+        h->ids[i] = (uint32_t)id;
+    }
+    return h->nids ? 0 : err_set(err, -EINVAL, "--ids is empty");
+}
+
+static int read_text(struct head *h, const char *text, struct err *err)
+{
+    int r = open_tokenizer(h, err);
+    if (!r)
+        r = tokenizer_encode(h->tok, text, strlen(text), true, &h->ids, &h->nids, err);
+    if (!r && !h->nids)
+        r = err_set(err, -EINVAL,
+                    "the text is empty and this tokenizer adds nothing: there is nothing to start from");
+    return r;
+}
+
+static int open_data(struct head *h, struct stage_data *ret, const char *path, const char *split,
+                     struct err *err)
+{
+    /* A set of ready token ids needs no tokenizer, so a model directory without one is no reason to
+     * refuse here. */
+    struct err quiet;
+    char line[STAGE_DATA_LINE];
+    open_tokenizer(h, &quiet);
+    int r = stage_data_open(ret, &h->spec, &h->config, h->tok, path, split, err);
+    if (r)
+        return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
+    stage_data_describe(line, ret, &h->spec);
+    head_say(h, "%s: %s", path, line);
+    return 0;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* --- training --------------------------------------------------------------------------------- */
+
+/* Whoever only asks for a plan finds no new folder afterwards. */
+static int check_writable(const char *dir, bool dry_run, struct err *err)
+{
+    char probe[4096];
+    bool is_new = !mkdir(dir, 0777);
+    if (!is_new && errno != EEXIST)
+        return err_set(err, -errno, "--adapter-out %s cannot be created: %s%s", dir, strerror(errno),
+                       errno == ENOENT ? "; make the folder it shall lie in first" : "");
+    snprintf(probe, sizeof probe, "%s/.ringd-XXXXXX", dir);
+    int fd = mkstemp(probe);
+    if (fd < 0)
+        return err_set(err, -errno, "--adapter-out %s cannot be written by the daemon's user (uid %u): %s",
+                       dir, getuid(), strerror(errno));
+    close(fd);
+    unlink(probe);
+    if (is_new && dry_run)
+        rmdir(dir);
+    return 0;
+}
+
+static int plan_new_adapter(struct head *h, const struct job_spec *s, struct tune *t, struct err *err)
+{
+    tune_last_layers(t, &h->config, s->num_layers);
+    int r = s->layers ? tune_layers(t, &h->config, s->layers, err) : 0;
+    if (r)
+        return err_prefix(err, r, "--layers");
+    r = tune_targets(t, h->family, &h->config, s->targets ? s->targets : tune_default_targets(&h->config),
+                     err);
+    size_t n = 0;
+    for (size_t u = 0; !r && u < h->config.layers + 2; u++)
+        n += tune_param_count(t, h->family, &h->config, u);
+    return r || n ? r
+                  : err_set(err, -EINVAL,
+                            "layers %zu to %zu have none of the --target-modules: choose other layers",
+                            t->first_layer, t->end_layer - 1);
+}
+
+static int plan_tune(struct head *h, struct head_adapter *a, struct tune *t, struct err *err)
+{
+    const struct job_spec *s = &a->spec;
+    *t = (struct tune){.kind = s->full ? TUNE_FULL : TUNE_LORA,
+                       .rank = s->rank,
+                       .alpha = (float)s->alpha,
+                       .dropout = (float)s->dropout,
+                       .rslora = s->rslora,
+                       .plus_ratio = s->plus_ratio,
+                       .end_layer = h->config.layers,
+                       .seed = s->seed,
+                       .random_init = s->random_init};
+    int r = 0;
+    if (!s->full && s->init_adapter)
+        r = adapter_read_config(t, s->init_adapter, h->family, &h->config, err);
+    else if (!s->full && !s->resume)
+        r = plan_new_adapter(h, s, t, err);
+    if (!r && s->init_adapter)
+        r = adapter_in_open(&a->in, s->init_adapter, t, h->family, &h->config, err);
+    if (!r && s->resume)
+        r = adapter_in_open_state(&a->in, s->adapter_out, t, h->family, &h->config, &a->first_step, err);
+    return r;
+}
+
+/* Adapters that are trained together lie on the same linears: those that are gone on with may
+ * not. */
+static int plan_tunes(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    int r = plan_tune(h, &h->adapters[0], &p->tune, err);
+    p->nmore = h->nadapters - 1;
+    for (size_t a = 1; a < h->nadapters && !r; a++) {
+        struct tune *t = &p->more[a - 1];
+        r = plan_tune(h, &h->adapters[a], t, err);
+        if (!r && !tune_same_place(t, &p->tune))
+            r = err_set(err, -EINVAL,
+                        "%s and %s are adapters of other layers or linears, and cannot be trained together: "
+                        "go on with each by itself",
+                        h->adapters[0].spec.adapter_out, h->adapters[a].spec.adapter_out);
+    }
+    return r;
+}
+
+static int plan_steps(struct head *h, struct err *err)
+{
+    size_t packs = data_packs_count(h->train.packs),
+           epochs = h->spec.epochs || h->spec.iters ? h->spec.epochs : 1;
+    h->steps = h->spec.iters ? h->spec.iters : (epochs * packs + h->spec.batch - 1) / h->spec.batch;
+    uint64_t done = UINT64_MAX;
+    for (size_t a = 0; a < h->nadapters; a++)
+        done = h->adapters[a].first_step < done ? h->adapters[a].first_step : done;
+    if (done > h->steps)
+        return err_set(err, -EINVAL,
+                       "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
+                       h->spec.adapter_out, (unsigned long long)done, (unsigned long long)h->steps);
+    if (done == h->steps)
+        head_say(h, "the run in %s has done all of its %llu steps: its result is written again",
+                 h->spec.adapter_out, (unsigned long long)done);
+    int r = 0;
+    for (size_t a = 0; a < h->nadapters && !r; a++) {
+        const struct data_order_request req = {.packs = h->train.packs,
+                                               .shuffle = h->spec.shuffle,
+                                               .seed = h->adapters[a].spec.seed,
+                                               .group = h->spec.group_by_length ? h->spec.batch : 0};
+        r = head_check_order(h, a, err);
+        if (!r)
+            r = data_order_new(&h->adapters[a].order, &req, err);
+    }
+    return r;
+}
+
+/* Of several adapters each has a folder in the one that was asked for, which nobody makes for a
+ * plan alone. */
+static int check_results(const struct head *h, struct err *err)
+{
+    const struct job_spec *s = &h->spec;
+    if (h->nadapters == 1)
+        return check_writable(s->adapter_out, s->dry_run, err);
+    int r = check_writable(json_string_value(json_object_get(h->json, "adapter_out")), s->dry_run, err);
+    for (size_t a = 0; a < h->nadapters && !r && !s->dry_run; a++)
+        r = check_writable(h->adapters[a].spec.adapter_out, false, err);
+    return r;
+}
+
+/* A run that could have gone on is not lost without a word. */
+static void tell_replaced(struct head *h)
+{
+    char path[4096];
+    for (size_t a = 0; a < h->nadapters && !h->spec.resume; a++) {
+        const char *dir = h->adapters[a].spec.adapter_out;
+        snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, dir);
+        if (!access(path, F_OK))
+            head_say(h, "%s holds a run, which the result of this one replaces: --resume would continue it",
+                     dir);
+    }
+}
+
+static int read_sample_prompt(struct head *h, struct err *err)
+{
+    int r = read_text(h, h->spec.sample_prompt, err);
+    return r ? err_prefix(err, r, "--sample-prompt") : 0;
+}
+
+static int plan_train(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    p->training = true;
+    int r = check_results(h, err);
+    if (!r)
+        r = plan_tunes(h, err);
+    if (!r)
+        r = open_data(h, &h->train, h->spec.data, "train", err);
+    if (!r && h->spec.valid)
+        r = open_data(h, &h->valid, h->spec.valid, "valid", err);
+    if (!r)
+        r = plan_steps(h, err);
+    if (!r && h->spec.sample_prompt)
+        r = read_sample_prompt(h, err);
+    if (r)
+        return r;
+    tell_replaced(h);
+    p->microbatches = (h->spec.batch + h->spec.micro_batch - 1) / h->spec.micro_batch;
+    p->positions = data_longest(h->train.data);
+    p->seqs = data_packs_most_rows(h->train.packs);
+    p->tokens = data_packs_longest(h->train.packs);
+    head_say_positions(h, p->positions, "rows are");
+    if (h->valid.data) {
+        p->positions = larger(p->positions, data_longest(h->valid.data));
+        p->seqs = larger(p->seqs, data_packs_most_rows(h->valid.packs));
+        p->tokens = larger(p->tokens, data_packs_longest(h->valid.packs));
+    }
+    p->seqs *= h->spec.micro_batch;
+    p->tokens *= h->spec.micro_batch;
+    p->sample = h->nids ? h->nids + h->spec.sample_tokens : 0;
+    snprintf(p->schedule, sizeof p->schedule, "%s", h->spec.schedule);
+    return 0;
+}
+
+/* --- generation and scoring ------------------------------------------------------------------- */
+
+static int plan_adapter(struct head *h, struct err *err)
+{
+    if (!h->spec.adapter)
+        return 0;
+    int r = adapter_read_config(&h->plan.tune, h->spec.adapter, h->family, &h->config, err);
+    return r ? r
+             : adapter_in_open(&h->adapters[0].in, h->spec.adapter, &h->plan.tune, h->family, &h->config,
+                               err);
+}
+
+static int plan_generate(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    int r = h->spec.messages || h->spec.chat ? head_read_chat(h, err)
+            : h->spec.ids                    ? read_ids(h, h->spec.ids, err)
+                                             : read_text(h, h->spec.prompt, err);
+    if (!r && !h->tok) { /* ids in, ids out: text only where there is a tokenizer */
+        struct err quiet;
+        open_tokenizer(h, &quiet);
+    }
+    if (!r)
+        r = plan_adapter(h, err);
+    if (r)
+        return r;
+    p->kv = true;
+    p->positions = h->nids + h->spec.max_tokens;
+    head_say_positions(h, p->positions, "the prompt and --max-tokens together are");
+    size_t prompt = h->nids;
+    if (h->spec.keep_alive) /* what is said later wants room as well */
+        prompt = p->positions = (p->positions / h->spec.max_kv_size + 1) * h->spec.max_kv_size;
+    p->tokens = prompt < CHUNK ? prompt : CHUNK;
+    p->microbatches = (prompt + CHUNK - 1) / CHUNK;
+    p->seqs = 1;
+    return 0;
+}
+
+static int plan_score(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    int r = h->spec.ids    ? read_ids(h, h->spec.ids, err)
+            : h->spec.text ? read_text(h, h->spec.text, err)
+                           : open_data(h, &h->train, h->spec.data, "test", err);
+    if (!r)
+        r = plan_adapter(h, err);
+    if (!r && !h->train.data && !h->tok) { /* the text of tokens, where there is a tokenizer */
+        struct err quiet;
+        open_tokenizer(h, &quiet);
+    }
+    if (!r && h->spec.top_logprobs > h->config.vocab)
+        r = err_set(err, -EINVAL, "--top-logprobs %zu: the model has only %zu tokens", h->spec.top_logprobs,
+                    h->config.vocab);
+    if (!r && !h->train.data && h->nids < 2)
+        r = err_set(err, -EINVAL, "one token alone has no probability to score: give at least two");
+    if (r)
+        return r;
+    p->positions = p->tokens = h->train.data ? data_longest(h->train.data) : h->nids;
+    head_say_positions(h, p->positions, h->train.data ? "rows are" : "the text is");
+    p->microbatches = h->train.data ? 8 : 1;
+    p->seqs = 1;
+    return 0;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static int plan_model(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    snprintf(p->model, sizeof p->model, "%s", h->spec.model);
+    int r = config_read(&h->config, p->model, err);
+    if (r)
+        return r;
+    h->family = family_find(h->config.family);
+    if (!h->family)
+        return err_set(err, -ENOTSUP, "%s: models of the family \"%s\" are not known here", p->model,
+                       h->config.family);
+    p->vocab = h->config.vocab;
+    p->dim = h->config.dim;
+    p->weight_bits = h->spec.weight_bits;
+    p->compute = h->spec.compute;
+    if (p->compute == NUM_INT8 && !p->weight_bits && !h->config.quant_bits)
+        return err_set(
+            err, -EINVAL,
+            "--compute int8 multiplies weights of 8 or 4 bits, and %s is stored in %s: give --weights "
+            "int8 or int4 too, or --compute bf16",
+            p->model, dtype_name(h->config.dtype));
+    p->by_layer = h->spec.recompute == RECOMPUTE_LAYER;
+    p->tune.end_layer = h->config.layers;
+    return h->spec.random_init ? 0 : config_fingerprint(p->fingerprint, p->model, err);
+}
+
+/* The job as each of its adapters has it. */
+static int read_specs(struct head *h, enum job_type type, struct err *err)
+{
+    struct sweep sweep = {0};
+    int r = sweep_read(&sweep, h->json, err);
+    h->nadapters = sweep.n;
+    for (size_t a = 0; a < sweep.n; a++) {
+        struct head_adapter *to = &h->adapters[a];
+        memcpy(to->name, sweep.one[a].name, sizeof to->name);
+        to->json = sweep.one[a].spec;
+        r = r ? r : job_spec_read(&to->spec, type, to->json, err);
+    }
+    if (!r)
+        h->spec = h->adapters[0].spec;
+    return r;
+}
+
+int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err)
+{
+    static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
+                                                                        plan_score};
+    h->json = json_incref(spec);
+    h->nodes = json_deep_copy(nodes);
+    h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
+    if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
+        return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
+                       JOB_MAX_RANKS);
+    int r = read_specs(h, type, err);
+    if (!r)
+        r = plan_model(h, err);
+    if (!r)
+        r = plan[type](h, err);
+    return r ? r : head_split(h, err);
+}
+
+void head_done(struct head *h)
+{
+    for (size_t a = 0; a < h->nadapters; a++) {
+        adapter_in_close(h->adapters[a].in);
+        data_order_free(h->adapters[a].order);
+        json_decref(h->adapters[a].json);
+    }
+    stage_data_done(&h->train);
+    stage_data_done(&h->valid);
+    tokenizer_close(h->tok);
+    free(h->ids);
+    job_plan_done(&h->plan);
+    json_decref(h->forecast);
+    json_decref(h->speed);
+    json_decref(h->nodes);
+    json_decref(h->json);
+    turns_done(&h->turns);
+    pthread_mutex_destroy(&h->sending);
+}
+
+void head_init(struct head *h, int sock)
+{
+    *h = (struct head){.sock = sock};
+    pthread_mutex_init(&h->sending, NULL);
+    turns_init(&h->turns);
+}
+
+/* --- starting values -------------------------------------------------------------------------- */
+
+static int load_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
+{
+    const struct head_adapter *a = owner;
+    (void)err;
+    adapter_in_piece(a->in, piece, values);
+    return 0;
+}
+
+int head_load(struct head *h, struct runner *r, struct err *err)
+{
+    int e = 0;
+    for (size_t i = 0; i < h->nadapters && !e; i++) {
+        struct head_adapter *a = &h->adapters[i];
+        if (!a->in)
+            continue;
+        struct head_round round = {.piece = load_piece, .owner = a};
+        struct go go = {.program = PROGRAM_LOAD,
+                        .state = adapter_in_has_state(a->in),
+                        .step = a->first_step,
+                        .adapter = (uint32_t)i};
+        e = runner_round(r, &go, &round, err);
+    }
+    return e;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The head's part of a job, in the stage process of rank 0: reads model, tokenizer and data,
+ * decides split, memory and microbatches (planning), then drives the rounds (stage_train.c,
+ * stage_generate.c, stage_score.c) and keeps the results. */
+#ifndef DAEMON_STAGE_HEAD_H
+#define DAEMON_STAGE_HEAD_H
+
+#include <pthread.h>
+
+#include "daemon/stage/stage_data.h"
+#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/stage/stage_runner.h"
+#include "daemon/stage/stage_spec.h"
+#include "daemon/stage/stage_sweep.h"
+#include "daemon/stage/stage_turns.h"
+#include "engine/model/adapter.h"
+#include "engine/text/tokenizer.h"
+#include "engine/train/data.h"
+
+/* One of the adapters that a job trains on the same weights; of every other job there is one,
+ * without a name. */
+struct head_adapter {
+    char name[SWEEP_NAME];
+    json_t *json; /* owned: the job as it would be without the others, what spec points into */
+    struct job_spec spec;
+    struct data_order *order; /* owned, or NULL */
+    struct adapter_in *in;    /* owned: values to start from, or NULL */
+    uint64_t first_step;      /* done before */
+};
+
+struct head {
+    int sock;                /* to the daemon, for events; borrowed */
+    pthread_mutex_t sending; /* events also come from the threads of connections */
+    json_t *json;            /* owned: as it was asked for */
+    struct job_spec spec;    /* what all adapters have in common, and the rest of the first */
+    struct head_adapter adapters[JOB_MAX_ADAPTERS];
+    size_t nadapters; /* ≥ 1 once it is planned */
+    struct job_plan plan;
+    struct config config;
+    const struct family *family;
+    struct tokenizer *tok;          /* owned, or NULL */
+    struct stage_data train, valid; /* owned; of a job without, nothing */
+    uint64_t steps;                 /* of a training job: the last one */
+    json_t *nodes;      /* owned: what there is, by rank; the order may be turned while it is planned */
+    bool is_mirrored;   /* it was: rank 1 is the last of those given */
+    uint32_t chosen;    /* places in the ring of the nodes that take part, a bit each; 0 = all do */
+    bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
+    bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
+    json_t *forecast;   /* owned: what a step will take, or NULL */
+    json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
+    uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
+    size_t nids;
+    bool said_positions; /* that something is longer than the model was made for */
+    struct turns turns;  /* what is said after the first answer, where the spec keeps the model loaded */
+};
+
+void head_init(struct head *h, int sock);
+void head_done(struct head *h);
+
+/* nodes: [{"id","name","speed","memory","mbps"}, …] in ring order, the head's first. Fills
+ * head->plan; a refusal is a sentence that says what to change. Takes a reference to `spec`. */
+int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *nodes, struct err *err);
+
+/* Part of it (stage_split.c): the stages and where they lie, the layers of each, slots and
+ * memory. */
+int head_split(struct head *h, struct err *err);
+
+/* The conversation of a generation, written down by the model's chat template: h->ids. The token
+ * that ends a turn ends the answer too. */
+int head_read_chat(struct head *h, struct err *err);
+
+/* Drives the job over an open runner; ret_result: the job's result (a new object). */
+int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
+int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
+/* Between two steps: goes on from spec.sample_prompt (h->ids) by spec.sample_tokens, each the
+ * likeliest; ret_text is the caller's to free. */
+int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step, char **ret_text,
+                struct err *err);
+int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
+
+/* Hands the starting values (adapter, resumed state) to the stages. */
+int head_load(struct head *h, struct runner *r, struct err *err);
+
+/* What the order of the rows follows from, for the record of a state (a new object; NULL without
+ * memory). A run that is resumed must follow from the same: its states are open. */
+json_t *head_order_record(const struct head *h, size_t adapter);
+int head_check_order(const struct head *h, size_t adapter, struct err *err);
+
+/* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is
+ * gone, which ends us anyway. */
+void head_event(struct head *h, const char *kind, json_t *fields);
+/* Says, once in a job, that sequences of n tokens are longer than the model was made for; `what`
+ * they are ("the prompt and --max-tokens together are"). */
+void head_say_positions(struct head *h, size_t n, const char *what);
+/* A line of log. */
+void head_say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What all stage processes of a job agree on, made by the head's stage and handed round as JSON:
+ * the only thing a node is told. */
+#ifndef DAEMON_STAGE_PLAN_H
+#define DAEMON_STAGE_PLAN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/err.h"
+#include "engine/model/stage.h"
+#include "engine/pipe/plan.h"
+
+enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = JOB_MAX_ADAPTERS * PLAN_MAX_TURNS };
+enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
+enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
+const char *job_type_name(enum job_type type); /* "train", "generate", "score" */
+
+struct job_plan {
+    enum job_type type;
+    char model[4096]; /* directory, the same path on every node */
+    char fingerprint[33];
+    char *
+        weights; /* owned: what the head's tensors hold (engine/file/weights.h), or NULL: nothing is read, or by one node alone */
+    size_t ranks, stages;
+    size_t first[JOB_MAX_STAGES + 1]; /* layers first[s] … first[s+1]−1 are stage s */
+    uint32_t place[JOB_MAX_STAGES];   /* rank of each stage */
+    char schedule[32];                /* training: its name, "" = none */
+    char *order;         /* owned: the schedule as its user wrote it, or NULL; at most JOB_ORDER_MAX bytes */
+    size_t microbatches; /* of a training step */
+    size_t round_steps;  /* training: most steps of a round, those of all adapters counted; else 1 */
+    struct tune tune;
+    size_t nmore;                           /* further adapters on the same weights, */
+    struct tune more[JOB_MAX_ADAPTERS - 1]; /* which share with `tune` what it is put on */
+    bool training, kv;
+    bool by_layer; /* as in stage_spec, and so are: */
+    size_t tokens, seqs, positions, sample, weight_bits;
+    enum num_compute compute; /* what products with many rows are multiplied in */
+    size_t vocab, dim;
+    size_t slots[JOB_MAX_STAGES];
+    size_t areas
+        [JOB_MAX_STAGES]; /* 0 = of every slot everything is kept, else of so many, and forwards are done again */
+    size_t briefs[JOB_MAX_STAGES], lates[JOB_MAX_STAGES]; /* as in stage_spec; lates 0: no I and W here */
+    size_t bytes[JOB_MAX_RANKS];                          /* predicted memory */
+};
+
+json_t *job_plan_encode(const struct job_plan *plan);
+int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err);
+void job_plan_done(struct job_plan *plan);
+
+/* What an adapter trains; 0 is `tune`. */
+static inline const struct tune *job_plan_tune(const struct job_plan *plan, size_t adapter)
+{
+    return adapter ? &plan->more[adapter - 1] : &plan->tune;
+}
+/* The model on this node must be the one the head planned with: files of the same names are easily
+ * of another version. */
+int job_plan_check_model(const struct job_plan *plan, struct err *err);
+
+/* One stage on each rank. */
+void job_plan_place_single(struct job_plan *plan);
+/* The schedule of a training step; borrows from the plan. */
+struct sched_request job_plan_schedule(const struct job_plan *plan, size_t microbatches);
+/* Which stages do forwards again; ret [JOB_MAX_STAGES]. */
+void job_plan_recompute(const struct job_plan *plan, bool *ret);
+/* What is opened for a stage, by the rank it lies on. */
+struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/plan/stage_room.h"
+
+#include "model/param_piece.h"
+
+/* Measured on x86-64: pages of the program and its libraries that are touched; what OpenBLAS and
+ * our kernels pack matrices into; what sealing and opening want for each neighbour. */
+enum { PROGRAM = 8 << 20, PER_THREAD = 3 << 20, PER_NEIGHBOUR = 1 << 20 };
+
+/* A message is being received while the one before it is computed with and the answer waits to
+ * leave. */
+enum { MESSAGES = 3, PIECES = 3, PIECES_AT_END = 2, TIED = 2 };
+
+/* Of any adapter. */
+static int largest_piece(size_t *ret, const struct job_plan *p, const struct config *c, struct err *err)
+{
+    for (size_t a = 0; a <= p->nmore; a++) {
+        struct param_pieces pieces;
+        int r = param_pieces_make(&pieces, job_plan_tune(p, a), family_find(c->family), c, true, err);
+        if (r)
+            return r;
+        const size_t bytes = param_pieces_largest(&pieces) * sizeof(float);
+        *ret = bytes > *ret ? bytes : *ret;
+        param_pieces_done(&pieces);
+    }
+    return 0;
+}
+
+int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, size_t rank, size_t threads,
+               struct err *err)
+{
+    const bool end = p->stages == p->ranks && (rank == 0 || rank + 1 == p->ranks);
+    const uint32_t embed = p->place[0], head = p->place[p->stages - 1];
+    const bool tied = p->training && p->tune.kind == TUNE_FULL && c->tied && embed != head;
+    const size_t neighbours = p->ranks == 1 ? 0 : p->ranks == 2 ? 1 : 2, values = p->tokens * p->dim;
+    size_t bytes = PROGRAM + threads * PER_THREAD + neighbours * PER_NEIGHBOUR, piece = 0;
+    if (p->training) {
+        int r = largest_piece(&piece, p, c, err);
+        if (r)
+            return r;
+    }
+    if (p->ranks > 1) {
+        bytes += MESSAGES * (p->training && !end ? 2 : 1) * values * sizeof(float);
+        bytes += (end ? PIECES_AT_END : PIECES) * piece;
+        if (tied && (rank == embed || rank == head))
+            bytes += TIED * c->vocab * c->dim * sizeof(float);
+    } else {
+        bytes += piece;
+    }
+    *ret = bytes;
+    return 0;
+}
+
+int stage_chunks(struct stage_bytes *ret, const struct job_plan *p, const struct config *c, size_t rank,
+                 struct err *err)
+{
+    struct stage_bytes all = {0}, one;
+    for (size_t s = 0; s < p->stages; s++) {
+        const struct stage_spec spec = job_plan_stage(p, c, s);
+        int r = p->place[s] == rank ? stage_measure(&one, &spec, err) : 0;
+        if (r)
+            return r;
+        if (p->place[s] != rank)
+            continue;
+        all.mapped += one.mapped;
+        all.params += one.params;
+        all.slots += one.slots;
+        all.work = one.work > all.work ? one.work : all.work;
+        all.kv += one.kv;
+    }
+    all.total = all.mapped + all.params + all.slots + all.work + all.kv;
+    *ret = all;
+    return 0;
+}

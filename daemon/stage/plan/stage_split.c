@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Planning, the half that shares the model out: which stages there are and where they lie, which
+ * layers each has, how many slots and bytes that takes. Called by head_plan, in the stage process
+ * of rank 0. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/stage_nodes.h"
+#include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/plan/stage_search.h"
+#include "daemon/stage/plan/decode_forecast.h"
+#include "engine/pipe/sched_text.h"
+#include "engine/pipe/split.h"
+
+/* --- the schedule ----------------------------------------------------------------------------- */
+
+static int read_order(struct head *h, struct err *err)
+{
+    const char *path = h->spec.schedule;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return err_set(err, -errno,
+                       "--schedule %s is no built-in schedule, and no file the daemon can read: %s", path,
+                       strerror(errno));
+    char *text = calloc(1, JOB_ORDER_MAX + 2);
+    size_t n = text ? fread(text, 1, JOB_ORDER_MAX + 1, f) : 0;
+    int saved = ferror(f) ? errno : 0;
+    fclose(f);
+    free(h->plan.order); /* of a try on other nodes */
+    h->plan.order = text;
+    if (!text)
+        return err_set(err, -ENOMEM, "out of memory");
+    if (saved)
+        return err_set(err, -saved, "--schedule %s cannot be read: %s", path, strerror(saved));
+    if (n > JOB_ORDER_MAX || strlen(text) != n)
+        return err_set(err, -EINVAL, "--schedule %s is no text of at most %d KiB", path, JOB_ORDER_MAX >> 10);
+    return 0;
+}
+
+/* As it travels: nothing but tasks. */
+static int write_order(struct job_plan *p, const struct sched *sched, struct err *err)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *to = open_memstream(&text, &n);
+    int e = to ? sched_write(to, sched, false, err) : err_set(err, -ENOMEM, "out of memory");
+    if (to && fclose(to) && !e)
+        e = err_set(err, -ENOMEM, "out of memory");
+    if (e) {
+        free(text);
+        return e;
+    }
+    free(p->order);
+    p->order = text;
+    snprintf(p->schedule, sizeof p->schedule, "own");
+    return 0;
+}
+
+static int make_schedule(struct head *h, struct sched **ret, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    if (p->nmore && !sched_info(p->schedule))
+        return err_set(
+            err, -EINVAL,
+            "--schedule %s is the order of one step: --sweep takes steps of several adapters together, "
+            "with a schedule that there is, as 1f1b",
+            p->schedule);
+    int e = sched_info(p->schedule) ? 0 : read_order(h, err);
+    if (e)
+        return e;
+    struct sched_request req = {.name = p->schedule,
+                                .text = p->order,
+                                .ranks = p->ranks,
+                                .chunks = h->spec.chunks,
+                                .microbatches = p->microbatches};
+    e = sched_make(ret, &req, err);
+    if (e)
+        return err_prefix(err, e, "--schedule %s", h->spec.schedule);
+    return p->order ? write_order(p, *ret, err) : 0;
+}
+
+static bool has_again(const struct plan *plan, size_t stage, uint32_t rank)
+{
+    for (size_t k = 0; k < plan->rank[rank].n; k++)
+        if (plan->rank[rank].tasks[k].stage == stage && plan->rank[rank].tasks[k].recomputes)
+            return true;
+    return false;
+}
+
+static int place_stages(struct job_plan *p, const struct sched *sched, struct err *err)
+{
+    if (sched->stages > JOB_MAX_STAGES)
+        return err_set(err, -EINVAL, "a job has at most %d stages, not %zu", JOB_MAX_STAGES, sched->stages);
+    if (sched->rank_of_stage[0] != 0)
+        return err_set(err, -EINVAL,
+                       "stage 0 lies on rank %u, but must lie on rank 0, which reads the data: move its line "
+                       "to the top",
+                       sched->rank_of_stage[0]);
+    p->stages = sched->stages;
+    memcpy(p->place, sched->rank_of_stage, p->stages * sizeof *p->place);
+    return 0;
+}
+
+/* What the programs of a job need at most. */
+struct need {
+    bool again[JOB_MAX_STAGES];
+    size_t *handed; /* [ranks] what is between two stages of a rank */
+};
+
+static size_t more(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void need_slots(struct job_plan *p, const struct plan *plan, struct need *need)
+{
+    for (size_t s = 0; s < p->stages; s++) {
+        need->again[s] = need->again[s] || has_again(plan, s, p->place[s]);
+        p->slots[s] = more(p->slots[s], plan->slots[s]);
+        p->areas[s] = more(p->areas[s], plan->areas[s]);
+        p->briefs[s] = more(p->briefs[s], plan->briefs[s]);
+        p->lates[s] = more(p->lates[s], plan->lates[s]);
+    }
+    for (size_t r = 0; r < p->ranks; r++)
+        need->handed[r] = more(need->handed[r], plan->rank[r].handed);
+}
+
+/* Of a round of so many steps, of adapters that take turns. */
+static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, struct need *need,
+                      struct err *err)
+{
+    uint32_t whose[JOB_MAX_STEPS];
+    struct sched *sched = NULL;
+    struct plan *plan = NULL;
+    const struct sched_request want = job_plan_schedule(p, steps * p->microbatches);
+    for (size_t i = 0; i < steps; i++)
+        whose[i] = (uint32_t)(i % (p->nmore + 1));
+    int e = sched_make(&sched, &want, err);
+    const struct plan_request req = {.program = PROGRAM_TRAIN,
+                                     .sched = sched,
+                                     .ranks = p->ranks,
+                                     .recompute = recompute,
+                                     .steps = steps,
+                                     .whose = whose};
+    if (!e)
+        e = plan_compile(&plan, &req, err);
+    if (!e)
+        need_slots(p, plan, need);
+    plan_free(plan);
+    sched_free(sched);
+    return e;
+}
+
+/* Rounds of a few adapters, of all, and of several steps of each, as far as the order lets steps
+ * follow each other: else they end before the next begin. */
+static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
+{
+    const size_t adapters = p->nmore + 1, most = plan_turns(p->ranks, adapters, p->microbatches);
+    const struct sched_request step = job_plan_schedule(p, p->microbatches);
+    size_t turns = 1;
+    int e = plan_turns_go(&turns, &step, adapters, most, err);
+    for (size_t steps = 2; steps <= adapters && !e; steps++)
+        e = need_steps(p, recompute, steps, need, err);
+    for (size_t turn = 2; turn <= turns && !e; turn++)
+        if (plan_turns_below(turn, turns) == turn)
+            e = need_steps(p, recompute, turn * adapters, need, err);
+    p->round_steps = turns * adapters;
+    return e;
+}
+
+/* Slots and areas, and what is between two stages of a rank at most (ret_handed [ranks]), with the
+ * stages that `recompute` names doing forwards again. */
+static int plan_slots(struct job_plan *p, const struct sched *sched, const bool *recompute,
+                      size_t *ret_handed, struct err *err)
+{
+    struct plan *plan = NULL;
+    struct need need = {.handed = ret_handed};
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = sched, .ranks = p->ranks, .recompute = recompute};
+    int e = plan_compile(&plan, &req, err);
+    if (!e)
+        e = place_stages(p, sched, err);
+    if (!e) {
+        memset(p->slots, 0, sizeof p->slots);
+        memset(p->areas, 0, sizeof p->areas);
+        memset(p->briefs, 0, sizeof p->briefs);
+        memset(p->lates, 0, sizeof p->lates);
+        memset(ret_handed, 0, p->ranks * sizeof *ret_handed);
+        need_slots(p, plan, &need);
+    }
+    if (!e && p->nmore)
+        e = need_adapters(p, recompute, &need, err);
+    for (size_t s = 0; !e && s < p->stages; s++)
+        p->areas[s] = need.again[s] ? p->areas[s] : 0;
+    plan_free(plan);
+    return e;
+}
+
+/* Stages, their places and slots, before anything is known of memory. */
+static int plan_stages(struct head *h, struct sched **ret_sched, size_t *ret_handed, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    bool recompute[JOB_MAX_STAGES];
+    job_plan_place_single(p);
+    for (size_t r = 0; r < p->ranks; r++)
+        p->slots[r] = 1;
+    for (size_t s = 0; s < JOB_MAX_STAGES; s++)
+        recompute[s] = h->spec.recompute == RECOMPUTE_STAGE;
+    if (!p->training)
+        return 0;
+    int e = make_schedule(h, ret_sched, err);
+    if (!e && (e = plan_slots(p, *ret_sched, recompute, ret_handed, err)) && p->order)
+        err_prefix(err, e, "--schedule %s", h->spec.schedule);
+    return e;
+}
+
+/* --- layers ----------------------------------------------------------------------------------- */
+
+struct split_inputs {
+    double *cost, speed[JOB_MAX_STAGES]; /* by unit; by stage */
+    size_t *bytes, memory[JOB_MAX_STAGES];
+    size_t available[JOB_MAX_RANKS], handed[JOB_MAX_RANKS], threads[JOB_MAX_RANKS];
+};
+
+static int measure_unit(const struct head *h, size_t unit, size_t *ret, struct err *err)
+{
+    size_t layer = unit ? unit - 1 : 0;
+    bool inner = unit >= 1 && unit <= h->config.layers;
+    struct stage_spec spec = job_plan_stage(&h->plan, &h->config, 0);
+    for (size_t s = 0; s < h->plan.stages; s++)
+        spec.slots = h->plan.slots[s] > spec.slots ? h->plan.slots[s] : spec.slots;
+    spec.first_layer = inner ? layer : 0;
+    spec.end_layer = inner ? layer + 1 : 0;
+    spec.embed = unit == 0;
+    spec.head = unit > h->config.layers;
+    struct stage_bytes bytes;
+    int r = stage_measure(&bytes, &spec, err);
+    if (!r)
+        *ret = bytes.total;
+    return r;
+}
+
+static size_t chunks_of(const struct job_plan *p, uint32_t rank)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < p->stages; s++)
+        n += p->place[s] == rank;
+    return n;
+}
+
+static int split_inputs(struct split_inputs *in, const struct head *h, const json_t *nodes, struct err *err)
+{
+    size_t units = h->config.layers + 2;
+    in->cost = calloc(units, sizeof *in->cost);
+    in->bytes = calloc(units, sizeof *in->bytes);
+    if (!in->cost || !in->bytes)
+        return err_set(err, -ENOMEM, "out of memory");
+    for (size_t r = 0; r < h->plan.ranks; r++) {
+        json_int_t memory = json_integer_value(json_object_get(json_array_get(nodes, r), "memory"));
+        in->available[r] = memory > 0 ? (size_t)memory : SIZE_MAX;
+        double threads = json_number_value(json_object_get(json_array_get(nodes, r), "speed"));
+        in->threads[r] = threads >= 1 ? (size_t)threads : 1;
+    }
+    for (size_t s = 0; s < h->plan.stages; s++) {
+        uint32_t rank = h->plan.place[s];
+        double speed = json_number_value(json_object_get(json_array_get(nodes, rank), "speed"));
+        in->speed[s] = speed > 0 ? speed : 1;
+        in->memory[s] = in->available[rank] / chunks_of(&h->plan, rank);
+    }
+    int e = 0;
+    for (size_t u = 0; u < units && !e; u++) {
+        in->cost[u] = family_cost(h->family, &h->config, u, h->plan.positions);
+        e = measure_unit(h, u, &in->bytes[u], err);
+    }
+    return e;
+}
+
+static bool is_node(const struct head *h, size_t rank, size_t place)
+{
+    const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, rank)),
+               *is = json_string_value(json_object_get(json_array_get(h->nodes, place), "name"));
+    return wanted && is && !strcmp(wanted, is);
+}
+
+/* A plan that was made for the ring the other way round has it so again. */
+static void follow_nodes(struct head *h)
+{
+    const size_t n = h->plan.ranks;
+    bool other_way = h->spec.split_nodes && n > 2 && is_node(h, 0, 0);
+    for (size_t r = 1; r < n && other_way; r++)
+        other_way = is_node(h, r, n - r);
+    if (other_way)
+        head_mirror(h);
+}
+
+/* As it was asked for. */
+static int take_split(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    const json_t *split = h->spec.split;
+    size_t sum = 0;
+    for (size_t r = 0; h->spec.split_nodes && r < p->ranks; r++) {
+        const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
+                   *is = json_string_value(json_object_get(json_array_get(h->nodes, r), "name"));
+        if (!is_node(h, r, r))
+            return err_set(err, -EINVAL,
+                           "the split is for a ring whose node %zu is %s, and now that is %s: plan again", r,
+                           wanted ? wanted : "missing", is ? is : "?");
+    }
+    if (json_array_size(split) != p->stages)
+        return err_set(err, -EINVAL, "the split is for %zu stages, and %s on %zu nodes has %zu",
+                       json_array_size(split), p->schedule, p->ranks, p->stages);
+    for (size_t s = 0; s < p->stages; s++) {
+        const json_t *v = json_array_get(split, s);
+        const json_int_t n = json_integer_value(v);
+        p->first[s] = sum;
+        if (!json_is_integer(v) || n < 0 || (size_t)n > h->config.layers - sum)
+            return err_set(
+                err, -EINVAL,
+                "the split gives stage %zu no number of layers that is left: the model has %zu in all", s,
+                h->config.layers);
+        sum += (size_t)n;
+    }
+    p->first[p->stages] = sum;
+    return sum == h->config.layers
+               ? 0
+               : err_set(err, -EINVAL, "the split shares out %zu layers, and the model has %zu", sum,
+                         h->config.layers);
+}
+
+static int split(struct head *h, const struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    if (h->spec.split)
+        return take_split(h, err);
+    if (h->has_split)
+        return split_check(p->first, p->stages, h->config.layers, err);
+    struct split_request req = {.stages = p->stages,
+                                .layers = h->config.layers,
+                                .unit_cost = in->cost,
+                                .unit_bytes = in->bytes,
+                                .speed = in->speed,
+                                .memory = in->memory};
+    int e = split_layers(p->first, &req, err);
+    if (e ==
+        -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
+        req.memory = NULL;
+        e = split_layers(p->first, &req, err);
+    }
+    return e ? e : split_check(p->first, p->stages, h->config.layers, err);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* "layers 0 to 3", "layers 0 to 1 and 6 to 7" */
+static void layers_text(char *text, size_t n, const struct job_plan *p, uint32_t rank)
+{
+    size_t used = (size_t)snprintf(text, n, "layers");
+    bool more = false;
+    for (size_t s = 0; s < p->stages && used < n; s++) {
+        if (p->place[s] != rank || p->first[s] == p->first[s + 1])
+            continue;
+        used += (size_t)snprintf(text + used, n - used, "%s %zu to %zu", more ? " and" : "", p->first[s],
+                                 p->first[s + 1] - 1);
+        more = true;
+    }
+    if (!more)
+        snprintf(text, n, "no layer");
+}
+
+static int measure_rank(struct head *h, uint32_t rank, const struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    size_t room;
+    int r = stage_room(&room, p, &h->config, rank, in->threads[rank], err);
+    if (r)
+        return r;
+    struct stage_bytes stages;
+    r = stage_chunks(&stages, p, &h->config, rank, err);
+    if (!r)
+        p->bytes[rank] = room + in->handed[rank] * p->tokens * p->dim * sizeof(float) + stages.total;
+    return r;
+}
+
+static int measure_ranks(struct head *h, const struct split_inputs *in, struct err *err)
+{
+    int e = 0;
+    for (uint32_t r = 0; r < h->plan.ranks && !e; r++)
+        e = measure_rank(h, r, in, err);
+    return e;
+}
+
+/* Ranks that are short of memory keep only inputs and do forwards again, unless it was said who
+ * does. */
+static int save_memory(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    bool recompute[JOB_MAX_STAGES], any = false;
+    job_plan_recompute(p, recompute);
+    for (size_t s = 0; s < p->stages; s++)
+        if (p->bytes[p->place[s]] > in->available[p->place[s]] && !recompute[s])
+            any = recompute[s] = true;
+    if (!any || h->spec.recompute != RECOMPUTE_AUTO)
+        return 0;
+    int e = plan_slots(p, sched, recompute, in->handed, err);
+    return e ? e : measure_ranks(h, in, err);
+}
+
+/* "; in all the job needs 45.2 GiB, and the 3 nodes have 32.0 GiB": whether another split could do,
+ * or only another node. Nothing where a node does not tell what it has. */
+static void whole_need(char *text, size_t size, const struct job_plan *p, const struct split_inputs *in)
+{
+    size_t needs = 0, has = 0;
+    *text = 0;
+    for (size_t r = 0; r < p->ranks; r++) {
+        if (in->available[r] == SIZE_MAX)
+            return;
+        needs += p->bytes[r];
+        has += in->available[r];
+    }
+    const struct err_amounts all = err_amounts(needs, has);
+    if (p->ranks > 1)
+        snprintf(text, size, "; in all the job needs %s, and the %zu nodes have %s", all.need, p->ranks,
+                 all.have);
+}
+
+static int check_memory(struct head *h, const json_t *nodes, const struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        char layers[200], whole[160];
+        layers_text(layers, sizeof layers, p, r);
+        whole_need(whole, sizeof whole, p, in);
+        const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
+        if (p->bytes[r] > in->available[r])
+            return err_set(err, -ENOSPC,
+                           "node %s needs %s for %s and has %s%s: use %sa smaller --seq-len or "
+                           "--micro-batch-size, or add a node",
+                           json_string_value(json_object_get(json_array_get(nodes, r), "name")), here.need,
+                           layers, here.have, whole,
+                           p->training && h->spec.recompute == RECOMPUTE_NONE ? "--recompute auto, " : "");
+    }
+    return 0;
+}
+
+static int split_on_nodes(struct head *h, struct err *err)
+{
+    struct split_inputs in = {0};
+    struct sched *sched = NULL;
+    const bool searched = h->plan.training && !strcmp(h->spec.schedule, "auto");
+    follow_nodes(h);
+    int e = searched ? head_search(h, err) : 0;
+    const json_t *nodes = h->nodes; /* which the search may have turned */
+    if (!e)
+        e = plan_stages(h, &sched, in.handed, err);
+    if (!e)
+        e = split_inputs(&in, h, nodes, err);
+    if (!e)
+        e = split(h, &in, err);
+    if (!e)
+        e = measure_ranks(h, &in, err);
+    if (!e && sched)
+        e = save_memory(h, sched, &in, err);
+    if (!e)
+        e = check_memory(h, nodes, &in, err);
+    const bool from_file =
+        h->spec.split && !h->spec.dry_run;            /* what it takes is held against what was planned */
+    h->must_not_time = h->must_not_time || from_file; /* but the job is not kept waiting */
+    if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
+        head_forecast(h);
+    if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
+        head_speed(h);
+    sched_free(sched);
+    free(in.cost);
+    free(in.bytes);
+    return e;
+}
+
+/* --- whose nodes ------------------------------------------------------------------------------ */
+
+/* Ranks of a schedule of the user's; 0 of all others, and where it cannot be read, which is said
+ * later. */
+static size_t ranks_of_order(struct head *h)
+{
+    struct job_plan *p = &h->plan;
+    struct sched *sched = NULL;
+    struct err quiet;
+    if (!p->training || p->nmore || sched_info(p->schedule) || !strcmp(p->schedule, "auto") ||
+        read_order(h, &quiet) || sched_read(&sched, p->order, &quiet))
+        return 0;
+    const size_t ranks = sched->ranks;
+    sched_free(sched);
+    return ranks;
+}
+
+/* Tells which nodes it is, and gives the job no others. */
+static void take_nodes(struct head *h, const json_t *all, uint32_t mask, size_t ranks)
+{
+    char in[1100], out[1100];
+    const uint32_t every = (1u << json_array_size(all)) - 1;
+    stage_nodes_text(in, sizeof in, all, mask);
+    stage_nodes_text(out, sizeof out, all, every & ~mask);
+    head_say(h, "the schedule has %zu line%s: %s take%s part, and %s only pass%s on what lies on the way",
+             ranks, ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
+             json_array_size(all) - ranks == 1 ? "es" : "");
+    json_decref(h->nodes);
+    h->nodes = stage_nodes_take(all, mask);
+    h->plan.ranks = ranks;
+    h->chosen = mask;
+}
+
+/* On the best nodes that have the memory: those whose memory does not do are left for the next
+ * best. */
+static int split_on_some(struct head *h, size_t ranks, struct err *err)
+{
+    enum { TRIES = 32 };
+    uint32_t masks[TRIES];
+    json_t *all = json_incref(h->nodes);
+    const size_t n = stage_nodes_choose(masks, TRIES, all, ranks, h->spec.split_nodes);
+    struct err first = {""}, why;
+    int e = n ? -ENOSPC
+              : err_set(&first, -EINVAL,
+                        "the plan is for %zu nodes, and not all of them are in the ring now: plan again",
+                        json_array_size(h->spec.split_nodes));
+    for (size_t i = 0; i < n && e == -ENOSPC; i++) {
+        json_decref(h->nodes);
+        h->nodes = json_incref(all);
+        h->is_mirrored = false;
+        snprintf(h->plan.schedule, sizeof h->plan.schedule, "%s", h->spec.schedule);
+        take_nodes(h, all, masks[i], ranks);
+        e = split_on_nodes(h, &why);
+        if (e && (i == 0 || e != -ENOSPC))
+            first = why;
+    }
+    json_decref(all);
+    if (e)
+        *err = first;
+    return e;
+}
+
+int head_split(struct head *h, struct err *err)
+{
+    const size_t ranks = ranks_of_order(h);
+    return ranks && ranks < h->plan.ranks ? split_on_some(h, ranks, err) : split_on_nodes(h, err);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Generation, driven from rank 0: prefill in chunks that follow one another through the stages,
+ * then a token a round; in a conversation, again for what is said next, as long as the caches hold
+ * what was said before. Called by the head for a job that generates, and between the steps of one
+ * that trains. */
+#include "daemon/stage/plan/stage_head.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/clock.h"
+
+struct gen {
+    struct head *h;
+    struct runner *r;
+    uint32_t *ids; /* owned: new tokens */
+    size_t n;
+    char *text; /* owned: what they decode to so far */
+    size_t length;
+    struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
+    struct go go;                    /* what all rounds have in common */
+    size_t most;                     /* tokens */
+    size_t kept;                     /* of the prompt: what the caches hold from the answer before */
+    size_t fed;                      /* positions the caches hold */
+    struct instant first, last;      /* token */
+    bool is_sample; /* of a training job: all of it is told at once, under the number of its step */
+};
+
+static bool is_eos(const struct config *c, uint32_t id)
+{
+    for (size_t i = 0; i < c->neos; i++)
+        if ((uint32_t)c->eos[i] == id)
+            return true;
+    return false;
+}
+
+/* A part of the prompt, chunk by chunk as microbatches of one round: a later stage works on one
+ * while an earlier one has the next. Only the last part is answered by a token. */
+static int prefill_round(struct gen *g, size_t at, size_t n, uint32_t *ret_token, struct err *err)
+{
+    struct head *h = g->h;
+    const size_t chunk = h->plan.tokens, m = (n + chunk - 1) / chunk;
+    struct head_mb *mb = calloc(m, sizeof *mb);
+    struct seqs *seqs = calloc(m, sizeof *seqs);
+    uint32_t(*start)[2] = calloc(m, sizeof *start);
+    int e = mb && seqs && start ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < m && !e; i++) {
+        size_t left = n - i * chunk;
+        start[i][1] = (uint32_t)(left < chunk ? left : chunk);
+        seqs[i] = (struct seqs){1, start[i]};
+        mb[i].ids = h->ids + at + i * chunk;
+    }
+    struct head_round round = {.mb = mb};
+    struct go go = g->go;
+    go.at = at;
+    go.want_token = at + n == h->nids;
+    go.microbatches = m;
+    go.mb = seqs;
+    if (!e)
+        e = runner_round(g->r, &go, &round, err);
+    *ret_token = round.token;
+    free(mb);
+    free(seqs);
+    free(start);
+    return e;
+}
+
+/* A round has no more microbatches than the plan: enough for the prompt of a generation, perhaps
+ * not for that of a sample. */
+static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
+{
+    const struct head *h = g->h;
+    const size_t most = h->plan.microbatches * h->plan.tokens;
+    int e = 0;
+    for (size_t at = g->kept; at < h->nids && !e; at += most)
+        e = prefill_round(g, at, h->nids - at < most ? h->nids - at : most, ret_token, err);
+    g->fed = h->nids;
+    return e;
+}
+
+static int decode_next(struct gen *g, uint32_t *token, struct err *err)
+{
+    uint32_t id = *token, start[2] = {0, 1};
+    struct head_mb mb = {.ids = &id};
+    struct seqs seqs = {1, start};
+    struct head_round round = {.mb = &mb};
+    struct go go = g->go;
+    go.want_token = true;
+    go.step += g->is_sample ? 0 : g->n;
+    go.at = g->h->nids + g->n - 1;
+    go.microbatches = 1;
+    go.mb = &seqs;
+    int e = runner_round(g->r, &go, &round, err);
+    *token = round.token;
+    g->fed++;
+    return e;
+}
+
+/* Appends to the text; cuts it at the first stop string, and says so. */
+static bool hit_stop(struct gen *g, size_t before)
+{
+    const json_t *stops = g->h->spec.stop;
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        const char *stop = json_string_value(json_array_get(stops, i));
+        size_t len = stop ? strlen(stop) : 0;
+        if (!len)
+            continue;
+        const char *at = memmem(g->text + (before > len ? before - len : 0),
+                                g->length - (before > len ? before - len : 0), stop, len);
+        if (at) {
+            g->length = (size_t)(at - g->text);
+            g->text[g->length] = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err)
+{
+    const char *piece = "";
+    size_t n = 0, before = g->length;
+    g->last = clock_now();
+    if (!g->n)
+        g->first = g->last;
+    g->ids[g->n++] = token;
+    if (g->stream && tokenizer_stream_push(g->stream, token, &piece, &n))
+        return err_set(err, -ENOMEM, "out of memory");
+    char *grown = realloc(g->text, g->length + n + 1);
+    if (!grown)
+        return err_set(err, -ENOMEM, "out of memory");
+    g->text = grown;
+    memcpy(g->text + g->length, piece, n);
+    g->length += n;
+    g->text[g->length] = 0;
+    *stop = hit_stop(g, before);
+    if (!g->is_sample)
+        head_event(g->h, "token",
+                   json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
+                             g->length > before ? g->text + before : ""));
+    return 0;
+}
+
+static int generate(struct gen *g, struct err *err)
+{
+    uint32_t token = 0;
+    int e = prefill(g, &token, err);
+    for (bool stop = false; !e && !stop;) {
+        if (is_eos(&g->h->config, token))
+            break;
+        e = take_token(g, token, &stop, err);
+        if (e || stop || g->n == g->most)
+            break;
+        e = decode_next(g, &token, err);
+    }
+    return e;
+}
+
+static json_t *id_list(const uint32_t *ids, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(a, json_integer(ids[i]));
+    return a;
+}
+
+static int gen_open(struct gen *g, struct err *err)
+{
+    const struct head *h = g->h;
+    g->text = strdup("");
+    g->ids = calloc(g->most, sizeof *g->ids);
+    int e = g->ids && g->text ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (!e && h->tok)
+        e = tokenizer_stream_new(&g->stream, h->tok, true, err);
+    for (size_t i = 0; g->stream && !e && i < h->nids;
+         i++) { /* so that the first new token knows what stands before it */
+        const char *piece;
+        size_t n;
+        e = tokenizer_stream_push(g->stream, h->ids[i], &piece, &n);
+    }
+    return e;
+}
+
+static void gen_done(struct gen *g)
+{
+    tokenizer_stream_free(g->stream);
+    free(g->ids);
+    free(g->text);
+}
+
+/* Of those after the first, which ends the prompt. */
+static json_t *rate_of(const struct gen *g)
+{
+    const double took = (double)clock_since_us(g->last, g->first) / 1e6;
+    return g->n > 1 && took > 0 ? json_real((double)(g->n - 1) / took) : json_null();
+}
+
+/* h->ids, answered. What the caches hold after it is written to `known`, as many as there is room
+ * for positions. */
+static int answer(struct gen *g, json_t **ret_result, uint32_t *known, struct err *err)
+{
+    const struct head *h = g->h;
+    int e = gen_open(g, err);
+    const struct instant begin = clock_now();
+    if (!e)
+        e = generate(g, err);
+    if (!e) {
+        *ret_result = json_pack("{s:o s:o s:s s:I s:o s:o}", "prompt_ids", id_list(h->ids, h->nids), "ids",
+                                id_list(g->ids, g->n), "text", g->text, "cached_tokens", (json_int_t)g->kept,
+                                "prompt_seconds",
+                                g->n ? json_real((double)clock_since_us(g->first, begin) / 1e6) : json_null(),
+                                "tokens_per_second", rate_of(g));
+        memcpy(known, h->ids, h->nids * sizeof *known);
+        memcpy(known + h->nids, g->ids, (g->fed - h->nids) * sizeof *known);
+    }
+    gen_done(g);
+    return e;
+}
+
+static struct gen gen_of(struct head *h, struct runner *r)
+{
+    return (struct gen){.h = h,
+                        .r = r,
+                        .most = h->spec.max_tokens,
+                        .go = {.program = PROGRAM_DECODE,
+                               .temperature = (float)h->spec.temperature,
+                               .top_p = (float)h->spec.top_p,
+                               .seed = h->spec.seed}};
+}
+
+/* Waits for what is said next, and makes it the prompt. 1: there is more to answer; 0: nothing
+ * came, or the conversation has outgrown the caches, and the job is done. */
+static int take_turn(struct head *h, struct runner *r, json_t **turn, struct err *err)
+{
+    runner_idle(r);
+    json_t *next = turns_wait(&h->turns, (unsigned)h->spec.keep_alive);
+    if (!next)
+        return 0;
+    json_decref(*turn); /* spec.messages point into it */
+    *turn = next;
+    h->spec.messages = json_object_get(next, "messages");
+    const json_t *seed = json_object_get(next, "seed");
+    h->spec.seed = json_is_integer(seed) ? (uint64_t)json_integer_value(seed) : h->spec.seed;
+    int e = head_read_chat(h, err);
+    if (!e)
+        head_say_positions(h, h->nids + h->spec.max_tokens,
+                           "the conversation and its next answer together are");
+    return e ? e : h->nids + h->spec.max_tokens <= h->plan.positions;
+}
+
+/* Of the prompt, what the caches hold already; its last token is always computed, for the first new
+ * one follows from it. */
+static size_t common(const struct head *h, const uint32_t *known, size_t n)
+{
+    size_t same = 0;
+    while (same < n && same + 1 < h->nids && known[same] == h->ids[same])
+        same++;
+    return same;
+}
+
+int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
+{
+    uint32_t *known = calloc(h->plan.positions, sizeof *known);
+    struct gen g = gen_of(h, r);
+    json_t *result = NULL, *turn = NULL;
+    int e = known ? answer(&g, &result, known, err) : err_set(err, -ENOMEM, "out of memory"), more = 1;
+    while (!e && h->spec.keep_alive && more) {
+        size_t fed = g.fed;
+        head_event(h, "answer", json_pack("{s:O}", "result", result));
+        more = take_turn(h, r, &turn, err);
+        if (more == 1) {
+            g = gen_of(h, r);
+            g.kept = common(h, known, fed);
+            json_decref(result);
+            result = NULL;
+            e = answer(&g, &result, known, err);
+        }
+        e = more < 0 ? more : e;
+    }
+    h->spec.messages = NULL;
+    json_decref(turn);
+    free(known);
+    if (e)
+        json_decref(result);
+    else
+        *ret_result = result;
+    return e;
+}
+
+int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step, char **ret_text,
+                struct err *err)
+{
+    struct gen g = {.h = h, .r = r, .most = h->spec.sample_tokens, .is_sample = true};
+    g.go = (struct go){.program = PROGRAM_DECODE, .step = step, .adapter = (uint32_t)adapter, .top_p = 1};
+    int e = gen_open(&g, err);
+    if (!e)
+        e = generate(&g, err);
+    if (!e) {
+        *ret_text = g.text;
+        g.text = NULL;
+    }
+    gen_done(&g);
+    return e;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/stage_go.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIXED_WORDS = 14, STEP_WORDS = 5 };
+
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps)
+{
+    return 4 * (FIXED_WORDS + steps * STEP_WORDS + microbatches * (seqs + 1));
+}
+
+static uint8_t *put(uint8_t *at, uint64_t v, size_t words)
+{
+    for (size_t i = 0; i < words; i++, at += 4) {
+        uint32_t w = htole32((uint32_t)(v >> (32 * i)));
+        memcpy(at, &w, 4);
+    }
+    return at;
+}
+
+static uint64_t get(const uint8_t **at, size_t words)
+{
+    uint64_t v = 0;
+    for (size_t i = 0; i < words; i++, *at += 4) {
+        uint32_t w;
+        memcpy(&w, *at, 4);
+        v |= (uint64_t)le32toh(w) << (32 * i);
+    }
+    return v;
+}
+
+static uint64_t bits_of(double d)
+{
+    uint64_t v;
+    memcpy(&v, &d, sizeof v);
+    return v;
+}
+
+static double double_of(uint64_t v)
+{
+    double d;
+    memcpy(&d, &v, sizeof d);
+    return d;
+}
+
+size_t go_encode(uint8_t *out, const struct go *go)
+{
+    uint32_t flags = (uint32_t)go->state | (uint32_t)go->logprobs << 1 | (uint32_t)go->want_token << 2 |
+                     (uint32_t)go->trace << 3 | (go->top & GO_TOP_MAX) << 8;
+    uint32_t temperature, top_p;
+    memcpy(&temperature, &go->temperature, 4);
+    memcpy(&top_p, &go->top_p, 4);
+    uint8_t *at = put(out, go->program, 1);
+    at = put(at, go->round, 1);
+    at = put(at, flags, 1);
+    at = put(at, go->step, 2);
+    at = put(at, go->adapter, 1);
+    at = put(at, go->at, 2);
+    at = put(at, temperature, 1);
+    at = put(at, top_p, 1);
+    at = put(at, go->seed, 2);
+    at = put(at, go->nsteps, 1);
+    at = put(at, go->microbatches, 1);
+    for (size_t i = 0; i < go->nsteps; i++) {
+        at = put(at, go->steps[i].adapter, 1);
+        at = put(at, go->steps[i].step, 2);
+        at = put(at, bits_of(go->steps[i].dscale), 2);
+    }
+    for (size_t m = 0; m < go->microbatches; m++) {
+        at = put(at, go->mb[m].n, 1);
+        for (size_t i = 0; i < go->mb[m].n; i++)
+            at = put(at, go->mb[m].start[i + 1] - go->mb[m].start[i], 1);
+    }
+    return (size_t)(at - out);
+}
+
+static int decode_steps(struct go *go, const uint8_t **at, const uint8_t *end)
+{
+    const bool trains = go->program == PROGRAM_TRAIN;
+    if (go->nsteps > (size_t)(end - *at) / (4 * STEP_WORDS) || trains != (go->nsteps > 0) ||
+        (trains && go->microbatches % go->nsteps))
+        return -EBADMSG;
+    go->steps = calloc(go->nsteps + 1, sizeof *go->steps);
+    if (!go->steps)
+        return -ENOMEM;
+    for (size_t i = 0; i < go->nsteps; i++) {
+        go->steps[i].adapter = (uint32_t)get(at, 1);
+        go->steps[i].step = get(at, 2);
+        go->steps[i].dscale = double_of(get(at, 2));
+    }
+    return 0;
+}
+
+/* The lengths of all sequences, as offsets. Every count is checked against the bytes that are left
+ * before it is believed. */
+static int decode_mbs(struct go *go, const uint8_t *at, const uint8_t *end, size_t max_tokens)
+{
+    size_t words = (size_t)(end - at) / 4;
+    if (go->microbatches > words)
+        return -EBADMSG;
+    go->mb = calloc(go->microbatches + 1, sizeof *go->mb);
+    go->starts =
+        calloc(words + 1, sizeof *go->starts); /* per microbatch one count and n lengths make n + 1 offsets */
+    if (!go->mb || !go->starts)
+        return -ENOMEM;
+    uint32_t *start = go->starts;
+    for (size_t m = 0; m < go->microbatches; m++) {
+        if (end - at < 4)
+            return -EBADMSG;
+        size_t n = get(&at, 1);
+        if (n > (size_t)(end - at) / 4)
+            return -EBADMSG;
+        go->mb[m] = (struct seqs){n, start};
+        uint64_t total = 0;
+        for (size_t i = 0; i < n; i++) {
+            total += get(&at, 1);
+            if (total > max_tokens)
+                return -EBADMSG;
+            start[i + 1] = (uint32_t)total;
+        }
+        start += n + 1;
+    }
+    return at == end ? 0 : -EBADMSG;
+}
+
+int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
+{
+    const uint8_t *at = in;
+    if (n < 4 * FIXED_WORDS || n % 4)
+        return -EBADMSG;
+    struct go go = {.program = (uint32_t)get(&at, 1), .round = (uint32_t)get(&at, 1)};
+    uint32_t flags = (uint32_t)get(&at, 1);
+    go.state = flags & 1;
+    go.logprobs = flags & 2;
+    go.want_token = flags & 4;
+    go.trace = flags & 8;
+    go.top = flags >> 8 & GO_TOP_MAX;
+    go.step = get(&at, 2);
+    go.adapter = (uint32_t)get(&at, 1);
+    go.at = get(&at, 2);
+    uint32_t temperature = (uint32_t)get(&at, 1), top_p = (uint32_t)get(&at, 1);
+    memcpy(&go.temperature, &temperature, 4);
+    memcpy(&go.top_p, &top_p, 4);
+    go.seed = get(&at, 2);
+    go.nsteps = get(&at, 1);
+    go.microbatches = get(&at, 1);
+    int r = decode_steps(&go, &at, in + n);
+    if (!r)
+        r = decode_mbs(&go, at, in + n, max_tokens);
+    if (r)
+        go_done(&go);
+    else
+        *ret = go;
+    return r;
+}
+
+void go_done(struct go *go)
+{
+    free(go->steps);
+    free(go->mb);
+    free(go->starts);
+    *go = (struct go){0};
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The message that starts a round: which program, on microbatches of which shape. Passed along the
+ * ring ahead of the first activations, so that every receive buffer is posted with its exact size
+ * before a byte arrives.
+ */
+#ifndef DAEMON_STAGE_GO_H
+#define DAEMON_STAGE_GO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/layer/layer.h"
+#include "engine/pipe/plan.h"
+
+enum { GO_TOP_MAX = 255 };
+enum { GO_STOP = 0xffff }; /* as a program: the job is over */
+
+/* Of one adapter, whose microbatches of the round come after those of the step before. */
+struct go_step {
+    uint32_t adapter;
+    uint64_t step; /* optimizer step, from 1 */
+    double dscale; /* 1 / its supervised tokens */
+};
+
+struct go {
+    uint32_t program; /* enum program, or GO_STOP */
+    uint32_t round;
+    bool state;       /* SAVE, LOAD: moments too */
+    bool logprobs;    /* FORWARD: log-probabilities come with the loss */
+    uint32_t top;     /* FORWARD with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
+    bool want_token;  /* DECODE */
+    bool trace;       /* TRAIN: every rank tells afterwards what it did when */
+    uint64_t step;    /* TRAIN: of the first of its steps; DECODE: index of the new token */
+    uint32_t adapter; /* all but TRAIN: which one it is about */
+    uint64_t at;      /* DECODE: first position */
+    float temperature, top_p;
+    uint64_t seed;
+    size_t nsteps;         /* TRAIN: ≥ 1, with as many microbatches each */
+    struct go_step *steps; /* [nsteps] */
+    size_t microbatches;   /* of all of them */
+    struct seqs *mb;       /* [microbatches] */
+    uint32_t *starts; /* owned by whoever decoded, as mb and steps then are: all offsets behind mb[].start */
+};
+
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps);
+size_t go_encode(uint8_t *out, const struct go *go); /* out of go_max_size bytes; returns the length */
+int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens); /* −EBADMSG; go_done frees */
+void go_done(struct go *go);
+
+#endif

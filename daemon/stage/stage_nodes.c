@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/stage_nodes.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct rating {
+    double speed, memory;
+    size_t relayed; /* hops over nodes that are not in it */
+};
+
+static double number(const json_t *nodes, size_t place, const char *key)
+{
+    return json_number_value(json_object_get(json_array_get(nodes, place), key));
+}
+
+static struct rating rate(const json_t *nodes, uint32_t mask)
+{
+    struct rating r = {0};
+    const size_t n = json_array_size(nodes);
+    for (size_t i = 0; i < n; i++) {
+        if (!(mask >> i & 1))
+            continue;
+        r.speed += number(nodes, i, "speed");
+        r.memory += number(nodes, i, "memory");
+        r.relayed += !(mask >> ((i + 1) % n) & 1);
+    }
+    return r;
+}
+
+static bool is_better(const struct rating *a, const struct rating *b)
+{
+    if (a->speed > b->speed || a->speed < b->speed)
+        return a->speed > b->speed;
+    return a->relayed != b->relayed ? a->relayed < b->relayed : a->memory > b->memory;
+}
+
+static bool is_named(const json_t *wanted, const json_t *node)
+{
+    const char *is = json_string_value(json_object_get(node, "name"));
+    bool found = !wanted;
+    for (size_t i = 0; i < json_array_size(wanted) && !found; i++) {
+        const char *name = json_string_value(json_array_get(wanted, i));
+        found = name && is && !strcmp(name, is);
+    }
+    return found;
+}
+
+size_t stage_nodes_choose(uint32_t *ret, size_t most, const json_t *nodes, size_t ranks, const json_t *wanted)
+{
+    enum { MOST_NODES = 16 };
+    const size_t n = json_array_size(nodes);
+    uint32_t allowed = 0;
+    size_t found = 0;
+    for (size_t i = 0; i < n && i < MOST_NODES; i++)
+        allowed |= (uint32_t)is_named(wanted, json_array_get(nodes, i)) << i;
+    for (uint32_t mask = 1; n <= MOST_NODES && mask < 1u << n; mask += 2) { /* all with the head */
+        if ((mask & ~allowed) || (size_t)__builtin_popcount(mask) != ranks)
+            continue;
+        const struct rating rating = rate(nodes, mask);
+        size_t at = found;
+        for (; at > 0; at--) {
+            const struct rating before = rate(nodes, ret[at - 1]);
+            if (!is_better(&rating, &before))
+                break;
+            if (at < most)
+                ret[at] = ret[at - 1];
+        }
+        if (at < most)
+            ret[at] = mask;
+        found += found < most;
+    }
+    return found;
+}
+
+json_t *stage_nodes_take(const json_t *nodes, uint32_t mask)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(nodes); i++)
+        if (mask >> i & 1)
+            json_array_append(list, json_array_get(nodes, i));
+    return list;
+}
+
+void stage_nodes_text(char *text, size_t size, const json_t *nodes, uint32_t mask)
+{
+    size_t used = 0;
+    *text = 0;
+    for (size_t i = 0; i < json_array_size(nodes) && used < size; i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(nodes, i), "name"));
+        if (mask >> i & 1)
+            used += (size_t)snprintf(text + used, size - used, "%s%s",
+                                     !used             ? ""
+                                     : mask >> i == 1u ? " and "
+                                                       : ", ",
+                                     name ? name : "?");
+    }
+}

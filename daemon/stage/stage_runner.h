@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs rounds on one rank: compiles the round's plan, posts its receives, and gives exec the three
+ * functions it asks for, filled with the stage's compute and the exchange's transport. On rank 0
+ * the head drives it round by round; elsewhere runner_follow obeys the GO messages until the job
+ * stops. Main thread of ringd-stage. */
+#ifndef DAEMON_STAGE_RUNNER_H
+#define DAEMON_STAGE_RUNNER_H
+
+#include <jansson.h>
+
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/common/progress.h"
+#include "daemon/stage/stage_go.h"
+#include "daemon/stage/plan/stage_plan.h"
+#include "engine/model/stage.h"
+#include "engine/pipe/exec.h"
+#include "engine/text/sample.h"
+
+struct runner;
+
+/* What the head gives for a microbatch and gets back. */
+struct head_mb {
+    const uint32_t *ids;   /* [T] borrowed */
+    const int32_t *labels; /* [T] borrowed; NULL for DECODE */
+    double loss;           /* out: Σ −log p over the supervised labels */
+    float *logprobs;       /* out: [T], or NULL if not wanted */
+    struct likely *likely; /* out: [T, go.top], NULL where that is 0 */
+};
+/* A step of a round that trains. */
+struct head_step {
+    struct adamw opt;
+    double max_norm;  /* 0 = no clipping */
+    double grad_norm; /* out */
+    double busy;      /* out: seconds all ranks computed in training since the step that ended before */
+};
+struct head_round {
+    struct head_mb *mb; /* [go.microbatches] */
+    /* TRAIN */
+    struct head_step *steps; /* [go.nsteps] */
+    /* As soon as losses and norm of a step are known; or NULL. */
+    int (*stepped)(void *owner, size_t step, struct err *err);
+    /* DECODE */
+    uint32_t token; /* out */
+    /* SAVE: called with every piece's values; LOAD: called to fill them. May be NULL. */
+    int (*piece)(void *owner, const struct param_piece *piece, float *values, struct err *err);
+    void *owner; /* of both */
+};
+
+struct runner_setup {
+    const struct job_plan *plan; /* borrowed, as all below */
+    uint32_t rank;
+    struct stage *const *stages; /* [plan->stages] those that lie here; NULL elsewhere */
+    struct exchange *exchange;
+    struct progress *progress;
+    /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody
+     * wants it. */
+    void (*traced)(void *owner, json_t *event);
+    void (*rounded)(void *owner); /* after every round; may be NULL */
+    void (*begun)(void *owner);   /* before the first task there is; may be NULL */
+    void *owner;
+};
+int runner_new(struct runner **ret, const struct runner_setup *setup, struct err *err);
+void runner_free(struct runner *r);
+
+/* Rank 0: one round; go->round is filled in. */
+int runner_round(struct runner *r, struct go *go, struct head_round *head, struct err *err);
+/* Rank 0: between two rounds, nobody asks for one. */
+void runner_idle(struct runner *r);
+/* Rank 0: tells the others that the job is over and waits until that has left. */
+int runner_stop(struct runner *r, struct err *err);
+/* Other ranks: rounds as they come, until the stop. */
+int runner_follow(struct runner *r, struct err *err);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/stage_weights.h"
+
+#include <errno.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/cache_dir.h"
+#include "daemon/common/model_facts.h"
+#include "engine/file/weights.h"
+
+/* Which tensors a rank wants. */
+struct wanted {
+    const struct config *config; /* borrowed */
+    bool *units;                 /* [layers + 3] owned, see weights_unit */
+};
+
+static bool is_wanted(void *arg, const char *name)
+{
+    const struct wanted *w = arg;
+    return w->units[weights_unit(name, w->config->layers)];
+}
+
+static void say_read(struct head *h, uint32_t rank, uint64_t bytes, const char *why)
+{
+    const bool large = bytes >> 30;
+    if (bytes)
+        head_say(h, "rank %u: %.1f %s of weights were read once, to compare %s", rank,
+                 (double)bytes / (large ? 1 << 30 : 1 << 20), large ? "GiB" : "MiB", why);
+}
+
+static void tell_reading(void *owner, uint64_t done, uint64_t total)
+{
+    head_event(owner, "reading",
+               json_pack("{s:I s:I}", "done", (json_int_t)done, "total", (json_int_t)total));
+}
+
+static int open_weights(struct weights **ret, const char *dir, size_t layers,
+                        bool (*want)(void *, const char *), void *arg, struct err *err)
+{
+    char cache[4096];
+    struct err none;
+    const bool is_kept = !cache_dir(cache, sizeof cache, "hashes", &none);
+    return weights_open(ret, dir, layers, is_kept ? cache : NULL, want, arg, err);
+}
+
+static int read_weights(struct weights *w, struct head *tell, bool is_tied, uint64_t *ret_read,
+                        struct err *err)
+{
+    const struct weights_bytes bytes = weights_bytes(w);
+    const struct weights_reading how = {
+        .threads = omp_get_max_threads(), .told = tell_reading, .owner = tell};
+    if (bytes.known < bytes.all)
+        tell_reading(tell, 0, bytes.all - bytes.known);
+    int r = weights_read(w, &how, ret_read, err);
+    return r || !is_tied ? r : weights_check_tied(w, err);
+}
+
+/* --- the head --------------------------------------------------------------------------------- */
+
+static bool has_own_head(const struct weights *w)
+{
+    for (size_t i = 0; i < weights_count(w); i++)
+        if (!strncmp(weights_name(w, i), "lm_head.", strlen("lm_head.")))
+            return true;
+    return false;
+}
+
+/* Alone there is nobody to be compared with, but a head that is tied and yet stored is looked at
+ * all the same. */
+static int check_alone(struct head *h, struct err *err)
+{
+    struct weights *w;
+    uint64_t read = 0;
+    if (!h->config.tied)
+        return 0;
+    int r = open_weights(&w, h->plan.model, h->config.layers, weights_is_tied, NULL, err);
+    if (r)
+        return r;
+    if (has_own_head(w))
+        r = read_weights(w, h, h->config.tied, &read, err);
+    weights_close(w);
+    return r;
+}
+
+int weights_of_head(struct head *h, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    struct weights *w;
+    uint64_t read = 0;
+    char missing[240];
+    if (p->tune.random_init)
+        return 0;
+    if (p->ranks == 1)
+        return check_alone(h, err);
+    int r = open_weights(&w, p->model, h->config.layers, NULL, NULL, err);
+    if (r)
+        return r;
+    r = read_weights(w, h, h->config.tied, &read, err);
+    if (!r && !(p->weights = weights_text(w)))
+        r = err_set(err, -ENOMEM, "%s: no memory for the hashes of its tensors", p->model);
+    if (!r)
+        say_read(h, 0, read, "other nodes with them");
+    if (!r && weights_missing(w, missing, sizeof missing))
+        head_say(h, "rank 0: without %s other nodes cannot be compared with it in all layers", missing);
+    weights_close(w);
+    return r;
+}
+
+/* --- other ranks ------------------------------------------------------------------------------ */
+
+/* Returns how many units are its own. */
+static size_t own_units(const struct wanted *to, const struct job_plan *plan, uint32_t rank)
+{
+    const size_t layers = to->config->layers;
+    size_t n = 0;
+    for (size_t s = 0; s < plan->stages; s++) {
+        if (plan->place[s] != rank)
+            continue;
+        for (size_t l = plan->first[s]; l < plan->first[s + 1]; l++)
+            to->units[l + 1] = true;
+        if (s + 1 == plan->stages)
+            to->units[layers + 1] = true;
+        if (s == 0 || (s + 1 == plan->stages && to->config->tied))
+            to->units[0] = true;
+    }
+    for (size_t u = 0; u < layers + 2; u++)
+        n += to->units[u];
+    return n;
+}
+
+int weights_of_rank(struct head *tell, const struct job_plan *plan, const struct config *config,
+                    uint32_t rank, struct err *err)
+{
+    struct wanted wanted = {config, calloc(config->layers + 3, sizeof *wanted.units)};
+    struct weights *w = NULL;
+    uint64_t read = 0;
+    size_t compared = 0;
+    if (!wanted.units)
+        return err_set(err, -ENOMEM, "out of memory");
+    const size_t own = own_units(&wanted, plan, rank);
+    int r = open_weights(&w, plan->model, config->layers, is_wanted, &wanted, err);
+    if (!r)
+        r = read_weights(w, tell, config->tied, &read, err);
+    if (!r)
+        r = weights_check(w, plan->weights ? plan->weights : "", "the head", &compared, err);
+    if (!r)
+        say_read(tell, rank, read, "them with the head's");
+    if (!r && compared < own)
+        head_say(tell, "rank %u: %zu of its %zu units could not be compared: the head has not all files",
+                 rank, own - compared, own);
+    weights_close(w);
+    free(wanted.units);
+    return r;
+}
+
+/* --- the doctor ------------------------------------------------------------------------------- */
+
+json_t *weights_of_dir(struct head *tell, const char *dir)
+{
+    const struct weights_reading how = {
+        .threads = omp_get_max_threads(), .again = true, .told = tell_reading, .owner = tell};
+    return model_facts(dir, &how);
+}

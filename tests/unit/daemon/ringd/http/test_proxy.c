@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests that one node answers for another: two proxies and a wire of messages between them,
+ * which the test may cut. The requests come from inside, as the handlers' answers go there: no
+ * server is needed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_inside.h"
+#include "daemon/ringd/http/proxy.h"
+#include "daemon/ringd/http/proxy_answer.h"
+
+enum { WIRE = 64, A = 1, B = 2 };
+
+struct world {
+    struct event_base *base;
+    struct proxy *a, *b; /* a asks, b answers */
+    struct letter {
+        json_t *message;
+        uint8_t from[16], to[16];
+    } wire[WIRE];
+    size_t n_wire;
+    bool is_cut;
+    char *body; /* what b's handler answers with */
+    size_t n_body;
+    struct http_call *held; /* by b's handler, for the path …/held */
+    /* what came of the last request */
+    size_t answers;
+    int status;
+    char type[64];
+    char *text;
+    size_t n;
+};
+
+static int post(struct world *w, uint8_t from, const uint8_t to[16], json_t *message)
+{
+    if (w->is_cut || w->n_wire == WIRE) {
+        json_decref(message);
+        return -1;
+    }
+    struct letter *l = &w->wire[w->n_wire++];
+    l->message = message;
+    memset(l->from, from, 16);
+    memcpy(l->to, to, 16);
+    return 0;
+}
+
+static int send_from_a(void *owner, const uint8_t to[16], json_t *message)
+{
+    return post(owner, A, to, message);
+}
+
+static int send_from_b(void *owner, const uint8_t to[16], json_t *message)
+{
+    return post(owner, B, to, message);
+}
+
+static bool reaches(void *owner, const uint8_t id[16])
+{
+    (void)id;
+    return !((struct world *)owner)->is_cut;
+}
+
+/* b's API. */
+static void handle(void *owner, struct http_call *call)
+{
+    struct world *w = owner;
+    size_t n;
+    if (!strcmp(http_path(call), "/v1/jobs/7/held"))
+        w->held = call;
+    else if (!strcmp(http_path(call), "/v1/jobs/7/missing"))
+        http_fail(call, 404, "no-such-job", "there is no job 7");
+    else if (!strcmp(http_method(call), "POST"))
+        http_reply(call, 200, "application/json", http_body(call, &n), strlen(http_body(call, &n)));
+    else
+        http_reply(call, 200, http_query(call, "from") ? http_query(call, "from") : "application/json",
+                   w->body, w->n_body);
+}
+
+static char *no_event(void *owner, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last)
+{
+    (void)owner, (void)job;
+    *ret_id = after;
+    *ret_last = false;
+    return NULL;
+}
+
+static void on_reply(void *owner, int status, const char *type, const char *body, size_t n)
+{
+    struct world *w = owner;
+    w->answers++;
+    w->status = status;
+    snprintf(w->type, sizeof w->type, "%s", type);
+    free(w->text);
+    w->text = calloc(1, n + 1);
+    memcpy(w->text, body, n);
+    w->n = n;
+}
+
+static void on_stream(void *owner, uint64_t job, uint64_t after)
+{
+    (void)owner, (void)job, (void)after;
+    fail_msg("nobody asked for events");
+}
+
+static void ask(struct world *w, const char *method, const char *path, const char *from, const char *body)
+{
+    uint8_t b[16];
+    json_t *query = from ? json_pack("{s:s}", "from", from) : NULL;
+    memset(b, B, sizeof b);
+    struct http_call *call = http_inside_new(
+        method, path, query, body, &(struct http_inside){.reply = on_reply, .stream = on_stream, .owner = w});
+    json_decref(query);
+    proxy_ask(w->a, call, b, "b", path);
+}
+
+static void deliver_one(struct world *w)
+{
+    struct letter l = w->wire[0];
+    memmove(w->wire, w->wire + 1, --w->n_wire * sizeof *w->wire);
+    proxy_message(l.to[0] == A ? w->a : w->b, l.from, json_string_value(json_object_get(l.message, "kind")),
+                  l.message);
+    json_decref(l.message);
+}
+
+/* Everything on the wire arrives, and what is sent because of it. Returns how many messages. */
+static size_t deliver(struct world *w)
+{
+    size_t n = 0;
+    for (; w->n_wire; n++)
+        deliver_one(w);
+    return n;
+}
+
+static int set_up(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    w->base = event_base_new();
+    struct proxy_setup setup = {.base = w->base,
+                                .send = send_from_a,
+                                .reaches = reaches,
+                                .handle = handle,
+                                .next_event = no_event,
+                                .owner = w};
+    w->a = proxy_new(&setup);
+    setup.send = send_from_b;
+    w->b = proxy_new(&setup);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    proxy_free(w->a);
+    proxy_free(w->b);
+    while (w->n_wire)
+        json_decref(w->wire[--w->n_wire].message);
+    event_base_free(w->base);
+    free(w->text);
+    free(w->body);
+    free(w);
+    return 0;
+}
+
+static void fill(struct world *w, size_t n)
+{
+    w->body = realloc(w->body, n + 1);
+    for (size_t i = 0; i < n; i++)
+        w->body[i] = (char)(i * 7 + i / 251);
+    w->n_body = n;
+}
+
+static void answers_come_whole(void **state)
+{
+    static const size_t sizes[] = {0, 1, PROXY_PART - 1, PROXY_PART, PROXY_PART + 1, 5 * PROXY_PART + 3};
+    struct world *w = *state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        fill(w, sizes[i]);
+        w->answers = 0;
+        ask(w, "GET", "/v1/jobs/7/steps", NULL, NULL);
+        const size_t parts = sizes[i] ? (sizes[i] + PROXY_PART - 1) / PROXY_PART : 1;
+        assert_int_equal(deliver(w), 2 * parts); /* each is asked for */
+        assert_int_equal(w->answers, 1);
+        assert_int_equal(w->status, 200);
+        assert_string_equal(w->type, "application/json");
+        assert_int_equal(w->n, sizes[i]);
+        assert_memory_equal(w->text, w->body, sizes[i]);
+    }
+}
+
+static void a_refusal_and_a_body_go_through(void **state)
+{
+    struct world *w = *state;
+    ask(w, "GET", "/v1/jobs/7/missing", NULL, NULL);
+    deliver(w);
+    assert_int_equal(w->status, 404);
+    assert_string_equal(w->text, "{\"error\":{\"code\":\"no-such-job\",\"message\":\"there is no job 7\"}}");
+    ask(w, "POST", "/v1/jobs/7/turn", NULL, "{\"messages\":[]}");
+    deliver(w);
+    assert_int_equal(w->status, 200);
+    assert_string_equal(w->text, "{\"messages\":[]}");
+    fill(w, 3);
+    ask(w, "GET", "/v1/jobs/7", "text/html",
+        NULL); /* what a browser would show is not the other node's to say */
+    deliver(w);
+    assert_string_equal(w->type, "application/octet-stream");
+    assert_int_equal(w->answers, 3);
+}
+
+static void what_is_too_large_is_refused(void **state)
+{
+    struct world *w = *state;
+    fill(w, PROXY_ANSWER + 1);
+    ask(w, "GET", "/v1/jobs/7/steps", NULL, NULL);
+    deliver(w);
+    assert_int_equal(w->status, 413);
+    assert_non_null(strstr(w->text, "16 MiB"));
+    char *body = calloc(1, PROXY_REQUEST + 2);
+    memset(body, 'x', PROXY_REQUEST + 1);
+    ask(w, "POST", "/v1/jobs/7/turn", NULL, body);
+    assert_int_equal(w->status, 413);
+    assert_non_null(strstr(w->text, "512 KiB"));
+    assert_int_equal(deliver(w), 0);
+    free(body);
+}
+
+/* Each part says how long the whole is. */
+static void a_whole_that_shrinks_is_refused(void **state)
+{
+    struct world *w = *state;
+    fill(w, 3 * PROXY_PART);
+    ask(w, "GET", "/v1/jobs/7/steps", NULL, NULL);
+    for (size_t i = 0; i < 3; i++)
+        deliver_one(w); /* the question, a part, the question for more */
+    assert_int_equal(w->n_wire, 1);
+    json_object_set_new(w->wire[0].message, "size", json_integer(PROXY_PART - 1));
+    deliver_one(w);
+    assert_int_equal(w->answers, 1);
+    assert_int_equal(w->status, 503);
+    assert_non_null(strstr(w->text, "answered what cannot be read"));
+    assert_int_equal(deliver(w), 0);
+}
+
+static void only_jobs_of_that_node_are_answered_for(void **state)
+{
+    static const char *const paths[] = {
+        "/v1/token", "/v1/cluster/remove", "/v1/jobs/7@c", "/v1/jobs/", "/v1/jobs/7x/y", "/v1/jobs", ""};
+    struct world *w = *state;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        ask(w, "POST", paths[i], NULL, NULL);
+        assert_int_equal(deliver(w), 1); /* the question alone */
+    }
+    assert_int_equal(w->answers, 0);
+}
+
+static void who_is_gone_is_named(void **state)
+{
+    struct world *w = *state;
+    w->is_cut = true;
+    ask(w, "GET", "/v1/jobs/7", NULL, NULL);
+    assert_int_equal(w->status, 503);
+    assert_non_null(strstr(w->text, "node b, which is the head of this job, is out of reach"));
+    w->is_cut = false;
+    ask(w, "GET", "/v1/jobs/7", NULL, NULL);
+    assert_int_equal(w->answers, 1);
+    w->is_cut = true; /* with the question on its way */
+    proxy_changed(w->a);
+    assert_int_equal(w->answers, 2);
+    assert_int_equal(w->status, 503);
+}
+
+static void the_end_of_either_side_leaves_nothing_behind(void **state)
+{
+    struct world *w = *state;
+    ask(w, "GET", "/v1/jobs/7/held", NULL, NULL);
+    deliver(w);
+    assert_non_null(w->held);
+    proxy_free(w->b);
+    w->b = NULL;
+    http_fail(w->held, 500, "internal", "late"); /* nobody is there to hear it */
+    assert_int_equal(w->n_wire, 0);
+    proxy_free(w->a);
+    w->a = NULL;
+    assert_int_equal(w->answers, 1);
+    assert_int_equal(w->status, 503);
+}
+
+static void no_more_than_so_many_at_once(void **state)
+{
+    struct world *w = *state;
+    size_t sent = 0;
+    for (; sent < 1000 && !w->answers; sent++) {
+        ask(w, "GET", "/v1/jobs/7/held", NULL, NULL);
+        while (w->n_wire)
+            json_decref(w->wire[--w->n_wire].message);
+    }
+    assert_int_equal(sent, 65);
+    assert_int_equal(w->status, 503);
+    assert_non_null(strstr(w->text, "busy"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(answers_come_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refusal_and_a_body_go_through, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_too_large_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_whole_that_shrinks_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_jobs_of_that_node_are_answered_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_is_gone_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_either_side_leaves_nothing_behind, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_more_than_so_many_at_once, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

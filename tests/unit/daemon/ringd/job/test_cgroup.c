@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Control groups of stages, on a folder with files of the same names: what is written where, and
+ * what is read from the kernel's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/ringd/job/cgroup.h"
+
+static char folder[] = "/tmp/ringd-scope-XXXXXX";
+
+static void put(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void expect(const char *name, const char *text)
+{
+    char path[256], got[64] = "";
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    if (!fgets(got, sizeof got, f))
+        got[0] = '\0';
+    fclose(f);
+    assert_string_equal(got, text);
+}
+
+static void drop(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(remove(path), 0);
+}
+
+static void make(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(strrchr(folder, '-'), "-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+static void the_daemon_makes_room_for_children(void **state)
+{
+    (void)state;
+    char pid[16];
+    assert_int_equal(scope_prepare(folder), -ENOENT); /* no group at all: nothing to write to */
+    put("daemon/cgroup.procs", "");
+    assert_int_equal(scope_prepare(folder), -ENOENT);
+    put("cgroup.subtree_control", "");
+    assert_int_equal(scope_prepare(folder), 0);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    expect("daemon/cgroup.procs", pid);
+    expect("cgroup.subtree_control", "+memory");
+    drop("daemon/cgroup.procs");
+    drop("daemon");
+    drop("cgroup.subtree_control");
+}
+
+static void says(const struct scope *s, const char *how, const char *sentence)
+{
+    char text[400];
+    scope_why_ended(text, sizeof text, s, UINT64_C(2) << 30, UINT64_C(5) << 29, how);
+    assert_string_equal(text, sentence);
+}
+
+static void a_stage_is_limited_and_its_end_explained(void **state)
+{
+    (void)state;
+    struct scope *s;
+    make("job-7");
+    put("job-7/cgroup.procs", "");
+    put("job-7/memory.max", "max");
+    assert_int_equal(scope_new(&s, folder, 7), 0); /* one left behind is used again */
+    assert_int_equal(scope_add(s, 4711), 0);
+    expect("job-7/cgroup.procs", "4711");
+    assert_int_equal(scope_limit(s, UINT64_C(12) << 30), 0);
+    expect("job-7/memory.max", "12884901888");
+    assert_false(scope_ran_out(s));
+    put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n");
+    assert_false(scope_ran_out(s));
+    says(s, "was killed by signal 9", "the stage process was killed by signal 9");
+    says(s, "", "the stage process ended before the job did");
+    put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");
+    assert_true(scope_ran_out(s));
+    says(s, "was killed by SIGKILL: by whom",
+         "the stage process was killed: out of memory, 2.0 GiB were planned and it had 2.5 GiB of at most "
+         "2.5 GiB; "
+         "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps");
+    says(NULL, "was killed by SIGKILL: by whom", /* nobody knows */
+         "the stage process was killed by SIGKILL: by whom; 2.0 GiB were planned and it had 2.5 GiB; if "
+         "memory ran out, "
+         "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps");
+    drop("job-7/memory.events");
+    drop("job-7/memory.max");
+    drop("job-7/cgroup.procs");
+    scope_free(s); /* takes the folder with it */
+}
+
+static void without_a_group_nothing_is_claimed(void **state)
+{
+    (void)state;
+    struct scope *s = NULL;
+    char path[64];
+    assert_int_equal(scope_new(&s, "/nonexistent/group", 1), -ENOENT);
+    assert_null(s);
+    assert_int_equal(scope_find_delegated(path, 4), -ENOENT); /* no room for any */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_daemon_makes_room_for_children, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stage_is_limited_and_its_end_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_group_nothing_is_claimed, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

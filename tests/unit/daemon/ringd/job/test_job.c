@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A job's record as the API and the store get it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "daemon/ringd/job/job.h"
+#include "daemon/common/layers_text.h"
+
+static void states_have_their_names(void **state)
+{
+    (void)state;
+    static const struct {
+        enum job_state state;
+        const char *name;
+        bool ended;
+    } want[] = {
+        {JOB_QUEUED, "queued", false},      {JOB_PLANNING, "planned", false},
+        {JOB_OPENING, "planned", false},    {JOB_CONNECTING, "planned", false},
+        {JOB_RUNNING, "running", false},    {JOB_STOPPING, "running", false},
+        {JOB_DONE, "done", true},           {JOB_FAILED, "failed", true},
+        {JOB_CANCELLED, "cancelled", true},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_string_equal(job_state_name(want[i].state), want[i].name);
+        assert_int_equal(job_state_ended(want[i].state), want[i].ended);
+    }
+}
+
+static void a_new_job_has_not_begun(void **state)
+{
+    (void)state;
+    time_t before = time(NULL);
+    struct job *job = job_new(UINT64_C(1) << 40, "train", json_pack("{s:s}", "model", "/m"));
+    json_t *row = job_encode_short(job);
+    assert_int_equal(json_object_size(row), 15);
+    assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
+    assert_string_equal(json_string_value(json_object_get(row, "type")), "train");
+    assert_string_equal(json_string_value(json_object_get(row, "state")), "queued");
+    assert_in_range(json_integer_value(json_object_get(row, "created")), before, time(NULL));
+    assert_string_equal(json_string_value(json_object_get(row, "model")), "/m");
+    static const char *const none[] = {"started", "ended", "loss", "error", "seconds"};
+    for (size_t i = 0; i < 5; i++)
+        assert_true(json_is_null(json_object_get(row, none[i])));
+    json_decref(row);
+    json_t *all = job_encode(job);
+    assert_int_equal(json_object_size(all), 21);
+    assert_true(json_is_null(json_object_get(json_object_get(all, "start"), "first_task")));
+    assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
+    assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
+    assert_true(json_is_null(json_object_get(all, "plan")) && json_is_null(json_object_get(all, "result")));
+    assert_true(json_equal(json_object_get(all, "spec"), job->spec));
+    json_decref(all);
+    job_free(job);
+    job_free(NULL);
+}
+
+static struct job *running_job(void)
+{
+    struct job *job = job_new(3, "score", json_object());
+    job->state = JOB_RUNNING;
+    job->started = 100;
+    job->plan = json_pack("{s:[i,i,i], s:s}", "first", 0, 2, 5, "schedule", "1f1b");
+    job->result = json_pack("{s:f}", "total", -0.1);
+    job->ranks = 2;
+    snprintf(job->names[0], sizeof job->names[0], "left");
+    snprintf(job->names[1], sizeof job->names[1], "right");
+    snprintf(job->error, sizeof job->error, "cable");
+    job->available[1] = 70;
+    job->has_loss = true;
+    job->loss = 0.1;
+    job->step = 4;
+    job->steps = 9;
+    job->ready[1] = job->stopped[0] = job->opened = true;
+    return job;
+}
+
+static void a_plan_is_shown_with_its_nodes(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
+           *want =
+               json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]], s:[i,i]}", "first", 0, 2, 5, "schedule",
+                         "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70);
+    assert_true(json_equal(plan, want));
+    assert_int_equal(json_object_size(job->plan), 2); /* the plan itself stays as it goes round */
+    assert_true(json_real_value(json_object_get(all, "loss")) == 0.1);
+    assert_string_equal(json_string_value(json_object_get(all, "error")), "cable");
+    assert_true(json_equal(json_object_get(all, "result"), job->result));
+    json_decref(all);
+    json_decref(want);
+    job_free(job);
+}
+
+static void how_it_ended_is_a_sentence(void **state)
+{
+    (void)state;
+    static const struct {
+        enum job_state state;
+        const char *error, *text;
+    } ends[] = {{JOB_DONE, "", "it is done"},
+                {JOB_FAILED, "node b is gone", "it failed: node b is gone"},
+                {JOB_CANCELLED, "", "it was cancelled"},
+                {JOB_CANCELLED, "it had not started yet", "it was cancelled: it had not started yet"}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct job *job = running_job();
+        char text[100];
+        job->state = ends[i].state;
+        job->ended = 163;
+        snprintf(job->error, sizeof job->error, "%s", ends[i].error);
+        json_t *record = job_encode(job);
+        job_how_it_ended(text, sizeof text, record);
+        assert_string_equal(text, ends[i].text);
+        assert_int_equal(json_integer_value(json_object_get(record, "seconds")), 63);
+        json_decref(record);
+        job_free(job);
+    }
+}
+
+static void what_a_stage_says_of_its_memory_is_kept(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    static const int bad[][3] = {{0, 0, 0}, {-1, 0, 5}, {5, 6, 6}, {5, -1, 6}, {5, 4, 4}};
+    json_t *said = json_pack("{s:i s:i s:i}", "rss", 5, "anon", 4, "peak", 6);
+    assert_int_equal(job_set_memory(job, 1, said), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *nonsense = json_pack("{s:i s:i s:i}", "rss", bad[i][0], "anon", bad[i][1], "peak", bad[i][2]);
+        assert_int_equal(job_set_memory(job, 1, nonsense), -EBADMSG);
+        json_decref(nonsense);
+    }
+    assert_int_equal(job_set_memory(job, 1, NULL), -EBADMSG);
+    json_t *all = job_encode(job), *list = json_object_get(all, "memory");
+    assert_int_equal(json_array_size(list), 2);
+    assert_true(json_is_null(json_array_get(list, 0))); /* it has not said anything */
+    assert_true(json_equal(json_array_get(list, 1), said));
+    json_decref(all);
+    json_decref(said);
+    job_free(job);
+}
+
+/* Back in the queue: nothing of the first try may be left for the second. */
+static void a_reset_job_is_a_new_one(void **state)
+{
+    (void)state;
+    struct job other = {.id = 1}, *job = running_job();
+    job->next = &other;
+    job_reset(job);
+    job->state = JOB_QUEUED;
+    *job->error = 0;
+    assert_ptr_equal(job->next, &other);
+    assert_int_equal(job->id, 3);
+    assert_string_equal(job->type, "score");
+    assert_true(json_is_object(job->spec) && job->created);
+    assert_null(job->plan);
+    assert_false(job->opened);
+    for (size_t r = 0; r < RING_MAX_NODES; r++)
+        assert_false(job->ready[r] || job->connected[r] || job->stopped[r]);
+    job_free(job);
+}
+
+/* Points of its start count from when it left the queue, and only the first time they are
+ * reached. */
+static void its_start_is_put_down_once(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    job->start.began = (struct instant){5000000};
+    job_mark(job, &job->start.first_task, (struct instant){5250000});
+    job_mark(job, &job->start.first_task, (struct instant){9000000});
+    json_t *all = job_encode(job), *start = json_object_get(all, "start");
+    assert_true(json_real_value(json_object_get(start, "first_task")) == 0.25);
+    assert_true(json_is_null(json_object_get(start, "planned")));
+    json_decref(all);
+    job_free(job);
+}
+
+static void layers_are_told_in_few_signs(void **state)
+{
+    (void)state;
+    char text[8] = "";
+    layers_text_add(text, sizeof text, 3, 3);
+    assert_string_equal(text, "");
+    layers_text_add(text, sizeof text, 0, 4);
+    layers_text_add(text, sizeof text, 6, 7);
+    assert_string_equal(text, "0-3,6");
+    layers_text_add(text, sizeof text, 10, 12); /* no room */
+    assert_string_equal(text, "0-3,6");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_told_in_few_signs),
+        cmocka_unit_test(states_have_their_names),
+        cmocka_unit_test(a_new_job_has_not_begun),
+        cmocka_unit_test(a_plan_is_shown_with_its_nodes),
+        cmocka_unit_test(how_it_ended_is_a_sentence),
+        cmocka_unit_test(what_a_stage_says_of_its_memory_is_kept),
+        cmocka_unit_test(a_reset_job_is_a_new_one),
+        cmocka_unit_test(its_start_is_put_down_once),
+    };
+    return cmocka_run_group_tests_name("job", tests, NULL, NULL);
+}

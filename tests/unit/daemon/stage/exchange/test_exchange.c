@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Data connections of stages over a socket pair: sizes, order, credits, endings and their
+ * sentences. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/stage/exchange/exchange_impl.h"
+#include "daemon/common/progress.h"
+
+struct pair {
+    struct progress progress[2];
+    struct exchange *x[2]; /* rank 0 and rank 1 */
+};
+
+static void seals(struct seal *a_to_b, struct seal *b_to_a)
+{
+    uint8_t key[32] = {1};
+    seal_init(a_to_b, key, SEAL_CHACHA20_POLY1305);
+    key[0] = 2;
+    seal_init(b_to_a, key, SEAL_CHACHA20_POLY1305);
+}
+
+/* One end is an exchange, the other a bare socket. */
+static int half(struct pair *p)
+{
+    int fd[2];
+    struct seal there, back;
+    struct err err = {""};
+    memset(p, 0, sizeof *p);
+    seals(&there, &back);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    assert_int_equal(exchange_new(&p->x[0], &p->progress[0], &err), 0);
+    assert_int_equal(exchange_add(p->x[0], 1, 1, fd[0], &there, &back, &err), 0);
+    return fd[1];
+}
+
+static void join(struct pair *p)
+{
+    struct seal there, back;
+    struct err err = {""};
+    int fd = half(p);
+    seals(&there, &back);
+    assert_int_equal(exchange_new(&p->x[1], &p->progress[1], &err), 0);
+    assert_int_equal(exchange_add(p->x[1], 0, 1, fd, &back, &there, &err), 0);
+}
+
+static void part(struct pair *p)
+{
+    exchange_free(p->x[0]);
+    exchange_free(p->x[1]);
+}
+
+static struct msg_key key_of(uint32_t mb)
+{
+    return (struct msg_key){7, MSG_ACT, 1, mb};
+}
+
+static void fill(uint8_t *at, size_t n, uint32_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        at[i] = (uint8_t)(seed * 31 + i * 7 + (i >> 8));
+}
+
+static void send_one(struct exchange *x, uint32_t to, uint32_t mb, size_t n)
+{
+    struct msg_key key = key_of(mb);
+    uint8_t *buffer = exchange_buffer(x, n);
+    assert_non_null(buffer);
+    assert_int_equal((uintptr_t)buffer % 64, 0);
+    fill(buffer, n, mb);
+    assert_int_equal((mb % 2 ? exchange_queue : exchange_send)(x, to, &key, buffer, n), 0);
+    exchange_tell(x);
+}
+
+static void post(struct exchange *x, uint32_t from, uint32_t mb, size_t n, bool variable)
+{
+    struct msg_key key = key_of(mb);
+    assert_int_equal(exchange_post(x, from, &key, n, variable), 0);
+    exchange_tell(x);
+}
+
+static int await(struct exchange *x, uint32_t from, uint32_t mb)
+{
+    struct msg_key key = key_of(mb);
+    int r;
+    while (!(r = exchange_ready(x, from, &key)))
+        exchange_wait(x);
+    return r;
+}
+
+static void receive(struct exchange *x, uint32_t from, uint32_t mb, size_t want)
+{
+    struct msg_key key = key_of(mb);
+    size_t n = 0;
+    assert_int_equal(await(x, from, mb), 1);
+    uint8_t *buffer = exchange_take(x, from, &key, &n), *expected = test_malloc(want + 1);
+    assert_non_null(buffer);
+    assert_int_equal(n, want);
+    fill(expected, want, mb);
+    assert_memory_equal(buffer, expected, want);
+    test_free(expected);
+    exchange_release(x, buffer);
+    assert_null(exchange_take(x, from, &key, &n)); /* once */
+    exchange_tell(x);
+}
+
+/* --- messages
+ *  ------------------------------------------------------------------------------------- */
+
+static void every_size_arrives(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 262143, 262144, 262145, 800000};
+    struct pair p;
+    join(&p);
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        post(p.x[1], 0, i, sizes[i], false);
+        send_one(p.x[0], 1, i, sizes[i]);
+        receive(p.x[1], 0, i, sizes[i]);
+    }
+    assert_true(p.progress[0].tx_bytes > 262143 + 800000);
+    assert_true(p.progress[0].tx_bytes == p.progress[1].rx_bytes);
+    part(&p);
+}
+
+static void both_ways_at_once(void **state)
+{
+    (void)state;
+    enum { N = 40, SIZE = 70000 };
+    struct pair p;
+    join(&p);
+    for (uint32_t i = 0; i < N; i++)
+        for (int end = 0; end < 2; end++) {
+            post(p.x[end], 1 - (uint32_t)end, i, SIZE, false);
+            send_one(p.x[end], 1 - (uint32_t)end, i, SIZE);
+        }
+    for (uint32_t i = 0; i < N; i++)
+        for (int end = 0; end < 2; end++)
+            receive(p.x[end], 1 - (uint32_t)end, i, SIZE);
+    part(&p);
+}
+
+/* What an exchange sends of its own accord, in the time that it would take to. */
+static bool is_quiet(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    return poll(&ready, 1, 50) == 0;
+}
+
+/* One record of so many frame heads, and nothing behind it. */
+static void expect_heads(int fd, size_t heads)
+{
+    uint8_t record[1000];
+    const size_t n = SEAL_HEAD + heads * HEAD + SEAL_TAG;
+    assert_int_equal(recv(fd, record, n, MSG_WAITALL), n);
+    assert_true(is_quiet(fd));
+}
+
+/* Each record on its way interrupts somebody who computes. */
+static void what_is_told_together_goes_together(void **state)
+{
+    (void)state;
+    struct pair p;
+    const int fd = half(&p);
+    post(p.x[0], 1, 0, 10, false);
+    expect_heads(fd, 1);
+    for (uint32_t i = 1; i < 4; i++) {
+        const struct msg_key key = key_of(i);
+        assert_int_equal(exchange_post(p.x[0], 1, &key, 10, false), 0);
+        assert_true(is_quiet(fd));
+    }
+    exchange_tell(p.x[0]);
+    expect_heads(fd, 3);
+    exchange_free(p.x[0]);
+    close(fd);
+}
+
+/* What the receiver has no room for waits, and nothing behind it does. */
+static void credits_decide_the_order(void **state)
+{
+    (void)state;
+    struct pair p;
+    join(&p);
+    for (uint32_t i = 0; i < 4; i++)
+        send_one(p.x[0], 1, i, 1000);
+    assert_int_equal(exchange_room(p.x[0], 1, 5), 1);
+    assert_int_equal(exchange_room(p.x[0], 1, 4), 0);
+    post(p.x[1], 0, 2, 1000, false);
+    receive(p.x[1], 0, 2, 1000);
+    struct msg_key first = key_of(0);
+    assert_int_equal(exchange_ready(p.x[1], 0, &first), 0);
+    for (uint32_t i = 0; i < 4; i++)
+        if (i != 2)
+            post(p.x[1], 0, i, 1000, false);
+    receive(p.x[1], 0, 3, 1000);
+    receive(p.x[1], 0, 1, 1000);
+    receive(p.x[1], 0, 0, 1000);
+    assert_int_equal(exchange_flush(p.x[0], 10), 0);
+    assert_int_equal(exchange_room(p.x[0], 1, 1), 1);
+    part(&p);
+}
+
+static void keys_differ_in_every_part(void **state)
+{
+    (void)state;
+    struct pair p;
+    join(&p);
+    struct msg_key keys[4] = {{1, 2, 3, 4}, {9, 2, 3, 4}, {1, 9, 3, 4}, {1, 2, 9, 4}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(exchange_post(p.x[1], 0, &keys[i], 1, false), 0);
+        uint8_t *buffer = exchange_buffer(p.x[0], 1);
+        *buffer = (uint8_t)i;
+        assert_int_equal(exchange_send(p.x[0], 1, &keys[i], buffer, 1), 0);
+    }
+    for (int i = 3; i >= 0; i--) {
+        size_t n;
+        while (!exchange_ready(p.x[1], 0, &keys[i]))
+            exchange_wait(p.x[1]);
+        uint8_t *buffer = exchange_take(p.x[1], 0, &keys[i], &n);
+        assert_int_equal(*buffer, i);
+        exchange_release(p.x[1], buffer);
+    }
+    part(&p);
+}
+
+static void a_variable_message_may_be_shorter(void **state)
+{
+    (void)state;
+    struct pair p;
+    join(&p);
+    post(p.x[1], 0, 0, 500000, true);
+    send_one(p.x[0], 1, 0, 300000);
+    receive(p.x[1], 0, 0, 300000);
+    post(p.x[1], 0, 1, 10, true);
+    send_one(p.x[0], 1, 1, 0);
+    receive(p.x[1], 0, 1, 0);
+    part(&p);
+}
+
+static void buffers_are_used_again(void **state)
+{
+    (void)state;
+    struct pair p;
+    join(&p);
+    void *a = exchange_buffer(p.x[0], 4096), *b = exchange_buffer(p.x[0], 4096);
+    exchange_release(p.x[0], a);
+    exchange_release(p.x[0], NULL);
+    assert_ptr_equal(exchange_buffer(p.x[0], 4000), a);
+    void *other = exchange_buffer(p.x[0], 4000);
+    assert_ptr_not_equal(other, b);
+    exchange_release(p.x[0], other);
+    exchange_release(p.x[0], a);
+    void *small = exchange_buffer(p.x[0], 100); /* not a large one for a small message */
+    assert_ptr_not_equal(small, a);
+    exchange_release(p.x[0], small);
+    exchange_release(p.x[0], b);
+    part(&p);
+}
+
+/* --- endings
+ *  --------------------------------------------------------------------------------------- */
+
+/* The connection breaks, and whoever has to make another one is told why. */
+struct loss {
+    sem_t said;
+    uint32_t rank;
+    char why[128];
+};
+
+static void on_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
+{
+    struct loss *l = owner;
+    (void)path;
+    l->rank = rank;
+    snprintf(l->why, sizeof l->why, "%s", why);
+    sem_post(&l->said);
+}
+
+static void watch(struct loss *l, struct exchange *x)
+{
+    sem_init(&l->said, 0, 0);
+    exchange_on_lost(x, on_lost, l);
+}
+
+static void ends_with(struct loss *l, uint32_t from, const char *want)
+{
+    sem_wait(&l->said);
+    assert_int_equal(l->rank, from);
+    assert_string_equal(l->why, want);
+    sem_destroy(&l->said);
+}
+
+static void another_size_is_a_protocol_error(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t sent, room;
+        bool variable;
+    } wrong[] = {{10, 11, false}, {11, 10, false}, {11, 10, true}};
+    for (size_t i = 0; i < 3; i++) {
+        struct pair p;
+        struct loss loss;
+        join(&p);
+        watch(&loss, p.x[1]);
+        post(p.x[1], 0, 0, wrong[i].room, wrong[i].variable);
+        send_one(p.x[0], 1, 0, wrong[i].sent);
+        ends_with(&loss, 0, "it sent a message that the plan does not know");
+        part(&p);
+    }
+}
+
+static void a_closed_end_is_named(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct loss loss;
+    join(&p);
+    watch(&loss, p.x[0]);
+    post(p.x[0], 1, 0, 10, false);
+    exchange_free(p.x[1]);
+    ends_with(&loss, 1, "closed by the other end");
+    send_one(p.x[0], 1, 3, 10); /* waits for another connection */
+    assert_int_equal(exchange_flush(p.x[0], 0), -ETIME);
+    p.x[1] = NULL;
+    part(&p);
+}
+
+static void noise_is_not_believed(void **state)
+{
+    (void)state;
+    struct pair p;
+    int fd = half(&p);
+    uint8_t noise[4 + 32 + 16] = {32};
+    struct loss loss;
+    memset(noise + 4, 0x5a, sizeof noise - 4);
+    watch(&loss, p.x[0]);
+    post(p.x[0], 1, 0, 10, false);
+    assert_int_equal(write(fd, noise, sizeof noise), sizeof noise);
+    ends_with(&loss, 1, "a record was forged or damaged on the way");
+    part(&p);
+    close(fd);
+
+    static const uint8_t long_record[4] = {0xff, 0xff, 0xff, 0xff};
+    fd = half(&p);
+    watch(&loss, p.x[0]);
+    post(p.x[0], 1, 0, 10, false);
+    assert_int_equal(write(fd, long_record, 4), 4);
+    ends_with(&loss, 1, strerror(EMSGSIZE));
+    part(&p);
+    close(fd);
+}
+
+static void what_has_arrived_outlives_the_connection(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct loss loss;
+    join(&p);
+    watch(&loss, p.x[1]);
+    post(p.x[1], 0, 1, 50, false);
+    post(p.x[1], 0, 0, 50, false);
+    send_one(p.x[0], 1, 1, 50);
+    assert_int_equal(exchange_flush(p.x[0], 10), 0);
+    exchange_free(p.x[0]);
+    p.x[0] = NULL;
+    ends_with(&loss, 0, "closed by the other end");
+    receive(p.x[1], 0, 1, 50);
+    part(&p);
+}
+
+static void *read_and_leave(void *arg)
+{
+    struct pair *p = arg;
+    int r = await(p->x[1], 0, 0);
+    if (exchange_flush(p->x[1], 10)) /* what it has read is acknowledged before it goes */
+        r = -ETIME;
+    exchange_free(p->x[1]);
+    return r == 1 ? NULL : p;
+}
+
+/* The last message of a job: its reader closes at once, and that must not look as if it had not
+ * left. */
+static void a_last_message_has_left(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 300; turn++) {
+        struct pair p;
+        pthread_t reader;
+        void *failed;
+        join(&p);
+        post(p.x[1], 0, 0, 100, false);
+        assert_int_equal(pthread_create(&reader, NULL, read_and_leave, &p), 0);
+        send_one(p.x[0], 1, 0, 100);
+        int r = exchange_flush(p.x[0], 10);
+        pthread_join(reader, &failed);
+        assert_null(failed);
+        assert_int_equal(r, 0);
+        exchange_free(p.x[0]);
+    }
+}
+
+static void waiting_for_room_has_a_limit(void **state)
+{
+    (void)state;
+    struct pair p;
+    join(&p);
+    send_one(p.x[0], 1, 0, 10); /* never posted there */
+    assert_int_equal(exchange_flush(p.x[0], 0), -ETIME);
+    part(&p);
+}
+
+static void strangers_are_no_peers(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct msg_key key = key_of(0);
+    struct seal a, b;
+    struct err err = {""};
+    int fd[2];
+    size_t n;
+    join(&p);
+    assert_int_equal(exchange_post(p.x[0], 5, &key, 1, false), -ENOTCONN);
+    assert_int_equal(exchange_ready(p.x[0], 5, &key), -ENOTCONN);
+    assert_int_equal(exchange_room(p.x[0], 5, 1), -ENOTCONN);
+    assert_null(exchange_take(p.x[0], 5, &key, &n));
+    assert_int_equal(exchange_send(p.x[0], 5, &key, exchange_buffer(p.x[0], 1), 1), -ENOTCONN);
+    seals(&a, &b);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    assert_int_equal(exchange_add(p.x[0], 2, 1, fd[0], &a, &b, &err), 0);
+    assert_int_equal(exchange_add(p.x[0], 3, 1, fd[1], &a, &b, &err), -E2BIG);
+    assert_string_equal(err.text, "rank 3 is neither the previous nor the next one");
+    part(&p);
+    close(fd[1]);
+    exchange_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_arrives),
+        cmocka_unit_test(both_ways_at_once),
+        cmocka_unit_test(what_is_told_together_goes_together),
+        cmocka_unit_test(credits_decide_the_order),
+        cmocka_unit_test(keys_differ_in_every_part),
+        cmocka_unit_test(a_variable_message_may_be_shorter),
+        cmocka_unit_test(buffers_are_used_again),
+        cmocka_unit_test(another_size_is_a_protocol_error),
+        cmocka_unit_test(a_closed_end_is_named),
+        cmocka_unit_test(noise_is_not_believed),
+        cmocka_unit_test(what_has_arrived_outlives_the_connection),
+        cmocka_unit_test(a_last_message_has_left),
+        cmocka_unit_test(waiting_for_room_has_a_limit),
+        cmocka_unit_test(strangers_are_no_peers),
+    };
+    return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which nodes a schedule of fewer ranks takes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "daemon/stage/stage_nodes.h"
+
+/* name, threads, memory */
+static json_t *ring(void)
+{
+    return json_pack("[{s:s s:f s:i}, {s:s s:f s:i}, {s:s s:f s:i}, {s:s s:f s:i}]", "name", "a", "speed",
+                     1.0, "memory", 9, "name", "b", "speed", 4.0, "memory", 2, "name", "c", "speed", 8.0,
+                     "memory", 3, "name", "d", "speed", 4.0, "memory", 5);
+}
+
+static void the_best_come_first(void **state)
+{
+    (void)state;
+    json_t *nodes = ring(), *wanted = json_pack("[s,s]", "a", "b"), *taken;
+    uint32_t masks[4];
+    char text[64];
+    assert_int_equal(stage_nodes_choose(masks, 4, nodes, 2, NULL), 3);
+    assert_int_equal(masks[0], 5); /* a and c: most threads, though both hops are relayed */
+    assert_int_equal(masks[1], 9); /* a and d before a and b, with more memory */
+    assert_int_equal(masks[2], 3);
+    assert_int_equal(stage_nodes_choose(masks, 1, nodes, 2, NULL), 1);
+    assert_int_equal(masks[0], 5);
+    assert_int_equal(stage_nodes_choose(masks, 4, nodes, 3, NULL), 3);
+    assert_int_equal(masks[0], 13); /* a, c, d */
+    assert_int_equal(stage_nodes_choose(masks, 4, nodes, 2, wanted), 1);
+    assert_int_equal(masks[0], 3);
+    assert_int_equal(stage_nodes_choose(masks, 4, nodes, 3, wanted), 0);
+    stage_nodes_text(text, sizeof text, nodes, 13);
+    assert_string_equal(text, "a, c and d");
+    taken = stage_nodes_take(nodes, 10);
+    assert_int_equal(json_array_size(taken), 2);
+    assert_ptr_equal(json_array_get(taken, 1), json_array_get(nodes, 3));
+    json_decref(taken);
+    json_decref(wanted);
+    json_decref(nodes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_best_come_first)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The planner, against a look at every split with every schedule where there are few, and its time
+ * where there are many. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "pipe/plan.h"
+#include "pipe/planner.h"
+#include "pipe/planner_sim.h"
+
+enum { MOST_UNITS = 102, MOST_CUTS = 4 };
+
+struct world {
+    struct sched_cost cost[MOST_CUTS][PLANNER_MAX_RANKS * MOST_UNITS];
+    struct sched_link link[2 * PLANNER_MAX_RANKS];
+    size_t slot[MOST_UNITS], area[MOST_UNITS], held[MOST_UNITS], memory[PLANNER_MAX_RANKS];
+    struct planner_cut cut[MOST_CUTS];
+    struct planner_request req;
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static double between(uint64_t *state, double low, double high)
+{
+    return low + (high - low) * (double)(next_random(state) >> 11) / 9007199254740992.0;
+}
+
+/* Nodes of unlike speed, a head worth some layers, and cuts into m, m/2, … microbatches. */
+static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, size_t cuts, uint64_t *seed)
+{
+    const size_t units = layers + 2;
+    *w = (struct world){.req = {.ranks = ranks, .layers = layers, .cuts = cuts, .cut = w->cut}};
+    for (size_t r = 0; r < ranks; r++) {
+        const double slow = between(seed, 1, 4);
+        w->link[2 * r] = w->link[2 * r + 1] = (struct sched_link){between(seed, 0, 0.2), 0.01};
+        for (size_t u = 0; u < units; u++) {
+            const double layer = u == 0 ? 0.01 : u == units - 1 ? 2.5 : 1, f = slow * layer;
+            for (size_t c = 0; c < cuts; c++)
+                w->cost[c][r * units + u] = (struct sched_cost){f * (1 + 0.9 * (double)((1U << c) - 1)),
+                                                                f * (double)(1U << c), 0.03 * f, f};
+        }
+    }
+    for (size_t u = 0; u < units; u++) {
+        w->held[u] = 100;
+        w->slot[u] = 1;
+        w->area[u] = 10;
+    }
+    for (size_t c = 0; c < cuts; c++)
+        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->held, w->slot, w->area};
+}
+
+/* --- every split there is --------------------------------------------------------------------- */
+
+struct every {
+    struct planner_sim sim;
+    struct planner_found found;
+    struct planner_score best;
+};
+
+static void every_split(struct every *x, size_t stage)
+{
+    struct planner_found *f = &x->found;
+    if (stage == f->stages) {
+        struct planner_score score;
+        struct err err;
+        assert_int_equal(planner_sim_score(&score, f, &x->sim, &err), 0);
+        if (planner_score_is_less(&score, &x->best, 1))
+            x->best = score;
+        return;
+    }
+    f->first[stage] = stage ? f->first[stage - 1] : 0;
+    for (; f->first[stage] <= x->sim.req->layers && (stage || !f->first[0]); f->first[stage]++)
+        every_split(x, stage + 1);
+}
+
+static struct planner_score brute_force(const struct planner_request *req)
+{
+    struct planner_score best = {INFINITY, INFINITY, INFINITY};
+    for (const char *const *name = sched_names(); *name; name++) {
+        const struct sched_info *info = sched_info(*name);
+        for (size_t chunks = info->min_chunks; chunks <= info->max_chunks && chunks <= 2; chunks++)
+            for (size_t cut = 0; info->in_order && cut < req->cuts; cut++) {
+                struct every x = {.best = best};
+                struct err err;
+                const size_t stages = req->ranks * chunks;
+                x.found =
+                    (struct planner_found){.schedule = *name, .chunks = chunks, .stages = stages, .cut = cut};
+                x.found.first[stages] = req->layers;
+                assert_int_equal(planner_sim_init(&x.sim, req, *name, chunks, cut, true, &err), 0);
+                every_split(&x, 0);
+                planner_sim_done(&x.sim);
+                best = x.best;
+            }
+    }
+    return best;
+}
+
+static void test_brute_force(void **state)
+{
+    uint64_t seed = 20250611;
+    size_t exact = 0, all = 0;
+    double worst = 1;
+    (void)state;
+    for (size_t k = 0; k < 12; k++) {
+        static struct world w;
+        struct planner_found best, second;
+        struct err err;
+        make_world(&w, 2 + k % 2, 4 + k % 3, 4, 1 + k % 2, &seed);
+        assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+        const double ratio = best.seconds / brute_force(&w.req).main;
+        worst = fmax(worst, ratio);
+        exact += ratio < 1 + 1e-9;
+        all++;
+    }
+    printf("%zu of %zu the best there is, the worst %.2f %% slower\n", exact, all, 100 * (worst - 1));
+    assert_true(worst < 1.03);
+    assert_true(2 * exact > all);
+}
+
+/* --- what is asked of it ---------------------------------------------------------------------- */
+
+static void test_slow_node_is_left_out(void **state)
+{
+    uint64_t seed = 7;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 3, 6, 8, 1, &seed);
+    for (size_t r = 0; r < 3; r++)
+        for (size_t u = 0; u < 8; u++) {
+            const double f = u && u < 7 ? (r == 1 ? 50 : 1) : 0;
+            w.cost[0][r * 8 + u] = (struct sched_cost){f, f, 0, f};
+        }
+    w.req.schedule = "1f1b";
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(best.first[1], best.first[2]);
+    assert_int_equal(best.first[0], 0);
+    assert_int_equal(best.first[3], 6);
+}
+
+static void test_memory(void **state)
+{
+    uint64_t seed = 11;
+    static struct world w;
+    struct planner_found quick, small, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 4, 12, 16, 1, &seed);
+    assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
+    w.req.objective = PLANNER_MEMORY;
+    assert_int_equal(planner_search(&small, &second, &w.req, &err), 0);
+    size_t most[2] = {0};
+    for (size_t r = 0; r < 4; r++) {
+        most[0] = quick.bytes[r] > most[0] ? quick.bytes[r] : most[0];
+        most[1] = small.bytes[r] > most[1] ? small.bytes[r] : most[1];
+    }
+    assert_true(most[1] < most[0]);
+    assert_true(small.seconds > quick.seconds);
+    assert_non_null(second.schedule);
+
+    /* A rank short of memory gets fewer layers, or does forwards again; one too small for all is
+     * told. */
+    w.req.objective = PLANNER_TIME;
+    w.req.again = PLANNER_AGAIN_AUTO;
+    for (size_t r = 0; r < 4; r++)
+        w.memory[r] = r == 1 ? 330 : 4000;
+    w.req.memory = w.memory;
+    assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
+    assert_true(quick.fits);
+    assert_true(quick.bytes[1] <= 330);
+    for (size_t r = 0; r < 4; r++)
+        w.memory[r] = 50;
+    assert_int_equal(planner_search(&quick, &second, &w.req, &err), 0);
+    assert_false(quick.fits);
+}
+
+static void test_recompute_is_paid_for(void **state)
+{
+    uint64_t seed = 3;
+    static struct world w;
+    struct planner_found kept, again, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 4, 8, 8, 1, &seed);
+    w.req.schedule = "1f1b";
+    assert_int_equal(planner_search(&kept, &second, &w.req, &err), 0);
+    w.req.again = PLANNER_AGAIN_ALL;
+    assert_int_equal(planner_search(&again, &second, &w.req, &err), 0);
+    assert_true(again.seconds > kept.seconds);
+    assert_true(again.bytes[0] < kept.bytes[0]);
+    assert_true(again.again[0]);
+}
+
+static void test_refusals(void **state)
+{
+    uint64_t seed = 5;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 2, 4, 4, 1, &seed);
+    w.req.schedule = "best";
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+    w.req.schedule = "zbv";
+    w.req.chunks = 3;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+    w.req.ranks = 0;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+}
+
+/* Steps that no plan could be compiled of are not what is found. */
+static void test_large_steps(void **state)
+{
+    uint64_t seed = 6;
+    static struct world w;
+    struct planner_found best, second;
+    struct err err;
+    (void)state;
+    make_world(&w, 2, 4, PLAN_MAX_CELLS / 16, 2, &seed);
+    for (size_t u = 0; u < 2 * 6; u++) /* the larger step would be the faster one */
+        w.cost[1][u] = (struct sched_cost){3 * w.cost[0][u].f, 3 * w.cost[0][u].i, 3 * w.cost[0][u].w, 0};
+    w.req.schedule = "1f1b";
+    w.req.adapters = 16;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(best.cut, 1);
+    w.req.cuts = 1;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "a step of 16384 microbatches is too large for a plan"));
+}
+
+static void plan_hundred_layers(size_t adapters)
+{
+    uint64_t seed = 20260101;
+    static struct world w;
+    struct planner_found best, second, turned;
+    struct err err;
+    struct timespec a, b;
+    make_world(&w, 8, 100, 32, MOST_CUTS, &seed);
+    w.req.mirror = true;
+    w.req.adapters = adapters;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(planner_turn(&turned, &best, &w.req, &err), 0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    const double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    printf("100 layers, 8 nodes, %zu at once: %.2f s, %.1f million tasks; %s, %zu chunks, %zu microbatches, "
+           "step %.1f, then %s with %.1f; begun at node %zu %.1f\n",
+           adapters, took, 1e-6 * (double)(best.stepped + turned.stepped), best.schedule, best.chunks,
+           w.cut[best.cut].microbatches, best.seconds, second.schedule, second.seconds, turned.start,
+           turned.seconds);
+    assert_true(best.seconds <= second.seconds * 1.001);
+    assert_true(best.stepped + turned.stepped < 8000000); /* some 5 million a second on a CPU of 2020 */
+}
+
+static void test_hundred_layers_on_eight_nodes(void **state)
+{
+    (void)state;
+    plan_hundred_layers(1);
+    plan_hundred_layers(4);
+}
+
+/* Of several adapters the round is what counts: found is about as good a split and order as there
+ * is, no pause is left, and told is what the whole round takes although few turns of it were run on
+ * the way. */
+static void test_several_adapters(void **state)
+{
+    uint64_t seed = 29;
+    static struct world w;
+    struct planner_found alone, best, second, again;
+    struct err err;
+    (void)state;
+    for (size_t k = 0; k < 4; k++) {
+        make_world(&w, 2 + k % 2, 4, 4, 1, &seed);
+        w.req.adapters = 2;
+        assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+        assert_true(best.seconds < 1.03 * brute_force(&w.req).main);
+        assert_true(best.turns > 1);
+        assert_true(best.seconds <= second.seconds * 1.001);
+    }
+    make_world(&w, 4, 24, 8, 2, &seed);
+    assert_int_equal(planner_search(&alone, &second, &w.req, &err), 0);
+    assert_int_equal(alone.turns, 1);
+    w.req.adapters = 2;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_true(best.turns >= 19);
+    assert_true(best.seconds < alone.seconds);
+    w.req.schedule = best.schedule;
+    w.req.chunks = best.chunks;
+    w.req.first = best.first;
+    struct planner_cut only[] = {w.cut[best.cut]};
+    w.req.cut = only;
+    w.req.cuts = 1;
+    assert_int_equal(planner_search(&again, &second, &w.req, &err), 0);
+    assert_true(fabs(again.seconds - best.seconds) < 1e-12 * best.seconds);
+    assert_int_equal(again.turns, best.turns);
+
+    /* What must wait for all others does so. */
+    w.req.first = NULL;
+    w.req.schedule = "gpipe";
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(best.turns, 1);
+}
+
+/* A slow cable beside the head and a fast node behind it: the other way round is better, and
+ * found. */
+static void test_mirrored(void **state)
+{
+    uint64_t seed = 17;
+    static struct world w, other;
+    struct planner_found plain, best, second, again;
+    struct err err;
+    (void)state;
+    make_world(&w, 4, 12, 8, 1, &seed);
+    w.req.schedule = "1f1b";
+    assert_int_equal(planner_search(&plain, &second, &w.req, &err), 0);
+    assert_false(plain.mirrored);
+    w.req.mirror = true;
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_true(best.seconds <= plain.seconds * (1 + 1e-9));
+    assert_null(second.schedule); /* the same the other way round is no other plan */
+
+    /* The same ring numbered the other way: what was found there is found here, with each node's
+     * costs, cables and memory. */
+    other = w;
+    other.req.cut = other.cut;
+    other.cut[0].cost = other.cost[0];
+    other.cut[0].link = other.link;
+    for (size_t n = 0; n < 4; n++) {
+        const size_t is = (4 - n) % 4;
+        memcpy(&other.cost[0][n * 14], &w.cost[0][is * 14], 14 * sizeof w.cost[0][0]);
+        other.link[2 * n] = w.link[2 * is + 1];
+        other.link[2 * n + 1] = w.link[2 * is];
+    }
+    other.req.mirror = false;
+    assert_int_equal(planner_search(&again, &second, &other.req, &err), 0);
+    assert_true(fabs(fmin(plain.seconds, again.seconds) - best.seconds) < 1e-9 * best.seconds);
+    assert_int_equal(best.mirrored, again.seconds < plain.seconds * 0.999);
+}
+
+static void test_other_beginnings(void **state)
+{
+    uint64_t seed = 23;
+    static struct world w;
+    struct planner_found best, second, turned;
+    struct err err;
+    (void)state;
+    make_world(&w, 3, 9, 8, 1, &seed);
+    for (size_t u = 0; u < 11;
+         u++) { /* the head is expensive, and node 2, fast, is last only if node 0 begins */
+        w.cost[0][u] = (struct sched_cost){1, 1, 0, 1};
+        w.cost[0][11 + u] = (struct sched_cost){3, 3, 0, 3};
+        w.cost[0][22 + u] = (struct sched_cost){0.5, 0.5, 0, 0.5};
+    }
+    w.req.schedule = "1f1b";
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(planner_turn(&turned, &best, &w.req, &err), 0);
+    assert_true(turned.start != 0 && turned.start < 3);
+    assert_string_equal(turned.schedule, best.schedule);
+    assert_int_equal(planner_node(&turned, 3, 0), turned.start);
+    const struct planner_found back = {.start = 1, .mirrored = true};
+    assert_int_equal(planner_node(&back, 4, 0), 1);
+    assert_int_equal(planner_node(&back, 4, 1), 0);
+    assert_int_equal(planner_node(&back, 4, 2), 3);
+
+    make_world(&w, 1, 4, 4, 1, &seed);
+    assert_int_equal(planner_search(&best, &second, &w.req, &err), 0);
+    assert_int_equal(planner_turn(&turned, &best, &w.req, &err), 0);
+    assert_null(turned.schedule);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_brute_force),      cmocka_unit_test(test_slow_node_is_left_out),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_recompute_is_paid_for),
+        cmocka_unit_test(test_large_steps),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_mirrored),         cmocka_unit_test(test_several_adapters),
+        cmocka_unit_test(test_other_beginnings), cmocka_unit_test(test_hundred_layers_on_eight_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
