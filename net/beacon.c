@@ -356,6 +356,8 @@ static uint64_t interval_us(struct beacons *b, const struct beacon_port *port, s
 {
     uint64_t us = BEACON_INTERVAL_US;
 
+    if (port->quick == 0 && !port->shared)
+        return clock_until_beat_us((struct instant){now.us + b->slept_us}, us, b->self.boot);
     if (port->quick > 0)
         us = BEACON_QUICK_US;
     else if (port->shared && clock_since_us(now, port->changed) >= BEACON_SETTLED_US &&
@@ -438,7 +440,7 @@ int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,
     if (!port)
         return -ENODEV;
     now = beacons_clock(b, now);
-    if (b->nkeys == 0 || now.us < port->due.us)
+    if (b->nkeys == 0 || now.us + BEACON_EARLY_US < port->due.us)
         return 0;
     if (port->quick > 0)
         port->quick--;

@@ -14,6 +14,7 @@
 
 enum {
     BITE = 64,          /* datagrams read before the loop gets its turn */
+    MOUTHFUL = 4,       /* and of them with one call of the kernel */
     RETRY_US = 1000000, /* for a socket that could not be opened: an address may not be ready yet */
     HOPS = 255,         /* no router has touched it */
     PACKET_HEADS = 48,  /* of IPv6 and UDP, before a datagram */
@@ -178,6 +179,8 @@ static void send_due(struct finder *f)
 {
     uint8_t data[BEACON_MAX], nonce[BEACON_NONCE];
 
+    if (beacons_due(f->beacons).us > clock_now().us + BEACON_EARLY_US)
+        return;
     for (struct finder_port *p = f->list; p; p = p->next) {
         int n;
 
@@ -206,31 +209,23 @@ struct arrival {
     uint8_t data[BEACON_MAX];
 };
 
-static int receive(int fd, struct arrival *ret)
-{
-    struct sockaddr_in6 from = {.sin6_family = AF_UNSPEC};
-    union {
-        struct cmsghdr head;
-        uint8_t room[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec iov = {ret->data, sizeof ret->data};
-    struct msghdr msg = {.msg_name = &from,
-                         .msg_namelen = sizeof from,
-                         .msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = &control,
-                         .msg_controllen = sizeof control};
-    ssize_t n = recvmsg(fd, &msg, MSG_TRUNC); /* how long it was, however much of it is read */
+union control {
+    struct cmsghdr head;
+    uint8_t room[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
+};
 
-    if (n < 0)
-        return -errno;
-    ret->n = (size_t)n;
+/* Of ret, all but the data, which is there already. */
+static void take_head(struct mmsghdr *from, struct arrival *ret)
+{
+    struct msghdr *msg = &from->msg_hdr;
+
+    ret->n = from->msg_len;
     ret->read = ret->n < sizeof ret->data ? ret->n : sizeof ret->data;
-    ret->from = from.sin6_addr;
-    ret->is_whole = !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    ret->from = ((const struct sockaddr_in6 *)msg->msg_name)->sin6_addr;
+    ret->is_whole = !(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     ret->hops = -1;
     ret->ifindex = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
         if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT) {
             memcpy(&ret->hops, CMSG_DATA(c), sizeof ret->hops);
         } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
@@ -240,7 +235,31 @@ static int receive(int fd, struct arrival *ret)
             ret->ifindex = info.ipi6_ifindex;
         }
     }
-    return 0;
+}
+
+/* How many there were. Fewer than there is room for: no more were there. */
+static size_t receive(int fd, struct arrival ret[static MOUTHFUL])
+{
+    struct sockaddr_in6 from[MOUTHFUL];
+    union control control[MOUTHFUL];
+    struct iovec iov[MOUTHFUL];
+    struct mmsghdr all[MOUTHFUL];
+    int n;
+
+    for (size_t i = 0; i < MOUTHFUL; i++) {
+        from[i] = (struct sockaddr_in6){.sin6_family = AF_UNSPEC};
+        iov[i] = (struct iovec){ret[i].data, sizeof ret[i].data};
+        all[i] = (struct mmsghdr){.msg_hdr = {.msg_name = &from[i],
+                                              .msg_namelen = sizeof from[i],
+                                              .msg_iov = &iov[i],
+                                              .msg_iovlen = 1,
+                                              .msg_control = &control[i],
+                                              .msg_controllen = sizeof control[i]}};
+    }
+    n = recvmmsg(fd, all, MOUTHFUL, MSG_TRUNC, NULL); /* how long each was, however much of it is read */
+    for (int i = 0; i < n; i++)
+        take_head(&all[i], &ret[i]);
+    return n > 0 ? (size_t)n : 0;
 }
 
 /* False: it is no probe. */
@@ -288,10 +307,14 @@ static void take_datagram(struct finder_port *p, const struct arrival *a)
 
 static void read_port(struct finder_port *p)
 {
-    struct arrival a;
+    struct arrival at[MOUTHFUL];
+    size_t n = MOUTHFUL;
 
-    for (int i = 0; i < BITE && p->fd >= 0 && receive(p->fd, &a) == 0; i++)
-        take_datagram(p, &a);
+    for (int i = 0; i < BITE / MOUTHFUL && n == MOUTHFUL && p->fd >= 0; i++) {
+        n = receive(p->fd, at);
+        for (size_t k = 0; k < n; k++)
+            take_datagram(p, &at[k]);
+    }
 }
 
 static void on_read(evutil_socket_t fd, short what, void *arg)

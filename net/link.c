@@ -571,37 +571,26 @@ const char *link_address(const struct link *link)
 }
 
 /* What we send at most, or have told the other end that it may send. */
-static uint32_t largest_packet(const struct link *link)
+static uint32_t largest_packet(const struct tcp_info *info)
 {
-    struct tcp_info info;
-    socklen_t n = sizeof info;
-    uint32_t segment, sent;
+    const uint32_t sent = info->tcpi_snd_mss + (info->tcpi_options & TCPI_OPT_TIMESTAMPS ? 12 : 0);
 
-    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0 || n < sizeof info)
-        return 0;
-    sent = info.tcpi_snd_mss + (info.tcpi_options & TCPI_OPT_TIMESTAMPS ? 12 : 0);
-    segment = sent > info.tcpi_advmss ? sent : info.tcpi_advmss;
-    return segment + LINK_SEGMENT_HEADS;
-}
-
-static uint64_t retransmits(const struct link *link)
-{
-    struct tcp_info info = {0};
-    socklen_t n = sizeof info;
-    return link->fd >= 0 && !getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) ? info.tcpi_total_retrans
-                                                                                    : 0;
+    return (sent > info->tcpi_advmss ? sent : info->tcpi_advmss) + LINK_SEGMENT_HEADS;
 }
 
 void link_stats(const struct link *link, struct link_stats *ret)
 {
     struct instant now = clock_now();
     bool up = link->state == LINK_UP;
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    bool known = link->fd >= 0 && !getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) && n == sizeof info;
 
     *ret = (struct link_stats){.tx_bytes = link->tx_bytes,
                                .rx_bytes = link->rx_bytes,
                                .tx_frames = link->tx_frames,
-                               .retransmits = retransmits(link),
-                               .packet = largest_packet(link),
+                               .retransmits = known ? info.tcpi_total_retrans : 0,
+                               .packet = known ? largest_packet(&info) : 0,
                                .rx_frames = link->rx_frames,
                                .rtt_us = link->rtt_us,
                                .least_rtt_us = link->least_rtt_us,

@@ -54,8 +54,7 @@ enum {
 
 /* --- our own record --------------------------------------------------------------------------- */
 
-/* Asked each second, so no more is read than the first lines, which hold both. In bytes; 0: not
- * known. */
+/* Asked often, so no more is read than the first lines, which hold both. In bytes; 0: not known. */
 static void read_memory(uint64_t *ret_total, uint64_t *ret_available)
 {
     char text[512];
@@ -85,6 +84,12 @@ void node_refresh_self(struct node *n)
     read_memory(&total, &available);
     self->memory_total = smaller(total, limit);
     self->memory_available = smaller(available, limit);
+    node_refresh_doings(n);
+}
+
+void node_refresh_doings(struct node *n)
+{
+    struct member *self = members_self(n->members);
     self->heard = clock_now();
     self->jobs = elsewhere_version(n->elsewhere);
     cables_describe(n->cables, self);
@@ -385,6 +390,19 @@ static int open_rest(struct node *n, struct err *err)
     return r ? r : cables_open(&n->cables, n, err);
 }
 
+/* The coarse clock that libevent uses by default is up to 4 ms behind: a timer then wakes the loop
+ * up to three times before it is due. */
+static struct event_base *new_base(void)
+{
+    struct event_config *config = event_config_new();
+    struct event_base *base = NULL;
+    if (config && !event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER))
+        base = event_base_new_with_config(config);
+    if (config)
+        event_config_free(config);
+    return base;
+}
+
 int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struct err *err)
 {
     struct node *n = xcalloc(1, sizeof *n);
@@ -392,7 +410,7 @@ int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struc
     n->argc = argc;
     n->argv = argv;
     int r = sodium_init() < 0 ? err_set(err, -EIO, "libsodium cannot start") : open_identity(n, err);
-    if (!r && !(n->base = event_base_new()))
+    if (!r && !(n->base = new_base()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
         n->ring_timer = event_new(n->base, -1, 0, on_ring_timer, n);

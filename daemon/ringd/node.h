@@ -83,6 +83,7 @@ void node_close(struct node *n);
 
 /* Our own record brought up to date: memory, what the worker does. */
 void node_refresh_self(struct node *n);
+void node_refresh_doings(struct node *n); /* all but the memory, which takes the kernel 50 µs to tell */
 /* The set of nodes or links changed: ring, jobs and listeners are told. */
 void node_changed(struct node *n);
 /* The same for news of others and for connections that are up, which come in crowds: once for all

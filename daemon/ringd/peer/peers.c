@@ -368,10 +368,15 @@ static void refresh_self(struct peers *p)
     if (p->refreshed.us && clock_since_us(now, p->refreshed) < REFRESH_US)
         return;
     p->refreshed = now;
-    node_refresh_self(p->node);
+    const bool is_due =
+        clock_since_us(now, p->changed) < RESTLESS_US || clock_since_us(now, p->signed_at) >= calm_us(p);
+    if (is_due || members_self(p->node->members)->job)
+        node_refresh_self(p->node);
+    else
+        node_refresh_doings(p->node);
     if (!member_says_the_same(members_self(p->node->members), &p->said))
         p->changed = now;
-    if (clock_since_us(now, p->changed) < RESTLESS_US || clock_since_us(now, p->signed_at) >= calm_us(p))
+    if (is_due || clock_since_us(now, p->changed) < RESTLESS_US)
         sign_self(p);
 }
 
