@@ -69,7 +69,7 @@ watch_deletions() { # what is removed from cable1 from here on is in deleted.log
 }
 check_cable 1 1 2
 has_again || fail "$before became $(address 1 1)"
-within "set again after networkctl reconfigure" 8000 "$start"
+lasted "set again after networkctl reconfigure" "$start"
 ns_exec 1 ip addr add 192.0.2.1/24 dev cable1
 inside networkctl reconfigure cable1
 foreign_gone() {

@@ -109,7 +109,7 @@ ns_exec 2 ip link set cable1 mtu 1500
 start=$(milliseconds)
 await_all 'the MTU is (9000|1500) here and (9000|1500) on [ab]' 20 a b
 job_runs "9000 and 1500"
-within "from the other MTU to the end of a job" 9000 "$start"
+lasted "from the other MTU to the end of a job" "$start"
 status_says a 'cable on cable1 to b: the MTU is 9000 here and 1500 on b,.*ip link set dev cable1 mtu 1500 on this node'
 links_say a '^WARNING .*the MTU is 9000 here and 1500 on b.*ip link set dev cable1 mtu 1500 on this node'
 doctor_says a '^warning b mtu cable1: MTU 1500 here and 9000 at the other end'

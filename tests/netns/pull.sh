@@ -16,7 +16,6 @@ build=$(realpath "${1:-build}")
 cd "$(dirname "$0")/../.." || exit 2
 . tests/netns/lib.sh
 . tests/netns/nodes.sh
-need_shared
 
 # What cable K joins, as in the drawing.
 ends() {
@@ -72,7 +71,7 @@ kill_and_restart() {
     start=$(milliseconds)
     start_ringd "$1"
     await_all 'a ring of 4' 10 a b c d
-    within "from the start of $name to the ring" 3000 "$start"
+    lasted "from the start of $name to the ring" "$start"
     [ "$1" != 1 ] || cause=$(cause_of_last)
     case $cause in
     "done: "*) same_adapter "$2" ;;

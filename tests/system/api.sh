@@ -4,7 +4,6 @@
 # The HTTP API of daemons that run: their answers against docs/openapi.json, and who gets none over TCP.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 written=$PWD/docs/openapi.json
 jq -e .paths "$written" >/dev/null || fail "docs/openapi.json cannot be read"
 start_ring
@@ -47,7 +46,7 @@ ask() {
     [ ! -s wrong.txt ] || fail "$method $path: $(head -n 5 wrong.txt)"
 }
 
-long_job 1 long --valid "$wikisql/valid.jsonl" --eval-every 2 --sample-prompt Once --sample-every 1 --sample-tokens 2
+long_job 1 long --valid "$tables/valid.jsonl" --eval-every 2 --sample-prompt Once --sample-every 1 --sample-tokens 2
 for path in status ring nodes links ports doctor members jobs models 'jobs?all' history; do
     ask 1 GET "/v1/$path"
 done
@@ -58,13 +57,13 @@ for part in log steps evaluations samples timeline; do
 done
 ask 1 GET /v1/schedules 200 ''
 jq -e '.schedules | index("auto") == 0 and (index("zbv") != null) and (index("1f1b") != null)' answer.json >/dev/null || fail "schedules: $(cat answer.json)"
-ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
+ask 1 POST /v1/plan 200 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"max_tokens\":2}}"
 jq -e '.type == "generate" and (.plan.nodes | length) == 3 and (.plan.bytes | length) == 3' answer.json >/dev/null || fail "a plan while a job runs: $(head -c 500 answer.json)"
 ask 1 POST /v1/plan 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$work/nowhere\",\"ids\":[1]}}"
 ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
-ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"dry_run\":true}}"
+ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
-ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$stories\",\"ids\":[1],\"max_tokens\":2}}"
+ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"max_tokens\":2}}"
 ask 1 POST /v1/jobs/1/turn 409 "$one/turn" '{}'
 ask 1 POST /v1/jobs/99/turn 404 "$one/turn" '{}'
 ask 1 POST /v1/jobs/1/turn 400 "$one/turn" '[]'

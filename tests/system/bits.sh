@@ -4,13 +4,12 @@
 # Training gives the same bits, losses, gradient norms and result, on any number of nodes, with any schedule, in any
 # microbatches of the same order: a real data set through real daemons, with everything on that draws or reduces numbers.
 . "$(dirname "$0")/lib/check.sh"
-need_shared "$stories" "$wikisql"
 
 # train NAME ARGS...: the log without its timings in $work/NAME.numbers, the result in $work/NAME
 cat >"$work/train" <<'END'
 name=$1
 shift
-timeout $((60 * ${RINGD_TEST_SLOW:-1})) "$ringctl" --json train --model "$stories" --data "$wikisql" --valid "$work/valid.jsonl" --eval-every 3 \
+timeout $((60 * ${RINGD_TEST_SLOW:-1})) "$ringctl" --json train --model "$llama" --data "$tables" --valid "$work/valid.jsonl" --eval-every 3 \
     --adapter-out "$work/$name" --log "$work/$name.log" --seq-len 128 --seed 5 --lr 3e-3 --lr-schedule cosine --warmup 2 \
     --weight-decay 0.05 --max-grad-norm 0.5 "$@" >"$work/out" 2>"$work/err" || { cat "$work/err"; exit 1; }
 jq -c 'del(.step_seconds, .tokens_per_second, .bubble)' "$work/$name.log" >"$work/$name.numbers"
@@ -51,8 +50,8 @@ the_same() {
     say "$name is the same"
 }
 
-head -n 5 "$wikisql/valid.jsonl" >"$work/valid.jsonl"
-export ringctl work stories wikisql nodes runs schedules
+head -n 5 "$tables/valid.jsonl" >"$work/valid.jsonl"
+export ringctl work llama tables nodes runs schedules
 for nodes in 1 2 3 4; do
     case $nodes in
     1) runs="naive-1 gpipe-2 1f1b-1 1f1b-2 interleaved-1f1b-1 zbv-2" ;;

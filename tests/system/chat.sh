@@ -8,7 +8,7 @@
 
 # model NAME JQ-OF-TOKENIZER-CONFIG [FROM]: the trained model with another tokenizer_config.json
 model() {
-    from=${3:-$stories}
+    from=${3:-$llama}
     mkdir "$work/$1"
     for file in "$from"/*.safetensors "$from"/*.json; do
         ln -s "$(realpath "$file")" "$work/$1/"
@@ -30,25 +30,25 @@ model refuses '.chat_template = "{{ raise_exception(\"nobody but me\") }}"'
 # No token ends this one's answers.
 model endless ".chat_template = $template | del(.eos_token)"
 for file in config generation_config; do
-    jq 'del(.eos_token_id)' "$stories/$file.json" >"$work/$file.new"
+    jq 'del(.eos_token_id)' "$llama/$file.json" >"$work/$file.new"
     rm "$work/endless/$file.json"
     mv "$work/$file.new" "$work/endless/$file.json"
 done
 jq '.eos_token_id = null' "$work/endless/config.json" >"$work/config.new" && mv "$work/config.new" "$work/endless/config.json"
 
-export ringctl work stories
+export ringctl work llama
 cat >"$work/script" <<'END'
 ask() { timeout 60 "$ringctl" --json generate --max-tokens 8 "$@" >"$work/out" 2>"$work/err"; }
 must() { "$@" || { echo "$*: $(cat "$work/err")"; exit 1; }; }
 
 # The template's text is what a plain prompt of the same words gives, beginning-of-text token and all.
-must ask --model "$stories" "Be Once upon a time"
+must ask --model "$llama" "Be Once upon a time"
 cp "$work/out" "$work/plain"
 for model in talks lists file; do
     must ask --model "$work/$model" --chat --system Be "Once upon a time"
     cmp "$work/plain" "$work/out" || { echo "$model: not the tokens of the template's text"; exit 1; }
 done
-must ask --model "$stories" "Once!"
+must ask --model "$llama" "Once!"
 cp "$work/out" "$work/plain"
 must ask --model "$work/talks" --chat --template-arg mark=! Once
 cmp "$work/plain" "$work/out" || { echo "--template-arg: other tokens"; exit 1; }
@@ -59,7 +59,7 @@ refuse() { # PATTERN ARGS...
     shift
     ! ask "$@" && grep -Eqe "$pattern" "$work/err" || { echo "$*: $(cat "$work/err")"; exit 1; }
 }
-refuse 'has no chat template' --model "$stories" --chat x
+refuse 'has no chat template' --model "$llama" --chat x
 refuse 'tokenizer_config.json: line 2: the tag \{% include %\} is not known' --model "$work/strange" --chat x
 refuse 'refuses these messages: nobody but me' --model "$work/refuses" --chat x
 refuse '--system belongs to --chat' --model "$work/talks" --system a x
@@ -69,9 +69,9 @@ refuse '--template-arg .*NAME=VALUE' --model "$work/talks" --chat --template-arg
 chat() { timeout 60 "$ringctl" --json chat --max-tokens 6 --temperature 0 "$@" 2>"$work/err"; }
 printf 'Once upon a time\nThen\n' | chat --model "$work/talks" --system Be >"$work/said" || { cat "$work/err"; exit 1; }
 first=$(jq -r '.messages[2].content' "$work/said")
-must ask --model "$stories" --max-tokens 6 "Be Once upon a time"
+must ask --model "$llama" --max-tokens 6 "Be Once upon a time"
 [ "$(jq -r .text "$work/out")" = "$first" ] || { echo "the first answer: $(cat "$work/said")"; exit 1; }
-must ask --model "$stories" --max-tokens 6 "Be Once upon a time $first Then"
+must ask --model "$llama" --max-tokens 6 "Be Once upon a time $first Then"
 [ "$(jq -r .text "$work/out")" = "$(jq -r '.messages[4].content' "$work/said")" ] || { echo "the second answer: $(cat "$work/said")"; exit 1; }
 [ "$(jq -c '[.messages[].role]' "$work/said")" = '["system","user","assistant","user","assistant"]' ] || { cat "$work/said"; exit 1; }
 # One job answers both, and does not compute again what it has computed; anything else that is asked of the ring ends it.
@@ -103,7 +103,7 @@ exec 5>"$work/lines" 6<"$work/answers"
 echo "Once upon a time" >&5
 read -r one <&6
 kept=$("$ringctl" --json jobs | jq '.jobs[0] | select(.idle) .id')
-must ask --model "$stories" "Once upon a time"
+must ask --model "$llama" "Once upon a time"
 "$ringctl" --json job "$kept" | jq -e '.state == "done"' >/dev/null || { echo "job $kept does not give way"; exit 1; }
 echo "Then" >&5
 read -r two <&6
@@ -112,7 +112,7 @@ wait $process || { echo "after giving way: $(cat "$work/err")"; exit 1; }
 [ -n "$one" ] && [ -n "$two" ] || { echo "after giving way: \"$one\", \"$two\""; exit 1; }
 printf 'One\n/reset\nTwo' | chat --model "$work/talks" | jq -e '.messages | length == 2 and .[0].content == "Two"' >/dev/null ||
     { echo "/reset"; exit 1; }
-! echo x | chat --model "$stories" >/dev/null && grep -q 'has no chat template' "$work/err" || { echo "chat without a template"; exit 1; }
+! echo x | chat --model "$llama" >/dev/null && grep -q 'has no chat template' "$work/err" || { echo "chat without a template"; exit 1; }
 END
 say "the template, and what it is asked for"
 limit 120 "$ringctl" local 2 --threads 1 -- exec sh "$work/script" || fail "see above"
@@ -127,7 +127,7 @@ exec 5>"$work/said1" 6<"$work/answered1"
 echo "Once upon a time" >&5
 read -r answer <&6
 [ -n "$answer" ] || fail "no answer: $(cat "$work/err")"
-limit 30 env RINGD_SOCKET="$(sock_of 2)" "$ringctl" generate --model "$stories" --max-tokens 2 Once >"$work/out" 2>"$work/waited" ||
+limit 30 env RINGD_SOCKET="$(sock_of 2)" "$ringctl" generate --model "$llama" --max-tokens 2 Once >"$work/out" 2>"$work/waited" ||
     fail "a job of another node waits for a conversation in which nobody speaks: $(cat "$work/waited")"
 holds "the reason it waited for" "$work/waited" 'waits: node n[123] is busy with job 1'
 exec 5>&-

@@ -5,7 +5,6 @@
 # and completion. lib/pty.c is the terminal with somebody at it.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 pty=$build/tests/system/lib/pty
 [ -x "$pty" ] || skip "$pty is missing: make test-programs"
 TERM=xterm
@@ -43,7 +42,7 @@ for width in 60 80 100; do
 done
 
 train() { # STEP... on a terminal of 100 columns
-    at 100x30 "$@" -- "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out out --iters 100000
+    at 100x30 "$@" -- "$ringctl" train --model "$llama" --data "$tables" --adapter-out out --iters 100000
 }
 state_of() { "$ringctl" job "$1" --json | jq -r .state; }
 
@@ -71,7 +70,7 @@ tr '\r' '\n' <screen | sed "s/$escape\[K//g" | grep -E '^step [0-9]+/' | head -n
 awk 'length($0) > 39 || !/loss [0-9.]+$/ { bad = 1 } END { exit bad || !NR }' lines || fail "progress in a narrow window: $(tail -c 600 screen | cat -v)"
 
 # A job that has ended can still be attached to.
-"$ringctl" train --model "$stories" --data "$wikisql" --adapter-out short --iters 2 >/dev/null 2>&1 || fail "a short job"
+"$ringctl" train --model "$llama" --data "$tables" --adapter-out short --iters 2 >/dev/null 2>&1 || fail "a short job"
 "$ringctl" attach 4 >attached.out 2>/dev/null || fail "attach to a job that is done"
 holds "attach to a job that is done" attached.out 'job 4 done'
 "$ringctl" attach 1 2>attached.err && fail "attach to a cancelled job says all is well"

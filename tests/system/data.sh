@@ -10,7 +10,7 @@ cd "$work" || exit 1
 
 # The trained model, with a template that marks turns by the one special token its tokenizer has for that.
 mkdir chat
-for file in "$stories"/*.safetensors "$stories"/*.json; do
+for file in "$llama"/*.safetensors "$llama"/*.json; do
     ln -s "$(realpath "$file")" chat/
 done
 cat >chat/chat_template.jinja <<'END'
@@ -58,7 +58,7 @@ assistant: I am.</s>
 user: And now
 assistant: Still.</s>
 ]]' --data talk.jsonl --rows 1
-"$ringctl" data check --model "$stories" --data talk.jsonl >said 2>&1 && fail "conversations without a template: $(cat said)"
+"$ringctl" data check --model "$llama" --data talk.jsonl >said 2>&1 && fail "conversations without a template: $(cat said)"
 grep -q 'talk.jsonl:1: "messages" needs a chat template' said || fail "$(cat said)"
 "$ringctl" data check --model chat --data "$datasets/tables" --mask prompt >said 2>&1 && fail "texts with a mask: $(cat said)"
 grep -q 'leave out --mask' said || fail "$(cat said)"
@@ -67,7 +67,7 @@ equal "splits" "$(jq -c 'keys' said)" '["test","train","valid"]'
 equal "rows of train, packs, shown" "$(jq -c '.train | [.rows, .packs, (.first_rows | length), .first_rows[0].trained[0]]' said)" '[1000,1000,1,false]'
 
 # learn NAME OPTION...: the mean loss of the last steps is below that of the first
-export ringctl work stories datasets
+export ringctl work llama datasets
 cat >script <<'END'
 learn() {
     name=$1
@@ -78,9 +78,9 @@ learn() {
         { echo "$name: the loss does not fall"; jq .loss "$name.log"; exit 1; }
     jq -rs '"'"$name"': loss \(.[0].loss) to \(.[-1].loss)"' "$name.log"
 }
-learn sums --model "$stories" --data "$datasets/sums" --prompt-field question --completion-field answer --mask prompt --seq-len 384 --overlong drop
-learn tables --model "$stories" --data "$datasets/tables" --packing --batch-size 2 --seq-len 512
-learn alpaca --model "$stories" --data "$datasets/identity.json" --mask prompt --seq-len 256 --group-by-length
+learn sums --model "$llama" --data "$datasets/sums" --prompt-field question --completion-field answer --mask prompt --seq-len 384 --overlong drop
+learn tables --model "$llama" --data "$datasets/tables" --packing --batch-size 2 --seq-len 512
+learn alpaca --model "$llama" --data "$datasets/identity.json" --mask prompt --seq-len 256 --group-by-length
 learn talk --model chat --data "$datasets/chat/tools.json" --mask assistant --seq-len 512 --overlong split
 timeout 60 "$ringctl" --json score --model chat --adapter talk --data "$datasets/chat/weights.jsonl" --mask assistant --seq-len 512 --overlong drop >scored 2>score.err || { cat score.err; exit 1; }
 jq -e '.perplexity > 1 and .rows > 0' scored >/dev/null || { cat scored; exit 1; }

@@ -11,14 +11,13 @@ if [ -z "${RINGD_TEST_MOUNTS:-}" ]; then
 fi
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 at_end() {
     kill_ring
     umount "$work/small" 2>/dev/null
 }
 model=$work/model
 mkdir "$model" "$work/empty"
-cp "$stories"/*.json "$stories"/*.safetensors "$model"
+cp "$llama"/*.json "$llama"/*.safetensors "$model"
 
 # refused NAME PATTERN COMMAND...: through node 1, one sentence, no stage left
 refused() {
@@ -71,7 +70,7 @@ limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$mo
 # A disk too small for the result: the sentence says where it is kept instead, and that copy loads.
 mkdir "$work/small"
 mount -t tmpfs -o size=64k tmpfs "$work/small"
-refused full 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 3 is kept in ' train --model "$model" --data "$wikisql" --seq-len 64 \
+refused full 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 3 is kept in ' train --model "$model" --data "$tables" --seq-len 64 \
     --iters 3 --adapter-out "$work/small/adapter"
 kept=$(sed -n 's/.*is kept in //p' "$work/full.err")
 limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json score --model "$model" --ids 1,403,407 --adapter "$kept" >"$work/out" 2>"$work/err" ||
@@ -80,13 +79,13 @@ equal "scored tokens" "$(jq '.tokens | length' "$work/out")" 3
 find "$work/small" -type f | grep . && fail "pieces of a result are left on the small disk"
 
 # The same for a result in one piece, and for a log that finds no room.
-refused full-model 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 2 is kept in ' train --model "$model" --data "$wikisql" \
+refused full-model 'node n1: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free.*the result of step 2 is kept in ' train --model "$model" --data "$tables" \
     --seq-len 64 --iters 2 --fine-tune-type full --adapter-out "$work/small/model"
 kept=$(sed -n 's/.*is kept in //p' "$work/full-model.err")
 limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$kept" --ids 1 --max-tokens 2 >"$work/out" 2>"$work/err" ||
     fail "the kept model does not load: $(cat "$work/err")"
 head -c 70000 /dev/zero >"$work/small/fill" 2>/dev/null
-refused log "node n1: --log $work/small/log cannot be (opened|written): No space left on device" train --model "$model" --data "$wikisql" \
+refused log "node n1: --log $work/small/log cannot be (opened|written): No space left on device" train --model "$model" --data "$tables" \
     --seq-len 64 --iters 2 --adapter-out "$work/adapter" --log "$work/small/log"
 rm "$work/small/fill"
 works "after the full disks" 2

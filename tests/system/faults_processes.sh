@@ -5,7 +5,6 @@
 # ring is usable afterwards.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 
 start_ring
 
@@ -27,7 +26,7 @@ works "after a killed stage of the head" 3
 
 # A stage that stands still for longer than a silent neighbour is given: its daemon beats on, so it is waited for.
 train_short() {
-    RINGD_SOCKET=$(sock_of 1) limit 60 "$ringctl" --json train --model "$stories" --data "$wikisql" --adapter-out "$work/$1" --iters 12 --seq-len 64 \
+    RINGD_SOCKET=$(sock_of 1) limit 60 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$1" --iters 12 --seq-len 64 \
         --log "$work/$1.log" >"$work/$1.json" 2>"$work/$1.err"
 }
 train_short undisturbed || fail "undisturbed: $(cat "$work/undisturbed.err")"
@@ -101,7 +100,7 @@ node_options="--stage-binary $work/nothing-here"
 start_node 3
 node_options=
 await_ring 1 "$mark"
-limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$stories" --ids 1 >/dev/null 2>"$work/binary.err"
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$llama" --ids 1 >/dev/null 2>"$work/binary.err"
 equal "without a stage binary: exit status" $? 1
 holds "without a stage binary" "$work/binary.err" 'node n3: the stage process could not be started: is ringd-stage where --stage-binary says'
 no_stages 1 2

@@ -5,7 +5,6 @@
 # bounded, and jobs begun meanwhile find their connections.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 
 # visit PORT FILE: sends the file and reads until the other end closes
 visit() {

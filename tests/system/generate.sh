@@ -4,7 +4,6 @@
 # Generation and scoring through real daemons: every expected token on rings of 1 to 7 nodes, and the same bits of
 # log-probability whatever the number of nodes.
 . "$(dirname "$0")/lib/check.sh"
-need_shared "$stories" "$cases/llama_gqa_rope3" "$cases/llama_tied_bf16"
 
 # ask ...: ringctl inside a ring, its object in $work/out
 cat >"$work/ask" <<'END'
@@ -13,11 +12,11 @@ END
 
 # All prompts of the trained model, by text and by ids. An end-of-text token stops a text and is not part of it.
 cat >"$work/prompts" <<'END'
-expected=$stories/expected.json
+expected=$llama/expected.json
 i=0
 n=$(jq '.prompts | length' "$expected")
 while [ $i -lt "$n" ]; do
-    want=$(jq -c --slurpfile c "$stories/generation_config.json" \
+    want=$(jq -c --slurpfile c "$llama/generation_config.json" \
         ".prompts[$i].greedy_new_ids | if .[-1] | IN(\$c[0].eos_token_id[]) then .[:-1] else . end" "$expected")
     tokens=$(jq ".prompts[$i].greedy_new_ids | length" "$expected")
     ids=$(jq -r ".prompts[$i].ids | map(tostring) | join(\",\")" "$expected")
@@ -27,7 +26,7 @@ while [ $i -lt "$n" ]; do
         else
             set -- --ids "$ids"
         fi
-        sh "$work/ask" generate --model "$stories" --max-tokens "$tokens" "$@" || exit 1
+        sh "$work/ask" generate --model "$llama" --max-tokens "$tokens" "$@" || exit 1
         [ "$(jq -c .ids "$work/out")" = "$want" ] || { echo "prompt $i by $by: $(jq -c .ids "$work/out"), not $want"; exit 1; }
         [ "$(jq -r '.prompt_ids | map(tostring) | join(",")' "$work/out")" = "$ids" ] || { echo "prompt $i by $by: ids"; exit 1; }
     done
@@ -47,11 +46,11 @@ for c in llama_gqa_rope3 llama_tied_bf16; do
     sh "$work/ask" score --model "$cases/$c/model" --ids "$(jq -r '.logits.ids | map(tostring) | join(",")' "$expected")" || exit 1
     cp "$work/out" "$work/$c.score.$nodes"
 done
-sh "$work/ask" score --model "$stories" --text "$(jq -r .score.text "$stories/expected.json")" || exit 1
-cp "$work/out" "$work/stories.score.$nodes"
+sh "$work/ask" score --model "$llama" --text "$(jq -r .score.text "$llama/expected.json")" || exit 1
+cp "$work/out" "$work/llama.score.$nodes"
 END
 
-export ringctl work stories cases
+export ringctl work llama cases
 for nodes in 1 2 3 4 7; do
     export nodes
     say "$nodes nodes"
@@ -59,12 +58,12 @@ for nodes in 1 2 3 4 7; do
     for s in $script "$work/cases"; do
         limit 60 "$ringctl" local $nodes --threads 1 -- exec sh "$s" || fail "$nodes nodes, $(basename "$s")"
     done
-    for score in llama_gqa_rope3 llama_tied_bf16 stories; do
+    for score in llama_gqa_rope3 llama_tied_bf16 llama; do
         same "score of $score on 1 and $nodes nodes" "$work/$score.score.1" "$work/$score.score.$nodes"
     done
 done
 
-mean=$(jq '-([.tokens[1:][].logprob] | add / length)' "$work/stories.score.1")
-equal "tokens scored" "$(jq '.tokens[1:] | length' "$work/stories.score.1")" "$(jq .score.tokens "$stories/expected.json")"
-near "mean loss of a text" "$mean" "$(jq .score.mean_nll "$stories/expected.json")" 1e-5
-near "perplexity" "$(jq .perplexity "$work/stories.score.1")" "$(jq '-.total / ((.tokens | length) - 1) | exp' "$work/stories.score.1")" 1e-6
+mean=$(jq '-([.tokens[1:][].logprob] | add / length)' "$work/llama.score.1")
+equal "tokens scored" "$(jq '.tokens[1:] | length' "$work/llama.score.1")" "$(jq .score.tokens "$llama/expected.json")"
+near "mean loss of a text" "$mean" "$(jq .score.mean_nll "$llama/expected.json")" 1e-5
+near "perplexity" "$(jq .perplexity "$work/llama.score.1")" "$(jq '-.total / ((.tokens | length) - 1) | exp' "$work/llama.score.1")" 1e-6

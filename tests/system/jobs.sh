@@ -5,13 +5,12 @@
 # the same time.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 start_ring
 cd "$work" || exit 1
 
 # Detached: the number alone is printed; jobs, job and log tell the rest; cancel ends it.
 : >"$work/detached.log"
-id=$(on 1 train --model "$stories" --data "$wikisql" --adapter-out detached --iters 100000 --log detached.log --detach 2>detached.err)
+id=$(on 1 train --model "$llama" --data "$tables" --adapter-out detached --iters 100000 --log detached.log --detach 2>detached.err)
 equal "what --detach prints" "$id" 1
 await_line detached.log '"step":2' 20
 on 1 jobs | grep -Eq '^1 +train +[^ ]+ +running' || fail "jobs: $(on 1 jobs)"
@@ -22,10 +21,10 @@ on 2 nodes --json | jq -e '[.nodes[] | select(.job == 1)] | length == 3' >/dev/n
 
 # Others wait behind it, here and at another head, and say why; when it is gone both heads reach for the ring at once.
 for node_number in 1 3; do
-    short=$(on $node_number train --model "$stories" --data "$wikisql" --adapter-out "short$node_number" --iters 2 --seq-len 64 --detach)
+    short=$(on $node_number train --model "$llama" --data "$tables" --adapter-out "short$node_number" --iters 2 --seq-len 64 --detach)
     on $node_number job "$short" --json | jq -e '.state == "queued" and (.error | test("^(there are jobs before it|node n[123] is busy with job 1)$"))' >/dev/null ||
         fail "job $short of n$node_number: $(on $node_number job "$short")"
-    RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" --json generate --model "$stories" --ids 1 --max-tokens 4 \
+    RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" --json generate --model "$llama" --ids 1 --max-tokens 4 \
         >queued$node_number.json 2>queued$node_number.err &
     eval "queued$node_number=$! short$node_number=$short"
 done
@@ -60,7 +59,7 @@ no_stages 1 2 3
 
 # Cancelled in the moment of its start, again and again: only the job ends.
 for turn in 1 2 3 4 5 6 7 8 9 10; do
-    id=$(on 2 train --model "$stories" --data "$wikisql" --adapter-out hasty --iters 100000 --detach 2>hasty.err)
+    id=$(on 2 train --model "$llama" --data "$tables" --adapter-out hasty --iters 100000 --detach 2>hasty.err)
     on 2 cancel "$id" >/dev/null || fail "turn $turn: $(cat hasty.err)"
 done
 works "after hasty cancels" 2
@@ -69,7 +68,7 @@ equal "the hasty jobs" "$(on 2 jobs --json | jq -r '[.jobs[] | select(.type == "
 # Two heads in the same moment, again and again: both get their turn, or one waits.
 for turn in 1 2 3 4; do
     for node_number in 1 2 3; do
-        RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" --json score --model "$stories" --ids 1,403,407,261 >race$node_number.json \
+        RINGD_SOCKET=$(sock_of $node_number) limit 60 "$ringctl" --json score --model "$llama" --ids 1,403,407,261 >race$node_number.json \
             2>race$node_number.err &
         eval "race$node_number=$!"
     done

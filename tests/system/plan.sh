@@ -4,12 +4,11 @@
 # Plans that look ahead: what a step should take, --schedule auto, a plan kept in a file, changed by hand and run, and what is refused.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 export XDG_CACHE_HOME="$work/cache"
 unset CACHE_DIRECTORY
 start_ring
 cd "$work" || exit 1
-set -- --model "$stories" --data "$wikisql" --adapter-out out --seq-len 64 --batch-size 8
+set -- --model "$llama" --data "$tables" --adapter-out out --seq-len 64 --batch-size 8
 
 # A plan as it was asked for says what its step takes; the one that was searched for says what comes next.
 on 1 --json plan train "$@" >given.json 2>given.err || fail "plan: $(cat given.err)"
@@ -81,33 +80,33 @@ refused "a plan to be written by a job" 'ringctl plan train' "$@" --out x.plan
 no_stages 1 2 3
 
 # A generation and a scoring: the prompt, a token, the caches, the rows.
-on 1 --json plan generate --model "$stories" --max-tokens 40 "Once upon a time" >speed.json 2>speed.err || fail "plan generate: $(cat speed.err)"
+on 1 --json plan generate --model "$llama" --max-tokens 40 "Once upon a time" >speed.json 2>speed.err || fail "plan generate: $(cat speed.err)"
 jq -e '.plan | (.speed | .prompt_seconds > 0 and .token_seconds > 0 and (.tokens_per_second * .token_seconds | . > 0.99 and . < 1.01)
     and (.costs | length) == 3 and (.kv | add) > 0 and .timed == [true, true, true]) and ((.speed.kv | max) < (.bytes | min)) and (has("forecast") | not)' speed.json >/dev/null ||
     fail "the speed of a generation: $(jq -c .plan.speed speed.json)"
-on 1 plan generate --model "$stories" --max-tokens 40 "Once upon a time" >speed.txt 2>&1 || fail "plan generate: $(cat speed.txt)"
+on 1 plan generate --model "$llama" --max-tokens 40 "Once upon a time" >speed.txt 2>&1 || fail "plan generate: $(cat speed.txt)"
 holds "the table" speed.txt 'SLOTS +CACHE +PROMPT +TOKEN'
 holds "the speed" speed.txt 'the prompt of [0-9]+ tokens should take [0-9.e-]+ s, every token after it [0-9.e-]+ ms: [0-9.e+]+ tokens/s'
-on 1 plan score --model "$stories" --data "$wikisql" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
+on 1 plan score --model "$llama" --data "$tables" >speed.txt 2>&1 || fail "plan score: $(cat speed.txt)"
 holds "a scoring" speed.txt '[0-9]+ rows of some [0-9]+ tokens should take [0-9.e-]+ s: [0-9.e+]+ tokens/s'
 
 # A generation and a scoring that are to be foreseen are held against what came of it.
 last() { on 1 jobs --json | jq '[.jobs[].id] | max'; }
-on 1 generate --model "$stories" --max-tokens 20 --forecast "Once upon a time" >run.out 2>run.err || fail "generate --forecast: $(cat run.err)"
+on 1 generate --model "$llama" --max-tokens 20 --forecast "Once upon a time" >run.out 2>run.err || fail "generate --forecast: $(cat run.err)"
 on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
 holds "the prompt" job.txt '^the prompt took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'
 holds "a token" job.txt '^a token after it took [0-9.e+-]+ ms, [+-][0-9]+ % of the [0-9.e+-]+ ms foreseen$'
-head -n 40 "$wikisql/valid.jsonl" >rows.jsonl
-on 1 score --model "$stories" --data rows.jsonl --forecast >run.out 2>run.err || fail "score --forecast: $(cat run.err)"
+head -n 40 "$tables/valid.jsonl" >rows.jsonl
+on 1 score --model "$llama" --data rows.jsonl --forecast >run.out 2>run.err || fail "score --forecast: $(cat run.err)"
 on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
 holds "the rows" job.txt '^the rows took [0-9.e+-]+ s, [+-][0-9]+ % of the [0-9.e+-]+ s foreseen$'
-on 1 generate --model "$stories" --max-tokens 20 "Once upon a time" >run.out 2>run.err || fail "generate: $(cat run.err)"
+on 1 generate --model "$llama" --max-tokens 20 "Once upon a time" >run.out 2>run.err || fail "generate: $(cat run.err)"
 on 1 job "$(last)" >job.txt || fail "job: $(cat job.txt)"
 ! grep -q foreseen job.txt || fail "nobody asked: $(cat job.txt)"
 
 # A job must not be disturbed: what was not timed before stays unknown while it runs, what was is known.
 long_job 1 long
-on 1 --json plan train --model "$stories" --data "$wikisql" --adapter-out out2 --seq-len 48 --batch-size 8 >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
+on 1 --json plan train --model "$llama" --data "$tables" --adapter-out out2 --seq-len 48 --batch-size 8 >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
 jq -e '(.plan | has("forecast") | not) and (.lines | any(test("while a job runs")))' busy.json >/dev/null || fail "timed beside a job: $(cat busy.json)"
 on 1 --json plan train "$@" --schedule auto >busy.json 2>busy.err || fail "plan: $(cat busy.err)"
 equal "what was kept of every node" "$(jq -c .plan.forecast.timed busy.json)" "[true,true,true]"

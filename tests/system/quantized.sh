@@ -4,27 +4,26 @@
 # --weights and --compute through real daemons: scoring and generation with 8 and 4 bits, LoRA on them with the same bits on one node and on
 # three, what is kept of it, and what is refused.
 . "$(dirname "$0")/lib/check.sh"
-need_shared "$stories" "$wikisql"
 XDG_CACHE_HOME=$work/cache
 long="Once upon a time there was a little girl who had a red ball. She played with it in the garden all day, and the dog ran after it."
-export XDG_CACHE_HOME stories wikisql work ringctl long
+export XDG_CACHE_HOME llama tables work ringctl long
 unset CACHE_DIRECTORY
 
 cat >"$work/run" <<'END'
 for bits in stored int8 int4; do
-    "$ringctl" --json score --model "$stories" --text "In the beginning God created" --weights $bits 2>"$work/err" |
+    "$ringctl" --json score --model "$llama" --text "In the beginning God created" --weights $bits 2>"$work/err" |
         jq -c .total >"$work/score-$nodes-$bits" || { cat "$work/err"; exit 1; }
-    "$ringctl" generate --model "$stories" --max-tokens 8 --weights $bits "Once upon" >"$work/text-$nodes-$bits" 2>"$work/err" ||
+    "$ringctl" generate --model "$llama" --max-tokens 8 --weights $bits "Once upon" >"$work/text-$nodes-$bits" 2>"$work/err" ||
         { cat "$work/err"; exit 1; }
 done
 for bits in int8 int4; do
-    "$ringctl" --json score --model "$stories" --text "In the beginning God created" --weights $bits --compute int8 2>"$work/err" |
+    "$ringctl" --json score --model "$llama" --text "In the beginning God created" --weights $bits --compute int8 2>"$work/err" |
         jq -c .total >"$work/score-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
-    "$ringctl" --json score --model "$stories" --text "$long" --weights $bits 2>"$work/err" | jq -c .total >"$work/long-$nodes-$bits-f32" &&
-        "$ringctl" --json score --model "$stories" --text "$long" --weights $bits --compute int8 2>"$work/err" |
+    "$ringctl" --json score --model "$llama" --text "$long" --weights $bits 2>"$work/err" | jq -c .total >"$work/long-$nodes-$bits-f32" &&
+        "$ringctl" --json score --model "$llama" --text "$long" --weights $bits --compute int8 2>"$work/err" |
         jq -c .total >"$work/long-$nodes-$bits-int8" || { cat "$work/err"; exit 1; }
 done
-"$ringctl" train --model "$stories" --data "$wikisql" --adapter-out "$work/lora-$nodes" --weights int4 --iters 3 --seq-len 64 --rank 4 \
+"$ringctl" train --model "$llama" --data "$tables" --adapter-out "$work/lora-$nodes" --weights int4 --iters 3 --seq-len 64 --rank 4 \
     --target-modules all-linear >"$work/log-$nodes" 2>&1 || { cat "$work/log-$nodes"; exit 1; }
 END
 for nodes in 1 3; do
@@ -53,12 +52,12 @@ say "one node and three agree"
 # Three nodes found what one had made.
 holds "the log" "$work/log-3" 'rank 2: weights in 4 bits under .*/cache/ringd/weights: 0\.0 MiB quantized now'
 kept=$(find "$work/cache/ringd/weights" -name '*.safetensors' | wc -l)
-equal "files kept, of two forms" "$kept" "$((2 * ($(jq .num_hidden_layers "$stories/config.json") + 1)))"
+equal "files kept, of two forms" "$kept" "$((2 * ($(jq .num_hidden_layers "$llama/config.json") + 1)))"
 [ -z "$(find "$work/cache" -name '*.tmp')" ] || fail "something half made is left"
 
-limit 60 "$ringctl" local 1 score --model "$stories" --text "$long" --compute int8 >"$work/out" 2>&1 && fail "--compute int8 of stored weights"
+limit 60 "$ringctl" local 1 score --model "$llama" --text "$long" --compute int8 >"$work/out" 2>&1 && fail "--compute int8 of stored weights"
 holds "the refusal" "$work/out" 'give --weights int8 or int4 too'
 
-limit 60 "$ringctl" local 1 train --model "$stories" --data "$wikisql" --adapter-out "$work/full" --weights int8 --fine-tune-type full --iters 1 \
+limit 60 "$ringctl" local 1 train --model "$llama" --data "$tables" --adapter-out "$work/full" --weights int8 --fine-tune-type full --iters 1 \
     >"$work/out" 2>&1 && fail "quantized weights were trained"
 holds "the refusal" "$work/out" 'quantized weights are not trained'

@@ -5,7 +5,6 @@
 # line alone can know is refused there, with status 2. Every node has little memory.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql" "$cases/llama_gqa_rope3"
 cd "$work" || exit 1
 node_options="--memory-limit 32M"
 start_ring
@@ -27,7 +26,7 @@ train() { # STATUS PATTERN OPTION...: those after the first win
     status=$1
     pattern=$2
     shift 2
-    refused "$status" "$pattern" train --model "$stories" --data "$wikisql" --adapter-out out.adapter --iters 2 "$@"
+    refused "$status" "$pattern" train --model "$llama" --data "$tables" --adapter-out out.adapter --iters 2 "$@"
 }
 
 : >empty.jsonl
@@ -45,7 +44,7 @@ deep="--batch-size 64 --seq-len 256 --schedule gpipe"
 # shellcheck disable=SC2086
 train 1 "has [0-9.]+ [KMG]iB$whole: use --recompute auto, a smaller --seq-len" $deep --recompute none
 # shellcheck disable=SC2086
-on 1 --json plan train --model "$stories" --data "$wikisql" --adapter-out out.adapter $deep >plan.json 2>err ||
+on 1 --json plan train --model "$llama" --data "$tables" --adapter-out out.adapter $deep >plan.json 2>err ||
     fail "not planned with forwards done again: $(cat err)"
 jq -e '.plan.slots == [64, 64, 64] and any(.plan.areas[]; . == 1)' plan.json >/dev/null || fail "plan: $(jq -c .plan plan.json)"
 train 1 'empty.jsonl has no rows' --data empty.jsonl
@@ -59,15 +58,15 @@ train 1 'lora_B.weight has the wrong shape' --init-adapter "$cases/llama_gqa_rop
 train 1 'out.adapter.*cannot be (read|opened)' --resume
 refused 1 'no-such-model cannot be opened: No such file' generate --model no-such-model hello
 refused 1 'model/tokenizer.json: .*must hold its tokenizer' generate --model "$cases/llama_gqa_rope3/model" hello
-refused 1 'entry 2 is not a token id below 512' generate --model "$stories" --ids 1,512
-refused 1 'one token alone has no probability' score --model "$stories" --ids 1
+refused 1 'entry 2 is not a token id below 512' generate --model "$llama" --ids 1,512
+refused 1 'one token alone has no probability' score --model "$llama" --ids 1
 
 train 2 'schedule "zigzag": allowed is one of' --schedule zigzag
 train 2 'iters.*epochs' --epochs 3
 train 2 'eval-every.*give --valid' --eval-every 3
 train 2 'batch-size 65536: out of range, allowed is 1 to 65535' --batch-size 65536
-refused 2 'missing: .*--data' train --model "$stories" --adapter-out out.adapter
-refused 2 'unknown option --modle: did you mean --model' generate --modle "$stories" hello
+refused 2 'missing: .*--data' train --model "$llama" --adapter-out out.adapter
+refused 2 'unknown option --modle: did you mean --model' generate --modle "$llama" hello
 refused 2 '"traim" is not a command: did you mean train' traim
 refused 2 '"conduct" is not a command: ringctl help lists them' conduct
 works "after all that" 1

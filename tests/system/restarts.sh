@@ -6,7 +6,6 @@
 # what comes out is what a run that nobody disturbed has.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 
 start_ring
 train_options="--seq-len 64 --batch-size 4 --seed 5 --dropout 0.05 --lr 2e-3 --rank 4 --save-every 4"
@@ -28,7 +27,7 @@ begin() {
     shift
     : >"$work/run$number.log"
     # shellcheck disable=SC2086
-    RINGD_SOCKET=$(sock_of 1) limit 120 "$ringctl" --json train --model "$stories" --data "$wikisql" --adapter-out "$work/out" --iters 100000 \
+    RINGD_SOCKET=$(sock_of 1) limit 120 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/out" --iters 100000 \
         --log "$work/run$number.log" $train_options "$@" >"$work/run$number.json" 2>"$work/run$number.err" &
     job_process=$!
     await_line "$work/run$number.log" '"step":' 30
@@ -84,7 +83,7 @@ train_whole() {
     name=$1
     shift
     # shellcheck disable=SC2086
-    RINGD_SOCKET=$(sock_of 1) limit 120 "$ringctl" --json train --model "$stories" --data "$wikisql" --iters $last \
+    RINGD_SOCKET=$(sock_of 1) limit 120 "$ringctl" --json train --model "$llama" --data "$tables" --iters $last \
         --log "$work/$name.log" $train_options "$@" >"$work/$name.json" 2>"$work/$name.err" || fail "$name: $(cat "$work/$name.err")"
 }
 train_whole run5 --adapter-out "$work/out" --resume
@@ -108,7 +107,7 @@ say "$last steps in five runs"
 # A job that comes in the moment a daemon is up again waits for the others, and says so; those who do not come are not waited for long.
 stop_node 1
 start_node 1
-job=$(on 1 train --model "$stories" --data "$wikisql" --adapter-out "$work/early" --iters 1 --detach)
+job=$(on 1 train --model "$llama" --data "$tables" --adapter-out "$work/early" --iters 1 --detach)
 limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" attach "$job" >/dev/null 2>"$work/early.err" || fail "an early job: $(cat "$work/early.err")"
 equal "nodes of an early job" "$(get "/v1/jobs/$job" | jq -c '.plan.nodes | sort')" '["n1","n2","n3"]'
 stop_node 2
@@ -116,7 +115,7 @@ stop_node 3
 stop_node 1
 start_node 1
 now=$(milliseconds)
-job=$(on 1 train --model "$stories" --data "$wikisql" --adapter-out "$work/lonely" --iters 1 --detach)
+job=$(on 1 train --model "$llama" --data "$tables" --adapter-out "$work/lonely" --iters 1 --detach)
 equal "why it waits" "$(get "/v1/jobs/$job" | jq -r .error)" 'n2 and 1 more may still come: the daemon here has just started'
 limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" attach "$job" >/dev/null 2>"$work/lonely.err" || fail "a lonely job: $(cat "$work/lonely.err")"
 equal "nodes of a lonely job" "$(get "/v1/jobs/$job" | jq -c '.plan.nodes')" '["n1"]'

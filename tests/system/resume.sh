@@ -3,9 +3,8 @@
 #
 # What was saved goes on as if nothing had happened: resumed runs, adapters to begin with, adapters made elsewhere.
 . "$(dirname "$0")/lib/check.sh"
-need_shared "$stories" "$wikisql" "$cases/llama_gqa_rope3"
 # Short rows: nothing is cut off them, neither in training nor in scoring.
-head -n 4 "$wikisql/valid.jsonl" | jq -c "{text: .text[0:50]}" >"$work/valid.jsonl"
+head -n 4 "$tables/valid.jsonl" | jq -c "{text: .text[0:50]}" >"$work/valid.jsonl"
 
 cat >"$work/script" <<'END'
 run() {
@@ -16,7 +15,7 @@ run() {
 train() {
     name=$1
     shift
-    run "$name" train --model "$stories" --data "$wikisql" --seq-len 96 --batch-size 4 --seed 3 --dropout 0.05 \
+    run "$name" train --model "$llama" --data "$tables" --seq-len 96 --batch-size 4 --seed 3 --dropout 0.05 \
         --lr 2e-3 --lr-schedule constant --weight-decay 0.02 --max-grad-norm 1 --adapter-out "$work/$name.adapter" \
         --log "$work/$name.log" "$@"
 }
@@ -26,18 +25,18 @@ train halves $lora --iters 3
 train halves --iters 6 --resume
 train saving $lora --iters 6 --save-every 2
 train sampling $lora --iters 6 --sample-prompt "Once upon a time" --sample-every 4 --sample-tokens 12
-run folded train --model "$stories" --data "$wikisql" --seq-len 16 --iters 1 --batch-size 1 --schedule zbv --micro-batch-size 1 \
+run folded train --model "$llama" --data "$tables" --seq-len 16 --iters 1 --batch-size 1 --schedule zbv --micro-batch-size 1 \
     --adapter-out "$work/folded.adapter" --sample-prompt "$(seq -s ' ' 30)" --sample-tokens 4
-run written generate --model "$stories" --adapter "$work/sampling.adapter" --max-tokens 12 "Once upon a time"
-run folded-written generate --model "$stories" --adapter "$work/folded.adapter" --max-tokens 4 "$(seq -s ' ' 30)"
+run written generate --model "$llama" --adapter "$work/sampling.adapter" --max-tokens 12 "Once upon a time"
+run folded-written generate --model "$llama" --adapter "$work/folded.adapter" --max-tokens 4 "$(seq -s ' ' 30)"
 "$ringctl" --json jobs | jq -r '.jobs[] | select(.type == "train") | .id' | while read -r id; do "$ringctl" --json job "$id"; done |
     jq -sc 'map(select(.samples)) | map({(.spec.adapter_out | split("/") | last): .samples}) | add' >"$work/samples"
 # The finished adapter is what a new run begins with: its first evaluation is the other's last.
 train onward --init-adapter "$work/straight.adapter" --iters 1 --valid "$work/valid.jsonl"
 train onward --init-adapter "$work/straight.adapter" --iters 1 --valid "$work/valid.jsonl" # which replaces that
 # An adapter loads for scoring, and changes what is scored.
-run plain score --model "$stories" --data "$work/valid.jsonl"
-run tuned score --model "$stories" --data "$work/valid.jsonl" --adapter "$work/straight.adapter"
+run plain score --model "$llama" --data "$work/valid.jsonl"
+run tuned score --model "$llama" --data "$work/valid.jsonl" --adapter "$work/straight.adapter"
 # Full fine-tuning goes on too, moments included.
 train full6 --fine-tune-type full --iters 4
 train full --fine-tune-type full --iters 2
@@ -52,7 +51,7 @@ for i in 0 1 2 3; do
 done
 END
 
-export ringctl work stories wikisql cases
+export ringctl work llama tables cases
 for nodes in 1 3; do
     rm -rf "$work"/*.adapter "$work"/*.log
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/script" || fail "$nodes nodes"

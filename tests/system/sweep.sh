@@ -4,13 +4,12 @@
 # Adapters that are trained together on one frozen model come out as each would alone, losses, gradient norms, measurements and files, on
 # any number of nodes, whether their steps follow each other without a pause or all end before the next begin, in an order named or found. A run of several is gone on with.
 . "$(dirname "$0")/lib/check.sh"
-need_shared "$stories" "$wikisql"
 
 # train NAME ARGS...: into $work/NAME, what was logged of each step in $work/NAME.log
 cat >"$work/train" <<'END'
 name=$1
 shift
-timeout $((120 * ${RINGD_TEST_SLOW:-1})) "$ringctl" --json train --model "$stories" --data "$wikisql" --valid "$work/valid.jsonl" --eval-every 3 \
+timeout $((120 * ${RINGD_TEST_SLOW:-1})) "$ringctl" --json train --model "$llama" --data "$tables" --valid "$work/valid.jsonl" --eval-every 3 \
     --adapter-out "$work/$name" --log "$work/$name.log" --seq-len 96 --batch-size 6 --target-modules all-linear --warmup 2 --max-grad-norm 0.5 \
     --seed 5 "$@" >"$work/$name.out" 2>"$work/err" || { cat "$work/err"; exit 1; }
 END
@@ -39,8 +38,8 @@ END
 # numbers LOG [ADAPTER]: what does not depend on the clock
 numbers() { jq -c --arg a "${2-}" 'select((.adapter // "") == $a) | del(.adapter, .step_seconds, .tokens_per_second, .bubble)' "$1"; }
 
-head -n 3 "$wikisql/valid.jsonl" >"$work/valid.jsonl"
-export ringctl work stories wikisql nodes schedules
+head -n 3 "$tables/valid.jsonl" >"$work/valid.jsonl"
+export ringctl work llama tables nodes schedules
 limit 240 "$ringctl" local 1 --threads 1 -- exec sh "$work/run-alone" || fail "each alone"
 for nodes in 1 2 3 4; do
     case $nodes in 1) schedules=1f1b ;; 2) schedules="1f1b zbv" ;; 3) schedules="1f1b gpipe zb-h1 auto" ;; 4) schedules="1f1b interleaved-1f1b" ;; esac

@@ -4,10 +4,9 @@
 # A step seen afterwards: ringctl trace and gantt show every task of every node, with two stages on a node and forwards done again.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 start_ring
 cd "$work" || exit 1
-limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out out --iters 5 --batch-size 8 \
+limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$llama" --data "$tables" --adapter-out out --iters 5 --batch-size 8 \
     --micro-batch-size 2 --schedule v-1f1b --recompute stage >train.out 2>&1 || fail "training: $(cat train.out)"
 limit 10 curl -sS --unix-socket "$(sock_of 1)" http://localhost/v1/jobs/1/timeline >timeline.json
 
@@ -50,7 +49,7 @@ command -v xmllint >/dev/null && { xmllint --noout chart.svg || fail "SVG is not
 equal "gantt as JSON" "$(on 1 gantt 1 --json | jq -c '[.id, .schedule]')" '[1,"v-1f1b"]'
 
 # Every step of a job, written while it runs: each rank's tasks of each step, one step after the other, arrows with numbers of their own.
-limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out traced --iters 5 --batch-size 8 \
+limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$llama" --data "$tables" --adapter-out traced --iters 5 --batch-size 8 \
     --micro-batch-size 2 --schedule v-1f1b --recompute stage --trace all.json >traced.out 2>&1 || fail "training with --trace: $(cat traced.out)"
 holds "how many" traced.out '^5 steps are in all.json, 0 steps missing: '
 jq -e 'type == "array"' all.json >/dev/null || fail "all.json is not JSON: $(tail -c 300 all.json)"
@@ -70,7 +69,7 @@ equal "steps of a job without trace" "$(limit 10 curl -sS --unix-socket "$(sock_
 
 # Who leaves the job alone has the steps so far.
 : >part.json
-RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$stories" --data "$wikisql" --adapter-out long --iters 100000 --trace part.json >left.out 2>&1 &
+RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$llama" --data "$tables" --adapter-out long --iters 100000 --trace part.json >left.out 2>&1 &
 follower=$!
 limit 60 sh -c 'tail -n +1 -f part.json | grep -m 1 -q "\"step 2\""' || fail "no second step: $(cat left.out)"
 kill -TERM $follower
@@ -80,9 +79,9 @@ jq -e '[.[] | select(.cat == "step")] | length >= 2' part.json >/dev/null || fai
 on 1 cancel 3 >/dev/null || fail "cancel"
 
 # What cannot be.
-on 1 train --model "$stories" --data "$wikisql" --adapter-out no --trace /nowhere/all.json 2>refused && fail "--trace to nowhere"
+on 1 train --model "$llama" --data "$tables" --adapter-out no --trace /nowhere/all.json 2>refused && fail "--trace to nowhere"
 holds "no such folder" refused '/nowhere/all.json cannot be written: No such file'
-on 1 train --model "$stories" --data "$wikisql" --adapter-out no --trace no.json --detach 2>refused && fail "--trace with --detach"
+on 1 train --model "$llama" --data "$tables" --adapter-out no --trace no.json --detach 2>refused && fail "--trace with --detach"
 holds "--detach" refused 'leave out --detach'
 equal "no job came of it" "$(on 1 jobs --json | jq '.jobs | length')" 3
 on 1 trace 9 --out no.json 2>refused && fail "a trace of no job"

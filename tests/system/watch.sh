@@ -4,7 +4,6 @@
 # What can be watched of a job while it runs and afterwards: the timeline of its last step, from all ranks.
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
-need_shared "$stories" "$wikisql"
 start_ring
 grafana=$PWD/docs/grafana.json
 cd "$work" || exit 1
@@ -104,14 +103,14 @@ await_ring 1 "$mark"
 # A plan without its job: the split, what it needs of what there is, and no trace of it.
 plan_of() { limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@" >plan.txt 2>plan.err; }
 jobs_before=$(on 1 jobs --json | jq '[.jobs[].id] | max')
-plan_of plan train --model "$stories" --data "$wikisql" --adapter-out "$work/unmade" --iters 9 || fail "plan: $(cat plan.err)"
+plan_of plan train --model "$llama" --data "$tables" --adapter-out "$work/unmade" --iters 9 || fail "plan: $(cat plan.err)"
 holds "plan" plan.txt '^ *2 +n[23] +[0-9]+(-[0-9]+)? +[0-9.]+ [KMG]iB +[0-9.]+ [MG]iB '
 holds "what it said of the data" plan.err '1000 rows \(rows of text\), 1000 used'
 [ ! -e "$work/unmade" ] || fail "a plan leaves a folder"
-plan_of --json generate --model "$stories" --ids 1 --dry-run || fail "dry run: $(cat plan.err)"
+plan_of --json generate --model "$llama" --ids 1 --dry-run || fail "dry run: $(cat plan.err)"
 jq -e '.type == "generate" and (.plan.bytes | length) == 3 and all(.plan.available[]; . > 0)' plan.txt >/dev/null ||
     fail "dry run: $(head -c 2000 plan.txt)"
-plan_of plan train --model "$stories" --data nowhere.jsonl --adapter-out "$work/unmade" && fail "a plan without data succeeds"
+plan_of plan train --model "$llama" --data nowhere.jsonl --adapter-out "$work/unmade" && fail "a plan without data succeeds"
 holds "plan, refused" plan.err 'nowhere.jsonl cannot be opened'
 plan_of plan cancel 1 && fail "a plan of what is no job"
 holds "a plan of what is no job" plan.err 'one of: train generate score'

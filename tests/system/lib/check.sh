@@ -7,9 +7,9 @@ set -u
 case $1 in /*) build=$1 ;; *) build=$PWD/$1 ;; esac
 ringctl=$build/ringctl
 data=$PWD/tests/data
-stories=$data/models/llama
+llama=$data/models/llama
 cases=$data/cases
-wikisql=$data/datasets/tables
+tables=$data/datasets/tables
 work=$(mktemp -d)
 LC_ALL=C
 export LC_ALL
@@ -46,11 +46,6 @@ fail() {
 skip() {
     printf '%s\n' "$*"
     exit 77
-}
-need_shared() {
-    for needed in "$@"; do
-        [ -e "$needed" ] || skip "$needed is missing: RINGD_SHARED names the folder of shared test data"
-    done
 }
 
 # equal WHAT A B: two texts

@@ -95,7 +95,7 @@ long_job() {
     name=$2
     shift 2
     : >"$work/$name.log"
-    RINGD_SOCKET=$(sock_of "$from_node") limit 120 "$ringctl" --json train --model "$stories" --data "$wikisql" --adapter-out "$work/$name" \
+    RINGD_SOCKET=$(sock_of "$from_node") limit 120 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
         --iters 100000 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
     job_process=$!
     await_line "$work/$name.log" '"step":2' 20
@@ -111,7 +111,7 @@ failed_job() {
 }
 # works WHAT NODE: a short job through that node succeeds
 works() {
-    limit 30 env RINGD_SOCKET="$(sock_of "$2")" "$ringctl" --json generate --model "$stories" --max-tokens 4 --ids 1 \
+    limit 30 env RINGD_SOCKET="$(sock_of "$2")" "$ringctl" --json generate --model "$llama" --max-tokens 4 --ids 1 \
         >"$work/works.json" 2>"$work/works.err" || fail "$1: the next job fails: $(cat "$work/works.err")"
     equal "$1: the next job" "$(jq -c .ids "$work/works.json")" "[300,261,347,395]"
 }
