@@ -334,6 +334,11 @@ void beacons_heard(struct beacons *b, uint64_t cable, struct instant now)
 
 /* --- sending --- */
 
+void beacons_keep_step(struct beacons *b, struct instant beat)
+{
+    b->self.beat = beat;
+}
+
 static uint64_t next_random(struct beacons *b) /* splitmix64: only spreads times */
 {
     uint64_t x = b->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -357,7 +362,7 @@ static uint64_t interval_us(struct beacons *b, const struct beacon_port *port, s
     uint64_t us = BEACON_INTERVAL_US;
 
     if (port->quick == 0 && !port->shared)
-        return clock_until_beat_us((struct instant){now.us + b->slept_us}, us, b->self.boot);
+        return clock_until_beat_us((struct instant){now.us + b->slept_us}, us, b->self.beat);
     if (port->quick > 0)
         us = BEACON_QUICK_US;
     else if (port->shared && clock_since_us(now, port->changed) >= BEACON_SETTLED_US &&

@@ -105,7 +105,8 @@ struct beacons_self {
     char name[BEACON_NAME];
     uint16_t tcp_port;
     uint8_t proto_min, proto_max;
-    struct prefix pool; /* `ipv4-pool`; family 0: none */
+    struct prefix pool;  /* `ipv4-pool`; family 0: none */
+    struct instant beat; /* beacons of cables are sent whole intervals from then */
 };
 
 struct beacons;
@@ -133,6 +134,8 @@ int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *
  * does not end its cable. Only keeps a cable that is there. */
 void beacons_heard(struct beacons *b, uint64_t cable, struct instant now);
 
+/* A new self.beat. */
+void beacons_keep_step(struct beacons *b, struct instant beat);
 /* The beacon that is due on the port: its size, 0 if none is, −ENODEV, −ENOBUFS (out has BEACON_MAX
  * bytes or it might not fit). The nonce is random. */
 int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,

@@ -512,6 +512,11 @@ void finder_heard(struct finder *f, uint64_t cable)
     beacons_heard(f->beacons, cable, clock_now());
 }
 
+void finder_keep_step(struct finder *f, struct instant beat)
+{
+    beacons_keep_step(f->beacons, beat);
+}
+
 size_t finder_neighbours(const struct finder *f, struct neighbour_view *out, size_t cap)
 {
     return beacons_neighbours(f->beacons, clock_now(), out, cap);

@@ -287,6 +287,7 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
                           .max_segment = setup->max_segment,
                           .mine = setup->hello,
                           .handshake_us = or_default(setup->handshake_us, LINK_HANDSHAKE_US),
+                          .beat = setup->beat,
                           .beat_us = or_default(setup->beat_us, LINK_BEAT_US),
                           .suspect_us = or_default(setup->suspect_us, LINK_SUSPECT_US),
                           .dead_us = or_default(setup->dead_us, LINK_DEAD_US)};

@@ -127,6 +127,7 @@ struct link_setup {
     uint16_t
         max_segment; /* dialing: bytes of a TCP segment at most, both ways; 0 = as the ports' MTUs allow */
     uint64_t beat_us, suspect_us, dead_us; /* 0 = 1 s, 3 s, 10 s */
+    const struct instant *beat;            /* borrowed, may be NULL: heartbeats keep step with it */
     uint64_t handshake_us;                 /* 0 = 10 s: handshake and hello together */
 };
 

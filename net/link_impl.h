@@ -61,6 +61,7 @@ struct link {
     enum link_end end;
     char text[WIRE_TEXT_MAX + 1]; /* why it ended */
     uint64_t handshake_us, beat_us, suspect_us, dead_us;
+    const struct instant *beat; /* borrowed, or NULL */
 
     size_t need;               /* bytes of input the next step takes; of a data link no more is read */
     bool in_body;              /* the prefix has been read, `need` is the rest */

@@ -132,7 +132,7 @@ static void send_beat(struct link *link)
         link_fail(link, LINK_END_LOCAL, "cannot send a heartbeat to %s: out of memory", link->who);
         return;
     }
-    link_arm(link, clock_until_beat_us(now, link->beat_us, link->mine.boot));
+    link_arm(link, link->beat ? clock_until_beat_us(now, link->beat_us, *link->beat) : link->beat_us);
 }
 
 void link_session_tick(struct link *link)

@@ -277,6 +277,7 @@ static int open_finder(struct cables *c)
     snprintf(setup.self.name, sizeof setup.self.name, "%s", c->node->name);
     setup.self.tcp_port = peers_port(c->node->peers);
     setup.self.pool = c->pool;
+    setup.self.beat = peers_beat(c->node->peers);
     setup.self.proto_min = setup.self.proto_max = 1;
     int r = finder_open(&c->finder, &setup);
     sodium_memzero(keys, sizeof keys);
@@ -339,6 +340,12 @@ void cables_heard(struct cables *c, uint64_t cable)
 {
     if (c && c->finder)
         finder_heard(c->finder, cable);
+}
+
+void cables_keep_step(struct cables *c, struct instant beat)
+{
+    if (c && c->finder)
+        finder_keep_step(c->finder, beat);
 }
 
 void cables_keys_changed(struct cables *c)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "engine/err.h"
+#include "net/clock.h"
 
 struct cables;
 struct member;
@@ -20,6 +21,7 @@ int cables_open(struct cables **ret, struct node *node, struct err *err);
 void cables_close(struct cables *c); /* says goodbye on every cable */
 /* A heartbeat has come over the cable: if its port is flooded, that stands for a beacon. */
 void cables_heard(struct cables *c, uint64_t cable);
+void cables_keep_step(struct cables *c, struct instant beat); /* beacons with heartbeats */
 /* The cluster's network keys are others, or we have just become a member. */
 void cables_keys_changed(struct cables *c);
 

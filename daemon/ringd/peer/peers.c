@@ -399,10 +399,38 @@ static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
     return 0;
 }
 
+/* Of all neighbours and ourselves the one with the lowest id sets the pace: what a node sends then
+ * goes out while what it is sent comes in, and it wakes up once for both. */
+static bool is_pacemaker(const struct session *s)
+{
+    const uint8_t *id = link_peer(s->link)->node_id;
+    const struct session *other;
+    if (memcmp(id, members_self(s->p->node->members)->id, 16) >= 0)
+        return false;
+    LIST_FOREACH (other, &s->p->sessions, next) {
+        if (other->up && memcmp(link_peer(other->link)->node_id, id, 16) < 0)
+            return false;
+    }
+    return true;
+}
+
+struct instant peers_beat(const struct peers *p)
+{
+    return p->beat;
+}
+
+static void keep_step(struct peers *p, struct instant beat)
+{
+    p->beat = beat;
+    cables_keep_step(p->node->cables, beat);
+}
+
 static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_t n)
 {
     struct session *s = owner;
     (void)link;
+    if (s->up && is_pacemaker(s))
+        keep_step(s->p, clock_now());
     if (s->up && s->cable)
         cables_heard(s->p->node->cables, s->cable);
     if (n && s->up)
@@ -488,6 +516,7 @@ void peers_setup(struct peers *p, struct link_setup *ret)
                                .psk = p->psk,
                                .kind = LINK_CONTROL,
                                .ops = &link_ops,
+                               .beat = &p->beat,
                                .dead_us = peers_silence_us(p)};
     struct link_hello *h = &ret->hello;
     snprintf(h->name, sizeof h->name, "%s", p->node->name);
@@ -524,6 +553,7 @@ int peers_open(struct peers **ret, struct node *node, struct err *err)
 {
     struct peers *p = xcalloc(1, sizeof *p);
     p->node = node;
+    randombytes_buf(&p->beat.us, sizeof p->beat.us);
     p->boot = members_self(node->members)->boot;
     LIST_INIT(&p->dials);
     LIST_INIT(&p->sessions);

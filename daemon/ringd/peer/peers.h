@@ -41,6 +41,7 @@ void peers_flood_self(struct peers *p);
 /* What a link_setup of ours says, for a data connection too. Its psk is the cluster's newest,
  * borrowed until the next call. */
 void peers_setup(struct peers *p, struct link_setup *ret);
+struct instant peers_beat(const struct peers *p); /* heartbeats are sent whole seconds from then */
 /* The ways to a neighbour: one per connection with it. */
 enum { PEERS_MAX_PATHS = 4 };
 struct path {
