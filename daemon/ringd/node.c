@@ -47,7 +47,7 @@
 /* Finding the ring of many nodes with many cables takes a while: of each second this much at most,
  * and nobody waits longer. */
 enum { PATIENCE = 4, SOON_MOST_US = 200000 };
-enum { HUB_EVENTS = 2048, HUB_BYTES = 384 << 10 };
+enum { EVENTS_KEPT = 2048, EVENTS_BYTES = 384 << 10 };
 enum {
     RECORD_LIVES = 3
 }; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
@@ -104,7 +104,7 @@ void node_publish(struct node *n)
     json_t *event = json_pack("{s:s}", "text", text);
     char *json = event ? json_dumps(event, JSON_COMPACT) : NULL;
     if (json)
-        hub_publish(n->hub, 0, "node", json);
+        event_log_publish(n->events, 0, "node", json);
     free(json);
     json_decref(event);
 }
@@ -294,7 +294,7 @@ static int open_http(struct node *n, struct err *err)
     if (r)
         return r;
     struct http_setup setup = {.mailbox = n->mailbox,
-                               .hub = n->hub,
+                               .events = n->events,
                                .unix_path = opts_str(n->opts, "socket"),
                                .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
                                .token = token,
@@ -361,7 +361,7 @@ static int open_rest(struct node *n, struct err *err)
     int r = mailbox_new(&n->mailbox, n->base);
     if (r)
         return err_set(err, r, "the loop's mailbox: %s", strerror(-r));
-    n->hub = hub_new(HUB_EVENTS, HUB_BYTES);
+    n->events = event_log_new(EVENTS_KEPT, EVENTS_BYTES);
     r = store_open(&n->store, n->state_dir, n->mailbox, note, err);
     if (r)
         return r;
@@ -468,7 +468,7 @@ void node_close(struct node *n)
     doctor_free(n->doctor);
     store_close(n->store);
     metrics_free(n->metrics);
-    hub_free(n->hub);
+    event_log_free(n->events);
     mailbox_free(n->mailbox);
     records_free(n->records);
     members_free(n->members);

@@ -25,7 +25,7 @@ struct enrol;
 struct event_base;
 struct gauge;
 struct http;
-struct hub;
+struct event_log;
 struct intake;
 struct mailbox;
 struct measure;
@@ -54,7 +54,7 @@ struct node {
     struct members *members;
     struct records *records; /* as they travel */
     struct mailbox *mailbox;
-    struct hub *hub;
+    struct event_log *events;
     struct store *store;
     struct cables *cables;
     struct peers *peers;

@@ -167,7 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         node.base = event_base_new();
         node.members = members_new(&self);
     }
-    node.hub = hub_new(4, SIZE_MAX);
+    node.events = event_log_new(4, SIZE_MAX);
     struct coord *c = coord_new(&node);
     struct job *job =
         begin(c, (enum job_state)(JOB_PLANNING + input_u8(&in) % (JOB_STOPPING - JOB_PLANNING + 1)));
@@ -179,6 +179,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (job->timeline)
         json_decref(timeline_encode(job->timeline, job->id, (const char(*)[64])job->names));
     coord_free(c);
-    hub_free(node.hub);
+    event_log_free(node.events);
     return 0;
 }

@@ -128,7 +128,7 @@ static void get_events(struct node *n, struct http_call *call)
 {
     const char *after = http_query(call, "after");
     bool from_now = after && !strcmp(after, "now");
-    http_stream(call, 0, from_now ? hub_newest(n->hub) : after ? strtoull(after, NULL, 10) : 0);
+    http_stream(call, 0, from_now ? event_log_newest(n->events) : after ? strtoull(after, NULL, 10) : 0);
 }
 
 /* The dashboard. Any other path is left to the caller. */

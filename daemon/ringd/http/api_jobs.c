@@ -426,7 +426,7 @@ void api_get_job_events(struct node *n, struct http_call *call)
         store_get_job(n->store, id, send_end_of_record, l);
         return;
     }
-    char *next = job_state_ended(job->state) ? hub_next(n->hub, id, after, &last, &end) : NULL;
+    char *next = job_state_ended(job->state) ? event_log_next(n->events, id, after, &last, &end) : NULL;
     if (next || !job_state_ended(job->state)) {
         http_stream(call, id, after);
     } else {

@@ -68,7 +68,7 @@ static json_t *status_encode(struct node *n)
 void api_get_status(struct node *n, struct http_call *call)
 {
     struct api_status *s = n->status;
-    const uint64_t newest = hub_newest(n->hub);
+    const uint64_t newest = event_log_newest(n->events);
     if (!s->text || s->event != newest || clock_since_us(clock_now(), s->made) >= KEPT_US) {
         json_t *json = status_encode(n);
         free(s->text);

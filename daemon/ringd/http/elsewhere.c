@@ -247,7 +247,7 @@ static void handle(void *owner, struct http_call *call)
 static char *next_event(void *owner, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last)
 {
     struct elsewhere *e = owner;
-    return hub_next(e->node->hub, job, after, ret_id, ret_last);
+    return event_log_next(e->node->events, job, after, ret_id, ret_last);
 }
 
 static json_t *short_form(void *owner, uint64_t id)
@@ -264,7 +264,7 @@ static void row_changed(void *owner, const uint8_t id[16], const json_t *row)
     json_t *event = head ? dress(head, true, row) : NULL;
     char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     if (text)
-        hub_publish(e->node->hub, 0, "job", text);
+        event_log_publish(e->node->events, 0, "job", text);
     free(text);
     json_decref(event);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the last events in a ring of fixed length, and of so many bytes, under one mutex. The loop
- * thread publishes, HTTP's threads read; each reader keeps its own place by event id, so the hub
- * knows no reader. */
+ * thread publishes, HTTP's threads read; each reader keeps its own place by event id, so the event
+ * log knows no reader. */
 #include "daemon/ringd/http/event_log.h"
 
 #include <inttypes.h>
@@ -13,15 +13,15 @@
 
 #include "daemon/common/xalloc.h"
 
-struct hub_event {
+struct event_log_entry {
     uint64_t job;
     char type[16];
     char *text; /* owned: as it is sent, to however many */
 };
 
-struct hub {
+struct event_log {
     pthread_mutex_t lock;
-    struct hub_event *events; /* owned; the event with id i is at (i - 1) % size; under lock */
+    struct event_log_entry *events; /* owned; the event with id i is at (i - 1) % size; under lock */
     size_t size;
     size_t bytes, bytes_max; /* of all texts; under lock */
     uint64_t oldest, newest; /* ids; newest 0 = none yet; under lock */
@@ -29,26 +29,26 @@ struct hub {
     void *owner; /* borrowed, under lock as on_publish */
 };
 
-struct hub *hub_new(size_t events, size_t bytes)
+struct event_log *event_log_new(size_t events, size_t bytes)
 {
-    struct hub *hub = xcalloc(1, sizeof *hub);
-    pthread_mutex_init(&hub->lock, NULL);
-    hub->size = events ? events : 1;
-    hub->bytes_max = bytes;
-    hub->oldest = 1;
-    hub->events = xcalloc(hub->size, sizeof *hub->events);
-    return hub;
+    struct event_log *log = xcalloc(1, sizeof *log);
+    pthread_mutex_init(&log->lock, NULL);
+    log->size = events ? events : 1;
+    log->bytes_max = bytes;
+    log->oldest = 1;
+    log->events = xcalloc(log->size, sizeof *log->events);
+    return log;
 }
 
-void hub_free(struct hub *hub)
+void event_log_free(struct event_log *log)
 {
-    if (!hub)
+    if (!log)
         return;
-    for (size_t i = 0; i < hub->size; i++)
-        free(hub->events[i].text);
-    free(hub->events);
-    pthread_mutex_destroy(&hub->lock);
-    free(hub);
+    for (size_t i = 0; i < log->size; i++)
+        free(log->events[i].text);
+    free(log->events);
+    pthread_mutex_destroy(&log->lock);
+    free(log);
 }
 
 /* A line break would end the data field of a server-sent event; in JSON it can only be white
@@ -63,38 +63,38 @@ static char *sse_text(uint64_t id, const char *type, const char *json)
 }
 
 /* Under lock. A place is only reused once its event is forgotten. */
-static void forget_oldest(struct hub *hub)
+static void forget_oldest(struct event_log *log)
 {
-    struct hub_event *e = &hub->events[(hub->oldest++ - 1) % hub->size];
-    hub->bytes -= strlen(e->text) + 1;
+    struct event_log_entry *e = &log->events[(log->oldest++ - 1) % log->size];
+    log->bytes -= strlen(e->text) + 1;
     free(e->text);
     e->text = NULL;
 }
 
-uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char *json)
+uint64_t event_log_publish(struct event_log *log, uint64_t job, const char *type, const char *json)
 {
-    struct hub_event fresh = {.job = job};
+    struct event_log_entry fresh = {.job = job};
     snprintf(fresh.type, sizeof fresh.type, "%s", type);
-    pthread_mutex_lock(&hub->lock);
-    uint64_t id = ++hub->newest;
+    pthread_mutex_lock(&log->lock);
+    uint64_t id = ++log->newest;
     fresh.text = sse_text(id, type, json);
-    hub->bytes += strlen(fresh.text) + 1;
-    while (hub->oldest < id && (id - hub->oldest >= hub->size || hub->bytes > hub->bytes_max))
-        forget_oldest(hub);
-    hub->events[(id - 1) % hub->size] = fresh;
-    void (*on_publish)(void *) = hub->on_publish;
-    void *owner = hub->owner;
-    pthread_mutex_unlock(&hub->lock);
+    log->bytes += strlen(fresh.text) + 1;
+    while (log->oldest < id && (id - log->oldest >= log->size || log->bytes > log->bytes_max))
+        forget_oldest(log);
+    log->events[(id - 1) % log->size] = fresh;
+    void (*on_publish)(void *) = log->on_publish;
+    void *owner = log->owner;
+    pthread_mutex_unlock(&log->lock);
     if (on_publish)
         on_publish(owner);
     return id;
 }
 
-uint64_t hub_newest(struct hub *hub)
+uint64_t event_log_newest(struct event_log *log)
 {
-    pthread_mutex_lock(&hub->lock);
-    uint64_t id = hub->newest;
-    pthread_mutex_unlock(&hub->lock);
+    pthread_mutex_lock(&log->lock);
+    uint64_t id = log->newest;
+    pthread_mutex_unlock(&log->lock);
     return id;
 }
 
@@ -108,20 +108,20 @@ static char *resync_text(uint64_t after, uint64_t oldest, uint64_t *ret_id)
     return sse_text(oldest - 1, "resync", json);
 }
 
-char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last)
+char *event_log_next(struct event_log *log, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last)
 {
     char *text = NULL;
-    pthread_mutex_lock(&hub->lock);
-    const uint64_t oldest = hub->oldest;
+    pthread_mutex_lock(&log->lock);
+    const uint64_t oldest = log->oldest;
     *ret_last = false;
-    if (after > hub->newest || (after && after + 1 < oldest)) {
+    if (after > log->newest || (after && after + 1 < oldest)) {
         text = resync_text(after, oldest, ret_id);
         goto out;
     }
-    *ret_id = hub->newest; /* with nothing found: other jobs' events passed over are not looked at again, nor
+    *ret_id = log->newest; /* with nothing found: other jobs' events passed over are not looked at again, nor
                               counted as lost */
-    for (uint64_t id = after + 1 > oldest ? after + 1 : oldest; id <= hub->newest; id++) {
-        const struct hub_event *e = &hub->events[(id - 1) % hub->size];
+    for (uint64_t id = after + 1 > oldest ? after + 1 : oldest; id <= log->newest; id++) {
+        const struct event_log_entry *e = &log->events[(id - 1) % log->size];
         if (job && e->job != job)
             continue;
         text = xstrdup(e->text);
@@ -130,14 +130,14 @@ char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, 
         break;
     }
 out:
-    pthread_mutex_unlock(&hub->lock);
+    pthread_mutex_unlock(&log->lock);
     return text;
 }
 
-void hub_on_publish(struct hub *hub, void (*fn)(void *owner), void *owner)
+void event_log_on_publish(struct event_log *log, void (*fn)(void *owner), void *owner)
 {
-    pthread_mutex_lock(&hub->lock);
-    hub->on_publish = fn;
-    hub->owner = owner;
-    pthread_mutex_unlock(&hub->lock);
+    pthread_mutex_lock(&log->lock);
+    log->on_publish = fn;
+    log->owner = owner;
+    pthread_mutex_unlock(&log->lock);
 }

@@ -10,23 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hub;
+struct event_log;
 
 /* How many events are kept at most, and how many bytes of their texts; the last one whatever its
  * size. */
-struct hub *hub_new(size_t events, size_t bytes);
-void hub_free(struct hub *hub);
+struct event_log *event_log_new(size_t events, size_t bytes);
+void event_log_free(struct event_log *log);
 /* `type`: "job", "step", "valid", "token", "log", "node", "end"; json: one line, copied. job 0 =
  * not of a job. Returns the id. */
-uint64_t hub_publish(struct hub *hub, uint64_t job, const char *type, const char *json);
-uint64_t hub_newest(struct hub *hub); /* its id, 0 = none yet */
+uint64_t event_log_publish(struct event_log *log, uint64_t job, const char *type, const char *json);
+uint64_t event_log_newest(struct event_log *log); /* its id, 0 = none yet */
 /* The first event after id `after` (of `job`, or of any when 0): a fresh string in
  * server-sent-events form "id: …\nevent: …\ndata: …\n\n", NULL if there is none yet. ret_id = its
  * id, or with NULL the newest id passed over: where to go on from. ret_last = it was an "end"
  * event. What was lost is told once as an event "resync" {"lost_after":…,"next":…}; after = 0 asks
  * for whatever is kept and has lost nothing. */
-char *hub_next(struct hub *hub, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last);
+char *event_log_next(struct event_log *log, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last);
 /* Called (under no lock) after every publish, on the publisher's thread. */
-void hub_on_publish(struct hub *hub, void (*fn)(void *owner), void *owner);
+void event_log_on_publish(struct event_log *log, void (*fn)(void *owner), void *owner);
 
 #endif

@@ -336,7 +336,7 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
         http_stop(http);
         return rc;
     }
-    hub_on_publish(setup->hub, stream_on_publish, http);
+    event_log_on_publish(setup->events, stream_on_publish, http);
     *ret = http;
     return 0;
 }
@@ -380,7 +380,7 @@ void http_stop(struct http *http)
 {
     if (!http)
         return;
-    hub_on_publish(http->setup.hub, NULL, NULL);
+    event_log_on_publish(http->setup.events, NULL, NULL);
     release_all(http);
     if (http->tcp.daemon)
         MHD_stop_daemon(http->tcp.daemon);

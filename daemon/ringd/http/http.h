@@ -13,14 +13,14 @@
 #include "engine/err.h"
 
 struct http;
-struct hub;
+struct event_log;
 struct mailbox;
 struct http_call; /* one request waiting for its answer */
 
 struct http_setup {
-    struct mailbox *mailbox; /* borrowed */
-    struct hub *hub;         /* borrowed: event streams */
-    const char *unix_path;   /* created 0660, replaced if stale; NULL = none */
+    struct mailbox *mailbox;  /* borrowed */
+    struct event_log *events; /* borrowed: event streams */
+    const char *unix_path;    /* created 0660, replaced if stale; NULL = none */
     const char *tcp_listen; /* "127.0.0.1:8473", "[::1]:0"; NULL or "" = none. Not loopback: refused without a
                                token */
     const char *token; /* bearer token for changing anything over TCP; NULL = none is accepted over TCP */
@@ -67,7 +67,7 @@ void http_fail(struct http_call *call, int status, const char *code, const char 
     __attribute__((format(printf, 4, 5)));
 /* The body of such an error; the caller frees. */
 char *http_error_text(const char *code, const char *message);
-/* Answers with text/event-stream from the hub: events of `job` (0 = all) after `after`
+/* Answers with text/event-stream from the event log: events of `job` (0 = all) after `after`
  * (Last-Event-ID wins), a comment line every 10 s; closes itself after the job's "end" event. Frees
  * call. */
 void http_stream(struct http_call *call, uint64_t job, uint64_t after);

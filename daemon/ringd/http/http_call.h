@@ -119,6 +119,6 @@ char *feed_take(struct http_feed *f, bool *ret_last);
 void feed_leave(struct http_feed *f); /* without the lock: the call goes */
 
 void stream_on_due(void *http);     /* the guard's thread */
-void stream_on_publish(void *http); /* the hub's, on the publisher's thread */
+void stream_on_publish(void *http); /* the event log's, on the publisher's thread */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An event stream whose text does not come from the hub: its owner puts it in as the client takes
- * it. Loop thread; the server's threads take from it under the server's lock. */
+ * An event stream whose text does not come from the event log: its owner puts it in as the client
+ * takes it. Loop thread; the server's threads take from it under the server's lock. */
 #ifndef DAEMON_HTTP_FEED_H
 #define DAEMON_HTTP_FEED_H
 

@@ -16,7 +16,7 @@ struct http_call;
 struct http_inside {
     /* The texts are borrowed for the call. An error has a JSON body, as http_fail makes it. */
     void (*reply)(void *owner, int status, const char *content_type, const char *body, size_t n);
-    /* The handler wants to answer with the hub's events of this job after that one. */
+    /* The handler wants to answer with the event log's events of this job after that one. */
     void (*stream)(void *owner, uint64_t job, uint64_t after);
     void *owner;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns nothing but what an event stream is about to send. The server's threads pull; a stream with
- * nothing to say is parked until the hub or the guard wakes it. */
+ * nothing to say is parked until the event log or the guard wakes it. */
 #include "daemon/ringd/http/http_call.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static bool stream_advance(struct http_call *call, bool may_park)
     else if (call->feed)
         text = feed_take(call->feed, &call->is_last);
     else
-        text = hub_next(http->setup.hub, call->job, call->after, &call->after, &last);
+        text = event_log_next(http->setup.events, call->job, call->after, &call->after, &last);
     if (!text && call->ping_due)
         text = xstrdup(":\n\n");
     /* Parked under the lock that every publisher takes after publishing: no event slips between. */

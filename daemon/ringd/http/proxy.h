@@ -23,7 +23,7 @@ struct proxy_setup {
     /* Answers a request of another node: the API's handler. The path names a job of this node by
      * its number. */
     void (*handle)(void *owner, struct http_call *call);
-    /* The next event of a job, as hub_next gives it. */
+    /* The next event of a job, as event_log_next gives it. */
     char *(*next_event)(void *owner, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last);
     void *owner;
 };
@@ -39,6 +39,6 @@ void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], co
 /* "api-ask", "api-more", "api-told"; others are left alone. */
 void proxy_message(struct proxy *p, const uint8_t from[16], const char *kind, const json_t *body);
 void proxy_changed(struct proxy *p);                 /* nodes came or went */
-void proxy_published(struct proxy *p, uint64_t job); /* the hub has a new event of this job */
+void proxy_published(struct proxy *p, uint64_t job); /* the event log has a new event of this job */
 
 #endif

@@ -38,7 +38,7 @@ void job_log_publish(struct node *node, const struct job *job, const char *type,
         json_object_set_new(json, "job", json_integer((json_int_t)job->id));
     char *text = text_of(json);
     if (text)
-        hub_publish(node->hub, job->id, type, text);
+        event_log_publish(node->events, job->id, type, text);
     if (text && is_kept(type))
         store_put_event(node->store, job->id, type, text);
     free(text);

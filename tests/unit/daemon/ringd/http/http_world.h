@@ -39,7 +39,7 @@ struct fixture {
     char dir[64], path[128];
     struct event_base *base;
     struct mailbox *box;
-    struct hub *hub;
+    struct event_log *events;
     struct http *http;
     struct http_call *held; /* by GET /hold; loop thread */
     pthread_t loop;
@@ -136,12 +136,12 @@ static inline int set_up_with(void **state, unsigned deadline_ms)
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->path, sizeof f->path, "%s/sock", f->dir);
     f->base = event_base_new();
-    f->hub = hub_new(64, SIZE_MAX);
+    f->events = event_log_new(64, SIZE_MAX);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     assert_int_equal(mailbox_new(&f->box, f->base), 0);
     struct http_setup setup = {.mailbox = f->box,
-                               .hub = f->hub,
+                               .events = f->events,
                                .unix_path = f->path,
                                .tcp_listen = "127.0.0.1:0",
                                .token = "sesame",
@@ -186,7 +186,7 @@ static inline int tear_down(void **state)
     struct fixture *f = *state;
     stop(f);
     mailbox_free(f->box);
-    hub_free(f->hub);
+    event_log_free(f->events);
     event_base_free(f->base);
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);

@@ -96,15 +96,15 @@ static void events_stream_until_the_job_ends(void **state)
     char buf[8192] = "";
     int fd = dial_unix(f);
     static const char request[] = "GET /events?job=4 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    hub_publish(f->hub, 4, "step", "{\"step\":1}");
+    event_log_publish(f->events, 4, "step", "{\"step\":1}");
     say(fd, request, strlen(request));
     assert_true(hear(fd, buf, sizeof buf, "data: {\"step\":1}\n\n"));
     assert_non_null(strstr(buf, "text/event-stream"));
-    hub_publish(f->hub, 5, "step", "{\"other\":1}");
-    hub_publish(f->hub, 4, "step", "{\"step\":2}");
+    event_log_publish(f->events, 5, "step", "{\"other\":1}");
+    event_log_publish(f->events, 4, "step", "{\"step\":2}");
     assert_true(hear(fd, buf, sizeof buf, "id: 3\nevent: step\ndata: {\"step\":2}\n\n"));
     assert_null(strstr(buf, "other"));
-    hub_publish(f->hub, 4, "end", "{\"state\":\"done\"}");
+    event_log_publish(f->events, 4, "end", "{\"state\":\"done\"}");
     assert_true(hear(fd, buf, sizeof buf, "event: end\ndata: {\"state\":\"done\"}\n\n"));
     assert_true(hear(fd, buf, sizeof buf, "\r\n0\r\n"));
     close(fd);
@@ -161,8 +161,8 @@ static void a_stream_goes_on_where_it_was_left(void **state)
     struct fixture *f = *state;
     char buf[8192] = "";
     for (int i = 0; i < 3; i++)
-        hub_publish(f->hub, 4, "step", i == 2 ? "{\"third\":1}" : "{\"early\":1}");
-    hub_publish(f->hub, 4, "end", "{}");
+        event_log_publish(f->events, 4, "step", i == 2 ? "{\"third\":1}" : "{\"early\":1}");
+    event_log_publish(f->events, 4, "end", "{}");
     ask(dial_unix(f), "GET /events?job=4 HTTP/1.1\r\n" HOST "Last-Event-ID: 2\r\n\r\n", buf, sizeof buf);
     assert_null(strstr(buf, "early"));
     assert_non_null(strstr(buf, "third"));
@@ -182,7 +182,7 @@ static void many_streams_hear_every_event(void **state)
         assert_true(hear(fds[i], buf, sizeof buf, "retry:"));
     }
     for (int e = 0; e < EVENTS; e++)
-        hub_publish(f->hub, 0, "node", e == EVENTS - 1 ? "{\"final\":1}" : "{}");
+        event_log_publish(f->events, 0, "node", e == EVENTS - 1 ? "{\"final\":1}" : "{}");
     for (int i = 0; i < CLIENTS; i++) {
         char buf[16384] = "";
         int seen = 0;
@@ -205,13 +205,13 @@ static void events_of_all_jobs_come_together(void **state)
     static const char request[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
     say(fd, request, strlen(request));
     assert_true(hear(fd, buf, sizeof buf, "retry:"));
-    hub_publish(f->hub, 1, "step", "{\"n\":0}");
+    event_log_publish(f->events, 1, "step", "{\"n\":0}");
     assert_true(hear(fd, buf, sizeof buf, "{\"n\":0}\n\n"));
     struct instant begun = clock_now();
     for (int i = 1; i <= CROWD; i++) {
         poll(NULL, 0, 5);
         snprintf(json, sizeof json, "{\"n\":%d}", i);
-        hub_publish(f->hub, 1, "step", json);
+        event_log_publish(f->events, 1, "step", json);
     }
     snprintf(last, sizeof last, "{\"n\":%d}\n\n", CROWD);
     assert_true(hear(fd, buf, sizeof buf, last));
@@ -238,7 +238,7 @@ static void two_hundred_dashboards_leave_room(void **state)
         assert_true(hear(fds[i], buf, sizeof buf, "retry:"));
     }
     expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
-    hub_publish(f->hub, 0, "node", "{\"final\":1}");
+    event_log_publish(f->events, 0, "node", "{\"final\":1}");
     for (int i = 0; i < CLIENTS; i++) {
         char buf[4096] = "";
         assert_true(hear(fds[i], buf, sizeof buf, "final"));
@@ -265,7 +265,7 @@ static void silent_connections_make_way(void **state)
     expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
     assert_false(
         hear(fds[0], ended, sizeof ended, NULL)); /* ended by the server, long before its time was over */
-    hub_publish(f->hub, 0, "node", "{\"final\":1}");
+    event_log_publish(f->events, 0, "node", "{\"final\":1}");
     assert_true(hear(stream, buf, sizeof buf, "final"));
     for (int i = 0; i < CLIENTS; i++)
         close(fds[i]);

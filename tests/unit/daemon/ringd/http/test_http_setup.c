@@ -7,8 +7,12 @@
 static int try_start(struct fixture *f, const char *path, const char *tcp, struct err *err)
 {
     struct http *second = NULL;
-    struct http_setup setup = {
-        .mailbox = f->box, .hub = f->hub, .unix_path = path, .tcp_listen = tcp, .handle = handle, .owner = f};
+    struct http_setup setup = {.mailbox = f->box,
+                               .events = f->events,
+                               .unix_path = path,
+                               .tcp_listen = tcp,
+                               .handle = handle,
+                               .owner = f};
     int rc = http_start(&second, &setup, err);
     assert_null(second);
     return rc;
@@ -53,15 +57,15 @@ static void a_stale_socket_is_replaced(void **state)
     struct mailbox *box;
     struct event_base *base = event_base_new();
     assert_int_equal(mailbox_new(&box, base), 0);
-    struct hub *hub = hub_new(2, SIZE_MAX);
+    struct event_log *events = event_log_new(2, SIZE_MAX);
     struct http_setup setup = {
-        .mailbox = box, .hub = hub, .unix_path = a.sun_path, .handle = handle, .owner = f};
+        .mailbox = box, .events = events, .unix_path = a.sun_path, .handle = handle, .owner = f};
     if (http_start(&second, &setup, &err))
         fail_msg("%s", err.text);
     assert_int_equal(http_port(second), 0);
     http_stop(second);
     mailbox_free(box);
-    hub_free(hub);
+    event_log_free(events);
     event_base_free(base);
 }
 
