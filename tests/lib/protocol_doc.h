@@ -53,7 +53,7 @@ static inline int protocol_doc_example(const char *name, uint8_t *out, size_t ca
 /* 1 if the example is exactly these bytes; otherwise prints what it should be. */
 static inline int protocol_doc_shows(const char *name, const void *data, size_t n)
 {
-    uint8_t have[8192];
+    uint8_t have[8192] = {0};
     int r = protocol_doc_example(name, have, sizeof have);
 
     if (r == (int)n && memcmp(have, data, n) == 0)
