@@ -114,9 +114,10 @@ static int make(struct shown *s, const struct ctl *ctl, const char *what, struct
     if (sched_info(what)) {
         req.ranks = req.ranks ? req.ranks : RANKS;
         req.microbatches = req.microbatches ? req.microbatches : MICROBATCHES;
-        int rc = s->turns ? 0
-                          : plan_turns_go(&s->turns, &req, s->adapters,
-                                          plan_turns(req.ranks, s->adapters, req.microbatches), err);
+        int rc = s->turns
+                     ? 0
+                     : steps_per_adapter_go(&s->turns, &req, s->adapters,
+                                            steps_per_adapter(req.ranks, s->adapters, req.microbatches), err);
         req.microbatches *= s->adapters * s->turns;
         return rc ? rc : sched_make(&s->sched, &req, err);
     }
@@ -219,11 +220,12 @@ static void print(const struct ctl *ctl, const struct shown *s, bool chart)
  * it. */
 static int work_out(struct shown *s, struct err *err)
 {
-    uint32_t whose[MOST_ADAPTERS * PLAN_MAX_TURNS];
+    uint32_t adapter_of_step[MOST_ADAPTERS * PLAN_MAX_TURNS];
     const size_t steps = s->adapters * s->turns;
     for (size_t i = 0; i < steps; i++)
-        whose[i] = (uint32_t)(i % s->adapters);
-    struct plan_request req = {.program = PROGRAM_TRAIN, .sched = s->sched, .steps = steps, .whose = whose};
+        adapter_of_step[i] = (uint32_t)(i % s->adapters);
+    struct plan_request req = {
+        .program = PROGRAM_TRAIN, .sched = s->sched, .steps = steps, .adapter_of_step = adapter_of_step};
     struct sched_costs costs = {.each = s->cost};
     int rc = plan_compile(&s->plan, &req, err);
     return rc ? rc : sched_simulate(&s->sim, s->sched, &costs, err);

@@ -28,7 +28,7 @@ static size_t layers_of(const struct making *m, size_t stage)
 static int check_turns(const struct making *m, const struct sched_request *step, struct err *err)
 {
     size_t most = 1;
-    int rc = plan_turns_go(&most, step, m->req->adapters, m->turns, err);
+    int rc = steps_per_adapter_go(&most, step, m->req->adapters, m->turns, err);
     if (!rc && most != m->turns)
         return err_set(
             err, -EINVAL,
@@ -123,8 +123,8 @@ static int make_order(struct making *m, struct err *err)
     int rc = 0;
     m->turns = req->turns ? req->turns : 1;
     if (req->adapters && !req->turns)
-        rc = plan_turns_go(&m->turns, &want, req->adapters,
-                           plan_turns(req->nodes, req->adapters, req->microbatches), err);
+        rc = steps_per_adapter_go(&m->turns, &want, req->adapters,
+                                  steps_per_adapter(req->nodes, req->adapters, req->microbatches), err);
     else if (req->adapters)
         rc = check_turns(m, &want, err);
     m->steps = m->turns * (req->adapters ? req->adapters : 1);

@@ -112,7 +112,7 @@ static void on_round(void *owner)
     struct memory_use use;
     if (!memory_due(&p->memory, clock_now()))
         return;
-    exchange_look(p->exchange);
+    exchange_sample_tcp(p->exchange);
     if (!memory_read(&use) && memory_changed(&p->memory, &use))
         head_event(&p->head, "memory",
                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
@@ -278,10 +278,10 @@ static void *listen_main(void *arg)
         if (what && !strcmp(what, "paths"))
             keep_paths(p, json_object_get(msg, "alive"));
         if (what && !strcmp(what, "turn"))
-            turns_put(&p->head.turns, json_incref(json_object_get(msg, "turn")));
+            chat_inbox_put(&p->head.inbox, json_incref(json_object_get(msg, "turn")));
         json_decref(msg);
     }
-    turns_put(&p->head.turns, NULL); /* the daemon is gone */
+    chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone */
     return NULL;
 }
 

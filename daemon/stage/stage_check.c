@@ -14,7 +14,7 @@
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2 }; /* as those of ringctl, whose process this was */
 enum { BINS = 10, BAR = 40, SHOWN = 3, SHOWN_MAX = 1000000 };
 
-struct check {
+struct data_check {
     struct job_spec spec;
     struct config config;
     struct tokenizer *tok; /* owned, or NULL */
@@ -103,7 +103,7 @@ static void print_piece(const char *text, size_t n)
     }
 }
 
-static void print_tokens(const struct check *c, struct data_row row, struct tokenizer_stream *stream)
+static void print_tokens(const struct data_check *c, struct data_row row, struct tokenizer_stream *stream)
 {
     bool inside = false;
     for (size_t t = 0; t < row.n; t++) {
@@ -123,7 +123,7 @@ static void print_tokens(const struct check *c, struct data_row row, struct toke
     putchar('\n');
 }
 
-static int print_rows(const struct check *c, const struct data *data, struct err *err)
+static int print_rows(const struct data_check *c, const struct data *data, struct err *err)
 {
     size_t n = data_rows(data) < c->shown ? data_rows(data) : c->shown;
     for (size_t i = 0; i < n; i++) {
@@ -142,7 +142,7 @@ static int print_rows(const struct check *c, const struct data *data, struct err
     return 0;
 }
 
-static json_t *rows_json(const struct check *c, const struct data *data)
+static json_t *rows_json(const struct data_check *c, const struct data *data)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < data_rows(data) && i < c->shown; i++) {
@@ -171,7 +171,7 @@ static json_t *counts_json(const struct data *data)
                      "trained", (json_int_t)n.supervised);
 }
 
-static int show(struct check *c, const struct stage_data *d, const char *split, bool with_rows,
+static int show(struct data_check *c, const struct stage_data *d, const char *split, bool with_rows,
                 struct err *err)
 {
     struct lengths lengths = {0};
@@ -196,7 +196,7 @@ static int show(struct check *c, const struct stage_data *d, const char *split, 
     return r;
 }
 
-static bool has_split(const struct check *c, const char *split)
+static bool has_split(const struct data_check *c, const char *split)
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/%s.jsonl", c->path, split);
@@ -206,7 +206,7 @@ static bool has_split(const struct check *c, const char *split)
     return !access(path, F_OK);
 }
 
-static int check_split(struct check *c, const char *split, const struct err *why, struct err *err)
+static int check_split(struct data_check *c, const char *split, const struct err *why, struct err *err)
 {
     struct stage_data d = {0};
     int r = stage_data_open(&d, &c->spec, &c->config, c->tok, c->path, split, err);
@@ -218,7 +218,7 @@ static int check_split(struct check *c, const char *split, const struct err *why
     return r;
 }
 
-static int check(struct check *c, struct err *err)
+static int check(struct data_check *c, struct err *err)
 {
     static const char *const others[] = {"valid", "test"};
     struct err why;
@@ -246,9 +246,9 @@ int stage_data_main(int argc, char **argv)
         return WRONG_USE;
     struct err err;
     json_t *spec = json_loads(argv[1], 0, NULL);
-    struct check c = {.json = strcmp(argv[2], "json") ? NULL : json_object(),
-                      .colors = !strcmp(argv[3], "color"),
-                      .shown = SHOWN};
+    struct data_check c = {.json = strcmp(argv[2], "json") ? NULL : json_object(),
+                           .colors = !strcmp(argv[3], "color"),
+                           .shown = SHOWN};
     json_int_t shown = json_integer_value(json_object_get(spec, "rows"));
     if (json_object_get(spec, "rows") && shown >= 0 && shown <= SHOWN_MAX)
         c.shown = (size_t)shown;

@@ -235,7 +235,7 @@ static struct gen gen_of(struct head *h, struct runner *r)
 static int take_turn(struct head *h, struct runner *r, json_t **turn, struct err *err)
 {
     runner_idle(r);
-    json_t *next = turns_wait(&h->turns, (unsigned)h->spec.keep_alive);
+    json_t *next = chat_inbox_wait(&h->inbox, (unsigned)h->spec.keep_alive);
     if (!next)
         return 0;
     json_decref(*turn); /* spec.messages point into it */

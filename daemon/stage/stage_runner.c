@@ -71,7 +71,7 @@ static bool is_plan_for(const struct runner_plan *p, const struct go *go)
         p->want_token != go->want_token || p->steps != go->nsteps)
         return false;
     for (size_t i = 0; i < p->steps; i++)
-        if (p->whose[i] != go->steps[i].adapter)
+        if (p->adapter_of_step[i] != go->steps[i].adapter)
             return false;
     return true;
 }
@@ -79,7 +79,7 @@ static bool is_plan_for(const struct runner_plan *p, const struct go *go)
 static void drop_plan(struct runner_plan *p)
 {
     plan_free(p->plan);
-    free(p->whose);
+    free(p->adapter_of_step);
     *p = (struct runner_plan){0};
 }
 
@@ -90,34 +90,35 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
         if (is_plan_for(&r->plans[i], go))
             return r->plans[i].plan;
     /* A plan takes a while to make: the next rank is to make it at the same time. */
-    exchange_tell(r->exchange);
+    exchange_kick(r->exchange);
     struct sched *sched = NULL;
     struct plan *made = NULL;
     bool recompute[JOB_MAX_STAGES];
-    uint32_t *whose = calloc(go->nsteps + 1, sizeof *whose);
-    if (!whose) {
+    uint32_t *adapter_of_step = calloc(go->nsteps + 1, sizeof *adapter_of_step);
+    if (!adapter_of_step) {
         err_set(err, -ENOMEM, "out of memory");
         return NULL;
     }
     for (size_t i = 0; i < go->nsteps; i++)
-        whose[i] = go->steps[i].adapter;
+        adapter_of_step[i] = go->steps[i].adapter;
     struct sched_request want = job_plan_schedule(r->plan, go->microbatches);
     int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
     if (!e) {
         struct plan_request req = request_for(r, go, sched);
         job_plan_recompute(r->plan, recompute);
         req.recompute = recompute;
-        req.whose = whose;
+        req.adapter_of_step = adapter_of_step;
         e = plan_compile(&made, &req, err);
     }
     sched_free(sched);
     if (e) {
-        free(whose);
+        free(adapter_of_step);
         return NULL;
     }
     struct runner_plan *slot = &r->plans[r->next_plan++ % RUNNER_PLANS];
     drop_plan(slot);
-    *slot = (struct runner_plan){made, go->program, go->microbatches, go->want_token, go->nsteps, whose};
+    *slot = (struct runner_plan){made,           go->program, go->microbatches,
+                                 go->want_token, go->nsteps,  adapter_of_step};
     return made;
 }
 
@@ -164,7 +165,7 @@ void *runner_take(struct runner *r, const struct task_need *need)
     const size_t left = --c->posted;
     int e = post_more(r, need->from);
     if (c->posted > left)
-        exchange_tell(r->exchange);
+        exchange_kick(r->exchange);
     if (!e)
         return buffer;
     exchange_release(r->exchange, buffer);
@@ -193,7 +194,7 @@ static int op_run(void *owner, const struct task *task, struct err *err)
         r->begun(r->owner);
     r->begun = NULL;
     if (task->kind != TASK_TOKEN && task->kind != TASK_LOSS) /* these take what has come, and are over */
-        exchange_tell(r->exchange);
+        exchange_kick(r->exchange);
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
     int e = runner_task(r, task, err);
@@ -231,12 +232,12 @@ static int run_program(struct runner *r, struct err *err)
 static void report_trace(struct runner *r, const struct go *go)
 {
     struct plan_request req = request_for(r, go, NULL);
-    json_t *whose = json_array();
+    json_t *adapter_of_step = json_array();
     for (size_t i = 0; i < go->nsteps; i++)
-        json_array_append_new(whose, json_integer(go->steps[i].adapter));
+        json_array_append_new(adapter_of_step, json_integer(go->steps[i].adapter));
     r->traced(r->owner, json_pack("{s:I s:I s:o s:b s:I s:o s:o}", "step", (json_int_t)go->step,
-                                  "microbatches", (json_int_t)go->microbatches, "adapters", whose, "tied",
-                                  (int)req.tied, "lowest", (json_int_t)req.lowest_trained, "tasks",
+                                  "microbatches", (json_int_t)go->microbatches, "adapters", adapter_of_step,
+                                  "tied", (int)req.tied, "lowest", (json_int_t)req.lowest_trained, "tasks",
                                   trace_encode(&r->trace), "bytes", trace_encode_bytes(&r->trace)));
 }
 
@@ -253,7 +254,7 @@ static void choose_adapter(struct runner *r, size_t adapter)
 {
     for (size_t s = 0; s < r->plan->stages; s++)
         if (r->stages[s])
-            stage_choose(r->stages[s], adapter);
+            stage_select_adapter(r->stages[s], adapter);
 }
 
 static int run_round(struct runner *r, const struct go *go, struct err *err)
@@ -358,7 +359,7 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
 
 void runner_idle(struct runner *r)
 {
-    exchange_tell(r->exchange);
+    exchange_kick(r->exchange);
     progress_set(r->progress, PROGRESS_IDLE, 0, 0, 0);
 }
 

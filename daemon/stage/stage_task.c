@@ -524,7 +524,7 @@ static int task_token(struct runner *r, const struct task *t, struct err *err)
 int runner_task(struct runner *r, const struct task *t, struct err *err)
 {
     if (r->go->program == PROGRAM_TRAIN)
-        stage_choose(stage_of(r, t), step_of(r, t)->adapter);
+        stage_select_adapter(stage_of(r, t), step_of(r, t)->adapter);
     switch (t->kind) {
     case TASK_F: return r->go->program == PROGRAM_DECODE ? task_decode(r, t, err) : task_forward(r, t, err);
     case TASK_I:

@@ -29,7 +29,7 @@ struct runner_plan {
     size_t microbatches;
     bool want_token;
     size_t steps;
-    uint32_t *whose; /* [steps] owned */
+    uint32_t *adapter_of_step; /* [steps] owned */
 };
 struct cursor { /* how far the receives of a link are posted */
     size_t task, need, posted;

@@ -18,7 +18,7 @@
 
 enum { DONE = 0, FAILED = 1, WRONG_USE = 2, INPUT_MAX = 64 << 20 };
 
-struct work {
+struct text_work {
     const json_t *spec; /* borrowed */
     const char *model;
     json_t *json;          /* owned: the answer, NULL = text is wanted */
@@ -28,7 +28,7 @@ struct work {
 };
 
 /* All of standard input. */
-static int read_input(struct work *w, struct err *err)
+static int read_input(struct text_work *w, struct err *err)
 {
     size_t room = 0;
     for (;;) {
@@ -53,7 +53,7 @@ static int read_input(struct work *w, struct err *err)
 }
 
 /* A text of the spec, or else standard input. */
-static int take_input(struct work *w, const char *key, struct err *err)
+static int take_input(struct text_work *w, const char *key, struct err *err)
 {
     const json_t *text = json_object_get(w->spec, key);
     if (!text)
@@ -84,7 +84,7 @@ static void print_ids(const uint32_t *ids, size_t n)
 /* --- tokenize --- */
 
 /* What each token adds to the text: a character of several tokens stands with the last of them. */
-static json_t *pieces_of(const struct work *w, const uint32_t *ids, size_t n, struct err *err)
+static json_t *pieces_of(const struct text_work *w, const uint32_t *ids, size_t n, struct err *err)
 {
     struct tokenizer_stream *stream;
     if (tokenizer_stream_new(&stream, w->tok, false, err))
@@ -105,7 +105,7 @@ static json_t *pieces_of(const struct work *w, const uint32_t *ids, size_t n, st
     return list;
 }
 
-static int tokenize(struct work *w, struct err *err)
+static int tokenize(struct text_work *w, struct err *err)
 {
     uint32_t *ids = NULL;
     size_t n = 0;
@@ -136,7 +136,7 @@ static int tokenize(struct work *w, struct err *err)
 /* --- detokenize --- */
 
 /* Numbers between spaces, line ends, commas and brackets. */
-static int read_ids(const struct work *w, uint32_t **ret, size_t *ret_n, struct err *err)
+static int read_ids(const struct text_work *w, uint32_t **ret, size_t *ret_n, struct err *err)
 {
     static const char between[] = " \t\r\n,[]";
     size_t n = 0;
@@ -170,7 +170,7 @@ static int read_ids(const struct work *w, uint32_t **ret, size_t *ret_n, struct 
     return 0;
 }
 
-static int detokenize(struct work *w, struct err *err)
+static int detokenize(struct text_work *w, struct err *err)
 {
     uint32_t *ids = NULL;
     size_t n = 0, length = 0;
@@ -195,7 +195,7 @@ static int detokenize(struct work *w, struct err *err)
 /* --- render --- */
 
 /* The messages, and the tools that stand beside them in a file; a new object. */
-static int read_messages(struct work *w, json_t **ret, struct err *err)
+static int read_messages(struct text_work *w, json_t **ret, struct err *err)
 {
     const json_t *given = json_object_get(w->spec, "messages");
     const char *file = json_string_value(json_object_get(w->spec, "file")),
@@ -224,7 +224,7 @@ static int read_messages(struct work *w, json_t **ret, struct err *err)
     return r;
 }
 
-static int render(struct work *w, struct err *err)
+static int render(struct text_work *w, struct err *err)
 {
     const bool only_checks = json_is_true(json_object_get(w->spec, "check"));
     struct chat_prompt prompt = {0};
@@ -264,7 +264,7 @@ int stage_text_main(int argc, char **argv)
     struct err err = {""};
     json_t *spec = argc == 3 ? json_loads(argv[1], 0, NULL) : NULL;
     const char *what = json_string_value(json_object_get(spec, "do"));
-    struct work w = {.spec = spec, .model = json_string_value(json_object_get(spec, "model"))};
+    struct text_work w = {.spec = spec, .model = json_string_value(json_object_get(spec, "model"))};
     if (!what || !w.model) {
         json_decref(spec);
         return WRONG_USE;

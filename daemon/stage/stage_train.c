@@ -112,7 +112,7 @@ struct step {
     size_t first, *packs; /* its first microbatch; [batch] owned: which packs it learns */
 };
 
-struct run {
+struct train_run {
     struct head *h;
     struct runner *r;
     struct batch batch;
@@ -127,13 +127,13 @@ struct run {
 };
 
 /* Of several adapters each line says which it speaks of. */
-static void name_adapter(const struct run *run, size_t adapter, json_t *line)
+static void name_adapter(const struct train_run *run, size_t adapter, json_t *line)
 {
     if (run->h->nadapters > 1)
         json_object_set_new(line, "adapter", json_string(run->h->adapters[adapter].name));
 }
 
-static int log_line(struct run *run, const json_t *line, struct err *err)
+static int log_line(struct train_run *run, const json_t *line, struct err *err)
 {
     if (!run->log)
         return 0;
@@ -145,7 +145,7 @@ static int log_line(struct run *run, const json_t *line, struct err *err)
 }
 
 /* Which lines of the data a step has learnt: with the seed, what its permutation was. */
-static json_t *lines_of(const struct run *run, const struct step *step)
+static json_t *lines_of(const struct train_run *run, const struct step *step)
 {
     const struct stage_data *d = &run->h->train;
     json_t *lines = json_array();
@@ -165,7 +165,7 @@ static double seconds_between(struct instant from, struct instant to)
 
 /* Of several adapters a step's seconds are those since the one before of the same adapter, for so
  * often it comes; the bubble is that since any step ended. */
-static int report_step(struct run *run, size_t at, struct err *err)
+static int report_step(struct train_run *run, size_t at, struct err *err)
 {
     const struct step *step = &run->steps[at];
     const struct go_step *go = &run->go[at];
@@ -199,7 +199,7 @@ static int on_stepped(void *owner, size_t step, struct err *err)
     return report_step(owner, step, err);
 }
 
-static void prepare_step(struct run *run, size_t at, size_t adapter, uint64_t number)
+static void prepare_step(struct train_run *run, size_t at, size_t adapter, uint64_t number)
 {
     const struct head_adapter *a = &run->h->adapters[adapter];
     const struct job_spec *s = &a->spec;
@@ -216,7 +216,7 @@ static void prepare_step(struct run *run, size_t at, size_t adapter, uint64_t nu
 }
 
 /* Steps `first` to `last`, of each adapter that has not done them yet. */
-static int train_round(struct run *run, uint64_t first, uint64_t last, struct err *err)
+static int train_round(struct train_run *run, uint64_t first, uint64_t last, struct err *err)
 {
     struct head *h = run->h;
     size_t n = 0;
@@ -245,7 +245,7 @@ static int train_round(struct run *run, uint64_t first, uint64_t last, struct er
 }
 
 /* The whole validation set in file order, through the same pipeline. */
-static int evaluate(struct run *run, size_t adapter, uint64_t step, struct err *err)
+static int evaluate(struct train_run *run, size_t adapter, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
     size_t packs = data_packs_count(h->valid.packs), per = h->plan.microbatches * h->spec.micro_batch,
@@ -284,7 +284,7 @@ static int evaluate(struct run *run, size_t adapter, uint64_t step, struct err *
 
 /* What the model writes as it is now: for people to look at, and nothing that training follows
  * from. */
-static int take_sample(struct run *run, size_t adapter, uint64_t step, struct err *err)
+static int take_sample(struct train_run *run, size_t adapter, uint64_t step, struct err *err)
 {
     const struct job_spec *s = &run->h->spec;
     char *text;
@@ -309,7 +309,7 @@ static int save_piece(void *owner, const struct param_piece *piece, float *value
     return adapter_out_piece(owner, piece, values, err);
 }
 
-static int save_to(struct run *run, size_t adapter, const char *dir, uint64_t step, struct err *err)
+static int save_to(struct train_run *run, size_t adapter, const char *dir, uint64_t step, struct err *err)
 {
     struct head *h = run->h;
     struct adapter_out *out;
@@ -336,7 +336,7 @@ static int save_to(struct run *run, size_t adapter, const char *dir, uint64_t st
 
 /* A result that cannot be written where it was asked for is kept under the daemon's state, and the
  * sentence says where: an hour of training is not lost to a full disk. */
-static int save(struct run *run, size_t adapter, uint64_t step, struct err *err)
+static int save(struct train_run *run, size_t adapter, uint64_t step, struct err *err)
 {
     const struct head_adapter *a = &run->h->adapters[adapter];
     char path[4096];
@@ -356,7 +356,7 @@ static int save(struct run *run, size_t adapter, uint64_t step, struct err *err)
 
 /* --- all steps -------------------------------------------------------------------------------- */
 
-static int run_open(struct run *run, struct err *err)
+static int run_open(struct train_run *run, struct err *err)
 {
     const struct job_spec *s = &run->h->spec;
     const size_t steps = run->h->plan.round_steps;
@@ -371,7 +371,7 @@ static int run_open(struct run *run, struct err *err)
     return 0;
 }
 
-static void run_done(struct run *run)
+static void run_done(struct train_run *run)
 {
     if (run->log)
         fclose(run->log);
@@ -382,14 +382,14 @@ static void run_done(struct run *run)
     free(run->round);
 }
 
-static bool is_due(const struct run *run, uint64_t step, size_t every)
+static bool is_due(const struct train_run *run, uint64_t step, size_t every)
 {
     return step == run->h->steps || (every && step % every == 0);
 }
 
 /* The last step of the round that begins with `first`: none is beyond one after which something is
  * due, and adapters that are not equally far go on one step at a time. */
-static uint64_t round_end(const struct run *run, uint64_t first)
+static uint64_t round_end(const struct train_run *run, uint64_t first)
 {
     const struct head *h = run->h;
     const struct job_spec *s = &h->spec;
@@ -401,11 +401,11 @@ static uint64_t round_end(const struct run *run, uint64_t first)
         if (is_due(run, step, s->save_every) || (h->valid.data && is_due(run, step, s->eval_every)) ||
             (s->sample_prompt && is_due(run, step, s->sample_every)))
             last = step;
-    return first + plan_turns_below(last - first + 1, most) - 1;
+    return first + steps_per_adapter_below(last - first + 1, most) - 1;
 }
 
 /* What is due after a step, of every adapter that has made it. */
-static int after_step(struct run *run, uint64_t step, struct err *err)
+static int after_step(struct train_run *run, uint64_t step, struct err *err)
 {
     const struct head *h = run->h;
     const struct job_spec *s = &h->spec;
@@ -423,7 +423,7 @@ static int after_step(struct run *run, uint64_t step, struct err *err)
     return e;
 }
 
-static int run_steps(struct run *run, struct err *err)
+static int run_steps(struct train_run *run, struct err *err)
 {
     struct head *h = run->h;
     uint64_t step = UINT64_MAX;
@@ -448,7 +448,7 @@ static int run_steps(struct run *run, struct err *err)
     return e;
 }
 
-static json_t *result_of(const struct run *run, size_t adapter)
+static json_t *result_of(const struct train_run *run, size_t adapter)
 {
     const struct progress_of *of = &run->of[adapter];
     json_t *result = json_pack("{s:s s:I}", "adapter_out", run->h->adapters[adapter].spec.adapter_out,
@@ -463,7 +463,7 @@ static json_t *result_of(const struct run *run, size_t adapter)
 
 int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
-    struct run run = {.h = h, .r = r};
+    struct train_run run = {.h = h, .r = r};
     for (size_t a = 0; a < h->nadapters; a++)
         run.of[a] = (struct progress_of){.last_loss = NAN, .last_valid = NAN};
     int e = run_open(&run, err);

@@ -2,7 +2,7 @@
  *
  * Opening a stage: which shards to map, every tensor bound and checked, all memory carved from four
  * slabs whose layout is written once and serves measuring and carving alike. */
-#include "model/stage_priv.h"
+#include "model/stage_impl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static size_t stage_sets(const struct stage_spec *spec)
     return 1 + spec->nmore;
 }
 
-void stage_choose(struct stage *s, size_t adapter)
+void stage_select_adapter(struct stage *s, size_t adapter)
 {
     if (s->tune == &s->tunes[adapter])
         return;
@@ -52,8 +52,8 @@ static void carve_params(struct stage *s, struct slab *slab)
     const struct config *c = &s->spec.config;
     for (size_t i = 0; i < s->nunits; i++)
         unit_carve(&s->units[i], slab, s->spec.training);
-    s->tune = NULL;             /* carving chose for each unit */
-    stage_choose(s, widest(s)); /* what is laid out from here on has to do for every adapter */
+    s->tune = NULL;                     /* carving chose for each unit */
+    stage_select_adapter(s, widest(s)); /* what is laid out from here on has to do for every adapter */
     bool tied = s->head && c->tied && s->spec.tune.kind == TUNE_FULL;
     s->tied_grad = tied && s->spec.training ? slab_floats(slab, c->vocab, c->dim) : NULL;
     s->tied_weight = tied && !s->embed ? slab_floats(slab, c->vocab, c->dim) : NULL;
@@ -482,7 +482,7 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
         stage_close(s);
         return r;
     }
-    stage_choose(s, 0);
+    stage_select_adapter(s, 0);
     *ret = s;
     return 0;
 }

@@ -72,7 +72,7 @@ void stage_requanted(const struct stage *stage, struct requant_told *ret);
 
 /* Which adapter the calls below are about, 0 = spec.tune's, then those of spec.more; the first
  * where nothing was said. Of a microbatch it is the same from stage_use_area on to its backward. */
-void stage_choose(struct stage *s, size_t adapter);
+void stage_select_adapter(struct stage *s, size_t adapter);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
 /* Puts a microbatch's geometry into a slot: start [seqs + 1]. `drop` numbers the dropout masks

@@ -2,7 +2,7 @@
  *
  * A stage and the model's files: which shards to map, which tensor is whose, and what to say of
  * tensors that are missing, misshapen, or unknown. Called once while a stage opens. */
-#include "model/stage_priv.h"
+#include "model/stage_impl.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The tasks of a stage. Nothing is allocated here. */
-#include "model/stage_priv.h"
+#include "model/stage_impl.h"
 
 #include <errno.h>
 #include <math.h>

@@ -136,11 +136,11 @@ struct plan_request {
     const uint32_t *rank_of_stage; /* not TRAIN: [stages], borrowed; NULL = stage s on rank s */
     size_t microbatches;           /* FORWARD, DECODE; TRAIN takes the schedule's */
     /* TRAIN: the schedule's microbatches are those of so many steps (0 = 1), as many of each, one
-     * step after the other; whose [steps], borrowed: of which adapter each is, or NULL = each of
-     * another one. A step of an adapter begins, on each stage, once the one before it has ended
-     * there: an order in which that cannot be is refused. */
+     * step after the other; adapter_of_step [steps], borrowed: of which adapter each is, or NULL =
+     * each of another one. A step of an adapter begins, on each stage, once the one before it has
+     * ended there: an order in which that cannot be is refused. */
     size_t steps;
-    const uint32_t *whose;
+    const uint32_t *adapter_of_step;
     bool tied; /* TRAIN: embedding and head share a trained weight and lie on different stages */
     uint32_t lowest_trained; /* TRAIN: stages below this one get no gradient and send none: their backward
                                 tasks vanish; 0 = all stages train */
@@ -169,16 +169,16 @@ int plan_find_credits(struct plan *plan, struct err *err);
 /* How many steps of each adapter a round takes: so many that filling and emptying the pipeline is a
  * hundredth of it; 1 of an adapter that is alone, whose steps cannot follow each other. */
 enum { PLAN_MAX_TURNS = 32 };
-size_t plan_turns(size_t ranks, size_t adapters, size_t microbatches);
+size_t steps_per_adapter(size_t ranks, size_t adapters, size_t microbatches);
 /* Of the numbers of turns that rounds have where so many are the most, the greatest that is no more
  * than `turns`: the most itself and the powers of two below, so that few plans are all there
  * are. */
-size_t plan_turns_below(size_t turns, size_t most);
+size_t steps_per_adapter_below(size_t turns, size_t most);
 /* And as many as go in an order, at most `most`: step says which order, its microbatches being
  * those of one step. 1 where a step of an adapter would begin before its last one has ended; more
  * than PLAN_MAX_CELLS are not tried. */
-int plan_turns_go(size_t *ret, const struct sched_request *step, size_t adapters, size_t most,
-                  struct err *err);
+int steps_per_adapter_go(size_t *ret, const struct sched_request *step, size_t adapters, size_t most,
+                         struct err *err);
 
 /* Which of the plan's steps a microbatch belongs to. */
 static inline uint32_t plan_step(const struct plan *plan, uint32_t mb)

@@ -51,12 +51,12 @@ void ends_free(struct ends *ends)
     free(ends);
 }
 
-static void find_previous(struct ends *ends, const uint32_t *whose)
+static void find_previous(struct ends *ends, const uint32_t *adapter_of_step)
 {
     for (uint32_t step = 0; step < ends->steps; step++) {
         ends->previous[step] = NO_STEP;
-        for (uint32_t before = step; whose && before-- > 0;)
-            if (whose[before] == whose[step]) {
+        for (uint32_t before = step; adapter_of_step && before-- > 0;)
+            if (adapter_of_step[before] == adapter_of_step[step]) {
                 ends->previous[step] = before;
                 break;
             }
@@ -98,7 +98,7 @@ struct ends *ends_new(struct build *b, const struct sched_sim *sim)
         ends_free(ends);
         return NULL;
     }
-    find_previous(ends, b->req->whose);
+    find_previous(ends, b->req->adapter_of_step);
     find_due(ends, b->req->sched, sim->end);
     return ends;
 }

@@ -74,8 +74,8 @@ static int make_run(struct planner_run *run, const struct planner_sim *sim,
 static int make_runs(struct planner_sim *sim, const struct sched_request *of_step, bool closely,
                      struct err *err)
 {
-    const size_t most = plan_turns(of_step->ranks, sim->adapters, of_step->microbatches);
-    int e = plan_turns_go(&sim->turns, of_step, sim->adapters, closely || most < 2 ? most : 2, err);
+    const size_t most = steps_per_adapter(of_step->ranks, sim->adapters, of_step->microbatches);
+    int e = steps_per_adapter_go(&sim->turns, of_step, sim->adapters, closely || most < 2 ? most : 2, err);
     if (!closely && sim->turns > 1)
         sim->turns = most;
     const bool whole = closely || sim->turns <= SHORT;

@@ -13,7 +13,7 @@
 
 enum { THREADS_MAX = 8 };
 
-struct turns {
+struct chat_inbox {
     const unsigned char *at; /* the share */
     size_t chunks, rounds;
     int from, to; /* pipes */
@@ -22,7 +22,7 @@ struct turns {
 
 static void *turn_by_turn(void *arg)
 {
-    struct turns *t = arg;
+    struct chat_inbox *t = arg;
     char byte = 0;
     for (size_t i = 0; i < t->rounds && read(t->from, &byte, 1) == 1; i++) {
         for (size_t c = 0; c < t->chunks; c++)
@@ -36,7 +36,7 @@ static void *turn_by_turn(void *arg)
 /* Seconds, or −1. The first byte comes from here, and the last comes back. */
 static double run(const unsigned char *memory, size_t mib, size_t threads, size_t rounds)
 {
-    struct turns turns[THREADS_MAX];
+    struct chat_inbox turns[THREADS_MAX];
     pthread_t thread[THREADS_MAX];
     int pipes[THREADS_MAX][2];
     size_t n = 0;
@@ -46,12 +46,12 @@ static double run(const unsigned char *memory, size_t mib, size_t threads, size_
             return -1;
     const double begin = bench_now();
     for (; n < threads; n++) {
-        turns[n] = (struct turns){memory + n * (mib / threads) * MACHINE_CHUNK,
-                                  mib / threads,
-                                  rounds,
-                                  pipes[n][0],
-                                  pipes[(n + 1) % threads][1],
-                                  0};
+        turns[n] = (struct chat_inbox){memory + n * (mib / threads) * MACHINE_CHUNK,
+                                       mib / threads,
+                                       rounds,
+                                       pipes[n][0],
+                                       pipes[(n + 1) % threads][1],
+                                       0};
         if (pthread_create(&thread[n], NULL, turn_by_turn, &turns[n]))
             return -1;
     }

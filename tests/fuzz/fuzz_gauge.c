@@ -70,14 +70,14 @@ static void ways(json_t *json)
     head.plan.ranks = 2;
     head.nodes = json_pack("[{s:s s:O?} {s:s s:O?}]", "id", "a", "mbps", json_object_get(json, "mbps"), "id",
                            "b", "mbps", json_object_get(json, "mbps"));
-    struct timed *t = timed_new(&head);
+    struct cost_table *t = cost_table_new(&head);
     expect(t != NULL);
     t->answers = json_pack("[O O]", json, json);
     for (size_t rank = 0; rank < 2; rank++) {
-        const struct sched_link link = timed_link(t, rank, 1 - rank, 1e6);
+        const struct sched_link link = cost_table_link(t, rank, 1 - rank, 1e6);
         expect(is_time(link.transfer) && is_time(link.latency));
     }
-    timed_free(t);
+    cost_table_free(t);
     json_decref(head.nodes);
 }
 

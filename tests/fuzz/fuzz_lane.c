@@ -111,7 +111,7 @@ static void post_all(struct exchange *x, bool with_large)
         expect(exchange_send(x, 1, &expected[i].key, exchange_buffer(x, expected[i].size),
                              expected[i].size) == 0);
     }
-    exchange_tell(x);
+    exchange_kick(x);
 }
 
 static void take_all(struct exchange *x)
@@ -127,11 +127,11 @@ static void take_all(struct exchange *x)
 /* What the sender would take up, so that neither acknowledgements nor chunks pile up. */
 static void send_nothing(struct lane *l)
 {
-    struct work w;
+    struct lane_work w;
     for (; take_work(l, &w) > 0; l->sent++)
         if (w.out) {
             w.out->readers--;
-            exchange_finish_message(l->peer, w.out);
+            exchange_finish_message(l->neighbor, w.out);
         }
 }
 
@@ -143,18 +143,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct exchange *x = NULL;
     struct err err;
     expect(exchange_new(&x, &progress, &err) == 0);
-    struct peer *p = &x->peers[x->n++];
-    *p = (struct peer){.x = x, .rank = 1, .out_tail = &p->out};
+    struct neighbor *p = &x->neighbors[x->n++];
+    *p = (struct neighbor){.x = x, .rank = 1, .out_tail = &p->out};
     pthread_cond_init(&p->placed, NULL);
     pthread_cond_init(&p->sync[0].work, NULL);
     struct lane *l = &p->lanes[0]; /* never `used`: it has no threads to be joined */
-    *l = (struct lane){.sync = &p->sync[0], .peer = p, .count = &progress.lanes[0], .fd = -1};
+    *l = (struct lane){.sync = &p->sync[0], .neighbor = p, .count = &progress.lanes[0], .fd = -1};
     seal_init(&l->rx, key, SEAL_CHACHA20_POLY1305); /* turns are taken, if not used */
     l->tx = l->rx;
     stream = (struct stream){.in = {data, n}};
     post_all(x, n > 0 && data[n - 1] % 8 == 0);
     for (int r = 0; r == 0; send_nothing(l)) {
-        struct arrival a = {.to = NULL};
+        struct chunk_arrival a = {.to = NULL};
         r = read_record(l, scratch, &a);
         if (a.to)
             r = settle(l, &a, r);

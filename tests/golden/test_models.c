@@ -15,7 +15,7 @@
 #include <math.h>
 
 #include "file/input.h"
-#include "model/stage_priv.h"
+#include "model/stage_impl.h"
 #include "tests/lib/chain.h"
 #include "tests/lib/near.h"
 #include "tests/lib/golden.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "model/stage_priv.h"
+#include "model/stage_impl.h"
 #include "tests/lib/near.h"
 
 /* Buffers between stages begin one float off an aligned address: what comes over a wire is not
@@ -126,7 +126,7 @@ void chain_choose(struct chain *c, size_t adapter)
 {
     c->spec.tune = adapter ? c->spec.more[adapter - 1] : c->first;
     for (size_t i = 0; i < c->spec.cut.n; i++)
-        stage_choose(c->stage[i], adapter);
+        stage_select_adapter(c->stage[i], adapter);
 }
 
 /* --- a microbatch ----------------------------------------------------------------------------- */

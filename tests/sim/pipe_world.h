@@ -71,7 +71,7 @@ struct world {
     bool flushed;    /* the steps that were asked for cannot follow each other */
     bool frugal;     /* room counts every emit of the task asked about, not only those queued already */
     bool cut;
-    uint32_t whose[MAX_MB];                                       /* of each step of the plan: its adapter */
+    uint32_t adapter_of_step[MAX_MB];                             /* of each step of the plan: its adapter */
     bool normed[MAX_STAGES][MAX_MB], updated[MAX_STAGES][MAX_MB]; /* by step */
     uint32_t back[MAX_STAGES][MAX_MB], lost[MAX_MB];              /* microbatches; losses taken */
     bool in_order;                           /* every stage adds up its weight gradients in ascending order */
@@ -246,7 +246,7 @@ static inline void keep_steps(struct world *w, const struct task *task)
     const uint32_t step = is_end ? task->mb : plan_step(plan, task->mb);
     if (task->kind == TASK_F)
         for (uint32_t before = 0; before < step; before++)
-            require(w, w->whose[before] != w->whose[step] || w->updated[s][before]);
+            require(w, w->adapter_of_step[before] != w->adapter_of_step[step] || w->updated[s][before]);
     w->back[s][step] += task->kind == TASK_B || task->kind == TASK_W;
     w->lost[step] += task->kind == TASK_LOSS;
     if (task->kind == TASK_NORM) {

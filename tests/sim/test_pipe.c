@@ -99,8 +99,8 @@ static void ask_for_steps(struct world *w, struct plan_request *req)
         req->steps = 1 + below(w, (uint32_t)microbatches);
     while (microbatches % req->steps);
     for (uint32_t step = 0; step < req->steps; step++)
-        w->whose[step] = step % adapters;
-    req->whose = w->whose;
+        w->adapter_of_step[step] = step % adapters;
+    req->adapter_of_step = w->adapter_of_step;
 }
 
 static void compile_train(struct world *w, size_t ranks, size_t microbatches)
@@ -121,11 +121,11 @@ static void compile_train(struct world *w, size_t ranks, size_t microbatches)
         ask_for_steps(w, &req);
     struct err err = {0};
     int rc = plan_compile(&w->plan, &req, &err);
-    w->flushed = rc == -EDEADLK && req.whose;
+    w->flushed = rc == -EDEADLK && req.adapter_of_step;
     if (w->flushed) { /* then at least all can take their steps side by side */
         for (uint32_t step = 0; step < req.steps; step++)
-            w->whose[step] = step;
-        req.whose = NULL;
+            w->adapter_of_step[step] = step;
+        req.adapter_of_step = NULL;
         rc = plan_compile(&w->plan, &req, &err);
     }
     if (rc < 0)
@@ -315,7 +315,8 @@ static void play_seeds(bool cut)
     for (uint64_t seed = first_seed; seed < first_seed + runs; seed++) {
         world_init(w, seed);
         flushed += w->flushed;
-        followed += !w->flushed && w->plan->steps > 1 && w->whose[w->plan->steps - 1] + 1 < w->plan->steps;
+        followed +=
+            !w->flushed && w->plan->steps > 1 && w->adapter_of_step[w->plan->steps - 1] + 1 < w->plan->steps;
         if (cut && w->plan->ranks > 1)
             cut_somewhere(w);
         play(w);

@@ -335,7 +335,7 @@ static struct plan *compile(const struct timeline *t, const struct planned *shap
                                .sched = sched,
                                .ranks = t->ranks,
                                .steps = shape->steps,
-                               .whose = shape->whose,
+                               .adapter_of_step = shape->whose,
                                .tied = shape->tied,
                                .lowest_trained = shape->lowest,
                                .recompute = t->recompute};

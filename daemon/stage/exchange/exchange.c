@@ -99,15 +99,15 @@ void exchange_wake_sender(struct lane *l)
     pthread_cond_signal(&l->sync->work);
 }
 
-void exchange_wake_senders(struct peer *p)
+void exchange_wake_senders(struct neighbor *p)
 {
-    p->untold = false;
+    p->unkicked = false;
     for (size_t i = 0; i < MAX_LANES; i++)
         if (p->lanes[i].used)
             exchange_wake_sender(&p->lanes[i]);
 }
 
-struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key)
+struct inbox *exchange_find_inbox(struct neighbor *p, const struct msg_key *key)
 {
     for (struct inbox *in = p->in; in; in = in->next)
         if (same_key(&in->key, key))
@@ -122,7 +122,7 @@ static void outbox_free(struct exchange *x, struct outbox *o)
     free(o);
 }
 
-void exchange_finish_message(struct peer *p, struct outbox *o)
+void exchange_finish_message(struct neighbor *p, struct outbox *o)
 {
     if (o->done < o->chunks || o->readers)
         return;
@@ -140,11 +140,11 @@ void exchange_finish_message(struct peer *p, struct outbox *o)
 
 /* --- the compute thread's side ---------------------------------------------------------------- */
 
-static struct peer *peer_of(struct exchange *x, uint32_t rank)
+static struct neighbor *neighbor_of(struct exchange *x, uint32_t rank)
 {
     for (size_t i = 0; i < x->n; i++)
-        if (x->peers[i].rank == rank)
-            return &x->peers[i];
+        if (x->neighbors[i].rank == rank)
+            return &x->neighbors[i];
     return NULL;
 }
 
@@ -177,12 +177,12 @@ void exchange_on_lost(struct exchange *x,
     pthread_mutex_unlock(&x->lock);
 }
 
-static struct peer *peer_new(struct exchange *x, uint32_t rank)
+static struct neighbor *neighbor_new(struct exchange *x, uint32_t rank)
 {
-    if (x->n == MAX_PEERS)
+    if (x->n == MAX_NEIGHBORS)
         return NULL;
-    struct peer *p = &x->peers[x->n++];
-    *p = (struct peer){.x = x, .rank = rank};
+    struct neighbor *p = &x->neighbors[x->n++];
+    *p = (struct neighbor){.x = x, .rank = rank};
     p->out_tail = &p->out;
     pthread_cond_init(&p->placed, NULL);
     pthread_condattr_t attr;
@@ -199,7 +199,7 @@ static struct peer *peer_new(struct exchange *x, uint32_t rank)
 
 /* A place for a lane; a broken one's threads have ended or are about to, so joining them does not
  * wait for the network. */
-static struct lane *free_lane(struct peer *p)
+static struct lane *free_lane(struct neighbor *p)
 {
     for (size_t i = 0; i < MAX_LANES; i++) {
         struct lane *l = &p->lanes[i];
@@ -220,13 +220,13 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
                  const struct seal *rx, struct err *err)
 {
     pthread_mutex_lock(&x->lock);
-    struct peer *p = peer_of(x, rank);
+    struct neighbor *p = neighbor_of(x, rank);
     if (!p)
-        p = peer_new(x, rank);
+        p = neighbor_new(x, rank);
     struct lane *l = p ? free_lane(p) : NULL;
     if (l)
         *l = (struct lane){.sync = &p->sync[l - p->lanes],
-                           .peer = p,
+                           .neighbor = p,
                            .path = path,
                            .count = progress_lane(x->progress, path),
                            .fd = fd,
@@ -251,13 +251,13 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
     return 0;
 }
 
-void exchange_look(struct exchange *x)
+void exchange_sample_tcp(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
     for (size_t i = 0; i < x->n; i++)
         for (size_t l = 0; l < MAX_LANES; l++)
-            if (x->peers[i].lanes[l].used && !x->peers[i].lanes[l].broken)
-                lane_look(&x->peers[i].lanes[l]);
+            if (x->neighbors[i].lanes[l].used && !x->neighbors[i].lanes[l].broken)
+                lane_sample_tcp(&x->neighbors[i].lanes[l]);
     pthread_mutex_unlock(&x->lock);
 }
 
@@ -274,14 +274,14 @@ void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n)
     pthread_mutex_lock(&x->lock);
     for (size_t i = 0; i < x->n; i++)
         for (size_t l = 0; l < MAX_LANES; l++) {
-            struct lane *lane = &x->peers[i].lanes[l];
+            struct lane *lane = &x->neighbors[i].lanes[l];
             if (lane->used && !lane->broken && !is_alive(lane->path, alive, n))
                 shutdown(lane->fd, SHUT_RDWR); /* its threads notice and break it */
         }
     pthread_mutex_unlock(&x->lock);
 }
 
-static void peer_done(struct peer *p)
+static void neighbor_done(struct neighbor *p)
 {
     for (size_t i = 0; i < MAX_LANES; i++)
         if (p->lanes[i].used)
@@ -316,14 +316,14 @@ void exchange_free(struct exchange *x)
     x->closing = true;
     for (size_t i = 0; i < x->n; i++) {
         for (size_t l = 0; l < MAX_LANES; l++)
-            if (x->peers[i].lanes[l].used)
-                shutdown(x->peers[i].lanes[l].fd, SHUT_RDWR);
+            if (x->neighbors[i].lanes[l].used)
+                shutdown(x->neighbors[i].lanes[l].fd, SHUT_RDWR);
         for (size_t l = 0; l < MAX_LANES; l++)
-            pthread_cond_broadcast(&x->peers[i].sync[l].work);
+            pthread_cond_broadcast(&x->neighbors[i].sync[l].work);
     }
     pthread_mutex_unlock(&x->lock);
     for (size_t i = 0; i < x->n; i++)
-        peer_done(&x->peers[i]);
+        neighbor_done(&x->neighbors[i]);
     for (size_t i = 0; i < x->npool; i++)
         free((char *)x->pool[i].at - LINE);
     pthread_cond_destroy(&x->changed);
@@ -334,7 +334,7 @@ void exchange_free(struct exchange *x)
 
 int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable)
 {
-    struct peer *p = peer_of(x, from);
+    struct neighbor *p = neighbor_of(x, from);
     struct inbox *in = p ? calloc(1, sizeof *in) : NULL;
     void *buffer = in ? exchange_buffer(x, size) : NULL;
     if (!buffer) {
@@ -347,14 +347,14 @@ int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, 
     while (*tail)
         tail = &(*tail)->next;
     *tail = in;
-    p->untold = true;
+    p->unkicked = true;
     pthread_mutex_unlock(&x->lock);
     return 0;
 }
 
 int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
 {
-    struct peer *p = peer_of(x, from);
+    struct neighbor *p = neighbor_of(x, from);
     if (!p)
         return -ENOTCONN;
     pthread_mutex_lock(&x->lock);
@@ -367,7 +367,7 @@ int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key)
 
 void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key, size_t *ret_size)
 {
-    struct peer *p = peer_of(x, from);
+    struct neighbor *p = neighbor_of(x, from);
     void *buffer = NULL;
     pthread_mutex_lock(&x->lock);
     for (struct inbox **at = p ? &p->in : NULL; at && *at; at = &(*at)->next)
@@ -386,7 +386,7 @@ void *exchange_take(struct exchange *x, uint32_t from, const struct msg_key *key
 
 int exchange_room(struct exchange *x, uint32_t to, size_t limit)
 {
-    struct peer *p = peer_of(x, to);
+    struct neighbor *p = neighbor_of(x, to);
     if (!p)
         return -ENOTCONN;
     pthread_mutex_lock(&x->lock);
@@ -414,7 +414,7 @@ static struct outbox *outbox_new(const struct msg_key *key, void *buffer, size_t
 static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer, size_t size,
                    bool here)
 {
-    struct peer *p = peer_of(x, to);
+    struct neighbor *p = neighbor_of(x, to);
     struct outbox *out = p ? outbox_new(key, buffer, size) : NULL;
     if (!out) {
         exchange_release(x, buffer);
@@ -424,7 +424,7 @@ static int send_on(struct exchange *x, uint32_t to, const struct msg_key *key, v
     *p->out_tail = out;
     p->out_tail = &out->next;
     p->nout++;
-    p->untold |= !here;
+    p->unkicked |= !here;
     if (here && !exchange_send_here(p, out))
         exchange_wake_senders(p);
     pthread_mutex_unlock(&x->lock);
@@ -441,24 +441,24 @@ int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, v
     return send_on(x, to, key, buffer, size, false);
 }
 
-static void tell_locked(struct exchange *x)
+static void kick_locked(struct exchange *x)
 {
     for (size_t i = 0; i < x->n; i++)
-        if (x->peers[i].untold)
-            exchange_wake_senders(&x->peers[i]);
+        if (x->neighbors[i].unkicked)
+            exchange_wake_senders(&x->neighbors[i]);
 }
 
-void exchange_tell(struct exchange *x)
+void exchange_kick(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
-    tell_locked(x);
+    kick_locked(x);
     pthread_mutex_unlock(&x->lock);
 }
 
 void exchange_wait(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
-    tell_locked(x);
+    kick_locked(x);
     x->waiting = true;
     while (x->changes == x->seen)
         pthread_cond_wait(&x->changed, &x->lock);
@@ -468,7 +468,7 @@ void exchange_wait(struct exchange *x)
 }
 
 /* Nothing left to send, acknowledgements included, and no sender in the middle of it. */
-static bool is_flushed(const struct peer *p)
+static bool is_flushed(const struct neighbor *p)
 {
     if (p->nout)
         return false;
@@ -488,9 +488,9 @@ int exchange_flush(struct exchange *x, int seconds)
     pthread_mutex_lock(&x->lock);
     x->flushing = true;
     for (size_t i = 0; i < x->n; i++)
-        exchange_wake_senders(&x->peers[i]); /* acknowledgements may be held back */
+        exchange_wake_senders(&x->neighbors[i]); /* acknowledgements may be held back */
     for (size_t i = 0; i < x->n && !r; i++)
-        while (!r && !is_flushed(&x->peers[i]))
+        while (!r && !is_flushed(&x->neighbors[i]))
             r = pthread_cond_timedwait(&x->changed, &x->lock, &until) ? -ETIME : 0;
     x->flushing = false;
     pthread_mutex_unlock(&x->lock);

@@ -43,14 +43,14 @@ void exchange_on_lost(struct exchange *x,
 void exchange_keep(struct exchange *x, const uint64_t *alive, size_t n);
 
 /* Has the progress tell what the kernel knows of each lane by now. */
-void exchange_look(struct exchange *x);
+void exchange_sample_tcp(struct exchange *x);
 
 /* A buffer of `size` bytes (64-byte aligned), recycled from earlier messages where one fits. */
 void *exchange_buffer(struct exchange *x, size_t size);
 void exchange_release(struct exchange *x, void *buffer);
 
-/* Allows the peer to send the message: at most `size` bytes, exactly that many unless `variable`.
- * The peer hears of it when the caller tells. */
+/* Allows the neighbor to send the message: at most `size` bytes, exactly that many unless
+ * `variable`. The neighbor hears of it when the caller tells. */
 int exchange_post(struct exchange *x, uint32_t from, const struct msg_key *key, size_t size, bool variable);
 /* 1 here, 0 not yet. */
 int exchange_ready(struct exchange *x, uint32_t from, const struct msg_key *key);
@@ -69,7 +69,7 @@ int exchange_queue(struct exchange *x, uint32_t to, const struct msg_key *key, v
  * what came while the caller waited. All of it together wakes a sender of each lane once, and once
  * somebody who hears it; each time a computing thread may have to make room. To be called before
  * anything that takes long: exchange_wait does it itself. */
-void exchange_tell(struct exchange *x);
+void exchange_kick(struct exchange *x);
 
 /* Sleeps until something changed since the last call of wait or poll functions: a message came or
  * left, a connection broke. */

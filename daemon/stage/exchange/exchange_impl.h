@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The exchange's inside, shared by exchange.c (the compute thread's side), exchange_lane.c (a
- * connection), channel_{send,receive}.c (its threads) and exchange_rate.c (its speed). */
+ * connection), exchange_{send,receive}.c (its threads) and exchange_rate.c (its speed). */
 #ifndef DAEMON_EXCHANGE_IMPL_H
 #define DAEMON_EXCHANGE_IMPL_H
 
@@ -19,7 +19,7 @@ enum {
     SMALL =
         64 *
         1024, /* a chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it */
-    MAX_PEERS = 2, /* previous and next in the ring */
+    MAX_NEIGHBORS = 2, /* previous and next in the ring */
     MAX_LANES =
         6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
     WORKERS =
@@ -42,7 +42,7 @@ struct frame {
     uint64_t size, offset; /* of the whole message; of a chunk in it */
     uint8_t again;         /* how often the chunk was given to a lane before */
 };
-struct place {           /* of a chunk in a message that is coming in */
+struct chunk_place {     /* of a chunk in a message that is coming in */
     uint8_t have, again; /* HAVE_NOT…; of the frame that claimed it */
 };
 struct inbox { /* one expected message */
@@ -52,7 +52,7 @@ struct inbox { /* one expected message */
     bool credited, variable;
     void *buffer; /* owned until taken */
     size_t cap, size, received;
-    struct place *place; /* owned: per chunk, once the first has come */
+    struct chunk_place *place; /* owned: per chunk, once the first has come */
 };
 struct outbox { /* one message to send */
     struct outbox *next;
@@ -63,20 +63,20 @@ struct outbox { /* one message to send */
     uint8_t *chunk;   /* owned: chunk_state of each, and behind them how often each was given to a lane */
     unsigned readers; /* lanes that are sending from the buffer right now */
 };
-struct credit { /* a key the peer has room for, before we had the message */
+struct credit { /* a key the neighbor has room for, before we had the message */
     struct credit *next;
     struct msg_key key;
 };
-struct lane_sync {       /* lives as long as the peer: threads of others may be about to wake this lane's */
+struct lane_sync { /* lives as long as the neighbor: threads of others may be about to wake this lane's */
     pthread_cond_t work; /* there may be something to send */
     pthread_cond_t turn; /* for a sender that has sealed before those ahead of it have sent */
     pthread_mutex_t
         reading; /* the receiver that holds it reads the next record, and opens it after letting go. Before the lock */
 };
 struct lane {
-    struct lane_sync *sync; /* borrowed: peer */
-    struct peer *peer;      /* borrowed: owner */
-    uint64_t path;          /* whoever added it knows it by this */
+    struct lane_sync *sync;    /* borrowed: neighbor */
+    struct neighbor *neighbor; /* borrowed: owner */
+    uint64_t path;             /* whoever added it knows it by this */
     int fd;
     struct seal tx; /* under the lock */
     struct seal rx; /* of the receiver that reads */
@@ -95,7 +95,7 @@ struct lane {
         [MAX_ACKS]; /* still to be sent, over the lane the chunk came on: if it breaks, the chunk comes again anyway */
     size_t ack_first, nacks;
 };
-struct peer {
+struct neighbor {
     struct exchange *x; /* borrowed: owner */
     uint32_t rank;
     struct lane lanes[MAX_LANES];
@@ -105,18 +105,19 @@ struct peer {
     struct outbox *out, **out_tail;
     size_t nout;
     struct credit *credits;
-    bool untold; /* credits, acknowledgements or queued messages are left to go out together: exchange_tell */
+    bool
+        unkicked; /* credits, acknowledgements or queued messages are left to go out together: exchange_kick */
     struct msg_key recent[RECENT];
     size_t nrecent;
     pthread_cond_t placed; /* a receiver has let go of a chunk's place */
 };
 struct exchange {
-    pthread_mutex_t lock;   /* over everything below and all peers */
+    pthread_mutex_t lock;   /* over everything below and all neighbors */
     pthread_cond_t changed; /* for the compute thread */
     uint64_t changes, seen;
     bool closing, flushing;
     bool waiting; /* the compute thread does, and will tell what has come to be told meanwhile */
-    struct peer peers[MAX_PEERS];
+    struct neighbor neighbors[MAX_NEIGHBORS];
     size_t n;
     struct {
         void *at;
@@ -138,29 +139,29 @@ static inline bool same_key(const struct msg_key *a, const struct msg_key *b)
 void exchange_changed(struct exchange *x); /* wakes the compute thread */
 /* Something to send: for any lane, for this one. A sender that is at work, or called already, will
  * look by itself. */
-void exchange_wake_senders(struct peer *p);
+void exchange_wake_senders(struct neighbor *p);
 void exchange_wake_sender(struct lane *l);
 void exchange_release_locked(struct exchange *x, void *buffer);
-struct inbox *exchange_find_inbox(struct peer *p, const struct msg_key *key);
+struct inbox *exchange_find_inbox(struct neighbor *p, const struct msg_key *key);
 void exchange_finish_message(
-    struct peer *p, struct outbox *o); /* frees it if everything is acknowledged and nobody reads it */
+    struct neighbor *p, struct outbox *o); /* frees it if everything is acknowledged and nobody reads it */
 
-/* The compute thread's: sends its message over an idle lane, if it is small and the peer has room
- * for it. Lets go of the lock meanwhile. False: it is for the senders. */
-bool exchange_send_here(struct peer *p, struct outbox *o);
+/* The compute thread's: sends its message over an idle lane, if it is small and the neighbor has
+ * room for it. Lets go of the lock meanwhile. False: it is for the senders. */
+bool exchange_send_here(struct neighbor *p, struct outbox *o);
 
 /* Starts and ends a lane's threads; lane_stop joins them (without the lock). */
 int lane_start(struct lane *l);
 void lane_stop(struct lane *l);
 /* Counts what only the kernel knows: segments sent again, and how long a round trip takes. */
-void lane_look(struct lane *l);
+void lane_sample_tcp(struct lane *l);
 /* Without the lock: what the kernel knows. False: it measures no such connection. */
 bool lane_sample(const struct lane *l, struct share_sample *ret);
 
 /* What its threads run, and what they call without the lock. */
 void *lane_sender(void *lane);
 void *lane_receiver(void *lane);
-void lane_be_prompt(void); /* the calling thread's first words */
+void request_short_timeslice(void); /* the calling thread's first words */
 /* r: why, a negative errno. It gives back what it had not finished: its chunks and credits are sent
  * again over the others. */
 void lane_break(struct lane *l, int r);
@@ -170,7 +171,7 @@ int frame_decode(struct frame *f, const uint8_t in[HEAD]);
 
 static inline unsigned lane_index(const struct lane *l)
 {
-    return (unsigned)(l - l->peer->lanes);
+    return (unsigned)(l - l->neighbor->lanes);
 }
 
 static inline size_t chunk_length(const struct frame *f)

@@ -30,7 +30,7 @@ static const char *why_broken(int r)
 
 void lane_break(struct lane *l, int r)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     struct exchange *x = p->x;
     pthread_mutex_lock(&x->lock);
     bool first = !l->broken;
@@ -123,7 +123,7 @@ struct sched_asked {
  * let in at once, where it would otherwise wait for the end of somebody's slice, perhaps until the
  * next tick; its share of the processor is the same. Earlier kernels let sleepers in anyway, and do
  * not look at this. */
-void lane_be_prompt(void)
+void request_short_timeslice(void)
 {
     struct sched_asked attr = {.size = sizeof attr};
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0))
@@ -134,7 +134,7 @@ void lane_be_prompt(void)
 
 int lane_start(struct lane *l)
 {
-    struct exchange *x = l->peer->x;
+    struct exchange *x = l->neighbor->x;
     keep_socket_short(l->fd);
     int r = 0;
     for (size_t i = 0; i < 2 * WORKERS && !r; i++) {
@@ -153,7 +153,7 @@ int lane_start(struct lane *l)
     return -r;
 }
 
-void lane_look(struct lane *l)
+void lane_sample_tcp(struct lane *l)
 {
     struct tcp_info info;
     socklen_t n = sizeof info;
@@ -169,11 +169,11 @@ void lane_stop(struct lane *l)
 {
     for (size_t i = 0; i < l->nthreads; i++)
         pthread_join(l->threads[i], NULL);
-    lane_look(l);
+    lane_sample_tcp(l);
     close(l->fd);
     seal_wipe(&l->tx);
     seal_wipe(&l->rx);
-    pthread_mutex_lock(&l->peer->x->lock);
+    pthread_mutex_lock(&l->neighbor->x->lock);
     l->used = false;
-    pthread_mutex_unlock(&l->peer->x->lock);
+    pthread_mutex_unlock(&l->neighbor->x->lock);
 }

@@ -41,7 +41,7 @@ static int receive_exact(int fd, struct iovec *iov, int n)
 static void count_received(struct lane *l, size_t n)
 {
     const size_t all = SEAL_HEAD + n + SEAL_TAG;
-    atomic_fetch_add_explicit(&l->peer->x->progress->rx_bytes, all, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->neighbor->x->progress->rx_bytes, all, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->count->rx_bytes, all, memory_order_relaxed);
 }
 
@@ -84,7 +84,7 @@ static int receive_heads(struct lane *l, uint8_t record[SEAL_HEAD + BATCH * HEAD
 }
 
 /* A chunk that has been read and not yet opened. */
-struct arrival {
+struct chunk_arrival {
     struct frame frame;
     struct inbox *in; /* the place in it is claimed; NULL: it is here already, or another lane is at it */
     uint8_t *to;      /* NULL: no chunk has come */
@@ -93,7 +93,7 @@ struct arrival {
     struct seal turn;
 };
 
-static int read_payload(struct lane *l, struct arrival *a)
+static int read_payload(struct lane *l, struct chunk_arrival *a)
 {
     struct iovec iov[] = {{a->head, sizeof a->head}, {a->to, a->n}, {a->tag, sizeof a->tag}};
     size_t length;
@@ -108,14 +108,14 @@ static int read_payload(struct lane *l, struct arrival *a)
     return length == a->n ? seal_turn(&l->rx, a->n, &a->turn) : -EBADMSG;
 }
 
-static int open_payload(struct arrival *a)
+static int open_payload(struct chunk_arrival *a)
 {
     int r = a->n ? seal_open(&a->turn, a->head, a->to, a->n, a->tag) : 0;
     seal_wipe(&a->turn);
     return r;
 }
 
-static struct outbox *find_outbox(const struct peer *p, const struct msg_key *key)
+static struct outbox *find_outbox(const struct neighbor *p, const struct msg_key *key)
 {
     struct outbox *o = p->out;
     while (o && !same_key(&o->key, key))
@@ -123,7 +123,7 @@ static struct outbox *find_outbox(const struct peer *p, const struct msg_key *ke
     return o;
 }
 
-static int on_credit(struct peer *p, const struct msg_key *key)
+static int on_credit(struct neighbor *p, const struct msg_key *key)
 {
     const struct outbox *out = find_outbox(p, key);
     if (out && out->credited)
@@ -141,7 +141,7 @@ static int on_credit(struct peer *p, const struct msg_key *key)
     return 0;
 }
 
-static void on_ack(struct peer *p, const struct frame *f)
+static void on_ack(struct neighbor *p, const struct frame *f)
 {
     struct outbox *o = find_outbox(p, &f->key);
     const size_t i = f->offset / CHUNK;
@@ -155,8 +155,8 @@ static void on_ack(struct peer *p, const struct frame *f)
     exchange_finish_message(p, o);
 }
 
-/* The receiver runs ahead of its lane's sender by at most what the other end had credit for; a peer
- * that sends more without reading its acknowledgements breaks the protocol. */
+/* The receiver runs ahead of its lane's sender by at most what the other end had credit for; a
+ * neighbor that sends more without reading its acknowledgements breaks the protocol. */
 static int push_ack(struct lane *l, const struct frame *f)
 {
     if (l->nacks == MAX_ACKS)
@@ -165,12 +165,12 @@ static int push_ack(struct lane *l, const struct frame *f)
     *ack = *f;
     ack->type = FRAME_ACK;
     ack->again = 0;
-    if (l->nacks >= ACKS_TOGETHER || l->peer->x->flushing)
+    if (l->nacks >= ACKS_TOGETHER || l->neighbor->x->flushing)
         exchange_wake_sender(l);
     return 0;
 }
 
-static bool is_recent(const struct peer *p, const struct msg_key *key)
+static bool is_recent(const struct neighbor *p, const struct msg_key *key)
 {
     for (size_t i = 0; i < RECENT && i < p->nrecent; i++)
         if (same_key(&p->recent[i], key))
@@ -183,12 +183,12 @@ static bool is_recent(const struct peer *p, const struct msg_key *key)
  * plan told both ends what comes. */
 static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
 {
-    struct inbox *in = exchange_find_inbox(l->peer, &f->key);
+    struct inbox *in = exchange_find_inbox(l->neighbor, &f->key);
     *ret = NULL;
     if (l->broken) /* the other receiver has found something: nothing that came after it is taken */
         return -EPIPE;
     if (!in || in->state == IN_ARRIVED)
-        return in || is_recent(l->peer, &f->key) ? 0 : -EPROTO;
+        return in || is_recent(l->neighbor, &f->key) ? 0 : -EPROTO;
     if (in->variable ? f->size > in->cap : f->size != in->cap)
         return -EPROTO;
     if (in->state == IN_POSTED) {
@@ -208,7 +208,7 @@ static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
  * is: they are sent once it is complete. */
 static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     in->place[f->offset / CHUNK].have = HAVE;
     in->received += chunk_length(f);
     int r = push_ack(l, f);
@@ -217,7 +217,7 @@ static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
         p->recent[p->nrecent++ % RECENT] = in->key;
         exchange_changed(p->x);
         if (p->x->waiting)
-            p->untold = true;
+            p->unkicked = true;
         else
             exchange_wake_senders(p);
     }
@@ -227,13 +227,13 @@ static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
 /* The chunk comes a second time, because a lane it was sent on broke. If another is at an earlier
  * sending of it, that is the one: it is shut, and when its receiver has let go of the place, the
  * copy takes it. If the other is at a later one, it is this lane that was given up. */
-static int settle_duplicate(struct lane *l, const struct arrival *a)
+static int settle_duplicate(struct lane *l, const struct chunk_arrival *a)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     const struct frame *f = &a->frame;
     pthread_mutex_lock(&p->x->lock);
     struct inbox *in = NULL;
-    struct place *place = NULL;
+    struct chunk_place *place = NULL;
     bool late = false;
     int r;
     while (!(r = claim(l, f, &in)) && in && (place = &in->place[f->offset / CHUNK])->have >= CLAIMED) {
@@ -254,9 +254,9 @@ static int settle_duplicate(struct lane *l, const struct arrival *a)
     return r;
 }
 
-static int settle_chunk(struct lane *l, const struct arrival *a, int r)
+static int settle_chunk(struct lane *l, const struct chunk_arrival *a, int r)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     pthread_mutex_lock(&p->x->lock);
     if (r)
         a->in->place[a->frame.offset / CHUNK].have = HAVE_NOT;
@@ -267,20 +267,20 @@ static int settle_chunk(struct lane *l, const struct arrival *a, int r)
     return r;
 }
 
-static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, struct arrival *ret)
+static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, struct chunk_arrival *ret)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     struct inbox *in;
     pthread_mutex_lock(&p->x->lock);
     int r = claim(l, f, &in);
-    struct place *place = in ? &in->place[f->offset / CHUNK] : NULL;
+    struct chunk_place *place = in ? &in->place[f->offset / CHUNK] : NULL;
     bool mine = place && place->have == HAVE_NOT;
     if (mine)
-        *place = (struct place){(uint8_t)(CLAIMED + lane_index(l)), f->again};
+        *place = (struct chunk_place){(uint8_t)(CLAIMED + lane_index(l)), f->again};
     pthread_mutex_unlock(&p->x->lock);
     if (r)
         return r;
-    *ret = (struct arrival){.frame = *f, .n = chunk_length(f), .to = scratch};
+    *ret = (struct chunk_arrival){.frame = *f, .n = chunk_length(f), .to = scratch};
     if (mine) {
         ret->in = in;
         ret->to = (uint8_t *)in->buffer + f->offset;
@@ -290,7 +290,7 @@ static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, s
 
 static int read_frame(struct lane *l, const struct frame *f)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     pthread_mutex_lock(&p->x->lock);
     int r = 0;
     if (f->type == FRAME_CREDIT)
@@ -301,7 +301,7 @@ static int read_frame(struct lane *l, const struct frame *f)
     return r;
 }
 
-static int read_record(struct lane *l, uint8_t *scratch, struct arrival *ret)
+static int read_record(struct lane *l, uint8_t *scratch, struct chunk_arrival *ret)
 {
     uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG];
     size_t n = 0;
@@ -318,7 +318,7 @@ static int read_record(struct lane *l, uint8_t *scratch, struct arrival *ret)
 }
 
 /* r: how reading it went. */
-static int settle(struct lane *l, struct arrival *a, int r)
+static int settle(struct lane *l, struct chunk_arrival *a, int r)
 {
     if (!r)
         r = open_payload(a);
@@ -331,11 +331,11 @@ static int settle(struct lane *l, struct arrival *a, int r)
  * woken. */
 static int receive_some(struct lane *l, uint8_t *scratch)
 {
-    struct arrival a;
+    struct chunk_arrival a;
     int r = 0;
     pthread_mutex_lock(&l->sync->reading);
     do {
-        a = (struct arrival){.to = NULL};
+        a = (struct chunk_arrival){.to = NULL};
         r = read_record(l, scratch, &a);
         if (a.n >= SMALL)
             break;
@@ -353,7 +353,7 @@ void *lane_receiver(void *arg)
     struct lane *l = arg;
     uint8_t *scratch = malloc(CHUNK);
     int r = scratch ? 0 : -ENOMEM;
-    lane_be_prompt();
+    request_short_timeslice();
     while (!r)
         r = receive_some(l, scratch);
     lane_break(l, r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The senders of a lane: two threads. One takes whatever is next for its peer: credits and
+ * The senders of a lane: two threads. One takes whatever is next for its neighbor: credits and
  * acknowledgements first (they keep the other end going), then a chunk of the first message the
- * peer has room for; lanes compete for chunks, which is the striping, and a lane leaves to the
+ * neighbor has room for; lanes compete for chunks, which is the striping, and a lane leaves to the
  * others what they deliver sooner (exchange_share.c). While one of the two sends, the other seals
  * what comes next: both cost about the same, and what was sealed is still in the cache of its core
  * when it is sent. A small message goes out on the compute thread itself where a lane has nothing
@@ -17,7 +17,7 @@
 
 enum { QUICK_NS = 300 * 1000 };
 
-struct work {
+struct lane_work {
     struct frame frames[BATCH]; /* the last may be a chunk, */
     size_t n;
     struct outbox *out;         /* of this message */
@@ -25,7 +25,7 @@ struct work {
     struct seal heads, payload; /* the turns of its two records */
 };
 
-static bool take_credit(struct peer *p, const struct msg_key *key)
+static bool take_credit(struct neighbor *p, const struct msg_key *key)
 {
     for (struct credit **at = &p->credits; *at; at = &(*at)->next)
         if (same_key(&(*at)->key, key)) {
@@ -37,9 +37,9 @@ static bool take_credit(struct peer *p, const struct msg_key *key)
     return false;
 }
 
-static void take_small(struct lane *l, struct work *w)
+static void take_small(struct lane *l, struct lane_work *w)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     for (struct inbox *in = p->in; in && w->n < BATCH - 1; in = in->next)
         if (!in->credited) {
             in->credited = true;
@@ -51,7 +51,7 @@ static void take_small(struct lane *l, struct work *w)
     }
 }
 
-static bool may_go(struct peer *p, struct outbox *o)
+static bool may_go(struct neighbor *p, struct outbox *o)
 {
     return o->unsent && (o->credited || (o->credited = take_credit(p, &o->key)));
 }
@@ -77,7 +77,7 @@ static size_t share_bytes(const struct frame *f)
     return chunk_length(f) + HEAD;
 }
 
-static bool has_choice(const struct peer *p)
+static bool has_choice(const struct neighbor *p)
 {
     size_t alive = 0;
     for (size_t i = 0; i < MAX_LANES; i++)
@@ -85,7 +85,7 @@ static bool has_choice(const struct peer *p)
     return alive > 1;
 }
 
-static void take_chunk_of(struct peer *p, struct outbox *o, size_t i, struct work *w, unsigned lane)
+static void take_chunk_of(struct neighbor *p, struct outbox *o, size_t i, struct lane_work *w, unsigned lane)
 {
     o->chunk[i] = (uint8_t)lane;
     o->unsent--;
@@ -119,7 +119,7 @@ static void queue_up(struct share_queue *queue, const struct outbox *o)
  * send is woken unless it is at work. */
 static struct outbox *choose(struct lane *l, size_t *ret_chunk)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     const unsigned me = lane_index(l);
     const int64_t now = now_ns();
     struct share_queue queue = {.bytes = 0};
@@ -145,9 +145,9 @@ static struct outbox *choose(struct lane *l, size_t *ret_chunk)
     return NULL;
 }
 
-static void take_chunk(struct lane *l, struct work *w)
+static void take_chunk(struct lane *l, struct lane_work *w)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     struct outbox *o = p->out;
     while (o && !may_go(p, o))
         o = o->next;
@@ -159,7 +159,7 @@ static void take_chunk(struct lane *l, struct work *w)
 }
 
 /* The work's place among the others of its lane. */
-static int take_turns(struct lane *l, struct work *w)
+static int take_turns(struct lane *l, struct lane_work *w)
 {
     w->number = l->taken++;
     int r = seal_turn(&l->tx, w->n * HEAD, &w->heads);
@@ -171,9 +171,9 @@ static int take_turns(struct lane *l, struct work *w)
 
 /* 1 if there was work, 0 if not. On a slow lane nothing is taken before everything else is sent:
  * what is sealed early would wait there, and could be on its way over another lane. */
-static int take_work(struct lane *l, struct work *w)
+static int take_work(struct lane *l, struct lane_work *w)
 {
-    *w = (struct work){.n = 0};
+    *w = (struct lane_work){.n = 0};
     l->called = false;
     l->look_again = 0;
     if (l->taken != l->sent && !l->quick) {
@@ -205,7 +205,7 @@ static int send_all(int fd, const uint8_t *data, size_t left)
 }
 
 /* Heads and payload are two records in one buffer and one send. */
-static int seal_work(struct work *w, uint8_t *scratch, size_t *ret)
+static int seal_work(struct lane_work *w, uint8_t *scratch, size_t *ret)
 {
     uint8_t heads[BATCH * HEAD];
     for (size_t i = 0; i < w->n; i++)
@@ -226,10 +226,10 @@ static int seal_work(struct work *w, uint8_t *scratch, size_t *ret)
 }
 
 /* With the lock held: the kernel has the work's chunk. `sampled`: the sample is worth something. */
-static void hand_over(struct lane *l, const struct work *w, const struct share_sample *sample, bool sampled,
-                      int64_t now)
+static void hand_over(struct lane *l, const struct lane_work *w, const struct share_sample *sample,
+                      bool sampled, int64_t now)
 {
-    struct peer *p = l->peer;
+    struct neighbor *p = l->neighbor;
     share_given(&p->share[lane_index(l)], share_bytes(&w->frames[w->n - 1]));
     if (!sampled || !share_measured(&p->share[lane_index(l)], sample, now))
         return;
@@ -239,9 +239,9 @@ static void hand_over(struct lane *l, const struct work *w, const struct share_s
 }
 
 /* Seals, waits until everything taken before is sent, and sends. */
-static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
+static int send_work(struct lane *l, uint8_t *scratch, struct lane_work *w)
 {
-    struct exchange *x = l->peer->x;
+    struct exchange *x = l->neighbor->x;
     size_t n;
     int r = seal_work(w, scratch, &n);
     if (r)
@@ -250,7 +250,7 @@ static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
     while (l->sent != w->number && !l->broken)
         pthread_cond_wait(&l->sync->turn, &x->lock);
     r = l->broken ? -EPIPE : 0;
-    const bool choice = has_choice(l->peer);
+    const bool choice = has_choice(l->neighbor);
     pthread_mutex_unlock(&x->lock);
     if (r)
         return r;
@@ -278,10 +278,10 @@ static int send_work(struct lane *l, uint8_t *scratch, struct work *w)
     return r;
 }
 
-static void work_done(struct lane *l, const struct work *w)
+static void work_done(struct lane *l, const struct lane_work *w)
 {
     w->out->readers--;
-    exchange_finish_message(l->peer, w->out);
+    exchange_finish_message(l->neighbor, w->out);
 }
 
 static bool is_idle(const struct lane *l)
@@ -292,7 +292,7 @@ static bool is_idle(const struct lane *l)
 /* The one that delivers the message first, if its last chunk the kernel took at once: the caller
  * computes, and is not to stand still in send. If it does, because the cable died since, it does
  * until the lane is broken, as the senders do; the next rank waits for that message anyway. */
-static struct lane *idle_lane(struct peer *p, size_t bytes)
+static struct lane *idle_lane(struct neighbor *p, size_t bytes)
 {
     if (has_choice(p)) {
         struct lane *first = &p->lanes[share_first(p->share, MAX_LANES, bytes + HEAD, now_ns())];
@@ -304,11 +304,11 @@ static struct lane *idle_lane(struct peer *p, size_t bytes)
     return NULL;
 }
 
-bool exchange_send_here(struct peer *p, struct outbox *o)
+bool exchange_send_here(struct neighbor *p, struct outbox *o)
 {
     struct exchange *x = p->x;
     struct lane *l = o->size < SMALL ? idle_lane(p, o->size) : NULL;
-    struct work w = {.n = 0};
+    struct lane_work w = {.n = 0};
     if (!l || !may_go(p, o))
         return false;
     take_small(l, &w);
@@ -334,7 +334,7 @@ bool exchange_send_here(struct peer *p, struct outbox *o)
 /* Until somebody calls, or it is time to look again at what was left to another lane. */
 static void await_work(struct lane *l)
 {
-    struct exchange *x = l->peer->x;
+    struct exchange *x = l->neighbor->x;
     const struct timespec until = {l->look_again / 1000000000, l->look_again % 1000000000};
     if (l->look_again)
         pthread_cond_timedwait(&l->sync->work, &x->lock, &until);
@@ -345,12 +345,12 @@ static void await_work(struct lane *l)
 void *lane_sender(void *arg)
 {
     struct lane *l = arg;
-    struct exchange *x = l->peer->x;
+    struct exchange *x = l->neighbor->x;
     uint8_t *scratch = malloc(2 * (SEAL_HEAD + SEAL_TAG) + BATCH * HEAD + CHUNK);
     int r = scratch ? 1 : -ENOMEM;
-    lane_be_prompt();
+    request_short_timeslice();
     while (r > 0) {
-        struct work w = {.n = 0};
+        struct lane_work w = {.n = 0};
         pthread_mutex_lock(&x->lock);
         for (r = 0; !l->broken && !x->closing && !(r = take_work(l, &w));)
             await_work(l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the lanes of a peer share its chunks: by when each would deliver. Pure functions over what is
- * known of each lane; the exchange calls them with its lock held. */
+ * How the lanes of a neighbor share its chunks: by when each would deliver. Pure functions over
+ * what is known of each lane; the exchange calls them with its lock held. */
 #ifndef DAEMON_EXCHANGE_SHARE_H
 #define DAEMON_EXCHANGE_SHARE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads files of sysfs; owns what cold_init takes. */
+ * Reads files of sysfs; owns what cache_evict_init takes. */
 #include "daemon/stage/plan/cache_evict.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ enum {
 };
 static const size_t USUAL = 32u << 20, MOST = 256u << 20;
 
-size_t cold_cache_bytes(const char *root)
+size_t cache_evict_cache_bytes(const char *root)
 {
     size_t largest = 0;
     for (int i = 0; i < LEVELS; i++) {
@@ -33,24 +33,24 @@ size_t cold_cache_bytes(const char *root)
 
 /* Twice the cache, which does not give up the oldest first. Written to, as what was never is one
  * page of zeros. */
-int cold_init(struct cold *cold, size_t cache_bytes)
+int cache_evict_init(struct cache_evict *cold, size_t cache_bytes)
 {
     const size_t bytes = cache_bytes < MOST / 2 ? 2 * cache_bytes : MOST;
-    *cold = (struct cold){.at = malloc(bytes), .bytes = bytes};
+    *cold = (struct cache_evict){.at = malloc(bytes), .bytes = bytes};
     if (!cold->at)
         return -ENOMEM;
     memset(cold->at, 1, bytes);
     return 0;
 }
 
-void cold_done(struct cold *cold)
+void cache_evict_done(struct cache_evict *cold)
 {
     free(cold->at);
-    *cold = (struct cold){0};
+    *cold = (struct cache_evict){0};
 }
 
 /* Not in order: caches know what is read once from end to end, and keep what they have. */
-unsigned cold_read(const struct cold *cold)
+unsigned cache_evict_read(const struct cache_evict *cold)
 {
     const size_t lines = cold->bytes / LINE;
     unsigned sum = 0;

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that pushes everything else out of this CPU's caches, so that what is timed after that
- * finds its weights where a job of many layers finds them. Called by stage_cost.c; one thread at a
- * time. */
+ * Empties the CPU's caches of everything else before a layer is timed. In a job of many layers the
+ * weights of each come from memory, so the timed layer must find its own there too. Called by
+ * stage_cost.c; one thread at a time. */
 #ifndef DAEMON_CACHE_EVICT_H
 #define DAEMON_CACHE_EVICT_H
 
 #include <stddef.h>
 
-struct cold {
+struct cache_evict {
     unsigned char *at; /* owned */
     size_t bytes;
 };
 
-/* Bytes of the largest cache that the first CPU has, as `root`
- * ("/sys/devices/system/cpu/cpu0/cache") says; where it does not, a usual one. */
-size_t cold_cache_bytes(const char *root);
+/* The size in bytes of the first CPU's largest cache. `root` is the folder of sysfs that lists its
+ * caches ("/sys/devices/system/cpu/cpu0/cache"). Without such a folder: 32 MiB. */
+size_t cache_evict_cache_bytes(const char *root);
 
 /* −ENOMEM. */
-int cold_init(struct cold *cold, size_t cache_bytes);
-void cold_done(struct cold *cold);
-/* Reads all of it. The sum is nothing to anybody, but has to be somebody's. */
-unsigned cold_read(const struct cold *cold);
+int cache_evict_init(struct cache_evict *cold, size_t cache_bytes);
+void cache_evict_done(struct cache_evict *cold);
+/* Reads all of it, which evicts everything else. It returns a sum of what it read, which means
+ * nothing: a compiler may drop reads whose result nobody gets. */
+unsigned cache_evict_read(const struct cache_evict *cold);
 
 #endif

@@ -9,40 +9,40 @@
 #include "daemon/stage/plan/stage_head.h"
 #include "daemon/stage/plan/stage_units.h"
 
-struct timed_node {
+struct cost_table_node {
     struct sched_cost cost[UNITS_MOST]; /* as in list */
     bool have[UNITS_MOST], any;
     char why[300]; /* it could not time all of it, or "" */
 };
-struct timed {
-    struct head *h;          /* borrowed */
-    struct unit_list list;   /* what is timed: for the caller to fill in before timed_take */
-    struct timed_node *node; /* owned: by rank, as the ranks stood then */
-    json_t *nodes;           /* owned: those nodes */
-    json_t *answers;         /* owned: what they said, or NULL */
+struct cost_table {
+    struct head *h;               /* borrowed */
+    struct unit_list list;        /* what is timed: for the caller to fill in before cost_table_take */
+    struct cost_table_node *node; /* owned: by rank, as the ranks stood then */
+    json_t *nodes;                /* owned: those nodes */
+    json_t *answers;              /* owned: what they said, or NULL */
 };
 
 /* NULL: out of memory. */
-struct timed *timed_new(struct head *h);
-void timed_free(struct timed *t);
+struct cost_table *cost_table_new(struct head *h);
+void cost_table_free(struct cost_table *t);
 
 /* This node first, then all others at once, so that nodes that share a machine and a cache do not
  * time the same thing against each other. What is `needed` has been timed here at least. */
-int timed_take(struct timed *t, struct err *err);
+int cost_table_take(struct cost_table *t, struct err *err);
 /* What it took there; of another node that could not say, in proportion. Not of rank 0 where it was
  * not timed: have is false. */
-struct sched_cost timed_cost(const struct timed *t, size_t rank, size_t at);
+struct sched_cost cost_table_cost(const struct cost_table *t, size_t rank, size_t at);
 /* How much slower a node is than this one with what both have timed, else by its threads. */
-double timed_slowness(const struct timed *t, size_t rank);
+double cost_table_slowness(const struct cost_table *t, size_t rank);
 /* The way from a rank's node to another's for a message, as both have measured it, else as the
  * slowest cable of the ring is said to be. */
-struct sched_link timed_link(const struct timed *t, size_t from, size_t to, double bytes);
+struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_t to, double bytes);
 /* Lines of log about nodes that were not timed. */
-void timed_tell(const struct timed *t);
+void cost_table_say(const struct cost_table *t);
 
 /* What is known of a node: "speed" (threads), "memory", …; and how it is called. */
-double timed_number(const struct timed *t, size_t rank, const char *key);
-double timed_threads(const struct timed *t, size_t rank);
-const char *timed_name(const struct timed *t, size_t rank);
+double cost_table_number(const struct cost_table *t, size_t rank, const char *key);
+double cost_table_threads(const struct cost_table *t, size_t rank);
+const char *cost_table_name(const struct cost_table *t, size_t rank);
 
 #endif

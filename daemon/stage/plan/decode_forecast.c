@@ -11,9 +11,9 @@
 
 enum { TIMED_TOKENS = 512, PIECE = 0, TOKEN = 1, KINDS = 2 };
 
-struct outlook {
+struct decode_forecast {
     struct head *h;
-    struct timed *timed;         /* owned */
+    struct cost_table *timed;    /* owned */
     size_t kinds;                /* that are timed of each unit: of a scoring only a piece, which is a row */
     double tokens, pieces, rows; /* of a piece or row; of the prompt; of a scoring */
     double cost[KINDS][JOB_MAX_STAGES]; /* seconds */
@@ -39,7 +39,7 @@ static size_t like(const struct head *h, size_t unit)
     return unit;
 }
 
-static void sizes(struct outlook *o)
+static void sizes(struct decode_forecast *o)
 {
     const struct head *h = o->h;
     const double tokens = (double)h->nids;
@@ -52,7 +52,7 @@ static void sizes(struct outlook *o)
 
 /* A piece from the middle of the prompt, a token from the middle of the answer: what is behind them
  * costs, too. */
-static struct unit_want want(const struct outlook *o, size_t unit, size_t kind)
+static struct unit_want want(const struct decode_forecast *o, size_t unit, size_t kind)
 {
     const struct job_plan *p = &o->h->plan;
     const size_t timed = (size_t)fmin(fmin(round(o->tokens), (double)p->tokens), TIMED_TOKENS),
@@ -69,11 +69,11 @@ static struct unit_want want(const struct outlook *o, size_t unit, size_t kind)
                               .needed = true};
 }
 
-static int look(struct outlook *o, struct err *err)
+static int look(struct decode_forecast *o, struct err *err)
 {
     const size_t units = o->h->config.layers + 2;
     size_t *place = calloc(units, sizeof *place);
-    o->timed = timed_new(o->h);
+    o->timed = cost_table_new(o->h);
     int e = place && o->timed ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t u = 0; u < units && !e; u++) {
         struct unit_list *list = &o->timed->list;
@@ -85,15 +85,15 @@ static int look(struct outlook *o, struct err *err)
             list->at[list->n++] = want(o, u, k);
     }
     if (!e)
-        e = timed_take(o->timed, err);
+        e = cost_table_take(o->timed, err);
     for (size_t s = 0; s < o->h->plan.stages && !e; s++) {
         const struct job_plan *p = &o->h->plan;
         const size_t from = s ? p->first[s] + 1 : 0, to = s + 1 < p->stages ? p->first[s + 1] + 1 : units;
         for (size_t u = from; u < to; u++) {
-            const struct sched_cost piece = timed_cost(o->timed, p->place[s], place[u]);
+            const struct sched_cost piece = cost_table_cost(o->timed, p->place[s], place[u]);
             o->mapping[s] += p->kv ? fmax(piece.r - piece.f, 0) : 0;
             for (size_t k = 0; k < o->kinds; k++)
-                o->cost[k][s] += timed_cost(o->timed, p->place[s], place[u] + k).f *
+                o->cost[k][s] += cost_table_cost(o->timed, p->place[s], place[u] + k).f *
                                  (k == PIECE ? o->tokens / (double)o->timed->list.at[place[u]].tokens : 1);
         }
     }
@@ -101,14 +101,14 @@ static int look(struct outlook *o, struct err *err)
     return e;
 }
 
-static void look_hops(struct outlook *o)
+static void look_hops(struct decode_forecast *o)
 {
     const struct job_plan *p = &o->h->plan;
     for (size_t s = 0; s < p->stages && p->ranks > 1; s++)
         for (size_t k = 0; k < o->kinds; k++) {
             const size_t next = (s + 1) % p->stages;
             const double bytes = next ? (k == PIECE ? o->tokens : 1) * (double)p->dim * 4 : 8;
-            const struct sched_link link = timed_link(o->timed, p->place[s], p->place[next], bytes);
+            const struct sched_link link = cost_table_link(o->timed, p->place[s], p->place[next], bytes);
             o->hop[k][s] = link.transfer + link.latency;
         }
 }
@@ -117,7 +117,7 @@ static void look_hops(struct outlook *o)
 
 /* `n` in a row through all stages: the first all the way, the others as fast as the slowest stage
  * lets them. */
-static double through(const struct outlook *o, size_t kind, double n)
+static double through(const struct decode_forecast *o, size_t kind, double n)
 {
     double all = 0, slowest = 0;
     for (size_t s = 0; s < o->h->plan.stages; s++) {
@@ -143,7 +143,7 @@ static json_t *caches(const struct head *h, struct err *err)
     return list;
 }
 
-static json_t *tell(const struct outlook *o, struct err *err)
+static json_t *tell(const struct decode_forecast *o, struct err *err)
 {
     const struct head *h = o->h;
     json_t *costs = json_array(), *timed = json_array();
@@ -172,9 +172,9 @@ static json_t *tell(const struct outlook *o, struct err *err)
     return all;
 }
 
-void head_speed(struct head *h)
+void decode_forecast_make(struct head *h)
 {
-    struct outlook *o = calloc(1, sizeof *o);
+    struct decode_forecast *o = calloc(1, sizeof *o);
     struct err err = {"out of memory"};
     int e = -ENOMEM;
     if (o) {
@@ -184,12 +184,12 @@ void head_speed(struct head *h)
     }
     if (!e) {
         look_hops(o);
-        timed_tell(o->timed);
+        cost_table_say(o->timed);
         h->speed = tell(o, &err);
     } else {
         head_say(h, "how fast it will be cannot be said: %s", err.text);
     }
     if (o)
-        timed_free(o->timed);
+        cost_table_free(o->timed);
     free(o);
 }

@@ -12,6 +12,6 @@
  *   costs by stage [a piece of the prompt, a token];
  *   of a scoring {"rows", "row_tokens", "seconds", "tokens_per_second"}, costs by stage [a row].
  * Left out, with a line of log, where nothing could be timed. */
-void head_speed(struct head *h);
+void decode_forecast_make(struct head *h);
 
 #endif

@@ -37,7 +37,7 @@ struct trial {
     int32_t *labels;       /* owned */
     float *x, *y, *dy;     /* owned */
     bool trained;
-    struct cold cold; /* owned; without memory where a model stays in the caches */
+    struct cache_evict cold; /* owned; without memory where a model stays in the caches */
 };
 
 static double seconds_of(clockid_t clock)
@@ -104,19 +104,19 @@ static int trial_init(struct trial *t, const struct unit_trial *want, struct err
 /* One layer over and over would stay in the caches, which many in turn push each other out of. */
 static int trial_cool(struct trial *t, struct err *err)
 {
-    const size_t cache = cold_cache_bytes("/sys/devices/system/cpu/cpu0/cache");
+    const size_t cache = cache_evict_cache_bytes("/sys/devices/system/cpu/cpu0/cache");
     struct stage_bytes bytes;
     int e = stage_measure(&bytes, t->spec, err);
     if (e || (double)(bytes.mapped + bytes.params) * (double)t->spec->config.layers < (double)cache)
         return e;
-    e = cold_init(&t->cold, cache);
+    e = cache_evict_init(&t->cold, cache);
     return e ? err_set(err, e, "out of memory") : 0;
 }
 
 static void trial_done(struct trial *t)
 {
     stage_close(t->stage);
-    cold_done(&t->cold);
+    cache_evict_done(&t->cold);
     free(t->start);
     free(t->ids);
     free(t->labels);
@@ -218,7 +218,7 @@ static int measure_first(struct turn *turn, size_t n, struct trial *t, struct nu
     stage_close(t->stage);
     t->stage = NULL;
     int e = stage_open(&t->stage, num, t->spec, err);
-    cold_read(&t->cold);
+    cache_evict_read(&t->cold);
     e = e ? e : trial_once(t, &first, err);
     for (size_t i = 0; i < n && !e; i++) {
         turn[i].wall.r = first.wall.f;
@@ -243,7 +243,7 @@ static int measure(struct sched_cost *ret, struct num *num, const struct unit_tr
         e = trial_cool(&t, err);
     while (!e && (!n || (n < MOST_TURNS && spent < (n < TURNS ? LONG_S : ENOUGH_S)))) {
         const struct moment from = now();
-        cold_read(&t.cold);
+        cache_evict_read(&t.cold);
         e = trial_once(&t, &turn[n], err);
         const double one = now().wall - from.wall;
         n += spent > 0 || one >= 10 * LONG_S;

@@ -11,16 +11,18 @@
 #include "engine/pipe/sched.h"
 
 struct unit_trial {
-    struct stage_spec
-        spec;  /* of a stage of one unit and one slot; its tokens and seqs are the microbatch that is timed */
-    size_t at; /* of a generation: positions behind it */
-    bool trained; /* the backward reaches this unit; else i and w are 0 */
+    /* Of a stage with this unit alone and one slot. Its tokens and seqs are the microbatch that is
+     * timed. */
+    struct stage_spec spec;
+    size_t at;    /* generation: how many positions the cache holds before it */
+    bool trained; /* the backward reaches this unit; otherwise ret->i and ret->w are 0 */
 };
 
-/* Seconds, of a generation in r those of the first forward after the weights were mapped; where the
- * control group has a quota of the CPUs, as long as it takes again and again. fingerprint: of the
- * model; "" = nothing is kept. may_time: else only what is kept is told, and −EBUSY if nothing
- * is. */
+/* Measures the unit's tasks in seconds. For a generation, ret->r is the first forward after the
+ * weights were mapped. If the control group limits the CPUs, ret is what the task takes on average
+ * when it runs again and again.
+ * fingerprint: the model's; with "" no result is written to the cache or read from it.
+ * may_time: if false, only the cache is read; without a result there it returns −EBUSY. */
 int unit_cost(struct sched_cost *ret, struct num *num, const struct unit_trial *want, const char *fingerprint,
               bool may_time, struct err *err);
 

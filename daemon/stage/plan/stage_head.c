@@ -424,7 +424,7 @@ void head_done(struct head *h)
     json_decref(h->speed);
     json_decref(h->nodes);
     json_decref(h->json);
-    turns_done(&h->turns);
+    chat_inbox_done(&h->inbox);
     pthread_mutex_destroy(&h->sending);
 }
 
@@ -432,7 +432,7 @@ void head_init(struct head *h, int sock)
 {
     *h = (struct head){.sock = sock};
     pthread_mutex_init(&h->sending, NULL);
-    turns_init(&h->turns);
+    chat_inbox_init(&h->inbox);
 }
 
 /* --- starting values -------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 #include "daemon/stage/stage_runner.h"
 #include "daemon/stage/stage_spec.h"
 #include "daemon/stage/stage_sweep.h"
-#include "daemon/stage/stage_turns.h"
+#include "daemon/stage/chat_inbox.h"
 #include "engine/model/adapter.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
@@ -51,8 +51,8 @@ struct head {
     json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
     uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
-    bool said_positions; /* that something is longer than the model was made for */
-    struct turns turns;  /* what is said after the first answer, where the spec keeps the model loaded */
+    bool said_positions;     /* that something is longer than the model was made for */
+    struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
 void head_init(struct head *h, int sock);

@@ -21,7 +21,7 @@ enum {
 };
 static const double WORTH_MOVING = 0.97; /* of a step's time: less is not worth a word */
 
-struct look {
+struct search {
     struct head *h;
     size_t units, lowest; /* lowest: unit the backward ends at */
     size_t cuts, micro[MOST_CUTS];
@@ -31,8 +31,8 @@ struct look {
     struct sched_link link[MOST_CUTS][2 * JOB_MAX_RANKS];
     size_t *bytes[MOST_CUTS]; /* owned: [3 · units] held, slot, area */
     size_t memory[JOB_MAX_RANKS];
-    struct timed *timed; /* owned */
-    size_t *place;       /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
+    struct cost_table *timed; /* owned */
+    size_t *place;            /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
 };
 static const size_t NOT_TIMED = SIZE_MAX;
 
@@ -40,28 +40,28 @@ static const size_t NOT_TIMED = SIZE_MAX;
 
 /* Microbatches of 1, 2, 4, … rows that cut the step into equal parts; the one that was asked for,
  * if one was. */
-static void list_cuts(struct look *k, bool all)
+static void list_cuts(struct search *s, bool all)
 {
-    const struct job_spec *s = &k->h->spec;
-    const struct data_packs *packs = k->h->train.packs;
+    const struct job_spec *spec = &s->h->spec;
+    const struct data_packs *packs = s->h->train.packs;
     double sum = 0;
     for (size_t i = 0; i < data_packs_count(packs); i++)
         sum += (double)data_packs_length(packs, i);
     const double each = fmax(1, sum / (double)data_packs_count(packs));
-    const bool given = !all || s->microbatches || json_object_get(s->json, "micro_batch_size");
-    for (size_t n = given ? s->micro_batch : 1; n <= s->batch && k->cuts < MOST_CUTS; n *= 2) {
-        if (!given && s->batch % n)
+    const bool given = !all || spec->microbatches || json_object_get(spec->json, "micro_batch_size");
+    for (size_t n = given ? spec->micro_batch : 1; n <= spec->batch && s->cuts < MOST_CUTS; n *= 2) {
+        if (!given && spec->batch % n)
             break;
-        k->micro[k->cuts] = n;
-        k->tokens[k->cuts] = each * (double)(n < s->batch ? n : s->batch);
-        k->cut[k->cuts++].microbatches = (s->batch + n - 1) / n;
+        s->micro[s->cuts] = n;
+        s->tokens[s->cuts] = each * (double)(n < spec->batch ? n : spec->batch);
+        s->cut[s->cuts++].microbatches = (spec->batch + n - 1) / n;
         if (given)
             break;
     }
-    if (!k->cuts) { /* more rows in a microbatch than in a step */
-        k->micro[0] = s->micro_batch;
-        k->tokens[0] = each * (double)s->batch;
-        k->cut[k->cuts++].microbatches = 1;
+    if (!s->cuts) { /* more rows in a microbatch than in a step */
+        s->micro[0] = spec->micro_batch;
+        s->tokens[0] = each * (double)spec->batch;
+        s->cut[s->cuts++].microbatches = 1;
     }
 }
 
@@ -73,27 +73,27 @@ static bool is_trained(const struct head *h, size_t unit)
 }
 
 /* As it is weighed: at the largest a microbatch can be. */
-static struct stage_spec heavy_spec(const struct look *k, size_t unit, size_t micro)
+static struct stage_spec heavy_spec(const struct search *s, size_t unit, size_t micro)
 {
-    const struct job_plan *p = &k->h->plan;
-    struct stage_spec spec = unit_spec(p, &k->h->config, unit, p->tokens / k->h->spec.micro_batch * micro,
-                                       p->seqs / k->h->spec.micro_batch * micro);
+    const struct job_plan *p = &s->h->plan;
+    struct stage_spec spec = unit_spec(p, &s->h->config, unit, p->tokens / s->h->spec.micro_batch * micro,
+                                       p->seqs / s->h->spec.micro_batch * micro);
     spec.more = p->more;
     spec.nmore = p->nmore;
     return spec;
 }
 
 /* The first unit that costs the same. */
-static size_t like(const struct look *k, size_t unit)
+static size_t like(const struct search *s, size_t unit)
 {
-    const struct head *h = k->h;
-    if (unit == 0 || unit + 1 == k->units)
+    const struct head *h = s->h;
+    if (unit == 0 || unit + 1 == s->units)
         return unit;
     for (size_t u = 1; u < unit; u++)
         if (config_has_experts(&h->config, u - 1) == config_has_experts(&h->config, unit - 1) &&
             tune_unit_elements(&h->plan.tune, h->family, &h->config, u) ==
                 tune_unit_elements(&h->plan.tune, h->family, &h->config, unit) &&
-            (u >= k->lowest) == (unit >= k->lowest) &&
+            (u >= s->lowest) == (unit >= s->lowest) &&
             family_cost(h->family, &h->config, u, h->plan.positions) ==
                 family_cost(h->family, &h->config, unit, h->plan.positions))
             return u;
@@ -106,10 +106,10 @@ static struct sched_cost times(const struct sched_cost *c, double x)
 }
 
 /* What the search counts with: slots, areas and the rest, of a unit. */
-static int weigh_unit(struct look *k, size_t unit, size_t cut, struct err *err)
+static int weigh_unit(struct search *s, size_t unit, size_t cut, struct err *err)
 {
     struct stage_bytes one, two, again;
-    struct stage_spec spec = heavy_spec(k, unit, k->micro[cut]);
+    struct stage_spec spec = heavy_spec(s, unit, s->micro[cut]);
     int e = stage_measure(&one, &spec, err);
     spec.slots = 2;
     if (!e)
@@ -120,36 +120,36 @@ static int weigh_unit(struct look *k, size_t unit, size_t cut, struct err *err)
     if (e)
         return e;
     const size_t each = two.slots - one.slots, area = two.slots > again.slots ? two.slots - again.slots : 0;
-    size_t *bytes = k->bytes[cut];
+    size_t *bytes = s->bytes[cut];
     bytes[unit] = one.total - one.work - one.slots;
-    bytes[k->units + unit] = each - (area < each ? area : each);
-    bytes[2 * k->units + unit] = area < each ? area : each;
+    bytes[s->units + unit] = each - (area < each ? area : each);
+    bytes[2 * s->units + unit] = area < each ? area : each;
     return 0;
 }
 
 /* --- what is timed ---------------------------------------------------------------------------- */
 
 /* Of a cut whose predecessor was too large to time, nothing. */
-static int list_units(struct look *k, struct err *err)
+static int list_units(struct search *s, struct err *err)
 {
-    const double length = fmin((double)k->h->plan.positions, k->tokens[0]);
-    k->timed = timed_new(k->h);
-    k->place = calloc(k->cuts * k->units, sizeof *k->place);
-    if (!k->place || !k->timed)
+    const double length = fmin((double)s->h->plan.positions, s->tokens[0]);
+    s->timed = cost_table_new(s->h);
+    s->place = calloc(s->cuts * s->units, sizeof *s->place);
+    if (!s->place || !s->timed)
         return err_set(err, -ENOMEM, "out of memory");
-    for (size_t c = 0; c < k->cuts; c++)
-        for (size_t u = 0; u < k->units; u++) {
-            const double tokens = fmin(round(k->tokens[c]), TIMED_TOKENS);
-            const bool is_timed = like(k, u) == u && !(c && k->tokens[c - 1] >= TIMED_TOKENS);
-            k->place[c * k->units + u] =
-                is_timed && k->timed->list.n < UNITS_MOST ? k->timed->list.n : NOT_TIMED;
-            if (k->place[c * k->units + u] == NOT_TIMED)
+    for (size_t c = 0; c < s->cuts; c++)
+        for (size_t u = 0; u < s->units; u++) {
+            const double tokens = fmin(round(s->tokens[c]), TIMED_TOKENS);
+            const bool is_timed = like(s, u) == u && !(c && s->tokens[c - 1] >= TIMED_TOKENS);
+            s->place[c * s->units + u] =
+                is_timed && s->timed->list.n < UNITS_MOST ? s->timed->list.n : NOT_TIMED;
+            if (s->place[c * s->units + u] == NOT_TIMED)
                 continue;
-            k->timed->list.at[k->timed->list.n++] =
+            s->timed->list.at[s->timed->list.n++] =
                 (struct unit_want){.unit = u,
                                    .tokens = (size_t)tokens,
                                    .seqs = (size_t)fmax(1, ceil(tokens / fmax(length, 1))),
-                                   .trained = u >= k->lowest,
+                                   .trained = u >= s->lowest,
                                    .needed = !c};
         }
     return 0;
@@ -157,65 +157,65 @@ static int list_units(struct look *k, struct err *err)
 
 /* --- all units on all nodes ------------------------------------------------------------------- */
 
-static struct sched_cost cost_of(const struct look *k, size_t rank, size_t cut, size_t unit)
+static struct sched_cost cost_of(const struct search *s, size_t rank, size_t cut, size_t unit)
 {
-    const size_t at = k->place[cut * k->units + unit];
-    const struct timed_node *node = &k->timed->node[rank];
+    const size_t at = s->place[cut * s->units + unit];
+    const struct cost_table_node *node = &s->timed->node[rank];
     if (at != NOT_TIMED && node->have[at])
-        return times(&node->cost[at], round(k->tokens[cut]) / (double)k->timed->list.at[at].tokens);
+        return times(&node->cost[at], round(s->tokens[cut]) / (double)s->timed->list.at[at].tokens);
     if (rank)
-        return times(&k->cost[cut][unit], timed_slowness(k->timed, rank));
-    return cut ? times(&k->cost[cut - 1][unit], k->tokens[cut] / k->tokens[cut - 1]) : (struct sched_cost){0};
+        return times(&s->cost[cut][unit], cost_table_slowness(s->timed, rank));
+    return cut ? times(&s->cost[cut - 1][unit], s->tokens[cut] / s->tokens[cut - 1]) : (struct sched_cost){0};
 }
 
-static int look_units(struct look *k, struct err *err)
+static int search_units(struct search *s, struct err *err)
 {
     int e = 0;
-    for (size_t u = 0; u < k->units && !e; u++) {
-        const size_t same = like(k, u);
-        for (size_t c = 0; c < k->cuts && !e; c++) {
-            size_t *bytes = k->bytes[c];
-            for (size_t r = 0; r < k->h->plan.ranks; r++)
-                k->cost[c][r * k->units + u] =
-                    same == u ? cost_of(k, r, c, u) : k->cost[c][r * k->units + same];
+    for (size_t u = 0; u < s->units && !e; u++) {
+        const size_t same = like(s, u);
+        for (size_t c = 0; c < s->cuts && !e; c++) {
+            size_t *bytes = s->bytes[c];
+            for (size_t r = 0; r < s->h->plan.ranks; r++)
+                s->cost[c][r * s->units + u] =
+                    same == u ? cost_of(s, r, c, u) : s->cost[c][r * s->units + same];
             if (same == u)
-                e = weigh_unit(k, u, c, err);
+                e = weigh_unit(s, u, c, err);
             for (size_t i = 0; i < 3 && same != u; i++)
-                bytes[i * k->units + u] = bytes[i * k->units + same];
+                bytes[i * s->units + u] = bytes[i * s->units + same];
         }
     }
     return e;
 }
 
-static void look_links(struct look *k)
+static void search_links(struct search *s)
 {
-    const size_t ranks = k->h->plan.ranks;
-    for (size_t c = 0; c < k->cuts; c++)
+    const size_t ranks = s->h->plan.ranks;
+    for (size_t c = 0; c < s->cuts; c++)
         for (size_t r = 0; r < ranks; r++) {
-            const double bytes = k->tokens[c] * (double)k->h->plan.dim * 4;
-            k->link[c][2 * r] = timed_link(k->timed, r, (r + 1) % ranks, bytes);
-            k->link[c][2 * r + 1] = timed_link(k->timed, r, (r + ranks - 1) % ranks, bytes);
+            const double bytes = s->tokens[c] * (double)s->h->plan.dim * 4;
+            s->link[c][2 * r] = cost_table_link(s->timed, r, (r + 1) % ranks, bytes);
+            s->link[c][2 * r + 1] = cost_table_link(s->timed, r, (r + ranks - 1) % ranks, bytes);
         }
 }
 
 /* What is left for the units of each node. */
-static int look_memory(struct look *k, struct err *err)
+static int search_memory(struct search *s, struct err *err)
 {
-    for (uint32_t r = 0; r < k->h->plan.ranks; r++) {
-        const double has = timed_number(k->timed, r, "memory");
-        struct job_plan p = k->h->plan;
+    for (uint32_t r = 0; r < s->h->plan.ranks; r++) {
+        const double has = cost_table_number(s->timed, r, "memory");
+        struct job_plan p = s->h->plan;
         size_t room, work = 0;
         job_plan_place_single(&p);
-        for (size_t s = 0; s < p.stages; s++)
-            p.slots[s] = 1;
+        for (size_t i = 0; i < p.stages; i++)
+            p.slots[i] = 1;
         size_t other_way = 0;
-        int e = stage_room(&room, &p, &k->h->config, r, (size_t)timed_threads(k->timed, r), err);
+        int e = stage_room(&room, &p, &s->h->config, r, (size_t)cost_table_threads(s->timed, r), err);
         if (!e)
-            e = stage_room(&other_way, &p, &k->h->config, (p.ranks - r) % p.ranks,
-                           (size_t)timed_threads(k->timed, r), err);
+            e = stage_room(&other_way, &p, &s->h->config, (p.ranks - r) % p.ranks,
+                           (size_t)cost_table_threads(s->timed, r), err);
         room = !e && other_way > room ? other_way : room;
-        for (size_t u = 0; u < k->units && !e; u++) {
-            struct stage_spec spec = heavy_spec(k, u, k->micro[k->cuts - 1]);
+        for (size_t u = 0; u < s->units && !e; u++) {
+            struct stage_spec spec = heavy_spec(s, u, s->micro[s->cuts - 1]);
             struct stage_bytes bytes;
             e = stage_measure(&bytes, &spec, err);
             work = !e && bytes.work > work ? bytes.work : work;
@@ -223,84 +223,84 @@ static int look_memory(struct look *k, struct err *err)
         if (e)
             return e;
         const size_t taken = room + work;
-        k->memory[r] = has <= 0 ? SIZE_MAX : (size_t)has > taken ? (size_t)has - taken : 0;
+        s->memory[r] = has <= 0 ? SIZE_MAX : (size_t)has > taken ? (size_t)has - taken : 0;
     }
     return 0;
 }
 
-static void look_done(struct look *k)
+static void search_done(struct search *s)
 {
-    for (size_t c = 0; c < k->cuts; c++) {
-        free(k->cost[c]);
-        free(k->bytes[c]);
+    for (size_t c = 0; c < s->cuts; c++) {
+        free(s->cost[c]);
+        free(s->bytes[c]);
     }
-    free(k->place);
-    timed_free(k->timed);
+    free(s->place);
+    cost_table_free(s->timed);
 }
 
-static int look_init(struct look *k, struct head *h, bool all, struct err *err)
+static int search_init(struct search *s, struct head *h, bool all, struct err *err)
 {
-    *k = (struct look){.h = h, .units = h->config.layers + 2};
-    while (k->lowest + 1 < k->units && !is_trained(h, k->lowest))
-        k->lowest++;
-    list_cuts(k, all);
-    for (size_t c = 0; c < k->cuts; c++) {
-        k->cost[c] = calloc(h->plan.ranks * k->units, sizeof *k->cost[c]);
-        k->bytes[c] = calloc(3 * k->units, sizeof *k->bytes[c]);
-        if (!k->cost[c] || !k->bytes[c])
+    *s = (struct search){.h = h, .units = h->config.layers + 2};
+    while (s->lowest + 1 < s->units && !is_trained(h, s->lowest))
+        s->lowest++;
+    list_cuts(s, all);
+    for (size_t c = 0; c < s->cuts; c++) {
+        s->cost[c] = calloc(h->plan.ranks * s->units, sizeof *s->cost[c]);
+        s->bytes[c] = calloc(3 * s->units, sizeof *s->bytes[c]);
+        if (!s->cost[c] || !s->bytes[c])
             return err_set(err, -ENOMEM, "out of memory");
-        k->cut[c].cost = k->cost[c];
-        k->cut[c].link = k->link[c];
-        k->cut[c].held = k->bytes[c];
-        k->cut[c].slot = k->bytes[c] + k->units;
-        k->cut[c].area = k->bytes[c] + 2 * k->units;
+        s->cut[c].cost = s->cost[c];
+        s->cut[c].link = s->link[c];
+        s->cut[c].held = s->bytes[c];
+        s->cut[c].slot = s->bytes[c] + s->units;
+        s->cut[c].area = s->bytes[c] + 2 * s->units;
     }
-    int e = list_units(k, err);
-    e = e ? e : timed_take(k->timed, err);
-    e = e ? e : look_units(k, err);
+    int e = list_units(s, err);
+    e = e ? e : cost_table_take(s->timed, err);
+    e = e ? e : search_units(s, err);
     if (e)
         return e;
-    look_links(k);
-    return look_memory(k, err);
+    search_links(s);
+    return search_memory(s, err);
 }
 
-static struct planner_request request_of(const struct look *k)
+static struct planner_request request_of(const struct search *s)
 {
     static const enum planner_again again[] = {[RECOMPUTE_NONE] = PLANNER_AGAIN_NONE,
                                                [RECOMPUTE_LAYER] =
                                                    PLANNER_AGAIN_NONE, /* timed as part of I and W */
                                                [RECOMPUTE_STAGE] = PLANNER_AGAIN_ALL,
                                                [RECOMPUTE_AUTO] = PLANNER_AGAIN_AUTO};
-    return (struct planner_request){.ranks = k->h->plan.ranks,
-                                    .layers = k->h->config.layers,
-                                    .cut = k->cut,
-                                    .cuts = k->cuts,
-                                    .adapters = k->h->nadapters,
-                                    .memory = k->memory,
-                                    .objective = k->h->spec.save_memory ? PLANNER_MEMORY : PLANNER_TIME,
-                                    .again = again[k->h->spec.recompute]};
+    return (struct planner_request){.ranks = s->h->plan.ranks,
+                                    .layers = s->h->config.layers,
+                                    .cut = s->cut,
+                                    .cuts = s->cuts,
+                                    .adapters = s->h->nadapters,
+                                    .memory = s->memory,
+                                    .objective = s->h->spec.save_memory ? PLANNER_MEMORY : PLANNER_TIME,
+                                    .again = again[s->h->spec.recompute]};
 }
 
 /* --- what is told ----------------------------------------------------------------------------- */
 
-static size_t node_at(const struct look *k, const struct planner_found *f, size_t rank)
+static size_t node_at(const struct search *s, const struct planner_found *f, size_t rank)
 {
-    return planner_node(f, k->h->plan.ranks, rank);
+    return planner_node(f, s->h->plan.ranks, rank);
 }
 
-static json_t *forecast_of(const struct look *k, const struct planner_found *f)
+static json_t *forecast_of(const struct search *s, const struct planner_found *f)
 {
     json_t *costs = json_array(), *timed = json_array();
-    const size_t steps = k->h->nadapters * f->turns;
-    for (size_t r = 0; r < k->h->plan.ranks; r++)
-        json_array_append_new(timed, json_boolean(!r || k->timed->node[node_at(k, f, r)].any));
-    for (size_t s = 0; s < f->stages; s++)
-        json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[s].f, f->cost[s].i, f->cost[s].w,
-                                               f->again[s] ? f->cost[s].r : 0.0));
+    const size_t steps = s->h->nadapters * f->turns;
+    for (size_t r = 0; r < s->h->plan.ranks; r++)
+        json_array_append_new(timed, json_boolean(!r || s->timed->node[node_at(s, f, r)].any));
+    for (size_t i = 0; i < f->stages; i++)
+        json_array_append_new(costs, json_pack("[f,f,f,f]", f->cost[i].f, f->cost[i].i, f->cost[i].w,
+                                               f->again[i] ? f->cost[i].r : 0.0));
     return json_pack("{s:s s:I s:I s:I s:I s:f s:f s:o s:o}", "schedule", f->schedule, "chunks",
                      (json_int_t)f->chunks, "steps", (json_int_t)steps, "microbatches",
-                     (json_int_t)(steps * k->cut[f->cut].microbatches), "micro_batch_size",
-                     (json_int_t)k->micro[f->cut], "seconds", f->seconds * (double)steps, "bubble", f->bubble,
+                     (json_int_t)(steps * s->cut[f->cut].microbatches), "micro_batch_size",
+                     (json_int_t)s->micro[f->cut], "seconds", f->seconds * (double)steps, "bubble", f->bubble,
                      "costs", costs, "timed", timed);
 }
 
@@ -316,38 +316,38 @@ static void give_layer(size_t *first, size_t stages, size_t s)
             first[i] = layers - 1;
 }
 
-static json_t *left_out(const struct look *k, const struct planner_found *f)
+static json_t *left_out(const struct search *s, const struct planner_found *f)
 {
     json_t *list = json_array();
     const struct sched_info *info = sched_info(f->schedule);
-    for (size_t r = 0; r < k->h->plan.ranks; r++) {
+    for (size_t r = 0; r < s->h->plan.ranks; r++) {
         size_t first[PLANNER_MAX_STAGES + 1], mine = SIZE_MAX;
         bool any = false;
         char text[200];
-        for (uint32_t s = 0; s < f->stages; s++)
-            if (sched_place(info->placement, k->h->plan.ranks, s) == r) {
-                mine = mine < s ? mine : s;
-                any = any || f->first[s] < f->first[s + 1];
+        for (uint32_t i = 0; i < f->stages; i++)
+            if (sched_place(info->placement, s->h->plan.ranks, i) == r) {
+                mine = mine < i ? mine : i;
+                any = any || f->first[i] < f->first[i + 1];
             }
         if (any || mine == SIZE_MAX)
             continue;
         memcpy(first, f->first, sizeof first);
         give_layer(first, f->stages, mine);
-        struct planner_request req = request_of(k);
+        struct planner_request req = request_of(s);
         struct planner_found with, none;
         struct err quiet;
         req.schedule = f->schedule;
         req.chunks = f->chunks;
         req.first = first;
         req.mirror = f->mirrored;
-        req.cut = &k->cut[f->cut];
+        req.cut = &s->cut[f->cut];
         req.cuts = 1;
         if (planner_search(&with, &none, &req, &quiet))
             continue;
         snprintf(text, sizeof text,
                  with.fits ? "%s holds no layer: with one, a step would take %.3g s, not %.3g s"
                            : "%s holds no layer: there is not the memory for one",
-                 timed_name(k->timed, node_at(k, f, r)), with.seconds, f->seconds);
+                 cost_table_name(s->timed, node_at(s, f, r)), with.seconds, f->seconds);
         json_array_append_new(list, json_string(text));
     }
     return list;
@@ -355,28 +355,28 @@ static json_t *left_out(const struct look *k, const struct planner_found *f)
 
 /* Rank 0 has the user's files and is where the job was submitted; another beginning can only be
  * recommended. */
-static void tell_elsewhere(const struct look *k, const struct planner_found *f)
+static void tell_elsewhere(const struct search *s, const struct planner_found *f)
 {
-    struct planner_request req = request_of(k);
+    struct planner_request req = request_of(s);
     struct planner_found turned;
     struct err quiet;
     if (planner_turn(&turned, f, &req, &quiet) || !turned.schedule || !turned.fits ||
         turned.seconds > f->seconds * WORTH_MOVING)
         return;
-    json_object_set_new(k->h->forecast, "elsewhere",
-                        json_pack("{s:s s:f}", "node", timed_name(k->timed, turned.start), "seconds",
-                                  turned.seconds * (double)(f->turns * k->h->nadapters)));
+    json_object_set_new(s->h->forecast, "elsewhere",
+                        json_pack("{s:s s:f}", "node", cost_table_name(s->timed, turned.start), "seconds",
+                                  turned.seconds * (double)(f->turns * s->h->nadapters)));
 }
 
 /* --- the two ways in -------------------------------------------------------------------------- */
 
-static void take(struct head *h, const struct look *k, const struct planner_found *f)
+static void take(struct head *h, const struct search *s, const struct planner_found *f)
 {
     struct job_plan *p = &h->plan;
-    const size_t was = h->spec.micro_batch, is = k->micro[f->cut];
+    const size_t was = h->spec.micro_batch, is = s->micro[f->cut];
     p->tokens = p->tokens / was * is;
     p->seqs = p->seqs / was * is;
-    p->microbatches = k->cut[f->cut].microbatches;
+    p->microbatches = s->cut[f->cut].microbatches;
     h->spec.micro_batch = is;
     h->spec.chunks = f->chunks;
     snprintf(p->schedule, sizeof p->schedule, "%s", f->schedule);
@@ -398,46 +398,46 @@ void head_mirror(struct head *h)
 
 int head_search(struct head *h, struct err *err)
 {
-    struct look k;
+    struct search s;
     struct planner_found best, second;
-    int e = look_init(&k, h, true, err);
-    struct planner_request req = request_of(&k);
+    int e = search_init(&s, h, true, err);
+    struct planner_request req = request_of(&s);
     req.chunks = h->spec.chunks;
     req.mirror = !json_is_true(json_object_get(json_array_get(h->nodes, 0), "by_hand"));
     if (!e)
         e = planner_search(&best, &second, &req, err);
     if (!e) {
-        timed_tell(k.timed);
-        h->forecast = forecast_of(&k, &best);
-        json_object_set_new(h->forecast, "left_out", left_out(&k, &best));
+        cost_table_say(s.timed);
+        h->forecast = forecast_of(&s, &best);
+        json_object_set_new(h->forecast, "left_out", left_out(&s, &best));
         if (second.schedule)
-            json_object_set_new(h->forecast, "second", forecast_of(&k, &second));
-        tell_elsewhere(&k, &best);
-        take(h, &k, &best);
+            json_object_set_new(h->forecast, "second", forecast_of(&s, &second));
+        tell_elsewhere(&s, &best);
+        take(h, &s, &best);
     }
-    look_done(&k);
+    search_done(&s);
     return e ? err_prefix(err, e, "--schedule auto") : 0;
 }
 
 void head_forecast(struct head *h)
 {
-    struct look k;
+    struct search s;
     struct planner_found found, none;
     struct err err = {""};
     if (h->plan.order)
         return;
-    int e = look_init(&k, h, false, &err);
-    struct planner_request req = request_of(&k);
+    int e = search_init(&s, h, false, &err);
+    struct planner_request req = request_of(&s);
     req.schedule = h->plan.schedule;
     req.chunks = h->plan.stages / h->plan.ranks;
     req.first = h->plan.first;
     if (!e)
         e = planner_search(&found, &none, &req, &err);
     if (!e) {
-        timed_tell(k.timed);
-        h->forecast = forecast_of(&k, &found);
+        cost_table_say(s.timed);
+        h->forecast = forecast_of(&s, &found);
     } else {
         head_say(h, "what a step will take cannot be said: %s", err.text);
     }
-    look_done(&k);
+    search_done(&s);
 }

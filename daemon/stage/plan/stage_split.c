@@ -134,19 +134,19 @@ static void need_slots(struct job_plan *p, const struct plan *plan, struct need 
 static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, struct need *need,
                       struct err *err)
 {
-    uint32_t whose[JOB_MAX_STEPS];
+    uint32_t adapter_of_step[JOB_MAX_STEPS];
     struct sched *sched = NULL;
     struct plan *plan = NULL;
     const struct sched_request want = job_plan_schedule(p, steps * p->microbatches);
     for (size_t i = 0; i < steps; i++)
-        whose[i] = (uint32_t)(i % (p->nmore + 1));
+        adapter_of_step[i] = (uint32_t)(i % (p->nmore + 1));
     int e = sched_make(&sched, &want, err);
     const struct plan_request req = {.program = PROGRAM_TRAIN,
                                      .sched = sched,
                                      .ranks = p->ranks,
                                      .recompute = recompute,
                                      .steps = steps,
-                                     .whose = whose};
+                                     .adapter_of_step = adapter_of_step};
     if (!e)
         e = plan_compile(&plan, &req, err);
     if (!e)
@@ -160,14 +160,14 @@ static int need_steps(struct job_plan *p, const bool *recompute, size_t steps, s
  * follow each other: else they end before the next begin. */
 static int need_adapters(struct job_plan *p, const bool *recompute, struct need *need, struct err *err)
 {
-    const size_t adapters = p->nmore + 1, most = plan_turns(p->ranks, adapters, p->microbatches);
+    const size_t adapters = p->nmore + 1, most = steps_per_adapter(p->ranks, adapters, p->microbatches);
     const struct sched_request step = job_plan_schedule(p, p->microbatches);
     size_t turns = 1;
-    int e = plan_turns_go(&turns, &step, adapters, most, err);
+    int e = steps_per_adapter_go(&turns, &step, adapters, most, err);
     for (size_t steps = 2; steps <= adapters && !e; steps++)
         e = need_steps(p, recompute, steps, need, err);
     for (size_t turn = 2; turn <= turns && !e; turn++)
-        if (plan_turns_below(turn, turns) == turn)
+        if (steps_per_adapter_below(turn, turns) == turn)
             e = need_steps(p, recompute, turn * adapters, need, err);
     p->round_steps = turns * adapters;
     return e;
@@ -308,9 +308,10 @@ static int take_split(struct head *h, struct err *err)
         const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
                    *is = json_string_value(json_object_get(json_array_get(h->nodes, r), "name"));
         if (!is_node(h, r, r))
-            return err_set(err, -EINVAL,
-                           "the split is for a ring whose node %zu is %s, and now that is %s: plan again", r,
-                           wanted ? wanted : "missing", is ? is : "?");
+            return err_set(
+                err, -EINVAL,
+                "the split is for a ring adapter_of_step node %zu is %s, and now that is %s: plan again", r,
+                wanted ? wanted : "missing", is ? is : "?");
     }
     if (json_array_size(split) != p->stages)
         return err_set(err, -EINVAL, "the split is for %zu stages, and %s on %zu nodes has %zu",
@@ -474,13 +475,12 @@ static int split_on_nodes(struct head *h, struct err *err)
     if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
         head_forecast(h);
     if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
-        head_speed(h);
+        decode_forecast_make(h);
     sched_free(sched);
     free(in.cost);
     free(in.bytes);
     return e;
 }
-
 /* --- whose nodes ------------------------------------------------------------------------------ */
 
 /* Ranks of a schedule of the user's; 0 of all others, and where it cannot be read, which is said

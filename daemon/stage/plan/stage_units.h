@@ -32,20 +32,21 @@ struct unit_list {
 struct stage_spec unit_spec(const struct job_plan *plan, const struct config *config, size_t unit,
                             size_t tokens, size_t seqs);
 
-/* Times them one by one, or takes what is kept; ret_have says which came to something. Within 30 s,
- * but for those that are needed. What is missing is explained in `err`, and the last error is
- * returned. may_time: as in unit_cost. */
+/* Times the units one by one, or reads earlier results from the cache. ret_have says which units
+ * have a cost. Stops timing after 30 s, except for units that are `needed`. If some are missing,
+ * it returns the last error and `err` says why. may_time: as in unit_cost. */
 int units_time(struct sched_cost *ret, bool *ret_have, const struct unit_list *list,
                const struct job_plan *plan, const struct config *config, int threads, bool may_time,
                struct err *err);
 
-/* The question, with as much of the plan as it takes, and what its units are, which have to be of
- * that model and fit that plan; one node's answer: {"costs": [[f, i, w, r] or null, …], "why"}, and
- * what it says. −EBADMSG. */
+/* The question to another node: the list, and the part of the plan that timing needs. */
 json_t *units_encode(const struct unit_list *list, const struct job_plan *plan);
+/* −EBADMSG where a unit is not one of the model's, or does not fit the plan. */
 int units_decode(struct unit_list *ret, const json_t *units, const struct job_plan *plan,
                  const struct config *config);
+/* Times what the question asks for: {"costs": [[f, i, w, r] or null, …], "why"}. */
 json_t *units_answer(const json_t *question, int threads, bool may_time);
+/* The costs of such an answer, for n units; −EBADMSG. */
 int units_decode_answer(struct sched_cost *ret, bool *ret_have, size_t n, const json_t *answer);
 
 #endif

@@ -58,7 +58,7 @@ int __wrap_runner_task(struct runner *r, const struct task *task, struct err *er
     if (!cost)
         return __real_runner_task(r, task, err);
     prctl(PR_SET_TIMERSLACK, 1); /* ns, of this thread: else every task is 50 µs longer */
-    lane_be_prompt();            /* a task that computed would be on its core already */
+    request_short_timeslice();   /* a task that computed would be on its core already */
     end.us = clock_now().us + cost;
     int e = __real_runner_task(r, task, err);
     sleep_out();

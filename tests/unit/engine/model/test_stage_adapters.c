@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "model/stage_priv.h"
+#include "model/stage_impl.h"
 #include "tests/lib/chain.h"
 #include "tests/lib/near.h"
 #include "tests/lib/tiny.h"

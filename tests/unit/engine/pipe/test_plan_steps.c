@@ -28,12 +28,12 @@ static struct sched *schedule(const char *name, size_t ranks, size_t microbatche
 static int compile(struct plan **ret, const struct sched *sched, size_t adapters, size_t steps,
                    struct err *err)
 {
-    uint32_t whose[64];
-    assert_true(steps <= sizeof whose / sizeof *whose);
+    uint32_t adapter_of_step[64];
+    assert_true(steps <= sizeof adapter_of_step / sizeof *adapter_of_step);
     for (size_t i = 0; i < steps; i++)
-        whose[i] = (uint32_t)(i % adapters);
+        adapter_of_step[i] = (uint32_t)(i % adapters);
     const struct plan_request req = {
-        .program = PROGRAM_TRAIN, .sched = sched, .steps = steps, .whose = whose};
+        .program = PROGRAM_TRAIN, .sched = sched, .steps = steps, .adapter_of_step = adapter_of_step};
     return plan_compile(ret, &req, err);
 }
 
@@ -96,7 +96,7 @@ static void another_adapter_fills_the_bubble(void **state)
 {
     (void)state;
     const struct sched_costs costs = {.each = {1, 1, 1, 1}};
-    const size_t turns = plan_turns(4, 2, 8);
+    const size_t turns = steps_per_adapter(4, 2, 8);
     struct sched *alone = schedule("1f1b", 4, 8), *both = schedule("1f1b", 4, 8 * 2 * turns);
     struct sched_sim of_alone, of_both;
     struct plan *one = NULL, *two = NULL;
@@ -133,30 +133,30 @@ static void orders_take_so_many_turns(void **state)
             .name = cases[i].name, .ranks = 4, .microbatches = cases[i].microbatches};
         struct err err = {""};
         size_t go = 0;
-        assert_int_equal(plan_turns_go(&go, &step, cases[i].adapters, cases[i].most, &err), 0);
+        assert_int_equal(steps_per_adapter_go(&go, &step, cases[i].adapters, cases[i].most, &err), 0);
         assert_int_equal(go, cases[i].go);
     }
     struct err err = {""};
     size_t go = 7;
-    assert_int_equal(
-        plan_turns_go(&go,
-                      &(struct sched_request){.name = "none", .ranks = 4, .chunks = 1, .microbatches = 1}, 2,
-                      2, &err),
-        -EINVAL);
+    assert_int_equal(steps_per_adapter_go(
+                         &go,
+                         &(struct sched_request){.name = "none", .ranks = 4, .chunks = 1, .microbatches = 1},
+                         2, 2, &err),
+                     -EINVAL);
     assert_int_equal(go, 7);
 }
 
 static void rounds_have_few_lengths(void **state)
 {
     (void)state;
-    assert_int_equal(plan_turns(4, 1, 8), 1);
-    assert_int_equal(plan_turns(1, 4, 8), 1);
-    assert_int_equal(plan_turns(4, 2, 8), 19);
-    assert_int_equal(plan_turns(16, 2, 1), PLAN_MAX_TURNS);
+    assert_int_equal(steps_per_adapter(4, 1, 8), 1);
+    assert_int_equal(steps_per_adapter(1, 4, 8), 1);
+    assert_int_equal(steps_per_adapter(4, 2, 8), 19);
+    assert_int_equal(steps_per_adapter(16, 2, 1), PLAN_MAX_TURNS);
     static const size_t wanted[] = {1, 2, 2, 4, 4, 4, 7, 7};
     for (size_t turns = 1; turns <= 8; turns++)
-        assert_int_equal(plan_turns_below(turns, 7), wanted[turns - 1]);
-    assert_int_equal(plan_turns_below(9, 1), 1);
+        assert_int_equal(steps_per_adapter_below(turns, 7), wanted[turns - 1]);
+    assert_int_equal(steps_per_adapter_below(9, 1), 1);
 }
 
 int main(void)

@@ -106,7 +106,7 @@ static void receive_one(struct pair *p, uint32_t mb)
         if (buffer[i] != byte_of(mb, i))
             fail_msg("message %u differs at byte %zu", mb, i);
     exchange_release(p->b, buffer);
-    exchange_tell(p->b);
+    exchange_kick(p->b);
 }
 
 static void pair_init(struct pair *p, size_t step)
@@ -131,7 +131,7 @@ static void post(struct pair *p, uint32_t mb)
     struct msg_key key = key_of(mb);
     if (mb < MESSAGES)
         assert_int_equal(exchange_post(p->b, 0, &key, size_of(p, mb), false), 0);
-    exchange_tell(p->b);
+    exchange_kick(p->b);
 }
 
 /* Lanes are cut and replaced after every few messages; with `lanes` = 1 there are moments without
@@ -278,7 +278,7 @@ static struct exchange *two_bare_lanes(struct progress *progress, struct bare la
         lane[i] = bare_lane(x, i + 1);
         assert_int_equal(exchange_post(x, 0, &key, WHOLE, false), 0);
     }
-    exchange_tell(x);
+    exchange_kick(x);
     return x;
 }
 

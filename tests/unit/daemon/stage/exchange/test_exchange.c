@@ -82,14 +82,14 @@ static void send_one(struct exchange *x, uint32_t to, uint32_t mb, size_t n)
     assert_int_equal((uintptr_t)buffer % 64, 0);
     fill(buffer, n, mb);
     assert_int_equal((mb % 2 ? exchange_queue : exchange_send)(x, to, &key, buffer, n), 0);
-    exchange_tell(x);
+    exchange_kick(x);
 }
 
 static void post(struct exchange *x, uint32_t from, uint32_t mb, size_t n, bool variable)
 {
     struct msg_key key = key_of(mb);
     assert_int_equal(exchange_post(x, from, &key, n, variable), 0);
-    exchange_tell(x);
+    exchange_kick(x);
 }
 
 static int await(struct exchange *x, uint32_t from, uint32_t mb)
@@ -114,7 +114,7 @@ static void receive(struct exchange *x, uint32_t from, uint32_t mb, size_t want)
     test_free(expected);
     exchange_release(x, buffer);
     assert_null(exchange_take(x, from, &key, &n)); /* once */
-    exchange_tell(x);
+    exchange_kick(x);
 }
 
 /* --- messages
@@ -182,7 +182,7 @@ static void what_is_told_together_goes_together(void **state)
         assert_int_equal(exchange_post(p.x[0], 1, &key, 10, false), 0);
         assert_true(is_quiet(fd));
     }
-    exchange_tell(p.x[0]);
+    exchange_kick(p.x[0]);
     expect_heads(fd, 3);
     exchange_free(p.x[0]);
     close(fd);
@@ -422,7 +422,7 @@ static void waiting_for_room_has_a_limit(void **state)
     part(&p);
 }
 
-static void strangers_are_no_peers(void **state)
+static void strangers_are_no_neighbors(void **state)
 {
     (void)state;
     struct pair p;
@@ -463,7 +463,7 @@ int main(void)
         cmocka_unit_test(what_has_arrived_outlives_the_connection),
         cmocka_unit_test(a_last_message_has_left),
         cmocka_unit_test(waiting_for_room_has_a_limit),
-        cmocka_unit_test(strangers_are_no_peers),
+        cmocka_unit_test(strangers_are_no_neighbors),
     };
     return cmocka_run_group_tests_name("channel", tests, NULL, NULL);
 }

@@ -40,11 +40,11 @@ static void test_largest_cache(void **state)
     char root[] = "/tmp/ringd-cold-XXXXXX";
     (void)state;
     assert_non_null(mkdtemp(root));
-    assert_int_equal(cold_cache_bytes(root), 32 << 20);
+    assert_int_equal(cache_evict_cache_bytes(root), 32 << 20);
     put(root, 0, "32K\n");
     put(root, 2, "1024K\n");
     put(root, 3, "none\n");
-    assert_int_equal(cold_cache_bytes(root), 1 << 20);
+    assert_int_equal(cache_evict_cache_bytes(root), 1 << 20);
     for (int i = 0; i < 4; i++)
         take_away(root, i);
     assert_int_equal(rmdir(root), 0);
@@ -52,24 +52,24 @@ static void test_largest_cache(void **state)
 
 static void test_all_of_it_is_read(void **state)
 {
-    struct cold cold;
+    struct cache_evict cold;
     (void)state;
-    assert_int_equal(cold_init(&cold, 1 << 20), 0);
+    assert_int_equal(cache_evict_init(&cold, 1 << 20), 0);
     assert_int_equal(cold.bytes, 2 << 20);
     unsigned sum = 0;
     for (unsigned i = 0; i < (2 << 20) / 64; i++) /* each line once */
         sum += cold.at[64 * i] = (unsigned char)(i * i >> 3);
-    assert_int_equal(cold_read(&cold), sum);
-    cold_done(&cold);
-    assert_int_equal(cold_read(&cold), 0);
-    assert_int_equal(cold_init(&cold, SIZE_MAX), 0);
+    assert_int_equal(cache_evict_read(&cold), sum);
+    cache_evict_done(&cold);
+    assert_int_equal(cache_evict_read(&cold), 0);
+    assert_int_equal(cache_evict_init(&cold, SIZE_MAX), 0);
     assert_int_equal(cold.bytes, 256 << 20);
-    cold_done(&cold);
+    cache_evict_done(&cold);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_largest_cache),
                                        cmocka_unit_test(test_all_of_it_is_read)};
-    return cmocka_run_group_tests_name("stage_cold", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("cache_evict", tests, NULL, NULL);
 }

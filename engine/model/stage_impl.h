@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The stage's inside, shared by stage.c (open, measure, close) and stage_run.c (tasks). */
-#ifndef MODEL_STAGE_PRIV_H
-#define MODEL_STAGE_PRIV_H
+#ifndef MODEL_STAGE_IMPL_H
+#define MODEL_STAGE_IMPL_H
 
 #include "model/requant.h"
 #include "model/stage.h"

@@ -8,14 +8,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-size_t plan_turns(size_t ranks, size_t adapters, size_t microbatches)
+size_t steps_per_adapter(size_t ranks, size_t adapters, size_t microbatches)
 {
     enum { PART = 100 };
     const size_t each = adapters * microbatches, turns = (PART * (ranks - 1) + each - 1) / each;
     return adapters < 2 || turns < 1 ? 1 : turns > PLAN_MAX_TURNS ? PLAN_MAX_TURNS : turns;
 }
 
-size_t plan_turns_below(size_t turns, size_t most)
+size_t steps_per_adapter_below(size_t turns, size_t most)
 {
     size_t power = 1;
     while (2 * power <= turns)
@@ -29,30 +29,30 @@ static int try_round(const struct sched_request *step, size_t adapters, size_t t
     struct sched *sched = NULL;
     struct plan *plan = NULL;
     const size_t steps = adapters * turns;
-    uint32_t *whose = calloc(steps, sizeof *whose);
+    uint32_t *adapter_of_step = calloc(steps, sizeof *adapter_of_step);
     want.microbatches *= steps;
-    int e = whose ? sched_make(&sched, &want, err) : err_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; whose && i < steps; i++)
-        whose[i] = (uint32_t)(i % adapters);
+    int e = adapter_of_step ? sched_make(&sched, &want, err) : err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; adapter_of_step && i < steps; i++)
+        adapter_of_step[i] = (uint32_t)(i % adapters);
     const struct plan_request req = {
-        .program = PROGRAM_TRAIN, .sched = sched, .steps = steps, .whose = whose};
+        .program = PROGRAM_TRAIN, .sched = sched, .steps = steps, .adapter_of_step = adapter_of_step};
     if (!e)
         e = plan_compile(&plan, &req, err);
     plan_free(plan);
     sched_free(sched);
-    free(whose);
+    free(adapter_of_step);
     return e;
 }
 
-int plan_turns_go(size_t *ret, const struct sched_request *step, size_t adapters, size_t most,
-                  struct err *err)
+int steps_per_adapter_go(size_t *ret, const struct sched_request *step, size_t adapters, size_t most,
+                         struct err *err)
 {
     const struct sched_info *info = sched_info(step->name);
     const size_t chunks = step->chunks || !info ? step->chunks : info->chunks;
     const double cells = (double)step->ranks * (double)chunks * (double)step->microbatches * (double)adapters;
     size_t go = 1;
     for (size_t turns = 2; turns <= most && cells * (double)turns <= PLAN_MAX_CELLS; turns++) {
-        if (plan_turns_below(turns, most) != turns)
+        if (steps_per_adapter_below(turns, most) != turns)
             continue;
         const int e = try_round(step, adapters, turns, err);
         if (e == -EDEADLK)

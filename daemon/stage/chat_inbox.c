@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/stage/stage_turns.h"
+#include "daemon/stage/chat_inbox.h"
 
 #include <time.h>
 
-void turns_init(struct turns *t)
+void chat_inbox_init(struct chat_inbox *t)
 {
     pthread_condattr_t attr;
-    *t = (struct turns){0};
+    *t = (struct chat_inbox){0};
     pthread_mutex_init(&t->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -14,14 +14,14 @@ void turns_init(struct turns *t)
     pthread_condattr_destroy(&attr);
 }
 
-void turns_done(struct turns *t)
+void chat_inbox_done(struct chat_inbox *t)
 {
     json_decref(t->next);
     pthread_cond_destroy(&t->news);
     pthread_mutex_destroy(&t->lock);
 }
 
-void turns_put(struct turns *t, json_t *turn)
+void chat_inbox_put(struct chat_inbox *t, json_t *turn)
 {
     pthread_mutex_lock(&t->lock);
     t->are_over |= !turn;
@@ -33,7 +33,7 @@ void turns_put(struct turns *t, json_t *turn)
     pthread_mutex_unlock(&t->lock);
 }
 
-json_t *turns_wait(struct turns *t, unsigned seconds)
+json_t *chat_inbox_wait(struct chat_inbox *t, unsigned seconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
