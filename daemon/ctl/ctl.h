@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What ringctl's commands share: how one is called, how it ends, and the table they are found in.
- * One thread.
+ * What ringctl's commands share: how one is called and how it ends. The table of all commands is in
+ * ctl_commands.h, above them; a command that prints the table gets it in struct ctl. One thread.
  */
 #ifndef DAEMON_CTL_H
 #define DAEMON_CTL_H
@@ -17,8 +17,15 @@ enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3, CT
 
 struct ctl_command;
 
+/* Help and completion are made from this. */
+struct ctl_tables {
+    const struct ctl_command *commands; /* static, in the order of --help; the last has no name */
+    const struct opt_def *options;      /* static: those that every command takes */
+};
+
 struct ctl {
     const struct ctl_command *command; /* borrowed */
+    const struct ctl_tables *tables;   /* borrowed */
     const char *socket;                /* borrowed: the daemon's */
     bool plans;                        /* only the plan of what it would submit is wanted */
     bool json;                         /* standard output holds one JSON object and nothing else */
@@ -49,9 +56,6 @@ struct ctl_command {
     const char *words;    /* what its first argument may be, separated by spaces; NULL = see names */
     enum ctl_names names; /* of its argument, the second where there are words */
 };
-
-extern const struct ctl_command ctl_commands[]; /* all of them, in the order of --help */
-extern const struct opt_def ctl_global_options[];
 
 int ctl_local_main(struct ctl *ctl);
 int ctl_train_main(struct ctl *ctl);

@@ -20,7 +20,7 @@
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/terminal/ctl_print.h"
-#include "daemon/ctl/ctl_spec.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/common/spawn_env.h"
 #include "daemon/common/xalloc.h"

@@ -2,9 +2,9 @@
  *
  * The table of ringctl's commands and its global options: --help, the man page and completion are
  * made from it. */
-#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/ctl_commands.h"
 
-const struct opt_def ctl_global_options[] = {
+static const struct opt_def global_options[] = {
     {.name = "socket",
      .type = OPT_PATH,
      .placeholder = "PATH",
@@ -19,7 +19,7 @@ const struct opt_def ctl_global_options[] = {
     {.name = NULL},
 };
 
-const struct ctl_command ctl_commands[] = {
+static const struct ctl_command commands[] = {
     {"train", "--model DIR --data FILE|DIR --adapter-out DIR [OPTIONS]", "fine-tune a model on the ring",
      ctl_train_main, .options = ctl_train_options, .group = "Work"},
     {"generate", "--model DIR [OPTIONS] (PROMPT | --ids 1,2,3)", "continue a text", ctl_generate_main,
@@ -107,3 +107,5 @@ const struct ctl_command ctl_commands[] = {
      .names = CTL_NAMES_COMMANDS},
     {.name = NULL},
 };
+
+const struct ctl_tables ctl_tables = {commands, global_options};

@@ -129,30 +129,30 @@ static const char bash_body[] =
     "}\n"
     "complete -F _ringctl ringctl\n";
 
-static void print_bash(void)
+static void print_bash(const struct ctl_tables *tables)
 {
     puts("# Completion of ringctl(1) for bash, made by `ringctl completion bash`.");
     fputs("_ringctl_commands='", stdout);
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
-        printf("%s%s", c == ctl_commands ? "" : " ", c->name);
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
+        printf("%s%s", c == tables->commands ? "" : " ", c->name);
     puts("'");
     fputs(names_functions, stdout);
     puts("_ringctl_options() {\n    case $1 in");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+    for (const struct ctl_command *c = tables->commands; c->name; c++) {
         printf("    %s) words='", c->name);
         bash_option_names(c->options);
         puts("' ;;");
     }
     fputs("    esac\n    words+='", stdout);
-    bash_option_names(ctl_global_options);
+    bash_option_names(tables->options);
     puts(" --help'\n}");
     puts("# How the value of an option is completed: files, folders, words, nothing; none if it takes none.\n"
          "_ringctl_value() {\n    how=none\n    case $1:$2 in");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
         bash_values(c->name, c->options);
-    bash_values("*", ctl_global_options);
+    bash_values("*", tables->options);
     puts("    esac\n}\n_ringctl_arguments() {\n    case $1:$2 in");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
         bash_arguments(c);
     puts("    esac\n}");
     fputs(bash_body, stdout);
@@ -212,12 +212,12 @@ static void zsh_options(const struct opt_def *defs)
         zsh_option(def);
 }
 
-static void zsh_command(const struct ctl_command *c)
+static void zsh_command(const struct ctl_command *c, const struct opt_def *global)
 {
     const char *names = names_word(c->names);
     printf("    %s)\n        _arguments \\\n", c->name);
     zsh_options(c->options);
-    zsh_options(ctl_global_options);
+    zsh_options(global);
     if (c->has_rest)
         puts("        '1:N:' '*:::command:_ringctl_again' \\");
     if (c->leads)
@@ -229,7 +229,7 @@ static void zsh_command(const struct ctl_command *c)
     puts("        '--help[say how it is used]'\n        ;;");
 }
 
-static void print_zsh(void)
+static void print_zsh(const struct ctl_tables *tables)
 {
     /* Behind `local N` a whole command line follows, without the program's name. */
     puts("#compdef ringctl\n# Completion of ringctl(1) for zsh, made by `ringctl completion zsh`.");
@@ -239,19 +239,19 @@ static void print_zsh(void)
                names_word(names));
     puts("_ringctl_again() { words=(ringctl \"${words[@]}\"); ((CURRENT++)); _ringctl }");
     puts("_ringctl_commands() {\n    local -a commands=(");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+    for (const struct ctl_command *c = tables->commands; c->name; c++) {
         printf("        '%s:", c->name);
         zsh_text(c->help, ":\\");
         puts("'");
     }
     puts("    )\n    _describe command commands\n}\n"
          "_ringctl() {\n    local curcontext=$curcontext state line\n    _arguments -C \\");
-    zsh_options(ctl_global_options);
+    zsh_options(tables->options);
     puts("        '--help[say how it is used]' \\\n        '1:command:_ringctl_commands' "
          "'*::argument:->argument' && return\n"
          "    [[ $state == argument ]] || return\n    case $words[1] in");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
-        zsh_command(c);
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
+        zsh_command(c, tables->options);
     puts("    esac\n}\n"
          "# Read as a file of fpath it is the function itself; sourced, it registers one.\n"
          "if [[ $funcstack[1] == _ringctl ]]; then _ringctl \"$@\"; else compdef _ringctl ringctl; fi");
@@ -375,22 +375,22 @@ static void fish_command(const struct ctl_command *c)
     fish_options(c->name, c->options);
 }
 
-static void print_fish(void)
+static void print_fish(const struct ctl_tables *tables)
 {
     fputs("# Completion of ringctl(1) for fish, made by `ringctl completion fish`.\n"
           "set -g __ringctl_commands",
           stdout);
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
         printf(" %s", c->name);
     fputs("\nset -g __ringctl_valued", stdout);
-    fish_valued("", ctl_global_options);
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+    fish_valued("", tables->options);
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
         fish_valued(c->name, c->options);
     putchar('\n');
     fputs(fish_body, stdout);
-    for (const struct ctl_command *c = ctl_commands; c->name; c++)
+    for (const struct ctl_command *c = tables->commands; c->name; c++)
         fish_command(c);
-    fish_options(NULL, ctl_global_options);
+    fish_options(NULL, tables->options);
     puts("complete -c ringctl -l help -d 'say how it is used'");
 }
 
@@ -398,13 +398,13 @@ int ctl_completion_main(struct ctl *ctl)
 {
     static const struct {
         const char *shell;
-        void (*print)(void);
+        void (*print)(const struct ctl_tables *tables);
     } shells[] = {{"bash", print_bash}, {"fish", print_fish}, {"zsh", print_zsh}};
     if (ctl->n_args != 1)
         return ctl_usage(ctl, "which shell? bash, fish or zsh");
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
         if (!strcmp(ctl->args[0], shells[i].shell)) {
-            shells[i].print();
+            shells[i].print(ctl->tables);
             return CTL_OK;
         }
     }

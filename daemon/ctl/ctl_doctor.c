@@ -15,7 +15,7 @@
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_print.h"
-#include "daemon/ctl/ctl_spec.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/common/doctor.h"
 #include "daemon/common/doctor_host.h"
 #include "daemon/common/installed.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
  * The commands about jobs that ask once and print: jobs, job, log, cancel. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,27 +20,6 @@ const struct opt_def ctl_jobs_options[] = {
      .short_name = 'a'},
     {.name = NULL},
 };
-
-/* What may stand in a path as it is: a node's name has letters, digits and a few signs. */
-static bool is_plain(const char *name)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    return *name && strlen(name) < 64 && !name[strspn(name, plain)];
-}
-
-int ctl_job_arg(const struct ctl *ctl, const char **ret)
-{
-    if (ctl->n_args != 1)
-        return ctl_usage(ctl, "one job is needed, by its name in `ringctl jobs`: 7, or 7@b on node b");
-    char *end;
-    errno = 0;
-    unsigned long long id = strtoull(ctl->args[0], &end, 10);
-    if ((*end && (*end != '@' || !is_plain(end + 1))) || errno || !id || !strchr("123456789", *ctl->args[0]))
-        return ctl_usage(ctl, "\"%s\" is no name of a job, as 7 or 7@b: `ringctl jobs` shows them",
-                         ctl->args[0]);
-    *ret = ctl->args[0];
-    return CTL_OK;
-}
 
 static int show_job(const struct ctl *ctl, const char *suffix, void (*print)(const json_t *answer))
 {

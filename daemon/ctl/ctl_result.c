@@ -16,7 +16,7 @@
 
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_print.h"
-#include "daemon/ctl/ctl_spec.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/common/xalloc.h"
 
 /* --- at the start ----------------------------------------------------------------------------- */

@@ -4,36 +4,14 @@
 #include "daemon/ctl/ctl_spec.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/ctl_result.h"
 #include "daemon/common/xalloc.h"
-
-char *ctl_absolute_path(const char *path)
-{
-    char *resolved = realpath(path, NULL);
-    if (resolved)
-        return resolved;
-    /* Of a folder that is not there yet, the one it will lie in: so it has the same name before and
-     * after. */
-    char *own = xstrdup(path);
-    for (size_t n = strlen(own); n > 1 && own[n - 1] == '/'; n--)
-        own[n - 1] = '\0';
-    char *slash = strrchr(own, '/'), *name = slash ? slash + 1 : own;
-    char *folder = realpath(!slash ? "." : slash == own ? "/" : (*slash = '\0', own), NULL);
-    char *cwd = folder || *path == '/' ? NULL : getcwd(NULL, 0);
-    char *joined = folder ? xasprintf("%s/%s", strcmp(folder, "/") ? folder : "", name)
-                   : cwd  ? xasprintf("%s/%s", cwd, path)
-                          : xstrdup(path);
-    free(folder);
-    free(own);
-    free(cwd);
-    return joined;
-}
 
 static json_t *list_json(const struct opts *o, const char *name)
 {

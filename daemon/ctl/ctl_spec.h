@@ -21,7 +21,4 @@ int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, jso
 /* Posts the job; CTL_OK and its name, or the reason has been printed. Takes over spec. */
 int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, char ret_name[CTL_JOB_NAME]);
 
-/* What exists is resolved; what does not is put under the working directory. The caller frees. */
-char *ctl_absolute_path(const char *path);
-
 #endif

@@ -13,6 +13,7 @@
 #include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/ctl_plan.h"
 #include "daemon/ctl/ctl_plan_file.h"
+#include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/ctl_trace.h"
 #include "daemon/common/spec_limits.h"

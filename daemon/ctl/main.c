@@ -3,61 +3,16 @@
  * ringctl: finds the command and its options, and calls it. The commands are listed in
  * ctl_commands.c, and each lives in a ctl_ file. */
 #include <curl/curl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ctl/ctl.h"
+#include "daemon/ctl/ctl_commands.h"
 #include "daemon/ctl/terminal/ctl_help.h"
 #include "daemon/ctl/terminal/ctl_term.h"
 #include "daemon/common/xalloc.h"
 
 static const char default_socket[] = "/run/ringd/ringd.sock";
-
-__attribute__((format(printf, 1, 0))) static void fail(const char *fmt, va_list ap)
-{
-    fputs("ringctl: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
-}
-
-int ctl_fail(int status, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    fail(fmt, ap);
-    va_end(ap);
-    return status;
-}
-
-int ctl_complain(const struct ctl *ctl, int status, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    if (ctl->complaint)
-        vsnprintf(ctl->complaint, ctl->complaint_size, fmt, ap);
-    else
-        fail(fmt, ap);
-    va_end(ap);
-    return status;
-}
-
-int ctl_usage(const struct ctl *ctl, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    fprintf(stderr, "ringctl %s: ", ctl->command->name);
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\nTry: ringctl %s --help\n", ctl->command->name);
-    va_end(ap);
-    return CTL_USAGE;
-}
-
-int ctl_no_args(const struct ctl *ctl)
-{
-    return ctl->n_args ? ctl_usage(ctl, "\"%s\": it takes no arguments", ctl->args[0]) : CTL_OK;
-}
 
 static const struct opt_def *find_option(const struct opt_def *defs, const char *arg)
 {
@@ -113,8 +68,9 @@ static int run(struct ctl *ctl)
 /* argv[word] is the command's name, argv[led_by] that of one before it that leads, or 0. */
 static int run_command(const struct ctl_command *command, int argc, char **argv, int word, int led_by)
 {
-    struct opt_def *defs = ctl_all_options(command->options);
-    struct ctl ctl = {.command = command, .opts = opts_new(defs), .plans = led_by != 0};
+    struct opt_def *defs = ctl_all_options(&ctl_tables, command->options);
+    struct ctl ctl = {
+        .command = command, .tables = &ctl_tables, .opts = opts_new(defs), .plans = led_by != 0};
     struct err err;
     bool help = false;
     int end = command->has_rest ? find_word(defs, argc, argv, word + 1, 1) : argc;
@@ -154,20 +110,20 @@ static bool has_word(const char *words, const char *word)
 /* argv[word] is that command; behind it stands the one whose plan is wanted. */
 static int run_leading(const struct ctl_command *command, int argc, char **argv, int word)
 {
-    int at = find_word(ctl_global_options, argc, argv, word + 1, 0);
+    int at = find_word(ctl_tables.options, argc, argv, word + 1, 0);
     if (at == argc)
         return run_command(command, argc, argv, word, 0);
     if (!has_word(command->words, argv[at]))
         return ctl_fail(CTL_USAGE, "%s is followed by one of: %s; \"%s\" is none of them", command->name,
                         command->words, argv[at]);
-    return run_command(ctl_find_command(argv[at]), argc, argv, at, word);
+    return run_command(ctl_find_command(&ctl_tables, argv[at]), argc, argv, at, word);
 }
 
 /* No command: help, the version, or the overview, with the status of wrong usage: a script whose
  * COMMAND was empty should not go on as if it had run. */
 static int run_bare(int argc, char **argv)
 {
-    struct opts *o = opts_new(ctl_global_options);
+    struct opts *o = opts_new(ctl_tables.options);
     struct err err;
     char **positional = NULL;
     int n, status = CTL_OK;
@@ -175,13 +131,13 @@ static int run_bare(int argc, char **argv)
     if (opts_parse(o, argc, argv, &positional, &n, &help, &err))
         status = ctl_fail(CTL_USAGE, "%s", err.text);
     else if (help)
-        ctl_help_all();
+        ctl_help_all(&ctl_tables);
     else if (opts_flag(o, "version"))
         puts("ringctl " RINGD_VERSION);
     else if (opts_flag(o, "json"))
         status = ctl_fail(CTL_USAGE, "a command is missing: ringctl help lists them");
     else {
-        ctl_help_overview();
+        ctl_help_overview(&ctl_tables);
         status = CTL_USAGE;
     }
     free(positional);
@@ -191,11 +147,11 @@ static int run_bare(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int word = find_word(ctl_global_options, argc, argv, 1, 0);
+    int word = find_word(ctl_tables.options, argc, argv, 1, 0);
     if (word == argc)
         return run_bare(argc, argv);
-    const struct ctl_command *c = ctl_find_command(argv[word]);
+    const struct ctl_command *c = ctl_find_command(&ctl_tables, argv[word]);
     if (!c)
-        return ctl_unknown_command(argv[word]);
+        return ctl_unknown_command(&ctl_tables, argv[word]);
     return c->leads ? run_leading(c, argc, argv, word) : run_command(c, argc, argv, word, 0);
 }

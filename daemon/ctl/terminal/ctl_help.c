@@ -11,19 +11,19 @@
 #include "daemon/ctl/terminal/ctl_term.h"
 #include "daemon/common/xalloc.h"
 
-const struct ctl_command *ctl_find_command(const char *name)
+const struct ctl_command *ctl_find_command(const struct ctl_tables *tables, const char *name)
 {
-    const struct ctl_command *c = ctl_commands;
+    const struct ctl_command *c = tables->commands;
     while (c->name && strcmp(c->name, name))
         c++;
     return c->name ? c : NULL;
 }
 
-int ctl_unknown_command(const char *wrong)
+int ctl_unknown_command(const struct ctl_tables *tables, const char *wrong)
 {
     const struct ctl_command *best = NULL;
     size_t least = SIZE_MAX;
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+    for (const struct ctl_command *c = tables->commands; c->name; c++) {
         size_t distance;
         if (opts_is_near(wrong, c->name, &distance) && distance < least) {
             least = distance;
@@ -42,26 +42,26 @@ static size_t count_options(const struct opt_def *defs)
     return n;
 }
 
-struct opt_def *ctl_all_options(const struct opt_def *own)
+struct opt_def *ctl_all_options(const struct ctl_tables *tables, const struct opt_def *own)
 {
-    size_t n = count_options(own), n_global = count_options(ctl_global_options);
+    size_t n = count_options(own), n_global = count_options(tables->options);
     struct opt_def *all = xcalloc(n + n_global + 1, sizeof *all);
     if (n)
         memcpy(all, own, n * sizeof *all);
-    memcpy(all + n, ctl_global_options, n_global * sizeof *all);
+    memcpy(all + n, tables->options, n_global * sizeof *all);
     return all;
 }
 
-void ctl_help_all(void)
+void ctl_help_all(const struct ctl_tables *tables)
 {
     puts("usage: ringctl [OPTIONS] COMMAND …\n\nCommands:");
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+    for (const struct ctl_command *c = tables->commands; c->name; c++) {
         if (c->group)
             printf(" %s\n", c->group);
         printf("  %-11s %s\n", c->name, c->help);
     }
     puts("\nOptions, before or after the command:");
-    opts_help(ctl_global_options, stdout);
+    opts_help(tables->options, stdout);
     puts("\nringctl help COMMAND says more about one. Exit status: 0 done, 1 the job failed or was refused,\n"
          "2 wrong usage, 3 no daemon answers, 130 interrupted or detached.");
 }
@@ -78,14 +78,14 @@ void ctl_help_command(const struct ctl_command *command, const struct opt_def *d
 }
 
 /* The names of the commands of each group, in lines of at most so many columns. */
-static void print_groups(size_t columns)
+static void print_groups(const struct ctl_command *commands, size_t columns)
 {
     enum { INDENT = 4 };
     size_t at = 0;
-    for (const struct ctl_command *c = ctl_commands; c->name; c++) {
+    for (const struct ctl_command *c = commands; c->name; c++) {
         size_t n = strlen(c->name);
         if (c->group) {
-            printf("%s\n  %s\n", c == ctl_commands ? "" : "\n", c->group);
+            printf("%s\n  %s\n", c == commands ? "" : "\n", c->group);
             at = 0;
         } else if (at + 2 + n > columns) {
             putchar('\n');
@@ -97,13 +97,13 @@ static void print_groups(size_t columns)
     putchar('\n');
 }
 
-void ctl_help_overview(void)
+void ctl_help_overview(const struct ctl_tables *tables)
 {
     enum { MOST = 78 };
     size_t width = term_width(stdout);
     puts("ringctl fine-tunes and runs language models on a ring of machines.\n"
          "usage: ringctl [OPTIONS] COMMAND …");
-    print_groups(width > 0 && width < MOST ? width : MOST);
+    print_groups(tables->commands, width > 0 && width < MOST ? width : MOST);
     puts("\nWhere to begin\n"
          "  ringctl status              is there a ring, and what is missing?\n"
          "  ringctl doctor              is all well, and what would help?\n"
@@ -118,14 +118,14 @@ int ctl_help_main(struct ctl *ctl)
 {
     if (ctl->n_args > 1)
         return ctl_usage(ctl, "\"%s\": one command at a time", ctl->args[1]);
-    const struct ctl_command *command = ctl->n_args ? ctl_find_command(ctl->args[0]) : NULL;
+    const struct ctl_command *command = ctl->n_args ? ctl_find_command(ctl->tables, ctl->args[0]) : NULL;
     if (ctl->n_args && !command)
-        return ctl_unknown_command(ctl->args[0]);
+        return ctl_unknown_command(ctl->tables, ctl->args[0]);
     if (!command) {
-        ctl_help_all();
+        ctl_help_all(ctl->tables);
         return CTL_OK;
     }
-    struct opt_def *defs = ctl_all_options(command->options);
+    struct opt_def *defs = ctl_all_options(ctl->tables, command->options);
     ctl_help_command(command, defs);
     free(defs);
     return CTL_OK;

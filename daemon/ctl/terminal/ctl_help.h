@@ -8,16 +8,16 @@
 #include "daemon/ctl/ctl.h"
 
 /* The command of that name; NULL if there is none. */
-const struct ctl_command *ctl_find_command(const char *name);
+const struct ctl_command *ctl_find_command(const struct ctl_tables *tables, const char *name);
 /* Says that there is no such command, with the one whose name is near; CTL_USAGE. */
-int ctl_unknown_command(const char *wrong);
+int ctl_unknown_command(const struct ctl_tables *tables, const char *wrong);
 /* The command's own options, then the global ones; the caller frees. */
-struct opt_def *ctl_all_options(const struct opt_def *own);
+struct opt_def *ctl_all_options(const struct ctl_tables *tables, const struct opt_def *own);
 
-void ctl_help_all(void);
+void ctl_help_all(const struct ctl_tables *tables);
 /* defs: of ctl_all_options. */
 void ctl_help_command(const struct ctl_command *command, const struct opt_def *defs);
 /* What ringctl alone prints: the names of the commands by purpose, and where to begin. */
-void ctl_help_overview(void);
+void ctl_help_overview(const struct ctl_tables *tables);
 
 #endif
