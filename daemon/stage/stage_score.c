@@ -11,6 +11,12 @@
 
 #include "net/clock.h"
 
+/* Readers of events take a zero byte for the end of a text: the token of one is shown as U+FFFD. */
+static json_t *token_text(const char *text, size_t n)
+{
+    return memchr(text, 0, n) ? json_string("\xef\xbf\xbd") : json_stringn(text, n);
+}
+
 /* A token and its log-probability, and its text where there is a tokenizer. */
 static json_t *token_json(const struct head *h, uint32_t id, json_t *logprob)
 {
@@ -19,7 +25,7 @@ static json_t *token_json(const struct head *h, uint32_t id, json_t *logprob)
     size_t n;
     json_t *o = json_pack("{s:I s:o}", "id", (json_int_t)id, "logprob", logprob);
     if (h->tok && !tokenizer_decode(h->tok, &id, 1, false, &text, &n, &quiet))
-        json_object_set_new(o, "text", json_stringn(text, n));
+        json_object_set_new(o, "text", token_text(text, n));
     free(text);
     return o;
 }

@@ -48,6 +48,11 @@ for c in llama_gqa_rope3 llama_tied_bf16; do
 done
 sh "$work/ask" score --model "$llama" --text "$(jq -r .score.text "$llama/expected.json")" || exit 1
 cp "$work/out" "$work/llama.score.$nodes"
+# The token of a zero byte has a text too.
+"$ringctl" --json score --model "$llama" --ids 1,3,5 2>"$work/err" | jq -e '.tokens[1] | .id == 3 and .text == "\ufffd"' >/dev/null || {
+    echo "a zero byte: $(cat "$work/err")"
+    exit 1
+}
 END
 
 export ringctl work llama cases
