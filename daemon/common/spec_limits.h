@@ -27,6 +27,8 @@ enum spec_limits {
 #define SPEC_PLUS_RATIO_MIN 1e-3
 #define SPEC_PLUS_RATIO_MAX 1e4
 #define SPEC_LR_MAX 100.0
+#define SPEC_LR_LORA 5e-4 /* where nothing is said */
+#define SPEC_LR_FULL 2e-4
 #define SPEC_WEIGHT_DECAY_MAX 100.0
 #define SPEC_GRAD_NORM_MAX 1e9
 #define SPEC_TEMPERATURE_MAX 100.0

@@ -18,7 +18,7 @@ json_t *head_order_record(const struct head *h, size_t adapter)
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, data_fingerprint(h->train.data));
     return json_pack("{s:s s:I s:s s:I s:b s:I s:I s:b}", "data", s->data, "rows",
                      (json_int_t)data_rows(h->train.data), "fingerprint", fingerprint, "seed",
-                     (json_int_t)s->seed, "shuffle", (int)s->shuffle, "batch_size", (json_int_t)s->batch,
+                     (json_int_t)s->seed, "shuffle", (int)!s->no_shuffle, "batch_size", (json_int_t)s->batch,
                      "pack_tokens", (json_int_t)(s->packing ? s->seq_len : 0), "group_by_length",
                      (int)s->group_by_length);
 }

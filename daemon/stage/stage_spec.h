@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/fields.h"
 #include "daemon/stage/plan/stage_plan.h"
 #include "engine/err.h"
 #include "engine/train/data.h"
@@ -35,7 +36,7 @@ struct job_spec {
     enum data_mask mask;       /* and what of it is trained */
     enum data_overlong overlong;
     bool packing, group_by_length;
-    bool full, random_init, resume, shuffle, rslora, dry_run, forecast;
+    bool full, random_init, resume, no_shuffle, rslora, dry_run, forecast;
     bool trace; /* every step is recorded for people to look at */
     enum recompute recompute;
     bool save_memory;          /* --objective memory */
@@ -52,6 +53,12 @@ struct job_spec {
     enum lr_kind lr_kind;
     uint64_t seed;
 };
+
+/* Every key of a spec, and which jobs have it: bits for `use`, one for each type, and one for what
+ * job_spec_read_data reads. A field is added in this table, and its member in the struct. */
+#define JOB_SPEC_OF(type) (1U << (type))
+#define JOB_SPEC_OF_DATA JOB_SPEC_OF(JOB_TYPES)
+const struct field *job_spec_fields(void);
 
 /* Reads and checks {"model": …, …}; every complaint names the option, its value and what is
  * allowed. */

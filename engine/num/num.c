@@ -74,16 +74,6 @@ const char *num_compute_name(enum num_compute compute)
     return compute_names[compute];
 }
 
-int num_compute_from_name(const char *name, enum num_compute *ret)
-{
-    for (enum num_compute i = 0; i < NUM_COMPUTES; i++)
-        if (strcmp(name, compute_names[i]) == 0) {
-            *ret = i;
-            return 0;
-        }
-    return -EINVAL;
-}
-
 void num_set_compute(struct num *num, enum num_compute compute)
 {
     num->compute = compute;

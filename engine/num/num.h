@@ -30,8 +30,7 @@ num_isa(const struct num *num); /* "avx512", "avx2", "base": what the vector ker
  * weights x is rounded to 8 bits for many rows, and for few with weights of 4 bits; NUM_BF16: for
  * many rows x and W are rounded to bf16, and sums are f32. */
 enum num_compute { NUM_F32, NUM_INT8, NUM_BF16, NUM_COMPUTES };
-const char *num_compute_name(enum num_compute compute);             /* "f32", "int8", "bf16" */
-int num_compute_from_name(const char *name, enum num_compute *ret); /* −EINVAL: there is none of that name */
+const char *num_compute_name(enum num_compute compute); /* "f32", "int8", "bf16" */
 void num_set_compute(struct num *num, enum num_compute compute);
 enum num_compute num_compute(const struct num *num);
 

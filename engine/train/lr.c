@@ -7,22 +7,7 @@
 #include "train/lr.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
-#include <string.h>
-
-int lr_kind_from_name(const char *name, enum lr_kind *ret)
-{
-    static const char *const names[] = {
-        [LR_CONSTANT] = "constant", [LR_LINEAR] = "linear", [LR_COSINE] = "cosine"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            *ret = (enum lr_kind)i;
-            return 0;
-        }
-    }
-    return -EINVAL;
-}
 
 double lr_at(enum lr_kind kind, double base, size_t warmup, size_t total, size_t step)
 {

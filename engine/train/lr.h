@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 enum lr_kind { LR_CONSTANT, LR_LINEAR, LR_COSINE };
-int lr_kind_from_name(const char *name, enum lr_kind *ret); /* "constant", "linear", "cosine"; −EINVAL */
 
 /* Rate of step 1 … total (as in transformers' get_*_schedule_with_warmup, which counts from 0):
  * linear warm-up over the first `warmup` steps from base/warmup, then constant, linear to 0 or half

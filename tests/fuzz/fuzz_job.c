@@ -77,82 +77,28 @@ static json_t *beginning(uint8_t which)
     }
 }
 
+enum { KEYS = 255 }; /* as many as a byte of the input picks from */
+
+static void add_keys(const char *keys[KEYS + 1], const struct field *table)
+{
+    size_t n = 0;
+    while (keys[n])
+        n++;
+    for (; table->name; table++) {
+        expect(n < KEYS);
+        if (!n || strcmp(keys[n - 1], table->name) != 0)
+            keys[n++] = table->name;
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const keys[] = {"model",
-                                       "adapter",
-                                       "seed",
-                                       "ids",
-                                       "data",
-                                       "valid",
-                                       "adapter_out",
-                                       "schedule",
-                                       "init_adapter",
-                                       "log",
-                                       "init",
-                                       "resume",
-                                       "target_modules",
-                                       "fine_tune_type",
-                                       "no_shuffle",
-                                       "rank",
-                                       "alpha",
-                                       "dropout",
-                                       "rslora",
-                                       "lora_plus_ratio",
-                                       "plus_ratio",
-                                       "num_layers",
-                                       "layers",
-                                       "batch_size",
-                                       "seq_len",
-                                       "micro_batch_size",
-                                       "iters",
-                                       "epochs",
-                                       "eval_every",
-                                       "save_every",
-                                       "warmup",
-                                       "lr",
-                                       "weight_decay",
-                                       "lr_schedule",
-                                       "max_grad_norm",
-                                       "prompt",
-                                       "stop",
-                                       "max_tokens",
-                                       "temperature",
-                                       "top_p",
-                                       "text",
-                                       "type",
-                                       "first",
-                                       "microbatches",
-                                       "tune",
-                                       "training",
-                                       "kv",
-                                       "tokens",
-                                       "seqs",
-                                       "positions",
-                                       "vocab",
-                                       "dim",
-                                       "slots",
-                                       "places",
-                                       "areas",
-                                       "briefs",
-                                       "lates",
-                                       "by_layer",
-                                       "recompute",
-                                       "order",
-                                       "chunks",
-                                       "bytes",
-                                       "kind",
-                                       "targets",
-                                       "forms",
-                                       "form",
-                                       "end_layer",
-                                       "random_init",
-                                       "first_layer",
-                                       "fingerprint",
-                                       "sweep",
-                                       "round_steps",
-                                       "more",
-                                       NULL};
+    static const char *keys[KEYS + 1];
+    if (!keys[0]) {
+        add_keys(keys, job_spec_fields());
+        add_keys(keys, job_plan_fields());
+        add_keys(keys, job_tune_fields());
+    }
     static const char *const texts[] = {
         "train",  "generate",      "score", "lora", "full", "random", "constant", "linear",
         "cosine", "q_proj,v_proj", "1f1b",  "/m",   "",     "lr=1,2", "rank=4",   NULL};

@@ -204,7 +204,7 @@ static int plan_steps(struct head *h, struct err *err)
     int r = 0;
     for (size_t a = 0; a < h->nadapters && !r; a++) {
         const struct data_order_request req = {.packs = h->train.packs,
-                                               .shuffle = h->spec.shuffle,
+                                               .shuffle = !h->spec.no_shuffle,
                                                .seed = h->adapters[a].spec.seed,
                                                .group = h->spec.group_by_length ? h->spec.batch : 0};
         r = head_check_order(h, a, err);

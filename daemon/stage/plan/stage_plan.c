@@ -2,6 +2,7 @@
 #include "daemon/stage/plan/stage_plan.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +10,123 @@
 #include "engine/pipe/sched.h"
 #include "engine/pipe/split.h"
 
-static const char *const type_names[JOB_TYPES] = {"train", "generate", "score"};
+static const struct field_choice job_types[] = {
+    {"train", JOB_TRAIN}, {"generate", JOB_GENERATE}, {"score", JOB_SCORE}, {NULL, 0}};
+const struct field_choice job_computes[] = {
+    {"f32", NUM_F32}, {"bf16", NUM_BF16}, {"int8", NUM_INT8}, {NULL, 0}};
+
+/* Every field is required: all nodes run the same ringd. */
+#define ROW(name, type, ...)                                                                                 \
+    {                                                                                                        \
+        name, type, 0, __VA_ARGS__, .missing = ""                                                            \
+    }
+#define AT(member) FIELD_AT(struct job_plan, member)
+#define OF_TUNE(member) FIELD_AT(struct tune, member)
+#define BY_HAND 0, 0 /* a list or an object: decoded below */
+
+static const struct field plan_fields[] = {
+    ROW("type", FIELD_CHOICE, AT(type), .choices = job_types, .doc = "of the job"),
+    ROW("model", FIELD_FIXED, AT(model), .doc = "a path, the same on every node"),
+    ROW("fingerprint", FIELD_FIXED, AT(fingerprint),
+        .doc = "of the model; a node whose model has another one refuses"),
+    ROW("weights", FIELD_OWNED, AT(weights), .max = WEIGHTS_TEXT_MAX,
+        .doc = "what the tensors hold, see below"),
+    ROW("first", FIELD_LIST, BY_HAND,
+        .doc = "stages + 1 numbers: stage s has layers `first[s]` … `first[s+1]` − 1"),
+    ROW("places", FIELD_LIST, BY_HAND,
+        .doc = "the rank of each stage; every rank has one, and the first is rank 0's"),
+    ROW("schedule", FIELD_FIXED, AT(schedule), .doc = "its name, `own` for one of the user's"),
+    ROW("order", FIELD_OWNED, AT(order), .max = JOB_ORDER_MAX,
+        .doc = "the tasks of the user's schedule (docs/SCHEDULES.md); else empty"),
+    ROW("microbatches", FIELD_WHOLE, AT(microbatches), .min = 1, .max = FIELD_ANY,
+        .doc = "of a training step"),
+    ROW("tune", FIELD_OBJECT, BY_HAND, .doc = "what is trained, see below"),
+    ROW("training", FIELD_FLAG, AT(training), .doc = "there are backwards"),
+    ROW("compute", FIELD_CHOICE, AT(compute), .choices = job_computes,
+        .doc = "what products with many rows are multiplied in"),
+    ROW("kv", FIELD_FLAG, AT(kv), .doc = "keys and values are kept from task to task"),
+    ROW("by_layer", FIELD_FLAG, AT(by_layer), .doc = "layers keep their inputs alone"),
+    ROW("tokens", FIELD_WHOLE, AT(tokens), .min = 1, .max = FIELD_ANY, .doc = "of a microbatch, at most"),
+    ROW("seqs", FIELD_WHOLE, AT(seqs), .min = 1, .max = FIELD_ANY, .doc = "of a microbatch, at most"),
+    ROW("positions", FIELD_WHOLE, AT(positions), .min = 1, .max = FIELD_ANY, .doc = "of a sequence, at most"),
+    ROW("sample", FIELD_WHOLE, AT(sample), .min = 0, .max = FIELD_ANY,
+        .doc = "positions of a sample that a training job writes; 0: none"),
+    ROW("weight_bits", FIELD_WHOLE, AT(weight_bits), .min = 0, .max = 8,
+        .doc = "8 or 4: weights are quantized; 0: they are not"),
+    ROW("vocab", FIELD_WHOLE, AT(vocab), .min = 1, .max = FIELD_ANY, .doc = "of the model"),
+    ROW("dim", FIELD_WHOLE, AT(dim), .min = 1, .max = FIELD_ANY, .doc = "of the model"),
+    ROW("slots", FIELD_LIST, BY_HAND, .doc = "by stage (docs/SCHEDULES.md)"),
+    ROW("areas", FIELD_LIST, BY_HAND, .doc = "by stage: how many forwards it keeps all of, 0: of every slot"),
+    ROW("briefs", FIELD_LIST, BY_HAND, .doc = "by stage (docs/SCHEDULES.md)"),
+    ROW("lates", FIELD_LIST, BY_HAND, .doc = "by stage (docs/SCHEDULES.md)"),
+    ROW("bytes", FIELD_LIST, BY_HAND, .doc = "by rank: the memory it takes"),
+    ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
+        .doc = "most steps of a round, those of all adapters counted"),
+    ROW("more", FIELD_LIST, BY_HAND,
+        .doc = "further adapters on the same weights: each as `tune`, and put on what that is put on"),
+    {.name = NULL},
+};
+
+static const struct field tune_rows[] = {
+    ROW("forms", FIELD_LIST, BY_HAND, .doc = "pairs of rank and alpha, where an adapter differs by layer"),
+    ROW("form", FIELD_LIST, BY_HAND,
+        .doc = "with `forms`, for each target two hexadecimal digits a layer: 0 no factors, k + 1 form k"),
+    ROW("kind", FIELD_WHOLE, OF_TUNE(kind), .min = TUNE_NONE, .max = TUNE_FULL,
+        .doc = "0 nothing, 1 LoRA, 2 all"),
+    ROW("rank", FIELD_WHOLE, OF_TUNE(rank), .min = 0, .max = 65536,
+        .doc = "of the factors, at least 1 of LoRA"),
+    ROW("alpha", FIELD_NUMBER, OF_TUNE(alpha), .min = 0, .max = FLT_MAX, .doc = "scales their product"),
+    ROW("dropout", FIELD_NUMBER, OF_TUNE(dropout), .min = 0, .max = 1,
+        .doc = "share of inputs that is left out"),
+    ROW("rslora", FIELD_FLAG, OF_TUNE(rslora), .doc = "scaled by alpha / √rank, not alpha / rank"),
+    ROW("plus_ratio", FIELD_NUMBER, OF_TUNE(plus_ratio), .min = 0, .max = DBL_MAX,
+        .doc = "how much faster B learns than A; 0 counts as 1"),
+    ROW("targets", FIELD_LIST, BY_HAND, .doc = "names of linears, 16 at most"),
+    ROW("first_layer", FIELD_WHOLE, OF_TUNE(first_layer), .min = 0, .max = FIELD_ANY,
+        .doc = "the first that has LoRA"),
+    ROW("end_layer", FIELD_WHOLE, OF_TUNE(end_layer), .min = 0, .max = FIELD_ANY,
+        .doc = "the one after the last"),
+    ROW("seed", FIELD_WHOLE, OF_TUNE(seed), .min = 0, .max = FIELD_ANY,
+        .doc = "of all that is drawn by chance"),
+    ROW("random_init", FIELD_FLAG, OF_TUNE(random_init), .doc = "weights are drawn, not read"),
+    {.name = NULL},
+};
+
+/* Lists of numbers, one for each stage, layer range's end or rank. */
+enum extent { STAGES, ENDS, RANKS };
+static const struct {
+    const char *name;
+    size_t offset;
+    enum extent extent;
+} lists[] = {
+    {"first", offsetof(struct job_plan, first), ENDS},
+    {"slots", offsetof(struct job_plan, slots), STAGES},
+    {"areas", offsetof(struct job_plan, areas), STAGES},
+    {"briefs", offsetof(struct job_plan, briefs), STAGES},
+    {"lates", offsetof(struct job_plan, lates), STAGES},
+    {"bytes", offsetof(struct job_plan, bytes), RANKS},
+};
+enum { LISTS = sizeof lists / sizeof *lists };
+
+static size_t list_length(const struct job_plan *p, size_t list)
+{
+    const enum extent extent = lists[list].extent;
+    return extent == RANKS ? p->ranks : p->stages + (extent == ENDS);
+}
+
+const struct field *job_plan_fields(void)
+{
+    return plan_fields;
+}
+
+const struct field *job_tune_fields(void)
+{
+    return tune_rows;
+}
 
 const char *job_type_name(enum job_type type)
 {
-    return type < JOB_TYPES ? type_names[type] : "?";
+    return type < JOB_TYPES ? job_types[type].name : "?";
 }
 
 static json_t *sizes(const size_t *at, size_t n)
@@ -46,12 +159,11 @@ static json_t *tune_encode(const struct tune *t)
     for (size_t i = 0; i < t->nforms; i++)
         json_array_append_new(forms,
                               json_pack("[I,f]", (json_int_t)t->forms[i].rank, (double)t->forms[i].alpha));
-    return json_pack("{s:o s:o s:i s:I s:f s:f s:b s:f s:o s:I s:I s:I s:b}", "forms", forms, "form",
-                     form_rows(t), "kind", (int)t->kind, "rank", (json_int_t)t->rank, "alpha",
-                     (double)t->alpha, "dropout", (double)t->dropout, "rslora", (int)t->rslora, "plus_ratio",
-                     t->plus_ratio, "targets", targets, "first_layer", (json_int_t)t->first_layer,
-                     "end_layer", (json_int_t)t->end_layer, "seed", (json_int_t)t->seed, "random_init",
-                     (int)t->random_init);
+    json_t *json = fields_write(t, tune_rows, 0);
+    json_object_set_new(json, "forms", forms);
+    json_object_set_new(json, "form", form_rows(t));
+    json_object_set_new(json, "targets", targets);
+    return json;
 }
 
 static json_t *places(const struct job_plan *p)
@@ -72,19 +184,14 @@ static json_t *more_encode(const struct job_plan *p)
 
 json_t *job_plan_encode(const struct job_plan *p)
 {
-    return json_pack(
-        "{s:s s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
-        "s:o s:o s:o s:I s:o}",
-        "type", job_type_name(p->type), "model", p->model, "fingerprint", p->fingerprint, "weights",
-        p->weights ? p->weights : "", "first", sizes(p->first, p->stages + 1), "places", places(p),
-        "schedule", p->schedule, "order", p->order ? p->order : "", "microbatches",
-        (json_int_t)p->microbatches, "tune", tune_encode(&p->tune), "training", (int)p->training, "compute",
-        num_compute_name(p->compute), "kv", (int)p->kv, "by_layer", (int)p->by_layer, "tokens",
-        (json_int_t)p->tokens, "seqs", (json_int_t)p->seqs, "positions", (json_int_t)p->positions, "sample",
-        (json_int_t)p->sample, "weight_bits", (json_int_t)p->weight_bits, "vocab", (json_int_t)p->vocab,
-        "dim", (json_int_t)p->dim, "slots", sizes(p->slots, p->stages), "areas", sizes(p->areas, p->stages),
-        "briefs", sizes(p->briefs, p->stages), "lates", sizes(p->lates, p->stages), "bytes",
-        sizes(p->bytes, p->ranks), "round_steps", (json_int_t)p->round_steps, "more", more_encode(p));
+    json_t *json = fields_write(p, plan_fields, 0);
+    for (size_t i = 0; i < LISTS; i++)
+        json_object_set_new(json, lists[i].name,
+                            sizes((const size_t *)((const char *)p + lists[i].offset), list_length(p, i)));
+    json_object_set_new(json, "places", places(p));
+    json_object_set_new(json, "tune", tune_encode(&p->tune));
+    json_object_set_new(json, "more", more_encode(p));
+    return json;
 }
 
 static bool get_sizes(size_t *ret, size_t n, const json_t *a)
@@ -147,30 +254,13 @@ static bool forms_decode(struct tune *t, const json_t *json)
     return true;
 }
 
-static bool tune_decode(struct tune *t, const json_t *json)
+static bool tune_decode(struct tune *t, const json_t *json, struct err *why)
 {
-    json_t *targets;
-    json_int_t rank, first, end, seed;
-    double alpha, dropout, plus_ratio;
-    int kind, rslora, random_init;
-    if (json_unpack((json_t *)json, "{s:i s:I s:F s:F s:b s:F s:o s:I s:I s:I s:b}", "kind", &kind, "rank",
-                    &rank, "alpha", &alpha, "dropout", &dropout, "rslora", &rslora, "plus_ratio", &plus_ratio,
-                    "targets", &targets, "first_layer", &first, "end_layer", &end, "seed", &seed,
-                    "random_init", &random_init))
+    const json_t *targets = json_object_get(json, "targets");
+    *t = (struct tune){0};
+    if (fields_read(t, tune_rows, 0, json, why) || t->end_layer < t->first_layer ||
+        json_array_size(targets) > TUNE_MAX_TARGETS || (t->kind == TUNE_LORA && t->rank < 1))
         return false;
-    if (kind < TUNE_NONE || kind > TUNE_FULL || rank < 0 || rank > 65536 || first < 0 || end < first ||
-        json_array_size(targets) > TUNE_MAX_TARGETS || (kind == TUNE_LORA && rank < 1) || !(plus_ratio >= 0))
-        return false;
-    *t = (struct tune){.kind = (enum tune_kind)kind,
-                       .rank = (size_t)rank,
-                       .alpha = (float)alpha,
-                       .dropout = (float)dropout,
-                       .rslora = rslora,
-                       .plus_ratio = plus_ratio,
-                       .first_layer = (size_t)first,
-                       .end_layer = (size_t)end,
-                       .seed = (uint64_t)seed,
-                       .random_init = random_init};
     for (t->ntargets = 0; t->ntargets < json_array_size(targets); t->ntargets++) {
         const char *name = json_string_value(json_array_get(targets, t->ntargets));
         if (!name)
@@ -181,14 +271,14 @@ static bool tune_decode(struct tune *t, const json_t *json)
 }
 
 /* Further adapters are put on what the first is put on. */
-static bool more_decode(struct job_plan *p, const json_t *list)
+static bool more_decode(struct job_plan *p, const json_t *list, struct err *why)
 {
     p->nmore = json_array_size(list);
-    if (!json_is_array(list) || p->nmore >= JOB_MAX_ADAPTERS || (p->nmore && p->tune.kind != TUNE_LORA))
+    if (p->nmore >= JOB_MAX_ADAPTERS || (p->nmore && p->tune.kind != TUNE_LORA))
         return false;
     for (size_t i = 0; i < p->nmore; i++) {
         struct tune own, *t = &p->more[i];
-        if (!tune_decode(&own, json_array_get(list, i)) || own.kind != TUNE_LORA)
+        if (!tune_decode(&own, json_array_get(list, i), why) || own.kind != TUNE_LORA)
             return false;
         *t = p->tune;
         t->rank = own.rank;
@@ -201,61 +291,36 @@ static bool more_decode(struct job_plan *p, const json_t *list)
     return true;
 }
 
+static bool lists_decode(struct job_plan *p, const json_t *json)
+{
+    const json_t *place = json_object_get(json, "places");
+    p->ranks = json_array_size(json_object_get(json, "bytes"));
+    p->stages = json_array_size(place);
+    if (p->ranks < 1 || p->ranks > JOB_MAX_RANKS || p->stages < p->ranks || p->stages > JOB_MAX_STAGES ||
+        !get_places(p, place))
+        return false;
+    for (size_t i = 0; i < LISTS; i++)
+        if (!get_sizes((size_t *)((char *)p + lists[i].offset), list_length(p, i),
+                       json_object_get(json, lists[i].name)))
+            return false;
+    return true;
+}
+
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
 {
     struct job_plan p = {0};
-    const char *type, *model, *fingerprint, *weights, *schedule, *order, *compute;
-    json_t *first, *place, *tune, *slots, *areas, *briefs, *lates, *bytes, *more;
-    json_int_t round_steps, microbatches, tokens, seqs, positions, sample, weight_bits, vocab, dim;
-    int training, kv, by_layer;
-    json_error_t je;
-    if (json_unpack_ex(
-            (json_t *)json, &je, 0,
-            "{s:s s:s s:s s:s s:o s:o s:s s:s s:I s:o s:b s:s s:b s:b s:I s:I s:I s:I s:I s:I s:I s:o s:o "
-            "s:o s:o s:o s:I s:o}",
-            "type", &type, "model", &model, "fingerprint", &fingerprint, "weights", &weights, "first", &first,
-            "places", &place, "schedule", &schedule, "order", &order, "microbatches", &microbatches, "tune",
-            &tune, "training", &training, "compute", &compute, "kv", &kv, "by_layer", &by_layer, "tokens",
-            &tokens, "seqs", &seqs, "positions", &positions, "sample", &sample, "weight_bits", &weight_bits,
-            "vocab", &vocab, "dim", &dim, "slots", &slots, "areas", &areas, "briefs", &briefs, "lates",
-            &lates, "bytes", &bytes, "round_steps", &round_steps, "more", &more))
-        return err_set(err, -EBADMSG,
-                       "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
-                       je.text);
-    while (p.type < JOB_TYPES && strcmp(type_names[p.type], type))
-        p.type++;
-    p.ranks = json_array_size(bytes);
-    p.stages = json_array_size(place);
-    if (p.type == JOB_TYPES || p.ranks < 1 || p.ranks > JOB_MAX_RANKS || p.stages < p.ranks ||
-        p.stages > JOB_MAX_STAGES || !get_places(&p, place) || !get_sizes(p.first, p.stages + 1, first) ||
-        !get_sizes(p.slots, p.stages, slots) || !get_sizes(p.areas, p.stages, areas) ||
-        !get_sizes(p.briefs, p.stages, briefs) || !get_sizes(p.lates, p.stages, lates) ||
-        !get_sizes(p.bytes, p.ranks, bytes) || strlen(order) > JOB_ORDER_MAX ||
-        strlen(weights) > WEIGHTS_TEXT_MAX || !tune_decode(&p.tune, tune) || !forms_decode(&p.tune, tune) ||
-        !more_decode(&p, more) || num_compute_from_name(compute, &p.compute) || round_steps < 1 ||
-        round_steps > JOB_MAX_STEPS || microbatches < 1 ||
-        (weight_bits != 0 && weight_bits != 4 && weight_bits != 8) || tokens < 1 || seqs < 1 ||
-        positions < 1 || sample < 0 || vocab < 1 || dim < 1)
-        return err_set(err, -EBADMSG,
-                       "the head sent a plan this version cannot read: same ringd on all nodes?");
-    strncat(p.model, model, sizeof p.model - 1);
-    strncat(p.fingerprint, fingerprint, sizeof p.fingerprint - 1);
-    strncat(p.schedule, schedule, sizeof p.schedule - 1);
-    p.microbatches = (size_t)microbatches;
-    p.round_steps = (size_t)round_steps;
-    p.training = training;
-    p.kv = kv;
-    p.by_layer = by_layer;
-    p.tokens = (size_t)tokens;
-    p.seqs = (size_t)seqs;
-    p.positions = (size_t)positions;
-    p.sample = (size_t)sample;
-    p.weight_bits = (size_t)weight_bits;
-    p.vocab = (size_t)vocab;
-    p.dim = (size_t)dim;
-    if ((*order && !(p.order = strdup(order))) || (*weights && !(p.weights = strdup(weights)))) {
+    struct err why = {"lists of its fields do not fit together"};
+    const json_t *tune = json_object_get(json, "tune");
+    const int r = fields_read(&p, plan_fields, 0, json, &why);
+    if (r || !lists_decode(&p, json) || !tune_decode(&p.tune, tune, &why) || !forms_decode(&p.tune, tune) ||
+        !more_decode(&p, json_object_get(json, "more"), &why) ||
+        (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8)) {
         job_plan_done(&p);
-        return err_set(err, -ENOMEM, "out of memory");
+        return r == -ENOMEM
+                   ? err_set(err, r, "%s", why.text)
+                   : err_set(err, -EBADMSG,
+                             "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
+                             why.text);
     }
     *ret = p;
     return 0;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/fields.h"
 #include "engine/err.h"
 #include "engine/model/stage.h"
 #include "engine/pipe/plan.h"
@@ -46,6 +47,12 @@ struct job_plan {
     size_t briefs[JOB_MAX_STAGES], lates[JOB_MAX_STAGES]; /* as in stage_spec; lates 0: no I and W here */
     size_t bytes[JOB_MAX_RANKS];                          /* predicted memory */
 };
+
+/* Every key of a plan, and of its `tune`. A number, flag or text is added in this table, and its
+ * member in the struct; a list also in `lists` of stage_plan.c. */
+const struct field *job_plan_fields(void);
+const struct field *job_tune_fields(void);
+extern const struct field_choice job_computes[]; /* num_compute's names */
 
 json_t *job_plan_encode(const struct job_plan *plan);
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err);

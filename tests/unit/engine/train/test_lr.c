@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
  * Learning-rate schedules against values worked out by hand. */
-#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,25 +74,11 @@ static void test_degenerate(void **state)
     check(LR_LINEAR, 1, 0, 1, 1, 1);
 }
 
-static void test_names(void **state)
-{
-    (void)state;
-    enum lr_kind kind = LR_CONSTANT;
-    assert_int_equal(lr_kind_from_name("cosine", &kind), 0);
-    assert_int_equal(kind, LR_COSINE);
-    assert_int_equal(lr_kind_from_name("linear", &kind), 0);
-    assert_int_equal(kind, LR_LINEAR);
-    assert_int_equal(lr_kind_from_name("polynomial", &kind), -EINVAL);
-    assert_int_equal(kind, LR_LINEAR);
-    assert_int_equal(lr_kind_from_name("constant", &kind), 0);
-    assert_int_equal(kind, LR_CONSTANT);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_warmup), cmocka_unit_test(test_constant),   cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_cosine), cmocka_unit_test(test_degenerate), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_cosine), cmocka_unit_test(test_degenerate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

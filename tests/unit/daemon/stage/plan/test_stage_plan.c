@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -337,13 +338,85 @@ static void schedules_are_asked_for(void **state)
     assert_true(!looped.text && looped.chunks == 2 && looped.microbatches == 5);
 }
 
+/* A table of docs/PROTOCOL.md has a row for each field, with what it may be; otherwise all of the
+ * table is printed as it should be. */
+static void check_rows(const char *document, const struct field *table)
+{
+    bool level = true;
+    for (int print = 0; print < 2; print++)
+        for (const struct field *f = table; f->name && print == !level; f++) {
+            char range[FIELD_RANGE], row[400];
+            field_range(range, f);
+            snprintf(row, sizeof row, "| `%s` | %s | %s |\n", f->name, range, f->doc);
+            level = level && strstr(document, row);
+            if (print)
+                fputs(row, stderr);
+        }
+    if (!level)
+        fail_msg("docs/PROTOCOL.md has other rows for the plan than those above: write them there");
+}
+
+static void the_protocol_has_every_field(void **state)
+{
+    (void)state;
+    char *document = NULL;
+    size_t size = 0;
+    FILE *f = fopen("docs/PROTOCOL.md", "re");
+    if (!f)
+        fail_msg("docs/PROTOCOL.md is not to be found from here: run in the project's folder");
+    assert_true(getdelim(&document, &size, '\0', f) > 0);
+    fclose(f);
+    check_rows(document, job_plan_fields());
+    check_rows(document, job_tune_fields());
+    free(document);
+}
+
+/* What is encoded has the table's keys, and no other. */
+static void every_key_has_a_row(void **state)
+{
+    (void)state;
+    struct job_plan plan = example();
+    json_t *json = job_plan_encode(&plan), *tune = json_object_get(json, "tune");
+    size_t n = 0, of_tune = 0;
+    for (const struct field *f = job_plan_fields(); f->name; f++, n++)
+        assert_non_null(json_object_get(json, f->name));
+    for (const struct field *f = job_tune_fields(); f->name; f++, of_tune++)
+        assert_non_null(json_object_get(tune, f->name));
+    assert_int_equal(json_object_size(json), n);
+    assert_int_equal(json_object_size(tune), of_tune);
+    json_decref(json);
+}
+
+/* The sentence says which field it is, what it may be, and what was sent. */
+static void the_complaint_names_the_field(void **state)
+{
+    (void)state;
+    static struct job_plan back;
+    struct err err = {""};
+    json_t *json = with("tokens", json_integer(0));
+    assert_int_equal(job_plan_decode(&back, json, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "(\"tokens\" must be a whole number of at least 1, and is 0)"));
+    json_decref(json);
+    json = with_tune("rank", json_integer(65537));
+    assert_int_equal(job_plan_decode(&back, json, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "(\"rank\" must be a whole number from 0 to 65536, and is 65537)"));
+    json_decref(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_comes_back),       cmocka_unit_test(nothing_may_be_missing),
-        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(further_adapters_are_like_the_first),
-        cmocka_unit_test(long_names_are_cut),           cmocka_unit_test(each_stage_opens_its_part),
-        cmocka_unit_test(schedules_are_asked_for),      cmocka_unit_test(stages_with_areas_do_forwards_again),
+        cmocka_unit_test(the_protocol_has_every_field),
+        cmocka_unit_test(every_key_has_a_row),
+        cmocka_unit_test(the_complaint_names_the_field),
+        cmocka_unit_test(every_field_comes_back),
+        cmocka_unit_test(nothing_may_be_missing),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(further_adapters_are_like_the_first),
+        cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(each_stage_opens_its_part),
+        cmocka_unit_test(schedules_are_asked_for),
+        cmocka_unit_test(stages_with_areas_do_forwards_again),
     };
     return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
 }
