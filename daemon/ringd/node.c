@@ -30,10 +30,10 @@
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/identity_token.h"
 #include "daemon/ringd/log.h"
+#include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/peer/measure.h"
 #include "daemon/ringd/store/metrics.h"
-#include "daemon/ringd/peer/routes.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/cluster/record.h"
@@ -326,35 +326,6 @@ static void on_hangup(evutil_socket_t fd, short what, void *arg)
         json_decref(done);
 }
 
-static int send_message(void *owner, const uint8_t to[16], json_t *message)
-{
-    struct node *n = owner;
-    return peers_send(n->peers, to, message);
-}
-
-static void broadcast_message(void *owner, json_t *message)
-{
-    struct node *n = owner;
-    peers_broadcast(n->peers, message);
-}
-
-static void enrol_changed(void *owner)
-{
-    node_membership_changed(owner);
-}
-
-static void open_enrol(struct node *n)
-{
-    n->enrol = enrol_new(&(struct enrol_setup){.base = n->base,
-                                               .id = &n->id,
-                                               .cluster = n->cluster,
-                                               .version = RINGD_VERSION,
-                                               .send = send_message,
-                                               .broadcast = broadcast_message,
-                                               .changed = enrol_changed,
-                                               .owner = n});
-}
-
 static int open_rest(struct node *n, struct err *err)
 {
     char note[256];
@@ -370,9 +341,9 @@ static int open_rest(struct node *n, struct err *err)
     uint64_t limit = conf_size(n->opts, "history-limit", err);
     store_set_limit(n->store, limit);
     n->metrics = metrics_new();
-    open_enrol(n);
-    n->measure = measure_new(n);
-    n->relay = paths_relay_new(n);
+    node_open_enrol(n);
+    node_open_measure(n);
+    node_open_relay(n);
     r = peers_open(&n->peers, n, err);
     if (r)
         return r;

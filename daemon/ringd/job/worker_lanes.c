@@ -85,7 +85,7 @@ void worker_cut_lanes(struct worker *w)
 {
     json_t *paths = json_array();
     uint64_t all[PATHS_MAX];
-    size_t n = paths_all(w->node, all);
+    size_t n = paths_all(w->node->members, w->node->peers, all);
     for (size_t i = 0; i < n; i++)
         if (lanes_keeps(w->lanes[0], all[i]) && lanes_keeps(w->lanes[1], all[i]))
             json_array_append_new(paths, json_integer((json_int_t)all[i]));
@@ -156,5 +156,7 @@ void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
     uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank]);
     lanes_came(w->lanes[w->ranks > 2 && from_rank == prev_rank(w)], path);
     hand_over(w, link, from_rank,
-              path ? path : paths_at(w->node, link_address(link))); /* a relay's, if not the node's own */
+              path ? path
+                   : paths_at(w->node->members, w->node->peers,
+                              link_address(link))); /* a relay's, if not the node's own */
 }

@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node.h"
-#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/probe.h"
 #include "daemon/common/xalloc.h"
 #include "net/beacon.h"
@@ -25,17 +22,17 @@ struct known {
     uint32_t negotiated; /* the lower of what the two ports say; 0 = neither does */
     bool last; /* a switch, wifi, or what leads to the rest of the world: used when there is no other */
 };
-struct neighbour {
+struct neighbour_class {
     uint8_t id[16];
     uint32_t class_mbps; /* the last told, for the hysteresis */
 };
 struct measure {
-    struct node *node;   /* borrowed: owner */
+    struct measure_setup s;
     struct probe *probe; /* owned */
     struct event *timer; /* owned */
     size_t n, n_neighbours;
     struct known at[PROBE_WAYS];
-    struct neighbour neighbour[RING_MAX_NODES];
+    struct neighbour_class neighbour[RING_MAX_NODES];
 };
 
 static struct known *find(const struct measure *m, uint64_t cable)
@@ -71,15 +68,15 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 static int send_frame(void *owner, uint64_t path, const uint8_t *body, size_t n)
 {
     struct measure *m = owner;
-    return peers_send_measure(m->node->peers, path, body, n);
+    return m->s.send(m->s.owner, path, body, n);
 }
 
 static bool is_idle(void *owner, const uint8_t peer[16])
 {
     struct measure *m = owner;
-    const struct member *other = members_find(m->node->members, peer);
-    node_refresh_self(m->node);
-    return other && !other->job && !members_self(m->node->members)->job;
+    const struct member *other = members_find(m->s.members, peer);
+    m->s.refresh_self(m->s.owner);
+    return other && !other->job && !members_self(m->s.members)->job;
 }
 
 static void on_measured(void *owner, uint64_t cable)
@@ -89,18 +86,18 @@ static void on_measured(void *owner, uint64_t cable)
     struct probe_result r;
     if (k && probe_result(m->probe, cable, &r))
         log_info("cable on %s to %s: %u Mb/s out, %u Mb/s in", k->port, k->cable.name, r.tx_mbps, r.rx_mbps);
-    peers_links_changed(m->node->peers);
+    m->s.changed(m->s.owner);
 }
 
 static const struct probe_ops probe_ops = {send_frame, is_idle, on_measured};
 
-struct measure *measure_new(struct node *node)
+struct measure *measure_new(const struct measure_setup *setup)
 {
     struct measure *m = xcalloc(1, sizeof *m);
-    const struct member *self = members_self(node->members);
-    m->node = node;
+    const struct member *self = members_self(setup->members);
+    m->s = *setup;
     m->probe = probe_new(self->id, self->boot, &probe_ops, m);
-    m->timer = event_new(node->base, -1, 0, on_timer, m);
+    m->timer = event_new(setup->base, -1, 0, on_timer, m);
     return m;
 }
 
@@ -123,7 +120,7 @@ static uint32_t lower(uint32_t a, uint32_t b)
 /* Looks at the port again; true: what the cable can do is not what it was. */
 static bool judge(struct measure *m, struct known *k)
 {
-    const struct port *port = cables_port(m->node->cables, k->cable.ifindex);
+    const struct port *port = m->s.port(m->s.owner, k->cable.ifindex);
     uint32_t before = k->negotiated;
     bool was_last = k->last;
     if (!port)
@@ -150,7 +147,7 @@ void measure_cable(struct measure *m, const struct cable *cable)
         return;
     k->cable = *cable;
     if (judge(m, k) || is_new)
-        peers_links_changed(m->node->peers);
+        m->s.changed(m->s.owner);
     arm(m);
 }
 
@@ -167,7 +164,7 @@ void measure_ports_changed(struct measure *m)
     for (size_t i = 0; i < m->n; i++)
         changed |= judge(m, &m->at[i]);
     if (changed)
-        peers_links_changed(m->node->peers);
+        m->s.changed(m->s.owner);
     arm(m);
 }
 

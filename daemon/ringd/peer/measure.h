@@ -13,10 +13,25 @@
 #include "daemon/ringd/cluster/members.h"
 
 struct cable;
+struct event_base;
 struct measure;
-struct node;
+struct members;
+struct port;
 
-struct measure *measure_new(struct node *node);
+struct measure_setup {
+    struct event_base *base; /* borrowed */
+    struct members *members; /* borrowed */
+    /* A frame of measuring, over the control connection of that path: 0, −ENOTCONN, −ENOBUFS. */
+    int (*send)(void *owner, uint64_t path, const uint8_t *body, size_t n);
+    /* Our own record is about to be read, and should say what this node does now. */
+    void (*refresh_self)(void *owner);
+    /* A port of this machine; NULL: none such. */
+    const struct port *(*port)(void *owner, unsigned ifindex);
+    /* What a cable can do is not what it was. */
+    void (*changed)(void *owner);
+    void *owner;
+};
+struct measure *measure_new(const struct measure_setup *setup);
 void measure_free(struct measure *m);
 
 /* From discovery: a cable is there or something about it is new; it is out; a port of ours has

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Wires the rooms of the cluster and of the peers: fills their setups, and hands on what they call
+ * back with to the modules above them. Called by node.c; loop thread. */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/node_impl.h"
+#include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/peer/measure.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/peer/relay.h"
+#include "daemon/ringd/peer/routes.h"
+
+/* --- messages, for whoever sends them ---------------------------------------------------------- */
+
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
+{
+    struct node *n = owner;
+    return peers_send(n->peers, to, message);
+}
+
+static void broadcast_message(void *owner, json_t *message)
+{
+    struct node *n = owner;
+    peers_broadcast(n->peers, message);
+}
+
+/* --- enrol ------------------------------------------------------------------------------------ */
+
+static void enrol_changed(void *owner)
+{
+    node_membership_changed(owner);
+}
+
+void node_open_enrol(struct node *n)
+{
+    n->enrol = enrol_new(&(struct enrol_setup){.base = n->base,
+                                               .id = &n->id,
+                                               .cluster = n->cluster,
+                                               .version = RINGD_VERSION,
+                                               .send = send_message,
+                                               .broadcast = broadcast_message,
+                                               .changed = enrol_changed,
+                                               .owner = n});
+}
+
+/* --- measure ---------------------------------------------------------------------------------- */
+
+static int send_measure(void *owner, uint64_t path, const uint8_t *body, size_t n)
+{
+    const struct node *node = owner;
+    return peers_send_measure(node->peers, path, body, n);
+}
+
+static void refresh_self(void *owner)
+{
+    node_refresh_self(owner);
+}
+
+static const struct port *port_at(void *owner, unsigned ifindex)
+{
+    const struct node *n = owner;
+    return cables_port(n->cables, ifindex);
+}
+
+static void on_measured(void *owner)
+{
+    const struct node *n = owner;
+    peers_links_changed(n->peers);
+}
+
+void node_open_measure(struct node *n)
+{
+    n->measure = measure_new(&(struct measure_setup){.base = n->base,
+                                                     .members = n->members,
+                                                     .send = send_measure,
+                                                     .refresh_self = refresh_self,
+                                                     .port = port_at,
+                                                     .changed = on_measured,
+                                                     .owner = n});
+}
+
+/* --- relay ------------------------------------------------------------------------------------ */
+
+static int next_hop(void *owner, const uint8_t to[16], struct relay_hop *ret)
+{
+    const struct node *n = owner;
+    return paths_next_hop(n->members, n->peers, to, ret);
+}
+
+static bool has_path(void *owner, uint64_t path)
+{
+    const struct node *n = owner;
+    return paths_has(n->members, n->peers, path);
+}
+
+static uint64_t path_at(void *owner, const char *address)
+{
+    const struct node *n = owner;
+    return paths_at(n->members, n->peers, address);
+}
+
+static bool works(void *owner, const uint8_t id[16], const uint8_t head[16], uint64_t job)
+{
+    const struct node *n = owner;
+    const struct member *m = members_find(n->members, id);
+    return m && m->job == job && !memcmp(m->head, head, 16) && members_reachable(n->members, id);
+}
+
+static const char *name(void *owner, const uint8_t *id)
+{
+    const struct node *n = owner;
+    const struct member *m = id ? members_find(n->members, id) : NULL;
+    return !id ? n->name : m ? m->name : "a node that is gone";
+}
+
+static void relay_log(void *owner, const char *text)
+{
+    (void)owner;
+    log_info("%s", text);
+}
+
+void node_open_relay(struct node *n)
+{
+    n->relay = relay_new(&(struct relay_setup){.base = n->base,
+                                               .owner = n,
+                                               .send = send_message,
+                                               .next = next_hop,
+                                               .has_path = has_path,
+                                               .path_at = path_at,
+                                               .works = works,
+                                               .name = name,
+                                               .log = relay_log});
+}
