@@ -344,7 +344,7 @@ static int open_rest(struct node *n, struct err *err)
     node_open_enrol(n);
     node_open_measure(n);
     node_open_relay(n);
-    r = peers_open(&n->peers, n, err);
+    r = node_open_peers(n, err);
     if (r)
         return r;
     n->worker = worker_new(n);
@@ -358,7 +358,7 @@ static int open_rest(struct node *n, struct err *err)
     n->service = service_new(n);
     n->status = api_status_new();
     r = open_http(n, err);
-    return r ? r : cables_open(&n->cables, n, err);
+    return r ? r : node_open_cables(n, err);
 }
 
 /* The coarse clock that libevent uses by default is up to 4 ms behind: a timer then wakes the loop

@@ -12,5 +12,7 @@ struct node;
 void node_open_enrol(struct node *n);
 void node_open_measure(struct node *n);
 void node_open_relay(struct node *n);
+int node_open_peers(struct node *n, struct err *err);
+int node_open_cables(struct node *n, struct err *err);
 
 #endif

@@ -7,7 +7,10 @@
 
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/log.h"
+#include "daemon/ringd/messages.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/cables.h"
@@ -16,7 +19,7 @@
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/ringd/peer/routes.h"
 
-/* --- messages, for whoever sends them ---------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
@@ -136,4 +139,119 @@ void node_open_relay(struct node *n)
                                                .works = works,
                                                .name = name,
                                                .log = relay_log});
+}
+
+/* --- peers ------------------------------------------------------------------------------------ */
+
+static void refresh_doings(void *owner)
+{
+    node_refresh_doings(owner);
+}
+
+static void on_changed(void *owner)
+{
+    node_changed(owner);
+}
+
+static void on_changed_soon(void *owner)
+{
+    node_changed_soon(owner);
+}
+
+static void on_roster(void *owner)
+{
+    node_membership_changed(owner);
+}
+
+static void on_record(void *owner, const uint8_t id[16])
+{
+    const struct node *n = owner;
+    elsewhere_heard(n->elsewhere, id);
+}
+
+static void on_message(void *owner, const uint8_t from[16], const json_t *body)
+{
+    messages_receive(owner, from, body);
+}
+
+static int on_data_hello(void *owner, const struct link_hello *peer, char *why, size_t size)
+{
+    const struct node *n = owner;
+    return worker_data_hello(n->worker, peer, why, size);
+}
+
+static void on_data_up(void *owner, struct link *link)
+{
+    const struct node *n = owner;
+    worker_data_up(n->worker, link, link_peer(link)->from_rank);
+}
+
+static void on_cable_heard(void *owner, uint64_t cable)
+{
+    const struct node *n = owner;
+    cables_heard(n->cables, cable);
+}
+
+static void on_beat_changed(void *owner, struct instant beat)
+{
+    const struct node *n = owner;
+    cables_keep_step(n->cables, beat);
+}
+
+static void cable_trouble(void *owner, uint64_t cable, char *ret, size_t size)
+{
+    const struct node *n = owner;
+    char text[CABLES_TROUBLE];
+    cables_trouble(n->cables, cable, text);
+    snprintf(ret, size, "%s", text);
+}
+
+static const struct peers_ops peers_ops = {.refresh_self = refresh_self,
+                                           .refresh_doings = refresh_doings,
+                                           .changed = on_changed,
+                                           .changed_soon = on_changed_soon,
+                                           .membership_changed = on_roster,
+                                           .record = on_record,
+                                           .message = on_message,
+                                           .data_hello = on_data_hello,
+                                           .data_up = on_data_up,
+                                           .cable_heard = on_cable_heard,
+                                           .beat_changed = on_beat_changed,
+                                           .port = port_at,
+                                           .cable_trouble = cable_trouble};
+
+int node_open_peers(struct node *n, struct err *err)
+{
+    return peers_open(&n->peers,
+                      &(struct peers_setup){.base = n->base,
+                                            .opts = n->opts,
+                                            .id = &n->id,
+                                            .name = n->name,
+                                            .state_dir = n->state_dir,
+                                            .cluster = n->cluster,
+                                            .enrol = n->enrol,
+                                            .members = n->members,
+                                            .records = n->records,
+                                            .mailbox = n->mailbox,
+                                            .measure = n->measure,
+                                            .relay = n->relay,
+                                            .ops = &peers_ops,
+                                            .owner = n},
+                      err);
+}
+
+/* --- cables ----------------------------------------------------------------------------------- */
+
+int node_open_cables(struct node *n, struct err *err)
+{
+    return cables_open(&n->cables,
+                       &(struct cables_setup){.base = n->base,
+                                              .opts = n->opts,
+                                              .name = n->name,
+                                              .cluster = n->cluster,
+                                              .members = n->members,
+                                              .enrol = n->enrol,
+                                              .measure = n->measure,
+                                              .peers = n->peers},
+                       err);
 }

@@ -111,7 +111,8 @@ static void get_ports(struct node *n, struct http_call *call)
 {
     api_reply(call, 200,
               json_pack("{s:o s:o s:o}", "ports", cables_encode(n->cables), "elsewhere",
-                        cables_elsewhere_encode(n), "thunderbolt", cables_thunderbolt_encode(n->cables)));
+                        cables_elsewhere_encode(n->members), "thunderbolt",
+                        cables_thunderbolt_encode(n->cables)));
 }
 
 static void get_doctor(struct node *n, struct http_call *call)

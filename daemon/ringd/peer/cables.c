@@ -18,7 +18,8 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/measure.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/common/xalloc.h"
 
@@ -36,15 +37,15 @@ static void collect_facts(const struct cables *c, struct cables_facts *ret,
                                  .nports = ports_count(c->ports),
                                  .seen = seen,
                                  .nseen = n < CABLES_SEEN ? n : CABLES_SEEN,
-                                 .is_member = cluster_state(c->node->cluster) == CLUSTER_MEMBER,
+                                 .is_member = cluster_state(c->s.cluster) == CLUSTER_MEMBER,
                                  .pool = c->pool,
                                  .now = clock_now()};
     if (ret->is_member)
-        ret->roster = cluster_roster(c->node->cluster);
+        ret->roster = cluster_roster(c->s.cluster);
     ret->taken = ports_addresses(c->ports, &ret->ntaken, &is_partial);
-    memcpy(ret->node, members_self(c->node->members)->id, 16);
+    memcpy(ret->node, members_self(c->s.members)->id, 16);
     if (ret->is_member)
-        cert_cluster_id(ret->cluster, cluster_key(c->node->cluster));
+        cert_cluster_id(ret->cluster, cluster_key(c->s.cluster));
 }
 
 /* Beacons go out by port, and a port that is planned for has one cable. */
@@ -99,9 +100,9 @@ static void set_scope(struct cables *c)
 {
     uint8_t cluster[CERT_ID];
     struct prefix ula;
-    if (cluster_state(c->node->cluster) != CLUSTER_MEMBER)
+    if (cluster_state(c->s.cluster) != CLUSTER_MEMBER)
         return;
-    cert_cluster_id(cluster, cluster_key(c->node->cluster));
+    cert_cluster_id(cluster, cluster_key(c->s.cluster));
     subnet_ula(&ula, cluster);
     linkctl_scope(c->link, &ula, c->pool.family ? &c->pool : NULL);
 }
@@ -112,18 +113,18 @@ static void on_cable_up(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
     log_info("cable on %s: %s%s", cable->port, cable->name, cable->shared ? ", over a shared segment" : "");
-    peers_cable_up(c->node->peers, cable);
+    peers_cable_up(c->s.peers, cable);
     cables_sizes_take(c->sizes, cable);
-    measure_cable(c->node->measure, cable);
+    measure_cable(c->s.measure, cable);
     replan(c);
 }
 
 static void on_cable_changed(void *owner, const struct cable *cable)
 {
     struct cables *c = owner;
-    peers_cable_up(c->node->peers, cable);
+    peers_cable_up(c->s.peers, cable);
     cables_sizes_take(c->sizes, cable);
-    measure_cable(c->node->measure, cable);
+    measure_cable(c->s.measure, cable);
     replan(c);
 }
 
@@ -145,9 +146,9 @@ static void on_cable_down(void *owner, const struct cable *cable, enum cable_end
 {
     struct cables *c = owner;
     log_warning("cable on %s to %s is out: %s", cable->port, cable->name, end_sentence(end));
-    measure_cable_gone(c->node->measure, cable->id);
+    measure_cable_gone(c->s.measure, cable->id);
     cables_sizes_drop(c->sizes, cable->id);
-    peers_cable_down(c->node->peers, cable->id, end_sentence(end), end);
+    peers_cable_down(c->s.peers, cable->id, end_sentence(end), end);
     replan(c);
 }
 
@@ -171,8 +172,8 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
 static void answer_question(struct cables *c, unsigned ifindex, const uint8_t *body, size_t n)
 {
     uint8_t answer[ANSWER_SIZE];
-    uint16_t port = peers_port(c->node->peers);
-    if (n < TOKEN_TAG || !enrol_answers(c->node->enrol, body, answer))
+    uint16_t port = peers_port(c->s.peers);
+    if (n < TOKEN_TAG || !enrol_answers(c->s.enrol, body, answer))
         return;
     answer[TOKEN_TAG] = (uint8_t)port;
     answer[TOKEN_TAG + 1] = (uint8_t)(port >> 8);
@@ -186,10 +187,10 @@ static void on_ask(void *owner, unsigned ifindex, const struct in6_addr *from, e
     char address[INET6_ADDRSTRLEN], host[INET6_ADDRSTRLEN + 16];
     if (type == BEACON_JOINQ) {
         answer_question(c, ifindex, body, n);
-    } else if (n >= ANSWER_SIZE && enrol_is_answer(c->node->enrol, body)) {
+    } else if (n >= ANSWER_SIZE && enrol_is_answer(c->s.enrol, body)) {
         inet_ntop(AF_INET6, from, address, sizeof address);
         snprintf(host, sizeof host, "%s%%%u", address, ifindex);
-        enrol_try(c->node->enrol, host, (uint16_t)(body[TOKEN_TAG] | body[TOKEN_TAG + 1] << 8));
+        enrol_try(c->s.enrol, host, (uint16_t)(body[TOKEN_TAG] | body[TOKEN_TAG + 1] << 8));
     }
 }
 
@@ -200,7 +201,7 @@ static void on_asking(evutil_socket_t fd, short what, void *arg)
     struct timeval again = {ASK_EVERY_S, 0};
     (void)fd;
     (void)what;
-    if (!enrol_question(c->node->enrol, question))
+    if (!enrol_question(c->s.enrol, question))
         return;
     finder_ask(c->finder, 0, BEACON_JOINQ, question, sizeof question);
     event_add(c->asking, &again);
@@ -217,7 +218,7 @@ static void on_sealed(void *owner, unsigned ifindex, unsigned generation)
 {
     struct cables *c = owner;
     uint8_t question[TOKEN_TAG];
-    if (enrol_missed(c->node->enrol, generation, question))
+    if (enrol_missed(c->s.enrol, generation, question))
         finder_ask(c->finder, ifindex, BEACON_JOINQ, question, sizeof question);
 }
 
@@ -239,9 +240,9 @@ static void on_ports_changed(void *owner)
     struct cables *c = owner;
     if (c->finder)
         finder_update(c->finder);
-    peers_ports_changed(c->node->peers);
+    peers_ports_changed(c->s.peers);
     cables_sizes_review(c->sizes);
-    measure_ports_changed(c->node->measure);
+    measure_ports_changed(c->s.measure);
     replan(c);
     linkctl_recheck(c->link);
 }
@@ -253,7 +254,7 @@ static const struct ports_ops ports_ops = {on_ports_changed};
 static size_t beacon_keys(const struct cables *c, struct beacon_key ret[2])
 {
     struct cluster_net_key keys[2];
-    size_t n = cluster_net_keys(c->node->cluster, keys, 2);
+    size_t n = cluster_net_keys(c->s.cluster, keys, 2);
     for (size_t i = 0; i < n; i++) {
         ret[i].id = keys[i].generation;
         beacon_key_derive(ret[i].key, keys[i].key);
@@ -265,8 +266,8 @@ static size_t beacon_keys(const struct cables *c, struct beacon_key ret[2])
 static int open_finder(struct cables *c)
 {
     struct beacon_key keys[2];
-    const struct member *self = members_self(c->node->members);
-    struct finder_setup setup = {.base = c->node->base,
+    const struct member *self = members_self(c->s.members);
+    struct finder_setup setup = {.base = c->s.base,
                                  .ports = c->ports,
                                  .keys = keys,
                                  .nkeys = beacon_keys(c, keys),
@@ -274,40 +275,42 @@ static int open_finder(struct cables *c)
                                  .owner = c};
     memcpy(setup.self.node_id, self->id, 16);
     setup.self.boot = self->boot;
-    snprintf(setup.self.name, sizeof setup.self.name, "%s", c->node->name);
-    setup.self.tcp_port = peers_port(c->node->peers);
+    snprintf(setup.self.name, sizeof setup.self.name, "%s", c->s.name);
+    setup.self.tcp_port = peers_port(c->s.peers);
     setup.self.pool = c->pool;
-    setup.self.beat = peers_beat(c->node->peers);
+    setup.self.beat = peers_beat(c->s.peers);
     setup.self.proto_min = setup.self.proto_max = 1;
     int r = finder_open(&c->finder, &setup);
     sodium_memzero(keys, sizeof keys);
     return r;
 }
 
-int cables_open(struct cables **ret, struct node *node, struct err *err)
+int cables_open(struct cables **ret, const struct cables_setup *setup, struct err *err)
 {
     struct cables *c = xcalloc(1, sizeof *c);
-    c->node = node;
-    c->asking = event_new(node->base, -1, 0, on_asking, c);
-    c->settling = event_new(node->base, -1, 0, on_settled, c);
+    c->s = *setup;
+    c->asking = event_new(setup->base, -1, 0, on_asking, c);
+    c->settling = event_new(setup->base, -1, 0, on_settled, c);
     c->sizes = cables_sizes_new(c);
     *ret = c;
-    const char *pool = opts_str(node->opts, "ipv4-pool");
+    const char *pool = opts_str(setup->opts, "ipv4-pool");
     char why[256];
     if (pool && subnet_pool_parse(&c->pool, pool, why, sizeof why))
         return err_set(err, -EINVAL, "%s", why);
-    if (!strcmp(opts_str(node->opts, "discover"), "off"))
+    if (!strcmp(opts_str(setup->opts, "discover"), "off"))
         return 0;
     struct ports_policy policy = {0};
-    policy.nallow = opts_list(node->opts, "ports-allow", &policy.allow);
-    policy.ndeny = opts_list(node->opts, "ports-deny", &policy.deny);
-    struct linkctl_setup link = {
-        .base = node->base, .path = opts_str(node->opts, "link-socket"), .changed = on_link_news, .owner = c};
+    policy.nallow = opts_list(setup->opts, "ports-allow", &policy.allow);
+    policy.ndeny = opts_list(setup->opts, "ports-deny", &policy.deny);
+    struct linkctl_setup link = {.base = setup->base,
+                                 .path = opts_str(setup->opts, "link-socket"),
+                                 .changed = on_link_news,
+                                 .owner = c};
     int r = linkctl_open(&c->link, &link);
     if (r)
         return err_set(err, r, "--link-socket: %s", strerror(-r));
     set_scope(c);
-    r = ports_open(&c->ports, node->base, &policy, &ports_ops, c);
+    r = ports_open(&c->ports, setup->base, &policy, &ports_ops, c);
     if (!r)
         r = open_finder(c);
     if (!r)

@@ -12,12 +12,29 @@
 #include "net/clock.h"
 
 struct cables;
+struct event_base;
+struct cluster;
+struct enrol;
+struct measure;
 struct member;
-struct node;
+struct members;
+struct opts;
+struct peers;
+
+struct cables_setup {
+    struct event_base *base; /* borrowed, as all here */
+    const struct opts *opts;
+    const char *name; /* of this node, as beacons tell it */
+    struct cluster *cluster;
+    struct members *members;
+    struct enrol *enrol;
+    struct measure *measure;
+    struct peers *peers;
+};
 
 /* Lists the ports by --ports-allow and --ports-deny and watches them; with --discover off, does
  * nothing at all. */
-int cables_open(struct cables **ret, struct node *node, struct err *err);
+int cables_open(struct cables **ret, const struct cables_setup *setup, struct err *err);
 void cables_close(struct cables *c); /* says goodbye on every cable */
 /* A heartbeat has come over the cable: if its port is flooded, that stands for a beacon. */
 void cables_heard(struct cables *c, uint64_t cable);
@@ -48,7 +65,7 @@ void cables_describe(const struct cables *c, struct member *self);
  * why. */
 json_t *cables_encode(struct cables *c);
 /* And the addresses of all other nodes' ends of cables, as their records tell. */
-json_t *cables_elsewhere_encode(const struct node *n);
+json_t *cables_elsewhere_encode(const struct members *members);
 /* And Thunderbolt of the machine as a whole: where the driver is missing there are no ports to say
  * it. */
 json_t *cables_thunderbolt_encode(struct cables *c);

@@ -5,12 +5,13 @@
 #ifndef DAEMON_CABLES_IMPL_H
 #define DAEMON_CABLES_IMPL_H
 
+#include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/peer/cables_plan.h"
 #include "daemon/ringd/peer/cable_client.h"
 #include "net/finder.h"
 
 struct cables {
-    struct node *node;          /* borrowed: owner */
+    struct cables_setup s;
     struct ports *ports;        /* owned */
     struct finder *finder;      /* owned */
     struct event *asking;       /* owned: while this node looks for a member that knows its token */

@@ -12,7 +12,7 @@
 
 #include "daemon/ringd/peer/cables_impl.h"
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/common/xalloc.h"
 #include "net/reason.h"
 
@@ -168,12 +168,12 @@ static void add_elsewhere(json_t *list, const struct member *who)
     }
 }
 
-json_t *cables_elsewhere_encode(const struct node *n)
+json_t *cables_elsewhere_encode(const struct members *members)
 {
     json_t *list = json_array();
-    for (size_t i = 1; i < members_count(n->members); i++)
-        if (members_reachable(n->members, members_at(n->members, i)->id))
-            add_elsewhere(list, members_at(n->members, i));
+    for (size_t i = 1; i < members_count(members); i++)
+        if (members_reachable(members, members_at(members, i)->id))
+            add_elsewhere(list, members_at(members, i));
     return list;
 }
 

@@ -12,7 +12,6 @@
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/peer/cables_impl.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/common/xalloc.h"
 #include "net/packet_size.h"
@@ -62,7 +61,7 @@ static void tell(struct cables_sizes *s, struct sized *z)
     char text[CABLES_TROUBLE];
     if (z->search.passes && z->search.passes != z->told) {
         z->told = z->search.passes;
-        peers_cable_size(s->c->node->peers, z->cable.id, z->told);
+        peers_cable_size(s->c->s.peers, z->cable.id, z->told);
     }
     if (!z->search.settled)
         return;
@@ -175,7 +174,7 @@ struct cables_sizes *cables_sizes_new(struct cables *c)
 {
     struct cables_sizes *s = xcalloc(1, sizeof *s);
     s->c = c;
-    s->timer = event_new(c->node->base, -1, 0, on_timer, s);
+    s->timer = event_new(c->s.base, -1, 0, on_timer, s);
     return s;
 }
 

@@ -10,21 +10,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
-#include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/peer/measure.h"
-#include "daemon/ringd/messages.h"
-#include "daemon/ringd/node.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/peer/relay.h"
-#include "daemon/ringd/job/worker.h"
 #include "daemon/common/xalloc.h"
 
 enum {
@@ -61,7 +57,7 @@ const char *peers_last_words(struct peers *p, const uint8_t id[16])
 
 static void list_links(struct peers *p)
 {
-    struct member *self = members_self(p->node->members);
+    struct member *self = members_self(p->s.members);
     struct session *s;
     self->nlinks = 0;
     LIST_FOREACH (s, &p->sessions, next) {
@@ -71,10 +67,10 @@ static void list_links(struct peers *p)
         if (s->up && i == self->nlinks && i < RING_MAX_NODES)
             memcpy(self->links[self->nlinks++].id, link_peer(s->link)->node_id, 16);
         if (s->up && s->cable)
-            measure_link_up(p->node->measure, s->cable, s->number, link_peer(s->link)->node_id);
+            measure_link_up(p->s.measure, s->cable, s->number, link_peer(s->link)->node_id);
     }
     for (size_t i = 0; i < self->nlinks; i++)
-        measure_describe(p->node->measure, &self->links[i]);
+        measure_describe(p->s.measure, &self->links[i]);
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -90,7 +86,7 @@ static void send_json(struct link *link, uint8_t type, const json_t *json)
 static void send_record(struct peers *p, struct link *link, const uint8_t id[16])
 {
     uint8_t body[RECORD_MAX];
-    size_t n = records_write(p->node->records, id, clock_now(), body, sizeof body);
+    size_t n = records_write(p->s.records, id, clock_now(), body, sizeof body);
     if (n)
         link_send(link, FRAME_RECORD, body, n);
 }
@@ -105,32 +101,32 @@ static void flood(struct peers *p, const uint8_t origin[16], const struct sessio
         if (s == except || !s->up)
             continue;
         const uint8_t *to = link_peer(s->link)->node_id;
-        if (peers_session_with(p, to, NULL) == s && !(except && members_linked(p->node->members, origin, to)))
+        if (peers_session_with(p, to, NULL) == s && !(except && members_linked(p->s.members, origin, to)))
             send_record(p, s->link, origin);
     }
 }
 
 static void sign_self(struct peers *p)
 {
-    members_touch(p->node->members);
-    records_sign_self(p->node->records, clock_now());
-    p->said = *members_self(p->node->members);
+    members_touch(p->s.members);
+    records_sign_self(p->s.records, clock_now());
+    p->said = *members_self(p->s.members);
     p->signed_at = clock_now();
 }
 
 void peers_flood_self(struct peers *p)
 {
-    node_refresh_self(p->node);
+    p->s.ops->refresh_self(p->s.owner);
     sign_self(p);
     p->changed = p->signed_at;
-    flood(p, members_self(p->node->members)->id, NULL);
+    flood(p, members_self(p->s.members)->id, NULL);
 }
 
 void peers_links_changed(struct peers *p)
 {
     list_links(p);
     peers_flood_self(p);
-    node_changed(p->node);
+    p->s.ops->changed(p->s.owner);
 }
 
 int peers_send_measure(struct peers *p, uint64_t path, const uint8_t *body, size_t n)
@@ -150,14 +146,14 @@ struct local {
 static void deliver_local(void *arg)
 {
     struct local *l = arg;
-    messages_receive(l->p->node, members_self(l->p->node->members)->id, l->body);
+    l->p->s.ops->message(l->p->s.owner, members_self(l->p->s.members)->id, l->body);
     json_decref(l->body);
     free(l);
 }
 
 static int route(struct peers *p, const uint8_t to[16], const json_t *envelope)
 {
-    const struct member *hop = members_next_hop(p->node->members, to);
+    const struct member *hop = members_next_hop(p->s.members, to);
     struct session *s = hop ? peers_session_with(p, hop->id, NULL) : NULL;
     if (!s)
         return -EHOSTUNREACH;
@@ -167,11 +163,11 @@ static int route(struct peers *p, const uint8_t to[16], const json_t *envelope)
 
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
 {
-    const uint8_t *self = members_self(p->node->members)->id;
+    const uint8_t *self = members_self(p->s.members)->id;
     if (!memcmp(to, self, 16)) {
         struct local *l = xmalloc(sizeof *l);
         *l = (struct local){p, body};
-        mailbox_post(p->node->mailbox, deliver_local, l);
+        mailbox_post(p->s.mailbox, deliver_local, l);
         return 0;
     }
     char to_hex[33], from_hex[33];
@@ -192,10 +188,10 @@ static void receive_routed(struct peers *p, json_t *envelope)
     if (id_parse(to, json_string_value(json_object_get(envelope, "to"))) ||
         id_parse(from, json_string_value(json_object_get(envelope, "from"))) || !json_is_object(body))
         return;
-    if (!memcmp(from, members_self(p->node->members)->id, 16))
+    if (!memcmp(from, members_self(p->s.members)->id, 16))
         return; /* ours to ourselves take no way over others: it is forged, or goes in circles */
-    if (!memcmp(to, members_self(p->node->members)->id, 16)) {
-        messages_receive(p->node, from, body);
+    if (!memcmp(to, members_self(p->s.members)->id, 16)) {
+        p->s.ops->message(p->s.owner, from, body);
     } else if (ttl > 0) {
         json_object_set_new(envelope, "ttl", json_integer(ttl - 1));
         route(p, to, envelope);
@@ -204,9 +200,9 @@ static void receive_routed(struct peers *p, json_t *envelope)
 
 static void tell_forged(struct peers *p, const struct session *from, const uint8_t id[16])
 {
-    const struct roster *roster = cluster_roster(p->node->cluster);
+    const struct roster *roster = cluster_roster(p->s.cluster);
     const struct roster_entry *e = roster ? roster_find(roster, id) : NULL;
-    if (records_forged(p->node->records) == 1)
+    if (records_forged(p->s.records) == 1)
         log_warning("%s sent a record of %s without a member's signature: it was dropped; the next ones are "
                     "dropped unlogged",
                     link_peer(from->link)->name, e ? e->name : "a node not in the roster");
@@ -215,17 +211,17 @@ static void tell_forged(struct peers *p, const struct session *from, const uint8
 static void learn(struct peers *p, struct session *from, const uint8_t *body, size_t n)
 {
     uint8_t id[16];
-    switch (records_take(p->node->records, cluster_roster(p->node->cluster), body, n, clock_now(), id)) {
+    switch (records_take(p->s.records, cluster_roster(p->s.cluster), body, n, clock_now(), id)) {
     case RECORD_NEWS:
         flood(p, id, from);
-        node_changed_soon(p->node);
-        elsewhere_heard(p->node->elsewhere, id);
+        p->s.ops->changed_soon(p->s.owner);
+        p->s.ops->record(p->s.owner, id);
         break;
     case RECORD_FORGED: tell_forged(p, from, id); break;
     case RECORD_TWIN:
         log_warning("another node has our identity: was this machine's disk copied? Remove %s/identity on "
                     "one of them",
-                    p->node->state_dir);
+                    p->s.state_dir);
         break;
     case RECORD_KNOWN:
     case RECORD_BROKEN: break;
@@ -238,7 +234,7 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
 {
     struct session *s = owner;
     struct peers *p = s->p;
-    const struct member *self = members_self(p->node->members);
+    const struct member *self = members_self(p->s.members);
     if (!memcmp(peer->node_id, self->id, 16)) {
         snprintf(why, size, "%s would be connected to itself: leave its own address out of --peer",
                  self->name);
@@ -250,12 +246,12 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
         return -EPERM;
     }
     if (enrols)
-        return enrol_hello(p->node->enrol, link, peer, why, size);
-    int r = cluster_judge(p->node->cluster, link_peer_key(link), peer, why, size);
+        return enrol_hello(p->s.enrol, link, peer, why, size);
+    int r = cluster_judge(p->s.cluster, link_peer_key(link), peer, why, size);
     if (r)
         return r;
     if (link_kind(link) == LINK_DATA)
-        return worker_data_hello(p->node->worker, peer, why, size);
+        return p->s.ops->data_hello(p->s.owner, peer, why, size);
     s->cable = s->dial ? s->dial->cable : peers_cable_of(p, link, peer->node_id);
     if (s->dial) { /* the way has a name from now on, whatever becomes of this attempt */
         s->dial->known = true;
@@ -274,7 +270,7 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
 static void on_relayed(void *owner, struct link *link)
 {
     struct session *s = owner;
-    struct relay *relay = s->p->node->relay;
+    struct relay *relay = s->p->s.relay;
     char address[80];
     snprintf(address, sizeof address, "%s", link_address(link));
     LIST_REMOVE(s, next);
@@ -286,7 +282,7 @@ static void on_relayed(void *owner, struct link *link)
  * life of its own. On a switch of sixteen that is most of them, sixteen times over. */
 static void tell_newcomer(struct peers *p, struct link *link)
 {
-    const struct members *m = p->node->members;
+    const struct members *m = p->s.members;
     const uint8_t *to = link_peer(link)->node_id;
     const struct member *known = members_find(m, to);
     bool is_same_life = known && known->boot == link_peer(link)->boot;
@@ -303,12 +299,12 @@ static void on_up(void *owner, struct link *link)
     struct peers *p = s->p;
     if (link_kind(link) == LINK_DATA) {
         LIST_REMOVE(s, next);
-        worker_data_up(p->node->worker, link, link_peer(link)->from_rank);
+        p->s.ops->data_up(p->s.owner, link);
         free(s);
         return;
     }
     if (link_kind(link) == LINK_JOIN) {
-        enrol_serve(p->node->enrol, link);
+        enrol_serve(p->s.enrol, link);
         return;
     }
     if (peers_is_one_too_many(s))
@@ -323,14 +319,14 @@ static void on_up(void *owner, struct link *link)
     list_links(p);
     peers_flood_self(p);
     tell_newcomer(p, link);
-    node_changed_soon(p->node); /* on a switch they come in crowds as well */
+    p->s.ops->changed_soon(p->s.owner); /* on a switch they come in crowds as well */
 }
 
 static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
 {
     struct session *s = owner;
     if (link_kind(link) == LINK_JOIN)
-        enrol_frame(s->p->node->enrol, link, type, body, n);
+        enrol_frame(s->p->s.enrol, link, type, body, n);
     if (!s->up)
         return;
     if (type == FRAME_ROSTER) {
@@ -338,7 +334,7 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
         return;
     }
     if (type == FRAME_MEASURE) {
-        measure_frame(s->p->node->measure, s->number, body, n);
+        measure_frame(s->p->s.measure, s->number, body, n);
         return;
     }
     if (type == FRAME_RECORD) {
@@ -355,7 +351,7 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
  * believe it no more. */
 static uint64_t calm_us(const struct peers *p)
 {
-    uint64_t half = (uint64_t)opts_int(p->node->opts, "dead-after") * 500000;
+    uint64_t half = (uint64_t)opts_int(p->s.opts, "dead-after") * 500000;
     return half < CALM_US ? half : CALM_US;
 }
 
@@ -370,11 +366,11 @@ static void refresh_self(struct peers *p)
     p->refreshed = now;
     const bool is_due =
         clock_since_us(now, p->changed) < RESTLESS_US || clock_since_us(now, p->signed_at) >= calm_us(p);
-    if (is_due || members_self(p->node->members)->job)
-        node_refresh_self(p->node);
+    if (is_due || members_self(p->s.members)->job)
+        p->s.ops->refresh_self(p->s.owner);
     else
-        node_refresh_doings(p->node);
-    if (!member_says_the_same(members_self(p->node->members), &p->said))
+        p->s.ops->refresh_doings(p->s.owner);
+    if (!member_says_the_same(members_self(p->s.members), &p->said))
         p->changed = now;
     if (is_due || clock_since_us(now, p->changed) < RESTLESS_US)
         sign_self(p);
@@ -385,14 +381,14 @@ static void refresh_self(struct peers *p)
 static size_t on_beat(void *owner, struct link *link, uint8_t *body, size_t cap)
 {
     struct session *s = owner;
-    const struct member *self = members_self(s->p->node->members);
+    const struct member *self = members_self(s->p->s.members);
     if (!s->up) /* a joiner is told nothing of us */
         return 0;
     refresh_self(s->p);
     if (s->told == self->seq)
         return 0;
     s->told = self->seq;
-    size_t n = records_write(s->p->node->records, self->id, clock_now(), body, cap);
+    size_t n = records_write(s->p->s.records, self->id, clock_now(), body, cap);
     if (n <= cap)
         return n;
     send_record(s->p, link, self->id);
@@ -405,7 +401,7 @@ static bool is_pacemaker(const struct session *s)
 {
     const uint8_t *id = link_peer(s->link)->node_id;
     const struct session *other;
-    if (memcmp(id, members_self(s->p->node->members)->id, 16) >= 0)
+    if (memcmp(id, members_self(s->p->s.members)->id, 16) >= 0)
         return false;
     LIST_FOREACH (other, &s->p->sessions, next) {
         if (other->up && memcmp(link_peer(other->link)->node_id, id, 16) < 0)
@@ -422,7 +418,7 @@ struct instant peers_beat(const struct peers *p)
 static void keep_step(struct peers *p, struct instant beat)
 {
     p->beat = beat;
-    cables_keep_step(p->node->cables, beat);
+    p->s.ops->beat_changed(p->s.owner, beat);
 }
 
 static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_t n)
@@ -432,7 +428,7 @@ static void on_beaten(void *owner, struct link *link, const uint8_t *body, size_
     if (s->up && is_pacemaker(s))
         keep_step(s->p, clock_now());
     if (s->up && s->cable)
-        cables_heard(s->p->node->cables, s->cable);
+        s->p->s.ops->cable_heard(s->p->s.owner, s->cable);
     if (n && s->up)
         learn(s->p, s, body, n);
 }
@@ -453,8 +449,8 @@ static void end_session(struct session *s, enum way_event failed, enum link_end 
     if (was_up && end == LINK_END_ENDED)
         peers_note_ended(p, id);
     s->up = false;
-    measure_link_down(p->node->measure, s->number);
-    enrol_left(p->node->enrol, link);
+    measure_link_down(p->s.measure, s->number);
+    enrol_left(p->s.enrol, link);
     if (was_up) {
         log_about(LOG_LEVEL_WARNING,
                   &(struct log_about){.id = LOG_ID_NODE_LOST, .peer = link_peer(link)->name},
@@ -470,7 +466,7 @@ static void end_session(struct session *s, enum way_event failed, enum link_end 
     if (was_up) {
         list_links(p);
         peers_flood_self(p);
-        node_changed(p->node);
+        p->s.ops->changed(p->s.owner);
     }
 }
 
@@ -496,7 +492,7 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
     if (d && !s->up && strcmp(d->way.words, copy))
         log_info("no connection to %s port %u: %s (%s)", d->host, d->port, copy, link_end_name(end));
     if (d && end == LINK_END_HANDSHAKE) /* it may be one of ours that has a newer key */
-        enrol_return(s->p->node->enrol, d->host, d->port);
+        enrol_return(s->p->s.enrol, d->host, d->port);
     end_session(s, end == LINK_END_HANDSHAKE ? WAY_STRANGER : WAY_FAILED, end, copy);
 }
 
@@ -510,23 +506,23 @@ static const struct link_ops link_ops = {.hello = on_hello,
 
 void peers_setup(struct peers *p, struct link_setup *ret)
 {
-    cluster_psk(p->node->cluster, 0, p->psk);
-    *ret = (struct link_setup){.base = p->node->base,
-                               .id = &p->node->id,
+    cluster_psk(p->s.cluster, 0, p->psk);
+    *ret = (struct link_setup){.base = p->s.base,
+                               .id = p->s.id,
                                .psk = p->psk,
                                .kind = LINK_CONTROL,
                                .ops = &link_ops,
                                .beat = &p->beat,
                                .dead_us = peers_silence_us(p)};
     struct link_hello *h = &ret->hello;
-    snprintf(h->name, sizeof h->name, "%s", p->node->name);
+    snprintf(h->name, sizeof h->name, "%s", p->s.name);
     snprintf(h->version, sizeof h->version, "%s", RINGD_VERSION);
     h->proto_min = h->proto_max = 1;
     h->listen_port = p->port;
     h->boot = p->boot;
-    if (cluster_cert_bytes(p->node->cluster)) {
-        memcpy(h->cert, cluster_cert_bytes(p->node->cluster), sizeof h->cert);
-        memcpy(h->cluster_key, cluster_key(p->node->cluster), sizeof h->cluster_key);
+    if (cluster_cert_bytes(p->s.cluster)) {
+        memcpy(h->cert, cluster_cert_bytes(p->s.cluster), sizeof h->cert);
+        memcpy(h->cluster_key, cluster_key(p->s.cluster), sizeof h->cluster_key);
     }
 }
 
@@ -549,12 +545,12 @@ static int add_peer(struct peers *p, const char *address, struct err *err)
     return 0;
 }
 
-int peers_open(struct peers **ret, struct node *node, struct err *err)
+int peers_open(struct peers **ret, const struct peers_setup *setup, struct err *err)
 {
     struct peers *p = xcalloc(1, sizeof *p);
-    p->node = node;
+    p->s = *setup;
     randombytes_buf(&p->beat.us, sizeof p->beat.us);
-    p->boot = members_self(node->members)->boot;
+    p->boot = members_self(setup->members)->boot;
     LIST_INIT(&p->dials);
     LIST_INIT(&p->sessions);
     LIST_INIT(&p->words);
@@ -563,7 +559,7 @@ int peers_open(struct peers **ret, struct node *node, struct err *err)
     if (r)
         return r;
     const char *const *peer;
-    size_t n = opts_list(node->opts, "peer", &peer);
+    size_t n = opts_list(setup->opts, "peer", &peer);
     for (size_t i = 0; i < n; i++) {
         r = add_peer(p, peer[i], err);
         if (r)

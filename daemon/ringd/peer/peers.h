@@ -14,12 +14,60 @@
 #include "net/beacon.h"
 #include "net/link.h"
 
-struct node;
+struct cluster;
+struct enrol;
+struct event_base;
+struct mailbox;
+struct measure;
+struct members;
+struct opts;
 struct peers;
+struct port;
+struct records;
+struct relay;
+
+/* What lies above the control connections is told through here; the pointers are borrowed. */
+struct peers_ops {
+    /* Our own record is about to be signed: it should say what this node does now; `doings` is the
+     * same without the memory, which takes the kernel 50 µs to tell. */
+    void (*refresh_self)(void *owner);
+    void (*refresh_doings)(void *owner);
+    /* The set of nodes or links changed; soon: such news come in crowds. */
+    void (*changed)(void *owner);
+    void (*changed_soon)(void *owner);
+    void (*membership_changed)(void *owner);           /* a newer roster was taken */
+    void (*record)(void *owner, const uint8_t id[16]); /* a node's record is news */
+    void (*message)(void *owner, const uint8_t from[16], const json_t *body);
+    /* A data connection came in: its hello (0, or why not), then the connection, which is given
+     * away. */
+    int (*data_hello)(void *owner, const struct link_hello *peer, char *why, size_t size);
+    void (*data_up)(void *owner, struct link *link);
+    /* A heartbeat came over the cable; our heartbeats are sent whole seconds from `beat` now. */
+    void (*cable_heard)(void *owner, uint64_t cable);
+    void (*beat_changed)(void *owner, struct instant beat);
+    /* A port of this machine, NULL: none such; the trouble with a cable, "" if there is none. */
+    const struct port *(*port)(void *owner, unsigned ifindex);
+    void (*cable_trouble)(void *owner, uint64_t cable, char *ret, size_t size);
+};
+struct peers_setup {
+    struct event_base *base;
+    const struct opts *opts;
+    const struct auth_identity *id;
+    const char *name, *state_dir; /* of this node; a member is called what its certificate says */
+    struct cluster *cluster;
+    struct enrol *enrol;
+    struct members *members;
+    struct records *records;
+    struct mailbox *mailbox;
+    struct measure *measure;
+    struct relay *relay;
+    const struct peers_ops *ops;
+    void *owner; /* of ops */
+};
 
 /* Binds --listen (or takes the socket systemd, or ringctl local, passed) and starts dialling every
  * --peer. */
-int peers_open(struct peers **ret, struct node *node, struct err *err);
+int peers_open(struct peers **ret, const struct peers_setup *setup, struct err *err);
 void peers_close(struct peers *p);
 uint16_t peers_port(const struct peers *p);
 

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/peer/cables.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
 #include "net/beacon.h"
@@ -161,7 +159,7 @@ void peers_cable_up(struct peers *p, const struct cable *cable)
         d = peers_way_new(p);
     d->cable = cable->id;
     describe(d, cable);
-    d->way.waits = memcmp(members_self(p->node->members)->id, cable->node_id, 16) > 0;
+    d->way.waits = memcmp(members_self(p->s.members)->id, cable->node_id, 16) > 0;
     adopt_session(p, d);
     const struct session *s = session_of(p, cable);
     if (s && d->way.state != WAY_UP)
@@ -198,7 +196,7 @@ static bool is_over_lost_port(const struct session *s)
                             ? strchr(host, '%')
                             : NULL;
     const struct port *at =
-        scope ? cables_port(s->p->node->cables, (unsigned)strtoul(scope + 1, NULL, 10)) : NULL;
+        scope ? s->p->s.ops->port(s->p->s.owner, (unsigned)strtoul(scope + 1, NULL, 10)) : NULL;
     return scope && (!at || !port_is_usable(at));
 }
 

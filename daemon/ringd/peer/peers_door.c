@@ -20,7 +20,7 @@
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
 #include "net/reason.h"
@@ -29,11 +29,11 @@ enum {
     MAX_STRANGERS = 64, /* connections held that are not up */
     STRANGERS_PER_S = 100,
     ACQUAINTANCE_PER_S = 50, /* a job's lanes, dialled again after each cut */
-    BITE = 32,
-    BREATH_US = 5000,
+    ACCEPTS = 32,
+    PAUSE_US = 5000,
     FULL_S = 1,              /* between two attempts while no file descriptor is left */
     FULL_SAID_US = 60000000, /* between two lines of the log about it */
-    BACKLOG = 512,           /* waiting in the kernel: some 80 ms of bites */
+    BACKLOG = 512,           /* waiting in the kernel: some 80 ms of calls */
 };
 
 static bool take(struct allowance *a, unsigned per_second, struct instant now)
@@ -106,8 +106,8 @@ static void let_in(struct peers *p, int fd)
     setup.owner = s;
     setup.keys = keys;
     setup.seen = &p->seen;
-    setup.n_keys = cluster_link_keys(p->node->cluster, keys, LINK_KEYS_MAX);
-    setup.n_keys += enrol_link_keys(p->node->enrol, keys + setup.n_keys, LINK_KEYS_MAX - setup.n_keys);
+    setup.n_keys = cluster_link_keys(p->s.cluster, keys, LINK_KEYS_MAX);
+    setup.n_keys += enrol_link_keys(p->s.enrol, keys + setup.n_keys, LINK_KEYS_MAX - setup.n_keys);
     if (link_accept(&s->link, &setup, fd)) {
         LIST_REMOVE(s, next);
         free(s);
@@ -120,11 +120,11 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 {
     struct peers *p = arg;
     (void)len;
-    if (++p->bite == BITE) {
+    if (++p->accepted == ACCEPTS) {
         evconnlistener_disable(l);
-        event_add(p->breath, &(struct timeval){.tv_usec = BREATH_US});
+        event_add(p->resume_accept, &(struct timeval){.tv_usec = PAUSE_US});
     }
-    if (cluster_state(p->node->cluster) != CLUSTER_MEMBER || !may_call(p, from))
+    if (cluster_state(p->s.cluster) != CLUSTER_MEMBER || !may_call(p, from))
         hang_up(fd);
     else
         let_in(p, fd);
@@ -140,28 +140,28 @@ static void on_accept_error(struct evconnlistener *l, void *arg)
         log_error("a connection of another node cannot be accepted: %s", reason_of(error).text);
     }
     evconnlistener_disable(l);
-    event_add(p->breath, &(struct timeval){.tv_sec = FULL_S});
+    event_add(p->resume_accept, &(struct timeval){.tv_sec = FULL_S});
 }
 
-static void on_breath(evutil_socket_t fd, short what, void *arg)
+static void on_resume(evutil_socket_t fd, short what, void *arg)
 {
     struct peers *p = arg;
     (void)fd;
     (void)what;
-    p->bite = 0;
+    p->accepted = 0;
     evconnlistener_enable(p->listener);
 }
 
 int peers_door_open(struct peers *p, struct err *err)
 {
-    int fd = peers_listen_socket(opts_str(p->node->opts, "listen"), err);
+    int fd = peers_listen_socket(opts_str(p->s.opts, "listen"), err);
     if (fd < 0)
         return fd;
     evutil_make_socket_nonblocking(fd);
     evutil_make_socket_closeonexec(fd);
     p->port = peers_bound_port(fd);
-    p->breath = event_new(p->node->base, -1, 0, on_breath, p);
-    p->listener = evconnlistener_new(p->node->base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
+    p->resume_accept = event_new(p->s.base, -1, 0, on_resume, p);
+    p->listener = evconnlistener_new(p->s.base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
     if (p->listener)
         evconnlistener_set_error_cb(p->listener, on_accept_error);
     return p->listener ? 0 : err_set(err, -ENOMEM, "listening for peers: %s", strerror(errno));
@@ -171,6 +171,6 @@ void peers_door_close(struct peers *p)
 {
     if (p->listener)
         evconnlistener_free(p->listener);
-    if (p->breath)
-        event_free(p->breath);
+    if (p->resume_accept)
+        event_free(p->resume_accept);
 }

@@ -76,10 +76,10 @@ struct words { /* last reason a node's link ended */
     char text[400];
 };
 struct peers {
-    struct node *node;               /* borrowed: owner */
+    struct peers_setup s;
     struct evconnlistener *listener; /* owned */
-    struct event *breath;            /* owned: when it listens again */
-    unsigned bite;                   /* calls taken since */
+    struct event *resume_accept;     /* owned: when it listens again */
+    unsigned accepted;               /* calls taken since */
     struct instant full;             /* when the log last named a limit that keeps callers out */
     struct allowance strangers;
     struct link_seen seen;

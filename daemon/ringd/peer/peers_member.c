@@ -3,12 +3,11 @@
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers_impl.h"
 
 void peers_note_ended(struct peers *p, const uint8_t id[16])
 {
-    struct member *self = members_self(p->node->members);
+    struct member *self = members_self(p->s.members);
     size_t i = 0;
     while (i < self->nended && memcmp(self->ended[i], id, 16))
         i++;
@@ -18,7 +17,7 @@ void peers_note_ended(struct peers *p, const uint8_t id[16])
 
 void peers_forget_ended(struct peers *p, const uint8_t id[16])
 {
-    struct member *self = members_self(p->node->members);
+    struct member *self = members_self(p->s.members);
     for (size_t i = 0; i < self->nended; i++)
         if (!memcmp(self->ended[i], id, 16))
             memcpy(self->ended[i], self->ended[--self->nended], 16);
@@ -27,7 +26,7 @@ void peers_forget_ended(struct peers *p, const uint8_t id[16])
 void peers_send_roster(struct peers *p, struct link *link)
 {
     size_t n;
-    const uint8_t *roster = cluster_roster_bytes(p->node->cluster, &n);
+    const uint8_t *roster = cluster_roster_bytes(p->s.cluster, &n);
     if (roster)
         link_send(link, FRAME_ROSTER, roster, n);
 }
@@ -35,16 +34,16 @@ void peers_send_roster(struct peers *p, struct link *link)
 void peers_learn_roster(struct peers *p, struct link *link, const uint8_t *body, size_t n)
 {
     struct err err;
-    int r = cluster_learn(p->node->cluster, body, n, &err);
+    int r = cluster_learn(p->s.cluster, body, n, &err);
     if (r < 0)
         log_warning("the roster that %s sent was not applied: %s", link_peer(link)->name, err.text);
     else if (r > 0)
-        node_membership_changed(p->node);
+        p->s.ops->membership_changed(p->s.owner);
 }
 
 void peers_redial(struct peers *p)
 {
-    bool member = cluster_state(p->node->cluster) == CLUSTER_MEMBER;
+    bool member = cluster_state(p->s.cluster) == CLUSTER_MEMBER;
     struct way_news news = {.event = member ? WAY_OPENED : WAY_CLOSED};
     struct dial *d, *next;
     for (d = LIST_FIRST(&p->dials); d; d = next) {
@@ -64,16 +63,16 @@ void peers_membership_changed(struct peers *p)
             peers_send_roster(p, s->link);
     LIST_FOREACH (s, &p->sessions, next)
         if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
-            cluster_judge(p->node->cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
+            cluster_judge(p->s.cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
             link_close(s->link, LINK_END_REFUSED, why);
     peers_redial(p);
 }
 
 void peers_broadcast(struct peers *p, json_t *body)
 {
-    for (size_t i = 1; i < members_count(p->node->members); i++) {
-        const struct member *m = members_at(p->node->members, i);
-        if (members_reachable(p->node->members, m->id))
+    for (size_t i = 1; i < members_count(p->s.members); i++) {
+        const struct member *m = members_at(p->s.members, i);
+        if (members_reachable(p->s.members, m->id))
             peers_send(p, m->id, json_incref(body));
     }
     json_decref(body);

@@ -4,7 +4,6 @@
  * peering.c decides. Called by peers.c; loop thread. */
 #include <string.h>
 
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
 
@@ -65,7 +64,7 @@ static const struct session *rival_of(const struct session *news)
 
 static enum session_choice choose(const struct session *old, const struct session *news)
 {
-    bool smaller = memcmp(members_self(news->p->node->members)->id, link_peer(news->link)->node_id, 16) < 0;
+    bool smaller = memcmp(members_self(news->p->s.members)->id, link_peer(news->link)->node_id, 16) < 0;
     struct session_view mine = {.dialed = link_dialed(news->link), .boot = link_peer(news->link)->boot},
                         other;
     if (old && old->worn)

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/peer/measure.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "net/seal.h"
+
+enum { TROUBLE_TEXT = 360 };
 
 /* The way a connection belongs to: that of its cable, or the one it was dialled over. */
 static const struct dial *way_of(struct peers *p, const struct session *s)
@@ -54,8 +54,8 @@ static void add_way(json_t *to, const struct dial *d, struct instant now, double
 /* Lost packets make a cable slow, and are the cause to look at first. */
 static void add_trouble(json_t *to, struct peers *p, uint64_t cable)
 {
-    char trouble[CABLES_TROUBLE];
-    cables_trouble(p->node->cables, cable, trouble);
+    char trouble[TROUBLE_TEXT];
+    p->s.ops->cable_trouble(p->s.owner, cable, trouble, sizeof trouble);
     if (*trouble)
         json_object_set_new(to, "warning", json_string(trouble));
 }
@@ -79,7 +79,7 @@ static json_t *session_encode(struct peers *p, const struct session *s, struct i
     }
     if (one && d)
         add_way(one, d, now, ((double)peers_silence_us(p) - (double)st.silent_us) / 1e6);
-    json_t *speed = measure_encode(p->node->measure, s->cable);
+    json_t *speed = measure_encode(p->s.measure, s->cable);
     json_object_update_missing(one, speed);
     json_decref(speed);
     add_trouble(one, p, s->cable);
@@ -104,7 +104,7 @@ static json_t *way_encode(const struct dial *d, struct instant now)
 static void add_ways(json_t *list, struct peers *p, const struct member *to)
 {
     struct session *s;
-    uint32_t least = 0, mbps = measure_rate(p->node->measure, to->id);
+    uint32_t least = 0, mbps = measure_rate(p->s.measure, to->id);
     bool any = false;
     char id[33];
     LIST_FOREACH (s, &p->sessions, next)
@@ -123,7 +123,7 @@ static void add_ways(json_t *list, struct peers *p, const struct member *to)
 json_t *peers_ways(struct peers *p)
 {
     json_t *list = json_array();
-    const struct members *all = p->node->members;
+    const struct members *all = p->s.members;
     for (size_t i = 1; i < members_count(all); i++)
         add_ways(list, p, members_at(all, i));
     return list;

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
-#include "daemon/ringd/node.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "net/reason.h"
 #include "daemon/common/xalloc.h"
@@ -24,8 +23,8 @@ enum { SILENCE_US = 3500000 };
  * of packets from strangers. */
 uint64_t peers_silence_us(const struct peers *p)
 {
-    uint64_t patience_us = (uint64_t)opts_int(p->node->opts, "dead-after") * 1000000;
-    bool has_no_beacons = !strcmp(opts_str(p->node->opts, "discover"), "off");
+    uint64_t patience_us = (uint64_t)opts_int(p->s.opts, "dead-after") * 1000000;
+    bool has_no_beacons = !strcmp(opts_str(p->s.opts, "discover"), "off");
     return has_no_beacons && SILENCE_US < patience_us ? SILENCE_US : patience_us;
 }
 
@@ -44,8 +43,8 @@ struct dial *peers_way_new(struct peers *p)
     uint64_t seed;
     randombytes_buf(&seed, sizeof seed);
     d->p = p;
-    way_init(&d->way, seed, cluster_state(p->node->cluster) == CLUSTER_MEMBER, clock_now());
-    d->timer = event_new(p->node->base, -1, 0, on_timer, d);
+    way_init(&d->way, seed, cluster_state(p->s.cluster) == CLUSTER_MEMBER, clock_now());
+    d->timer = event_new(p->s.base, -1, 0, on_timer, d);
     LIST_INSERT_HEAD(&p->dials, d, next);
     return d;
 }
@@ -68,7 +67,7 @@ static int dial(struct dial *d)
     struct peers *p = d->p;
     struct link_setup setup;
     peers_setup(p, &setup);
-    int r = cluster_psk(p->node->cluster, d->way.key_age, p->psk);
+    int r = cluster_psk(p->s.cluster, d->way.key_age, p->psk);
     if (r)
         return r;
     struct session *s = peers_session_new(p, d);
@@ -85,7 +84,7 @@ static int dial(struct dial *d)
 
 uint16_t peers_max_segment(const struct dial *d)
 {
-    const struct port *port = d->cable ? cables_port(d->p->node->cables, d->ifindex) : NULL;
+    const struct port *port = d->cable ? d->p->s.ops->port(d->p->s.owner, d->ifindex) : NULL;
     return port && d->packet && d->packet < port->mtu ? (uint16_t)(d->packet - LINK_SEGMENT_HEADS) : 0;
 }
 

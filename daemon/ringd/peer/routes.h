@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Ways to neighbours, as lanes and relays ask about them: which there are now, whose an address is,
- * which neighbour leads to a node. Called by worker.c, lanes.c and, for the relay, node_peer.c. Loop
- * thread. */
+ * which neighbour leads to a node. Called by worker.c, lanes.c and, for the relay, node_peer.c.
+ * Loop thread. */
 #ifndef DAEMON_ROUTES_H
 #define DAEMON_ROUTES_H
 
