@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Job messages between daemons: who handles which. docs/PROTOCOL.md lists them. */
+ * Messages between daemons: who may send which, and who handles it. docs/PROTOCOL.md lists them. */
 #ifndef DAEMON_MESSAGES_H
 #define DAEMON_MESSAGES_H
 
@@ -11,6 +11,6 @@ struct node;
 
 /* A message for this node; body borrowed. Unknown kinds are dropped: a newer version may know
  * them. */
-void messages_receive(struct node *node, const uint8_t from[16], const json_t *body);
+void messages_receive(struct node *n, const uint8_t from[16], const json_t *body);
 
 #endif

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "daemon/ringd/http/api.h"
-#include "daemon/ringd/http/api_status.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/common/conf.h"
@@ -28,10 +27,9 @@
 #include "daemon/ringd/http/event_log.h"
 #include "daemon/ringd/http/intake.h"
 #include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/cluster/identity_token.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/mailbox.h"
+#include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/measure.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/peer/peers.h"
@@ -248,64 +246,6 @@ static void open_members(struct node *n)
     node_refresh_self(n);
 }
 
-/* Beside the identity, unless --http-token-file says otherwise: then it is there already. */
-static int load_token(const struct node *n, const struct opts *opts, char token[TOKEN_ROOM], struct err *err)
-{
-    char own[3200];
-    const char *path = opts_str(opts, "http-token-file");
-    snprintf(own, sizeof own, "%s/http-token", n->state_dir);
-    return token_load(token, path ? path : own, !path, err);
-}
-
-int node_token(struct node *n, bool renew, char *ret, struct err *err)
-{
-    char own[3200];
-    const char *path = opts_str(n->opts, "http-token-file");
-    if (!renew)
-        return load_token(n, n->opts, ret, err);
-    snprintf(own, sizeof own, "%s/http-token", n->state_dir);
-    int r = token_renew(ret, path ? path : own, err);
-    if (!r)
-        http_set_token(n->http, ret);
-    return r;
-}
-
-int node_reload_token(struct node *n, const struct opts *opts, struct err *err)
-{
-    char token[TOKEN_ROOM];
-    int r = load_token(n, opts, token, err);
-    if (!r)
-        http_set_token(n->http, token);
-    token_wipe(token);
-    return r;
-}
-
-static void on_answered(void *owner, const char *route, unsigned status)
-{
-    struct node *n = owner;
-    metrics_request(n->metrics, route, status);
-}
-
-static int open_http(struct node *n, struct err *err)
-{
-    const char *tcp = opts_str(n->opts, "http-listen");
-    char token[TOKEN_ROOM];
-    int r = load_token(n, n->opts, token, err);
-    if (r)
-        return r;
-    struct http_setup setup = {.mailbox = n->mailbox,
-                               .events = n->events,
-                               .unix_path = opts_str(n->opts, "socket"),
-                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
-                               .token = token,
-                               .handle = api_handle,
-                               .answered = on_answered,
-                               .owner = n};
-    r = http_start(&n->http, &setup, err);
-    token_wipe(token);
-    return r;
-}
-
 static void on_signal(evutil_socket_t fd, short what, void *arg)
 {
     struct node *n = arg;
@@ -349,16 +289,15 @@ static int open_rest(struct node *n, struct err *err)
         return r;
     n->worker = worker_new(n);
     n->coord = coord_new(n);
-    n->elsewhere = elsewhere_new(n);
     n->planner = planner_new(n);
-    n->intake = intake_new(n);
     n->survey = survey_new(n);
     n->gauge = gauge_new(n);
-    n->doctor = doctor_new(n);
     n->service = service_new(n);
-    n->status = api_status_new();
-    r = open_http(n, err);
-    return r ? r : node_open_cables(n, err);
+    r = node_open_http(n, err);
+    r = r ? r : node_open_cables(n, err);
+    if (!r)
+        node_open_api(n);
+    return r;
 }
 
 /* The coarse clock that libevent uses by default is up to 4 ms behind: a timer then wakes the loop
@@ -417,12 +356,10 @@ void node_close(struct node *n)
 {
     if (!n)
         return;
-    elsewhere_free(n->elsewhere);
-    n->elsewhere = NULL; /* the store may still answer */
+    elsewhere_stop(n->elsewhere);
     if (n->coord)
         coord_end_streams(n->coord);
     http_stop(n->http);
-    api_status_free(n->status);
     cables_close(n->cables);
     n->cables = NULL; /* our record is still asked for */
     peers_close(n->peers);
@@ -438,6 +375,8 @@ void node_close(struct node *n)
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);
+    api_free(n->api);
+    elsewhere_free(n->elsewhere);
     metrics_free(n->metrics);
     event_log_free(n->events);
     mailbox_free(n->mailbox);

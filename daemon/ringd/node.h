@@ -15,7 +15,7 @@
 #include "net/auth.h"
 #include "net/link.h"
 
-struct api_status;
+struct api;
 struct cables;
 struct cluster;
 struct coord;
@@ -66,9 +66,9 @@ struct node {
     struct intake *intake;       /* looks at the paths of what is submitted */
     struct survey *survey;       /* asks the other nodes what a model costs them */
     struct gauge *gauge;         /* and answers, when others ask */
-    struct elsewhere *elsewhere; /* the jobs of other heads; NULL while the node opens and closes */
+    struct elsewhere *elsewhere; /* the jobs of other heads; NULL while the node opens */
     struct doctor *doctor;       /* examines this node and the others */
-    struct api_status *status;   /* the answer that is asked for most */
+    struct api *api;             /* answers the requests */
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */
@@ -97,9 +97,5 @@ void node_membership_changed(struct node *n);
 
 /* --dead-after is another. */
 void node_apply_patience(struct node *n);
-/* The token of the HTTP API as its file has it, or a new one. ret: identity_token.h's room. */
-int node_token(struct node *n, bool renew, char *ret, struct err *err);
-/* The token that other options name counts from now on. */
-int node_reload_token(struct node *n, const struct opts *opts, struct err *err);
 
 #endif

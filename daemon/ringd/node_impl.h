@@ -7,6 +7,7 @@
 #include "engine/err.h"
 
 struct node;
+struct opts;
 
 /* node_peer.c: the rooms cluster and peer. */
 void node_open_enrol(struct node *n);
@@ -14,5 +15,13 @@ void node_open_measure(struct node *n);
 void node_open_relay(struct node *n);
 int node_open_peers(struct node *n, struct err *err);
 int node_open_cables(struct node *n, struct err *err);
+
+/* node_http.c: the rooms doctor and http. The server listens before cables are looked for, so that
+ * a second daemon of this machine ends without touching them; no request is handled before the loop
+ * runs. */
+int node_open_http(struct node *n, struct err *err);
+void node_open_api(struct node *n); /* after all that the API shows */
+/* The token that other options name counts from now on. */
+int node_reload_token(struct node *n, const struct opts *opts, struct err *err);
 
 #endif

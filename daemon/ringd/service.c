@@ -18,6 +18,7 @@
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/node.h"
+#include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/worker.h"

@@ -13,12 +13,14 @@
 
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/doctor/doctor_call.h"
 #include "daemon/ringd/doctor/doctor_deep.h"
 #include "daemon/common/doctor_host.h"
 #include "daemon/ringd/doctor/doctor_model.h"
+#include "daemon/ringd/doctor/doctor_setup.h"
 #include "daemon/common/installed.h"
-#include "daemon/ringd/node.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
@@ -28,8 +30,8 @@
 enum { ANSWER_MS = 1300, READING_S = 25 /* of silence; less than the asker bears */, MOST_ANSWERS = 8 };
 static const struct timeval silence = {READING_S, 0};
 
-struct answer {
-    LIST_ENTRY(answer) next;
+struct doctor_reply {
+    LIST_ENTRY(doctor_reply) next;
     struct doctor_answers *a; /* borrowed: owner */
     uint8_t to[16];
     json_int_t round;
@@ -44,10 +46,10 @@ struct answer {
 };
 
 struct doctor_answers {
-    struct node *node;           /* borrowed: owner */
-    struct doctor_model *reader; /* owned */
-    struct doctor_deep *deep;    /* owned */
-    LIST_HEAD(, answer) waiting;
+    const struct doctor_setup *setup; /* borrowed */
+    struct doctor_model *reader;      /* owned */
+    struct doctor_deep *deep;         /* owned */
+    LIST_HEAD(, doctor_reply) waiting;
     size_t n;
 };
 
@@ -58,17 +60,16 @@ int64_t doctor_wall_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* --- facts
- *  ---------------------------------------------------------------------------------------- */
+/* --- facts ------------------------------------------------------------------------------------ */
 
 static const char *port_name(const json_t *port)
 {
     return json_string_value(json_object_get(port, "name"));
 }
 
-static json_t *ports(const struct node *n)
+static json_t *ports(const struct doctor_setup *setup)
 {
-    json_t *list = cables_encode(n->cables), *port;
+    json_t *list = cables_encode(setup->cables), *port;
     size_t i;
     json_array_foreach (list, i, port) {
         doctor_host_port("", port_name(port), port);
@@ -76,34 +77,33 @@ static json_t *ports(const struct node *n)
     return list;
 }
 
-static json_t *cluster(const struct node *n)
+static json_t *cluster(const struct doctor_setup *setup)
 {
-    const struct roster *roster = cluster_roster(n->cluster);
-    return json_pack("{s:s s:s s:I}", "state", cluster_state_name(cluster_state(n->cluster)), "name",
+    const struct roster *roster = cluster_roster(setup->cluster);
+    return json_pack("{s:s s:s s:I}", "state", cluster_state_name(cluster_state(setup->cluster)), "name",
                      roster ? roster->name : "", "roster_version",
                      (json_int_t)(roster ? roster->version : 0));
 }
 
-static json_t *facts(const struct node *n)
+static json_t *facts(const struct doctor_setup *setup)
 {
-    json_t *all = doctor_host_facts("", n->state_dir), *cpu = json_object_get(all, "cpu");
-    const char *trouble = store_trouble(n->store);
+    json_t *all = doctor_host_facts("", setup->state_dir), *cpu = json_object_get(all, "cpu");
+    const char *trouble = store_trouble(setup->store);
     struct err stage;
     json_object_set_new(cpu, "isa", json_string(isa_pick()->isa));
-    json_object_set_new(all, "name", json_string(n->name));
+    json_object_set_new(all, "name", json_string(members_self(setup->members)->name));
     json_object_set_new(all, "version", json_string(RINGD_VERSION));
-    json_object_set_new(all, "ports", ports(n));
-    json_object_set_new(all, "cables", cables_health(n->cables));
-    json_object_set_new(all, "links", peers_encode(n->peers));
-    json_object_set_new(all, "cluster", cluster(n));
+    json_object_set_new(all, "ports", ports(setup));
+    json_object_set_new(all, "cables", cables_health(setup->cables));
+    json_object_set_new(all, "links", peers_encode(setup->peers));
+    json_object_set_new(all, "cluster", cluster(setup));
     json_object_set_new(all, "history_trouble", json_string(trouble ? trouble : ""));
-    bool is_there = !installed_check_stage(opts_str(n->opts, "stage-binary"), &stage);
+    bool is_there = !installed_check_stage(opts_str(setup->opts, "stage-binary"), &stage);
     json_object_set_new(all, "stage_trouble", json_string(is_there ? "" : stage.text));
     return all;
 }
 
-/* --- counting
- *  ------------------------------------------------------------------------------------- */
+/* --- counting --------------------------------------------------------------------------------- */
 
 static bool has_cable(const json_t *port)
 {
@@ -119,9 +119,9 @@ static bool has_cable(const json_t *port)
 
 /* Packets so far on ports that have something plugged in and no cable; NULL if there are none
  * such. */
-static json_t *count(const struct node *n)
+static json_t *count(const struct doctor_setup *setup)
 {
-    json_t *list = cables_encode(n->cables), *received = json_object(), *port;
+    json_t *list = cables_encode(setup->cables), *received = json_object(), *port;
     size_t i;
     json_array_foreach (list, i, port) {
         if (json_is_true(json_object_get(port, "usable")) && !has_cable(port))
@@ -135,7 +135,7 @@ static json_t *count(const struct node *n)
     return NULL;
 }
 
-static void add_arrived(const struct answer *w, json_t *all)
+static void add_arrived(const struct doctor_reply *w, json_t *all)
 {
     json_t *port;
     size_t i;
@@ -147,10 +147,9 @@ static void add_arrived(const struct answer *w, json_t *all)
     }
 }
 
-/* --- answers
- *  -------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
-static void answer_free(struct answer *w)
+static void answer_free(struct doctor_reply *w)
 {
     LIST_REMOVE(w, next);
     w->a->n--;
@@ -163,12 +162,12 @@ static void answer_free(struct answer *w)
 }
 
 /* Sends what is known, and forgets it. */
-static void finish(struct answer *w)
+static void finish(struct doctor_reply *w)
 {
-    struct node *n = w->a->node;
-    json_t *all = facts(n);
+    const struct doctor_setup *setup = w->a->setup;
+    json_t *all = facts(setup);
     add_arrived(w, all);
-    doctor_calls_tell(w->calls, json_object_get(all, "ports"), peers_port(n->peers));
+    doctor_calls_tell(w->calls, json_object_get(all, "ports"), peers_port(setup->peers));
     if (w->dir && !w->model)
         w->model =
             json_pack("{s:s s:s+}", "dir", w->dir, "error", w->dir,
@@ -179,7 +178,7 @@ static void finish(struct answer *w)
         json_pack("{s:s s:I s:I s:I s:o}", "kind", "doctor-facts", "round", w->round, "asked_us",
                   (json_int_t)w->asked_us, "answered_us", (json_int_t)doctor_wall_us(), "facts", all);
     if (message)
-        peers_send(n->peers, w->to, message);
+        peers_send(setup->peers, w->to, message);
     answer_free(w);
 }
 
@@ -190,7 +189,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     finish(arg);
 }
 
-static bool is_complete(const struct answer *w)
+static bool is_complete(const struct doctor_reply *w)
 {
     return !w->received && (!w->calls || w->answered) && (!w->dir || w->model);
 }
@@ -198,24 +197,24 @@ static bool is_complete(const struct answer *w)
 /* The timer finishes it: the calls are not to be freed inside one of them. */
 static void on_answered(void *owner)
 {
-    struct answer *w = owner;
+    struct doctor_reply *w = owner;
     w->answered = true;
     if (is_complete(w))
         event_active(w->timer, EV_TIMEOUT, 0);
 }
 
-static void call_neighbours(struct answer *w)
+static void call_neighbours(struct doctor_reply *w)
 {
-    json_t *list = cables_encode(w->a->node->cables);
-    w->calls = doctor_calls_start(w->a->node->base, list, on_answered, w);
+    json_t *list = cables_encode(w->a->setup->cables);
+    w->calls = doctor_calls_start(w->a->setup->base, list, on_answered, w);
     json_decref(list);
 }
 
 /* Names of tensors are for this node's own eyes: there are tens of thousands. */
-static json_t *model_for(const struct answer *w, const json_t *model)
+static json_t *model_for(const struct doctor_reply *w, const json_t *model)
 {
     json_t *told = json_copy((json_t *)model);
-    if (memcmp(w->to, members_self(w->a->node->members)->id, sizeof w->to) != 0)
+    if (memcmp(w->to, members_self(w->a->setup->members)->id, sizeof w->to) != 0)
         json_object_del(told, "names");
     return told;
 }
@@ -223,7 +222,7 @@ static json_t *model_for(const struct answer *w, const json_t *model)
 static void take_model(struct doctor_answers *a, const json_t *model, bool is_deep)
 {
     const char *dir = json_string_value(json_object_get(model, "dir"));
-    struct answer *w, *next;
+    struct doctor_reply *w, *next;
     for (w = LIST_FIRST(&a->waiting); w; w = next) {
         next = LIST_NEXT(w, next);
         if (!dir || !w->dir || w->model || w->is_deep != is_deep || strcmp(w->dir, dir))
@@ -248,18 +247,18 @@ static void on_deep_model(void *owner, const json_t *model)
 static void on_reading(void *owner, const json_t *event)
 {
     struct doctor_answers *a = owner;
-    struct answer *w;
+    struct doctor_reply *w;
     LIST_FOREACH (w, &a->waiting, next) {
         if (!w->is_deep || w->model)
             continue;
         evtimer_add(w->timer, &silence);
-        peers_send(a->node->peers, w->to,
+        peers_send(a->setup->peers, w->to,
                    json_pack("{s:s s:I s:O s:O}", "kind", "doctor-reading", "round", w->round, "done",
                              json_object_get(event, "done"), "total", json_object_get(event, "total")));
     }
 }
 
-static void read_model(struct answer *w, const char *dir)
+static void read_model(struct doctor_reply *w, const char *dir)
 {
     w->dir = xstrdup(dir);
     const char *why = w->is_deep ? doctor_deep_read(w->a->deep, dir) : NULL;
@@ -276,14 +275,14 @@ void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t 
     const char *dir = json_string_value(json_object_get(ask, "model"));
     if (a->n == MOST_ANSWERS)
         return;
-    struct answer *w = xcalloc(1, sizeof *w);
-    *w = (struct answer){.a = a,
-                         .round = json_integer_value(json_object_get(ask, "round")),
-                         .asked_us = doctor_wall_us(),
-                         .received = count(a->node),
-                         .is_deep = dir && json_is_true(json_object_get(ask, "deep"))};
+    struct doctor_reply *w = xcalloc(1, sizeof *w);
+    *w = (struct doctor_reply){.a = a,
+                               .round = json_integer_value(json_object_get(ask, "round")),
+                               .asked_us = doctor_wall_us(),
+                               .received = count(a->setup),
+                               .is_deep = dir && json_is_true(json_object_get(ask, "deep"))};
     memcpy(w->to, to, sizeof w->to);
-    w->timer = evtimer_new(a->node->base, on_timer, w);
+    w->timer = evtimer_new(a->setup->base, on_timer, w);
     LIST_INSERT_HEAD(&a->waiting, w, next);
     a->n++;
     if (dir)
@@ -300,13 +299,13 @@ void doctor_answers_yield(struct doctor_answers *a)
     doctor_deep_yield(a->deep);
 }
 
-struct doctor_answers *doctor_answers_new(struct node *node)
+struct doctor_answers *doctor_answers_new(const struct doctor_setup *setup)
 {
     static const struct doctor_deep_ops ops = {on_deep_model, on_reading};
     struct doctor_answers *a = xcalloc(1, sizeof *a);
-    a->node = node;
-    a->reader = doctor_model_new(node->mailbox, on_model, a);
-    a->deep = doctor_deep_new(node, &ops, a);
+    a->setup = setup;
+    a->reader = doctor_model_new(setup->mailbox, on_model, a);
+    a->deep = doctor_deep_new(setup, &ops, a);
     LIST_INIT(&a->waiting);
     return a;
 }

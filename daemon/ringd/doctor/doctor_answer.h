@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this node tells of itself when it is asked how it is. Where a port is plugged in and hears
+ * What this node says about itself when it is asked how it is. Where a port is plugged in and hears
  * nobody, packets are counted for a moment first: that tells a firewall from a cable. Loop
  * thread. */
 #ifndef DAEMON_DOCTOR_ANSWER_H
@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 struct doctor_answers;
-struct node;
+struct doctor_setup;
 
-struct doctor_answers *doctor_answers_new(struct node *node);
+struct doctor_answers *doctor_answers_new(const struct doctor_setup *setup); /* borrowed */
 void doctor_answers_free(struct doctor_answers *a);
 /* A message "doctor-ask". It is answered with "doctor-facts", within ANSWER_MS, or dropped where
  * too many wait. With "deep" all of the model is read first, however long that takes, and

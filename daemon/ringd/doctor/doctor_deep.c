@@ -5,16 +5,19 @@
 
 #include <event2/event.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/doctor/doctor_setup.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
+#include "daemon/common/cores.h"
+#include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 
 struct doctor_deep {
-    struct node *node;                 /* borrowed: owner */
+    const struct doctor_setup *setup;  /* borrowed */
     const struct doctor_deep_ops *ops; /* borrowed */
     void *owner;
     char *dir;           /* owned; NULL: idle, or the process is about to be freed */
@@ -79,16 +82,17 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
 const char *doctor_deep_read(struct doctor_deep *d, const char *dir)
 {
     static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
-    struct node *n = d->node;
+    const struct doctor_setup *s = d->setup;
     struct err err;
     if (d->dir && !strcmp(d->dir, dir))
         return NULL;
     if (d->stage || d->error)
         return "another model is being read for somebody else: ask again when that is over";
-    if (!worker_is_idle(n->worker))
+    if (!worker_is_idle(s->worker))
         return "a job works on this node: ask again when it is over";
+    const int threads = (int)cores_threads((unsigned)opts_int(s->opts, "threads"));
     d->dir = xstrdup(dir);
-    if (spawn_start(&d->stage, n->base, opts_str(n->opts, "stage-binary"), n->threads, &ops, d, &err))
+    if (spawn_start(&d->stage, s->base, opts_str(s->opts, "stage-binary"), threads, &ops, d, &err))
         give_up(d, err.text);
     else if (spawn_send(d->stage, json_pack("{s:s s:s}", "do", "weights", "model", dir)))
         give_up(d, "its stage process does not take messages");
@@ -103,11 +107,12 @@ void doctor_deep_yield(struct doctor_deep *d)
     give_up(d, "a job has begun on this node: ask again when it is over");
 }
 
-struct doctor_deep *doctor_deep_new(struct node *node, const struct doctor_deep_ops *ops, void *owner)
+struct doctor_deep *doctor_deep_new(const struct doctor_setup *setup, const struct doctor_deep_ops *ops,
+                                    void *owner)
 {
     struct doctor_deep *d = xcalloc(1, sizeof *d);
-    *d = (struct doctor_deep){.node = node, .ops = ops, .owner = owner};
-    d->reap = event_new(node->base, -1, 0, on_reap, d);
+    *d = (struct doctor_deep){.setup = setup, .ops = ops, .owner = owner};
+    d->reap = event_new(setup->base, -1, 0, on_reap, d);
     return d;
 }
 

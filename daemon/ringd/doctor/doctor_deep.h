@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 struct doctor_deep;
-struct node;
+struct doctor_setup;
 
 /* From the loop, but never from inside a call below. `done`: as model_facts.h has it, borrowed.
  * `reading`: about once a second. */
@@ -17,7 +17,9 @@ struct doctor_deep_ops {
     void (*done)(void *owner, const json_t *model);
     void (*reading)(void *owner, const json_t *event);
 };
-struct doctor_deep *doctor_deep_new(struct node *node, const struct doctor_deep_ops *ops, void *owner);
+/* setup, ops: borrowed. */
+struct doctor_deep *doctor_deep_new(const struct doctor_setup *setup, const struct doctor_deep_ops *ops,
+                                    void *owner);
 void doctor_deep_free(struct doctor_deep *d);
 /* NULL: it is read, or was being read already; else a sentence that says why not. */
 const char *doctor_deep_read(struct doctor_deep *d, const char *dir);

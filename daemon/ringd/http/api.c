@@ -1,136 +1,25 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns what the handlers share. Called for every request, of clients and of other nodes. */
 #include "daemon/ringd/http/api.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/xalloc.h"
 #include "daemon/ringd/http/api_cluster.h"
 #include "daemon/ringd/http/api_files.h"
+#include "daemon/ringd/http/api_impl.h"
 #include "daemon/ringd/http/api_jobs.h"
 #include "daemon/ringd/http/api_models.h"
+#include "daemon/ringd/http/api_nodes.h"
 #include "daemon/ringd/http/api_ring.h"
 #include "daemon/ringd/http/api_service.h"
 #include "daemon/ringd/http/api_status.h"
-#include "daemon/ringd/peer/cables.h"
-#include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/http/http.h"
-#include "daemon/ringd/http/event_log.h"
-#include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/job/job.h"
-#include "daemon/ringd/node.h"
-#include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/cluster/record.h"
-#include "daemon/ringd/store/store.h"
 #include "daemon/ringd/http/web.h"
-#include "daemon/common/xalloc.h"
-#include "engine/num/num.h"
-
-void api_reply(struct http_call *call, int status, json_t *json)
-{
-    api_reply_rounded(call, status, json, 17);
-}
-
-void api_reply_rounded(struct http_call *call, int status, json_t *json, int digits)
-{
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(digits));
-    json_decref(json);
-    if (text)
-        http_reply(call, status, "application/json", text, strlen(text));
-    else
-        http_fail(call, 500, "internal", "the answer could not be written");
-    free(text);
-}
-
-/* --- what there is ---------------------------------------------------------------------------- */
-
-/* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that
- * relays. */
-static void show_address(struct node *n, const struct member *m, char *buf, size_t size)
-{
-    struct path paths[PEERS_MAX_PATHS];
-    const struct member *hop = members_next_hop(n->members, m->id);
-    if (m == members_self(n->members))
-        snprintf(buf, size, "port %u", peers_port(n->peers));
-    else if (peers_paths(n->peers, m->id, paths))
-        snprintf(buf, size, "%s:%u", paths[0].host, paths[0].port);
-    else
-        snprintf(buf, size, "%s%s", hop ? "via " : "-", hop ? hop->name : "");
-}
-
-/* Whom it says it is connected to; only where both say so is there a way. */
-static json_t *neighbours_show(struct node *n, const struct member *m)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < m->nlinks; i++) {
-        const struct member *to = members_find(n->members, m->links[i].id);
-        if (to)
-            json_array_append_new(list, json_pack("{s:s s:I s:b s:b}", "name", to->name, "class_mbps",
-                                                  (json_int_t)m->links[i].class_mbps, "shared",
-                                                  (int)m->links[i].shared, "mutual",
-                                                  (int)members_linked(n->members, m->id, to->id)));
-    }
-    return list;
-}
-
-static json_t *member_show(struct node *n, const struct member *m)
-{
-    char id[33], address[128];
-    id_hex(id, m->id);
-    show_address(n, m, address, sizeof address);
-    bool self = m == members_self(n->members), up = members_reachable(n->members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:f}", "id", id, "name",
-                     m->name, "self", (int)self, "state", up ? "up" : "gone", "version", m->version,
-                     "address", address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
-                     (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available,
-                     "neighbours", neighbours_show(n, m), "job",
-                     m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
-                     m->job && up ? json_integer(m->rank) : json_null(), "doing",
-                     up ? m->doing : peers_last_words(n->peers, m->id), "seconds",
-                     up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
-}
-
-static void get_nodes(struct node *n, struct http_call *call)
-{
-    json_t *list = json_array();
-    node_refresh_self(n);
-    for (size_t i = 0; i < members_count(n->members); i++)
-        json_array_append_new(list, member_show(n, members_at(n->members, i)));
-    api_reply(call, 200, json_pack("{s:o}", "nodes", list));
-}
-
-static void get_links(struct node *n, struct http_call *call)
-{
-    api_reply(call, 200, json_pack("{s:o}", "links", peers_encode(n->peers)));
-}
-
-static void get_ports(struct node *n, struct http_call *call)
-{
-    api_reply(call, 200,
-              json_pack("{s:o s:o s:o}", "ports", cables_encode(n->cables), "elsewhere",
-                        cables_elsewhere_encode(n->members), "thunderbolt",
-                        cables_thunderbolt_encode(n->cables)));
-}
-
-static void get_doctor(struct node *n, struct http_call *call)
-{
-    doctor_get(n->doctor, call);
-}
-
-static void post_doctor(struct node *n, struct http_call *call)
-{
-    doctor_post(n->doctor, call);
-}
-
-static void get_events(struct node *n, struct http_call *call)
-{
-    const char *after = http_query(call, "after");
-    bool from_now = after && !strcmp(after, "now");
-    http_stream(call, 0, from_now ? event_log_newest(n->events) : after ? strtoull(after, NULL, 10) : 0);
-}
 
 /* The dashboard. Any other path is left to the caller. */
 static bool send_page(struct http_call *call)
@@ -151,11 +40,11 @@ static const struct api_route routes[] = {
     {"GET", "/v1/history", API_READS, api_get_history},
     {"GET", "/v1/status", API_READS, api_get_status},
     {"GET", "/v1/ring", API_READS, api_get_ring},
-    {"GET", "/v1/nodes", API_READS, get_nodes},
-    {"GET", "/v1/links", API_READS, get_links},
-    {"GET", "/v1/ports", API_READS, get_ports},
-    {"GET", "/v1/doctor", API_READS, get_doctor},
-    {"POST", "/v1/doctor", API_WRITES, post_doctor},
+    {"GET", "/v1/nodes", API_READS, api_get_nodes},
+    {"GET", "/v1/links", API_READS, api_get_links},
+    {"GET", "/v1/ports", API_READS, api_get_ports},
+    {"GET", "/v1/doctor", API_READS, api_get_doctor},
+    {"POST", "/v1/doctor", API_WRITES, api_post_doctor},
     {"GET", "/v1/members", API_READS, api_get_members},
     {"POST", "/v1/cluster/init", API_WRITES, api_post_init},
     {"POST", "/v1/cluster/invite", API_WRITES, api_post_invite},
@@ -179,7 +68,7 @@ static const struct api_route routes[] = {
     {"GET", "/v1/jobs/{id}/events", API_READS, api_get_job_events},
     {"GET", "/v1/jobs/{id}/files", API_WRITES, api_get_job_files},
     {"GET", "/v1/jobs/{id}/files/{name}", API_WRITES, api_get_job_file},
-    {"GET", "/v1/events", API_READS, get_events},
+    {"GET", "/v1/events", API_READS, api_get_events},
 };
 
 const struct api_route *api_routes(size_t *ret_n)
@@ -204,9 +93,8 @@ static bool matches(const char *pattern, const char *path)
     return word && !strncmp(after, rest, n) && (!last || rest[n]);
 }
 
-void api_handle(void *owner, struct http_call *call)
+void api_handle(struct api *api, struct http_call *call)
 {
-    struct node *n = owner;
     const char *method = http_method(call), *path = http_path(call);
     bool known = false;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
@@ -222,8 +110,8 @@ void api_handle(void *owner, struct http_call *call)
         else if (routes[i].access == API_READS && !http_may_read(call))
             http_fail(call, 401, "token",
                       "from another machine everything needs the token: `ringctl token` tells it there");
-        else if (!elsewhere_route(n->elsewhere, call))
-            routes[i].handle(n, call);
+        else if (!elsewhere_route(api->setup.elsewhere, call))
+            routes[i].handle(api, call);
         return;
     }
     if (!known && send_page(call))
@@ -232,4 +120,20 @@ void api_handle(void *owner, struct http_call *call)
         http_fail(call, 405, "method", "%s does not take %s", path, method);
     else
         http_fail(call, 404, "no-such-route", "%s is not a route of this API", path);
+}
+
+struct api *api_new(const struct api_setup *setup)
+{
+    struct api *api = xcalloc(1, sizeof *api);
+    api->setup = *setup;
+    api->status = api_status_new();
+    return api;
+}
+
+void api_free(struct api *api)
+{
+    if (!api)
+        return;
+    api_status_free(api->status);
+    free(api);
 }

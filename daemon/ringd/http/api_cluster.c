@@ -7,14 +7,16 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/http/api_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
+#include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 
 enum { TTL_MAX_S = 7 * 86400, TTL_S = 3600 };
@@ -50,10 +52,10 @@ static void write_short_id(char out[20], const uint8_t id[static CERT_ID])
 
 /* --- who there is --- */
 
-static json_t *member_show(struct node *n, const struct roster_entry *e)
+static json_t *member_show(struct api *api, const struct roster_entry *e)
 {
-    const struct member *m = members_find(n->members, e->id);
-    bool self = m && m == members_self(n->members), up = members_reachable(n->members, e->id);
+    const struct member *m = members_find(api->setup.members, e->id);
+    bool self = m && m == members_self(api->setup.members), up = members_reachable(api->setup.members, e->id);
     char id[33], short_id[20];
 
     id_hex(id, e->id);
@@ -67,27 +69,27 @@ static json_t *member_show(struct node *n, const struct roster_entry *e)
                          : json_null());
 }
 
-void api_get_members(struct node *n, struct http_call *call)
+void api_get_members(struct api *api, struct http_call *call)
 {
-    const struct roster *r = cluster_roster(n->cluster);
+    const struct roster *r = cluster_roster(api->setup.cluster);
     json_t *list = json_array(), *cluster = json_object();
     char id[33];
 
-    json_object_set_new(cluster, "state", json_string(cluster_state_name(cluster_state(n->cluster))));
+    json_object_set_new(cluster, "state", json_string(cluster_state_name(cluster_state(api->setup.cluster))));
     if (r) {
         id_hex(id, r->cluster_id);
         json_object_update_missing_new(cluster, json_pack("{s:s s:s s:I s:i}", "id", id, "name", r->name,
                                                           "roster_version", (json_int_t)r->version,
                                                           "key_generation", (int)r->generation));
         for (size_t i = 0; i < r->n; i++)
-            json_array_append_new(list, member_show(n, &r->at[i]));
+            json_array_append_new(list, member_show(api, &r->at[i]));
     }
     api_reply(call, 200, json_pack("{s:o s:o}", "cluster", cluster, "members", list));
 }
 
 /* --- making, inviting --- */
 
-void api_post_init(struct node *n, struct http_call *call)
+void api_post_init(struct api *api, struct http_call *call)
 {
     json_t *body = body_of(call);
     const char *name = json_string_value(json_object_get(body, "name"));
@@ -95,20 +97,20 @@ void api_post_init(struct node *n, struct http_call *call)
     char id[33];
     if (!body)
         return;
-    if (cluster_init(n->cluster, name ? name : "ring", opts_str(n->opts, "name"), (uint64_t)time(NULL),
-                     &err)) {
+    if (cluster_init(api->setup.cluster, name ? name : "ring", opts_str(api->setup.opts, "name"),
+                     (uint64_t)time(NULL), &err)) {
         refuse(call, err.text);
     } else {
-        node_membership_changed(n);
-        id_hex(id, cluster_roster(n->cluster)->cluster_id);
-        api_reply(
-            call, 201,
-            json_pack("{s:s s:s s:s}", "id", id, "name", cluster_roster(n->cluster)->name, "node", n->name));
+        api->setup.membership_changed(api->setup.owner);
+        id_hex(id, cluster_roster(api->setup.cluster)->cluster_id);
+        api_reply(call, 201,
+                  json_pack("{s:s s:s s:s}", "id", id, "name", cluster_roster(api->setup.cluster)->name,
+                            "node", members_self(api->setup.members)->name));
     }
     json_decref(body);
 }
 
-void api_post_invite(struct node *n, struct http_call *call)
+void api_post_invite(struct api *api, struct http_call *call)
 {
     json_t *body = body_of(call), *given = json_object_get(body, "ttl");
     json_int_t ttl = given ? json_integer_value(given) : TTL_S;
@@ -118,10 +120,10 @@ void api_post_invite(struct node *n, struct http_call *call)
         return;
     if (ttl < 1 || ttl > TTL_MAX_S) {
         http_fail(call, 400, "bad-request", "ttl: a token lives from 1 s to %d days", TTL_MAX_S / 86400);
-    } else if (cluster_invite(n->cluster, (uint64_t)ttl, (uint64_t)time(NULL), text, &err)) {
+    } else if (cluster_invite(api->setup.cluster, (uint64_t)ttl, (uint64_t)time(NULL), text, &err)) {
         refuse(call, err.text);
     } else {
-        enrol_share(n->enrol);
+        enrol_share(api->setup.enrol);
         api_reply(call, 201, json_pack("{s:s s:I}", "token", text, "ttl", ttl));
     }
     json_decref(body);
@@ -130,24 +132,25 @@ void api_post_invite(struct node *n, struct http_call *call)
 /* --- joining: answered when it is over --- */
 
 struct waiting {
-    struct node *n;
+    struct api *api;
     struct http_call *call;
 };
 
 static void joined(void *arg, const char *error)
 {
     struct waiting *w = arg;
-    const struct cert *cert = cluster_cert(w->n->cluster);
+    const struct cert *cert = cluster_cert(w->api->setup.cluster);
 
     if (error)
         refuse(w->call, error);
     else
-        api_reply(w->call, 201,
-                  json_pack("{s:s s:s}", "name", cluster_roster(w->n->cluster)->name, "node", cert->name));
+        api_reply(
+            w->call, 201,
+            json_pack("{s:s s:s}", "name", cluster_roster(w->api->setup.cluster)->name, "node", cert->name));
     free(w);
 }
 
-void api_post_join(struct node *n, struct http_call *call)
+void api_post_join(struct api *api, struct http_call *call)
 {
     json_t *body = body_of(call);
     const char *token = json_string_value(json_object_get(body, "token")),
@@ -157,18 +160,18 @@ void api_post_join(struct node *n, struct http_call *call)
     struct err err;
     if (!body)
         return;
-    struct waiting *w = xmemdup(&(struct waiting){n, call}, sizeof *w);
+    struct waiting *w = xmemdup(&(struct waiting){api, call}, sizeof *w);
     if (!token) {
         http_fail(call, 400, "bad-request", "token: the line `ringctl invite` printed is missing");
     } else if (peer && (peers_split_address(peer, host, sizeof host, &port) || !*host || !port)) {
         http_fail(call, 400, "bad-request", "--peer %s is not HOST:PORT", peer);
-    } else if (enrol_join(n->enrol, token, opts_str(n->opts, "name"), peer ? host : NULL, port, joined, w,
-                          &err)) {
+    } else if (enrol_join(api->setup.enrol, token, opts_str(api->setup.opts, "name"), peer ? host : NULL,
+                          port, joined, w, &err)) {
         refuse(call, err.text);
     } else {
         w = NULL;
         if (!peer)
-            cables_search(n->cables);
+            cables_search(api->setup.cables);
     }
     free(w);
     json_decref(body);
@@ -176,9 +179,9 @@ void api_post_join(struct node *n, struct http_call *call)
 
 /* --- removing, promoting --- */
 
-static const struct roster_entry *find_node(struct node *n, const char *name)
+static const struct roster_entry *find_node(struct api *api, const char *name)
 {
-    const struct roster *r = cluster_roster(n->cluster);
+    const struct roster *r = cluster_roster(api->setup.cluster);
     const struct roster_entry *found = r && name ? roster_named(r, name) : NULL;
     char short_id[20];
 
@@ -190,12 +193,12 @@ static const struct roster_entry *find_node(struct node *n, const char *name)
     return found;
 }
 
-static void change_node(struct node *n, struct http_call *call,
+static void change_node(struct api *api, struct http_call *call,
                         int (*change)(struct cluster *, const uint8_t *, struct err *), const char *note)
 {
     json_t *body = body_of(call);
     const char *name = json_string_value(json_object_get(body, "node"));
-    const struct roster_entry *e = find_node(n, name);
+    const struct roster_entry *e = find_node(api, name);
     struct err err = {""};
     if (!body)
         return;
@@ -207,25 +210,25 @@ static void change_node(struct node *n, struct http_call *call,
         return;
     }
     struct roster_entry before = *e; /* the roster it lies in is replaced */
-    if (change(n->cluster, before.id, &err)) {
+    if (change(api->setup.cluster, before.id, &err)) {
         refuse(call, err.text);
     } else {
-        node_membership_changed(n);
+        api->setup.membership_changed(api->setup.owner);
         api_reply(call, 200,
                   json_pack("{s:s s:s}", "node", before.name, "note", before.authority ? note : ""));
     }
     json_decref(body);
 }
 
-void api_post_remove(struct node *n, struct http_call *call)
+void api_post_remove(struct api *api, struct http_call *call)
 {
-    change_node(n, call, cluster_remove,
+    change_node(api, call, cluster_remove,
                 "it held the cluster's key: if it is lost rather than retired, make a new cluster, for it "
                 "could let itself "
                 "in again");
 }
 
-void api_post_promote(struct node *n, struct http_call *call)
+void api_post_promote(struct api *api, struct http_call *call)
 {
-    change_node(n, call, cluster_promote, "it held the cluster's key before");
+    change_node(api, call, cluster_promote, "it held the cluster's key before");
 }

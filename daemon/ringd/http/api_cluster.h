@@ -6,13 +6,13 @@
 #define DAEMON_API_CLUSTER_H
 
 struct http_call;
-struct node;
+struct api;
 
-void api_get_members(struct node *n, struct http_call *call);
-void api_post_init(struct node *n, struct http_call *call);
-void api_post_invite(struct node *n, struct http_call *call);
-void api_post_join(struct node *n, struct http_call *call);
-void api_post_remove(struct node *n, struct http_call *call);
-void api_post_promote(struct node *n, struct http_call *call);
+void api_get_members(struct api *api, struct http_call *call);
+void api_post_init(struct api *api, struct http_call *call);
+void api_post_invite(struct api *api, struct http_call *call);
+void api_post_join(struct api *api, struct http_call *call);
+void api_post_remove(struct api *api, struct http_call *call);
+void api_post_promote(struct api *api, struct http_call *call);
 
 #endif

@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/http/api_impl.h"
 #include "daemon/ringd/http/results.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
 
 struct wanted {
-    struct node *n;
+    struct api *api;
     struct http_call *call;
     uint64_t id;
     char *name; /* owned; NULL = the list */
@@ -55,7 +55,7 @@ static void send(const struct wanted *w, const json_t *record)
 {
     const json_t *spec = json_object_get(record, "spec");
     const char *out = json_string_value(json_object_get(spec, "adapter_out"));
-    char *folder = record ? results_of(w->n->state_dir, record) : NULL;
+    char *folder = record ? results_of(w->api->setup.state_dir, record) : NULL;
     if (!record)
         http_fail(w->call, 404, "no-such-job",
                   "there is no such job on this node; `ringctl jobs --all` lists its jobs");
@@ -81,7 +81,7 @@ static void on_record(void *arg, const char *text)
     free(w);
 }
 
-static void get(struct node *n, struct http_call *call, bool is_list)
+static void get(struct api *api, struct http_call *call, bool is_list)
 {
     /* The route matched: there is a word behind /v1/jobs/, and a name behind /files/ if one is
      * due. */
@@ -93,10 +93,10 @@ static void get(struct node *n, struct http_call *call, bool is_list)
         return;
     }
     struct wanted *w = xmalloc(sizeof *w);
-    *w = (struct wanted){n, call, id, is_list ? NULL : xstrdup(end + sizeof "/files/" - 1)};
-    const struct job *job = coord_find(n->coord, id);
+    *w = (struct wanted){api, call, id, is_list ? NULL : xstrdup(end + sizeof "/files/" - 1)};
+    const struct job *job = coord_find(api->setup.coord, id);
     if (!job) {
-        store_get_job(n->store, id, on_record, w);
+        store_get_job(api->setup.store, id, on_record, w);
         return;
     }
     json_t *record = json_pack("{s:I s:O}", "id", (json_int_t)id, "spec", job->spec);
@@ -106,12 +106,12 @@ static void get(struct node *n, struct http_call *call, bool is_list)
     free(w);
 }
 
-void api_get_job_files(struct node *n, struct http_call *call)
+void api_get_job_files(struct api *api, struct http_call *call)
 {
-    get(n, call, true);
+    get(api, call, true);
 }
 
-void api_get_job_file(struct node *n, struct http_call *call)
+void api_get_job_file(struct api *api, struct http_call *call)
 {
-    get(n, call, false);
+    get(api, call, false);
 }

@@ -6,9 +6,9 @@
 #define DAEMON_API_FILES_H
 
 struct http_call;
-struct node;
+struct api;
 
-void api_get_job_files(struct node *n, struct http_call *call);
-void api_get_job_file(struct node *n, struct http_call *call);
+void api_get_job_files(struct api *api, struct http_call *call);
+void api_get_job_file(struct api *api, struct http_call *call);
 
 #endif

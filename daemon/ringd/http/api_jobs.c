@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/http/http_feed.h"
@@ -15,7 +15,7 @@
 #include "daemon/ringd/http/event_log.h"
 #include "daemon/ringd/http/intake.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/http/api_impl.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/job/timelines.h"
@@ -70,7 +70,7 @@ static json_t *sorted(const json_t *list)
 }
 
 struct listing {
-    struct node *n;
+    struct api *api;
     struct http_call *call;
 };
 
@@ -80,7 +80,7 @@ static void send_all_jobs(void *arg, const char *text)
 {
     struct listing *l = arg;
     json_t *list = json_array();
-    elsewhere_add_rows(l->n->elsewhere, list);
+    elsewhere_add_rows(l->api->setup.elsewhere, list);
     char *others = json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
     const size_t n = text ? strlen(text) : 0;
     const bool is_own = n > 2, is_other = json_array_size(list) && others;
@@ -93,19 +93,19 @@ static void send_all_jobs(void *arg, const char *text)
     free(l);
 }
 
-void api_get_jobs(struct node *n, struct http_call *call)
+void api_get_jobs(struct api *api, struct http_call *call)
 {
     if (http_query(call, "all")) {
         struct listing *l = xmalloc(sizeof *l);
-        *l = (struct listing){n, call};
-        store_get_jobs(n->store, 0, send_all_jobs, l);
+        *l = (struct listing){api, call};
+        store_get_jobs(api->setup.store, 0, send_all_jobs, l);
         return;
     }
     json_t *list = json_array();
-    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+    for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
         json_array_append_new(list, job_encode_short(job));
-    elsewhere_add_remembered(n->elsewhere, list);
-    elsewhere_add_rows(n->elsewhere, list);
+    elsewhere_add_remembered(api->setup.elsewhere, list);
+    elsewhere_add_rows(api->setup.elsewhere, list);
     api_reply(call, 200, json_pack("{s:o}", "jobs", sorted(list)));
     json_decref(list);
 }
@@ -128,7 +128,7 @@ static json_t *read_request(struct http_call *call, const char **ret_type, json_
     return NULL;
 }
 
-static void take(struct node *n, struct http_call *call, bool is_plan)
+static void take(struct api *api, struct http_call *call, bool is_plan)
 {
     struct err err;
     struct intake_request req = {.is_plan = is_plan};
@@ -140,40 +140,40 @@ static void take(struct node *n, struct http_call *call, bool is_plan)
     if (coord_check_type(req.type, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
-        intake_take(n->intake, &req, call);
+        intake_take(api->setup.intake, &req, call);
     json_decref(request);
 }
 
-void api_post_job(struct node *n, struct http_call *call)
+void api_post_job(struct api *api, struct http_call *call)
 {
-    take(n, call, false);
+    take(api, call, false);
 }
 
-void api_get_schedules(struct node *n, struct http_call *call)
+void api_get_schedules(struct api *api, struct http_call *call)
 {
     json_t *names = json_pack("[s]", "auto");
-    (void)n;
+    (void)api;
     for (const char *const *name = sched_names(); *name; name++)
         json_array_append_new(names, json_string(*name));
     api_reply(call, 200, json_pack("{s:o}", "schedules", names));
 }
 
-void api_post_plan(struct node *n, struct http_call *call)
+void api_post_plan(struct api *api, struct http_call *call)
 {
-    take(n, call, true);
+    take(api, call, true);
 }
 
 /* A question to the store, whose answer may be that there is no such job. */
 struct lookup {
-    struct node *n;
+    struct api *api;
     struct http_call *call;
     uint64_t id;
 };
 
-static void fail_unknown(struct node *n, struct http_call *call, uint64_t id)
+static void fail_unknown(struct api *api, struct http_call *call, uint64_t id)
 {
     char names[256];
-    elsewhere_namesakes(n->elsewhere, id, names, sizeof names);
+    elsewhere_namesakes(api->setup.elsewhere, id, names, sizeof names);
     if (*names)
         http_fail(call, 404, "no-such-job", "no job %llu was submitted to this node: did you mean %s?",
                   (unsigned long long)id, names);
@@ -189,23 +189,23 @@ static void send_record(void *arg, const char *text)
     if (text)
         http_reply(l->call, 200, "application/json", text, strlen(text));
     else
-        fail_unknown(l->n, l->call, l->id);
+        fail_unknown(l->api, l->call, l->id);
     free(l);
 }
 
-void api_get_job(struct node *n, struct http_call *call)
+void api_get_job(struct api *api, struct http_call *call)
 {
     uint64_t id;
     if (!read_id(call, &id))
         return;
-    const struct job *job = coord_find(n->coord, id);
+    const struct job *job = coord_find(api->setup.coord, id);
     if (job) {
         api_reply(call, 200, job_encode(job));
         return;
     }
     struct lookup *l = xmalloc(sizeof *l);
-    *l = (struct lookup){n, call, id};
-    store_get_job(n->store, id, send_record, l);
+    *l = (struct lookup){api, call, id};
+    store_get_job(api->setup.store, id, send_record, l);
 }
 
 /* record: of a job that is not to be cancelled any more, NULL: there is none. */
@@ -219,17 +219,17 @@ static void refuse_to_cancel(void *arg, const char *record)
         http_fail(l->call, 409, "already-ended", "job %llu has already ended: %s", (unsigned long long)l->id,
                   how);
     else
-        fail_unknown(l->n, l->call, l->id);
+        fail_unknown(l->api, l->call, l->id);
     json_decref(job);
     free(l);
 }
 
-void api_delete_job(struct node *n, struct http_call *call)
+void api_delete_job(struct api *api, struct http_call *call)
 {
     uint64_t id;
     if (!read_id(call, &id))
         return;
-    switch (coord_cancel(n->coord, id)) {
+    switch (coord_cancel(api->setup.coord, id)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
     case -EBUSY:
         http_fail(call, 409, "already-ended", "job %llu is ending: `ringctl attach %llu` waits for it",
@@ -237,14 +237,14 @@ void api_delete_job(struct node *n, struct http_call *call)
         break;
     default: { /* it may have run before this daemon was started */
         struct lookup *l = xmalloc(sizeof *l);
-        *l = (struct lookup){n, call, id};
-        store_get_job(n->store, id, refuse_to_cancel, l);
+        *l = (struct lookup){api, call, id};
+        store_get_job(api->setup.store, id, refuse_to_cancel, l);
     }
     }
 }
 
 /* {"messages", "seed"} goes on with a conversation, anything without messages ends it. */
-void api_post_turn(struct node *n, struct http_call *call)
+void api_post_turn(struct api *api, struct http_call *call)
 {
     uint64_t id;
     size_t size;
@@ -263,9 +263,9 @@ void api_post_turn(struct node *n, struct http_call *call)
         json_decref(turn);
         turn = NULL;
     }
-    switch (coord_turn(n->coord, id, turn)) {
+    switch (coord_turn(api->setup.coord, id, turn)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -ENOENT: fail_unknown(n, call, id); break;
+    case -ENOENT: fail_unknown(api, call, id); break;
     case -EALREADY:
         http_fail(call, 409, "already-ended",
                   "job %llu has already ended: start another with all that was said", (unsigned long long)id);
@@ -278,7 +278,7 @@ void api_post_turn(struct node *n, struct http_call *call)
 
 /* A job's history: asked for only once it is known that there is such a job. */
 struct history {
-    struct node *n;
+    struct api *api;
     struct http_call *call;
     uint64_t id;
     const char *kind; /* as the store calls it */
@@ -317,53 +317,53 @@ static void find_history(void *arg, const char *record)
 {
     struct history *h = arg;
     if (record) {
-        store_get_events(h->n->store, h->id, h->kind, h->from,
+        store_get_events(h->api->setup.store, h->id, h->kind, h->from,
                          strcmp(h->kind, "timeline") ? send_history : send_timeline, h);
         return;
     }
-    fail_unknown(h->n, h->call, h->id);
+    fail_unknown(h->api, h->call, h->id);
     free(h);
 }
 
-static void get_history(struct node *n, struct http_call *call, const char *kind, const char *name)
+static void get_history(struct api *api, struct http_call *call, const char *kind, const char *name)
 {
     uint64_t id;
     if (!read_id(call, &id))
         return;
     struct history *h = xmalloc(sizeof *h);
     const char *from = http_query(call, "from");
-    *h = (struct history){n, call, id, kind, name, from ? strtoll(from, NULL, 10) : 0};
-    store_get_job(n->store, id, find_history, h);
+    *h = (struct history){api, call, id, kind, name, from ? strtoll(from, NULL, 10) : 0};
+    store_get_job(api->setup.store, id, find_history, h);
 }
 
-void api_get_job_log(struct node *n, struct http_call *call)
+void api_get_job_log(struct api *api, struct http_call *call)
 {
-    get_history(n, call, "log", "lines");
+    get_history(api, call, "log", "lines");
 }
 
-void api_get_job_steps(struct node *n, struct http_call *call)
+void api_get_job_steps(struct api *api, struct http_call *call)
 {
-    get_history(n, call, "step", "steps");
+    get_history(api, call, "step", "steps");
 }
 
-void api_get_job_evaluations(struct node *n, struct http_call *call)
+void api_get_job_evaluations(struct api *api, struct http_call *call)
 {
-    get_history(n, call, "valid", "evaluations");
+    get_history(api, call, "valid", "evaluations");
 }
 
-void api_get_job_samples(struct node *n, struct http_call *call)
+void api_get_job_samples(struct api *api, struct http_call *call)
 {
-    get_history(n, call, "sample", "samples");
+    get_history(api, call, "sample", "samples");
 }
 
-void api_get_job_timeline(struct node *n, struct http_call *call)
+void api_get_job_timeline(struct api *api, struct http_call *call)
 {
     uint64_t id;
     if (!read_id(call, &id))
         return;
-    const struct job *job = coord_find(n->coord, id);
+    const struct job *job = coord_find(api->setup.coord, id);
     if (!job) {
-        get_history(n, call, "timeline", "timelines");
+        get_history(api, call, "timeline", "timelines");
         return;
     }
     json_t *timeline = job->timeline ? timeline_encode(job->timeline, id, job->names) : NULL;
@@ -373,12 +373,12 @@ void api_get_job_timeline(struct node *n, struct http_call *call)
         no_timeline(call, id);
 }
 
-void api_get_job_timelines(struct node *n, struct http_call *call)
+void api_get_job_timelines(struct api *api, struct http_call *call)
 {
     uint64_t id;
     if (!read_id(call, &id))
         return;
-    const struct job *job = coord_find(n->coord, id);
+    const struct job *job = coord_find(api->setup.coord, id);
     if (!job || !job->timelines)
         http_fail(call, 404, "no-timeline",
                   "the steps of job %llu are not traced here: they are while a job that was submitted with "
@@ -407,26 +407,27 @@ static void send_end_of_record(void *arg, const char *record)
     if (record)
         send_end(l->call, record);
     else
-        fail_unknown(l->n, l->call, l->id);
+        fail_unknown(l->api, l->call, l->id);
     free(l);
 }
 
-void api_get_job_events(struct node *n, struct http_call *call)
+void api_get_job_events(struct api *api, struct http_call *call)
 {
     uint64_t id;
     if (!read_id(call, &id))
         return;
-    const struct job *job = coord_find(n->coord, id);
+    const struct job *job = coord_find(api->setup.coord, id);
     const char *text = http_query(call, "after");
     uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
     bool end;
     if (!job) { /* the store closed what an earlier life of the daemon left unfinished */
         struct lookup *l = xmalloc(sizeof *l);
-        *l = (struct lookup){n, call, id};
-        store_get_job(n->store, id, send_end_of_record, l);
+        *l = (struct lookup){api, call, id};
+        store_get_job(api->setup.store, id, send_end_of_record, l);
         return;
     }
-    char *next = job_state_ended(job->state) ? event_log_next(n->events, id, after, &last, &end) : NULL;
+    char *next =
+        job_state_ended(job->state) ? event_log_next(api->setup.events, id, after, &last, &end) : NULL;
     if (next || !job_state_ended(job->state)) {
         http_stream(call, id, after);
     } else {

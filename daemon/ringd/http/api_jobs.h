@@ -5,21 +5,21 @@
 #define DAEMON_API_JOBS_H
 
 struct http_call;
-struct node;
+struct api;
 
-void api_get_jobs(struct node *n, struct http_call *call);
-void api_post_job(struct node *n, struct http_call *call);
-void api_get_schedules(struct node *n, struct http_call *call);
-void api_post_plan(struct node *n, struct http_call *call);
-void api_get_job(struct node *n, struct http_call *call);
-void api_delete_job(struct node *n, struct http_call *call);
-void api_post_turn(struct node *n, struct http_call *call);
-void api_get_job_log(struct node *n, struct http_call *call);
-void api_get_job_steps(struct node *n, struct http_call *call);
-void api_get_job_evaluations(struct node *n, struct http_call *call);
-void api_get_job_samples(struct node *n, struct http_call *call);
-void api_get_job_timeline(struct node *n, struct http_call *call);
-void api_get_job_timelines(struct node *n, struct http_call *call);
-void api_get_job_events(struct node *n, struct http_call *call);
+void api_get_jobs(struct api *api, struct http_call *call);
+void api_post_job(struct api *api, struct http_call *call);
+void api_get_schedules(struct api *api, struct http_call *call);
+void api_post_plan(struct api *api, struct http_call *call);
+void api_get_job(struct api *api, struct http_call *call);
+void api_delete_job(struct api *api, struct http_call *call);
+void api_post_turn(struct api *api, struct http_call *call);
+void api_get_job_log(struct api *api, struct http_call *call);
+void api_get_job_steps(struct api *api, struct http_call *call);
+void api_get_job_evaluations(struct api *api, struct http_call *call);
+void api_get_job_samples(struct api *api, struct http_call *call);
+void api_get_job_timeline(struct api *api, struct http_call *call);
+void api_get_job_timelines(struct api *api, struct http_call *call);
+void api_get_job_events(struct api *api, struct http_call *call);
 
 #endif

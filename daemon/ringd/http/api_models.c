@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/common/installed.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/http/job_row.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/http/api_impl.h"
 
 enum { MOST = 200 };
 
@@ -79,17 +79,17 @@ static void add_rows(json_t *list, const json_t *rows)
     }
 }
 
-void api_get_models(struct node *n, struct http_call *call)
+void api_get_models(struct api *api, struct http_call *call)
 {
     json_t *list = json_array(), *rows = json_array();
     char folder[3200];
-    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+    for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
         json_array_append_new(rows, job_encode_short(job));
-    elsewhere_add_remembered(n->elsewhere, rows);
-    elsewhere_add_rows(n->elsewhere, rows);
+    elsewhere_add_remembered(api->setup.elsewhere, rows);
+    elsewhere_add_rows(api->setup.elsewhere, rows);
     add_rows(list, rows);
     json_decref(rows);
-    snprintf(folder, sizeof folder, "%s/models", n->state_dir);
+    snprintf(folder, sizeof folder, "%s/models", api->setup.state_dir);
     char *whole = realpath(folder, NULL);
     if (whole)
         add_folder(list, whole);

@@ -6,8 +6,8 @@
 #define DAEMON_API_MODELS_H
 
 struct http_call;
-struct node;
+struct api;
 
-void api_get_models(struct node *n, struct http_call *call);
+void api_get_models(struct api *api, struct http_call *call);
 
 #endif

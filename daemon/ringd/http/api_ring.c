@@ -4,8 +4,9 @@
  * missing. */
 #include "daemon/ringd/http/api_ring.h"
 
-#include "daemon/ringd/http/api.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/http/api_impl.h"
 
 json_t *api_ring_encode(const struct members *m)
 {
@@ -27,7 +28,7 @@ json_t *api_ring_encode(const struct members *m)
                      trouble, "missing", missing);
 }
 
-void api_get_ring(struct node *n, struct http_call *call)
+void api_get_ring(struct api *api, struct http_call *call)
 {
-    api_reply(call, 200, api_ring_encode(n->members));
+    api_reply(call, 200, api_ring_encode(api->setup.members));
 }

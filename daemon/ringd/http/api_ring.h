@@ -9,9 +9,9 @@
 
 struct http_call;
 struct members;
-struct node;
+struct api;
 
 json_t *api_ring_encode(const struct members *m);
-void api_get_ring(struct node *n, struct http_call *call);
+void api_get_ring(struct api *api, struct http_call *call);
 
 #endif

@@ -5,27 +5,26 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/cluster/identity_token.h"
-#include "daemon/ringd/store/metrics.h"
-#include "daemon/ringd/node.h"
-#include "daemon/ringd/service.h"
+#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/http/event_log.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
 
-void api_get_health(struct node *n, struct http_call *call)
+void api_get_health(struct api *api, struct http_call *call)
 {
     char why[1024];
-    if (service_healthy(n->service, why, sizeof why))
+    if (api->setup.healthy(api->setup.owner, why, sizeof why))
         http_reply(call, 200, "text/plain", "ok\n", 3);
     else
         http_reply(call, 503, "text/plain", why, strlen(why));
 }
 
-void api_get_metrics(struct node *n, struct http_call *call)
+void api_get_metrics(struct api *api, struct http_call *call)
 {
-    char *text = metrics_text(n);
+    char *text = api->setup.metrics_text(api->setup.owner);
     if (text)
         http_reply(call, 200, "text/plain; version=0.0.4; charset=utf-8", text, strlen(text));
     else
@@ -67,7 +66,7 @@ static int64_t time_query(struct http_call *call, const char *key, int64_t other
     return v < 0 ? time(NULL) + v : v;
 }
 
-void api_get_history(struct node *n, struct http_call *call)
+void api_get_history(struct api *api, struct http_call *call)
 {
     struct asked *a = xcalloc(1, sizeof *a);
     const char *series = http_query(call, "series");
@@ -76,24 +75,24 @@ void api_get_history(struct node *n, struct http_call *call)
     a->call = call;
     a->series = xstrdup(series);
     if (series)
-        a->step = store_get_points(n->store, series, from, to, now, send_points, a);
+        a->step = store_get_points(api->setup.store, series, from, to, now, send_points, a);
     else
-        store_get_series(n->store, send_points, a);
+        store_get_series(api->setup.store, send_points, a);
 }
 
 /* --- configuration and token ------------------------------------------------------------------ */
 
-void api_post_reload(struct node *n, struct http_call *call)
+void api_post_reload(struct api *api, struct http_call *call)
 {
     json_t *done;
     struct err err;
-    if (service_reload(n->service, &done, &err))
+    if (api->setup.reload(api->setup.owner, &done, &err))
         http_fail(call, 409, "refused", "%s; the old configuration stays", err.text);
     else
         api_reply(call, 200, done);
 }
 
-void api_post_token(struct node *n, struct http_call *call)
+void api_post_token(struct api *api, struct http_call *call)
 {
     size_t size;
     char token[TOKEN_ROOM];
@@ -106,9 +105,21 @@ void api_post_token(struct node *n, struct http_call *call)
     json_t *request = size ? json_loadb(body, size, 0, NULL) : NULL;
     bool renew = json_is_true(json_object_get(request, "new"));
     json_decref(request);
-    if (node_token(n, renew, token, &err))
+    if (api->setup.token(api->setup.owner, renew, token, &err))
         http_fail(call, 500, "internal", "%s", err.text);
     else
         api_reply(call, 200, json_pack("{s:s}", "token", token));
     token_wipe(token);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+void api_get_events(struct api *api, struct http_call *call)
+{
+    const char *after = http_query(call, "after");
+    bool from_now = after && !strcmp(after, "now");
+    http_stream(call, 0,
+                from_now ? event_log_newest(api->setup.events)
+                : after  ? strtoull(after, NULL, 10)
+                         : 0);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The API's routes about the daemon itself: health, metrics, history, configuration, token. Loop
- * thread. */
+ * The API's routes about the daemon itself: health, metrics, history, configuration, token, events.
+ * Loop thread. */
 #ifndef DAEMON_API_SERVICE_H
 #define DAEMON_API_SERVICE_H
 
 struct http_call;
-struct node;
+struct api;
 
-void api_get_health(struct node *n, struct http_call *call);
-void api_get_metrics(struct node *n, struct http_call *call);
-void api_get_history(struct node *n, struct http_call *call);
-void api_post_reload(struct node *n, struct http_call *call);
-void api_post_token(struct node *n, struct http_call *call);
+void api_get_health(struct api *api, struct http_call *call);
+void api_get_metrics(struct api *api, struct http_call *call);
+void api_get_history(struct api *api, struct http_call *call);
+void api_post_reload(struct api *api, struct http_call *call);
+void api_post_token(struct api *api, struct http_call *call);
+void api_get_events(struct api *api, struct http_call *call);
 
 #endif

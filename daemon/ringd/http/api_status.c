@@ -15,7 +15,8 @@
 #include "daemon/ringd/http/event_log.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/http/api_impl.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
@@ -29,48 +30,48 @@ struct api_status {
     struct instant made;
 };
 
-static json_t *jobs_in_hand(struct node *n)
+static json_t *jobs_in_hand(struct api *api)
 {
     json_t *running = json_array(), *queued = json_array();
-    for (const struct job *job = coord_first(n->coord); job; job = job->next)
+    for (const struct job *job = coord_first(api->setup.coord); job; job = job->next)
         if (!job_state_ended(job->state))
             json_array_insert_new(job->state == JOB_QUEUED ? queued : running, 0,
                                   json_integer((json_int_t)job->id));
     return json_pack("{s:o s:o s:o}", "running", running, "queued", queued, "elsewhere",
-                     elsewhere_in_hand(n->elsewhere));
+                     elsewhere_in_hand(api->setup.elsewhere));
 }
 
-static json_t *status_encode(struct node *n)
+static json_t *status_encode(struct api *api)
 {
-    node_refresh_self(n);
-    const struct member *self = members_self(n->members);
+    api->setup.self_shown(api->setup.owner);
+    const struct member *self = members_self(api->setup.members);
     json_t *trouble = json_array();
     char id[33];
     id_hex(id, self->id);
-    if (store_trouble(n->store))
-        json_array_append_new(trouble,
-                              json_sprintf("job history is not being written: %s", store_trouble(n->store)));
-    if (records_forged(n->records))
+    if (store_trouble(api->setup.store))
+        json_array_append_new(
+            trouble, json_sprintf("job history is not being written: %s", store_trouble(api->setup.store)));
+    if (records_forged(api->setup.records))
         json_array_append_new(
             trouble,
             json_sprintf(
                 "%llu records that were not signed by the member they speak of were dropped: a member of "
                 "the ring is broken or hostile, and the log names who sent the first",
-                (unsigned long long)records_forged(n->records)));
-    cables_add_troubles(n->cables, trouble);
+                (unsigned long long)records_forged(api->setup.records)));
+    cables_add_troubles(api->setup.cables, trouble);
     return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
                      id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,
                      "memory_total", (json_int_t)self->memory_total, "memory_available",
-                     (json_int_t)self->memory_available, "ring", api_ring_encode(n->members), "jobs",
-                     jobs_in_hand(n), "trouble", trouble);
+                     (json_int_t)self->memory_available, "ring", api_ring_encode(api->setup.members), "jobs",
+                     jobs_in_hand(api), "trouble", trouble);
 }
 
-void api_get_status(struct node *n, struct http_call *call)
+void api_get_status(struct api *api, struct http_call *call)
 {
-    struct api_status *s = n->status;
-    const uint64_t newest = event_log_newest(n->events);
+    struct api_status *s = api->status;
+    const uint64_t newest = event_log_newest(api->setup.events);
     if (!s->text || s->event != newest || clock_since_us(clock_now(), s->made) >= KEPT_US) {
-        json_t *json = status_encode(n);
+        json_t *json = status_encode(api);
         free(s->text);
         s->text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
         s->event = newest;

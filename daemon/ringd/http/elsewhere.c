@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the two halves and gives them what they need of the node. Called by the API, by messages.c,
+ * Owns the two halves and gives them what they need. Called by the API, by messages.c,
  * and where records come in. */
 #include "daemon/ringd/http/elsewhere.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
@@ -17,7 +17,6 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/http/job_news.h"
 #include "daemon/ringd/http/job_row.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/http/proxy.h"
 #include "daemon/ringd/store/store.h"
@@ -26,13 +25,12 @@
 static const char jobs_path[] = "/v1/jobs/";
 
 struct elsewhere {
-    struct node *node;     /* borrowed: owner */
+    struct elsewhere_setup setup;
     struct job_news *news; /* owned */
-    struct proxy *proxy;   /* owned */
+    struct proxy *proxy;   /* owned; NULL once stopped */
 };
 
-/* --- rows
- *  --------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* As this node names it. */
 static json_t *dress(const struct member *head, bool is_up, const json_t *row)
@@ -49,7 +47,7 @@ static json_t *dress(const struct member *head, bool is_up, const json_t *row)
 /* The rows of member i, none for ourselves. */
 static const json_t *rows_of(const struct elsewhere *e, size_t i, const struct member **ret_head)
 {
-    *ret_head = members_at(e->node->members, i);
+    *ret_head = members_at(e->setup.members, i);
     return i ? job_news_of(e->news, (*ret_head)->id) : NULL;
 }
 
@@ -58,10 +56,10 @@ void elsewhere_add_rows(struct elsewhere *e, json_t *list)
     const struct member *head;
     size_t k;
     json_t *row;
-    for (size_t i = 0; e && i < members_count(e->node->members); i++) {
+    for (size_t i = 0; e && i < members_count(e->setup.members); i++) {
         const json_t *rows = rows_of(e, i, &head);
         json_array_foreach (rows, k, row)
-            json_array_append_new(list, dress(head, members_reachable(e->node->members, head->id), row));
+            json_array_append_new(list, dress(head, members_reachable(e->setup.members, head->id), row));
     }
 }
 
@@ -85,9 +83,9 @@ json_t *elsewhere_in_hand(struct elsewhere *e)
     json_t *running = json_array(), *queued = json_array(), *row;
     const struct member *head;
     size_t k;
-    for (size_t i = 0; e && i < members_count(e->node->members); i++) {
+    for (size_t i = 0; e && i < members_count(e->setup.members); i++) {
         const json_t *rows = rows_of(e, i, &head);
-        const bool is_up = members_reachable(e->node->members, head->id);
+        const bool is_up = members_reachable(e->setup.members, head->id);
         json_array_foreach (rows, k, row) {
             const char *state = json_string_value(json_object_get(row, "state"));
             if (!is_up || job_row_ended(row))
@@ -107,7 +105,7 @@ void elsewhere_namesakes(struct elsewhere *e, uint64_t job, char *ret, size_t si
     size_t k;
     json_t *row;
     *ret = '\0';
-    for (size_t i = 0; e && i < members_count(e->node->members); i++) {
+    for (size_t i = 0; e && i < members_count(e->setup.members); i++) {
         const json_t *rows = rows_of(e, i, &head);
         json_array_foreach (rows, k, row) {
             const size_t n = strlen(ret);
@@ -122,13 +120,12 @@ uint64_t elsewhere_version(const struct elsewhere *e)
     return e ? job_news_version(e->news) : 0;
 }
 
-/* --- what happens
- *  ------------------------------------------------------------------------------------- */
+/* --- what happens ----------------------------------------------------------------------------- */
 
 void elsewhere_published(struct elsewhere *e, uint64_t job, const char *type)
 {
     static const char *const telling[] = {"job", "end", "step", "answer"};
-    if (!e)
+    if (!e || !e->proxy)
         return;
     proxy_published(e->proxy, job);
     for (size_t i = 0; i < sizeof telling / sizeof *telling; i++)
@@ -138,47 +135,46 @@ void elsewhere_published(struct elsewhere *e, uint64_t job, const char *type)
 
 void elsewhere_heard(struct elsewhere *e, const uint8_t id[16])
 {
-    const struct member *m = e ? members_find(e->node->members, id) : NULL;
-    if (m && m != members_self(e->node->members))
+    const struct member *m = e && e->proxy ? members_find(e->setup.members, id) : NULL;
+    if (m && m != members_self(e->setup.members))
         job_news_heard(e->news, id, m->boot, m->jobs, clock_now());
 }
 
 void elsewhere_changed(struct elsewhere *e)
 {
-    if (e)
+    if (e && e->proxy)
         proxy_changed(e->proxy);
 }
 
 void elsewhere_message(struct elsewhere *e, const uint8_t from[16], const char *kind, const json_t *body)
 {
-    if (!e)
+    if (!e || !e->proxy)
         return;
     job_news_message(e->news, from, kind, body);
     proxy_message(e->proxy, from, kind, body);
 }
 
-/* --- requests
- *  ----------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* By name, those in reach first, or by id. */
-static const struct member *find_node(const struct node *n, const char *name)
+static const struct member *find_node(const struct members *members, const char *name)
 {
     const struct member *found = NULL;
-    for (size_t i = 0; i < members_count(n->members); i++) {
-        const struct member *m = members_at(n->members, i);
+    for (size_t i = 0; i < members_count(members); i++) {
+        const struct member *m = members_at(members, i);
         char id[33];
         id_hex(id, m->id);
         if (strcmp(name, m->name) && strcmp(name, id))
             continue;
-        if (!found || members_reachable(n->members, m->id))
+        if (!found || members_reachable(members, m->id))
             found = m;
     }
     return found;
 }
 
-static void fail_to_find(const struct node *n, struct http_call *call, const char *name)
+static void fail_to_find(const struct cluster *cluster, struct http_call *call, const char *name)
 {
-    const struct roster *roster = cluster_roster(n->cluster);
+    const struct roster *roster = cluster_roster(cluster);
     const struct roster_entry *entry = roster ? roster_named(roster, name) : NULL;
     if (entry && entry->status == ROSTER_ACTIVE)
         http_fail(call, 503, "out-of-reach",
@@ -192,25 +188,25 @@ static void fail_to_find(const struct node *n, struct http_call *call, const cha
 bool elsewhere_route(struct elsewhere *e, struct http_call *call)
 {
     const char *path = http_path(call);
-    if (!e || strncmp(path, jobs_path, sizeof jobs_path - 1) != 0)
+    if (!e || !e->proxy || strncmp(path, jobs_path, sizeof jobs_path - 1) != 0)
         return false;
     const char *word = path + sizeof jobs_path - 1, *end = word + strcspn(word, "/"),
                *at = memchr(word, '@', (size_t)(end - word));
     if (!at)
         return false;
-    const struct node *n = e->node;
+    struct members *members = e->setup.members;
     char *name = xstrndup(at + 1, (size_t)(end - at - 1));
-    const struct member *head = find_node(n, name);
-    const char *words = head ? peers_last_words(n->peers, head->id) : "";
-    const bool is_ours = head == members_self(n->members);
+    const struct member *head = find_node(members, name);
+    const char *words = head ? peers_last_words(e->setup.peers, head->id) : "";
+    const bool is_ours = head == members_self(members);
     if (is_ours) {
         free(name);
         return false;
     }
     char *there = xasprintf("%.*s%s", (int)(at - path), path, end);
     if (!head)
-        fail_to_find(n, call, name);
-    else if (!members_reachable(n->members, head->id))
+        fail_to_find(e->setup.cluster, call, name);
+    else if (!members_reachable(members, head->id))
         http_fail(
             call, 503, "out-of-reach",
             "node %s, which is the head of this job, is out of reach%s%s: ask again when `ringctl nodes` "
@@ -223,87 +219,94 @@ bool elsewhere_route(struct elsewhere *e, struct http_call *call)
     return true;
 }
 
-/* --- what the halves need
- *  ----------------------------------------------------------------------------- */
+/* --- what the halves need --------------------------------------------------------------------- */
 
 static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
     struct elsewhere *e = owner;
-    return message ? peers_send(e->node->peers, to, message) : -1;
+    return message ? peers_send(e->setup.peers, to, message) : -1;
 }
 
 static bool reaches(void *owner, const uint8_t id[16])
 {
     const struct elsewhere *e = owner;
-    return members_reachable(e->node->members, id);
+    return members_reachable(e->setup.members, id);
 }
 
 static void handle(void *owner, struct http_call *call)
 {
     struct elsewhere *e = owner;
-    api_handle(e->node, call);
+    e->setup.handle(e->setup.owner, call);
 }
 
 static char *next_event(void *owner, uint64_t job, uint64_t after, uint64_t *ret_id, bool *ret_last)
 {
     struct elsewhere *e = owner;
-    return event_log_next(e->node->events, job, after, ret_id, ret_last);
+    return event_log_next(e->setup.events, job, after, ret_id, ret_last);
 }
 
 static json_t *short_form(void *owner, uint64_t id)
 {
     struct elsewhere *e = owner;
-    const struct job *job = e->node->coord ? coord_find(e->node->coord, id) : NULL;
+    const struct job *job = coord_find(e->setup.coord, id);
     return job ? job_encode_short(job) : NULL;
 }
 
 static void row_changed(void *owner, const uint8_t id[16], const json_t *row)
 {
     struct elsewhere *e = owner;
-    const struct member *head = members_find(e->node->members, id);
+    const struct member *head = members_find(e->setup.members, id);
     json_t *event = head ? dress(head, true, row) : NULL;
     char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     if (text)
-        event_log_publish(e->node->events, 0, "job", text);
+        event_log_publish(e->setup.events, 0, "job", text);
     free(text);
     json_decref(event);
 }
 
-/* The node is asked for us: the store may answer when we are gone. */
 static void remember(void *arg, const char *list)
 {
-    struct elsewhere *e = ((struct node *)arg)->elsewhere;
-    json_t *jobs = e && list ? json_loads(list, 0, NULL) : NULL, *job;
+    struct elsewhere *e = arg;
+    json_t *jobs = list ? json_loads(list, 0, NULL) : NULL, *job;
     size_t i;
     json_array_foreach (jobs, i, job)
         job_news_remember(e->news, job);
     json_decref(jobs);
 }
 
-struct elsewhere *elsewhere_new(struct node *node)
+struct elsewhere *elsewhere_new(const struct elsewhere_setup *setup)
 {
     struct elsewhere *e = xcalloc(1, sizeof *e);
-    e->node = node;
+    e->setup = *setup;
     e->news = job_news_new(&(struct job_news_setup){.send = send_message,
                                                     .short_form = short_form,
                                                     .changed = row_changed,
                                                     .owner = e,
-                                                    .boot = members_self(node->members)->boot});
-    e->proxy = proxy_new(&(struct proxy_setup){.base = node->base,
+                                                    .boot = members_self(setup->members)->boot});
+    e->proxy = proxy_new(&(struct proxy_setup){.base = setup->base,
                                                .send = send_message,
                                                .reaches = reaches,
                                                .handle = handle,
                                                .next_event = next_event,
                                                .owner = e});
-    store_get_jobs(node->store, JOB_NEWS_ROWS, remember, node);
+    store_get_jobs(setup->store, JOB_NEWS_ROWS, remember, e);
     return e;
+}
+
+void elsewhere_stop(struct elsewhere *e)
+{
+    if (!e)
+        return;
+    struct proxy *proxy = e->proxy;
+    e->proxy = NULL; /* what ends in it may ask here */
+    proxy_free(proxy);
 }
 
 void elsewhere_free(struct elsewhere *e)
 {
     if (!e)
         return;
-    proxy_free(e->proxy);
+    elsewhere_stop(e);
     job_news_free(e->news);
     free(e);
 }

@@ -11,13 +11,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cluster;
+struct coord;
 struct elsewhere;
+struct event_base;
+struct event_log;
 struct http_call;
-struct node;
+struct members;
+struct peers;
+struct store;
 
-/* After the store and the coordinator: the recent jobs of earlier lives are read. */
-struct elsewhere *elsewhere_new(struct node *node);
-void elsewhere_free(struct elsewhere *e); /* before http_stop; NULL is fine, also in all below */
+struct elsewhere_setup {
+    /* all borrowed */
+    struct event_base *base;
+    struct cluster *cluster;
+    struct members *members;
+    struct peers *peers;
+    struct store *store;
+    struct coord *coord;
+    struct event_log *events;
+    /* Answers a request of another node: the API's handler. */
+    void (*handle)(void *owner, struct http_call *call);
+    void *owner;
+};
+/* The recent jobs of earlier lives are asked of the store. */
+struct elsewhere *elsewhere_new(const struct elsewhere_setup *setup);
+/* Before http_stop: requests that wait are answered. From now on nothing is asked or sent. NULL is
+ * fine, also in all below. */
+void elsewhere_stop(struct elsewhere *e);
+void elsewhere_free(struct elsewhere *e); /* after the store has closed: its last answers come here */
 
 /* True: the request names a job of another node, or of a node that does not exist; it is answered
  * now or later. */

@@ -17,11 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/mailbox.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/http/results.h"
 #include "daemon/common/xalloc.h"
@@ -53,7 +52,7 @@ struct question {
 };
 
 struct intake {
-    struct node *node; /* borrowed */
+    struct intake_setup setup;
     LIST_HEAD(, question) questions;
     atomic_size_t *
         looks; /* how many hold it: this, and every look, also one whose thread hangs; the last one frees it */
@@ -312,7 +311,7 @@ static void abandon(struct look *l)
 static void plan(struct question *q, const struct look *l)
 {
     json_t *spec = results_stage_spec(l->state_dir, 0, l->spec);
-    planner_ask(q->in->node->planner, q->type, spec, q->call);
+    planner_ask(q->in->setup.planner, q->type, spec, q->call);
     json_decref(spec);
 }
 
@@ -321,7 +320,7 @@ static void submit(struct question *q, struct look *l)
     uint64_t id;
     struct err err;
     json_t *spec = json_incref(l->spec), *kept = json_incref(json_object_get(spec, "kept_in"));
-    if (coord_submit(q->in->node->coord, q->type, spec, &id, &err))
+    if (coord_submit(q->in->setup.coord, q->type, spec, &id, &err))
         http_fail(q->call, 400, "bad-request", "%s", err.text);
     else if (kept)
         api_reply(q->call, 201,
@@ -378,8 +377,8 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
     l->q = q;
     l->looks = in->looks;
     atomic_fetch_add(l->looks, 1);
-    l->mailbox = in->node->mailbox;
-    l->state_dir = xstrdup(in->node->state_dir);
+    l->mailbox = in->setup.mailbox;
+    l->state_dir = xstrdup(in->setup.state_dir);
     l->spec = json_deep_copy(req->spec);
     json_object_del(l->spec, "kept_in"); /* ours to say */
     l->seen = req->seen ? json_deep_copy(req->seen) : NULL;
@@ -391,15 +390,15 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
         return;
     }
     pthread_detach(thread);
-    q->timer = evtimer_new(in->node->base, on_late, q);
+    q->timer = evtimer_new(in->setup.base, on_late, q);
     evtimer_add(q->timer, &wait);
     LIST_INSERT_HEAD(&in->questions, q, next);
 }
 
-struct intake *intake_new(struct node *node)
+struct intake *intake_new(const struct intake_setup *setup)
 {
     struct intake *in = xcalloc(1, sizeof *in);
-    in->node = node;
+    in->setup = *setup;
     in->looks = xcalloc(1, sizeof *in->looks);
     atomic_init(in->looks, 1);
     LIST_INIT(&in->questions);

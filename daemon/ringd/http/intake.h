@@ -9,11 +9,22 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+struct coord;
+struct event_base;
 struct http_call;
 struct intake;
-struct node;
+struct mailbox;
+struct planner;
 
-struct intake *intake_new(struct node *node);
+struct intake_setup {
+    /* all borrowed */
+    struct event_base *base;
+    struct mailbox *mailbox;
+    const char *state_dir;
+    struct coord *coord;
+    struct planner *planner;
+};
+struct intake *intake_new(const struct intake_setup *setup);
 void intake_free(struct intake *in); /* nobody waits for an answer any more */
 
 struct intake_request {

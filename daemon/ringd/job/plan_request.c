@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/job.h"

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Owns nothing. Called by api.c. */
+#include "daemon/ringd/http/api_nodes.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/doctor/doctor_ask.h"
+#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/peer/peers.h"
+
+/* --- what there is ---------------------------------------------------------------------------- */
+
+/* Where a node is reached from here: our own port, a neighbour's address, or the neighbour that
+ * relays. */
+static void show_address(struct api *api, const struct member *m, char *buf, size_t size)
+{
+    struct path paths[PEERS_MAX_PATHS];
+    const struct member *hop = members_next_hop(api->setup.members, m->id);
+    if (m == members_self(api->setup.members))
+        snprintf(buf, size, "port %u", peers_port(api->setup.peers));
+    else if (peers_paths(api->setup.peers, m->id, paths))
+        snprintf(buf, size, "%s:%u", paths[0].host, paths[0].port);
+    else
+        snprintf(buf, size, "%s%s", hop ? "via " : "-", hop ? hop->name : "");
+}
+
+/* Whom it says it is connected to; only where both say so is there a way. */
+static json_t *neighbours_show(const struct members *members, const struct member *m)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < m->nlinks; i++) {
+        const struct member *to = members_find(members, m->links[i].id);
+        if (to)
+            json_array_append_new(list, json_pack("{s:s s:I s:b s:b}", "name", to->name, "class_mbps",
+                                                  (json_int_t)m->links[i].class_mbps, "shared",
+                                                  (int)m->links[i].shared, "mutual",
+                                                  (int)members_linked(members, m->id, to->id)));
+    }
+    return list;
+}
+
+static json_t *member_show(struct api *api, const struct member *m)
+{
+    char id[33], address[128];
+    id_hex(id, m->id);
+    show_address(api, m, address, sizeof address);
+    bool self = m == members_self(api->setup.members), up = members_reachable(api->setup.members, m->id);
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:f}", "id", id, "name",
+                     m->name, "self", (int)self, "state", up ? "up" : "gone", "version", m->version,
+                     "address", address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
+                     (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available,
+                     "neighbours", neighbours_show(api->setup.members, m), "job",
+                     m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
+                     m->job && up ? json_integer(m->rank) : json_null(), "doing",
+                     up ? m->doing : peers_last_words(api->setup.peers, m->id), "seconds",
+                     up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
+}
+
+void api_get_nodes(struct api *api, struct http_call *call)
+{
+    json_t *list = json_array();
+    api->setup.self_shown(api->setup.owner);
+    for (size_t i = 0; i < members_count(api->setup.members); i++)
+        json_array_append_new(list, member_show(api, members_at(api->setup.members, i)));
+    api_reply(call, 200, json_pack("{s:o}", "nodes", list));
+}
+
+void api_get_links(struct api *api, struct http_call *call)
+{
+    api_reply(call, 200, json_pack("{s:o}", "links", peers_encode(api->setup.peers)));
+}
+
+void api_get_ports(struct api *api, struct http_call *call)
+{
+    api_reply(call, 200,
+              json_pack("{s:o s:o s:o}", "ports", cables_encode(api->setup.cables), "elsewhere",
+                        api->setup.cables_elsewhere(api->setup.owner), "thunderbolt",
+                        cables_thunderbolt_encode(api->setup.cables)));
+}
+
+/* --- the doctor ------------------------------------------------------------------------------- */
+
+static void on_examined(void *arg, json_t *answer)
+{
+    struct http_call *call = arg;
+    if (answer)
+        api_reply(call, 200, answer);
+    else
+        http_fail(call, 503, "ending", "the daemon ends");
+}
+
+static void examine(struct api *api, struct http_call *call, const char *model, bool is_deep)
+{
+    struct err err;
+    int r = doctor_examine(api->setup.doctor, model, is_deep, on_examined, call, &err);
+    if (r == -EBUSY)
+        http_fail(call, 503, "busy", "%s", err.text);
+    else if (r)
+        http_fail(call, 400, "bad-request", "%s", err.text);
+}
+
+void api_get_doctor(struct api *api, struct http_call *call)
+{
+    examine(api, call, http_query(call, "model"), false);
+}
+
+void api_post_doctor(struct api *api, struct http_call *call)
+{
+    size_t n;
+    const char *text = http_body(call, &n);
+    json_t *body = json_loadb(text ? text : "", n, 0, NULL);
+    const char *model = json_string_value(json_object_get(body, "model"));
+    if (model)
+        examine(api, call, model, true);
+    else
+        http_fail(call, 400, "bad-request", "the body names no model: {\"model\":\"/path\"}");
+    json_decref(body);
+}

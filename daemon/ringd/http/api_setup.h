@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the HTTP API shows, and what it cannot do by itself. */
+#ifndef DAEMON_API_SETUP_H
+#define DAEMON_API_SETUP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/err.h"
+
+struct cables;
+struct cluster;
+struct coord;
+struct doctor;
+struct elsewhere;
+struct enrol;
+struct event_log;
+struct intake;
+struct members;
+struct opts;
+struct peers;
+struct records;
+struct store;
+
+struct api_setup {
+    /* all borrowed */
+    const char *state_dir;
+    const struct opts *opts;
+    struct cluster *cluster;
+    struct enrol *enrol;
+    struct members *members;
+    struct records *records;
+    struct cables *cables;
+    struct peers *peers;
+    struct store *store;
+    struct coord *coord;
+    struct doctor *doctor;
+    struct event_log *events;
+    struct elsewhere *elsewhere;
+    struct intake *intake;
+    void *owner;
+    /* Our own record is about to be shown. */
+    void (*self_shown)(void *owner);
+    /* A request made, changed or left the cluster. */
+    void (*membership_changed)(void *owner);
+    json_t *(*cables_elsewhere)(void *owner); /* the cables of the other nodes */
+    /* True: the daemon is well. why: a sentence for each thing that is wrong. */
+    bool (*healthy)(void *owner, char *why, size_t size);
+    char *(*metrics_text)(void *owner); /* the caller frees */
+    /* service_reload */
+    int (*reload)(void *owner, json_t **ret, struct err *err);
+    /* The token as its file has it, or a new one. ret: identity_token.h's room. */
+    int (*token)(void *owner, bool renew, char *ret, struct err *err);
+};
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Wires the rooms doctor and http: what they borrow, and what they cannot do by themselves. Called
+ * by node.c. Loop thread. */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/common/optable.h"
+#include "daemon/ringd/cluster/identity_token.h"
+#include "daemon/ringd/doctor/doctor_ask.h"
+#include "daemon/ringd/doctor/doctor_setup.h"
+#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/http/api_setup.h"
+#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/intake.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/node_impl.h"
+#include "daemon/ringd/peer/cables.h"
+#include "daemon/ringd/service.h"
+#include "daemon/ringd/store/metrics.h"
+
+/* --- the token -------------------------------------------------------------------------------- */
+
+enum { TOKEN_PATH = 3200 };
+
+/* Beside the identity, unless --http-token-file says otherwise: then it is there already. */
+static const char *token_path(const struct node *n, const struct opts *opts, char own[TOKEN_PATH])
+{
+    const char *path = opts_str(opts, "http-token-file");
+    snprintf(own, TOKEN_PATH, "%s/http-token", n->state_dir);
+    return path ? path : own;
+}
+
+static int load_token(const struct node *n, const struct opts *opts, char token[TOKEN_ROOM], struct err *err)
+{
+    char own[TOKEN_PATH];
+    const char *path = token_path(n, opts, own);
+    return token_load(token, path, path == own, err);
+}
+
+static int on_token(void *owner, bool renew, char *ret, struct err *err)
+{
+    struct node *n = owner;
+    char own[TOKEN_PATH];
+    if (!renew)
+        return load_token(n, n->opts, ret, err);
+    int r = token_renew(ret, token_path(n, n->opts, own), err);
+    if (!r)
+        http_set_token(n->http, ret);
+    return r;
+}
+
+int node_reload_token(struct node *n, const struct opts *opts, struct err *err)
+{
+    char token[TOKEN_ROOM];
+    int r = load_token(n, opts, token, err);
+    if (!r)
+        http_set_token(n->http, token);
+    token_wipe(token);
+    return r;
+}
+
+/* --- the server ------------------------------------------------------------------------------- */
+
+static void on_answered(void *owner, const char *route, unsigned status)
+{
+    struct node *n = owner;
+    metrics_request(n->metrics, route, status);
+}
+
+static void on_request(void *owner, struct http_call *call)
+{
+    struct node *n = owner;
+    api_handle(n->api, call);
+}
+
+int node_open_http(struct node *n, struct err *err)
+{
+    const char *tcp = opts_str(n->opts, "http-listen");
+    char token[TOKEN_ROOM];
+    int r = load_token(n, n->opts, token, err);
+    if (r)
+        return r;
+    struct http_setup setup = {.mailbox = n->mailbox,
+                               .events = n->events,
+                               .unix_path = opts_str(n->opts, "socket"),
+                               .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
+                               .token = token,
+                               .handle = on_request,
+                               .answered = on_answered,
+                               .owner = n};
+    r = http_start(&n->http, &setup, err);
+    token_wipe(token);
+    return r;
+}
+
+/* --- the API ---------------------------------------------------------------------------------- */
+
+static void on_self_shown(void *owner)
+{
+    node_refresh_self(owner);
+}
+
+static void on_membership_changed(void *owner)
+{
+    node_membership_changed(owner);
+}
+
+static json_t *cables_elsewhere(void *owner)
+{
+    return cables_elsewhere_encode(owner);
+}
+
+static bool healthy(void *owner, char *why, size_t size)
+{
+    struct node *n = owner;
+    return service_healthy(n->service, why, size);
+}
+
+static char *text_of_metrics(void *owner)
+{
+    return metrics_text(owner);
+}
+
+static int on_reload(void *owner, json_t **ret, struct err *err)
+{
+    struct node *n = owner;
+    return service_reload(n->service, ret, err);
+}
+
+static void open_elsewhere(struct node *n)
+{
+    n->elsewhere = elsewhere_new(&(struct elsewhere_setup){.base = n->base,
+                                                           .cluster = n->cluster,
+                                                           .members = n->members,
+                                                           .peers = n->peers,
+                                                           .store = n->store,
+                                                           .coord = n->coord,
+                                                           .events = n->events,
+                                                           .handle = on_request,
+                                                           .owner = n});
+}
+
+static void open_doctor(struct node *n)
+{
+    n->doctor = doctor_new(&(struct doctor_setup){.base = n->base,
+                                                  .mailbox = n->mailbox,
+                                                  .state_dir = n->state_dir,
+                                                  .opts = n->opts,
+                                                  .cluster = n->cluster,
+                                                  .members = n->members,
+                                                  .cables = n->cables,
+                                                  .peers = n->peers,
+                                                  .store = n->store,
+                                                  .worker = n->worker});
+}
+
+void node_open_api(struct node *n)
+{
+    open_elsewhere(n);
+    open_doctor(n);
+    n->intake = intake_new(&(struct intake_setup){.base = n->base,
+                                                  .mailbox = n->mailbox,
+                                                  .state_dir = n->state_dir,
+                                                  .coord = n->coord,
+                                                  .planner = n->planner});
+    n->api = api_new(&(struct api_setup){.state_dir = n->state_dir,
+                                         .opts = n->opts,
+                                         .cluster = n->cluster,
+                                         .enrol = n->enrol,
+                                         .members = n->members,
+                                         .records = n->records,
+                                         .cables = n->cables,
+                                         .peers = n->peers,
+                                         .store = n->store,
+                                         .coord = n->coord,
+                                         .doctor = n->doctor,
+                                         .events = n->events,
+                                         .elsewhere = n->elsewhere,
+                                         .intake = n->intake,
+                                         .owner = n,
+                                         .self_shown = on_self_shown,
+                                         .membership_changed = on_membership_changed,
+                                         .cables_elsewhere = cables_elsewhere,
+                                         .healthy = healthy,
+                                         .metrics_text = text_of_metrics,
+                                         .reload = on_reload,
+                                         .token = on_token});
+}
