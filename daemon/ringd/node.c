@@ -22,7 +22,7 @@
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/cluster/enrol.h"
-#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/http/event_log.h"
 #include "daemon/ringd/http/intake.h"
@@ -214,7 +214,7 @@ static int open_identity(struct node *n, struct err *err)
     return r;
 }
 
-void node_apply_patience(struct node *n)
+static void apply_patience(struct node *n)
 {
     members_set_patience(n->members, RECORD_LIVES * (uint64_t)opts_int(n->opts, "dead-after") * 1000000);
 }
@@ -242,7 +242,7 @@ static void open_members(struct node *n)
         snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
     n->records = records_new(&n->id, n->members);
-    node_apply_patience(n);
+    apply_patience(n);
     node_refresh_self(n);
 }
 
@@ -264,6 +264,49 @@ static void on_hangup(evutil_socket_t fd, short what, void *arg)
     (void)what;
     if (!service_reload(n->service, &done, &err)) /* else it has been said in the log */
         json_decref(done);
+}
+
+static void on_sample(void *owner, double seconds, int64_t now, json_t *rows)
+{
+    metrics_sample(owner, seconds, now, rows);
+}
+
+static int reload_token(void *owner, const struct opts *fresh, struct err *err)
+{
+    return node_reload_token(owner, fresh, err);
+}
+
+static void on_options_applied(void *owner)
+{
+    struct node *n = owner;
+    struct member *self = members_self(n->members);
+    struct err err;
+    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
+    n->memory_limit = conf_size(n->opts, "memory-limit", &err);
+    store_set_limit(n->store, conf_size(n->opts, "history-limit", &err));
+    self->threads = n->threads ? (unsigned)n->threads : self->cores;
+    const char *ring = opts_str(n->opts, "ring");
+    snprintf(self->ring, sizeof self->ring, "%s", ring ? ring : "");
+    apply_patience(n);
+    peers_flood_self(n->peers);
+    node_changed(n);
+    node_publish(n);
+}
+
+static void open_service(struct node *n)
+{
+    n->service = service_new(&(struct service_setup){.base = n->base,
+                                                     .opts = n->opts,
+                                                     .argc = n->argc,
+                                                     .argv = n->argv,
+                                                     .members = n->members,
+                                                     .store = n->store,
+                                                     .coord = n->coord,
+                                                     .worker = n->worker,
+                                                     .owner = n,
+                                                     .sample = on_sample,
+                                                     .reload_token = reload_token,
+                                                     .applied = on_options_applied});
 }
 
 static int open_rest(struct node *n, struct err *err)
@@ -292,7 +335,7 @@ static int open_rest(struct node *n, struct err *err)
     n->planner = planner_new(n);
     n->survey = survey_new(n);
     n->gauge = gauge_new(n);
-    n->service = service_new(n);
+    open_service(n);
     r = node_open_http(n, err);
     r = r ? r : node_open_cables(n, err);
     if (!r)

@@ -95,7 +95,4 @@ void node_publish(struct node *n);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
 
-/* --dead-after is another. */
-void node_apply_patience(struct node *n);
-
 #endif

@@ -12,7 +12,7 @@
 #include "daemon/ringd/http/api.h"
 #include "daemon/ringd/http/api_setup.h"
 #include "daemon/ringd/http/elsewhere.h"
-#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/http/intake.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"

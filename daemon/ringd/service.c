@@ -12,16 +12,13 @@
 
 #include "daemon/common/conf.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/common/cores.h"
 #include "daemon/common/installed.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/store/metrics.h"
-#include "daemon/ringd/node.h"
-#include "daemon/ringd/node_impl.h"
-#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/worker.h"
+#include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 #include "net/clock.h"
 
@@ -36,7 +33,7 @@ enum {
 };
 
 struct service {
-    struct node *node;  /* borrowed: owner */
+    struct service_setup setup;
     struct event *tick; /* owned */
     unsigned period_ms;
     struct instant due; /* of the next tick */
@@ -62,7 +59,7 @@ static void write_samples(struct service *s)
 {
     char *text = s->n_samples ? json_dumps(s->samples, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     if (text)
-        store_put_points(s->node->store, text);
+        store_put_points(s->setup.store, text);
     free(text);
     json_array_clear(s->samples);
     s->n_samples = 0;
@@ -72,7 +69,7 @@ static void sample(struct service *s, struct instant now)
 {
     double seconds = s->sampled.us ? (double)clock_since_us(now, s->sampled) / 1e6 : 0;
     s->sampled = now;
-    metrics_sample(s->node, seconds, time(NULL), s->samples);
+    s->setup.sample(s->setup.owner, seconds, time(NULL), s->samples);
     if (++s->n_samples >= WRITE_SAMPLES)
         write_samples(s);
 }
@@ -92,15 +89,15 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     arm(s);
 }
 
-struct service *service_new(struct node *node)
+struct service *service_new(const struct service_setup *setup)
 {
     struct service *s = xcalloc(1, sizeof *s);
     uint64_t watchdog_us = 0;
-    s->node = node;
+    s->setup = *setup;
     s->samples = json_array();
     s->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
     s->period_ms = s->watched && watchdog_us / 3000 < TICK_MS ? (unsigned)(watchdog_us / 3000) + 1 : TICK_MS;
-    s->tick = event_new(node->base, -1, 0, on_tick, s);
+    s->tick = event_new(setup->base, -1, 0, on_tick, s);
     arm(s);
     return s;
 }
@@ -122,13 +119,13 @@ static size_t add_job(const struct service *s, char *buf, size_t size)
     const struct job *active = NULL;
     size_t queued = 0;
     int n = 0;
-    for (const struct job *job = coord_first(s->node->coord); job; job = job->next)
+    for (const struct job *job = coord_first(s->setup.coord); job; job = job->next)
         if (job->state == JOB_QUEUED)
             queued++;
         else if (!job_state_ended(job->state))
             active = job;
     struct member self = {.rank = 0};
-    worker_describe(s->node->worker, &self);
+    worker_describe(s->setup.worker, &self);
     if (active && active->steps)
         n = snprintf(buf, size, "; job %llu: step %llu of %llu", (unsigned long long)active->id,
                      (unsigned long long)active->step, (unsigned long long)active->steps);
@@ -145,7 +142,7 @@ static size_t add_job(const struct service *s, char *buf, size_t size)
 void service_status(struct service *s)
 {
     char text[sizeof s->said], line[sizeof s->said + 8];
-    members_describe(s->node->members, text, 1500);
+    members_describe(s->setup.members, text, 1500);
     size_t len = strlen(text);
     add_job(s, text + len, sizeof text - len);
     if (!s->ready || !strcmp(text, s->said))
@@ -156,16 +153,16 @@ void service_status(struct service *s)
 }
 
 /* Said when it is wrong, not at the first job, so that the one who starts the daemon sees it. */
-static void check_stage(const struct node *n)
+static void check_stage(const struct opts *opts)
 {
     struct err err;
-    if (installed_check_stage(opts_str(n->opts, "stage-binary"), &err))
+    if (installed_check_stage(opts_str(opts, "stage-binary"), &err))
         log_error("%s", err.text);
 }
 
 void service_ready(struct service *s)
 {
-    check_stage(s->node);
+    check_stage(s->setup.opts);
     s->ready = true;
     sd_notify(0, "READY=1");
     service_status(s);
@@ -197,7 +194,7 @@ bool service_healthy(const struct service *s, char *why, size_t size)
         len += (size_t)snprintf(
             why, size,
             "the daemon was held up for %.0f s within the last minute: is the machine overloaded?\n", late);
-    for (const struct job *job = coord_first(s->node->coord); job && len < size; job = job->next) {
+    for (const struct job *job = coord_first(s->setup.coord); job && len < size; job = job->next) {
         double still = job->progressed.us ? (double)clock_since_us(now, job->progressed) / 1e6 : 0;
         if (job->state == JOB_RUNNING && !job->is_idle && still > STALLED_S &&
             still > STALLED_STEPS * job->longest_step)
@@ -225,43 +222,32 @@ static bool is_live(const char *name)
 }
 
 /* Nothing of it can fail any more. */
-static void apply(struct node *n, struct opts *fresh, json_t *applied)
+static void apply(const struct service *s, struct opts *fresh, json_t *applied)
 {
-    struct err err;
     size_t i;
     json_t *name;
     json_array_foreach (applied, i, name) {
-        opts_take(n->opts, fresh, json_string_value(name));
+        opts_take(s->setup.opts, fresh, json_string_value(name));
     }
-    log_set_level(opts_str(n->opts, "log-level"));
-    check_stage(n);
-    n->threads = (int)cores_threads((unsigned)opts_int(n->opts, "threads"));
-    n->memory_limit = conf_size(n->opts, "memory-limit", &err);
-    store_set_limit(n->store, conf_size(n->opts, "history-limit", &err));
-    members_self(n->members)->threads = n->threads ? (unsigned)n->threads : members_self(n->members)->cores;
-    const char *ring = opts_str(n->opts, "ring");
-    snprintf(members_self(n->members)->ring, MEMBER_RING_TEXT, "%s", ring ? ring : "");
-    node_apply_patience(n);
-    peers_flood_self(n->peers);
-    node_changed(n);
-    node_publish(n);
+    log_set_level(opts_str(s->setup.opts, "log-level"));
+    check_stage(s->setup.opts);
+    s->setup.applied(s->setup.owner);
 }
 
 int service_reload(struct service *s, json_t **ret, struct err *err)
 {
-    struct node *n = s->node;
     struct opts *fresh;
     bool help;
     sd_notify(0, "RELOADING=1");
-    int r = conf_load(&fresh, n->argc, n->argv, &help, err);
+    int r = conf_load(&fresh, s->setup.argc, s->setup.argv, &help, err);
     json_t *applied = json_array(), *restart = json_array();
     for (const struct opt_def *def = conf_table; !r && def->name; def++)
-        if (!opts_same(n->opts, fresh, def->name))
+        if (!opts_same(s->setup.opts, fresh, def->name))
             json_array_append_new(is_live(def->name) ? applied : restart, json_string(def->name));
     if (!r) {
-        r = node_reload_token(n, fresh, err);
+        r = s->setup.reload_token(s->setup.owner, fresh, err);
         if (!r)
-            apply(n, fresh, applied);
+            apply(s, fresh, applied);
         opts_free(fresh);
     }
     sd_notify(0, "READY=1");

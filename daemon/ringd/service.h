@@ -9,13 +9,37 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "engine/err.h"
 
-struct node;
+struct coord;
+struct event_base;
+struct members;
+struct opts;
 struct service;
+struct store;
+struct worker;
 
-struct service *service_new(struct node *node);
+struct service_setup {
+    /* all borrowed */
+    struct event_base *base;
+    struct opts *opts; /* read again from argc, argv */
+    int argc;
+    char **argv;
+    struct members *members;
+    struct store *store;
+    struct coord *coord;
+    struct worker *worker;
+    void *owner;
+    /* Adds a sample of each series to rows, for the history: metrics_sample. */
+    void (*sample)(void *owner, double seconds, int64_t now, json_t *rows);
+    /* The token that the fresh options name counts from now on. */
+    int (*reload_token)(void *owner, const struct opts *fresh, struct err *err);
+    /* `opts` have changed. */
+    void (*applied)(void *owner);
+};
+struct service *service_new(const struct service_setup *setup);
 void service_free(struct service *s);
 
 void service_ready(struct service *s); /* every socket answers */

@@ -9,7 +9,6 @@
 #include <event2/event.h>
 
 #include "daemon/ringd/http/http.h"
-#include "daemon/ringd/http/http_call.h"
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/http_inside.h"
 #include "daemon/ringd/http/job_news.h"
@@ -75,18 +74,6 @@ uint64_t http_feed_after(const struct http_call *call)
 {
     (void)call;
     return 0;
-}
-
-char *feed_take(struct http_feed *f, bool *ret_last)
-{
-    (void)f;
-    *ret_last = true;
-    return NULL;
-}
-
-void feed_leave(struct http_feed *f)
-{
-    (void)f;
 }
 
 /* --- what the halves need --- */

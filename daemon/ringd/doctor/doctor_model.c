@@ -14,7 +14,7 @@
 #include "daemon/common/model_facts.h"
 #include "daemon/common/xalloc.h"
 
-struct reading {
+struct model_reading {
     pthread_mutex_t lock;
     bool abandoned, posted; /* under lock */
     struct doctor_model *m; /* borrowed; not by the thread */
@@ -27,10 +27,10 @@ struct doctor_model {
     struct mailbox *mailbox; /* borrowed */
     void (*done)(void *owner, const json_t *model);
     void *owner;
-    struct reading *now; /* NULL: idle */
+    struct model_reading *now; /* NULL: idle */
 };
 
-static void reading_free(struct reading *r)
+static void reading_free(struct model_reading *r)
 {
     pthread_mutex_destroy(&r->lock);
     json_decref(r->model);
@@ -40,7 +40,7 @@ static void reading_free(struct reading *r)
 
 static void on_read(void *arg)
 {
-    struct reading *r = arg;
+    struct model_reading *r = arg;
     struct doctor_model *m = r->m;
     json_t *model = json_incref(r->model);
     m->now = NULL;
@@ -53,7 +53,7 @@ static void on_read(void *arg)
 
 static void *read_model(void *arg)
 {
-    struct reading *r = arg;
+    struct model_reading *r = arg;
     r->model = model_facts(r->dir, NULL);
     pthread_mutex_lock(&r->lock);
     bool abandoned = r->abandoned;
@@ -72,7 +72,7 @@ int doctor_model_read(struct doctor_model *m, const char *dir)
     pthread_t thread;
     if (m->now)
         return strcmp(m->now->dir, dir) ? -EBUSY : 0;
-    struct reading *r = xcalloc(1, sizeof *r);
+    struct model_reading *r = xcalloc(1, sizeof *r);
     pthread_mutex_init(&r->lock, NULL);
     r->m = m;
     r->mailbox = m->mailbox;
@@ -97,7 +97,7 @@ struct doctor_model *doctor_model_new(struct mailbox *mailbox, void (*done)(void
 
 void doctor_model_free(struct doctor_model *m)
 {
-    struct reading *r = m ? m->now : NULL;
+    struct model_reading *r = m ? m->now : NULL;
     if (r) {
         pthread_mutex_lock(&r->lock);
         r->abandoned = true;

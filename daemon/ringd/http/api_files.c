@@ -17,14 +17,14 @@
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
 
-struct wanted {
+struct wanted_files {
     struct api *api;
     struct http_call *call;
     uint64_t id;
     char *name; /* owned; NULL = the list */
 };
 
-static void send_list(const struct wanted *w, const json_t *record, const char *folder)
+static void send_list(const struct wanted_files *w, const json_t *record, const char *folder)
 {
     struct err err;
     json_t *files = results_list(folder, &err);
@@ -38,7 +38,7 @@ static void send_list(const struct wanted *w, const json_t *record, const char *
                   err.text);
 }
 
-static void send_file(const struct wanted *w, const char *folder)
+static void send_file(const struct wanted_files *w, const char *folder)
 {
     int fd;
     uint64_t bytes;
@@ -51,7 +51,7 @@ static void send_file(const struct wanted *w, const char *folder)
         http_reply_fd(w->call, "application/octet-stream", fd, bytes);
 }
 
-static void send(const struct wanted *w, const json_t *record)
+static void send(const struct wanted_files *w, const json_t *record)
 {
     const json_t *spec = json_object_get(record, "spec");
     const char *out = json_string_value(json_object_get(spec, "adapter_out"));
@@ -73,7 +73,7 @@ static void send(const struct wanted *w, const json_t *record)
 
 static void on_record(void *arg, const char *text)
 {
-    struct wanted *w = arg;
+    struct wanted_files *w = arg;
     json_t *record = text ? json_loads(text, 0, NULL) : NULL;
     send(w, record);
     json_decref(record);
@@ -92,8 +92,8 @@ static void get(struct api *api, struct http_call *call, bool is_list)
         http_fail(call, 404, "no-such-job", "a job is named by its number");
         return;
     }
-    struct wanted *w = xmalloc(sizeof *w);
-    *w = (struct wanted){api, call, id, is_list ? NULL : xstrdup(end + sizeof "/files/" - 1)};
+    struct wanted_files *w = xmalloc(sizeof *w);
+    *w = (struct wanted_files){api, call, id, is_list ? NULL : xstrdup(end + sizeof "/files/" - 1)};
     const struct job *job = coord_find(api->setup.coord, id);
     if (!job) {
         store_get_job(api->setup.store, id, on_record, w);

@@ -69,7 +69,7 @@ static json_t *sorted(const json_t *list)
     return ret;
 }
 
-struct listing {
+struct jobs_listing {
     struct api *api;
     struct http_call *call;
 };
@@ -78,7 +78,7 @@ struct listing {
  * heads. */
 static void send_all_jobs(void *arg, const char *text)
 {
-    struct listing *l = arg;
+    struct jobs_listing *l = arg;
     json_t *list = json_array();
     elsewhere_add_rows(l->api->setup.elsewhere, list);
     char *others = json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
@@ -96,8 +96,8 @@ static void send_all_jobs(void *arg, const char *text)
 void api_get_jobs(struct api *api, struct http_call *call)
 {
     if (http_query(call, "all")) {
-        struct listing *l = xmalloc(sizeof *l);
-        *l = (struct listing){api, call};
+        struct jobs_listing *l = xmalloc(sizeof *l);
+        *l = (struct jobs_listing){api, call};
         store_get_jobs(api->setup.store, 0, send_all_jobs, l);
         return;
     }
@@ -164,7 +164,7 @@ void api_post_plan(struct api *api, struct http_call *call)
 }
 
 /* A question to the store, whose answer may be that there is no such job. */
-struct lookup {
+struct job_lookup {
     struct api *api;
     struct http_call *call;
     uint64_t id;
@@ -185,7 +185,7 @@ static void fail_unknown(struct api *api, struct http_call *call, uint64_t id)
 
 static void send_record(void *arg, const char *text)
 {
-    struct lookup *l = arg;
+    struct job_lookup *l = arg;
     if (text)
         http_reply(l->call, 200, "application/json", text, strlen(text));
     else
@@ -203,15 +203,15 @@ void api_get_job(struct api *api, struct http_call *call)
         api_reply(call, 200, job_encode(job));
         return;
     }
-    struct lookup *l = xmalloc(sizeof *l);
-    *l = (struct lookup){api, call, id};
+    struct job_lookup *l = xmalloc(sizeof *l);
+    *l = (struct job_lookup){api, call, id};
     store_get_job(api->setup.store, id, send_record, l);
 }
 
 /* record: of a job that is not to be cancelled any more, NULL: there is none. */
 static void refuse_to_cancel(void *arg, const char *record)
 {
-    struct lookup *l = arg;
+    struct job_lookup *l = arg;
     char how[900];
     json_t *job = record ? json_loads(record, 0, NULL) : NULL;
     job_how_it_ended(how, sizeof how, job);
@@ -236,8 +236,8 @@ void api_delete_job(struct api *api, struct http_call *call)
                   (unsigned long long)id, (unsigned long long)id);
         break;
     default: { /* it may have run before this daemon was started */
-        struct lookup *l = xmalloc(sizeof *l);
-        *l = (struct lookup){api, call, id};
+        struct job_lookup *l = xmalloc(sizeof *l);
+        *l = (struct job_lookup){api, call, id};
         store_get_job(api->setup.store, id, refuse_to_cancel, l);
     }
     }
@@ -403,7 +403,7 @@ static void send_end(struct http_call *call, const char *record)
 
 static void send_end_of_record(void *arg, const char *record)
 {
-    struct lookup *l = arg;
+    struct job_lookup *l = arg;
     if (record)
         send_end(l->call, record);
     else
@@ -421,8 +421,8 @@ void api_get_job_events(struct api *api, struct http_call *call)
     uint64_t after = text ? strtoull(text, NULL, 10) : 0, last;
     bool end;
     if (!job) { /* the store closed what an earlier life of the daemon left unfinished */
-        struct lookup *l = xmalloc(sizeof *l);
-        *l = (struct lookup){api, call, id};
+        struct job_lookup *l = xmalloc(sizeof *l);
+        *l = (struct job_lookup){api, call, id};
         store_get_job(api->setup.store, id, send_end_of_record, l);
         return;
     }

@@ -34,7 +34,7 @@ void api_get_metrics(struct api *api, struct http_call *call)
 
 /* --- history ---------------------------------------------------------------------------------- */
 
-struct asked {
+struct points_query {
     struct http_call *call;
     char *series; /* owned, or NULL: which there are */
     unsigned step;
@@ -42,7 +42,7 @@ struct asked {
 
 static void send_points(void *arg, const char *text)
 {
-    struct asked *a = arg;
+    struct points_query *a = arg;
     json_t *list = json_loads(text ? text : "[]", 0, NULL);
     if (!list)
         list = json_array();
@@ -68,7 +68,7 @@ static int64_t time_query(struct http_call *call, const char *key, int64_t other
 
 void api_get_history(struct api *api, struct http_call *call)
 {
-    struct asked *a = xcalloc(1, sizeof *a);
+    struct points_query *a = xcalloc(1, sizeof *a);
     const char *series = http_query(call, "series");
     int64_t now = time(NULL), from = time_query(call, "from", now - 3600),
             to = time_query(call, "to", now + 1);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The HTTP server: libmicrohttpd with its own epoll thread, on a Unix socket and optionally on TCP.
- * Requests are handed to the loop through the mailbox, answers come back and resume the connection.
- * It knows no route; daemon/ringd/http/api.c does. */
+ * One request: what a handler of the HTTP API may ask it, and how it answers. http_call.c has the
+ * questions, http_answer.c and http_stream.c the answers. Loop thread. */
 #ifndef DAEMON_HTTP_H
 #define DAEMON_HTTP_H
 
@@ -10,35 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/err.h"
-
-struct http;
-struct event_log;
-struct mailbox;
 struct http_call; /* one request waiting for its answer */
-
-struct http_setup {
-    struct mailbox *mailbox;  /* borrowed */
-    struct event_log *events; /* borrowed: event streams */
-    const char *unix_path;    /* created 0660, replaced if stale; NULL = none */
-    const char *tcp_listen; /* "127.0.0.1:8473", "[::1]:0"; NULL or "" = none. Not loopback: refused without a
-                               token */
-    const char *token; /* bearer token for changing anything over TCP; NULL = none is accepted over TCP */
-    /* On the loop thread, once per request whose headers and body (≤ 8 MiB) are complete. Must lead
-     * to exactly one http_reply or http_stream, now or later. */
-    void (*handle)(void *owner, struct http_call *call);
-    void (*answered)(void *owner, const char *route,
-                     unsigned status); /* loop thread, after each answer; may be NULL */
-    void *owner;
-    unsigned deadline_ms; /* for the headers of a request, and again for its body; 0 = 10 s */
-};
-int http_start(struct http **ret, const struct http_setup *setup, struct err *err);
-/* Loop thread: answers what is waiting with 503 and ends every stream. Calls already handled stay
- * valid until their http_reply. */
-void http_stop(struct http *http);
-/* Loop thread: another token counts from the next request on. */
-void http_set_token(struct http *http, const char *token);
-uint16_t http_port(const struct http *http); /* of the TCP listener, 0 = none */
 
 const char *http_method(const struct http_call *call);
 const char *http_path(const struct http_call *call); /* without the query, percent-decoded */

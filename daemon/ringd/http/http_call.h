@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside the HTTP server (http.c, http_call.c, http_stream.c): the server, its connections and the
- * requests under way.
+ * Inside the HTTP server (http_server.c, http_call.c, http_answer.c, http_stream.c, http_feed.c,
+ * http_inside.c): the server, its connections and the requests under way.
  *
  * A call is held from two sides, the server's threads and the loop's, and goes when both have let
  * go. `lock` covers the list of calls and the fields marked so; it is taken after the guard's and
@@ -15,12 +15,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_access.h"
-#include "daemon/ringd/http/http_inside.h"
 #include "net/clock.h"
 
+struct event_log;
+struct http_call;
 struct http_feed;
+struct http_inside;
+struct mailbox;
 
 struct listener {
     struct http *http;         /* borrowed */
@@ -33,10 +35,15 @@ struct listener {
 };
 
 struct http {
-    struct http_setup setup;
-    char *unix_path;     /* owned */
-    char *token;         /* owned; under lock */
-    struct guard *guard; /* owned */
+    struct mailbox *mailbox;  /* borrowed */
+    struct event_log *events; /* borrowed */
+    void (*handle)(void *owner, struct http_call *call);
+    void (*answered)(void *owner, const char *route, unsigned status); /* may be NULL */
+    void *owner;
+    unsigned deadline_ms; /* for the headers of a request, and again for its body */
+    char *unix_path;      /* owned */
+    char *token;          /* owned; under lock */
+    struct guard *guard;  /* owned */
     struct listener unix_socket, tcp;
     pthread_mutex_t lock;
     struct http_call *calls;          /* all that live, under lock */
@@ -53,6 +60,14 @@ struct connection {
     int fd;                        /* the server's */
     struct guard_entry *deadline;  /* owned */
     struct http_call *streaming;   /* borrowed: the call whose events flow here, under http->lock */
+};
+
+/* What a stream needs of its feed. */
+struct call_feed_ops {
+    /* Under lock: what was put into it, for the caller to free, or NULL. ret_last: no more will
+     * come. */
+    char *(*take)(struct http_feed *f, bool *ret_last);
+    void (*leave)(struct http_feed *f); /* without the lock: the call goes */
 };
 
 struct query_pair {
@@ -87,6 +102,7 @@ struct http_call {
     bool is_last, ping_due;
     struct http_feed
         *feed; /* its text comes from there instead; shared with the feed's owner, under http->lock */
+    const struct call_feed_ops *feed_ops; /* of `feed`; borrowed */
 
     struct http_inside
         *inside; /* owned; NULL = it came over a connection, else all above but the request is unused */
@@ -101,6 +117,8 @@ const char *call_header(struct MHD_Connection *mhd, const char *name); /* NULL i
 bool call_drop(struct http_call *call);
 void call_free(struct http_call *call);
 void call_unpark(struct http_call *call); /* under lock: the server goes on with it */
+/* --- http_answer.c --- */
+
 /* Loop thread: the answer is ready; takes over response. Only from here on may events wake a
  * stream. */
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream);
@@ -109,14 +127,13 @@ struct MHD_Response *response_dress(struct MHD_Response *r,
                                     const char *content_type); /* common headers; NULL stays NULL */
 struct MHD_Response *response_error(const char *code, const char *message);
 
+/* --- http_inside.c --- */
+
 /* The answers to a call with `inside`. They free it. */
 void inside_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n);
 void inside_stream(struct http_call *call, uint64_t job, uint64_t after);
 
-/* Under lock: what was put into a feed, for the caller to free, or NULL. ret_last: no more will
- * come. */
-char *feed_take(struct http_feed *f, bool *ret_last);
-void feed_leave(struct http_feed *f); /* without the lock: the call goes */
+/* --- http_stream.c --- */
 
 void stream_on_due(void *http);     /* the guard's thread */
 void stream_on_publish(void *http); /* the event log's, on the publisher's thread */

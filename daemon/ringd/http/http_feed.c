@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_call.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/common/xalloc.h"
@@ -38,7 +39,7 @@ static void post(struct http_feed *f)
     if (f->is_left || f->is_posted)
         return;
     f->is_posted = true;
-    mailbox_post(f->http->setup.mailbox, on_changed, f);
+    mailbox_post(f->http->mailbox, on_changed, f);
 }
 
 bool http_feed_can(const struct http_call *call)
@@ -46,16 +47,7 @@ bool http_feed_can(const struct http_call *call)
     return !call->inside;
 }
 
-struct http_feed *http_feed_new(struct http_call *call, void (*changed)(void *owner), void *owner)
-{
-    struct http_feed *f = xcalloc(1, sizeof *f);
-    *f = (struct http_feed){.http = call->http, .call = call, .changed = changed, .owner = owner};
-    call->feed = f;
-    http_stream(call, 0, 0);
-    return f;
-}
-
-char *feed_take(struct http_feed *f, bool *ret_last)
+static char *take(struct http_feed *f, bool *ret_last)
 {
     char *text = f->text;
     *ret_last = !text && f->is_left;
@@ -66,7 +58,7 @@ char *feed_take(struct http_feed *f, bool *ret_last)
     return text;
 }
 
-void feed_leave(struct http_feed *f)
+static void leave(struct http_feed *f)
 {
     struct http *http = f->http;
     pthread_mutex_lock(&http->lock);
@@ -78,6 +70,17 @@ void feed_leave(struct http_feed *f)
         free(f->text);
         free(f);
     }
+}
+
+struct http_feed *http_feed_new(struct http_call *call, void (*changed)(void *owner), void *owner)
+{
+    static const struct call_feed_ops ops = {take, leave};
+    struct http_feed *f = xcalloc(1, sizeof *f);
+    *f = (struct http_feed){.http = call->http, .call = call, .changed = changed, .owner = owner};
+    call->feed = f;
+    call->feed_ops = &ops;
+    http_stream(call, 0, 0);
+    return f;
 }
 
 void http_feed_put(struct http_feed *f, const char *text, size_t n)
@@ -118,7 +121,7 @@ void http_feed_end(struct http_feed *f)
         call_unpark(f->call);
     /* On the loop's own thread nothing is delivered meanwhile, and from now on nothing is
      * posted. */
-    mailbox_forget(f->http->setup.mailbox, f);
+    mailbox_forget(f->http->mailbox, f);
     pthread_mutex_unlock(&f->http->lock);
     if (last) {
         free(f->text);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_guard.h"
 #include "daemon/ringd/http/event_log.h"
 #include "daemon/common/xalloc.h"
@@ -37,9 +38,9 @@ static bool stream_advance(struct http_call *call, bool may_park)
     if (http->stopping)
         call->is_last = true;
     else if (call->feed)
-        text = feed_take(call->feed, &call->is_last);
+        text = call->feed_ops->take(call->feed, &call->is_last);
     else
-        text = event_log_next(http->setup.events, call->job, call->after, &call->after, &last);
+        text = event_log_next(http->events, call->job, call->after, &call->after, &last);
     if (!text && call->ping_due)
         text = xstrdup(":\n\n");
     /* Parked under the lock that every publisher takes after publishing: no event slips between. */

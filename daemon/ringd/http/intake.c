@@ -28,11 +28,11 @@
 enum { LOOK_S = 10, MOST_AT_ONCE = 16 };
 
 /* What thread and loop share. The thread's alone until it is posted. */
-struct look {
+struct path_look {
     pthread_mutex_t lock;
-    bool abandoned, posted; /* under lock */
-    atomic_size_t *looks;   /* shared by all looks and the intake, see struct intake */
-    struct question *q;     /* borrowed; the loop's alone */
+    bool abandoned, posted;    /* under lock */
+    atomic_size_t *looks;      /* shared by all looks and the intake, see struct intake */
+    struct intake_question *q; /* borrowed; the loop's alone */
     struct mailbox *mailbox;
     char *state_dir;     /* owned */
     json_t *spec, *seen; /* owned; seen may be NULL */
@@ -41,19 +41,19 @@ struct look {
     struct err kept_why; /* why the result stays with the daemon */
 };
 
-struct question {
-    LIST_ENTRY(question) next;
+struct intake_question {
+    LIST_ENTRY(intake_question) next;
     struct intake *in;      /* borrowed */
     struct http_call *call; /* owned until it is answered */
     char type[16];
     bool is_plan; /* no job is wanted, only its plan */
-    struct look *look;
+    struct path_look *look;
     struct event *timer; /* owned */
 };
 
 struct intake {
     struct intake_setup setup;
-    LIST_HEAD(, question) questions;
+    LIST_HEAD(, intake_question) questions;
     atomic_size_t *
         looks; /* how many hold it: this, and every look, also one whose thread hangs; the last one frees it */
 };
@@ -86,7 +86,7 @@ static void name_user(char *ret, size_t size)
 }
 
 /* A sentence that names the option, the path, and where else the file may lie. */
-static int refuse(struct look *l, const char *option, const char *path, int error, const char *folder)
+static int refuse(struct path_look *l, const char *option, const char *path, int error, const char *folder)
 {
     char user[64], *closed = closed_folder(path), *place = xasprintf("%s/%s", l->state_dir, folder);
     bool private_tmp = error == ENOENT && getenv("INVOCATION_ID") &&
@@ -108,7 +108,7 @@ static int refuse(struct look *l, const char *option, const char *path, int erro
     return -error;
 }
 
-static const char *path_of(const struct look *l, const char *key)
+static const char *path_of(const struct path_look *l, const char *key)
 {
     return json_string_value(json_object_get(l->spec, key));
 }
@@ -120,7 +120,7 @@ static int readable(const char *path)
     return stat(path, &st) || access(path, S_ISDIR(st.st_mode) ? R_OK | X_OK : R_OK) ? errno : 0;
 }
 
-static int look_at_model(struct look *l)
+static int look_at_model(struct path_look *l)
 {
     const char *dir = path_of(l, "model");
     struct stat st;
@@ -143,7 +143,7 @@ static int look_at_model(struct look *l)
 }
 
 /* An adapter that stayed with the daemon can be named by the path it was asked for. */
-static bool use_kept(struct look *l, const char *key, const char *path)
+static bool use_kept(struct path_look *l, const char *key, const char *path)
 {
     char *kept = results_folder(l->state_dir, path);
     bool there = !access(kept, R_OK | X_OK);
@@ -153,7 +153,7 @@ static bool use_kept(struct look *l, const char *key, const char *path)
     return there;
 }
 
-static int look_at_inputs(struct look *l)
+static int look_at_inputs(struct path_look *l)
 {
     static const struct {
         const char *key, *option;
@@ -192,7 +192,7 @@ static int writable(const char *folder)
     return access(folder, W_OK | X_OK) ? errno : 0;
 }
 
-static void refuse_to_write(struct look *l, const char *option, const char *path, int error,
+static void refuse_to_write(struct path_look *l, const char *option, const char *path, int error,
                             const char *folder)
 {
     char user[64];
@@ -204,7 +204,7 @@ static void refuse_to_write(struct look *l, const char *option, const char *path
 }
 
 /* The same folder for the one who asks: a service has a /tmp of its own. */
-static bool is_seen(const struct look *l, const char *folder)
+static bool is_seen(const struct path_look *l, const char *folder)
 {
     struct stat st;
     const char *path = json_string_value(json_object_get(l->seen, "path"));
@@ -213,7 +213,7 @@ static bool is_seen(const struct look *l, const char *folder)
            (json_int_t)st.st_ino == json_integer_value(json_object_get(l->seen, "ino"));
 }
 
-static int look_at_out(struct look *l)
+static int look_at_out(struct path_look *l)
 {
     const char *out = path_of(l, "adapter_out");
     char *folder = out ? folder_at(out) : NULL;
@@ -235,7 +235,7 @@ static int look_at_out(struct look *l)
     return -r;
 }
 
-static int look_at_log(struct look *l)
+static int look_at_log(struct path_look *l)
 {
     const char *log = path_of(l, "log");
     if (!log)
@@ -254,7 +254,7 @@ static void let_go(atomic_size_t *looks)
         free(looks);
 }
 
-static void look_free(struct look *l)
+static void look_free(struct path_look *l)
 {
     pthread_mutex_destroy(&l->lock);
     let_go(l->looks);
@@ -268,7 +268,7 @@ static void on_looked(void *arg);
 
 static void *look_at_paths(void *arg)
 {
-    struct look *l = arg;
+    struct path_look *l = arg;
     l->r = look_at_model(l);
     l->r = l->r ? l->r : look_at_inputs(l);
     l->r = l->r ? l->r : look_at_out(l);
@@ -287,7 +287,7 @@ static void *look_at_paths(void *arg)
 
 /* --- questions, on the loop ------------------------------------------------------------------- */
 
-static void question_free(struct question *q)
+static void question_free(struct intake_question *q)
 {
     LIST_REMOVE(q, next);
     event_free(q->timer);
@@ -295,7 +295,7 @@ static void question_free(struct question *q)
 }
 
 /* The thread, should it still look, frees what it has by itself. */
-static void abandon(struct look *l)
+static void abandon(struct path_look *l)
 {
     pthread_mutex_lock(&l->lock);
     l->abandoned = true;
@@ -308,14 +308,14 @@ static void abandon(struct look *l)
 }
 
 /* As the job would be, and nothing of it stays. */
-static void plan(struct question *q, const struct look *l)
+static void plan(struct intake_question *q, const struct path_look *l)
 {
     json_t *spec = results_stage_spec(l->state_dir, 0, l->spec);
     planner_ask(q->in->setup.planner, q->type, spec, q->call);
     json_decref(spec);
 }
 
-static void submit(struct question *q, struct look *l)
+static void submit(struct intake_question *q, struct path_look *l)
 {
     uint64_t id;
     struct err err;
@@ -332,8 +332,8 @@ static void submit(struct question *q, struct look *l)
 
 static void on_looked(void *arg)
 {
-    struct look *l = arg;
-    struct question *q = l->q;
+    struct path_look *l = arg;
+    struct intake_question *q = l->q;
     pthread_mutex_lock(&l->lock); /* the thread has let go of it */
     pthread_mutex_unlock(&l->lock);
     if (l->r)
@@ -348,7 +348,7 @@ static void on_looked(void *arg)
 
 static void on_late(evutil_socket_t fd, short what, void *arg)
 {
-    struct question *q = arg;
+    struct intake_question *q = arg;
     (void)fd;
     (void)what;
     http_fail(q->call, 504, "slow-path",
@@ -369,9 +369,9 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
                   MOST_AT_ONCE);
         return;
     }
-    struct look *l = xcalloc(1, sizeof *l);
-    struct question *q = xcalloc(1, sizeof *q);
-    *q = (struct question){.in = in, .call = call, .is_plan = req->is_plan, .look = l};
+    struct path_look *l = xcalloc(1, sizeof *l);
+    struct intake_question *q = xcalloc(1, sizeof *q);
+    *q = (struct intake_question){.in = in, .call = call, .is_plan = req->is_plan, .look = l};
     snprintf(q->type, sizeof q->type, "%s", req->type);
     pthread_mutex_init(&l->lock, NULL);
     l->q = q;
@@ -408,7 +408,7 @@ struct intake *intake_new(const struct intake_setup *setup)
 void intake_free(struct intake *in)
 {
     while (in && LIST_FIRST(&in->questions)) {
-        struct question *q = LIST_FIRST(&in->questions);
+        struct intake_question *q = LIST_FIRST(&in->questions);
         abandon(q->look);
         http_fail(q->call, 503, "stopping", "ringd is stopping");
         question_free(q);

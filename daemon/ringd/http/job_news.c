@@ -14,7 +14,7 @@
 
 enum { ASK_AGAIN_US = 3000000 };
 
-struct head {
+struct news_head {
     uint8_t id[16];
     uint64_t boot, version; /* of what is here */
     uint64_t boot_told;     /* of its record when it was asked last */
@@ -32,7 +32,7 @@ struct job_news {
     uint64_t version;
     size_t n, n_heads;
     struct own own[JOB_NEWS_ROWS]; /* by number, the highest first */
-    struct head heads[RING_MAX_NODES];
+    struct news_head heads[RING_MAX_NODES];
     json_t *remembered; /* owned */
 };
 
@@ -122,18 +122,18 @@ static void answer(struct job_news *n, const uint8_t to[16], const json_t *body)
 /* --- theirs
  *  ------------------------------------------------------------------------------------------- */
 
-static struct head *head_find(const struct job_news *n, const uint8_t id[16])
+static struct news_head *head_find(const struct job_news *n, const uint8_t id[16])
 {
     for (size_t i = 0; i < n->n_heads; i++)
         if (!memcmp(n->heads[i].id, id, 16))
-            return (struct head *)&n->heads[i];
+            return (struct news_head *)&n->heads[i];
     return NULL;
 }
 
 /* As many as there can be members; the one that was asked longest ago makes room. */
-static struct head *head_place(struct job_news *n, const uint8_t id[16])
+static struct news_head *head_place(struct job_news *n, const uint8_t id[16])
 {
-    struct head *h = head_find(n, id);
+    struct news_head *h = head_find(n, id);
     if (h)
         return h;
     if (n->n_heads < RING_MAX_NODES) {
@@ -144,7 +144,7 @@ static struct head *head_place(struct job_news *n, const uint8_t id[16])
             h = n->heads[i].asked.us < h->asked.us ? &n->heads[i] : h;
         json_decref(h->rows);
     }
-    *h = (struct head){.rows = json_array()};
+    *h = (struct news_head){.rows = json_array()};
     memcpy(h->id, id, 16);
     return h;
 }
@@ -152,7 +152,7 @@ static struct head *head_place(struct job_news *n, const uint8_t id[16])
 void job_news_heard(struct job_news *n, const uint8_t id[16], uint64_t boot, uint64_t version,
                     struct instant now)
 {
-    struct head *h = version ? head_place(n, id) : NULL;
+    struct news_head *h = version ? head_place(n, id) : NULL;
     if (!h || (h->boot == boot && h->version >= version))
         return;
     if (h->asked.us && h->boot_told == boot && clock_since_us(now, h->asked) < ASK_AGAIN_US)
@@ -169,7 +169,7 @@ static json_int_t id_of(const json_t *row)
     return json_integer_value(json_object_get(row, "id"));
 }
 
-static void put_row(struct head *h, json_t *row)
+static void put_row(struct news_head *h, json_t *row)
 {
     size_t i = 0;
     while (i < json_array_size(h->rows) && id_of(json_array_get(h->rows, i)) > id_of(row))
@@ -185,7 +185,7 @@ static void put_row(struct head *h, json_t *row)
 
 static void take(struct job_news *n, const uint8_t from[16], const json_t *body)
 {
-    struct head *h = head_find(n, from);
+    struct news_head *h = head_find(n, from);
     json_int_t boot, version, since;
     json_t *jobs, *told;
     size_t i;
@@ -220,7 +220,7 @@ void job_news_message(struct job_news *n, const uint8_t from[16], const char *ki
 
 const json_t *job_news_of(const struct job_news *n, const uint8_t head[16])
 {
-    const struct head *h = head_find(n, head);
+    const struct news_head *h = head_find(n, head);
     return h ? h->rows : NULL;
 }
 

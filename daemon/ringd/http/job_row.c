@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-enum kind { TEXT, COUNT, MOMENT, NUMBER, TRUTH }; /* COUNT: not below 0; MOMENT: the same, or null */
+enum row_value { TEXT, COUNT, MOMENT, NUMBER, TRUTH }; /* COUNT: not below 0; MOMENT: the same, or null */
 
 static const struct {
     const char *key;
-    enum kind kind;
+    enum row_value kind;
     bool is_needed;
 } keys[] = {{"id", COUNT, true},       {"type", TEXT, true},       {"state", TEXT, true},
             {"created", MOMENT, true}, {"started", MOMENT, false}, {"ended", MOMENT, false},
@@ -37,7 +37,7 @@ static json_t *clean(const json_t *value)
 }
 
 /* NULL: not what that key holds. */
-static json_t *read_value(enum kind kind, const json_t *value)
+static json_t *read_value(enum row_value kind, const json_t *value)
 {
     const bool is_count = json_is_integer(value) && json_integer_value(value) >= 0;
     switch (kind) {

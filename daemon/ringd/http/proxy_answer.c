@@ -25,8 +25,8 @@ enum {
     PATH_BYTES = 256
 };
 
-struct answer {
-    LIST_ENTRY(answer) next;
+struct proxy_reply {
+    LIST_ENTRY(proxy_reply) next;
     struct proxy_answers *all; /* borrowed: owner; NULL = closing, only the handler still holds it */
     uint8_t to[16];
     json_int_t round;
@@ -41,11 +41,11 @@ struct answer {
 
 struct proxy_answers {
     const struct proxy_setup *setup; /* borrowed */
-    LIST_HEAD(, answer) list;
+    LIST_HEAD(, proxy_reply) list;
     size_t n, bytes;
 };
 
-static void answer_free(struct answer *a)
+static void answer_free(struct proxy_reply *a)
 {
     if (a->all) {
         LIST_REMOVE(a, next);
@@ -72,14 +72,14 @@ static json_t *encode_part(const char *text, size_t n)
     return part;
 }
 
-static void wait_for(struct answer *a, unsigned seconds)
+static void wait_for(struct proxy_reply *a, unsigned seconds)
 {
     struct timeval in = {seconds, 0};
     event_add(a->timer, &in);
 }
 
 /* The part at that place; the last one ends the answer here. */
-static void send_part(struct answer *a, size_t at)
+static void send_part(struct proxy_reply *a, size_t at)
 {
     const struct proxy_setup *setup = a->all->setup;
     const size_t n = a->n - at < PROXY_PART ? a->n - at : PROXY_PART;
@@ -92,7 +92,7 @@ static void send_part(struct answer *a, size_t at)
         wait_for(a, PART_WAIT_S);
 }
 
-static void refuse(struct answer *a, int status, const char *code, const char *why)
+static void refuse(struct proxy_reply *a, int status, const char *code, const char *why)
 {
     char *text = http_error_text(code, why);
     a->status = status;
@@ -107,7 +107,7 @@ static void refuse(struct answer *a, int status, const char *code, const char *w
 
 static void on_reply(void *owner, int status, const char *content_type, const char *body, size_t n)
 {
-    struct answer *a = owner;
+    struct proxy_reply *a = owner;
     a->is_made = true;
     if (!a->all) {
         answer_free(a);
@@ -136,7 +136,7 @@ static void on_reply(void *owner, int status, const char *content_type, const ch
 
 /* What there is of the job's events goes out together; with nothing there the answer waits, unless
  * it `must` go. */
-static void send_events(struct answer *a, bool must)
+static void send_events(struct proxy_reply *a, bool must)
 {
     const struct proxy_setup *setup = a->all->setup;
     char *all = NULL, *text;
@@ -165,7 +165,7 @@ static void send_events(struct answer *a, bool must)
 
 static void on_stream(void *owner, uint64_t job, uint64_t after)
 {
-    struct answer *a = owner;
+    struct proxy_reply *a = owner;
     a->is_made = true;
     if (!a->all) {
         answer_free(a);
@@ -178,7 +178,7 @@ static void on_stream(void *owner, uint64_t job, uint64_t after)
 
 void proxy_answers_published(struct proxy_answers *all, uint64_t job)
 {
-    for (struct answer *a = LIST_FIRST(&all->list), *next; a; a = next) {
+    for (struct proxy_reply *a = LIST_FIRST(&all->list), *next; a; a = next) {
         next = LIST_NEXT(a, next);
         if (a->is_waiting && a->job == job)
             send_events(a, false);
@@ -187,7 +187,7 @@ void proxy_answers_published(struct proxy_answers *all, uint64_t job)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    struct answer *a = arg;
+    struct proxy_reply *a = arg;
     (void)fd;
     (void)what;
     if (a->is_waiting)
@@ -199,9 +199,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 /* --- asked
  *  -------------------------------------------------------------------------------------------- */
 
-static struct answer *find(struct proxy_answers *all, const uint8_t from[16], json_int_t round)
+static struct proxy_reply *find(struct proxy_answers *all, const uint8_t from[16], json_int_t round)
 {
-    struct answer *a;
+    struct proxy_reply *a;
     LIST_FOREACH (a, &all->list, next)
         if (a->round == round && !memcmp(a->to, from, sizeof a->to))
             return a;
@@ -234,10 +234,10 @@ static bool is_query(const json_t *query)
     return true;
 }
 
-static struct answer *answer_new(struct proxy_answers *all, const uint8_t to[16], json_int_t round)
+static struct proxy_reply *answer_new(struct proxy_answers *all, const uint8_t to[16], json_int_t round)
 {
-    struct answer *a = xcalloc(1, sizeof *a);
-    *a = (struct answer){.all = all, .round = round};
+    struct proxy_reply *a = xcalloc(1, sizeof *a);
+    *a = (struct proxy_reply){.all = all, .round = round};
     memcpy(a->to, to, sizeof a->to);
     a->timer = evtimer_new(all->setup->base, on_timer, a);
     LIST_INSERT_HEAD(&all->list, a, next);
@@ -254,7 +254,7 @@ void proxy_answers_ask(struct proxy_answers *all, const uint8_t from[16], const 
                     "body", &text) ||
         !is_path(path) || strlen(method) > 8 || !is_query(query) || find(all, from, round))
         return;
-    struct answer *a = answer_new(all, from, round);
+    struct proxy_reply *a = answer_new(all, from, round);
     if (all->n > MOST_ANSWERS) {
         refuse(a, 503, "busy", "that node answers too many others already: ask again in a few seconds");
         return;
@@ -266,7 +266,7 @@ void proxy_answers_ask(struct proxy_answers *all, const uint8_t from[16], const 
 
 void proxy_answers_more(struct proxy_answers *all, const uint8_t from[16], const json_t *body)
 {
-    struct answer *a = find(all, from, json_integer_value(json_object_get(body, "round")));
+    struct proxy_reply *a = find(all, from, json_integer_value(json_object_get(body, "round")));
     json_int_t at = json_integer_value(json_object_get(body, "at"));
     if (a && a->is_made && !a->is_waiting && at > 0 && (uint64_t)at < a->n)
         send_part(a, (size_t)at);
@@ -283,7 +283,7 @@ struct proxy_answers *proxy_answers_new(const struct proxy_setup *setup)
 /* What a handler still holds goes when it answers. */
 void proxy_answers_free(struct proxy_answers *all)
 {
-    for (struct answer *a = LIST_FIRST(&all->list), *next; a; a = next) {
+    for (struct proxy_reply *a = LIST_FIRST(&all->list), *next; a; a = next) {
         next = LIST_NEXT(a, next);
         if (a->is_made) {
             answer_free(a);

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/http/http_access.h"
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/event_log.h"

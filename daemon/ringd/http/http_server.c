@@ -2,7 +2,7 @@
  *
  * Owns the listeners and every connection. The server's threads take requests in and park them
  * (suspended); the loop thread answers through http_reply or http_stream, which wakes them. */
-#include "daemon/ringd/http/http_call.h"
+#include "daemon/ringd/http/http_server.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/common/fds.h"
+#include "daemon/ringd/http/http_call.h"
 #include "daemon/ringd/http/http_guard.h"
 #include "daemon/ringd/http/http_listen.h"
 #include "daemon/ringd/http/event_log.h"
@@ -127,7 +128,7 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_c
     c->listener = l;
     c->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     c->deadline = guard_add(l->http->guard, on_deadline, c);
-    guard_set(l->http->guard, c->deadline, l->http->setup.deadline_ms);
+    guard_set(l->http->guard, c->deadline, l->http->deadline_ms);
     waits(c);
     *socket_context = c;
 }
@@ -183,7 +184,7 @@ static void deliver(void *arg)
         pthread_mutex_unlock(&http->lock);
         if (!oldest)
             return;
-        http->setup.handle(http->setup.owner, oldest);
+        http->handle(http->owner, oldest);
     }
 }
 
@@ -202,7 +203,7 @@ static enum MHD_Result hand_over(struct http *http, struct http_call *call)
     if (stopping)
         return MHD_NO;
     guard_set(http->guard, call->connection->deadline, 0);
-    mailbox_post(http->setup.mailbox, deliver, http);
+    mailbox_post(http->mailbox, deliver, http);
     return MHD_YES;
 }
 
@@ -210,7 +211,7 @@ static enum MHD_Result hand_over(struct http *http, struct http_call *call)
 static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
 {
     const char *why, *length = call_header(call->mhd, "Content-Length");
-    guard_set(l->http->guard, call->connection->deadline, l->http->setup.deadline_ms);
+    guard_set(l->http->guard, call->connection->deadline, l->http->deadline_ms);
     int status =
         access_check(&l->rules, call_header(call->mhd, "Host"), call_header(call->mhd, "Origin"), &why);
     if (status)
@@ -318,10 +319,13 @@ static int start_unix(struct http *http, const struct http_setup *setup, struct 
 int http_start(struct http **ret, const struct http_setup *setup, struct err *err)
 {
     struct http *http = xcalloc(1, sizeof *http);
-    http->setup = *setup;
+    http->mailbox = setup->mailbox;
+    http->events = setup->events;
+    http->handle = setup->handle;
+    http->answered = setup->answered;
+    http->owner = setup->owner;
+    http->deadline_ms = setup->deadline_ms ? setup->deadline_ms : DEADLINE_MS;
     http->token = setup->token && *setup->token ? xstrdup(setup->token) : NULL;
-    if (!http->setup.deadline_ms)
-        http->setup.deadline_ms = DEADLINE_MS;
     pthread_mutex_init(&http->lock, NULL);
     int rc = guard_start(&http->guard);
     if (rc)
@@ -380,13 +384,13 @@ void http_stop(struct http *http)
 {
     if (!http)
         return;
-    event_log_on_publish(http->setup.events, NULL, NULL);
+    event_log_on_publish(http->events, NULL, NULL);
     release_all(http);
     if (http->tcp.daemon)
         MHD_stop_daemon(http->tcp.daemon);
     if (http->unix_socket.daemon)
         MHD_stop_daemon(http->unix_socket.daemon);
-    mailbox_forget(http->setup.mailbox, http);
+    mailbox_forget(http->mailbox, http);
     orphan_all(http);
     guard_remove(http->guard, http->wake_streams);
     guard_stop(http->guard);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The HTTP server: libmicrohttpd with its own epoll thread, on a Unix socket and optionally on TCP.
+ * Requests are handed to the loop through the mailbox, answers come back and resume the connection.
+ * It knows no route; daemon/ringd/http/api.c does. */
+#ifndef DAEMON_HTTP_SERVER_H
+#define DAEMON_HTTP_SERVER_H
+
+#include <stdint.h>
+
+#include "engine/err.h"
+
+struct event_log;
+struct http;
+struct http_call; /* http.h */
+struct mailbox;
+
+struct http_setup {
+    struct mailbox *mailbox;  /* borrowed */
+    struct event_log *events; /* borrowed: event streams */
+    const char *unix_path;    /* created 0660, replaced if stale; NULL = none */
+    const char *tcp_listen; /* "127.0.0.1:8473", "[::1]:0"; NULL or "" = none. Not loopback: refused without a
+                               token */
+    const char *token; /* bearer token for changing anything over TCP; NULL = none is accepted over TCP */
+    /* On the loop thread, once per request whose headers and body (≤ 8 MiB) are complete. Must lead
+     * to exactly one http_reply or http_stream, now or later. */
+    void (*handle)(void *owner, struct http_call *call);
+    void (*answered)(void *owner, const char *route,
+                     unsigned status); /* loop thread, after each answer; may be NULL */
+    void *owner;
+    unsigned deadline_ms; /* for the headers of a request, and again for its body; 0 = 10 s */
+};
+int http_start(struct http **ret, const struct http_setup *setup, struct err *err);
+/* Loop thread: answers what is waiting with 503 and ends every stream. Calls already handled stay
+ * valid until their http_reply. */
+void http_stop(struct http *http);
+/* Loop thread: another token counts from the next request on. */
+void http_set_token(struct http *http, const char *token);
+uint16_t http_port(const struct http *http); /* of the TCP listener, 0 = none */
+
+#endif
