@@ -48,12 +48,12 @@ static void to_worker(struct node *n, const struct message *m)
 
 static void to_cost_query(struct node *n, const struct message *m)
 {
-    survey_message(n->survey, m->from, m->kind, m->body);
+    cost_query_message(n->cost_query, m->from, m->kind, m->body);
 }
 
 static void to_cost_server(struct node *n, const struct message *m)
 {
-    gauge_message(n->gauge, m->from, m->kind, m->body);
+    cost_server_message(n->cost_server, m->from, m->kind, m->body);
 }
 
 static void to_relay(struct node *n, const struct message *m)

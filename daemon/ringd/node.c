@@ -164,8 +164,8 @@ void node_changed(struct node *n)
     if (n->coord)
         coord_changed(n->coord);
     elsewhere_changed(n->elsewhere);
-    if (n->survey)
-        survey_changed(n->survey);
+    if (n->cost_query)
+        cost_query_changed(n->cost_query);
     if (n->service)
         service_status(n->service);
     n->change_us = clock_since_us(clock_now(), begin);
@@ -330,11 +330,7 @@ static int open_rest(struct node *n, struct err *err)
     r = node_open_peers(n, err);
     if (r)
         return r;
-    n->worker = worker_new(n);
-    n->coord = coord_new(n);
-    n->planner = planner_new(n);
-    n->survey = survey_new(n);
-    n->gauge = gauge_new(n);
+    node_open_job(n);
     open_service(n);
     r = node_open_http(n, err);
     r = r ? r : node_open_cables(n, err);
@@ -412,9 +408,9 @@ void node_close(struct node *n)
     relay_free(n->relay);
     service_free(n->service);
     intake_free(n->intake);
-    planner_free(n->planner);
-    gauge_free(n->gauge);
-    survey_free(n->survey);
+    plan_request_free(n->plan_request);
+    cost_server_free(n->cost_server);
+    cost_query_free(n->cost_query);
     coord_free(n->coord);
     doctor_free(n->doctor);
     store_close(n->store);

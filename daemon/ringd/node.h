@@ -23,7 +23,7 @@ struct doctor;
 struct elsewhere;
 struct enrol;
 struct event_base;
-struct gauge;
+struct cost_server;
 struct http;
 struct event_log;
 struct intake;
@@ -31,12 +31,12 @@ struct mailbox;
 struct measure;
 struct metrics;
 struct peers;
-struct planner;
+struct plan_request;
 struct records;
 struct relay;
 struct service;
 struct store;
-struct survey;
+struct cost_query;
 struct worker;
 
 struct node {
@@ -58,17 +58,17 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
-    struct measure *measure;     /* what the cables can do */
-    struct relay *relay;         /* data connections of others, passing through */
-    struct worker *worker;       /* runs stages, for any head */
-    struct coord *coord;         /* runs the jobs submitted here */
-    struct planner *planner;     /* plans without a job */
-    struct intake *intake;       /* looks at the paths of what is submitted */
-    struct survey *survey;       /* asks the other nodes what a model costs them */
-    struct gauge *gauge;         /* and answers, when others ask */
-    struct elsewhere *elsewhere; /* the jobs of other heads; NULL while the node opens */
-    struct doctor *doctor;       /* examines this node and the others */
-    struct api *api;             /* answers the requests */
+    struct measure *measure;           /* what the cables can do */
+    struct relay *relay;               /* data connections of others, passing through */
+    struct worker *worker;             /* runs stages, for any head */
+    struct coord *coord;               /* runs the jobs submitted here */
+    struct plan_request *plan_request; /* plans without a job */
+    struct intake *intake;             /* looks at the paths of what is submitted */
+    struct cost_query *cost_query;     /* asks the other nodes what a model costs them */
+    struct cost_server *cost_server;   /* and answers, when others ask */
+    struct elsewhere *elsewhere;       /* the jobs of other heads; NULL while the node opens */
+    struct doctor *doctor;             /* examines this node and the others */
+    struct api *api;                   /* answers the requests */
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */

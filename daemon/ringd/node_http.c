@@ -164,7 +164,7 @@ void node_open_api(struct node *n)
                                                   .mailbox = n->mailbox,
                                                   .state_dir = n->state_dir,
                                                   .coord = n->coord,
-                                                  .planner = n->planner});
+                                                  .plan_request = n->plan_request});
     n->api = api_new(&(struct api_setup){.state_dir = n->state_dir,
                                          .opts = n->opts,
                                          .cluster = n->cluster,

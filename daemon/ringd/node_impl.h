@@ -16,6 +16,8 @@ void node_open_relay(struct node *n);
 int node_open_peers(struct node *n, struct err *err);
 int node_open_cables(struct node *n, struct err *err);
 
+void node_open_job(struct node *n); /* node_job.c: the room job */
+
 /* node_http.c: the rooms doctor and http. The server listens before cables are looked for, so that
  * a second daemon of this machine ends without touching them; no request is handled before the loop
  * runs. */

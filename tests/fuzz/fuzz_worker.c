@@ -173,7 +173,7 @@ json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n)
     return json_array();
 }
 
-void gauge_yield(struct gauge *g)
+void cost_server_yield(struct cost_server *g)
 {
     (void)g;
 }
@@ -183,17 +183,17 @@ void doctor_yield(struct doctor *d)
     (void)d;
 }
 
-void planner_yield(struct planner *p)
+void plan_request_yield(struct plan_request *p)
 {
     (void)p;
 }
 
-void survey_ask(struct survey *s, struct spawn *stage, const json_t *event)
+void cost_query_ask(struct cost_query *s, struct spawn *stage, const json_t *event)
 {
     (void)s, (void)stage, (void)event;
 }
 
-void survey_forget(struct survey *s, const struct spawn *stage)
+void cost_query_forget(struct cost_query *s, const struct spawn *stage)
 {
     (void)s, (void)stage;
 }

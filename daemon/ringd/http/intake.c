@@ -311,7 +311,7 @@ static void abandon(struct path_look *l)
 static void plan(struct intake_question *q, const struct path_look *l)
 {
     json_t *spec = results_stage_spec(l->state_dir, 0, l->spec);
-    planner_ask(q->in->setup.planner, q->type, spec, q->call);
+    plan_request_ask(q->in->setup.plan_request, q->type, spec, q->call);
     json_decref(spec);
 }
 

@@ -13,7 +13,7 @@
 #include "daemon/common/xalloc.h"
 #include "engine/err.h"
 
-struct scope {
+struct cgroup {
     char *folder; /* owned */
 };
 
@@ -29,7 +29,7 @@ static int write_file(const char *folder, const char *name, const char *text)
     return r;
 }
 
-int scope_find_delegated(char *ret, size_t size)
+int cgroup_find_delegated(char *ret, size_t size)
 {
     char line[4096], mark[8] = "";
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -47,7 +47,7 @@ int scope_find_delegated(char *ret, size_t size)
     return r;
 }
 
-int scope_prepare(const char *folder)
+int cgroup_prepare(const char *folder)
 {
     char pid[16], *own = xasprintf("%s/daemon", folder);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -60,9 +60,9 @@ int scope_prepare(const char *folder)
     return r;
 }
 
-int scope_new(struct scope **ret, const char *folder, uint64_t job)
+int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job)
 {
-    struct scope *s = xcalloc(1, sizeof *s);
+    struct cgroup *s = xcalloc(1, sizeof *s);
     s->folder = xasprintf("%s/job-%llu", folder, (unsigned long long)job);
     if (mkdir(s->folder, 0755) && errno != EEXIST) {
         int r = -errno;
@@ -74,21 +74,21 @@ int scope_new(struct scope **ret, const char *folder, uint64_t job)
     return 0;
 }
 
-int scope_add(struct scope *s, pid_t pid)
+int cgroup_add(struct cgroup *s, pid_t pid)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", (int)pid);
     return write_file(s->folder, "cgroup.procs", text);
 }
 
-int scope_limit(struct scope *s, uint64_t bytes)
+int cgroup_limit(struct cgroup *s, uint64_t bytes)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
     return write_file(s->folder, "memory.max", text);
 }
 
-bool scope_ran_out(const struct scope *s)
+bool cgroup_ran_out(const struct cgroup *s)
 {
     char *path = xasprintf("%s/memory.events", s->folder), line[128];
     unsigned long long n, kills = 0;
@@ -103,20 +103,20 @@ bool scope_ran_out(const struct scope *s)
 }
 
 /* The plan counts what is large; code, stacks and buffers of connections come on top. */
-uint64_t scope_with_headroom(uint64_t planned)
+uint64_t cgroup_with_headroom(uint64_t planned)
 {
     return planned + planned / 8 + (UINT64_C(256) << 20);
 }
 
 #define WAY_OUT "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps"
 
-void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, uint64_t peak,
-                     const char *how)
+void cgroup_why_ended(char *ret, size_t size, const struct cgroup *s, uint64_t planned, uint64_t peak,
+                      const char *how)
 {
     const struct err_amounts plan = err_amounts(planned, peak),
-                             limit = err_amounts(scope_with_headroom(planned), peak);
+                             limit = err_amounts(cgroup_with_headroom(planned), peak);
     const bool is_killed = strstr(how, "SIGKILL") != NULL;
-    if (s && scope_ran_out(s))
+    if (s && cgroup_ran_out(s))
         snprintf(ret, size,
                  "the stage process was killed: out of memory, %s were planned and it had %s of at most "
                  "%s; " WAY_OUT,
@@ -131,7 +131,7 @@ void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t pla
         snprintf(ret, size, "the stage process %s", *how ? how : "ended before the job did");
 }
 
-void scope_free(struct scope *s)
+void cgroup_free(struct cgroup *s)
 {
     if (!s)
         return;

@@ -12,26 +12,26 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct scope;
+struct cgroup;
 
 /* Where the group of this process is, if it was delegated to it; −ENOENT if it was not. */
-int scope_find_delegated(char *ret, size_t size);
+int cgroup_find_delegated(char *ret, size_t size);
 /* Makes that group one with children: this process moves into a child of its own. −errno: it stays
  * as it was. */
-int scope_prepare(const char *folder);
+int cgroup_prepare(const char *folder);
 
-int scope_new(struct scope **ret, const char *folder, uint64_t job);
-int scope_add(struct scope *s, pid_t pid);
-int scope_limit(struct scope *s, uint64_t bytes);
+int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job);
+int cgroup_add(struct cgroup *s, pid_t pid);
+int cgroup_limit(struct cgroup *s, uint64_t bytes);
 /* Was a process of it killed because memory ran out? */
-bool scope_ran_out(const struct scope *s);
+bool cgroup_ran_out(const struct cgroup *s);
 /* Most a stage may have that was planned with so many bytes. */
-uint64_t scope_with_headroom(uint64_t planned);
+uint64_t cgroup_with_headroom(uint64_t planned);
 /* The sentence about a stage that ended before its job did. s may be NULL; planned and peak (most
  * it had resident): bytes, 0 unknown; how: "was killed by SIGKILL: …", which is told with these
  * two, or another such text, or "" if it just ended. */
-void scope_why_ended(char *ret, size_t size, const struct scope *s, uint64_t planned, uint64_t peak,
-                     const char *how);
-void scope_free(struct scope *s); /* its processes are gone */
+void cgroup_why_ended(char *ret, size_t size, const struct cgroup *s, uint64_t planned, uint64_t peak,
+                      const char *how);
+void cgroup_free(struct cgroup *s); /* its processes are gone */
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/queue.h>
 
 #include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/node.h"
+#include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/common/xalloc.h"
@@ -29,17 +29,17 @@ struct asked {
 
 struct round {
     LIST_ENTRY(round) next;
-    struct survey *survey; /* borrowed: owner */
-    struct spawn *stage;   /* borrowed: whose question it is */
-    struct event *timer;   /* owned */
+    struct cost_query *cost_query; /* borrowed: owner */
+    struct spawn *stage;           /* borrowed: whose question it is */
+    struct event *timer;           /* owned */
     json_int_t number;
     bool is_late; /* the time to be heard of is over */
     size_t n;
     struct asked asked[RING_MAX_NODES]; /* by rank; the first is us */
 };
 
-struct survey {
-    struct node *node; /* borrowed: owner */
+struct cost_query {
+    struct cost_query_setup setup;
     LIST_HEAD(, round) rounds;
     json_int_t numbers;
 };
@@ -109,7 +109,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 static void ask(struct round *r, struct asked *a, const json_t *question)
 {
-    struct node *n = r->survey->node;
+    const struct cost_query_setup *n = &r->cost_query->setup;
     if (!memcmp(a->id, members_self(n->members)->id, sizeof a->id)) {
         json_object_set_new(a->answer, "ways", peers_ways(n->peers));
         a->heard = a->told = true;
@@ -121,13 +121,13 @@ static void ask(struct round *r, struct asked *a, const json_t *question)
     }
 }
 
-void survey_ask(struct survey *s, struct spawn *stage, const json_t *event)
+void cost_query_ask(struct cost_query *s, struct spawn *stage, const json_t *event)
 {
     const json_t *nodes = json_object_get(event, "nodes");
     struct round *r = xcalloc(1, sizeof *r);
-    survey_forget(s, stage); /* one question at a time */
-    *r = (struct round){.survey = s, .stage = stage, .number = ++s->numbers};
-    r->timer = evtimer_new(s->node->base, on_timer, r);
+    cost_query_forget(s, stage); /* one question at a time */
+    *r = (struct round){.cost_query = s, .stage = stage, .number = ++s->numbers};
+    r->timer = evtimer_new(s->setup.base, on_timer, r);
     LIST_INSERT_HEAD(&s->rounds, r, next);
     for (size_t i = 0; i < json_array_size(nodes) && i < RING_MAX_NODES; i++) {
         struct asked *a = &r->asked[r->n++];
@@ -140,7 +140,7 @@ void survey_ask(struct survey *s, struct spawn *stage, const json_t *event)
     wait_for(r, is_over(r) ? 0 : HEARD_S); /* never from inside */
 }
 
-void survey_forget(struct survey *s, const struct spawn *stage)
+void cost_query_forget(struct cost_query *s, const struct spawn *stage)
 {
     struct round *r, *next;
     for (r = LIST_FIRST(&s->rounds); r; r = next) {
@@ -153,7 +153,7 @@ void survey_forget(struct survey *s, const struct spawn *stage)
 /* --- answers
  *  -------------------------------------------------------------------------------------- */
 
-void survey_message(struct survey *s, const uint8_t from[16], const char *kind, const json_t *body)
+void cost_query_message(struct cost_query *s, const uint8_t from[16], const char *kind, const json_t *body)
 {
     const bool heard = !strcmp(kind, "cost-heard"), told = !strcmp(kind, "cost-told");
     const json_int_t number = json_integer_value(json_object_get(body, "round"));
@@ -176,14 +176,14 @@ void survey_message(struct survey *s, const uint8_t from[16], const char *kind, 
     }
 }
 
-void survey_changed(struct survey *s)
+void cost_query_changed(struct cost_query *s)
 {
     struct round *r, *next;
     for (r = LIST_FIRST(&s->rounds); r; r = next) {
         next = LIST_NEXT(r, next);
         bool any = false;
         for (size_t i = 0; i < r->n; i++)
-            if (!r->asked[i].told && !members_reachable(s->node->members, r->asked[i].id)) {
+            if (!r->asked[i].told && !members_reachable(s->setup.members, r->asked[i].id)) {
                 give_up(&r->asked[i], "it is gone");
                 any = true;
             }
@@ -192,15 +192,15 @@ void survey_changed(struct survey *s)
     }
 }
 
-struct survey *survey_new(struct node *node)
+struct cost_query *cost_query_new(const struct cost_query_setup *setup)
 {
-    struct survey *s = xcalloc(1, sizeof *s);
-    s->node = node;
+    struct cost_query *s = xcalloc(1, sizeof *s);
+    s->setup = *setup;
     LIST_INIT(&s->rounds);
     return s;
 }
 
-void survey_free(struct survey *s)
+void cost_query_free(struct cost_query *s)
 {
     if (!s)
         return;

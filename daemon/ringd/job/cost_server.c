@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/ringd/node.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
@@ -25,8 +25,8 @@ struct request {
     json_t *question; /* owned */
 };
 
-struct gauge {
-    struct node *node; /* borrowed: owner */
+struct cost_server {
+    struct cost_server_setup setup;
     TAILQ_HEAD(requests, request) waiting;
     size_t n;
     struct request *current; /* owned: the stage works on it, or NULL */
@@ -38,13 +38,13 @@ struct gauge {
 /* --- answers
  *  -------------------------------------------------------------------------------------- */
 
-static void tell(struct gauge *g, const struct request *q, const char *kind, json_t *answer)
+static void tell(struct cost_server *g, const struct request *q, const char *kind, json_t *answer)
 {
-    peers_send(g->node->peers, q->from,
+    peers_send(g->setup.peers, q->from,
                json_pack("{s:s s:I s:o}", "kind", kind, "round", q->round, "answer", answer));
 }
 
-static void refuse(struct gauge *g, const struct request *q, const char *why)
+static void refuse(struct cost_server *g, const struct request *q, const char *why)
 {
     tell(g, q, "cost-told", json_pack("{s:s}", "why", why));
 }
@@ -58,7 +58,7 @@ static void request_free(struct request *q)
 }
 
 /* The current one has been answered. */
-static void end(struct gauge *g)
+static void end(struct cost_server *g)
 {
     request_free(g->current);
     g->current = NULL;
@@ -68,7 +68,7 @@ static void end(struct gauge *g)
 
 static void on_stage_event(void *owner, const char *kind, json_t *event)
 {
-    struct gauge *g = owner;
+    struct cost_server *g = owner;
     if (!g->current)
         return;
     if (!strcmp(kind, "measured")) {
@@ -83,7 +83,7 @@ static void on_stage_event(void *owner, const char *kind, json_t *event)
 
 static void on_stage_ended(void *owner, const char *text)
 {
-    struct gauge *g = owner;
+    struct cost_server *g = owner;
     (void)text;
     if (!g->current)
         return;
@@ -91,7 +91,7 @@ static void on_stage_ended(void *owner, const char *text)
     end(g);
 }
 
-static void give_up(struct gauge *g, const char *why)
+static void give_up(struct cost_server *g, const char *why)
 {
     refuse(g, g->current, why);
     end(g);
@@ -107,11 +107,12 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 /* --- questions
  *  ------------------------------------------------------------------------------------ */
 
-static void start_next(struct gauge *g)
+static void start_next(struct cost_server *g)
 {
     static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
     static const struct timeval within = {WITHIN_S, 0};
-    struct node *n = g->node;
+    const struct cost_server_setup *n = &g->setup;
+    const int threads = *n->threads;
     struct err err;
     if (g->stage || !(g->current = TAILQ_FIRST(&g->waiting)))
         return;
@@ -119,17 +120,17 @@ static void start_next(struct gauge *g)
     g->n--;
     g->is_timing = worker_is_idle(n->worker);
     event_add(g->deadline, &within);
-    if (spawn_start(&g->stage, n->base, opts_str(n->opts, "stage-binary"), n->threads, &ops, g, &err))
+    if (spawn_start(&g->stage, n->base, opts_str(n->opts, "stage-binary"), threads, &ops, g, &err))
         give_up(g, err.text);
     else if (spawn_send(g->stage,
                         json_pack("{s:s s:O s:i s:b}", "do", "measure", "question", g->current->question,
-                                  "threads", n->threads, "may_time", (int)g->is_timing)))
+                                  "threads", threads, "may_time", (int)g->is_timing)))
         give_up(g, "its stage process does not take messages");
 }
 
 static void on_reap(evutil_socket_t fd, short what, void *arg)
 {
-    struct gauge *g = arg;
+    struct cost_server *g = arg;
     (void)fd;
     (void)what;
     spawn_free(g->stage);
@@ -137,7 +138,7 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     start_next(g);
 }
 
-void gauge_message(struct gauge *g, const uint8_t from[16], const char *kind, const json_t *body)
+void cost_server_message(struct cost_server *g, const uint8_t from[16], const char *kind, const json_t *body)
 {
     if (strcmp(kind, "cost-ask") != 0)
         return;
@@ -145,7 +146,7 @@ void gauge_message(struct gauge *g, const uint8_t from[16], const char *kind, co
     memcpy(q->from, from, sizeof q->from);
     q->round = json_integer_value(json_object_get(body, "round"));
     q->question = json_deep_copy(json_object_get(body, "question"));
-    tell(g, q, "cost-heard", json_pack("{s:o}", "ways", peers_ways(g->node->peers)));
+    tell(g, q, "cost-heard", json_pack("{s:o}", "ways", peers_ways(g->setup.peers)));
     if (g->n == MOST_WAITING || !json_is_object(q->question)) {
         refuse(g, q, g->n == MOST_WAITING ? "too many ask it" : "the question cannot be read");
         request_free(q);
@@ -157,7 +158,7 @@ void gauge_message(struct gauge *g, const uint8_t from[16], const char *kind, co
         start_next(g);
 }
 
-void gauge_yield(struct gauge *g)
+void cost_server_yield(struct cost_server *g)
 {
     if (!g->current || !g->is_timing)
         return;
@@ -168,17 +169,17 @@ void gauge_yield(struct gauge *g)
 /* --- opening, closing
  *  ------------------------------------------------------------------------------ */
 
-struct gauge *gauge_new(struct node *node)
+struct cost_server *cost_server_new(const struct cost_server_setup *setup)
 {
-    struct gauge *g = xcalloc(1, sizeof *g);
-    g->node = node;
+    struct cost_server *g = xcalloc(1, sizeof *g);
+    g->setup = *setup;
     TAILQ_INIT(&g->waiting);
-    g->deadline = evtimer_new(node->base, on_deadline, g);
-    g->reap = event_new(node->base, -1, 0, on_reap, g);
+    g->deadline = evtimer_new(setup->base, on_deadline, g);
+    g->reap = event_new(setup->base, -1, 0, on_reap, g);
     return g;
 }
 
-void gauge_free(struct gauge *g)
+void cost_server_free(struct cost_server *g)
 {
     if (!g)
         return;

@@ -2,22 +2,33 @@
  *
  * What units of a model cost on this node, for plans of others: one question at a time, each by a
  * stage process of its own, and while a job works here only with what is kept of earlier timings.
- * Owned by the node; loop thread. */
+ * Loop thread. */
 #ifndef DAEMON_COST_SERVER_H
 #define DAEMON_COST_SERVER_H
 
 #include <jansson.h>
 #include <stdint.h>
 
-struct gauge;
-struct node;
+struct cost_server;
+struct event_base;
+struct opts;
+struct peers;
+struct worker;
 
-struct gauge *gauge_new(struct node *node);
-void gauge_free(struct gauge *g);
+struct cost_server_setup { /* all borrowed */
+    struct event_base *base;
+    const struct opts *opts; /* stage-binary, which may change, as may */
+    const int *threads;
+    struct peers *peers;
+    const struct worker *worker;
+};
+
+struct cost_server *cost_server_new(const struct cost_server_setup *setup);
+void cost_server_free(struct cost_server *g);
 
 /* "cost-ask". Others are left alone. */
-void gauge_message(struct gauge *g, const uint8_t from[16], const char *kind, const json_t *body);
+void cost_server_message(struct cost_server *g, const uint8_t from[16], const char *kind, const json_t *body);
 /* A job begins here: nothing is timed any more. */
-void gauge_yield(struct gauge *g);
+void cost_server_yield(struct cost_server *g);
 
 #endif

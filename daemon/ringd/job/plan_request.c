@@ -9,11 +9,9 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/node.h"
+#include "daemon/common/optable.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/worker.h"
@@ -23,26 +21,26 @@ enum { PLAN_S = 900, MOST_AT_ONCE = 2 };
 
 struct question {
     LIST_ENTRY(question) next;
-    struct planner *planner; /* borrowed */
-    struct http_call *call;  /* NULL = answered */
-    struct job *job;         /* owned: what is asked about; no list of jobs has it */
-    json_t *lines;           /* owned: what the stage said meanwhile */
-    json_t *message;         /* owned: what it was told */
-    bool is_timing;          /* it may time what the model costs */
-    struct spawn *stage;     /* owned */
-    struct event *deadline;  /* owned */
-    struct event *reap;      /* owned: frees all this outside the stage's own callback */
+    struct plan_request *plan_request; /* borrowed */
+    struct http_call *call;            /* NULL = answered */
+    struct job *job;                   /* owned: what is asked about; no list of jobs has it */
+    json_t *lines;                     /* owned: what the stage said meanwhile */
+    json_t *message;                   /* owned: what it was told */
+    bool is_timing;                    /* it may time what the model costs */
+    struct spawn *stage;               /* owned */
+    struct event *deadline;            /* owned */
+    struct event *reap;                /* owned: frees all this outside the stage's own callback */
 };
 
-struct planner {
-    struct node *node; /* borrowed: owner */
+struct plan_request {
+    struct plan_request_setup setup;
     LIST_HEAD(, question) questions;
     size_t n;
 };
 
 static void end_stage(struct question *q)
 {
-    survey_forget(q->planner->node->survey, q->stage);
+    cost_query_forget(q->plan_request->setup.cost_query, q->stage);
     spawn_free(q->stage);
     q->stage = NULL;
 }
@@ -50,7 +48,7 @@ static void end_stage(struct question *q)
 static void question_free(struct question *q)
 {
     LIST_REMOVE(q, next);
-    q->planner->n--;
+    q->plan_request->n--;
     end_stage(q);
     event_free(q->deadline);
     event_free(q->reap);
@@ -68,9 +66,15 @@ static void end(struct question *q)
     event_active(q->reap, EV_TIMEOUT, 0);
 }
 
+static void refuse_call(struct plan_request *p, struct http_call *call, enum plan_refusal kind,
+                        const char *why)
+{
+    p->setup.refused(p->setup.owner, call, kind, why);
+}
+
 static void refuse(struct question *q, const char *why)
 {
-    http_fail(q->call, 409, "refused", "%s", why);
+    refuse_call(q->plan_request, q->call, PLAN_REFUSED, why);
     end(q);
 }
 
@@ -97,9 +101,10 @@ static void answer(struct question *q, const json_t *event)
     job_choose(q->job, (uint32_t)json_integer_value(json_object_get(event, "chosen")));
     if (json_is_true(json_object_get(event, "mirrored")))
         job_mirror(q->job);
-    api_reply(q->call, 200,
-              json_pack("{s:s s:O s:o s:O}", "type", q->job->type, "steps", json_object_get(event, "steps"),
-                        "plan", job_encode_plan(q->job), "lines", q->lines));
+    const struct plan_request_setup *s = &q->plan_request->setup;
+    s->planned(s->owner, q->call,
+               json_pack("{s:s s:O s:o s:O}", "type", q->job->type, "steps", json_object_get(event, "steps"),
+                         "plan", job_encode_plan(q->job), "lines", q->lines));
     end(q);
 }
 
@@ -115,7 +120,7 @@ static void on_stage_event(void *owner, const char *kind, json_t *event)
         const char *why = json_string_value(json_object_get(event, "error"));
         refuse(q, why ? why : "the stage process gives no reason");
     } else if (!strcmp(kind, "survey")) {
-        survey_ask(q->planner->node->survey, q->stage, event);
+        cost_query_ask(q->plan_request->setup.cost_query, q->stage, event);
     } else if (!strcmp(kind, "log") && text) {
         json_array_append(q->lines, text);
     }
@@ -133,11 +138,11 @@ static void on_stage_ended(void *owner, const char *text)
 static void start(struct question *q)
 {
     static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
-    struct node *n = q->planner->node;
+    const struct plan_request_setup *n = &q->plan_request->setup;
     struct err err;
     q->is_timing = worker_is_idle(n->worker);
     json_object_set_new(q->message, "may_time", json_boolean(q->is_timing));
-    if (spawn_start(&q->stage, n->base, opts_str(n->opts, "stage-binary"), n->threads, &ops, q, &err))
+    if (spawn_start(&q->stage, n->base, opts_str(n->opts, "stage-binary"), *n->threads, &ops, q, &err))
         refuse(q, err.text);
     else if (spawn_send(q->stage, json_incref(q->message)))
         refuse(q, "the stage process does not take messages");
@@ -151,7 +156,7 @@ static json_t *message_of(struct question *q, const struct members_ring *ring, c
                      job_take_nodes(q->job, ring));
 }
 
-void planner_yield(struct planner *p)
+void plan_request_yield(struct plan_request *p)
 {
     struct question *q;
     LIST_FOREACH (q, &p->questions, next)
@@ -162,25 +167,27 @@ void planner_yield(struct planner *p)
         }
 }
 
-void planner_ask(struct planner *p, const char *type, const json_t *spec, struct http_call *call)
+void plan_request_ask(struct plan_request *p, const char *type, const json_t *spec, struct http_call *call)
 {
     static const struct timeval wait = {PLAN_S, 0};
     struct members_ring ring;
-    char why[700];
-    node_refresh_self(p->node);
-    if (!coord_ring(p->node->coord, &ring, why, sizeof why)) {
-        http_fail(call, 409, "refused", "no plan can be made now: %s", why);
+    char why[700], text[800];
+    p->setup.begins(p->setup.owner);
+    if (!coord_ring(p->setup.coord, &ring, why, sizeof why)) {
+        snprintf(text, sizeof text, "no plan can be made now: %s", why);
+        refuse_call(p, call, PLAN_REFUSED, text);
         return;
     }
     if (p->n == MOST_AT_ONCE) {
-        http_fail(call, 503, "busy", "%d plans are being made: ask again in a moment", MOST_AT_ONCE);
+        snprintf(text, sizeof text, "%d plans are being made: ask again in a moment", MOST_AT_ONCE);
+        refuse_call(p, call, PLAN_BUSY, text);
         return;
     }
     struct question *q = xcalloc(1, sizeof *q);
     *q = (struct question){
-        .planner = p, .call = call, .job = job_new(0, type, json_object()), .lines = json_array()};
-    q->deadline = evtimer_new(p->node->base, on_deadline, q);
-    q->reap = evtimer_new(p->node->base, on_reap, q);
+        .plan_request = p, .call = call, .job = job_new(0, type, json_object()), .lines = json_array()};
+    q->deadline = evtimer_new(p->setup.base, on_deadline, q);
+    q->reap = evtimer_new(p->setup.base, on_reap, q);
     LIST_INSERT_HEAD(&p->questions, q, next);
     p->n++;
     evtimer_add(q->deadline, &wait);
@@ -188,21 +195,21 @@ void planner_ask(struct planner *p, const char *type, const json_t *spec, struct
     start(q);
 }
 
-struct planner *planner_new(struct node *node)
+struct plan_request *plan_request_new(const struct plan_request_setup *setup)
 {
-    struct planner *p = xcalloc(1, sizeof *p);
-    p->node = node;
+    struct plan_request *p = xcalloc(1, sizeof *p);
+    p->setup = *setup;
     LIST_INIT(&p->questions);
     return p;
 }
 
-void planner_free(struct planner *p)
+void plan_request_free(struct plan_request *p)
 {
     if (!p)
         return;
     for (struct question *q; (q = LIST_FIRST(&p->questions));) {
         if (q->call)
-            http_fail(q->call, 503, "stopping", "ringd is stopping");
+            refuse_call(p, q->call, PLAN_STOPPING, "ringd is stopping");
         question_free(q);
     }
     free(p);

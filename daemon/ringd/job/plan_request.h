@@ -9,17 +9,37 @@
 #include <jansson.h>
 
 struct http_call;
-struct node;
-struct planner;
+struct coord;
+struct cost_query;
+struct event_base;
+struct opts;
+struct plan_request;
+struct worker;
 
-struct planner *planner_new(struct node *node);
-void planner_free(struct planner *p); /* whoever still waits is told that the daemon ends */
+enum plan_refusal { PLAN_REFUSED, PLAN_BUSY, PLAN_STOPPING };
+
+struct plan_request_setup { /* the pointers are borrowed */
+    struct event_base *base;
+    const struct opts *opts; /* stage-binary, which may change, as may */
+    const int *threads;
+    struct coord *coord;
+    struct cost_query *cost_query;
+    const struct worker *worker;
+    void *owner;
+    void (*begins)(void *owner); /* a plan is about to be made, of what this node's record says */
+    /* Exactly one of these ends a question, and takes the call. */
+    void (*planned)(void *owner, struct http_call *call, json_t *answer); /* takes the reference */
+    void (*refused)(void *owner, struct http_call *call, enum plan_refusal kind, const char *why);
+};
+
+struct plan_request *plan_request_new(const struct plan_request_setup *setup);
+void plan_request_free(struct plan_request *p); /* whoever still waits is told that the daemon ends */
 
 /* A job begins here: plans under way go on with what is kept of earlier timings. */
-void planner_yield(struct planner *p);
+void plan_request_yield(struct plan_request *p);
 
 /* Answers call with the plan, or with the sentence that a job of this type and spec would end
  * with. */
-void planner_ask(struct planner *p, const char *type, const json_t *spec, struct http_call *call);
+void plan_request_ask(struct plan_request *p, const char *type, const json_t *spec, struct http_call *call);
 
 #endif

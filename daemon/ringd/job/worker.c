@@ -151,11 +151,11 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     add_stage(w->stage, &w->past);
     if (w->stage)
         lane_counts_keep(w->counts, spawn_progress(w->stage));
-    survey_forget(w->node->survey, w->stage);
+    cost_query_forget(w->node->cost_query, w->stage);
     spawn_free(w->stage);
     w->stage = NULL;
-    scope_free(w->scope);
-    w->scope = NULL;
+    cgroup_free(w->cgroup);
+    w->cgroup = NULL;
     event_del(w->kill_timer);
     w->state = WORKER_IDLE;
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node has ended");
@@ -212,7 +212,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
-        survey_ask(w->node->survey, w->stage, event);
+        cost_query_ask(w->node->cost_query, w->stage, event);
     } else if (!strcmp(kind, "ready")) {
         w->state = WORKER_READY;
         worker_tell(w, "job-ready", json_deep_copy(event));
@@ -245,7 +245,7 @@ static void stage_ended(void *owner, const char *text)
     struct worker *w = owner;
     char cause[700];
     if (w->state != WORKER_ENDING) {
-        scope_why_ended(cause, sizeof cause, w->scope, w->planned_bytes, spawn_peak(w->stage), text);
+        cgroup_why_ended(cause, sizeof cause, w->cgroup, w->planned_bytes, spawn_peak(w->stage), text);
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
@@ -256,9 +256,9 @@ static void stage_ended(void *owner, const char *text)
 /* Its own group, limited once there is a plan. Without one it runs all the same. */
 static void confine(struct worker *w)
 {
-    int r = w->groups && !w->scope ? scope_new(&w->scope, w->groups, w->job) : 0;
-    if (!r && w->scope)
-        r = scope_add(w->scope, spawn_pid(w->stage));
+    int r = w->groups && !w->cgroup ? cgroup_new(&w->cgroup, w->groups, w->job) : 0;
+    if (!r && w->cgroup)
+        r = cgroup_add(w->cgroup, spawn_pid(w->stage));
     if (r)
         log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for the stage: %s", strerror(-r));
 }
@@ -270,9 +270,9 @@ static int start_stage(struct worker *w)
     struct err err;
     w->reported = false;
     w->read_bytes = w->read_total = 0;
-    gauge_yield(w->node->gauge);
+    cost_server_yield(w->node->cost_server);
     doctor_yield(w->node->doctor);
-    planner_yield(w->node->planner);
+    plan_request_yield(w->node->plan_request);
     memset(w->alive, 0, sizeof w->alive);
     int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
                         &spawn_ops, w, &err);
@@ -378,8 +378,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
               w->rank, w->ranks, of ? of->name : "another node");
     if (!planned_here && start_stage(w))
         return;
-    if (w->scope && w->planned_bytes)
-        scope_limit(w->scope, scope_with_headroom(w->planned_bytes));
+    if (w->cgroup && w->planned_bytes)
+        cgroup_limit(w->cgroup, cgroup_with_headroom(w->planned_bytes));
     worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
                             w->node->threads));
     peers_flood_self(w->node->peers);
@@ -512,9 +512,9 @@ void worker_describe(const struct worker *w, struct member *self)
 static void find_groups(struct worker *w)
 {
     char folder[3072];
-    if (scope_find_delegated(folder, sizeof folder))
+    if (cgroup_find_delegated(folder, sizeof folder))
         return;
-    int r = scope_prepare(folder);
+    int r = cgroup_prepare(folder);
     if (r)
         log_info("stage cgroups unavailable, no memory limit: %s: %s", folder, strerror(-r));
     else
@@ -545,7 +545,7 @@ void worker_free(struct worker *w)
         lanes_free(w->lanes[i]);
     lane_counts_free(w->counts);
     spawn_free(w->stage);
-    scope_free(w->scope);
+    cgroup_free(w->cgroup);
     free(w->groups);
     event_free(w->kill_timer);
     event_free(w->reap);

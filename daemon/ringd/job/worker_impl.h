@@ -29,9 +29,9 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage; /* owned */
-    char *groups;        /* owned: where stages get a control group each, NULL = nowhere */
-    struct scope *scope; /* owned: the stage's, or NULL */
+    struct spawn *stage;   /* owned */
+    char *groups;          /* owned: where stages get a control group each, NULL = nowhere */
+    struct cgroup *cgroup; /* owned: the stage's, or NULL */
     struct lanes *lanes
         [2]; /* owned: data connections to the next rank, and to the one before; of two ranks all are in the first */
     unsigned alive[RING_MAX_NODES];  /* data connections the stage has, by rank */

@@ -72,11 +72,11 @@ static void the_daemon_makes_room_for_children(void **state)
 {
     (void)state;
     char pid[16];
-    assert_int_equal(scope_prepare(folder), -ENOENT); /* no group at all: nothing to write to */
+    assert_int_equal(cgroup_prepare(folder), -ENOENT); /* no group at all: nothing to write to */
     put("daemon/cgroup.procs", "");
-    assert_int_equal(scope_prepare(folder), -ENOENT);
+    assert_int_equal(cgroup_prepare(folder), -ENOENT);
     put("cgroup.subtree_control", "");
-    assert_int_equal(scope_prepare(folder), 0);
+    assert_int_equal(cgroup_prepare(folder), 0);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     expect("daemon/cgroup.procs", pid);
     expect("cgroup.subtree_control", "+memory");
@@ -85,32 +85,32 @@ static void the_daemon_makes_room_for_children(void **state)
     drop("cgroup.subtree_control");
 }
 
-static void says(const struct scope *s, const char *how, const char *sentence)
+static void says(const struct cgroup *s, const char *how, const char *sentence)
 {
     char text[400];
-    scope_why_ended(text, sizeof text, s, UINT64_C(2) << 30, UINT64_C(5) << 29, how);
+    cgroup_why_ended(text, sizeof text, s, UINT64_C(2) << 30, UINT64_C(5) << 29, how);
     assert_string_equal(text, sentence);
 }
 
 static void a_stage_is_limited_and_its_end_explained(void **state)
 {
     (void)state;
-    struct scope *s;
+    struct cgroup *s;
     make("job-7");
     put("job-7/cgroup.procs", "");
     put("job-7/memory.max", "max");
-    assert_int_equal(scope_new(&s, folder, 7), 0); /* one left behind is used again */
-    assert_int_equal(scope_add(s, 4711), 0);
+    assert_int_equal(cgroup_new(&s, folder, 7), 0); /* one left behind is used again */
+    assert_int_equal(cgroup_add(s, 4711), 0);
     expect("job-7/cgroup.procs", "4711");
-    assert_int_equal(scope_limit(s, UINT64_C(12) << 30), 0);
+    assert_int_equal(cgroup_limit(s, UINT64_C(12) << 30), 0);
     expect("job-7/memory.max", "12884901888");
-    assert_false(scope_ran_out(s));
+    assert_false(cgroup_ran_out(s));
     put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n");
-    assert_false(scope_ran_out(s));
+    assert_false(cgroup_ran_out(s));
     says(s, "was killed by signal 9", "the stage process was killed by signal 9");
     says(s, "", "the stage process ended before the job did");
     put("job-7/memory.events", "low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n");
-    assert_true(scope_ran_out(s));
+    assert_true(cgroup_ran_out(s));
     says(s, "was killed by SIGKILL: by whom",
          "the stage process was killed: out of memory, 2.0 GiB were planned and it had 2.5 GiB of at most "
          "2.5 GiB; "
@@ -122,17 +122,17 @@ static void a_stage_is_limited_and_its_end_explained(void **state)
     drop("job-7/memory.events");
     drop("job-7/memory.max");
     drop("job-7/cgroup.procs");
-    scope_free(s); /* takes the folder with it */
+    cgroup_free(s); /* takes the folder with it */
 }
 
 static void without_a_group_nothing_is_claimed(void **state)
 {
     (void)state;
-    struct scope *s = NULL;
+    struct cgroup *s = NULL;
     char path[64];
-    assert_int_equal(scope_new(&s, "/nonexistent/group", 1), -ENOENT);
+    assert_int_equal(cgroup_new(&s, "/nonexistent/group", 1), -ENOENT);
     assert_null(s);
-    assert_int_equal(scope_find_delegated(path, 4), -ENOENT); /* no room for any */
+    assert_int_equal(cgroup_find_delegated(path, 4), -ENOENT); /* no room for any */
 }
 
 int main(void)

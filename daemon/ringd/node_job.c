@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Wires the modules that run and plan jobs: what they borrow, and where their news goes. Called by
+ * node.c; loop thread. */
+#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/http/http.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/node.h"
+#include "daemon/ringd/node_impl.h"
+
+static void plan_begins(void *owner)
+{
+    node_refresh_self(owner);
+}
+
+static void on_planned(void *owner, struct http_call *call, json_t *answer)
+{
+    (void)owner;
+    api_reply(call, 200, answer);
+}
+
+static void on_refused(void *owner, struct http_call *call, enum plan_refusal kind, const char *why)
+{
+    static const char *const codes[] = {"refused", "busy", "stopping"};
+    (void)owner;
+    http_fail(call, kind == PLAN_REFUSED ? 409 : 503, codes[kind], "%s", why);
+}
+
+static void open_plan_request(struct node *n)
+{
+    n->plan_request = plan_request_new(&(struct plan_request_setup){.base = n->base,
+                                                                    .opts = n->opts,
+                                                                    .threads = &n->threads,
+                                                                    .coord = n->coord,
+                                                                    .cost_query = n->cost_query,
+                                                                    .worker = n->worker,
+                                                                    .begins = plan_begins,
+                                                                    .planned = on_planned,
+                                                                    .refused = on_refused,
+                                                                    .owner = n});
+}
+
+void node_open_job(struct node *n)
+{
+    n->cost_query =
+        cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
+    n->worker = worker_new(n);
+    n->coord = coord_new(n);
+    n->cost_server = cost_server_new(&(struct cost_server_setup){
+        .base = n->base, .opts = n->opts, .threads = &n->threads, .peers = n->peers, .worker = n->worker});
+    open_plan_request(n);
+}
