@@ -31,6 +31,7 @@
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/measure.h"
+#include "daemon/ringd/http/metrics_text.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/plan_request.h"
@@ -268,7 +269,10 @@ static void on_hangup(evutil_socket_t fd, short what, void *arg)
 
 static void on_sample(void *owner, double seconds, int64_t now, json_t *rows)
 {
-    metrics_sample(owner, seconds, now, rows);
+    struct metrics_sources from;
+    node_refresh_self(owner);
+    node_metrics_sources(owner, &from);
+    metrics_sample(&from, seconds, now, rows);
 }
 
 static int reload_token(void *owner, const struct opts *fresh, struct err *err)

@@ -30,6 +30,7 @@ struct intake;
 struct mailbox;
 struct measure;
 struct metrics;
+struct metrics_sources;
 struct peers;
 struct plan_request;
 struct records;

@@ -18,6 +18,7 @@
 #include "daemon/ringd/node_impl.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/service.h"
+#include "daemon/ringd/http/metrics_text.h"
 #include "daemon/ringd/store/metrics.h"
 
 /* --- the token -------------------------------------------------------------------------------- */
@@ -120,7 +121,10 @@ static bool healthy(void *owner, char *why, size_t size)
 
 static char *text_of_metrics(void *owner)
 {
-    return metrics_text(owner);
+    struct metrics_sources from;
+    node_refresh_self(owner);
+    node_metrics_sources(owner, &from);
+    return metrics_text(&from);
 }
 
 static int on_reload(void *owner, json_t **ret, struct err *err)

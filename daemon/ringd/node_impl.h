@@ -6,6 +6,7 @@
 
 #include "engine/err.h"
 
+struct metrics_sources;
 struct node;
 struct opts;
 
@@ -16,7 +17,10 @@ void node_open_relay(struct node *n);
 int node_open_peers(struct node *n, struct err *err);
 int node_open_cables(struct node *n, struct err *err);
 
-void node_open_job(struct node *n); /* node_job.c: the room job */
+/* node_job.c: the room job */
+void node_open_job(struct node *n);
+/* Where metrics_text finds what it shows. */
+void node_metrics_sources(const struct node *n, struct metrics_sources *ret);
 
 /* node_http.c: the rooms doctor and http. The server listens before cables are looked for, so that
  * a second daemon of this machine ends without touching them; no request is handled before the loop

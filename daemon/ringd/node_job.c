@@ -4,6 +4,7 @@
  * node.c; loop thread. */
 #include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/metrics_text.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
@@ -11,6 +12,7 @@
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
+#include "daemon/ringd/service.h"
 
 static void plan_begins(void *owner)
 {
@@ -53,4 +55,15 @@ void node_open_job(struct node *n)
     n->cost_server = cost_server_new(&(struct cost_server_setup){
         .base = n->base, .opts = n->opts, .threads = &n->threads, .peers = n->peers, .worker = n->worker});
     open_plan_request(n);
+}
+
+void node_metrics_sources(const struct node *n, struct metrics_sources *ret)
+{
+    *ret = (struct metrics_sources){.metrics = n->metrics,
+                                    .members = n->members,
+                                    .peers = n->peers,
+                                    .worker = n->worker,
+                                    .coord = n->coord,
+                                    .store = n->store,
+                                    .lateness = service_lateness(n->service)};
 }

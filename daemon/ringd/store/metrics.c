@@ -1,33 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/store/metrics.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/job/job.h"
-#include "daemon/ringd/node.h"
-#include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/service.h"
-#include "daemon/ringd/store/store.h"
-#include "daemon/ringd/job/worker.h"
 #include "daemon/common/xalloc.h"
 
-enum { ROUTES_MAX = 64, CLASSES = 6 /* of status: 1xx … 5xx */, BUCKETS = 10 };
-
-static const double bucket_ends[BUCKETS] = {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
-static const char *const end_states[] = {"done", "failed", "cancelled"};
+static const double bucket_ends[METRICS_BUCKETS] = METRICS_BUCKET_ENDS;
+static const char *const end_states[METRICS_END_STATES] = METRICS_END_NAMES;
 
 struct metrics {
-    uint64_t steps, tokens, generated, ended[3];
-    uint64_t bucket[BUCKETS]; /* steps not longer than that, and longer than the one before */
-    double step_seconds, bubble;
-    struct {
-        const char *route; /* borrowed: the API's table */
-        uint64_t count[CLASSES];
-    } requests[ROUTES_MAX];
+    struct metrics_counts counts;
     json_t *last; /* owned: name → bytes at the last sample, from which rates come */
 };
 
@@ -50,328 +33,55 @@ void metrics_event(struct metrics *m, const char *kind, const json_t *event)
 {
     double seconds = json_number_value(json_object_get(event, "step_seconds"));
     if (!strcmp(kind, "token"))
-        m->generated++;
+        m->counts.generated++;
     if (strcmp(kind, "step") || seconds <= 0)
         return;
     size_t i = 0;
-    while (i < BUCKETS && seconds > bucket_ends[i])
+    while (i < METRICS_BUCKETS && seconds > bucket_ends[i])
         i++;
-    if (i < BUCKETS)
-        m->bucket[i]++;
-    m->steps++;
-    m->step_seconds += seconds;
-    m->tokens += (uint64_t)json_integer_value(json_object_get(event, "tokens"));
-    m->bubble = json_number_value(json_object_get(event, "bubble"));
+    if (i < METRICS_BUCKETS)
+        m->counts.bucket[i]++;
+    m->counts.steps++;
+    m->counts.step_seconds += seconds;
+    m->counts.tokens += (uint64_t)json_integer_value(json_object_get(event, "tokens"));
+    m->counts.bubble = json_number_value(json_object_get(event, "bubble"));
 }
 
 void metrics_job_ended(struct metrics *m, const char *state)
 {
-    for (size_t i = 0; i < 3; i++)
-        m->ended[i] += !strcmp(state, end_states[i]);
+    for (size_t i = 0; i < METRICS_END_STATES; i++)
+        m->counts.ended[i] += !strcmp(state, end_states[i]);
 }
 
 void metrics_request(struct metrics *m, const char *route, unsigned status)
 {
     size_t i = 0;
     route = route ? route : "other";
-    while (i + 1 < ROUTES_MAX && m->requests[i].route && m->requests[i].route != route)
+    while (i + 1 < METRICS_ROUTES && m->counts.requests[i].route && m->counts.requests[i].route != route)
         i++;
-    m->requests[i].route = route;
-    m->requests[i].count[status / 100 < CLASSES ? status / 100 : 0]++;
+    m->counts.requests[i].route = route;
+    m->counts.requests[i].count[status / 100 < METRICS_CLASSES ? status / 100 : 0]++;
 }
 
-/* --- text ------------------------------------------------------------------------------------- */
-
-static void describe(FILE *to, const char *name, const char *type, const char *help)
+const struct metrics_counts *metrics_counts(const struct metrics *m)
 {
-    fprintf(to, "# HELP ringd_%s %s\n# TYPE ringd_%s %s\n", name, help, name, type);
-}
-
-static void single(FILE *to, const char *name, const char *type, const char *help, double value)
-{
-    describe(to, name, type, help);
-    fprintf(to, "ringd_%s %.17g\n", name, value);
-}
-
-/* A label's value: what would end it is escaped. */
-static void label(FILE *to, const char *name, const char *value)
-{
-    fprintf(to, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\n')
-            fputs("\\n", to);
-        else if (strchr("\\\"", *value))
-            fprintf(to, "\\%c", *value);
-        else
-            fputc(*value, to);
-    }
-    fputc('"', to);
-}
-
-static void write_node(FILE *to, struct node *n)
-{
-    struct members_ring ring;
-    const struct member *self = members_self(n->members);
-    size_t reachable = 0;
-    members_ring(n->members, NULL, &ring);
-    for (size_t i = 0; i < members_count(n->members); i++)
-        reachable += members_reachable(n->members, members_at(n->members, i)->id);
-    describe(to, "build_info", "gauge", "The version, as a label.");
-    fprintf(to, "ringd_build_info{version=\"%s\"} 1\n", RINGD_VERSION);
-    single(to, "start_time_seconds", "gauge", "When the daemon started, since 1970.",
-           (double)self->boot / 1e6);
-    single(to, "ring_nodes", "gauge", "Nodes in the ring, this one included.", (double)ring.n);
-    single(to, "ring_closed", "gauge",
-           "1 if the ring is closed, or this node is alone; a chain can work too.",
-           ring.shape == RING_CLOSED || ring.shape == RING_ALONE);
-    single(to, "nodes_reachable", "gauge", "Nodes that can be reached, this one included.",
-           (double)reachable);
-    single(to, "nodes_known", "gauge", "Nodes known, reachable or not.", (double)members_count(n->members));
-    single(to, "memory_total_bytes", "gauge", "Memory of this machine, or what --memory-limit leaves of it.",
-           (double)self->memory_total);
-    single(to, "memory_available_bytes", "gauge", "Memory that is free for a stage.",
-           (double)self->memory_available);
-    single(to, "loop_lateness_seconds", "gauge",
-           "The longest the event loop was late within the last minute.", service_lateness(n->service));
-    single(to, "history_failing", "gauge", "1 while the job history cannot be written.",
-           store_trouble(n->store) != NULL);
-}
-
-static void write_jobs(FILE *to, struct node *n)
-{
-    const struct metrics *m = n->metrics;
-    size_t queued = 0, running = 0;
-    const struct job *active = NULL;
-    for (const struct job *job = coord_first(n->coord); job; job = job->next) {
-        queued += job->state == JOB_QUEUED;
-        if (job->state == JOB_QUEUED || job_state_ended(job->state))
-            continue;
-        running++;
-        active = job;
-    }
-    describe(to, "jobs", "gauge", "Jobs submitted here and not ended.");
-    fprintf(to, "ringd_jobs{state=\"queued\"} %zu\nringd_jobs{state=\"running\"} %zu\n", queued, running);
-    describe(to, "jobs_ended_total", "counter", "Jobs submitted here that have ended since the start.");
-    for (size_t i = 0; i < 3; i++)
-        fprintf(to, "ringd_jobs_ended_total{state=\"%s\"} %llu\n", end_states[i],
-                (unsigned long long)m->ended[i]);
-    single(to, "trained_tokens_total", "counter", "Tokens of all training steps.", (double)m->tokens);
-    single(to, "generated_tokens_total", "counter", "Tokens generated.", (double)m->generated);
-    single(to, "bubble_ratio", "gauge", "Share of the last training step in which nodes did not compute.",
-           m->bubble);
-    describe(to, "step_seconds", "histogram", "Length of training steps.");
-    uint64_t sum = 0;
-    for (size_t i = 0; i < BUCKETS; i++) {
-        sum += m->bucket[i];
-        fprintf(to, "ringd_step_seconds_bucket{le=\"%g\"} %llu\n", bucket_ends[i], (unsigned long long)sum);
-    }
-    fprintf(to,
-            "ringd_step_seconds_bucket{le=\"+Inf\"} %llu\nringd_step_seconds_sum "
-            "%.17g\nringd_step_seconds_count %llu\n",
-            (unsigned long long)m->steps, m->step_seconds, (unsigned long long)m->steps);
-    if (!active)
-        return;
-    describe(to, "job_step", "gauge", "Steps the running job has made.");
-    fprintf(to, "ringd_job_step{job=\"%llu\"} %llu\n", (unsigned long long)active->id,
-            (unsigned long long)active->step);
-    describe(to, "job_steps", "gauge", "Steps the running job will have made in the end.");
-    fprintf(to, "ringd_job_steps{job=\"%llu\"} %llu\n", (unsigned long long)active->id,
-            (unsigned long long)active->steps);
-    if (!active->has_loss)
-        return;
-    describe(to, "job_loss", "gauge", "Loss of the running job's last step.");
-    fprintf(to, "ringd_job_loss{job=\"%llu\"} %.17g\n", (unsigned long long)active->id, active->loss);
-}
-
-static void write_stage(FILE *to, struct node *n)
-{
-    struct worker_totals t;
-    worker_totals(n->worker, &t);
-    single(to, "stage_running", "gauge", "1 while this node holds a stage.", t.running);
-    single(to, "stage_busy_seconds_total", "counter", "Seconds stages of this node computed.",
-           t.busy_seconds);
-    single(to, "stage_wait_seconds_total", "counter",
-           "Seconds stages of this node stood still within a round.", t.wait_seconds);
-    single(to, "stage_tx_bytes_total", "counter", "Bytes stages of this node sent to others.",
-           (double)t.tx_bytes);
-    single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
-           (double)t.rx_bytes);
-    single(to, "stage_memory_bytes", "gauge",
-           "Memory the stage has, what it maps of the model's files included.", (double)t.memory_bytes);
-    single(to, "stage_planned_memory_bytes", "gauge", "Memory the plan foresees for the stage.",
-           (double)t.planned_bytes);
-}
-
-static void write_requests(FILE *to, const struct metrics *m)
-{
-    describe(to, "http_requests_total", "counter", "Requests answered, by route and class of status.");
-    for (size_t i = 0; i < ROUTES_MAX && m->requests[i].route; i++)
-        for (unsigned class = 0; class < CLASSES; class ++) {
-            if (!m->requests[i].count[class])
-                continue;
-            fputs("ringd_http_requests_total{", to);
-            label(to, "route", m->requests[i].route);
-            fprintf(to, ",code=\"%uxx\"} %llu\n", class, (unsigned long long)m->requests[i].count[class]);
-        }
-}
-
-/* --- links ------------------------------------------------------------------------------------ */
-
-static const char *text_of(const json_t *link, const char *key)
-{
-    const char *text = json_string_value(json_object_get(link, key));
-    return text ? text : "";
-}
-
-/* A link has one name in all its series: whom it leads to, over which port and cable. False:
- * another of that name came first. */
-static bool link_name(const json_t *link, json_t *seen, char *buf, size_t size)
-{
-    snprintf(buf, size, "%s\n%s\n%s", text_of(link, "peer"), text_of(link, "port"), text_of(link, "cable"));
-    return !json_object_get(seen, buf) && !json_object_set_new(seen, buf, json_true());
-}
-
-struct link_metric {
-    const char *name, *type, *help, *key;
-    double scale;
-};
-
-static const struct link_metric link_metrics[] = {
-    {"link_tx_bytes_total", "counter", "Bytes sent on the control connection.", "tx_bytes", 1},
-    {"link_rx_bytes_total", "counter", "Bytes received on the control connection.", "rx_bytes", 1},
-    {"link_retransmits_total", "counter", "Segments the kernel sent again on the control connection.",
-     "retransmits", 1},
-    {"link_rtt_seconds", "gauge", "Round trip of the last heartbeat.", "rtt_ms", 1e-3},
-    {"link_up_seconds", "gauge", "For how long the connection has stood.", "up_seconds", 1},
-    {"link_measured_tx_bytes_per_second", "gauge",
-     "What the cable was measured to carry from here, 0 = not yet.", "tx_mbps", 125e3},
-    {"link_measured_rx_bytes_per_second", "gauge",
-     "What the cable was measured to carry to here, 0 = not yet.", "rx_mbps", 125e3},
-};
-
-static const struct link_metric lane_metrics[] = {
-    {"link_data_tx_bytes_total", "counter", "Bytes stages sent over the cable.", "data_tx_bytes", 1},
-    {"link_data_rx_bytes_total", "counter", "Bytes stages received over the cable.", "data_rx_bytes", 1},
-    {"link_data_retransmits_total", "counter", "Segments of data connections the kernel sent again.",
-     "data_retransmits", 1},
-    {"link_data_rtt_seconds", "gauge", "Smoothed round trip of the data connection, from the kernel.",
-     "data_rtt_ms", 1e-3},
-};
-
-static void write_link(FILE *to, const char *metric, const json_t *link, double value)
-{
-    fprintf(to, "ringd_%s{", metric);
-    label(to, "peer", text_of(link, "peer"));
-    fputc(',', to);
-    label(to, "port", text_of(link, "port"));
-    fputc(',', to);
-    label(to, "cable", text_of(link, "cable"));
-    fprintf(to, "} %.17g\n", value);
-}
-
-static void write_table(FILE *to, const json_t *links, const struct link_metric *metrics, size_t n)
-{
-    const json_t *link;
-    char name[512];
-    size_t i;
-    json_t *seen = json_object();
-    for (size_t k = 0; k < n; k++) {
-        const struct link_metric *m = &metrics[k];
-        json_object_clear(seen);
-        describe(to, m->name, m->type, m->help);
-        json_array_foreach (links, i, link) {
-            const json_t *value = json_object_get(link, m->key);
-            if (json_is_number(value) && link_name(link, seen, name, sizeof name))
-                write_link(to, m->name, link, json_number_value(value) * m->scale);
-        }
-    }
-    json_decref(seen);
-}
-
-static void write_links(FILE *to, const json_t *links, const json_t *lanes)
-{
-    const json_t *link;
-    char name[512];
-    size_t i;
-    json_t *seen = json_object();
-    describe(to, "link_up", "gauge", "1 if the connection over that cable, or with that peer, stands.");
-    json_array_foreach (links, i, link) {
-        if (link_name(link, seen, name, sizeof name))
-            write_link(to, "link_up", link, !strcmp(text_of(link, "state"), "up"));
-    }
-    json_decref(seen);
-    write_table(to, links, link_metrics, sizeof link_metrics / sizeof *link_metrics);
-    write_table(to, lanes, lane_metrics, sizeof lane_metrics / sizeof *lane_metrics);
-}
-
-char *metrics_text(struct node *n)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    if (!to)
-        return NULL;
-    node_refresh_self(n);
-    json_t *links = peers_encode(n->peers), *lanes = worker_lanes(n->worker);
-    write_node(to, n);
-    write_jobs(to, n);
-    write_stage(to, n);
-    write_links(to, links, lanes);
-    write_requests(to, n->metrics);
-    json_decref(lanes);
-    json_decref(links);
-    if (!fclose(to))
-        return text;
-    free(text);
-    return NULL;
+    return &m->counts;
 }
 
 /* --- series ----------------------------------------------------------------------------------- */
 
-static void add(json_t *rows, const char *name, int64_t now, double value)
+void metrics_add(json_t *rows, const char *name, int64_t now, double value)
 {
     json_array_append_new(rows, json_pack("[s,I,f]", name, (json_int_t)now, value));
 }
 
 /* What a counter gained a second; nothing to say at first, or when it began anew. */
-static void add_rate(struct metrics *m, json_t *rows, const char *name, int64_t now, double seconds,
-                     double total)
+void metrics_add_rate(struct metrics *m, json_t *rows, const char *name, int64_t now, double seconds,
+                      double total)
 {
     const json_t *before = json_object_get(m->last, name);
     double gained = total - json_number_value(before);
     if (before && seconds > 0 && gained >= 0)
-        add(rows, name, now, gained / seconds);
+        metrics_add(rows, name, now, gained / seconds);
     json_object_set_new(m->last, name, json_real(total));
-}
-
-void metrics_sample(struct node *n, double seconds, int64_t now, json_t *rows)
-{
-    struct metrics *m = n->metrics;
-    struct worker_totals t;
-    const json_t *link;
-    size_t i;
-    node_refresh_self(n);
-    worker_totals(n->worker, &t);
-    const struct member *self = members_self(n->members);
-    add(rows, "node/memory_used", now, (double)(self->memory_total - self->memory_available));
-    add(rows, "node/stage_memory", now, (double)t.memory_bytes);
-    add_rate(m, rows, "node/busy", now, seconds, t.busy_seconds);
-    add_rate(m, rows, "node/wait", now, seconds, t.wait_seconds);
-    add_rate(m, rows, "node/trained_tokens", now, seconds, (double)m->tokens);
-    json_t *links = peers_encode(n->peers);
-    json_array_foreach (links, i, link) {
-        const char *port = text_of(link, "port");
-        char name[256];
-        if (strcmp(text_of(link, "state"), "up"))
-            continue;
-        int len = snprintf(name, sizeof name - 8, "cable/%s/%s", text_of(link, "peer"), *port ? port : "-");
-        len = len < (int)sizeof name - 8 ? len : (int)sizeof name - 9;
-        strcpy(name + len, "/tx");
-        add_rate(m, rows, name, now, seconds, json_number_value(json_object_get(link, "tx_bytes")));
-        strcpy(name + len, "/rx");
-        add_rate(m, rows, name, now, seconds, json_number_value(json_object_get(link, "rx_bytes")));
-        strcpy(name + len, "/rtt");
-        add(rows, name, now, json_number_value(json_object_get(link, "rtt_ms")) / 1e3);
-    }
-    json_decref(links);
 }
