@@ -179,7 +179,7 @@ $(system_bin): %: %.o
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
 sleeping  := $(B)/tests/system/lib/sleeping
 $(sleeping): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=runner_task,--wrap=exchange_send -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=task_run,--wrap=exchange_send -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)

@@ -32,7 +32,7 @@
 #include "daemon/stage/stage_bench.h"
 #include "daemon/common/cache_dir.h"
 #include "daemon/stage/stage_faults.h"
-#include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/stage_data.h"
@@ -43,6 +43,7 @@
 #include "engine/pipe/split.h"
 
 struct process {
+    struct stage_events events;
     struct progress *progress;
     struct head head;
     bool is_head;
@@ -66,20 +67,20 @@ static int do_plan(struct process *p, const json_t *msg, struct err *err)
         return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"",
                        name ? name : "");
     p->is_head = true;
-    p->head.must_not_time = json_is_false(json_object_get(msg, "may_time"));
+    p->head.planning.must_not_time = json_is_false(json_object_get(msg, "may_time"));
     int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
     if (!r && !p->head.spec.dry_run)
         r = weights_of_head(&p->head, err);
     if (r)
         return r;
     json_t *plan = job_plan_encode(&p->head.plan);
-    if (p->head.forecast)
-        json_object_set(plan, "forecast", p->head.forecast);
-    if (p->head.speed)
-        json_object_set(plan, "speed", p->head.speed);
-    head_event(&p->head, "planned",
-               json_pack("{s:o s:I s:b s:I}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
-                         (int)p->head.is_mirrored, "chosen", (json_int_t)p->head.chosen));
+    if (p->head.planning.forecast)
+        json_object_set(plan, "forecast", p->head.planning.forecast);
+    if (p->head.planning.speed)
+        json_object_set(plan, "speed", p->head.planning.speed);
+    stage_event(&p->events, "planned",
+                json_pack("{s:o s:I s:b s:I}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
+                          (int)p->head.planning.is_mirrored, "chosen", (json_int_t)p->head.planning.chosen));
     return 0;
 }
 
@@ -89,20 +90,21 @@ static void do_measure(struct process *p, const json_t *msg)
     json_t *answer = units_answer(json_object_get(msg, "question"),
                                   (int)json_integer_value(json_object_get(msg, "threads")),
                                   json_is_true(json_object_get(msg, "may_time")));
-    head_event(&p->head, "measured", json_pack("{s:o}", "answer", answer));
+    stage_event(&p->events, "measured", json_pack("{s:o}", "answer", answer));
 }
 
 /* For the doctor: likewise. */
 static void do_weights(struct process *p, const json_t *msg)
 {
     const char *dir = json_string_value(json_object_get(msg, "model"));
-    head_event(&p->head, "weights", json_pack("{s:o}", "model", weights_of_dir(&p->head, dir ? dir : "")));
+    stage_event(&p->events, "weights",
+                json_pack("{s:o}", "model", weights_of_dir(&p->events, dir ? dir : "")));
 }
 
 static void on_traced(void *owner, json_t *event)
 {
     struct process *p = owner;
-    head_event(&p->head, "timeline", event);
+    stage_event(&p->events, "timeline", event);
 }
 
 /* After a round: what it holds is warm. */
@@ -114,15 +116,15 @@ static void on_round(void *owner)
         return;
     exchange_sample_tcp(p->exchange);
     if (!memory_read(&use) && memory_changed(&p->memory, &use))
-        head_event(&p->head, "memory",
-                   json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
-                             "peak", (json_int_t)use.peak));
+        stage_event(&p->events, "memory",
+                    json_pack("{s:I s:I s:I}", "rss", (json_int_t)use.rss, "anon", (json_int_t)use.anon,
+                              "peak", (json_int_t)use.peak));
 }
 
 static void on_begun(void *owner)
 {
     struct process *p = owner;
-    head_event(&p->head, "begun", json_object());
+    stage_event(&p->events, "begun", json_object());
 }
 
 static void tell_weights(struct process *p, const char *dir)
@@ -143,7 +145,7 @@ static void tell_weights(struct process *p, const char *dir)
     if (sum.removed)
         snprintf(text + n, sizeof text - (size_t)n, "; %.1f MiB long unused were deleted for room",
                  (double)sum.removed / (1 << 20));
-    head_event(&p->head, "log", json_pack("{s:s}", "text", text));
+    stage_event(&p->events, "log", json_pack("{s:s}", "text", text));
 }
 
 static int alloc_scratch(struct slab *ret, size_t bytes, struct err *err)
@@ -203,7 +205,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
         r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
                     p->plan.first[p->plan.stages], config.layers);
     if (!r && p->rank && !p->plan.tune.random_init)
-        r = weights_of_rank(&p->head, &p->plan, &config, p->rank, err);
+        r = weights_of_rank(&p->events, &p->plan, &config, p->rank, err);
     if (!r)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
@@ -224,9 +226,9 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
-        head_event(&p->head, "ready",
-                   json_pack("{s:o s:s s:i}", "layers", opened_layers(p), "isa", num_isa(p->num), "threads",
-                             num_threads(p->num)));
+        stage_event(&p->events, "ready",
+                    json_pack("{s:o s:s s:i}", "layers", opened_layers(p), "isa", num_isa(p->num), "threads",
+                              num_threads(p->num)));
     return r;
 }
 
@@ -244,8 +246,8 @@ static int do_connect(struct process *p, struct ipc_lane *lane, int fd, struct e
 static void on_lane_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
 {
     struct process *p = owner;
-    head_event(&p->head, "lane-lost",
-               json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
+    stage_event(&p->events, "lane-lost",
+                json_pack("{s:I s:I s:s}", "rank", (json_int_t)rank, "path", (json_int_t)path, "why", why));
 }
 
 static void keep_paths(struct process *p, const json_t *list)
@@ -309,7 +311,7 @@ static int do_run(struct process *p, struct err *err)
     shutdown(IPC_FD, SHUT_RD);
     pthread_join(listener, NULL);
     if (!r)
-        head_event(&p->head, "done", json_pack("{s:o}", "result", result ? result : json_null()));
+        stage_event(&p->events, "done", json_pack("{s:o}", "result", result ? result : json_null()));
     else
         json_decref(result);
     return r;
@@ -350,6 +352,7 @@ static void process_done(struct process *p)
     job_plan_done(&p->plan);
     num_free(p->num);
     head_done(&p->head);
+    stage_events_done(&p->events);
     progress_detach(p->progress);
 }
 
@@ -368,7 +371,8 @@ int main(int argc, char **argv)
     struct process p = {.progress = progress_attach(IPC_PROGRESS_FD)};
     if (p.progress)
         faults_watch(p.progress);
-    head_init(&p.head, IPC_FD);
+    stage_events_init(&p.events, IPC_FD);
+    head_init(&p.head, &p.events);
     if (argc > 1 || !p.progress) {
         fputs("ringd-stage is started by ringd, one per job; there is nothing to type here.\n", stderr);
         return 2;
@@ -393,7 +397,7 @@ int main(int argc, char **argv)
     if (r == -ENOMEM)
         memory_explain(&err, p.rank < p.plan.ranks ? p.plan.bytes[p.rank] : 0);
     if (r < 0)
-        head_event(&p.head, "failed", json_pack("{s:s}", "error", err.text));
+        stage_event(&p.events, "failed", json_pack("{s:s}", "error", err.text));
     process_done(&p);
     return r < 0;
 }

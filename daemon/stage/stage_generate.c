@@ -4,7 +4,7 @@
  * then a token a round; in a conversation, again for what is said next, as long as the caches hold
  * what was said before. Called by the head for a job that generates, and between the steps of one
  * that trains. */
-#include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/stage_drive.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -137,9 +137,9 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
     g->text[g->length] = 0;
     *stop = hit_stop(g, before);
     if (!g->is_sample)
-        head_event(g->h, "token",
-                   json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
-                             g->length > before ? g->text + before : ""));
+        stage_event(g->h->events, "token",
+                    json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
+                              g->length > before ? g->text + before : ""));
     return 0;
 }
 
@@ -268,7 +268,7 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
     int e = known ? answer(&g, &result, known, err) : err_set(err, -ENOMEM, "out of memory"), more = 1;
     while (!e && h->spec.keep_alive && more) {
         size_t fed = g.fed;
-        head_event(h, "answer", json_pack("{s:O}", "result", result));
+        stage_event(h->events, "answer", json_pack("{s:O}", "result", result));
         more = take_turn(h, r, &turn, err);
         if (more == 1) {
             g = gen_of(h, r);

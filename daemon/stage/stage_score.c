@@ -2,7 +2,7 @@
  *
  * Scoring, driven from rank 0: log-probability of every token of a text, or the perplexity of a
  * data set. */
-#include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/stage_drive.h"
 
 #include <errno.h>
 #include <math.h>
@@ -116,9 +116,9 @@ static int score_data(struct head *h, struct runner *r, json_t **ret_result, str
         e = score_group(h, r, at, rows - at < group ? rows - at : group, &loss, &labels, err);
         if (e)
             break;
-        head_event(h, "step",
-                   json_pack("{s:I s:I s:f}", "step", (json_int_t)(at + group < rows ? at + group : rows),
-                             "steps", (json_int_t)rows, "loss", loss / (double)labels));
+        stage_event(h->events, "step",
+                    json_pack("{s:I s:I s:f}", "step", (json_int_t)(at + group < rows ? at + group : rows),
+                              "steps", (json_int_t)rows, "loss", loss / (double)labels));
     }
     if (!e)
         *ret_result = json_pack("{s:I s:I s:f s:f s:f}", "rows", (json_int_t)rows, "supervised_tokens",

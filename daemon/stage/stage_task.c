@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What each task of a plan does on this rank: takes the messages it needs, calls the stage, queues
+ * What each task of a plan does on this rank: takes the messages it needs, calls the stage, sends
  * the messages it emits. */
 #include "daemon/stage/stage_task.h"
 
@@ -9,100 +9,37 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- needs and emits by kind: a task has at most three of each -------------------------------- */
+/* --- where a task stands ------------------------------------------------------------------- */
 
-static const struct task_need *need_of(const struct task *t, enum msg_kind kind)
-{
-    for (uint32_t i = 0; i < t->nneeds; i++)
-        if (t->needs[i].key.kind == kind)
-            return &t->needs[i];
-    return NULL;
-}
-
-static const struct task_emit *emit_of(const struct task *t, enum msg_kind kind)
-{
-    for (uint32_t i = 0; i < t->nemits; i++)
-        if (t->emits[i].key.kind == kind)
-            return &t->emits[i];
-    return NULL;
-}
-
-static void *take(struct runner *r, const struct task *t, enum msg_kind kind)
-{
-    const struct task_need *need = need_of(t, kind);
-    return need ? runner_take(r, need) : NULL;
-}
-
-/* The same, copied to where it is wanted; a task without that need leaves it as it is. */
-static int take_copy(struct runner *r, const struct task *t, enum msg_kind kind, void *to, size_t n,
-                     struct err *err)
-{
-    void *message = take(r, t, kind);
-    if (!message)
-        return need_of(t, kind) ? err_set(err, -ENOMEM, "out of memory for a message") : 0;
-    memcpy(to, message, n);
-    exchange_release(r->exchange, message);
-    return 0;
-}
-
-/* A buffer for the message a task emits, or NULL where it emits none of the kind. */
-static void *output(struct runner *r, const struct task *t, enum msg_kind kind)
-{
-    const struct task_emit *e = emit_of(t, kind);
-    return e ? exchange_buffer(r->exchange, runner_message_size(r, &e->key)) : NULL;
-}
-
-static int emit(struct runner *r, const struct task *t, enum msg_kind kind, void *buffer, struct err *err)
-{
-    const struct task_emit *e = emit_of(t, kind);
-    if (!e)
-        return 0;
-    if (!buffer)
-        return err_set(err, -ENOMEM, "out of memory for a message to rank %u", e->to);
-    size_t size = runner_message_size(r, &e->key);
-    trace_emit(&r->trace, (size_t)(e - t->emits), size, clock_now());
-    int failed = exchange_send(r->exchange, e->to, &e->key, buffer, size);
-    return failed ? err_set(err, failed, "sending to rank %u: %s", e->to, strerror(-failed)) : 0;
-}
-
-static int emit_copy(struct runner *r, const struct task *t, enum msg_kind kind, const void *data, size_t n,
-                     struct err *err)
-{
-    void *buffer = output(r, t, kind);
-    if (buffer)
-        memcpy(buffer, data, n);
-    return emit(r, t, kind, buffer, err);
-}
-
-static bool is_head(const struct runner *r)
+static bool is_head(const struct rank_state *r)
 {
     return r->rank == 0;
 }
 
-static bool is_last(const struct runner *r, const struct task *t)
+static bool is_last(const struct rank_state *r, const struct task *t)
 {
     return t->stage + 1 == r->plan->stages;
 }
 
-static struct stage *stage_of(const struct runner *r, const struct task *t)
+static struct stage *stage_of(const struct rank_state *r, const struct task *t)
 {
     return r->stages[t->stage];
 }
 
 /* Which of the round's steps a task of a round that trains belongs to. */
-static uint32_t number_of(const struct runner *r, const struct task *t)
+static uint32_t number_of(const struct rank_state *r, const struct task *t)
 {
     const bool is_end = t->kind == TASK_NORM || t->kind == TASK_UPDATE;
-    return is_end ? t->mb : plan_step(r->exec.plan, t->mb);
+    return is_end ? t->mb : plan_step(r->tasks, t->mb);
 }
 
-static const struct go_step *step_of(const struct runner *r, const struct task *t)
+static const struct go_step *step_of(const struct rank_state *r, const struct task *t)
 {
     return &r->go->steps[number_of(r, t)];
 }
 
 /* "step 3", of several adapters "step 3 of adapter 1" */
-static const char *step_name(char *buf, size_t n, const struct runner *r, const struct task *t)
+static const char *step_name(char *buf, size_t n, const struct rank_state *r, const struct task *t)
 {
     const struct go_step *step = r->go->program == PROGRAM_TRAIN ? step_of(r, t) : NULL;
     const uint32_t adapter = step ? step->adapter : r->go->adapter;
@@ -112,71 +49,11 @@ static const char *step_name(char *buf, size_t n, const struct runner *r, const 
     return buf;
 }
 
-/* --- between two stages of this rank ---------------------------------------------------------- */
-
-static size_t floats_size(const struct runner *r, enum msg_kind kind, uint32_t mb)
-{
-    struct msg_key key = {.kind = (uint16_t)kind, .mb = mb};
-    return runner_message_size(r, &key);
-}
-
-static int hand_over(struct runner *r, const struct handed *what, struct err *err)
-{
-    if (r->nhanded == r->handed_room) {
-        size_t room = 2 * r->handed_room + 4;
-        struct handed *grown = reallocarray(r->handed, room, sizeof *grown);
-        if (!grown) {
-            exchange_release(r->exchange, what->buffer);
-            return err_set(err, -ENOMEM, "out of memory");
-        }
-        r->handed = grown;
-        r->handed_room = room;
-    }
-    r->handed[r->nhanded++] = *what;
-    return 0;
-}
-
-static void *take_handed(struct runner *r, enum msg_kind kind, const struct task *t)
-{
-    for (size_t i = 0; i < r->nhanded; i++) {
-        struct handed one = r->handed[i];
-        if (one.kind != kind || one.stage != t->stage || one.mb != t->mb)
-            continue;
-        r->handed[i] = r->handed[--r->nhanded];
-        return one.buffer;
-    }
-    return NULL;
-}
-
-/* Activations or gradient from wherever they come; NULL where the task has none, or memory is
- * out. */
-static float *take_floats(struct runner *r, const struct task *t, enum msg_kind kind)
-{
-    return t->from_here ? take_handed(r, kind, t) : take(r, t, kind);
-}
-
-/* Room for them, wherever they go. */
-static float *output_floats(struct runner *r, const struct task *t, enum msg_kind kind)
-{
-    return t->to_here ? exchange_buffer(r->exchange, floats_size(r, kind, t->mb)) : output(r, t, kind);
-}
-
-static int give_floats(struct runner *r, const struct task *t, enum msg_kind kind, float *buffer,
-                       struct err *err)
-{
-    if (!t->to_here)
-        return emit(r, t, kind, buffer, err);
-    if (!buffer)
-        return err_set(err, -ENOMEM, "out of memory for what stage %u hands on", t->stage);
-    uint32_t to = kind == MSG_ACT ? t->stage + 1 : t->stage - 1;
-    return hand_over(r, &(struct handed){kind, to, t->mb, buffer}, err);
-}
-
 /* --- forward ---------------------------------------------------------------------------------- */
 
-static uint64_t dropout_number(const struct runner *r, const struct task *t)
+static uint64_t dropout_number(const struct rank_state *r, const struct task *t)
 {
-    const struct plan *plan = r->exec.plan;
+    const struct plan *plan = r->tasks;
     return r->go->program == PROGRAM_TRAIN
                ? step_of(r, t)->step * 65536 + t->mb % (plan->microbatches / plan->steps)
                : 0;
@@ -184,13 +61,13 @@ static uint64_t dropout_number(const struct runner *r, const struct task *t)
 
 /* Areas change hands in training jobs alone; their other programs take one microbatch at a time, in
  * slot and area 0. */
-static void use_area(const struct runner *r, const struct task *t, size_t slot)
+static void use_area(const struct rank_state *r, const struct task *t, size_t slot)
 {
     if (r->plan->briefs[t->stage])
         stage_use_area(stage_of(r, t), slot, t->area, t->brief);
 }
 
-static int put_input(struct runner *r, const struct task *t, size_t slot, struct err *err)
+static int put_input(struct rank_state *r, const struct task *t, size_t slot, struct err *err)
 {
     struct stage *stage = stage_of(r, t);
     use_area(r, t, slot);
@@ -199,17 +76,18 @@ static int put_input(struct runner *r, const struct task *t, size_t slot, struct
         return e;
     if (t->stage == 0)
         return stage_input_ids(stage, slot, r->head->mb[t->mb].ids, err);
-    float *x = take_floats(r, t, MSG_ACT);
+    float *x = message_take_floats(&r->messages, t, MSG_ACT);
     if (!x)
         return err_set(err, -ENOMEM, "out of memory for a message");
     stage_input(stage, slot, x);
-    exchange_release(r->exchange, x);
+    exchange_release(r->messages.exchange, x);
     return 0;
 }
 
 /* The loss goes to the head with its log-probabilities and the likeliest tokens behind it, or stays
  * here where the head is. */
-static int give_loss(struct runner *r, const struct task *t, double loss, float *logprobs, struct err *err)
+static int give_loss(struct rank_state *r, const struct task *t, double loss, float *logprobs,
+                     struct err *err)
 {
     if (is_head(r)) {
         r->head->mb[t->mb].loss = loss;
@@ -217,16 +95,16 @@ static int give_loss(struct runner *r, const struct task *t, double loss, float 
     }
     char *buffer = (char *)logprobs - sizeof loss;
     memcpy(buffer, &loss, sizeof loss);
-    return emit(r, t, MSG_LOSS, buffer, err);
+    return message_send(&r->messages, t, MSG_LOSS, buffer, err);
 }
 
-static int compute_loss(struct runner *r, const struct task *t, size_t slot, struct err *err)
+static int compute_loss(struct rank_state *r, const struct task *t, size_t slot, struct err *err)
 {
-    int32_t *message = is_head(r) ? NULL : take(r, t, MSG_TARGET);
-    char *out = is_head(r) ? NULL : output(r, t, MSG_LOSS);
+    int32_t *message = is_head(r) ? NULL : message_take(&r->messages, t, MSG_TARGET);
+    char *out = is_head(r) ? NULL : message_output(&r->messages, t, MSG_LOSS);
     if (!is_head(r) && (!message || !out)) {
-        exchange_release(r->exchange, message);
-        exchange_release(r->exchange, out);
+        exchange_release(r->messages.exchange, message);
+        exchange_release(r->messages.exchange, out);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
     const struct seqs *seqs = &r->go->mb[t->mb];
@@ -240,7 +118,7 @@ static int compute_loss(struct runner *r, const struct task *t, size_t slot, str
                         .top = r->go->top};
     char name[60];
     double loss = stage_loss(stage_of(r, t), slot, &xent);
-    exchange_release(r->exchange, message);
+    exchange_release(r->messages.exchange, message);
     int e = give_loss(r, t, loss, logprobs, err);
     if (!e && !isfinite(loss))
         e = err_set(err, -EDOM,
@@ -250,38 +128,38 @@ static int compute_loss(struct runner *r, const struct task *t, size_t slot, str
     return e;
 }
 
-static int task_forward(struct runner *r, const struct task *t, struct err *err)
+static int task_forward(struct rank_state *r, const struct task *t, struct err *err)
 {
     size_t slot = t->slot == SLOT_NONE ? 0 : t->slot;
     int e = put_input(r, t, slot, err);
-    if (!e && emit_of(t, MSG_TARGET))
-        e = emit_copy(r, t, MSG_TARGET, r->head->mb[t->mb].labels,
-                      runner_message_size(r, &emit_of(t, MSG_TARGET)->key), err);
+    if (!e && message_emit(t, MSG_TARGET))
+        e = message_send_copy(&r->messages, t, MSG_TARGET, r->head->mb[t->mb].labels,
+                              message_size(&r->messages, &message_emit(t, MSG_TARGET)->key), err);
     if (e)
         return e;
     if (is_last(r, t)) {
         stage_forward(stage_of(r, t), slot, NULL);
         return compute_loss(r, t, slot, err);
     }
-    float *y = output_floats(r, t, MSG_ACT);
+    float *y = message_output_floats(&r->messages, t, MSG_ACT);
     if (y)
         stage_forward(stage_of(r, t), slot, y);
-    return give_floats(r, t, MSG_ACT, y, err);
+    return message_send_floats(&r->messages, t, MSG_ACT, y, err);
 }
 
-static int task_again(struct runner *r, const struct task *t)
+static int task_again(struct rank_state *r, const struct task *t)
 {
     use_area(r, t, t->slot);
     stage_forward(stage_of(r, t), t->slot, NULL);
     return 0;
 }
 
-static int task_loss(struct runner *r, const struct task *t, struct err *err)
+static int task_loss(struct rank_state *r, const struct task *t, struct err *err)
 {
     struct head_mb *mb = &r->head->mb[t->mb];
-    if (!need_of(t, MSG_LOSS))
+    if (!message_need(t, MSG_LOSS))
         return 0; /* computed here */
-    char *message = take(r, t, MSG_LOSS);
+    char *message = message_take(&r->messages, t, MSG_LOSS);
     if (!message)
         return err_set(err, -ENOMEM, "out of memory for a message");
     memcpy(&mb->loss, message, sizeof mb->loss);
@@ -292,72 +170,73 @@ static int task_loss(struct runner *r, const struct task *t, struct err *err)
         memcpy(mb->logprobs, logprobs, tokens * sizeof *logprobs);
     if (mb->likely && r->go->top)
         memcpy(mb->likely, logprobs + tokens, tokens * r->go->top * sizeof *mb->likely);
-    exchange_release(r->exchange, message);
+    exchange_release(r->messages.exchange, message);
     return 0;
 }
 
 /* --- backward --------------------------------------------------------------------------------- */
 
-static void half_backward(const struct runner *r, const struct task *t, const float *dy, float *dx)
+static void half_backward(const struct rank_state *r, const struct task *t, const float *dy, float *dx)
 {
     stage_use_late(stage_of(r, t), t->slot, t->late);
     stage_backward_x(stage_of(r, t), t->slot, dy, dx);
 }
 
-static int task_backward(struct runner *r, const struct task *t, struct err *err)
+static int task_backward(struct rank_state *r, const struct task *t, struct err *err)
 {
     struct stage *stage = stage_of(r, t);
     if (t->kind == TASK_W) {
         stage_backward_w(stage, t->slot);
         return 0;
     }
-    bool from = !is_last(r, t), to = t->to_here || emit_of(t, MSG_GRAD);
-    float *dy = from ? take_floats(r, t, MSG_GRAD) : NULL, *dx = to ? output_floats(r, t, MSG_GRAD) : NULL;
+    bool from = !is_last(r, t), to = t->to_here || message_emit(t, MSG_GRAD);
+    float *dy = from ? message_take_floats(&r->messages, t, MSG_GRAD) : NULL,
+          *dx = to ? message_output_floats(&r->messages, t, MSG_GRAD) : NULL;
     if ((from && !dy) || (to && !dx)) {
-        exchange_release(r->exchange, dy);
-        exchange_release(r->exchange, dx);
+        exchange_release(r->messages.exchange, dy);
+        exchange_release(r->messages.exchange, dx);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
     if (t->kind == TASK_B)
         stage_backward(stage, t->slot, dy, dx);
     else
         half_backward(r, t, dy, dx);
-    exchange_release(r->exchange, dy);
-    return to ? give_floats(r, t, MSG_GRAD, dx, err) : 0;
+    exchange_release(r->messages.exchange, dy);
+    return to ? message_send_floats(&r->messages, t, MSG_GRAD, dx, err) : 0;
 }
 
 /* --- the end of a step ------------------------------------------------------------------------ */
 
 /* The last stage, where it lies here: its head may be tied to the embedding of stage 0. */
-static struct stage *last_here(const struct runner *r)
+static struct stage *last_here(const struct rank_state *r)
 {
     return r->stages[r->plan->stages - 1];
 }
 
-static int tied_gradient(struct runner *r, const struct task *t, struct err *err)
+static int tied_gradient(struct rank_state *r, const struct task *t, struct err *err)
 {
     size_t n = stage_tied_elements(r->any) * sizeof(float);
-    if (emit_of(t, MSG_TIED_GRAD))
-        return emit_copy(r, t, MSG_TIED_GRAD, stage_tied_grad(stage_of(r, t)), n, err);
-    if (need_of(t, MSG_TIED_GRAD)) {
-        float *grad = take(r, t, MSG_TIED_GRAD);
+    if (message_emit(t, MSG_TIED_GRAD))
+        return message_send_copy(&r->messages, t, MSG_TIED_GRAD, stage_tied_grad(stage_of(r, t)), n, err);
+    if (message_need(t, MSG_TIED_GRAD)) {
+        float *grad = message_take(&r->messages, t, MSG_TIED_GRAD);
         if (!grad)
             return err_set(err, -ENOMEM, "out of memory for a message");
         stage_add_tied_grad(stage_of(r, t), grad);
-        exchange_release(r->exchange, grad);
+        exchange_release(r->messages.exchange, grad);
     } else if (t->stage == 0 && last_here(r) && stage_tied_grad(last_here(r))) {
         stage_add_tied_grad(stage_of(r, t), stage_tied_grad(last_here(r)));
     }
     return 0;
 }
 
-static int task_norm(struct runner *r, const struct task *t, struct err *err)
+static int task_norm(struct rank_state *r, const struct task *t, struct err *err)
 {
     struct norm_message sum = {0};
     char name[60];
     if (!is_last(r, t))
         sum = r->norms[t->mb];
-    int e = take_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+    int e = message_take_copy(&r->messages, t, MSG_NORM, &sum, sizeof sum, err);
     if (!e)
         e = tied_gradient(r, t, err);
     if (!e)
@@ -368,7 +247,7 @@ static int task_norm(struct runner *r, const struct task *t, struct err *err)
     r->busy = 0;
     r->norms[t->mb] = sum;
     if (t->stage > 0)
-        return emit_copy(r, t, MSG_NORM, &sum, sizeof sum, err);
+        return message_send_copy(&r->messages, t, MSG_NORM, &sum, sizeof sum, err);
     r->head->steps[t->mb].grad_norm = sqrt(sum.partial);
     r->head->steps[t->mb].busy = sum.busy;
     return r->head->stepped ? r->head->stepped(r->head->owner, t->mb, err) : 0;
@@ -382,30 +261,30 @@ static double clip_factor(const struct head_step *step)
 }
 
 /* A head that is tied to an embedding in another stage has a copy of it. */
-static bool has_copy(const struct runner *r)
+static bool has_copy(const struct rank_state *r)
 {
     return r->plan->stages > 1 && last_here(r) && r->plan->tune.kind == TUNE_FULL && r->config.tied;
 }
 
-static int tied_weight(struct runner *r, const struct task *t, struct err *err)
+static int tied_weight(struct rank_state *r, const struct task *t, struct err *err)
 {
     size_t n = stage_tied_elements(r->any) * sizeof(float);
-    if (emit_of(t, MSG_TIED_WEIGHT))
-        return emit_copy(r, t, MSG_TIED_WEIGHT, stage_tied_weight(r->stages[0]), n, err);
-    if (!need_of(t, MSG_TIED_WEIGHT))
+    if (message_emit(t, MSG_TIED_WEIGHT))
+        return message_send_copy(&r->messages, t, MSG_TIED_WEIGHT, stage_tied_weight(r->stages[0]), n, err);
+    if (!message_need(t, MSG_TIED_WEIGHT))
         return 0;
-    float *w = take(r, t, MSG_TIED_WEIGHT);
+    float *w = message_take(&r->messages, t, MSG_TIED_WEIGHT);
     if (!w)
         return err_set(err, -ENOMEM, "out of memory for a message");
     stage_set_tied_weight(last_here(r), w);
-    exchange_release(r->exchange, w);
+    exchange_release(r->messages.exchange, w);
     return 0;
 }
 
-static int task_update(struct runner *r, const struct task *t, struct err *err)
+static int task_update(struct rank_state *r, const struct task *t, struct err *err)
 {
     struct scale_message s = r->scales[t->mb];
-    int e = take_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    int e = message_take_copy(&r->messages, t, MSG_SCALE, &s, sizeof s, err);
     if (e)
         return e;
     if (t->stage == 0) {
@@ -414,7 +293,7 @@ static int task_update(struct runner *r, const struct task *t, struct err *err)
             clip_factor(&r->head->steps[t->mb]), o->lr, o->beta1, o->beta2, o->eps, o->weight_decay, 0};
     }
     r->scales[t->mb] = s;
-    e = emit_copy(r, t, MSG_SCALE, &s, sizeof s, err);
+    e = message_send_copy(&r->messages, t, MSG_SCALE, &s, sizeof s, err);
     struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
     stage_update(stage_of(r, t), (float)s.gscale, &opt, step_of(r, t)->step);
     if (!e && is_last(r, t) && is_head(r) && has_copy(r))
@@ -424,7 +303,7 @@ static int task_update(struct runner *r, const struct task *t, struct err *err)
 
 /* --- parameters and tokens -------------------------------------------------------------------- */
 
-static size_t owner_of(const struct runner *r, size_t unit)
+static size_t owner_of(const struct rank_state *r, size_t unit)
 {
     size_t last = r->plan->stages - 1;
     if (unit == 0 || unit > r->config.layers)
@@ -436,7 +315,7 @@ static size_t owner_of(const struct runner *r, size_t unit)
 }
 
 /* Values where they start: from the owner (SAVE) or from the head's files (LOAD). */
-static int put_source(struct runner *r, const struct param_piece *piece, float *values, struct err *err)
+static int put_source(struct rank_state *r, const struct param_piece *piece, float *values, struct err *err)
 {
     if (r->go->program == PROGRAM_LOAD)
         return r->head->piece(r->head->owner, piece, values, err);
@@ -444,7 +323,7 @@ static int put_source(struct runner *r, const struct param_piece *piece, float *
     return 0;
 }
 
-static int put_sink(struct runner *r, uint32_t number, float *values, struct err *err)
+static int put_sink(struct rank_state *r, uint32_t number, float *values, struct err *err)
 {
     const struct param_piece *piece = &r->pieces.piece[number];
     if (r->go->program == PROGRAM_SAVE)
@@ -455,12 +334,13 @@ static int put_sink(struct runner *r, uint32_t number, float *values, struct err
     return 0;
 }
 
-static int task_put(struct runner *r, const struct task *t, struct err *err)
+static int task_put(struct rank_state *r, const struct task *t, struct err *err)
 {
-    const struct task_need *need = need_of(t, MSG_PARAM);
+    const struct task_need *need = message_need(t, MSG_PARAM);
     const struct msg_key key = {.kind = MSG_PARAM, .mb = t->mb};
     const struct param_piece *piece = &r->pieces.piece[t->mb];
-    float *values = need ? runner_take(r, need) : exchange_buffer(r->exchange, runner_message_size(r, &key));
+    float *values = need ? message_take(&r->messages, t, MSG_PARAM)
+                         : exchange_buffer(r->messages.exchange, message_size(&r->messages, &key));
     int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %zu", piece->unit);
     if (!e && !need)
         e = put_source(r, piece, values, err);
@@ -469,13 +349,13 @@ static int task_put(struct runner *r, const struct task *t, struct err *err)
         e = put_sink(r, t->mb, values, err);
     if (!e)
         e = tied_weight(r, t, err);
-    if (!e && emit_of(t, MSG_PARAM))
-        return emit(r, t, MSG_PARAM, values, err);
-    exchange_release(r->exchange, values);
+    if (!e && message_emit(t, MSG_PARAM))
+        return message_send(&r->messages, t, MSG_PARAM, values, err);
+    exchange_release(r->messages.exchange, values);
     return e;
 }
 
-static size_t position_of(const struct runner *r, uint32_t mb)
+static size_t position_of(const struct rank_state *r, uint32_t mb)
 {
     size_t at = r->go->at;
     for (uint32_t i = 0; i < mb; i++)
@@ -483,45 +363,45 @@ static size_t position_of(const struct runner *r, uint32_t mb)
     return at;
 }
 
-static int task_decode(struct runner *r, const struct task *t, struct err *err)
+static int task_decode(struct rank_state *r, const struct task *t, struct err *err)
 {
     size_t n = r->go->mb[t->mb].start[r->go->mb[t->mb].n];
     const bool first = t->stage == 0;
-    float *x = first ? NULL : take_floats(r, t, MSG_ACT);
-    float *y = is_last(r, t) ? NULL : output_floats(r, t, MSG_ACT);
+    float *x = first ? NULL : message_take_floats(&r->messages, t, MSG_ACT);
+    float *y = is_last(r, t) ? NULL : message_output_floats(&r->messages, t, MSG_ACT);
     if ((!first && !x) || (!is_last(r, t) && !y)) {
-        exchange_release(r->exchange, x);
-        exchange_release(r->exchange, y);
+        exchange_release(r->messages.exchange, x);
+        exchange_release(r->messages.exchange, y);
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
     int e = stage_decode(stage_of(r, t), first ? r->head->mb[t->mb].ids : NULL, x, y, n,
                          position_of(r, t->mb), err);
-    exchange_release(r->exchange, x);
+    exchange_release(r->messages.exchange, x);
     if (e)
-        exchange_release(r->exchange, y);
+        exchange_release(r->messages.exchange, y);
     if (e || !is_last(r, t))
-        return e ? e : give_floats(r, t, MSG_ACT, y, err);
+        return e ? e : message_send_floats(&r->messages, t, MSG_ACT, y, err);
     if (!r->go->want_token || t->mb + 1 != r->go->microbatches)
         return 0;
     struct sample_params params = {r->go->temperature, r->go->top_p, r->go->seed};
     r->token = sample_token(stage_logits(stage_of(r, t)), r->plan->vocab, &params, r->go->step, r->scratch);
-    return emit_copy(r, t, MSG_TOKEN, &r->token, sizeof r->token, err);
+    return message_send_copy(&r->messages, t, MSG_TOKEN, &r->token, sizeof r->token, err);
 }
 
-static int task_token(struct runner *r, const struct task *t, struct err *err)
+static int task_token(struct rank_state *r, const struct task *t, struct err *err)
 {
     r->head->token = r->token;
-    if (!need_of(t, MSG_TOKEN))
+    if (!message_need(t, MSG_TOKEN))
         return 0;
-    void *message = take(r, t, MSG_TOKEN);
+    void *message = message_take(&r->messages, t, MSG_TOKEN);
     if (!message)
         return err_set(err, -ENOMEM, "out of memory for a message");
     memcpy(&r->head->token, message, sizeof r->head->token);
-    exchange_release(r->exchange, message);
+    exchange_release(r->messages.exchange, message);
     return 0;
 }
 
-int runner_task(struct runner *r, const struct task *t, struct err *err)
+int task_run(struct rank_state *r, const struct task *t, struct err *err)
 {
     if (r->go->program == PROGRAM_TRAIN)
         stage_select_adapter(stage_of(r, t), step_of(r, t)->adapter);

@@ -3,7 +3,7 @@
  * Training, driven from rank 0: batches, steps, evaluation, samples, the log, and saving; of one
  * adapter, or of several on the same weights, whose steps then go through the ring in rounds of
  * many. */
-#include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/stage_drive.h"
 
 #include <errno.h>
 #include <math.h>
@@ -190,7 +190,7 @@ static int report_step(struct train_run *run, size_t at, struct err *err)
     int e = log_line(run, written, err);
     json_decref(written);
     json_object_set_new(line, "steps", json_integer((json_int_t)run->h->steps));
-    head_event(run->h, "step", line);
+    stage_event(run->h->events, "step", line);
     return e;
 }
 
@@ -276,7 +276,7 @@ static int evaluate(struct train_run *run, size_t adapter, uint64_t step, struct
                              run->of[adapter].last_valid, "valid_tokens", (json_int_t)tokens);
     name_adapter(run, adapter, line);
     e = log_line(run, line, err);
-    head_event(h, "valid", line);
+    stage_event(h->events, "valid", line);
     return e;
 }
 
@@ -298,7 +298,7 @@ static int take_sample(struct train_run *run, size_t adapter, uint64_t step, str
         return err_set(err, -ENOMEM, "out of memory");
     name_adapter(run, adapter, line);
     e = log_line(run, line, err);
-    head_event(run->h, "sample", line);
+    stage_event(run->h->events, "sample", line);
     return e;
 }
 

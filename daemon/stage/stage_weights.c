@@ -22,18 +22,18 @@ static bool is_wanted(void *arg, const char *name)
     return w->units[weights_unit(name, w->config->layers)];
 }
 
-static void say_read(struct head *h, uint32_t rank, uint64_t bytes, const char *why)
+static void say_read(struct stage_events *tell, uint32_t rank, uint64_t bytes, const char *why)
 {
     const bool large = bytes >> 30;
     if (bytes)
-        head_say(h, "rank %u: %.1f %s of weights were read once, to compare %s", rank,
-                 (double)bytes / (large ? 1 << 30 : 1 << 20), large ? "GiB" : "MiB", why);
+        stage_say(tell, "rank %u: %.1f %s of weights were read once, to compare %s", rank,
+                  (double)bytes / (large ? 1 << 30 : 1 << 20), large ? "GiB" : "MiB", why);
 }
 
 static void tell_reading(void *owner, uint64_t done, uint64_t total)
 {
-    head_event(owner, "reading",
-               json_pack("{s:I s:I}", "done", (json_int_t)done, "total", (json_int_t)total));
+    stage_event(owner, "reading",
+                json_pack("{s:I s:I}", "done", (json_int_t)done, "total", (json_int_t)total));
 }
 
 static int open_weights(struct weights **ret, const char *dir, size_t layers,
@@ -45,7 +45,7 @@ static int open_weights(struct weights **ret, const char *dir, size_t layers,
     return weights_open(ret, dir, layers, is_kept ? cache : NULL, want, arg, err);
 }
 
-static int read_weights(struct weights *w, struct head *tell, bool is_tied, uint64_t *ret_read,
+static int read_weights(struct weights *w, struct stage_events *tell, bool is_tied, uint64_t *ret_read,
                         struct err *err)
 {
     const struct weights_bytes bytes = weights_bytes(w);
@@ -79,7 +79,7 @@ static int check_alone(struct head *h, struct err *err)
     if (r)
         return r;
     if (has_own_head(w))
-        r = read_weights(w, h, h->config.tied, &read, err);
+        r = read_weights(w, h->events, h->config.tied, &read, err);
     weights_close(w);
     return r;
 }
@@ -97,13 +97,14 @@ int weights_of_head(struct head *h, struct err *err)
     int r = open_weights(&w, p->model, h->config.layers, NULL, NULL, err);
     if (r)
         return r;
-    r = read_weights(w, h, h->config.tied, &read, err);
+    r = read_weights(w, h->events, h->config.tied, &read, err);
     if (!r && !(p->weights = weights_text(w)))
         r = err_set(err, -ENOMEM, "%s: no memory for the hashes of its tensors", p->model);
     if (!r)
-        say_read(h, 0, read, "other nodes with them");
+        say_read(h->events, 0, read, "other nodes with them");
     if (!r && weights_missing(w, missing, sizeof missing))
-        head_say(h, "rank 0: without %s other nodes cannot be compared with it in all layers", missing);
+        stage_say(h->events, "rank 0: without %s other nodes cannot be compared with it in all layers",
+                  missing);
     weights_close(w);
     return r;
 }
@@ -130,7 +131,7 @@ static size_t own_units(const struct wanted *to, const struct job_plan *plan, ui
     return n;
 }
 
-int weights_of_rank(struct head *tell, const struct job_plan *plan, const struct config *config,
+int weights_of_rank(struct stage_events *tell, const struct job_plan *plan, const struct config *config,
                     uint32_t rank, struct err *err)
 {
     struct wanted wanted = {config, calloc(config->layers + 3, sizeof *wanted.units)};
@@ -148,8 +149,8 @@ int weights_of_rank(struct head *tell, const struct job_plan *plan, const struct
     if (!r)
         say_read(tell, rank, read, "them with the head's");
     if (!r && compared < own)
-        head_say(tell, "rank %u: %zu of its %zu units could not be compared: the head has not all files",
-                 rank, own - compared, own);
+        stage_say(tell, "rank %u: %zu of its %zu units could not be compared: the head has not all files",
+                  rank, own - compared, own);
     weights_close(w);
     free(wanted.units);
     return r;
@@ -157,7 +158,7 @@ int weights_of_rank(struct head *tell, const struct job_plan *plan, const struct
 
 /* --- the doctor ------------------------------------------------------------------------------- */
 
-json_t *weights_of_dir(struct head *tell, const char *dir)
+json_t *weights_of_dir(struct stage_events *tell, const char *dir)
 {
     const struct weights_reading how = {
         .threads = omp_get_max_threads(), .again = true, .told = tell_reading, .owner = tell};

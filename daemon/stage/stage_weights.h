@@ -14,10 +14,10 @@
 int weights_of_head(struct head *h, struct err *err);
 
 /* Of another rank: refuses, by name, what is not the head's. `tell`: where events go. */
-int weights_of_rank(struct head *tell, const struct job_plan *plan, const struct config *config,
+int weights_of_rank(struct stage_events *tell, const struct job_plan *plan, const struct config *config,
                     uint32_t rank, struct err *err);
 
 /* For the doctor: reads all of a model again, whatever is known of it; what model_facts says. */
-json_t *weights_of_dir(struct head *tell, const char *dir);
+json_t *weights_of_dir(struct stage_events *tell, const char *dir);
 
 #endif

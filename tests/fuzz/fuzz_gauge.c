@@ -68,8 +68,9 @@ static void ways(json_t *json)
 {
     static struct head head;
     head.plan.ranks = 2;
-    head.nodes = json_pack("[{s:s s:O?} {s:s s:O?}]", "id", "a", "mbps", json_object_get(json, "mbps"), "id",
-                           "b", "mbps", json_object_get(json, "mbps"));
+    head.planning.nodes =
+        json_pack("[{s:s s:O?} {s:s s:O?}]", "id", "a", "mbps", json_object_get(json, "mbps"), "id", "b",
+                  "mbps", json_object_get(json, "mbps"));
     struct cost_table *t = cost_table_new(&head);
     expect(t != NULL);
     t->answers = json_pack("[O O]", json, json);
@@ -78,7 +79,7 @@ static void ways(json_t *json)
         expect(is_time(link.transfer) && is_time(link.latency));
     }
     cost_table_free(t);
-    json_decref(head.nodes);
+    json_decref(head.planning.nodes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -22,7 +22,7 @@ struct cost_table *cost_table_new(struct head *h)
     if (!t)
         return NULL;
     t->h = h;
-    t->nodes = json_incref(h->nodes);
+    t->nodes = json_incref(h->planning.nodes);
     t->node = calloc(h->plan.ranks, sizeof *t->node);
     if (t->node)
         return t;
@@ -38,6 +38,24 @@ void cost_table_free(struct cost_table *t)
     json_decref(t->nodes);
     json_decref(t->answers);
     free(t);
+}
+
+/* --- the units -------------------------------------------------------------------------------- */
+
+size_t cost_table_like(const struct head *h, size_t unit, size_t lowest)
+{
+    const struct config *c = &h->config;
+    if (unit == 0 || unit > c->layers)
+        return unit;
+    for (size_t u = 1; u < unit; u++)
+        if (config_has_experts(c, u - 1) == config_has_experts(c, unit - 1) &&
+            tune_unit_elements(&h->plan.tune, h->family, c, u) ==
+                tune_unit_elements(&h->plan.tune, h->family, c, unit) &&
+            (u >= lowest) == (unit >= lowest) &&
+            family_cost(h->family, c, u, h->plan.positions) ==
+                family_cost(h->family, c, unit, h->plan.positions))
+            return u;
+    return unit;
 }
 
 /* --- the nodes -------------------------------------------------------------------------------- */
@@ -76,9 +94,9 @@ static json_t *ask_nodes(const struct cost_table *t)
         json_decref(ids);
         return NULL;
     }
-    head_event(t->h, "survey",
-               json_pack("{s:o s:o}", "nodes", ids, "question", units_encode(&t->list, &t->h->plan)));
-    int fd = -1, r = ipc_receive(t->h->sock, &msg, NULL, &fd);
+    stage_event(t->h->events, "survey",
+                json_pack("{s:o s:o}", "nodes", ids, "question", units_encode(&t->list, &t->h->plan)));
+    int fd = -1, r = ipc_receive(t->h->events->sock, &msg, NULL, &fd);
     if (fd >= 0)
         close(fd);
     if (!r)
@@ -101,7 +119,7 @@ int cost_table_take(struct cost_table *t, struct err *err)
 {
     struct cost_table_node *own = &t->node[0];
     int e = units_time(own->cost, own->have, &t->list, &t->h->plan, &t->h->config,
-                       (int)cost_table_threads(t, 0), !t->h->must_not_time, err);
+                       (int)cost_table_threads(t, 0), !t->h->planning.must_not_time, err);
     for (size_t i = 0; i < t->list.n; i++)
         if (!own->have[i] && t->list.at[i].needed)
             return e ? e : err_set(err, -EIO, "the units of the model could not be timed");
@@ -161,12 +179,13 @@ void cost_table_say(const struct cost_table *t)
         const struct cost_table_node *node = &t->node[r];
         const double fast = 1 / cost_table_slowness(t, r);
         if (!node->any)
-            head_say(t->h, "%s was not timed%s%s: taken to be %.3g times as fast as %s, by its %.0f threads",
-                     cost_table_name(t, r), *node->why ? ", for " : "", node->why, fast,
-                     cost_table_name(t, 0), cost_table_threads(t, r));
+            stage_say(t->h->events,
+                      "%s was not timed%s%s: taken to be %.3g times as fast as %s, by its %.0f threads",
+                      cost_table_name(t, r), *node->why ? ", for " : "", node->why, fast,
+                      cost_table_name(t, 0), cost_table_threads(t, r));
         else if (*node->why)
-            head_say(t->h,
-                     "%s could not time all of it (%s): the rest is taken to be %.3g times as fast as %s",
-                     cost_table_name(t, r), node->why, fast, cost_table_name(t, 0));
+            stage_say(t->h->events,
+                      "%s could not time all of it (%s): the rest is taken to be %.3g times as fast as %s",
+                      cost_table_name(t, r), node->why, fast, cost_table_name(t, 0));
     }
 }

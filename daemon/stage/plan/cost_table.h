@@ -40,6 +40,10 @@ struct sched_link cost_table_link(const struct cost_table *t, size_t from, size_
 /* Lines of log about nodes that were not timed. */
 void cost_table_say(const struct cost_table *t);
 
+/* The first unit that costs the same as this one; `lowest`: the unit at which the backward ends, 0
+ * where there is none. */
+size_t cost_table_like(const struct head *h, size_t unit, size_t lowest);
+
 /* What is known of a node: "speed" (threads), "memory", …; and how it is called. */
 double cost_table_number(const struct cost_table *t, size_t rank, const char *key);
 double cost_table_threads(const struct cost_table *t, size_t rank);

@@ -23,22 +23,6 @@ struct decode_forecast {
 
 /* --- what is timed ---------------------------------------------------------------------------- */
 
-/* The first unit that costs the same. */
-static size_t like(const struct head *h, size_t unit)
-{
-    const struct config *c = &h->config;
-    if (unit == 0 || unit > c->layers)
-        return unit;
-    for (size_t u = 1; u < unit; u++)
-        if (config_has_experts(c, u - 1) == config_has_experts(c, unit - 1) &&
-            tune_unit_elements(&h->plan.tune, h->family, c, u) ==
-                tune_unit_elements(&h->plan.tune, h->family, c, unit) &&
-            family_cost(h->family, c, u, h->plan.positions) ==
-                family_cost(h->family, c, unit, h->plan.positions))
-            return u;
-    return unit;
-}
-
 static void sizes(struct decode_forecast *o)
 {
     const struct head *h = o->h;
@@ -77,7 +61,7 @@ static int look(struct decode_forecast *o, struct err *err)
     int e = place && o->timed ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t u = 0; u < units && !e; u++) {
         struct unit_list *list = &o->timed->list;
-        const size_t same = like(o->h, u);
+        const size_t same = cost_table_like(o->h, u, 0);
         place[u] = same == u ? list->n : place[same];
         if (same == u && list->n + o->kinds > UNITS_MOST)
             e = err_set(err, -E2BIG, "its layers are of too many kinds");
@@ -185,9 +169,9 @@ void decode_forecast_make(struct head *h)
     if (!e) {
         look_hops(o);
         cost_table_say(o->timed);
-        h->speed = tell(o, &err);
+        h->planning.speed = tell(o, &err);
     } else {
-        head_say(h, "how fast it will be cannot be said: %s", err.text);
+        stage_say(h->events, "how fast it will be cannot be said: %s", err.text);
     }
     if (o)
         cost_table_free(o->timed);

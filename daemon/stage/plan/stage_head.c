@@ -5,35 +5,15 @@
 #include "daemon/stage/plan/stage_head.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/common/ipc.h"
 #include "engine/model/adapter_names.h"
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
-
-void head_event(struct head *h, const char *kind, json_t *fields)
-{
-    json_object_set_new(fields, "ev", json_string(kind));
-    pthread_mutex_lock(&h->sending);
-    ipc_send(h->sock, fields);
-    pthread_mutex_unlock(&h->sending);
-}
-
-void head_say(struct head *h, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    head_event(h, "log", json_pack("{s:s}", "text", text));
-}
 
 void head_say_positions(struct head *h, size_t n, const char *what)
 {
@@ -41,11 +21,12 @@ void head_say_positions(struct head *h, size_t n, const char *what)
     if (n <= most || h->said_positions)
         return;
     h->said_positions = true;
-    head_say(h,
-             "%s up to %zu tokens; the model was made for %zu (max_position_embeddings%s). The job runs, but "
-             "tokens after "
-             "%zu may make no sense",
-             what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
+    stage_say(
+        h->events,
+        "%s up to %zu tokens; the model was made for %zu (max_position_embeddings%s). The job runs, but "
+        "tokens after "
+        "%zu may make no sense",
+        what, n, most, h->config.rope == ROPE_DEFAULT ? "" : " and rope_scaling", most);
 }
 
 /* --- inputs ----------------------------------------------------------------------------------- */
@@ -95,7 +76,7 @@ static int open_data(struct head *h, struct stage_data *ret, const char *path, c
     if (r)
         return h->tok ? r : err_prefix(err, r, "%s (and no tokenizer: %.200s)", path, quiet.text);
     stage_data_describe(line, ret, &h->spec);
-    head_say(h, "%s: %s", path, line);
+    stage_say(h->events, "%s: %s", path, line);
     return 0;
 }
 
@@ -199,8 +180,8 @@ static int plan_steps(struct head *h, struct err *err)
                        "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
                        h->spec.adapter_out, (unsigned long long)done, (unsigned long long)h->steps);
     if (done == h->steps)
-        head_say(h, "the run in %s has done all of its %llu steps: its result is written again",
-                 h->spec.adapter_out, (unsigned long long)done);
+        stage_say(h->events, "the run in %s has done all of its %llu steps: its result is written again",
+                  h->spec.adapter_out, (unsigned long long)done);
     int r = 0;
     for (size_t a = 0; a < h->nadapters && !r; a++) {
         const struct data_order_request req = {.packs = h->train.packs,
@@ -235,8 +216,9 @@ static void tell_replaced(struct head *h)
         const char *dir = h->adapters[a].spec.adapter_out;
         snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, dir);
         if (!access(path, F_OK))
-            head_say(h, "%s holds a run, which the result of this one replaces: --resume would continue it",
-                     dir);
+            stage_say(h->events,
+                      "%s holds a run, which the result of this one replaces: --resume would continue it",
+                      dir);
     }
 }
 
@@ -395,7 +377,7 @@ int head_plan(struct head *h, enum job_type type, json_t *spec, const json_t *no
     static int (*const plan[JOB_TYPES])(struct head *, struct err *) = {plan_train, plan_generate,
                                                                         plan_score};
     h->json = json_incref(spec);
-    h->nodes = json_deep_copy(nodes);
+    h->planning.nodes = json_deep_copy(nodes);
     h->plan = (struct job_plan){.type = type, .ranks = json_array_size(nodes), .round_steps = 1};
     if (h->plan.ranks < 1 || h->plan.ranks > JOB_MAX_RANKS)
         return err_set(err, -EINVAL, "a ring of %zu nodes: 1 to %d can share a job", h->plan.ranks,
@@ -420,44 +402,15 @@ void head_done(struct head *h)
     tokenizer_close(h->tok);
     free(h->ids);
     job_plan_done(&h->plan);
-    json_decref(h->forecast);
-    json_decref(h->speed);
-    json_decref(h->nodes);
+    json_decref(h->planning.forecast);
+    json_decref(h->planning.speed);
+    json_decref(h->planning.nodes);
     json_decref(h->json);
     chat_inbox_done(&h->inbox);
-    pthread_mutex_destroy(&h->sending);
 }
 
-void head_init(struct head *h, int sock)
+void head_init(struct head *h, struct stage_events *events)
 {
-    *h = (struct head){.sock = sock};
-    pthread_mutex_init(&h->sending, NULL);
+    *h = (struct head){.events = events};
     chat_inbox_init(&h->inbox);
-}
-
-/* --- starting values -------------------------------------------------------------------------- */
-
-static int load_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
-{
-    const struct head_adapter *a = owner;
-    (void)err;
-    adapter_in_piece(a->in, piece, values);
-    return 0;
-}
-
-int head_load(struct head *h, struct runner *r, struct err *err)
-{
-    int e = 0;
-    for (size_t i = 0; i < h->nadapters && !e; i++) {
-        struct head_adapter *a = &h->adapters[i];
-        if (!a->in)
-            continue;
-        struct head_round round = {.piece = load_piece, .owner = a};
-        struct go go = {.program = PROGRAM_LOAD,
-                        .state = adapter_in_has_state(a->in),
-                        .step = a->first_step,
-                        .adapter = (uint32_t)i};
-        e = runner_round(r, &go, &round, err);
-    }
-    return e;
 }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The head's part of a job, in the stage process of rank 0: reads model, tokenizer and data,
- * decides split, memory and microbatches (planning), then drives the rounds (stage_train.c,
- * stage_generate.c, stage_score.c) and keeps the results. */
+ * What rank 0 knows of a job, and how it plans one: it reads model, tokenizer and data, and decides
+ * split, memory and microbatches. Driving the planned job is stage_drive.h. Stage process of rank
+ * 0, main thread. */
 #ifndef DAEMON_STAGE_HEAD_H
 #define DAEMON_STAGE_HEAD_H
 
-#include <pthread.h>
-
 #include "daemon/stage/stage_data.h"
 #include "daemon/stage/plan/stage_plan.h"
-#include "daemon/stage/stage_runner.h"
+#include "daemon/stage/stage_event.h"
 #include "daemon/stage/stage_spec.h"
 #include "daemon/stage/stage_sweep.h"
 #include "daemon/stage/chat_inbox.h"
@@ -29,11 +27,23 @@ struct head_adapter {
     uint64_t first_step;      /* done before */
 };
 
+/* What only planning works on and decides; head_plan leaves here what the daemon is to know. */
+struct head_planning {
+    json_t *nodes;      /* owned: what there is, by rank; the order may be turned while it is planned */
+    bool is_mirrored;   /* it was: rank 1 is the last of those given */
+    uint32_t chosen;    /* places in the ring of the nodes that take part, a bit each; 0 = all do */
+    bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
+    bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
+    json_t *forecast;   /* owned: what a step will take, or NULL */
+    json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
+};
+
 struct head {
-    int sock;                /* to the daemon, for events; borrowed */
-    pthread_mutex_t sending; /* events also come from the threads of connections */
-    json_t *json;            /* owned: as it was asked for */
-    struct job_spec spec;    /* what all adapters have in common, and the rest of the first */
+    struct stage_events *events; /* borrowed: the process's */
+    struct head_planning planning;
+    /* Planned once, and read by those who drive the job. */
+    json_t *json;         /* owned: as it was asked for */
+    struct job_spec spec; /* what all adapters have in common, and the rest of the first */
     struct head_adapter adapters[JOB_MAX_ADAPTERS];
     size_t nadapters; /* ≥ 1 once it is planned */
     struct job_plan plan;
@@ -42,20 +52,14 @@ struct head {
     struct tokenizer *tok;          /* owned, or NULL */
     struct stage_data train, valid; /* owned; of a job without, nothing */
     uint64_t steps;                 /* of a training job: the last one */
-    json_t *nodes;      /* owned: what there is, by rank; the order may be turned while it is planned */
-    bool is_mirrored;   /* it was: rank 1 is the last of those given */
-    uint32_t chosen;    /* places in the ring of the nodes that take part, a bit each; 0 = all do */
-    bool has_split;     /* plan.first was decided before the stages were: searched for, or given */
-    bool must_not_time; /* a job runs on this node: only what is kept of earlier timings counts */
-    json_t *forecast;   /* owned: what a step will take, or NULL */
-    json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
-    uint32_t *ids;      /* owned: prompt, of a training job that of its samples, or text to score */
+    uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
+    /* Changes while the job runs. */
     bool said_positions;     /* that something is longer than the model was made for */
     struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
-void head_init(struct head *h, int sock);
+void head_init(struct head *h, struct stage_events *events);
 void head_done(struct head *h);
 
 /* nodes: [{"id","name","speed","memory","mbps"}, …] in ring order, the head's first. Fills
@@ -70,30 +74,13 @@ int head_split(struct head *h, struct err *err);
  * that ends a turn ends the answer too. */
 int head_read_chat(struct head *h, struct err *err);
 
-/* Drives the job over an open runner; ret_result: the job's result (a new object). */
-int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
-int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
-/* Between two steps: goes on from spec.sample_prompt (h->ids) by spec.sample_tokens, each the
- * likeliest; ret_text is the caller's to free. */
-int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step, char **ret_text,
-                struct err *err);
-int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
-
-/* Hands the starting values (adapter, resumed state) to the stages. */
-int head_load(struct head *h, struct runner *r, struct err *err);
-
 /* What the order of the rows follows from, for the record of a state (a new object; NULL without
  * memory). A run that is resumed must follow from the same: its states are open. */
 json_t *head_order_record(const struct head *h, size_t adapter);
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
-/* An event for the daemon: {"ev": kind, …fields}; takes the reference. Failure means the daemon is
- * gone, which ends us anyway. */
-void head_event(struct head *h, const char *kind, json_t *fields);
 /* Says, once in a job, that sequences of n tokens are longer than the model was made for; `what`
  * they are ("the prompt and --max-tokens together are"). */
 void head_say_positions(struct head *h, size_t n, const char *what);
-/* A line of log. */
-void head_say(struct head *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

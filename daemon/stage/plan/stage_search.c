@@ -83,23 +83,6 @@ static struct stage_spec heavy_spec(const struct search *s, size_t unit, size_t 
     return spec;
 }
 
-/* The first unit that costs the same. */
-static size_t like(const struct search *s, size_t unit)
-{
-    const struct head *h = s->h;
-    if (unit == 0 || unit + 1 == s->units)
-        return unit;
-    for (size_t u = 1; u < unit; u++)
-        if (config_has_experts(&h->config, u - 1) == config_has_experts(&h->config, unit - 1) &&
-            tune_unit_elements(&h->plan.tune, h->family, &h->config, u) ==
-                tune_unit_elements(&h->plan.tune, h->family, &h->config, unit) &&
-            (u >= s->lowest) == (unit >= s->lowest) &&
-            family_cost(h->family, &h->config, u, h->plan.positions) ==
-                family_cost(h->family, &h->config, unit, h->plan.positions))
-            return u;
-    return unit;
-}
-
 static struct sched_cost times(const struct sched_cost *c, double x)
 {
     return (struct sched_cost){c->f * x, c->i * x, c->w * x, c->r * x};
@@ -140,7 +123,8 @@ static int list_units(struct search *s, struct err *err)
     for (size_t c = 0; c < s->cuts; c++)
         for (size_t u = 0; u < s->units; u++) {
             const double tokens = fmin(round(s->tokens[c]), TIMED_TOKENS);
-            const bool is_timed = like(s, u) == u && !(c && s->tokens[c - 1] >= TIMED_TOKENS);
+            const bool is_timed =
+                cost_table_like(s->h, u, s->lowest) == u && !(c && s->tokens[c - 1] >= TIMED_TOKENS);
             s->place[c * s->units + u] =
                 is_timed && s->timed->list.n < UNITS_MOST ? s->timed->list.n : NOT_TIMED;
             if (s->place[c * s->units + u] == NOT_TIMED)
@@ -172,7 +156,7 @@ static int search_units(struct search *s, struct err *err)
 {
     int e = 0;
     for (size_t u = 0; u < s->units && !e; u++) {
-        const size_t same = like(s, u);
+        const size_t same = cost_table_like(s->h, u, s->lowest);
         for (size_t c = 0; c < s->cuts && !e; c++) {
             size_t *bytes = s->bytes[c];
             for (size_t r = 0; r < s->h->plan.ranks; r++)
@@ -363,7 +347,7 @@ static void tell_elsewhere(const struct search *s, const struct planner_found *f
     if (planner_turn(&turned, f, &req, &quiet) || !turned.schedule || !turned.fits ||
         turned.seconds > f->seconds * WORTH_MOVING)
         return;
-    json_object_set_new(s->h->forecast, "elsewhere",
+    json_object_set_new(s->h->planning.forecast, "elsewhere",
                         json_pack("{s:s s:f}", "node", cost_table_name(s->timed, turned.start), "seconds",
                                   turned.seconds * (double)(f->turns * s->h->nadapters)));
 }
@@ -381,7 +365,7 @@ static void take(struct head *h, const struct search *s, const struct planner_fo
     h->spec.chunks = f->chunks;
     snprintf(p->schedule, sizeof p->schedule, "%s", f->schedule);
     memcpy(p->first, f->first, (f->stages + 1) * sizeof *p->first);
-    h->has_split = true;
+    h->planning.has_split = true;
     if (f->mirrored)
         head_mirror(h);
 }
@@ -390,10 +374,10 @@ void head_mirror(struct head *h)
 {
     json_t *nodes = json_array();
     for (size_t r = 0; r < h->plan.ranks; r++)
-        json_array_append(nodes, json_array_get(h->nodes, (h->plan.ranks - r) % h->plan.ranks));
-    json_decref(h->nodes);
-    h->nodes = nodes;
-    h->is_mirrored = !h->is_mirrored;
+        json_array_append(nodes, json_array_get(h->planning.nodes, (h->plan.ranks - r) % h->plan.ranks));
+    json_decref(h->planning.nodes);
+    h->planning.nodes = nodes;
+    h->planning.is_mirrored = !h->planning.is_mirrored;
 }
 
 int head_search(struct head *h, struct err *err)
@@ -403,15 +387,15 @@ int head_search(struct head *h, struct err *err)
     int e = search_init(&s, h, true, err);
     struct planner_request req = request_of(&s);
     req.chunks = h->spec.chunks;
-    req.mirror = !json_is_true(json_object_get(json_array_get(h->nodes, 0), "by_hand"));
+    req.mirror = !json_is_true(json_object_get(json_array_get(h->planning.nodes, 0), "by_hand"));
     if (!e)
         e = planner_search(&best, &second, &req, err);
     if (!e) {
         cost_table_say(s.timed);
-        h->forecast = forecast_of(&s, &best);
-        json_object_set_new(h->forecast, "left_out", left_out(&s, &best));
+        h->planning.forecast = forecast_of(&s, &best);
+        json_object_set_new(h->planning.forecast, "left_out", left_out(&s, &best));
         if (second.schedule)
-            json_object_set_new(h->forecast, "second", forecast_of(&s, &second));
+            json_object_set_new(h->planning.forecast, "second", forecast_of(&s, &second));
         tell_elsewhere(&s, &best);
         take(h, &s, &best);
     }
@@ -435,9 +419,9 @@ void head_forecast(struct head *h)
         e = planner_search(&found, &none, &req, &err);
     if (!e) {
         cost_table_say(s.timed);
-        h->forecast = forecast_of(&s, &found);
+        h->planning.forecast = forecast_of(&s, &found);
     } else {
-        head_say(h, "what a step will take cannot be said: %s", err.text);
+        stage_say(h->events, "what a step will take cannot be said: %s", err.text);
     }
     search_done(&s);
 }

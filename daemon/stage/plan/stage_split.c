@@ -283,7 +283,7 @@ static int split_inputs(struct split_inputs *in, const struct head *h, const jso
 static bool is_node(const struct head *h, size_t rank, size_t place)
 {
     const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, rank)),
-               *is = json_string_value(json_object_get(json_array_get(h->nodes, place), "name"));
+               *is = json_string_value(json_object_get(json_array_get(h->planning.nodes, place), "name"));
     return wanted && is && !strcmp(wanted, is);
 }
 
@@ -306,7 +306,7 @@ static int take_split(struct head *h, struct err *err)
     size_t sum = 0;
     for (size_t r = 0; h->spec.split_nodes && r < p->ranks; r++) {
         const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
-                   *is = json_string_value(json_object_get(json_array_get(h->nodes, r), "name"));
+                   *is = json_string_value(json_object_get(json_array_get(h->planning.nodes, r), "name"));
         if (!is_node(h, r, r))
             return err_set(
                 err, -EINVAL,
@@ -339,7 +339,7 @@ static int split(struct head *h, const struct split_inputs *in, struct err *err)
     struct job_plan *p = &h->plan;
     if (h->spec.split)
         return take_split(h, err);
-    if (h->has_split)
+    if (h->planning.has_split)
         return split_check(p->first, p->stages, h->config.layers, err);
     struct split_request req = {.stages = p->stages,
                                 .layers = h->config.layers,
@@ -456,7 +456,7 @@ static int split_on_nodes(struct head *h, struct err *err)
     const bool searched = h->plan.training && !strcmp(h->spec.schedule, "auto");
     follow_nodes(h);
     int e = searched ? head_search(h, err) : 0;
-    const json_t *nodes = h->nodes; /* which the search may have turned */
+    const json_t *nodes = h->planning.nodes; /* which the search may have turned */
     if (!e)
         e = plan_stages(h, &sched, in.handed, err);
     if (!e)
@@ -470,8 +470,8 @@ static int split_on_nodes(struct head *h, struct err *err)
     if (!e)
         e = check_memory(h, nodes, &in, err);
     const bool from_file =
-        h->spec.split && !h->spec.dry_run;            /* what it takes is held against what was planned */
-    h->must_not_time = h->must_not_time || from_file; /* but the job is not kept waiting */
+        h->spec.split && !h->spec.dry_run; /* what it takes is held against what was planned */
+    h->planning.must_not_time = h->planning.must_not_time || from_file; /* but the job is not kept waiting */
     if (!e && h->plan.training && !searched && (h->spec.dry_run || from_file))
         head_forecast(h);
     if (!e && !h->plan.training && (h->spec.dry_run || h->spec.forecast))
@@ -505,13 +505,14 @@ static void take_nodes(struct head *h, const json_t *all, uint32_t mask, size_t 
     const uint32_t every = (1u << json_array_size(all)) - 1;
     stage_nodes_text(in, sizeof in, all, mask);
     stage_nodes_text(out, sizeof out, all, every & ~mask);
-    head_say(h, "the schedule has %zu line%s: %s take%s part, and %s only pass%s on what lies on the way",
-             ranks, ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
-             json_array_size(all) - ranks == 1 ? "es" : "");
-    json_decref(h->nodes);
-    h->nodes = stage_nodes_take(all, mask);
+    stage_say(h->events,
+              "the schedule has %zu line%s: %s take%s part, and %s only pass%s on what lies on the way",
+              ranks, ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
+              json_array_size(all) - ranks == 1 ? "es" : "");
+    json_decref(h->planning.nodes);
+    h->planning.nodes = stage_nodes_take(all, mask);
     h->plan.ranks = ranks;
-    h->chosen = mask;
+    h->planning.chosen = mask;
 }
 
 /* On the best nodes that have the memory: those whose memory does not do are left for the next
@@ -520,7 +521,7 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
 {
     enum { TRIES = 32 };
     uint32_t masks[TRIES];
-    json_t *all = json_incref(h->nodes);
+    json_t *all = json_incref(h->planning.nodes);
     const size_t n = stage_nodes_choose(masks, TRIES, all, ranks, h->spec.split_nodes);
     struct err first = {""}, why;
     int e = n ? -ENOSPC
@@ -528,9 +529,9 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
                         "the plan is for %zu nodes, and not all of them are in the ring now: plan again",
                         json_array_size(h->spec.split_nodes));
     for (size_t i = 0; i < n && e == -ENOSPC; i++) {
-        json_decref(h->nodes);
-        h->nodes = json_incref(all);
-        h->is_mirrored = false;
+        json_decref(h->planning.nodes);
+        h->planning.nodes = json_incref(all);
+        h->planning.is_mirrored = false;
         snprintf(h->plan.schedule, sizeof h->plan.schedule, "%s", h->spec.schedule);
         take_nodes(h, all, masks[i], ranks);
         e = split_on_nodes(h, &why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ringd-stage whose tasks take a known time: runner_task and exchange_send are wrapped by the
+ * A ringd-stage whose tasks take a known time: task_run and exchange_send are wrapped by the
  * linker. What a task of a training step computes is computed first, and then slept until a
  * forward, either half of a backward or a forward done again has taken TASK_US, a whole backward
  * twice that, before anything it made is sent. So what a schedule takes is that of its order and of
@@ -18,8 +18,8 @@ enum { TASK_US = 20000 };
 
 static struct instant end; /* of the task that is computed; zero: it takes as long as it takes */
 
-int __real_runner_task(struct runner *r, const struct task *task, struct err *err);
-int __wrap_runner_task(struct runner *r, const struct task *task, struct err *err);
+int __real_task_run(struct rank_state *r, const struct task *task, struct err *err);
+int __wrap_task_run(struct rank_state *r, const struct task *task, struct err *err);
 int __real_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
                          size_t size);
 int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *key, void *buffer,
@@ -52,15 +52,15 @@ int __wrap_exchange_send(struct exchange *x, uint32_t to, const struct msg_key *
     return __real_exchange_send(x, to, key, buffer, size);
 }
 
-int __wrap_runner_task(struct runner *r, const struct task *task, struct err *err)
+int __wrap_task_run(struct rank_state *r, const struct task *task, struct err *err)
 {
     const uint64_t cost = r->go->program == PROGRAM_TRAIN ? cost_us(task) : 0;
     if (!cost)
-        return __real_runner_task(r, task, err);
+        return __real_task_run(r, task, err);
     prctl(PR_SET_TIMERSLACK, 1); /* ns, of this thread: else every task is 50 µs longer */
     request_short_timeslice();   /* a task that computed would be on its core already */
     end.us = clock_now().us + cost;
-    int e = __real_runner_task(r, task, err);
+    int e = __real_task_run(r, task, err);
     sleep_out();
     return e;
 }

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The messages of one rank's tasks: how large each is, receive buffers posted ahead of them, and
+ * the calls by which a task takes what it needs and sends what it emits. It knows the exchange and
+ * the round, and no runner and no computation. Called by stage_runner.c and stage_task.c; main
+ * thread of ringd-stage. */
+#ifndef DAEMON_STAGE_MESSAGE_H
+#define DAEMON_STAGE_MESSAGE_H
+
+#include "daemon/stage/exchange/exchange.h"
+#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/stage/stage_go.h"
+#include "daemon/stage/stage_trace.h"
+#include "engine/model/param_piece.h"
+
+/* Tensors, doubles and integers of data messages travel as they lie in memory, so a big-endian
+ * build must not exist. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensors travel as they lie in memory: little-endian only");
+struct norm_message {
+    double partial; /* Σ g² of the stages above */
+    double busy;    /* seconds they computed */
+};
+struct scale_message {
+    double gscale;
+    float lr, beta1, beta2, eps, weight_decay, pad;
+};
+
+struct message_cursor { /* how far the receives of a link are posted */
+    size_t task, need, posted;
+};
+
+/* Activations or a gradient between two stages of this rank: no message carries them. */
+struct message_handed {
+    uint32_t kind, stage, mb; /* enum msg_kind; destination */
+    void *buffer;             /* owned: of the exchange */
+};
+
+struct messages {
+    const struct job_plan *plan; /* borrowed, as the next three */
+    struct exchange *exchange;
+    const struct param_pieces *pieces; /* of a round that saves or loads */
+    struct trace *trace;               /* learns what is sent, and when */
+    size_t tied_elements;              /* of the weight that embedding and head share */
+    uint32_t prev, next;
+    /* The present round. */
+    const struct go *go;           /* borrowed */
+    const struct plan_rank *tasks; /* borrowed: this rank's part of its plan */
+    uint32_t round;
+    struct message_cursor cursor[2]; /* from the previous and the next rank */
+    struct message_handed *handed;   /* owned */
+    size_t nhanded, handed_cap;
+};
+
+void messages_done(struct messages *m);
+/* A round begins: posts the first receives of each link. Negative: an errno. */
+int messages_begin(struct messages *m, const struct go *go, const struct plan_rank *tasks, uint32_t round);
+
+/* Bytes; both ends know them from GO and the plan. */
+size_t message_size(const struct messages *m, const struct msg_key *key);
+
+/* What a task needs and emits, by kind: at most one of each. NULL: nothing of that kind. */
+const struct task_need *message_need(const struct task *t, enum msg_kind kind);
+const struct task_emit *message_emit(const struct task *t, enum msg_kind kind);
+
+/* The message that the task needs: now the caller's, until it calls exchange_release. The next
+ * receive of that link is posted. NULL: the task needs none, or memory is out. */
+void *message_take(struct messages *m, const struct task *t, enum msg_kind kind);
+/* The same, copied to `to`; a task that needs none leaves `to` as it is. */
+int message_take_copy(struct messages *m, const struct task *t, enum msg_kind kind, void *to, size_t n,
+                      struct err *err);
+/* A buffer for the message that the task emits; NULL: it emits none, or memory is out. */
+void *message_output(struct messages *m, const struct task *t, enum msg_kind kind);
+/* Sends that buffer; a task that emits none of the kind sends nothing. */
+int message_send(struct messages *m, const struct task *t, enum msg_kind kind, void *buffer, struct err *err);
+int message_send_copy(struct messages *m, const struct task *t, enum msg_kind kind, const void *data,
+                      size_t n, struct err *err);
+
+/* Activations (MSG_ACT) and gradients (MSG_GRAD): by message, or handed over in place where both
+ * stages lie on this rank. As above otherwise. */
+float *message_take_floats(struct messages *m, const struct task *t, enum msg_kind kind);
+float *message_output_floats(struct messages *m, const struct task *t, enum msg_kind kind);
+int message_send_floats(struct messages *m, const struct task *t, enum msg_kind kind, float *buffer,
+                        struct err *err);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the head gives for a round, and gets back from it. Filled in by those who drive a job on
+ * rank 0, read and written by that rank's tasks (stage_task.c); main thread of ringd-stage. */
+#ifndef DAEMON_STAGE_ROUND_H
+#define DAEMON_STAGE_ROUND_H
+
+#include "engine/layer/layer.h"
+#include "engine/model/param_piece.h"
+#include "engine/model/stage.h"
+
+/* What the head gives for a microbatch and gets back. */
+struct head_mb {
+    const uint32_t *ids;   /* [T] borrowed */
+    const int32_t *labels; /* [T] borrowed; NULL for DECODE */
+    double loss;           /* out: Σ −log p over the supervised labels */
+    float *logprobs;       /* out: [T], or NULL if not wanted */
+    struct likely *likely; /* out: [T, go.top], NULL where that is 0 */
+};
+/* A step of a round that trains. */
+struct head_step {
+    struct adamw opt;
+    double max_norm;  /* 0 = no clipping */
+    double grad_norm; /* out */
+    double busy;      /* out: seconds all ranks computed in training since the step that ended before */
+};
+struct head_round {
+    struct head_mb *mb; /* [go.microbatches] */
+    /* TRAIN */
+    struct head_step *steps; /* [go.nsteps] */
+    /* As soon as losses and norm of a step are known; or NULL. */
+    int (*stepped)(void *owner, size_t step, struct err *err);
+    /* DECODE */
+    uint32_t token; /* out */
+    /* SAVE: called with every piece's values; LOAD: called to fill them. May be NULL. */
+    int (*piece)(void *owner, const struct param_piece *piece, float *values, struct err *err);
+    void *owner; /* of both */
+};
+
+#endif
