@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exchange's inside, shared by exchange.c (the compute thread's side), exchange_lane.c (a
- * connection), exchange_{send,receive}.c (its threads) and exchange_rate.c (its speed). */
+ * The exchange's inside. From the bottom: exchange_state.c (buffers and messages), exchange_lane.c
+ * (what a lane's threads share), exchange_rate.c (its speed), exchange_{send,receive}.c (its
+ * threads), exchange.c (the compute thread's side, and lanes as a whole). */
 #ifndef DAEMON_EXCHANGE_IMPL_H
 #define DAEMON_EXCHANGE_IMPL_H
 
@@ -141,18 +142,18 @@ void exchange_changed(struct exchange *x); /* wakes the compute thread */
  * look by itself. */
 void exchange_wake_senders(struct neighbor *p);
 void exchange_wake_sender(struct lane *l);
+void exchange_free_buffer(void *buffer); /* not back to the pool */
 void exchange_release_locked(struct exchange *x, void *buffer);
 struct inbox *exchange_find_inbox(struct neighbor *p, const struct msg_key *key);
 void exchange_finish_message(
     struct neighbor *p, struct outbox *o); /* frees it if everything is acknowledged and nobody reads it */
 
+void exchange_free_outbox(struct exchange *x, struct outbox *o);
+
 /* The compute thread's: sends its message over an idle lane, if it is small and the neighbor has
  * room for it. Lets go of the lock meanwhile. False: it is for the senders. */
 bool exchange_send_here(struct neighbor *p, struct outbox *o);
 
-/* Starts and ends a lane's threads; lane_stop joins them (without the lock). */
-int lane_start(struct lane *l);
-void lane_stop(struct lane *l);
 /* Counts what only the kernel knows: segments sent again, and how long a round trip takes. */
 void lane_sample_tcp(struct lane *l);
 /* Without the lock: what the kernel knows. False: it measures no such connection. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a lane is beside its threads: the frames they speak in, its start and its end. Called by
- * exchange.c, and by the threads. */
+ * What the threads of a lane share: the frames they speak in, its break, and what they ask of the
+ * kernel. Called by exchange_send.c, exchange_receive.c and exchange.c. */
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 #include "daemon/stage/exchange/exchange_impl.h"
 #include "daemon/common/progress.h"
 
-enum { UNSENT_MAX = 16 * 1024, SLICE_NS = 100 * 1000 };
+enum { SLICE_NS = 100 * 1000 };
 
 static const char *why_broken(int r)
 {
@@ -57,8 +57,7 @@ void lane_break(struct lane *l, int r)
         tell(owner, p->rank, l->path, why_broken(r));
 }
 
-/* --- frames
- *  -------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 void frame_encode(uint8_t out[HEAD], const struct frame *f)
 {
@@ -96,17 +95,7 @@ int frame_decode(struct frame *f, const uint8_t in[HEAD])
     return known && f->offset % CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
 }
 
-/* --- start and end
- *  ------------------------------------------------------------------------------------- */
-
-/* What waits unsent in a slow lane's socket would have been faster over another lane: the kernel
- * keeps what is on its way, and little more. Over cables of 1000 and 200 Mbit/s that makes the
- * difference between 64 % and 100 % of their sum, and costs one fast cable nothing. */
-static void keep_socket_short(int fd)
-{
-    const int bytes = UNSENT_MAX;
-    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
-}
+/* --- what the kernel is asked ----------------------------------------------------------------- */
 
 /* As sched_setattr(2) has it, in its first version; the kernel's header for it cannot stand beside
  * the C library's. */
@@ -132,27 +121,6 @@ void request_short_timeslice(void)
     syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
-int lane_start(struct lane *l)
-{
-    struct exchange *x = l->neighbor->x;
-    keep_socket_short(l->fd);
-    int r = 0;
-    for (size_t i = 0; i < 2 * WORKERS && !r; i++) {
-        r = pthread_create(&l->threads[i], NULL, i % 2 ? lane_sender : lane_receiver, l);
-        l->nthreads += !r;
-    }
-    if (!r)
-        return 0;
-    pthread_mutex_lock(&x->lock);
-    l->broken = true;
-    pthread_cond_broadcast(&l->sync->work);
-    pthread_mutex_unlock(&x->lock);
-    shutdown(l->fd, SHUT_RDWR);
-    for (size_t i = 0; i < l->nthreads; i++)
-        pthread_join(l->threads[i], NULL);
-    return -r;
-}
-
 void lane_sample_tcp(struct lane *l)
 {
     struct tcp_info info;
@@ -163,17 +131,4 @@ void lane_sample_tcp(struct lane *l)
                               memory_order_relaxed);
     atomic_store_explicit(&l->count->rtt_us, info.tcpi_rtt, memory_order_relaxed);
     l->retransmits = info.tcpi_total_retrans;
-}
-
-void lane_stop(struct lane *l)
-{
-    for (size_t i = 0; i < l->nthreads; i++)
-        pthread_join(l->threads[i], NULL);
-    lane_sample_tcp(l);
-    close(l->fd);
-    seal_wipe(&l->tx);
-    seal_wipe(&l->rx);
-    pthread_mutex_lock(&l->neighbor->x->lock);
-    l->used = false;
-    pthread_mutex_unlock(&l->neighbor->x->lock);
 }
