@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model is shared out so that every layer lies in one stage, no node holds more than it has, and
+ * what cannot be is refused in words that name the node or the mistake. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/stage/plan/stage_head.h"
+
+enum { LAYERS = 8, GIB = 1 << 30 };
+
+static struct head head;
+
+/* A training job on nodes n0, n1, … of these threads and bytes (0: the node does not say). */
+static int split(size_t ranks, const double *threads, const size_t *memory, const char *schedule,
+                 struct err *err)
+{
+    head.config = (struct config){.family = "llama",
+                                  .layers = LAYERS,
+                                  .dim = 256,
+                                  .ffn = 512,
+                                  .heads = 4,
+                                  .kv_heads = 4,
+                                  .head = 64,
+                                  .vocab = 1000,
+                                  .dtype = DTYPE_BF16};
+    head.family = family_find(head.config.family);
+    head.nadapters = 1;
+    head.spec.schedule = schedule;
+    head.spec.recompute = RECOMPUTE_NONE;
+    head.plan = (struct job_plan){.type = JOB_TRAIN,
+                                  .ranks = ranks,
+                                  .training = true,
+                                  .round_steps = 1,
+                                  .microbatches = 4,
+                                  .tokens = 64,
+                                  .positions = 64,
+                                  .seqs = 1,
+                                  .vocab = 1000,
+                                  .dim = 256,
+                                  .tune = {.kind = TUNE_FULL, .end_layer = LAYERS}};
+    snprintf(head.plan.schedule, sizeof head.plan.schedule, "%s", schedule);
+    json_decref(head.planning.nodes);
+    head.planning.nodes = json_array();
+    for (size_t r = 0; r < ranks; r++) {
+        char name[24];
+        snprintf(name, sizeof name, "n%zu", r);
+        json_array_append_new(head.planning.nodes, json_pack("{s:s s:f s:I}", "name", name, "speed",
+                                                             threads[r], "memory", (json_int_t)memory[r]));
+    }
+    return head_split(&head, err);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    json_decref(head.planning.nodes);
+    job_plan_done(&head.plan);
+    head = (struct head){0};
+    return 0;
+}
+
+static void assert_covers(const struct job_plan *p, const size_t *memory)
+{
+    assert_int_equal(p->first[0], 0);
+    assert_int_equal(p->first[p->stages], LAYERS);
+    for (size_t s = 0; s < p->stages; s++) {
+        assert_true(p->first[s] <= p->first[s + 1]);
+        assert_true(p->place[s] < p->ranks);
+    }
+    for (size_t r = 0; r < p->ranks; r++)
+        assert_true(p->bytes[r] > 0 && p->bytes[r] <= memory[r]);
+}
+
+static void every_layer_lies_in_one_stage(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1"};
+    const double threads[] = {4, 1, 2, 8};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB, 4ul * GIB, 4ul * GIB};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (size_t ranks = 2; ranks <= 4; ranks++) {
+            struct err err = {""};
+            if (split(ranks, threads, memory, schedules[i], &err))
+                fail_msg("%s on %zu nodes: %s", schedules[i], ranks, err.text);
+            assert_covers(&head.plan, memory);
+        }
+}
+
+static void more_threads_get_more_layers(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 3};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    if (split(2, threads, memory, "1f1b", &err))
+        fail_msg("%s", err.text);
+    assert_true(head.plan.first[1] < LAYERS - head.plan.first[1]);
+}
+
+static void too_little_memory_names_the_node(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 1};
+    const size_t memory[] = {1 << 20, 1 << 20};
+    struct err err = {""};
+    assert_int_equal(split(2, threads, memory, "1f1b", &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "node n0 needs "));
+    assert_non_null(strstr(err.text, "in all the job needs "));
+    assert_non_null(strstr(err.text, "add a node"));
+}
+
+static void a_split_of_ones_own_shares_out_all_layers(void **state)
+{
+    (void)state;
+    const double threads[] = {1, 1};
+    const size_t memory[] = {4ul * GIB, 4ul * GIB};
+    struct err err = {""};
+    json_t *too_few = json_pack("[i,i]", 2, 5), *of_three = json_pack("[i,i,i]", 2, 3, 3);
+    head.spec.split = too_few;
+    assert_int_equal(split(2, threads, memory, "1f1b", &err), -EINVAL);
+    assert_string_equal(err.text, "the split shares out 7 layers, and the model has 8");
+    head.spec.split = of_three;
+    assert_int_equal(split(2, threads, memory, "1f1b", &err), -EINVAL);
+    assert_string_equal(err.text, "the split is for 3 stages, and 1f1b on 2 nodes has 2");
+    json_decref(too_few);
+    json_decref(of_three);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(every_layer_lies_in_one_stage, stop),
+        cmocka_unit_test_teardown(more_threads_get_more_layers, stop),
+        cmocka_unit_test_teardown(too_little_memory_names_the_node, stop),
+        cmocka_unit_test_teardown(a_split_of_ones_own_shares_out_all_layers, stop),
+    };
+    return cmocka_run_group_tests_name("stage_split", tests, NULL, NULL);
+}
