@@ -19,10 +19,11 @@ equal "steps in the table" "$(wc -l <"$work/shares")" "$(echo "$schedules" | wc 
 early=$(awk '$2 < 99.5 {printf "%s ", $1}' "$work/shares")
 [ -z "$early" ] || fail "faster than the schedule allows: $early"
 
-# The most ranks that compute at one moment, in the times of the ranks' own records laid on one clock.
+# The most ranks that compute at one moment, in the times of the ranks' own records laid on one clock. A task ends in the record
+# when its message has been handed over, and the next rank may have begun by then: half a task is left off.
 at_once() {
     jq '[.ranks | to_entries[] | .key as $rank | (.value.offset_us / 1e6) as $ahead | .value.tasks[]
-         | select(.[0] | test("^[FBIWR]")) | {rank: $rank, from: (.[2] + $ahead), to: (.[3] + $ahead)}] as $tasks
+         | select(.[0] | test("^[FBIWR]")) | {rank: $rank, from: (.[2] + $ahead), to: (.[3] + $ahead - 0.010)}] as $tasks
         | [$tasks[] | .from as $now | [$tasks[] | select(.from <= $now and $now < .to) | .rank] | unique | length] | max' "$TIMELINES/$1"
 }
 for name in $schedules; do
