@@ -64,16 +64,6 @@ void auth_free(struct auth *auth)
     free(auth);
 }
 
-bool auth_writes_next(const struct auth *auth)
-{
-    return noise_writes_next(&auth->noise);
-}
-
-bool auth_done(const struct auth *auth)
-{
-    return noise_is_done(&auth->noise);
-}
-
 int auth_write(struct auth *auth, uint8_t *out, size_t cap, const void *payload, size_t n)
 {
     if (n > AUTH_MAX_PAYLOAD)

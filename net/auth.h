@@ -58,9 +58,6 @@ int auth_new(struct auth **ret, bool initiator, const struct auth_identity *id,
              const uint8_t psk[static AUTH_PSK], const void *prologue, size_t prologue_len);
 void auth_free(struct auth *auth);
 
-/* The next message is ours to write (true) or to read. After three messages neither: auth_done. */
-bool auth_writes_next(const struct auth *auth);
-bool auth_done(const struct auth *auth);
 /* Returns bytes written (≤ cap), or −errno; −EPROTO out of turn. */
 int auth_write(struct auth *auth, uint8_t *out, size_t cap, const void *payload, size_t n);
 /* Returns payload bytes, or −EBADMSG (forged, wrong psk, truncated). After a failure the handshake

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A link's life: made, attached to a socket, watched by one timer, ended, freed. Owns struct link;
- * called by the daemon's control and channel code and by libevent, on the loop. */
+ * A link's life: made, ended, freed, and what it answers about itself. Owns struct link; called by
+ * the daemon's control and lane code, and by the other files of a link, on the loop. */
 #include "link_impl.h"
 #include "link_lookup.h"
 
@@ -66,12 +66,12 @@ static void destroy(struct link *link)
     free(link);
 }
 
-static void enter(struct link *link)
+void link_enter(struct link *link)
 {
     link->depth++;
 }
 
-static void leave(struct link *link)
+void link_exit(struct link *link)
 {
     if (--link->depth == 0 && link->freed)
         destroy(link);
@@ -96,145 +96,6 @@ void link_want(struct link *link, size_t n)
      * the rest. */
     bufferevent_setwatermark(link->bev, EV_READ, link_session_pulls(link) ? 1 : n,
                              stays && n < LINK_AHEAD ? LINK_AHEAD : n);
-}
-
-static bool is_reading(const struct link *link)
-{
-    if (link->freed || !link->bev)
-        return false;
-    return link->state == LINK_HANDSHAKE || link->state == LINK_HELLO ||
-           (link->state == LINK_UP && link->kind != LINK_DATA);
-}
-
-static bool is_enough(struct link *link)
-{
-    if (link_session_pulls(link))
-        return link_session_pull(link);
-    return evbuffer_get_length(bufferevent_get_input(link->bev)) >= link->need;
-}
-
-static void on_read(struct bufferevent *bev, void *arg)
-{
-    struct link *link = arg;
-
-    enter(link);
-    (void)bev;
-    while (is_reading(link) && is_enough(link)) {
-        if (link->state == LINK_HANDSHAKE)
-            link_shake_step(link);
-        else
-            link_session_step(link);
-    }
-    if (link->state == LINK_DOWN && link->bev) /* lingering: only the end counts */
-        evbuffer_drain(bufferevent_get_input(link->bev), SIZE_MAX);
-    leave(link);
-}
-
-static void on_drained(struct bufferevent *bev, void *arg)
-{
-    struct link *link = arg;
-
-    (void)bev;
-    enter(link);
-    if (link->state == LINK_DOWN)
-        shutdown(link->fd, SHUT_WR);
-    else
-        link_session_try_up(link);
-    leave(link);
-}
-
-/* By the other end's kernel, in order. A connection that was reset looks the same once the error
- * has been told to a write. */
-static bool is_closed(const struct link *link)
-{
-    struct tcp_info info = {0};
-    socklen_t n = sizeof info;
-
-    return !getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n) && info.tcpi_state == TCP_CLOSE_WAIT;
-}
-
-static void on_broken(struct link *link, bool is_at_end)
-{
-    if (link->state == LINK_DOWN)
-        link_down(link, link->end, link->text);
-    else if (link->state == LINK_HANDSHAKE && link->dialed && link->kind == LINK_JOIN)
-        link_fail(
-            link, LINK_END_HANDSHAKE,
-            "%s closed the connection during the handshake: it does not know this token. It may belong to "
-            "another cluster, or the token was made too long ago; `ringctl invite` makes a new one",
-            link->who);
-    else if (link->state == LINK_HANDSHAKE && link->dialed)
-        link_fail(
-            link, LINK_END_HANDSHAKE,
-            "%s closed the connection during the handshake: most likely it belongs to another cluster "
-            "(its secret is "
-            "not this cluster's); if it should belong here, let it join with a token of `ringctl invite`",
-            link->who);
-    else if (link->state == LINK_HANDSHAKE)
-        link_fail(link, LINK_END_HANDSHAKE, "%s closed the connection during the handshake", link->who);
-    else if (link->state == LINK_UP && is_at_end && is_closed(link))
-        link_fail(link, LINK_END_ENDED, "ringd on %s has ended: the connection closed without a goodbye",
-                  link->who);
-    else
-        link_fail(link, LINK_END_LOST, "the connection to %s was lost: it closed without a goodbye",
-                  link->who);
-}
-
-static void on_event(struct bufferevent *bev, short what, void *arg)
-{
-    struct link *link = arg;
-    int error = EVUTIL_SOCKET_ERROR();
-
-    (void)bev;
-    enter(link);
-    if (what & BEV_EVENT_CONNECTED) {
-        link_name_address(link, link->fd);
-        link_shake_start(link);
-    } else if (link->state == LINK_DIALING) {
-        link_try_next(link, error ? error : ECONNREFUSED);
-    } else if (!(what & BEV_EVENT_WRITING) || link->state == LINK_DOWN) {
-        on_broken(link, what & BEV_EVENT_EOF);
-    } /* else: the peer no longer takes bytes, but its reason may still be waiting to be read; then comes the
-         end */
-    leave(link);
-}
-
-static void on_timer(evutil_socket_t fd, short what, void *arg)
-{
-    struct link *link = arg;
-
-    (void)fd;
-    (void)what;
-    enter(link);
-    switch (link->state) {
-    case LINK_DIALING:
-        if (link->lookup) {
-            link_fail(
-                link, LINK_END_TIMEOUT,
-                "cannot resolve \"%.60s\": no answer within %d s; see that the name servers of this machine "
-                "answer, or give an address",
-                link->who, LINK_LOOKUP_US / 1000000);
-            break;
-        }
-        link_fail(
-            link, LINK_END_CONNECT,
-            "%s did not answer within %d s: check the cable, the address, and that ringd is running there",
-            link->who, LINK_DIAL_US / 1000000);
-        break;
-    case LINK_HANDSHAKE:
-        link_fail(link, LINK_END_TIMEOUT,
-                  "%s did not finish the handshake within %.1f s: it may not be a ringd, or be stuck",
-                  link->who, (double)link->handshake_us / 1e6);
-        break;
-    case LINK_HELLO:
-        link_fail(link, LINK_END_TIMEOUT,
-                  "%s did not answer our hello within %.1f s: it may be overloaded or stuck", link->who,
-                  (double)link->handshake_us / 1e6);
-        break;
-    case LINK_UP: link_session_tick(link); break;
-    case LINK_DOWN: link_down(link, link->end, link->text); break;
-    }
-    leave(link);
 }
 
 static uint64_t or_default(uint64_t us, uint64_t standard)
@@ -270,7 +131,7 @@ static int take_secrets(struct link *link, const struct link_setup *setup)
 static int link_new(struct link **ret, const struct link_setup *setup, bool dialed)
 {
     struct link *link;
-    int r = -ENOMEM;
+    int r;
 
     if ((dialed && (setup->kind < LINK_CONTROL || setup->kind > LINK_JOIN)) || setup->n_keys > LINK_KEYS_MAX)
         return -EINVAL;
@@ -297,26 +158,14 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
     }
     auth_node_id(link->mine.node_id, setup->id->pub);
     link->mine.suites = setup->hello.suites ? setup->hello.suites & seal_suites() : seal_suites();
-    link->timer = evtimer_new(link->base, on_timer, link);
-    if (link->timer)
+    r = link_set_timer(link);
+    if (!r)
         r = take_secrets(link, setup);
     if (r < 0) {
         link_free(link);
         return r;
     }
     *ret = link;
-    return 0;
-}
-
-int link_attach(struct link *link, int fd)
-{
-    link->bev = bufferevent_socket_new(link->base, fd, 0);
-    if (!link->bev)
-        return -ENOMEM;
-    link->fd = fd;
-    bufferevent_setcb(link->bev, on_read, on_drained, on_event, link);
-    bufferevent_set_max_single_read(link->bev, SEAL_MAX + SEAL_TAG);
-    bufferevent_set_max_single_write(link->bev, SEAL_MAX + SEAL_TAG);
     return 0;
 }
 
@@ -327,9 +176,9 @@ int link_dial(struct link **ret, const struct link_setup *setup, const char *hos
 
     if (r < 0)
         return r;
-    enter(link); /* nothing may free it under us, and nothing is told before the owner has it */
+    link_enter(link); /* nothing may free it under us, and nothing is told before the owner has it */
     link_resolve(link, host, port);
-    leave(link);
+    link_exit(link);
     *ret = link;
     return 0;
 }
@@ -601,7 +450,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
     ret->suspect = up && link->kind != LINK_DATA && ret->silent_us > link->suspect_us;
 }
 
-bool link_ahead(const struct link *link, struct instant now, struct ahead_bound *ret)
+bool link_clock_offset(const struct link *link, struct instant now, struct clock_offset_bound *ret)
 {
-    return ahead_at(&link->ahead, now, ret);
+    return clock_offset_at(&link->clock_offset, now, ret);
 }

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ahead.h"
+#include "clock_offset.h"
 #include "auth.h"
 #include "clock.h"
 #include "seal.h"
@@ -183,6 +183,6 @@ struct link_stats {
 };
 void link_stats(const struct link *link, struct link_stats *ret);
 /* How far the peer's clock is ahead of ours, as its heartbeats tell. False: not known yet. */
-bool link_ahead(const struct link *link, struct instant now, struct ahead_bound *ret);
+bool link_clock_offset(const struct link *link, struct instant now, struct clock_offset_bound *ret);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside a link: shared by link.c (life, deadlines), link_dial.c (sockets), link_shake.c (handshake
- * and hello) and link_session.c (records, frames, heartbeats), and by nobody else. Everything runs
- * on the loop of setup->base.
+ * Inside a link: shared by link.c (life), link_events.c (what libevent reports), link_dial.c
+ * (sockets), link_shake.c (handshake and hello) and link_session.c (records, frames, heartbeats),
+ * and by nobody else. Everything runs on the loop of setup->base.
  *
  * Callbacks of the owner may free, close or detach the link. So every entry from the loop is
- * bracketed by enter and leave, which keep the memory, and after every callback the code looks at
- * `freed` and `state` before going on. */
+ * bracketed by link_enter and link_exit, which keep the memory, and after every callback the code
+ * looks at `freed` and `state` before going on. */
 #ifndef NET_LINK_IMPL_H
 #define NET_LINK_IMPL_H
 
-#include "ahead.h"
+#include "clock_offset.h"
 #include "link.h"
 #include "wire.h"
 
@@ -55,7 +55,7 @@ struct link {
     enum link_kind kind;
     enum link_state state;
     bool dialed;
-    unsigned depth; /* of enter */
+    unsigned depth; /* of link_enter */
     bool freed;     /* by the owner, inside a callback */
     bool reported;  /* `down` has been called */
     enum link_end end;
@@ -92,15 +92,16 @@ struct link {
     struct instant last_heard, up_since, beat_at; /* beat_at: arrival of the peer's last heartbeat */
     uint64_t beat_sent_us;                        /* its send time, to be echoed */
     uint32_t rtt_us, least_rtt_us;
-    struct ahead ahead; /* the peer's clock */
+    struct clock_offset clock_offset; /* the peer's clock */
     uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;
 };
 
 /* link.c */
+void link_enter(struct link *link);
+void link_exit(struct link *link); /* frees it if the owner has let go of it meanwhile */
 void link_arm(struct link *link, uint64_t us);
 void link_want(struct link *link, size_t n);
-int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */
-void link_stop(struct link *link);          /* closes the connection; no callback follows from it */
+void link_stop(struct link *link); /* closes the connection; no callback follows from it */
 void link_name_peer(struct link *link);
 /* Ends the link: with a goodbye, and then `down` from the loop, if one can be said; else `down` at
  * once. Callers return. */
@@ -110,6 +111,10 @@ void link_fail(struct link *link, enum link_end end, const char *fmt, ...)
 void link_down(struct link *link, enum link_end end, const char *text);
 /* The end, told from the loop by the timer. */
 void link_end_later(struct link *link, enum link_end end, const char *text, uint64_t us);
+
+/* link_events.c */
+int link_set_timer(struct link *link);
+int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */
 
 /* link_dial.c */
 void link_resolve(struct link *link, const char *host, uint16_t port); /* and on to the first address */

@@ -208,7 +208,8 @@ static void take_beat(struct link *link, const uint8_t *body, size_t n)
         if (!link->least_rtt_us || link->rtt_us < link->least_rtt_us)
             link->least_rtt_us = link->rtt_us;
         if (beat.hold_us <= beat.sent_us) /* a clock that makes no sense is the peer's affair */
-            (void)ahead_learn(&link->ahead, &(struct ahead_times){.sent = {beat.echo_us},
+            (void)clock_offset_learn(&link->clock_offset,
+                                     &(struct clock_offset_times){.sent = {beat.echo_us},
                                                                   .came = beat.sent_us - beat.hold_us,
                                                                   .left = beat.sent_us,
                                                                   .back = now});

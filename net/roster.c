@@ -196,15 +196,6 @@ const struct roster_entry *roster_named(const struct roster *r, const char *name
     return NULL;
 }
 
-size_t roster_active(const struct roster *r)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < r->n; i++)
-        n += r->at[i].status == ROSTER_ACTIVE;
-    return n;
-}
-
 enum roster_verdict roster_judge(const struct roster *r, const struct cert *c)
 {
     const struct roster_entry *e;

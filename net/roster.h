@@ -60,7 +60,6 @@ bool roster_replaces(const struct roster *ra, const uint8_t *a, size_t na, const
 const struct roster_entry *roster_find(const struct roster *r, const uint8_t id[static CERT_ID]);
 /* By name among the active, then by full hex id among all; NULL. */
 const struct roster_entry *roster_named(const struct roster *r, const char *name);
-size_t roster_active(const struct roster *r);
 
 /* Changes: each makes a new version, to be sealed (cluster.c) and signed. */
 /* Lets a node in, or in again, with a new serial; a name that is taken gets a number behind it.

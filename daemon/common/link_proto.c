@@ -25,28 +25,9 @@ static const struct {
     [RLINK_LIST] = {"list addresses", 0, 0, 0},
 };
 
-static const char *const codes[] = {
-    [RLINK_OK] = "ok",
-    [RLINK_BAD_REQUEST] = "bad-request",
-    [RLINK_NO_SCOPE] = "no-scope",
-    [RLINK_OUT_OF_SCOPE] = "out-of-scope",
-    [RLINK_SCOPE_FIXED] = "scope-fixed",
-    [RLINK_NO_PORT] = "no-port",
-    [RLINK_NOT_CABLE] = "not-cable",
-    [RLINK_NOT_OURS] = "not-ours",
-    [RLINK_KERNEL] = "kernel",
-    [RLINK_TOO_MANY] = "too-many",
-    [RLINK_DENIED] = "denied",
-};
-
 const char *rlink_verb_name(enum rlink_verb verb)
 {
     return (size_t)verb < sizeof verbs / sizeof *verbs ? verbs[verb].name : NULL;
-}
-
-const char *rlink_code_name(enum rlink_code code)
-{
-    return (size_t)code < sizeof codes / sizeof *codes ? codes[code] : "unknown";
 }
 
 bool rlink_is_scope(const struct prefix *p)
@@ -169,7 +150,7 @@ int rlink_reply_decode(const uint8_t *data, size_t n, struct rlink_reply *ret)
     more = buf_in_u8(&in);
     zero = buf_in_u8(&in);
     buf_in_bytes(&in, r.text, sizeof r.text);
-    if (!buf_in_is_done(&in) || (size_t)r.code >= sizeof codes / sizeof *codes || more > 1 || zero != 0)
+    if (!buf_in_is_done(&in) || r.code > RLINK_DENIED || more > 1 || zero != 0)
         return -EPROTO;
     r.more = more;
     len = strnlen(r.text, sizeof r.text);

@@ -58,7 +58,6 @@ enum rlink_code { /* closed list: callers match on them */
                   RLINK_TOO_MANY,    /* clients or addresses */
                   RLINK_DENIED,      /* not the user it works for */
 };
-const char *rlink_code_name(enum rlink_code code); /* "ok", "not-cable", ... */
 
 struct rlink_request {
     enum rlink_verb verb;

@@ -46,6 +46,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         prepare(readers);
     struct auth reader = readers[data[0] % MESSAGES];
     expect(auth_read(&reader, data + 1, n - 1, payload, sizeof payload) < 0);
-    expect(!auth_done(&reader) && !auth_writes_next(&reader));
+    expect(!noise_is_done(&reader.noise) && !noise_writes_next(&reader.noise));
     return 0;
 }

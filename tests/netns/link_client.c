@@ -21,6 +21,20 @@
 
 #include "daemon/ringd/peer/cable_client.h"
 
+static const char *const codes[] = {
+    [RLINK_OK] = "ok",
+    [RLINK_BAD_REQUEST] = "bad-request",
+    [RLINK_NO_SCOPE] = "no-scope",
+    [RLINK_OUT_OF_SCOPE] = "out-of-scope",
+    [RLINK_SCOPE_FIXED] = "scope-fixed",
+    [RLINK_NO_PORT] = "no-port",
+    [RLINK_NOT_CABLE] = "not-cable",
+    [RLINK_NOT_OURS] = "not-ours",
+    [RLINK_KERNEL] = "kernel",
+    [RLINK_TOO_MANY] = "too-many",
+    [RLINK_DENIED] = "denied",
+};
+
 static struct prefix parse(const char *text)
 {
     struct prefix p = {0};
@@ -65,7 +79,7 @@ static int ask(char **argv)
         if (a.more)
             printf("%s on %u\n", text, a.to.ifindex);
         else
-            printf("%s %s\n", rlink_code_name(a.code), a.text);
+            printf("%s %s\n", codes[a.code], a.text);
     } while (a.more);
     return a.code != RLINK_OK;
 }

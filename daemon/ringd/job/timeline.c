@@ -14,7 +14,7 @@
 #include "daemon/ringd/job/step_clocks.h"
 #include "daemon/common/xalloc.h"
 #include "engine/pipe/plan.h"
-#include "net/ahead.h"
+#include "net/clock_offset.h"
 #include "net/ring.h"
 
 enum {
@@ -479,7 +479,7 @@ static void add_told(const struct step *s, size_t rank, struct step_clocks *cloc
     for (size_t i = 0; i < clocks->n; i++)
         if (s->told[rank][i].known)
             step_clocks_told(clocks, rank, i, (double)s->told[rank][i].ahead_us,
-                             (double)s->told[rank][i].error_us + ran * AHEAD_DRIFT_PPM / 1e6);
+                             (double)s->told[rank][i].error_us + ran * CLOCK_OFFSET_DRIFT_PPM / 1e6);
 }
 
 static void set_clocks(const struct timeline *t, struct cause **causes, struct step_clock *ret)

@@ -72,8 +72,8 @@ static json_t *session_encode(struct peers *p, const struct session *s, struct i
         link_state_name(link_state(s->link)), "cipher", seal_suite_name(st.suite), "rtt_ms", st.rtt_us / 1e3,
         "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
         (double)st.up_us / 1e6, "suspect", (int)st.suspect, "retransmits", (json_int_t)st.retransmits);
-    struct ahead_bound ahead;
-    if (link_ahead(s->link, now, &ahead)) {
+    struct clock_offset_bound ahead;
+    if (link_clock_offset(s->link, now, &ahead)) {
         json_object_set_new(one, "clock_ahead_us", json_integer(ahead.us));
         json_object_set_new(one, "clock_error_us", json_integer((json_int_t)ahead.error_us));
     }
@@ -145,14 +145,14 @@ json_t *peers_encode(struct peers *p)
 }
 
 /* Over whichever cable tells best. False: nothing is known. */
-static bool ahead_of(struct peers *p, const uint8_t id[16], struct ahead_bound *ret)
+static bool ahead_of(struct peers *p, const uint8_t id[16], struct clock_offset_bound *ret)
 {
     const struct instant now = clock_now();
     bool known = false;
     struct session *s;
     LIST_FOREACH (s, &p->sessions, next) {
-        struct ahead_bound is;
-        if (!s->up || memcmp(link_peer(s->link)->node_id, id, 16) || !link_ahead(s->link, now, &is) ||
+        struct clock_offset_bound is;
+        if (!s->up || memcmp(link_peer(s->link)->node_id, id, 16) || !link_clock_offset(s->link, now, &is) ||
             (known && is.error_us >= ret->error_us))
             continue;
         *ret = is;
@@ -165,7 +165,7 @@ json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
-        struct ahead_bound is;
+        struct clock_offset_bound is;
         if (ahead_of(p, nodes[i], &is))
             json_array_append_new(list,
                                   json_pack("[i,I,I]", (int)i, (json_int_t)is.us, (json_int_t)is.error_us));

@@ -16,6 +16,7 @@
 #include "net/auth.h"
 #include "net/roster.h"
 #include "tests/lib/protocol_doc.h"
+#include "tests/lib/roster_count.h"
 
 struct signer {
     uint8_t pub[CERT_CLUSTER_KEY], secret[CERT_SECRET];

@@ -29,6 +29,7 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/log.h"
+#include "tests/lib/roster_count.h"
 
 enum { ENDS = 5, GUARD_S = 30, LINKS = 64 };
 

@@ -3,7 +3,7 @@
  * The middle of the two ways is the estimate, half of the round trip its bound: all the delay may
  * have been on one of them. To that comes what the clocks may have run apart meanwhile, on the way
  * and while the answer was held back. */
-#include "ahead.h"
+#include "clock_offset.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,16 +12,17 @@ enum { GRAIN_US = 1 }; /* each time is the last whole microsecond */
 
 static uint64_t drift_us(uint64_t in_us)
 {
-    return in_us / (1000000 / AHEAD_DRIFT_PPM) + 1;
+    return in_us / (1000000 / CLOCK_OFFSET_DRIFT_PPM) + 1;
 }
 
 /* Two bounds of one distance that have nothing in common: one of the clocks was set meanwhile. */
-static bool disagree(const struct ahead_bound *a, const struct ahead_bound *b, uint64_t between_us)
+static bool disagree(const struct clock_offset_bound *a, const struct clock_offset_bound *b,
+                     uint64_t between_us)
 {
     return (uint64_t)llabs(a->us - b->us) > a->error_us + b->error_us + drift_us(between_us);
 }
 
-int ahead_learn(struct ahead *a, const struct ahead_times *t)
+int clock_offset_learn(struct clock_offset *a, const struct clock_offset_times *t)
 {
     const uint64_t most = INT64_MAX / 4;
     if (t->sent.us > t->back.us || t->came > t->left || t->back.us > most || t->left > most)
@@ -31,20 +32,20 @@ int ahead_learn(struct ahead *a, const struct ahead_times *t)
         return -EINVAL;
     const int64_t there = (int64_t)t->came - (int64_t)t->sent.us,
                   back = (int64_t)t->left - (int64_t)t->back.us;
-    const struct ahead_bound is = {(there + back) / 2,
-                                   (held < away ? away - held : 0) / 2 + drift_us(away) + GRAIN_US};
-    for (size_t i = 0; i < a->n && i < AHEAD_SAMPLES; i++)
+    const struct clock_offset_bound is = {(there + back) / 2,
+                                          (held < away ? away - held : 0) / 2 + drift_us(away) + GRAIN_US};
+    for (size_t i = 0; i < a->n && i < CLOCK_OFFSET_SAMPLES; i++)
         if (disagree(&is, &a->samples[i].is, clock_since_us(t->back, a->samples[i].at)))
             a->n = 0;
-    a->samples[a->n % AHEAD_SAMPLES].is = is;
-    a->samples[a->n++ % AHEAD_SAMPLES].at = t->back;
+    a->samples[a->n % CLOCK_OFFSET_SAMPLES].is = is;
+    a->samples[a->n++ % CLOCK_OFFSET_SAMPLES].at = t->back;
     return 0;
 }
 
-bool ahead_at(const struct ahead *a, struct instant now, struct ahead_bound *ret)
+bool clock_offset_at(const struct clock_offset *a, struct instant now, struct clock_offset_bound *ret)
 {
-    for (size_t i = 0; i < a->n && i < AHEAD_SAMPLES; i++) {
-        struct ahead_bound is = a->samples[i].is;
+    for (size_t i = 0; i < a->n && i < CLOCK_OFFSET_SAMPLES; i++) {
+        struct clock_offset_bound is = a->samples[i].is;
         is.error_us += drift_us(clock_since_us(now, a->samples[i].at));
         if (!i || is.error_us < ret->error_us)
             *ret = is;

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "net/ahead.h"
+#include "net/clock_offset.h"
 
 enum { BEAT_US = 1000000, BEATS = 400, LINKS = 200 };
 
@@ -33,19 +33,20 @@ static int64_t theirs(const struct world *w, uint64_t ours)
     return (int64_t)ours + w->offset + (int64_t)ours * w->ppm / 1000000;
 }
 
-static int exchange(struct ahead *a, const struct world *w, uint64_t sent, uint64_t there, uint64_t held,
-                    uint64_t back)
+static int exchange(struct clock_offset *a, const struct world *w, uint64_t sent, uint64_t there,
+                    uint64_t held, uint64_t back)
 {
-    return ahead_learn(a, &(struct ahead_times){.sent = {sent},
-                                                .came = (uint64_t)theirs(w, sent + there),
-                                                .left = (uint64_t)theirs(w, sent + there + held),
-                                                .back = {sent + there + held + back}});
+    return clock_offset_learn(a,
+                              &(struct clock_offset_times){.sent = {sent},
+                                                           .came = (uint64_t)theirs(w, sent + there),
+                                                           .left = (uint64_t)theirs(w, sent + there + held),
+                                                           .back = {sent + there + held + back}});
 }
 
-static void expect_true(const struct ahead *a, const struct world *w, uint64_t now)
+static void expect_true(const struct clock_offset *a, const struct world *w, uint64_t now)
 {
-    struct ahead_bound is;
-    assert_true(ahead_at(a, (struct instant){now}, &is));
+    struct clock_offset_bound is;
+    assert_true(clock_offset_at(a, (struct instant){now}, &is));
     uint64_t off = (uint64_t)llabs(theirs(w, now) - (int64_t)now - is.us);
     if (off > is.error_us)
         print_message("off by %lu us, said %lu: offset %ld us, %ld ppm\n", off, is.error_us, w->offset,
@@ -59,9 +60,9 @@ static void truth_is_in_the_bound(void **state)
     (void)state;
     for (uint64_t link = 0; link < LINKS; link++) {
         struct world w = {.seed = link};
-        struct ahead a = {.n = 0};
+        struct clock_offset a = {.n = 0};
         w.offset = (int64_t)any(&w, 2000000000) * 1000 - 900000000000;
-        w.ppm = (int64_t)any(&w, 2 * AHEAD_DRIFT_PPM - 1) - AHEAD_DRIFT_PPM + 1;
+        w.ppm = (int64_t)any(&w, 2 * CLOCK_OFFSET_DRIFT_PPM - 1) - CLOCK_OFFSET_DRIFT_PPM + 1;
         uint64_t now = UINT64_C(2000000000000), there = 20 + any(&w, 2000), back = 20 + any(&w, 2000);
         for (int beat = 0; beat < BEATS; beat++, now += BEAT_US) {
             uint64_t late = any(&w, 10) ? 0 : any(&w, 48000); /* now and then a queue */
@@ -76,11 +77,11 @@ static void asymmetry_is_half_the_round_trip(void **state)
 {
     (void)state;
     struct world w = {.offset = 5000000};
-    struct ahead a = {.n = 0};
-    struct ahead_bound is;
-    assert_false(ahead_at(&a, (struct instant){1}, &is));
+    struct clock_offset a = {.n = 0};
+    struct clock_offset_bound is;
+    assert_false(clock_offset_at(&a, (struct instant){1}, &is));
     assert_int_equal(exchange(&a, &w, 1000000, 4000, 100, 0), 0);
-    assert_true(ahead_at(&a, (struct instant){1004100}, &is));
+    assert_true(clock_offset_at(&a, (struct instant){1004100}, &is));
     assert_int_equal(is.us, 5002000);
     assert_in_range(is.error_us, 2000, 2010);
 }
@@ -90,18 +91,19 @@ static void the_shortest_round_trip_counts(void **state)
 {
     (void)state;
     struct world w = {.offset = -777};
-    struct ahead a = {.n = 0};
-    struct ahead_bound is;
+    struct clock_offset a = {.n = 0};
+    struct clock_offset_bound is;
     assert_int_equal(exchange(&a, &w, 1000000, 50, 0, 50), 0);
-    for (uint64_t i = 1; i < AHEAD_SAMPLES; i++)
+    for (uint64_t i = 1; i < CLOCK_OFFSET_SAMPLES; i++)
         assert_int_equal(exchange(&a, &w, 1000000 + i * BEAT_US, 30000, 0, 100), 0);
-    assert_true(ahead_at(&a, (struct instant){8000000}, &is));
+    assert_true(clock_offset_at(&a, (struct instant){8000000}, &is));
     assert_int_equal(is.us, -777);
     assert_in_range(is.error_us, 50, 800);                         /* the drift of seven seconds */
     assert_int_equal(exchange(&a, &w, 9000000, 30000, 0, 100), 0); /* the quick one is forgotten */
-    assert_true(ahead_at(&a, (struct instant){9100000}, &is));
+    assert_true(clock_offset_at(&a, (struct instant){9100000}, &is));
     assert_in_range(is.error_us, 15000, 16000);
-    assert_true(ahead_at(&a, (struct instant){9100000 + UINT64_C(3600000000)}, &is)); /* an hour of silence */
+    assert_true(
+        clock_offset_at(&a, (struct instant){9100000 + UINT64_C(3600000000)}, &is)); /* an hour of silence */
     assert_in_range(is.error_us, 360000, 400000);
 }
 
@@ -109,7 +111,7 @@ static void a_clock_that_is_set_is_followed(void **state)
 {
     (void)state;
     struct world w = {.offset = 1000000};
-    struct ahead a = {.n = 0};
+    struct clock_offset a = {.n = 0};
     for (uint64_t i = 1; i < 6; i++)
         assert_int_equal(exchange(&a, &w, i * BEAT_US, 40, 500, 40), 0);
     expect_true(&a, &w, 6 * BEAT_US);
@@ -123,18 +125,18 @@ static void a_clock_that_is_set_is_followed(void **state)
 static void nonsense_is_not_learnt(void **state)
 {
     (void)state;
-    static const struct ahead_times bad[] = {
+    static const struct clock_offset_times bad[] = {
         {.sent = {200}, .back = {100}, .came = 1, .left = 1}, /* answered before it was asked */
         {.sent = {100}, .back = {200}, .came = 9, .left = 8},
         {.sent = {100}, .back = {200}, .came = 1000, .left = 9000}, /* held for longer than it was away */
         {.sent = {100}, .back = {200}, .came = 0, .left = UINT64_MAX},
         {.sent = {100}, .back = {200}, .came = UINT64_MAX - 1, .left = UINT64_MAX},
     };
-    struct ahead a = {.n = 0};
-    struct ahead_bound is;
+    struct clock_offset a = {.n = 0};
+    struct clock_offset_bound is;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(ahead_learn(&a, &bad[i]), -EINVAL);
-    assert_false(ahead_at(&a, (struct instant){1}, &is));
+        assert_int_equal(clock_offset_learn(&a, &bad[i]), -EINVAL);
+    assert_false(clock_offset_at(&a, (struct instant){1}, &is));
 }
 
 int main(void)
