@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside beacons: shared by beacon.c (ports, sending, receiving) and beacon_table.c (neighbours and
- * what they are), and by nobody else. */
+ * Inside beacons: shared by beacon.c (sending, receiving), beacon_port.c (what a port remembers) and
+ * beacon_table.c (neighbours and what they are), and by nobody else. */
 #ifndef NET_BEACON_IMPL_H
 #define NET_BEACON_IMPL_H
 
@@ -92,6 +92,8 @@ struct beacons {
 /* The time by our own clock, which stands still while this process does: what nobody could hear or
  * say meanwhile is nobody's silence. */
 struct instant beacons_clock(struct beacons *b, struct instant now);
+
+/* beacon_port.c */
 bool bucket_take(struct bucket *bucket, unsigned per_second, struct instant now);
 void beacon_port_kick(struct beacon_port *port,
                       struct instant now); /* something to tell: soon and repeatedly */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/config_reader.h"
+#include "file/config_impl.h"
 #include "file/input.h"
 
 enum { CONFIG_LIMIT = 16 * 1024 * 1024 }; /* bytes: an embedded vocabulary is the largest seen */

@@ -3,7 +3,7 @@
  * Owns what the keys of a config.json mean to each family: one reader per family, made of the parts
  * that families share. Called by config.c while one config is parsed; pure, any thread. A further
  * family is a row in `families`. */
-#include "file/config_reader.h"
+#include "file/config_impl.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "file/config.h"
-
 struct config_reader {
     const json_t *root; /* borrowed: the whole config */
     char text[440];     /* complaints, separated by "; ", with room in struct err for a path before them */
@@ -35,13 +33,5 @@ double config_real(struct config_reader *r, const json_t *obj, const char *key, 
 bool config_bool(struct config_reader *r, const json_t *obj, const char *key, bool fallback);
 /* Absent: `fallback`, which may be NULL. After a complaint NULL is returned. */
 const char *config_string(struct config_reader *r, const json_t *obj, const char *key, const char *fallback);
-
-/* config_family.c: everything but eos ids from a second file. */
-void config_read_family(struct config_reader *r, struct config *c);
-/* One id, a list of them, or nothing: JSON null, or an absent key, leave the list as it is. */
-void config_read_eos(struct config_reader *r, const json_t *v, struct config *c);
-
-/* config_rope.c: fills in the rope_ fields from rope_parameters, rope_scaling and rope_theta. */
-void config_read_rope(struct config_reader *r, struct config *c);
 
 #endif

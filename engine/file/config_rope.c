@@ -2,7 +2,7 @@
  *
  * Owns what a config says about rotary position embedding: its three spellings, and the frequencies
  * that follow. Called by config.c, and by whoever builds the tables of angles; pure, any thread. */
-#include "file/config_reader.h"
+#include "file/config_impl.h"
 
 #include <math.h>
 #include <string.h>

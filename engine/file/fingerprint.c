@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "file/murmur.h"
-#include "file/st_set.h"
+#include "file/st_impl.h"
 
 static void print_config(FILE *f, const struct config *c)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the checks of one safetensors file: length, header, every tensor's type, shape and place,
- * and that the tensors tile the data without gap or overlap. Called by safetensors.c while a set is
+ * and that the tensors tile the data without gap or overlap. Called by st.c while a set is
  * opened; one thread. After this no reader has to doubt an offset again (a file that shrinks while
  * mapped raises SIGBUS: models are not edited in place). */
-#include "file/st_set.h"
+#include "file/st_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

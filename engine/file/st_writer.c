@@ -4,7 +4,7 @@
  * only when everything is on the disk. Called when a checkpoint or a result is saved; a writer
  * belongs to one thread.
  */
-#include "file/safetensors.h"
+#include "file/st.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -38,18 +38,6 @@ size_t weights_unit(const char *name, size_t layers)
     return strstr(name, "embed_tokens") ? 0 : layers + 1;
 }
 
-static int by_name(const void *key, const void *at)
-{
-    return strcmp(key, *(char *const *)at);
-}
-
-size_t weights_find(const struct weights *w, const char *name)
-{
-    char **at =
-        w->st->nnames ? bsearch(name, w->st->names, w->st->nnames, sizeof *w->st->names, by_name) : NULL;
-    return at ? (size_t)(at - w->st->names) : SIZE_MAX;
-}
-
 static int list(struct weights *w, bool (*want)(void *arg, const char *name), void *arg)
 {
     w->hash = calloc(w->st->count + 1, sizeof *w->hash);
@@ -62,7 +50,7 @@ static int list(struct weights *w, bool (*want)(void *arg, const char *name), vo
     for (size_t i = 0; i < w->st->count; i++) {
         const char *name = w->st->entries[i].t.name;
         w->is_listed[i] = !want || want(arg, name);
-        w->entry[weights_find(w, name)] = i;
+        w->entry[st_set_find_name(w->st, name)] = i;
     }
     return 0;
 }

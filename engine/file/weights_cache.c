@@ -47,7 +47,8 @@ static void take_line(struct weights *w, size_t file, const char *line)
     int used = 0;
     if (sscanf(line, "%16" SCNx64 "%16" SCNx64 " %n", &is.at[0], &is.at[1], &used) != 2 || !used)
         return;
-    const size_t name = weights_find(w, line + used), entry = name == SIZE_MAX ? SIZE_MAX : w->entry[name];
+    const size_t name = st_set_find_name(w->st, line + used),
+                 entry = name == SIZE_MAX ? SIZE_MAX : w->entry[name];
     if (entry != SIZE_MAX && w->st->entries[entry].t.file == file)
         w->hash[entry] = is;
 }

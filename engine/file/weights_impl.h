@@ -5,7 +5,7 @@
 #ifndef FILE_WEIGHTS_IMPL_H
 #define FILE_WEIGHTS_IMPL_H
 
-#include "file/st_set.h"
+#include "file/st_impl.h"
 #include "file/weights.h"
 
 struct weights_hash {
@@ -25,9 +25,6 @@ struct weights {
 /* In a text: of a unit 128 bits as digits; of a tensor 24 as four letters; "AAAA" means that it is
  * not known. */
 enum { WEIGHTS_LETTERS = 4, WEIGHTS_UNIT_DIGITS = 32 };
-
-/* Where a name stands among all sorted; SIZE_MAX: nowhere. */
-size_t weights_find(const struct weights *w, const char *name);
 
 /* Fills in what is kept of each file. What cannot be read is not known. */
 void weights_cache_load(struct weights *w);

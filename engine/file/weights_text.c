@@ -141,7 +141,7 @@ int weights_check_tied(const struct weights *w, struct err *err)
         if (strncmp(name, HEAD, strlen(HEAD)) != 0)
             continue;
         snprintf(other, sizeof other, EMBEDDING "%s", name + strlen(HEAD));
-        const size_t at = weights_find(w, other);
+        const size_t at = st_set_find_name(w->st, other);
         const struct weights_hash *a = hash_of(w, i), *b = at == SIZE_MAX ? NULL : hash_of(w, at);
         if (!a || !b || !memcmp(a->at, b->at, sizeof a->at))
             continue;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "err.h"
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/param_piece.h"
 
 /* Reads adapter_config.json, PEFT's or mlx-lm's, into `tune` (kind LORA, rank, alpha, targets,

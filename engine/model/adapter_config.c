@@ -12,7 +12,7 @@
 #include "model/adapter.h"
 #include "model/adapter_names.h"
 #include "model/peft_rules.h"
-#include "model/target.h"
+#include "model/tune_impl.h"
 
 /* Keys whose value changes the computation in a way we do not do; anything but absent, null, false,
  * empty or "none" is refused. */

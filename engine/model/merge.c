@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "file/input.h"
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/adapter.h"
 #include "model/merge_dir.h"
 

@@ -6,10 +6,11 @@
 #ifndef MODEL_PART_H
 #define MODEL_PART_H
 
+#include "file/config.h"
 #include "layer/layer.h"
 #include "layer/mla.h"
 #include "layer/moe.h"
-#include "model/family.h"
+#include "model/tensor_def.h"
 #include "num/slab.h"
 
 /* --- names ------------------------------------------------------------------------------------ */

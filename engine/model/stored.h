@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/family.h"
 #include "num/gemm.h"
 

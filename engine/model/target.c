@@ -2,7 +2,7 @@
  *
  * Targets of LoRA: from what users and adapters write to a few patterns, one for each kind of
  * linear, and back. Called when a job is planned or an adapter opened; pure. */
-#include "model/target.h"
+#include "model/tune_impl.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/target.h"
+#include "model/tune_impl.h"
 #include "num/rng.h"
 
 /* --- parameters ------------------------------------------------------------------------------- */

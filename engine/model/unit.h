@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/block.h"
 #include "model/family.h"
 #include "model/param_piece.h"

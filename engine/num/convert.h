@@ -5,7 +5,7 @@
 #ifndef NUM_CONVERT_H
 #define NUM_CONVERT_H
 
-#include "num/gemm.h"
+#include "num/mat.h"
 #include "num/kernels.h"
 
 /* Of a matrix that is not quantized. */

@@ -1,30 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matrix products on weights as they are stored. All matrices are row-major and dense; n, rows,
- * cols may be
- * 0. Same inputs and same thread count give the same bits; where the products are our own
- *    (product.h), any thread count. */
+ * Matrix products on weights as they are stored. All matrices are row-major and dense; n, rows and
+ * cols may be 0. Same inputs and same thread count give the same bits; where the products are our
+ * own (product.h), any thread count. */
 #ifndef NUM_GEMM_H
 #define NUM_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "num/dtype.h"
+#include "num/mat.h"
 #include "num/num.h"
-#include "num/quant.h"
-
-/* A weight [rows = outputs, cols = inputs], Hugging Face's layout. A view: it owns nothing. */
-struct mat {
-    const void *data;
-    enum dtype dtype;
-    size_t rows, cols;
-    const float *scale; /* F8_E4M3 only: factor of each block of MAT_BLOCK × MAT_BLOCK, row after row, also of
-                                  the partial blocks at the edges */
-    const struct quant
-        *quant; /* borrowed; NULL: elements of `dtype`. Else data are packed words, and dtype is not asked */
-};
-enum { MAT_BLOCK = 128 };
 
 /* Rows row … row+rows−1 of W in f32 into dst [rows, W.cols], by the calling thread alone. */
 void gemm_rows(const struct num *num, float *dst, struct mat w, size_t row, size_t rows);

@@ -8,7 +8,11 @@
 #ifndef NUM_PRODUCT_H
 #define NUM_PRODUCT_H
 
-#include "num/gemm.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "num/mat.h"
+#include "num/num.h"
 
 /* factor · A[m, k] · B[k, n] */
 struct product_term {

@@ -6,7 +6,10 @@
 #ifndef NUM_THIN_H
 #define NUM_THIN_H
 
-#include "num/gemm.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "num/num.h"
 
 /* Whether gemm_dw's result has so few rows or columns. */
 bool thin_applies(const struct num *num, size_t rows, size_t cols);

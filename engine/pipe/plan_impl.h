@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A plan being built, shared by plan.c (tasks, slots, requests), plan_train.c (training),
- * plan_ends.c (where its steps end) and plan_other.c (all other programs). */
+ * A plan being built, shared by plan.c (requests, slots), plan_build.c (tasks and
+ * messages), plan_train.c (training), plan_ends.c (where its steps end) and plan_other.c (all other
+ * programs). */
 #ifndef PIPE_PLAN_IMPL_H
 #define PIPE_PLAN_IMPL_H
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "pipe/plan.h"
-#include "pipe/planner_sim.h"
+#include "pipe/planner_impl.h"
 #include "pipe/split.h"
 
 /* Effort, in tasks stepped on paper: a second or two's worth in all. */
@@ -28,11 +28,6 @@ struct candidate {
 };
 
 /* --- beginnings ------------------------------------------------------------------------------- */
-
-size_t planner_node(const struct planner_found *f, size_t ranks, size_t rank)
-{
-    return (f->start + (f->mirrored ? ranks - rank : rank)) % ranks;
-}
 
 static double work_of(const struct planner_request *req, size_t cut, size_t node, size_t unit)
 {

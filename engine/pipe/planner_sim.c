@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the schedules of one candidate. Pure; called by plan_request.c. */
-#include "pipe/planner_sim.h"
+#include "pipe/planner_impl.h"
 
 #include <errno.h>
 #include <math.h>
@@ -256,4 +256,9 @@ bool planner_score_is_less(const struct planner_score *a, const struct planner_s
     if (a->main < b->main * worth)
         return true;
     return a->main <= b->main * (2 - worth) && a->main * worth <= b->main && a->other < b->other * worth;
+}
+
+size_t planner_node(const struct planner_found *f, size_t ranks, size_t rank)
+{
+    return (f->start + (f->mirrored ? ranks - rank : rank)) % ranks;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What sched.c shares with those who fill its lists: sched_order.c (the built-in orders) and
- * sched_text.c (those of the user). */
+ * What sched.c shares with those who fill its lists: sched_order.c (the built-in orders),
+ * sched_make.c (which of them) and sched_text.c (those of the user). */
 #ifndef PIPE_SCHED_IMPL_H
 #define PIPE_SCHED_IMPL_H
 

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "err.h"
+#include "text/chat_text.h"
 
 struct chat_template;
 
@@ -33,18 +34,6 @@ struct chat_request {
     bool add_generation_prompt;
     const json_t *extra; /* more variables of the template ({"enable_thinking": false}), or NULL */
     time_t now;          /* what strftime_now formats, in local time */
-};
-
-struct chat_span {
-    size_t start, end; /* bytes of the text */
-};
-
-struct chat_text {
-    char *text; /* owned, NUL-terminated; may hold NUL bytes */
-    size_t n;
-    struct chat_span
-        *spans; /* owned: what stands in {% generation %}, in order; none where the template has none */
-    size_t nspans;
 };
 
 /* Fails with the line of the template where it is a construct we do not know, an error of the

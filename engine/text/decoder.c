@@ -153,7 +153,7 @@ static void byte_level(const struct pieces *in, struct pieces *out)
     struct textbuf bytes = {0};
     for (size_t i = 0; i < in->n; i++)
         bytelevel_decode(&bytes, in->text.data + in->at[i].start, in->at[i].len);
-    utf8_append_lossy(&out->text, bytes.data, bytes.len);
+    textbuf_append_lossy(&out->text, bytes.data, bytes.len);
     pieces_add(out, 0, out->text.len, false);
     out->text.failed |= bytes.failed;
     textbuf_done(&bytes);

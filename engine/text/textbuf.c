@@ -50,6 +50,25 @@ void textbuf_append_char(struct textbuf *buf, unsigned cp)
     textbuf_append(buf, utf8, utf8_encode(cp, utf8));
 }
 
+void textbuf_append_lossy(struct textbuf *buf, const char *s, size_t n)
+{
+    if (n == 0) { /* s may be NULL, which nothing may be added to */
+        textbuf_append(buf, "", 0);
+        return;
+    }
+    size_t clean = 0; /* start of the valid run not yet copied */
+    for (size_t i = 0; i < n;) {
+        struct utf8_char c = utf8_next(s + i, n - i);
+        if (!c.valid) {
+            textbuf_append(buf, s + clean, i - clean);
+            textbuf_append(buf, UTF8_REPLACEMENT, 3);
+            clean = i + c.len;
+        }
+        i += c.len;
+    }
+    textbuf_append(buf, s + clean, n - clean);
+}
+
 void textbuf_clear(struct textbuf *buf)
 {
     buf->len = 0;

@@ -20,6 +20,8 @@ void textbuf_clear(struct textbuf *buf); /* empty, memory kept */
 void textbuf_done(struct textbuf *buf);
 /* Appends the character U+cp. */
 void textbuf_append_char(struct textbuf *buf, unsigned cp);
+/* Appends s with every maximal ill-formed part replaced by one U+FFFD. */
+void textbuf_append_lossy(struct textbuf *buf, const char *s, size_t n);
 
 /* A run of text.data. Consecutive pieces need not touch: a removed separator leaves a gap. */
 struct piece {

@@ -208,7 +208,7 @@ int tokenizer_encode(const struct tokenizer *tok, const char *text, size_t n, bo
     struct textbuf clean = {0};
     struct encoder e = {.tok = tok};
     int r = pattern_scratch_new(&e.scratch, err);
-    utf8_append_lossy(&clean, text, n);
+    textbuf_append_lossy(&clean, text, n);
     if (r == 0 && clean.failed)
         r = err_set(err, -ENOMEM, "no memory to encode a text of %zu bytes", n);
     if (r == 0 && special)

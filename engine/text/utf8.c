@@ -6,8 +6,6 @@
 
 #include <utf8proc.h>
 
-#include "text/textbuf.h"
-
 struct utf8_char utf8_next(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;
@@ -47,25 +45,6 @@ bool utf8_is_valid(const char *s, size_t n)
         i += c.len;
     }
     return true;
-}
-
-void utf8_append_lossy(struct textbuf *buf, const char *s, size_t n)
-{
-    if (n == 0) { /* s may be NULL, which nothing may be added to */
-        textbuf_append(buf, "", 0);
-        return;
-    }
-    size_t clean = 0; /* start of the valid run not yet copied */
-    for (size_t i = 0; i < n;) {
-        struct utf8_char c = utf8_next(s + i, n - i);
-        if (!c.valid) {
-            textbuf_append(buf, s + clean, i - clean);
-            textbuf_append(buf, UTF8_REPLACEMENT, 3);
-            clean = i + c.len;
-        }
-        i += c.len;
-    }
-    textbuf_append(buf, s + clean, n - clean);
 }
 
 size_t utf8_last(const char *s, size_t n)

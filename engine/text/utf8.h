@@ -8,8 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct textbuf;
-
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 
 struct utf8_char {
@@ -22,8 +20,6 @@ struct utf8_char utf8_next(const char *s, size_t n); /* n > 0 */
 size_t utf8_encode(uint32_t cp, char out[4]);
 
 bool utf8_is_valid(const char *s, size_t n);
-/* Appends s with every maximal ill-formed part replaced by one U+FFFD. */
-void utf8_append_lossy(struct textbuf *buf, const char *s, size_t n);
 /* Where the last character of valid text begins; n > 0. */
 size_t utf8_last(const char *s, size_t n);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of the data reader share: data.c keeps the rows, data_read.c takes them apart by
- * kind, data_talk.c makes conversations of them, data_mask.c makes tokens of those and finds what
+ * What the parts of the data reader share: data.c opens files and shows rows, data_add.c keeps
+ * them, data_read.c takes them apart by kind, data_talk.c makes conversations of them, data_mask.c makes tokens of those and finds what
  * is trained. */
 #ifndef TRAIN_DATA_IMPL_H
 #define TRAIN_DATA_IMPL_H
@@ -12,6 +12,21 @@
 #include "train/jsonl.h"
 
 enum row_kind { ROW_UNDECIDED, ROW_IDS, ROW_PAIR, ROW_TALK, ROW_ALPACA, ROW_TEXT, ROW_KINDS };
+
+struct data_stretch {
+    size_t begin, n, supervised, line;
+};
+
+struct data {
+    uint32_t *ids;   /* owned */
+    int32_t *labels; /* owned, shifted */
+    size_t tokens, room;
+    struct data_stretch *rows; /* owned */
+    size_t nrows, row_room;
+    size_t longest;
+    enum row_kind kind;
+    struct data_counts counts;
+};
 
 /* What is known while a file is read. */
 struct data_reader {

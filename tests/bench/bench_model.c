@@ -8,7 +8,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/family.h"
 #include "num/num.h"
 #include "num/rng.h"

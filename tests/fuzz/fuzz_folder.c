@@ -6,7 +6,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "engine/file/config.h"
-#include "engine/file/safetensors.h"
+#include "engine/file/st.h"
 #include "engine/model/adapter.h"
 
 static const char *const names[] = {"generation_config.json", "model.safetensors.index.json",

@@ -5,7 +5,7 @@
  */
 #include "tests/fuzz/fuzz.h"
 
-#include "file/safetensors.h"
+#include "file/st.h"
 
 static unsigned touch(const struct st *st)
 {

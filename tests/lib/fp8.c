@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/family.h"
 #include "num/rng.h"
 #include "tests/lib/near.h"

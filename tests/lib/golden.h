@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "file/config.h"
-#include "file/safetensors.h"
+#include "file/st.h"
 
 struct data_path {
     char text[1024];

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "model/family.h"
 #include "tests/lib/near.h"
 

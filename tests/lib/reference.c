@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "tests/lib/near.h"
 
 enum { BLOCK = 128 };

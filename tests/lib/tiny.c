@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "file/input.h"
-#include "file/safetensors.h"
+#include "file/st.h"
 #include "num/rng.h"
 #include "tests/lib/near.h"
 

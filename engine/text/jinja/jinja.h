@@ -9,11 +9,12 @@
 #ifndef TEXT_JINJA_H
 #define TEXT_JINJA_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <time.h>
 
 #include "err.h"
-#include "text/chat.h"
+#include "text/chat_text.h"
 
 struct jinja;
 

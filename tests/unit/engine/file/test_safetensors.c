@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "file/murmur.h"
-#include "file/safetensors.h"
+#include "file/st.h"
 
 struct place {
     char dir[64];

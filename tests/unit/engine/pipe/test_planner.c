@@ -17,7 +17,7 @@
 
 #include "pipe/plan.h"
 #include "pipe/planner.h"
-#include "pipe/planner_sim.h"
+#include "pipe/planner_impl.h"
 
 enum { MOST_UNITS = 102, MOST_CUTS = 4 };
 

@@ -3,8 +3,8 @@
  * safetensors files (github.com/huggingface/safetensors, format section), read by mapping and
  * written whole. Files are untrusted: every offset, shape, dtype, duplicate and overlap is checked
  * at open, and the mapping is only handed out as views that lie inside it. */
-#ifndef FILE_SAFETENSORS_H
-#define FILE_SAFETENSORS_H
+#ifndef FILE_ST_H
+#define FILE_ST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  *
  * Owns opened safetensors sets: one file, or a directory of shards with its index. Called when a
  * stage loads its layers and by tests; opened and closed by one thread, then read by any. */
-#include "file/safetensors.h"
+#include "file/st.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 
 #include "file/checksum.h"
 #include "file/input.h"
-#include "file/st_set.h"
+#include "file/st_impl.h"
 
 enum { INDEX_LIMIT = 100 * 1000 * 1000 };
 
@@ -360,4 +360,15 @@ void st_file_identity(const struct st *st, size_t file, char ret[ST_IDENTITY])
     snprintf(ret, ST_IDENTITY, "%" PRIx64 ":%" PRIx64 " %zu %lld.%09ld %lld.%09ld", s->device, s->inode,
              shard->bytes, (long long)s->written.tv_sec, s->written.tv_nsec, (long long)s->changed.tv_sec,
              s->changed.tv_nsec);
+}
+
+static int name_at(const void *key, const void *at)
+{
+    return strcmp(key, *(char *const *)at);
+}
+
+size_t st_set_find_name(const struct st *st, const char *name)
+{
+    char **at = st->nnames ? bsearch(name, st->names, st->nnames, sizeof *st->names, name_at) : NULL;
+    return at ? (size_t)(at - st->names) : SIZE_MAX;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which linears a target names: the inside of tune.c and target.c. */
-#ifndef MODEL_TARGET_H
-#define MODEL_TARGET_H
+#ifndef MODEL_TUNE_IMPL_H
+#define MODEL_TUNE_IMPL_H
 
 #include "model/tune.h"
 

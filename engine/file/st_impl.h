@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Inside of struct st, shared by the files that fill it (st_header.c), open and search it
- * (safetensors.c) and hash its headers (fingerprint.c) and its data (weights*.c). Nobody else
+ * (st.c) and hash its headers (fingerprint.c) and its data (weights*.c). Nobody else
  * includes this. */
-#ifndef FILE_ST_SET_H
-#define FILE_ST_SET_H
+#ifndef FILE_ST_IMPL_H
+#define FILE_ST_IMPL_H
 
 #include <jansson.h>
 #include <time.h>
 
-#include "file/safetensors.h"
+#include "file/st.h"
 
 struct st_shard {
     char *path;   /* owned */
@@ -53,5 +53,8 @@ struct st_how {
 };
 int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, const char *name), void *arg,
                     struct st_how how, struct err *err);
+
+/* Where a name stands among `names`; SIZE_MAX: nowhere. */
+size_t st_set_find_name(const struct st *st, const char *name);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What plan_request.c thinks of one split: the step on paper, and the bytes of every rank. */
-#ifndef PIPE_PLANNER_SIM_H
-#define PIPE_PLANNER_SIM_H
+ * What planner.c asks planner_sim.c of one split: the step on paper, and the bytes of every rank. */
+#ifndef PIPE_PLANNER_IMPL_H
+#define PIPE_PLANNER_IMPL_H
 
 #include "pipe/planner.h"
 
