@@ -267,7 +267,7 @@ void gemm_xw(struct num *num, float *dx, const float *dy, struct mat w, size_t n
                              w.cols,
                              accumulate,
                              1,
-                             {{.a = dy, .lda = w.rows, .b_down = true, .b = w, .k = w.rows, .factor = 1}},
+                             {{.a = dy, .lda = w.rows, .b_by_k = true, .b = w, .k = w.rows, .factor = 1}},
                              false});
     else if (convert_is_plain(w))
         sgemm_shared(num, &(struct blas_product){CblasNoTrans, CblasNoTrans, n, w.cols, w.rows, 1, dy, w.rows,

@@ -8,9 +8,9 @@
 
 /* 24 or 12 sums in registers, and as many as can be of the factors' numbers used twice and more. */
 #if defined __AVX512F__
-enum { TALL = 12, WIDE = 32, NARROW = 16, BLOCK = 256 };
+enum { MR = 12, NR = 32, NARROW = 16, NC = 256 };
 #else
-enum { TALL = 6, WIDE = 16, BLOCK = 128 };
+enum { MR = 6, NR = 16, NC = 128 };
 #endif
 
 #if defined __AVX512BF16__
@@ -44,10 +44,10 @@ struct factors {
 
 /* How large a tile is: constants wherever it is inlined. */
 struct size {
-    size_t tall, vectors;
+    size_t mr, vectors;
     bool in_place;
 };
-enum { SUMS_TALL = PACKED_TALL_MOST, SUMS_WIDE = PACKED_WIDE_MOST / VL };
+enum { SUMS_MR = PACKED_MR_MOST, SUMS_NR = PACKED_NR_MOST / VL };
 
 INLINE vf splat_cell(const float *p)
 {
@@ -70,14 +70,14 @@ INLINE void add_cells(vf *acc, vf x, vf y)
 #endif
 }
 
-INLINE void step(vf acc[SUMS_TALL][SUMS_WIDE], struct factors f, size_t p, const struct size size)
+INLINE void step(vf acc[SUMS_MR][SUMS_NR], struct factors f, size_t p, const struct size size)
 {
-    vf b[SUMS_WIDE];
+    vf b[SUMS_NR];
     UNROLL
     for (size_t j = 0; j < size.vectors; j++)
         b[j] = load(f.b + (p * size.vectors + j) * VL);
     UNROLL
-    for (size_t i = 0; i < size.tall; i++) {
+    for (size_t i = 0; i < size.mr; i++) {
         vf x = splat_cell(&f.a[p * f.along + i * f.apart]);
         UNROLL
         for (size_t j = 0; j < size.vectors; j++)
@@ -91,14 +91,14 @@ INLINE void fetch_next(struct factors *f, const struct size size)
 {
     if (size.in_place) {
         UNROLL
-        for (size_t i = 0; i < size.tall; i += 2)
+        for (size_t i = 0; i < size.mr; i += 2)
             __builtin_prefetch(f->next_a + (i + f->turn % 2) * f->apart);
         f->next_a += STEPS;
     } else {
         __builtin_prefetch(f->next_a);
         f->next_a += LINE;
     }
-    if (f->turn++ < size.tall) {
+    if (f->turn++ < size.mr) {
         UNROLL
         for (size_t j = 0; j < size.vectors * VL; j += LINE)
             __builtin_prefetch(f->next_c + j, 0, 2);
@@ -107,7 +107,7 @@ INLINE void fetch_next(struct factors *f, const struct size size)
 }
 
 /* The next k steps. */
-INLINE void steps(vf acc[SUMS_TALL][SUMS_WIDE], struct factors *f, size_t k, const struct size size)
+INLINE void steps(vf acc[SUMS_MR][SUMS_NR], struct factors *f, size_t k, const struct size size)
 {
     for (; k >= STEPS; k -= STEPS) {
         fetch_next(f, size);
@@ -127,17 +127,17 @@ INLINE void steps(vf acc[SUMS_TALL][SUMS_WIDE], struct factors *f, size_t k, con
 INLINE void multiply(const struct packed_tile *t, size_t along, size_t apart, const struct size size)
 {
     struct factors f = {t->a, along, apart, t->b, t->next_a, t->next_c, t->ldc, 0};
-    vf acc[SUMS_TALL][SUMS_WIDE] = {0};
+    vf acc[SUMS_MR][SUMS_NR] = {0};
     const size_t first = t->k > AHEAD ? (t->k - AHEAD) / STEPS * STEPS : 0;
     steps(acc, &f, first, size);
     UNROLL
-    for (size_t i = 0; i < size.tall; i++)
+    for (size_t i = 0; i < size.mr; i++)
         UNROLL
     for (size_t j = 0; j < size.vectors * VL; j += LINE)
         __builtin_prefetch(t->c + i * t->ldc + j, 1);
     steps(acc, &f, t->k - first, size);
     UNROLL
-    for (size_t i = 0; i < size.tall; i++)
+    for (size_t i = 0; i < size.mr; i++)
         UNROLL
     for (size_t j = 0; j < size.vectors; j++) {
         float *to = t->c + i * t->ldc + j * VL;
@@ -227,13 +227,13 @@ INLINE void transpose16(float *dst, size_t ldd, const float *src, size_t lds, co
 
 enum {
 #if defined __AVX512F__
-    TURNED = 16 /* rows and columns at a time: a whole cache line of each */
+    SQUARE = 16 /* rows and columns at a time: a whole cache line of each */
 #else
-    TURNED = 4 /* of more rows, a power of two apart, each would drive the others out of the first cache */
+    SQUARE = 4 /* of more rows, a power of two apart, each would drive the others out of the first cache */
 #endif
 };
 
-INLINE void turn_square(float *dst, size_t ldd, const float *src, size_t lds, const size_t rows)
+INLINE void trans_square(float *dst, size_t ldd, const float *src, size_t lds, const size_t rows)
 {
 #if defined __AVX512F__
     transpose16(dst, ldd, src, lds, rows);
@@ -243,29 +243,29 @@ INLINE void turn_square(float *dst, size_t ldd, const float *src, size_t lds, co
 #endif
 }
 
-INLINE void turn(float *dst, const float *src, size_t lds, size_t k, const float *next, const size_t wide)
+INLINE void pack_trans(float *dst, const float *src, size_t lds, size_t k, const float *next, const size_t nr)
 {
-    const size_t rows = wide < TURNED ? wide : TURNED;
-    for (size_t r = 0; r < wide; r += rows) {
-        const size_t at = r + rows <= wide ? r : wide - rows;
+    const size_t rows = nr < SQUARE ? nr : SQUARE;
+    for (size_t r = 0; r < nr; r += rows) {
+        const size_t at = r + rows <= nr ? r : nr - rows;
         const float *from = src + at * lds;
         float *to = dst + at;
         size_t p = 0;
-        for (; p + TURNED <= k; p += TURNED, from += TURNED, to += TURNED * wide) {
+        for (; p + SQUARE <= k; p += SQUARE, from += SQUARE, to += SQUARE * nr) {
             for (size_t i = 0; next && p % LINE == 0 && i < rows; i++)
                 __builtin_prefetch(next + (at + i) * lds + p);
-            turn_square(to, wide, from, lds, rows);
+            trans_square(to, nr, from, lds, rows);
         }
-        for (; p < k; p++, from++, to += wide)
+        for (; p < k; p++, from++, to += nr)
             for (size_t i = 0; i < rows; i++)
                 to[i] = from[i * lds];
     }
 }
 
-INLINE void take(float *dst, const float *src, size_t lds, size_t k, const size_t wide)
+INLINE void pack_copy(float *dst, const float *src, size_t lds, size_t k, const size_t nr)
 {
     for (size_t p = 0; p < k; p++)
-        memcpy(dst + p * wide, src + p * lds, wide * sizeof *dst);
+        memcpy(dst + p * nr, src + p * lds, nr * sizeof *dst);
 }
 
 /* --- rounding --- */
@@ -307,29 +307,29 @@ static void round_row(float *dst, const float *src, size_t n)
 
 /* --- the tables --- */
 
-static void turn_tall(float *dst, const float *src, size_t lds, size_t k, const float *next)
+static void pack_trans_mr(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, next, TALL);
+    pack_trans(dst, src, lds, k, next, MR);
 }
 
-static void turn_wide(float *dst, const float *src, size_t lds, size_t k, const float *next)
+static void pack_trans_nr(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, next, WIDE);
+    pack_trans(dst, src, lds, k, next, NR);
 }
 
-static void take_tall(float *dst, const float *src, size_t lds, size_t k)
+static void pack_copy_mr(float *dst, const float *src, size_t lds, size_t k)
 {
-    take(dst, src, lds, k, TALL);
+    pack_copy(dst, src, lds, k, MR);
 }
 
-static void take_wide(float *dst, const float *src, size_t lds, size_t k)
+static void pack_copy_nr(float *dst, const float *src, size_t lds, size_t k)
 {
-    take(dst, src, lds, k, WIDE);
+    pack_copy(dst, src, lds, k, NR);
 }
 
 static void tile(const struct packed_tile *t)
 {
-    multiply(t, TALL, 1, (struct size){TALL, WIDE / VL, false});
+    multiply(t, MR, 1, (struct size){MR, NR / VL, false});
 }
 
 /* Rows from `row` on of a tile whose A lies where it is. */
@@ -338,25 +338,25 @@ INLINE void multiply_in_place(const struct packed_tile *t, size_t lda, size_t ro
     struct packed_tile part = *t;
     part.a += row * lda;
     part.c += row * t->ldc;
-    part.next_a = part.a + size.tall * lda;
-    part.next_c = part.c + size.tall * t->ldc;
+    part.next_a = part.a + size.mr * lda;
+    part.next_c = part.c + size.mr * t->ldc;
     multiply(&part, 1, lda, size);
 }
 
 static void tile_in_place(const struct packed_tile *t, size_t lda)
 {
-    multiply_in_place(t, lda, 0, (struct size){TALL, WIDE / VL, true});
+    multiply_in_place(t, lda, 0, (struct size){MR, NR / VL, true});
 }
 
 #if defined __AVX512F__
-static void turn_narrow(float *dst, const float *src, size_t lds, size_t k, const float *next)
+static void pack_trans_narrow(float *dst, const float *src, size_t lds, size_t k, const float *next)
 {
-    turn(dst, src, lds, k, next, NARROW);
+    pack_trans(dst, src, lds, k, next, NARROW);
 }
 
-static void take_narrow(float *dst, const float *src, size_t lds, size_t k)
+static void pack_copy_narrow(float *dst, const float *src, size_t lds, size_t k)
 {
-    take(dst, src, lds, k, NARROW);
+    pack_copy(dst, src, lds, k, NARROW);
 }
 
 static void narrow_tile(const struct packed_tile *t)
@@ -374,35 +374,35 @@ static void narrow_in_place(const struct packed_tile *t, size_t lda)
 }
 
 static const struct packed_kernels narrow = {
-    .tall = NARROW,
-    .wide = NARROW,
+    .mr = NARROW,
+    .nr = NARROW,
     .per = PER,
-    .block = BLOCK,
+    .nc = NC,
     .tile = narrow_tile,
     .tile_in_place = narrow_in_place,
-    .turn_tall = turn_narrow,
-    .turn_wide = turn_narrow,
-    .take_tall = take_narrow,
-    .take_wide = take_narrow,
+    .pack_trans_mr = pack_trans_narrow,
+    .pack_trans_nr = pack_trans_narrow,
+    .pack_copy_mr = pack_copy_narrow,
+    .pack_copy_nr = pack_copy_narrow,
     .round = round_row,
 };
 #endif
 
 extern const struct packed_kernels PACKED;
 const struct packed_kernels PACKED = {
-    .tall = TALL,
-    .wide = WIDE,
+    .mr = MR,
+    .nr = NR,
     .per = PER,
-    .block = BLOCK,
+    .nc = NC,
 #if defined __AVX512F__
     .narrow = &narrow,
 #endif
     .tile = tile,
     .tile_in_place = tile_in_place,
-    .turn_tall = turn_tall,
-    .turn_wide = turn_wide,
-    .take_tall = take_tall,
-    .take_wide = take_wide,
+    .pack_trans_mr = pack_trans_mr,
+    .pack_trans_nr = pack_trans_nr,
+    .pack_copy_mr = pack_copy_mr,
+    .pack_copy_nr = pack_copy_nr,
     .thin = thin,
     .round = round_row,
 };

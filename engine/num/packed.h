@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    PACKED_TALL_MOST = 16, /* of any table */
-    PACKED_WIDE_MOST = 32,
+    PACKED_MR_MOST = 16, /* of any table */
+    PACKED_NR_MOST = 32,
     PACKED_THIN = 16, /* columns of either factor of a thin product, in every table */
 };
 
@@ -22,7 +22,7 @@ enum {
 struct packed_tile {
     float *c;
     size_t ldc;
-    const float *a, *b; /* [k, tall], [k, wide] */
+    const float *a, *b; /* [k, mr], [k, nr] */
     size_t k;
     bool accumulate;
     const float *next_a, *next_c;
@@ -31,9 +31,9 @@ struct packed_tile {
 /* Factors are packed in cells of 32 bits: a float, or two numbers of bf16, that of the even k in
  * the lower half. */
 struct packed_kernels {
-    size_t tall, wide; /* a tile of C */
-    size_t per;        /* numbers of k in a cell */
-    size_t block;      /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
+    size_t mr, nr; /* a tile of C */
+    size_t per;    /* numbers of k in a cell */
+    size_t nc;     /* columns of B, whole tiles, that stay in the second cache while rows of A pass */
     const struct packed_kernels
         *narrow; /* for a C of no more rows or columns than its tile has; NULL: the same */
     /* A sum of its own for each element in ascending order of k, added to C at the end; of the two
@@ -42,13 +42,13 @@ struct packed_kernels {
     /* The same with A where it lies, rows of k cells `lda` apart. What comes next are the rows
      * below, of A and of C: t's are not used. */
     void (*tile_in_place)(const struct packed_tile *t, size_t lda);
-    /* `tall` or `wide` rows of src, `lds` apart, become columns of dst: dst[p·tall + r] = src[r·lds
+    /* mr or nr rows of src, `lds` apart, become columns of dst: dst[p·mr + r] = src[r·lds
      * + p]. They also fetch as many rows from `next` on, if not NULL. */
-    void (*turn_tall)(float *dst, const float *src, size_t lds, size_t k, const float *next);
-    void (*turn_wide)(float *dst, const float *src, size_t lds, size_t k, const float *next);
-    /* dst[p·tall + r] = src[p·lds + r] */
-    void (*take_tall)(float *dst, const float *src, size_t lds, size_t k);
-    void (*take_wide)(float *dst, const float *src, size_t lds, size_t k);
+    void (*pack_trans_mr)(float *dst, const float *src, size_t lds, size_t k, const float *next);
+    void (*pack_trans_nr)(float *dst, const float *src, size_t lds, size_t k, const float *next);
+    /* dst[p·mr + r] = src[p·lds + r] */
+    void (*pack_copy_mr)(float *dst, const float *src, size_t lds, size_t k);
+    void (*pack_copy_nr)(float *dst, const float *src, size_t lds, size_t k);
     /* sums[PACKED_THIN, PACKED_THIN] (+)= Xᵀ · T: of as many columns of X as of T. k rows of X are
      * `ldx` apart, those of T lie together; `begin`: what sums held does not count. Each is one
      * chain of k, begun with what it held. Fetches X's next columns. */
@@ -58,13 +58,12 @@ struct packed_kernels {
     void (*round)(float *dst, const float *src, size_t n);
 };
 
-/* As take_wide, of `rest` columns where fewer than `wide` are left: 0 beyond them. */
-static inline void packed_take_rest(float *dst, size_t wide, const float *src, size_t lds, size_t rest,
-                                    size_t k)
+/* As pack_copy_nr, of `rest` columns where fewer than nr are left: 0 beyond them. */
+static inline void pack_copy_rest(float *dst, size_t nr, const float *src, size_t lds, size_t rest, size_t k)
 {
-    memset(dst, 0, k * wide * sizeof *dst);
+    memset(dst, 0, k * nr * sizeof *dst);
     for (size_t p = 0; p < k; p++)
-        memcpy(dst + p * wide, src + p * lds, rest * sizeof *dst);
+        memcpy(dst + p * nr, src + p * lds, rest * sizeof *dst);
 }
 
 extern const struct packed_kernels packed_kernels_avx2;

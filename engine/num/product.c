@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products in nested blocks (after Goto and van de Geijn 2008): TALL rows of A stay in the first
- * cache while a block of B, which stays in the second, passes. Each thread has rows of C, packs A's
- * and all of B, and helps the others when it is done; or, where packing B again and again would
- * take too long, they pack A together, or two of them each for itself, and take columns of C for as
- * long as there are some, ever fewer at a time. Either way a thread that was interrupted, or whose
- * core is slow, takes less. Called by gemm.c, on the computing thread. */
+ * Products in nested blocks, with the names of BLIS (Goto and van de Geijn 2008; Van Zee and van de
+ * Geijn 2015). C is made of tiles of MR × NR sums, which stay in registers:
+ *
+ *                 NC                      k              NC
+ *            +---------+             +---------+    +---------+
+ *         MC |    NR   |          MC | MR | KC |    |    NR   | KC
+ *            | MR [ ]  |    +=       +---------+    |    |    |
+ *            +---------+                            +---------+
+ *                 C                       A              B
+ *
+ * A block of A is packed in panels of MR rows, one of B in panels of NR columns, each in the order
+ * in which a tile reads it. pack_trans turns a factor whose rows lie along k, pack_copy takes one
+ * whose rows are steps of k ("by k"). MR rows of A, KC deep, stay in the first cache while NC
+ * columns of B, which stay in the second, pass.
+ *
+ * Each thread has rows of C, packs A's and all of B, and helps the others when it is done; or,
+ * where packing B again and again would take too long, they pack A together, or two of them each
+ * for itself, and take columns of C for as long as there are some, ever fewer at a time. Either way
+ * a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the
+ * computing thread. */
 #include "num/product.h"
 
 #include <assert.h>
@@ -19,19 +33,19 @@
 #include "num/sizes.h"
 
 enum {
-    DEPTH = 384, /* of a block of k, at most: TALL of it stay in the first cache while WIDE at a time pass */
-    DEPTH_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
-    JOINED = 64,    /* a second term with no more k joins the last block of the first */
-    DEPTH_MAX = DEPTH + JOINED,
-    WIDE_DOWN = 512,    /* columns of weights that lie down packed at once: each row is another page */
-    TALL_BLOCK = 2304,  /* rows of A packed at once, at most: a block of these whole tiles fits the scratch */
+    KC = 384,    /* of a block of k, at most: MR of it stay in the first cache while NR at a time pass */
+    KC_STEP = 8, /* blocks are multiples of this, or of a group of quantized weights */
+    JOINED = 64, /* a second term with no more k joins the last block of the first */
+    KC_MAX = KC + JOINED,
+    NC_BY_K = 512,      /* columns of weights by k packed at once: each row is another page */
+    MC = 2304,          /* rows of A packed at once, at most: a block of these whole tiles fits the scratch */
     BLOCKS = 64,        /* of k for which A is packed together */
     LINE = 16,          /* floats of a cache line */
-    DOWN = 8,           /* rows of a factor that lies down are taken together */
+    K_TOGETHER = 8,     /* rows of k, of a factor by k, are packed together */
     ALONE = 2,          /* threads up to which each packs all of A: what another core wrote may be far away */
     ROWS_TOGETHER = 96, /* of A that a thread packs at once: whole tiles */
     TILES = 2,          /* of columns in the smallest share: each has all of A's rows read once more */
-    STEP_DOWN = 128,    /* of weights that lie down: whole groups, and long enough runs of a row */
+    NC_STEP_BY_K = 128, /* of weights by k: whole groups, and long enough runs of a row */
     NARROW = 64,        /* columns for each thread below which those of a C with more rows are not shared */
     OWNERS = 16,        /* threads, at most, that have rows of their own */
     OWN_ROWS = 192,     /* and how many of them each, at least: all of B is packed for them */
@@ -80,7 +94,7 @@ struct run {
 
 /* A thread's scratch. */
 struct room {
-    float *a, *b; /* [rows / TALL][k, TALL], [cols / WIDE][k, WIDE] */
+    float *a, *b; /* [rows / MR][k, MR], [cols / NR][k, NR] */
     float *rows;  /* stored weights just made f32, and what was rounded */
     size_t a_floats;
 };
@@ -99,15 +113,15 @@ static size_t cells(const struct work *w, size_t k)
 
 /* Of a block, at most. Numbers rounded to bf16 have the same blocks in cells of one and of two, for
  * the same bits. */
-static size_t deepest(const struct work *w)
+static size_t kc_most(const struct work *w)
 {
-    return w->p->bf16 ? 2 * DEPTH : DEPTH;
+    return w->p->bf16 ? 2 * KC : KC;
 }
 
-static size_t depth_of(const struct work *w, const struct product_term *t)
+static size_t kc_of(const struct work *w, const struct product_term *t)
 {
-    const size_t step = t->b.quant ? t->b.quant->group : DEPTH_STEP,
-                 blocks = (t->k + deepest(w) - 1) / deepest(w);
+    const size_t step = t->b.quant ? t->b.quant->group : KC_STEP,
+                 blocks = (t->k + kc_most(w) - 1) / kc_most(w);
     return round_up((t->k + blocks - 1) / blocks, step);
 }
 
@@ -123,7 +137,7 @@ static bool next_block(const struct work *w, struct walk *walk, struct block *b)
     if (walk->term == p->terms)
         return false;
     const struct product_term *t = &p->term[walk->term];
-    const size_t k = min_size(depth_of(w, t), t->k - walk->at);
+    const size_t k = min_size(kc_of(w, t), t->k - walk->at);
     *b = (struct block){.segment = {{t, walk->at, k, 0}}, .segments = 1, .k = cells(w, k), .first = first};
     walk->at += k;
     if (walk->at == t->k && walk->term + 1 < p->terms && t[1].k <= JOINED) {
@@ -143,22 +157,23 @@ struct rows {
     size_t apart;
 };
 
-/* The last panel, where fewer than `wide` rows are left to be turned: 0 beyond them. */
-static void turn_rest(const struct work *w, float *dst, size_t wide, struct rows src, size_t rest, size_t k)
+/* The last panel, where fewer than `nr` rows are left: 0 beyond them. */
+static void pack_trans_rest(const struct work *w, float *dst, size_t nr, struct rows src, size_t rest,
+                            size_t k)
 {
-    memset(dst, 0, k * wide * sizeof *dst);
-    num_kernels(w->num)->transpose(dst, wide, src.at, src.apart, rest, k);
+    memset(dst, 0, k * nr * sizeof *dst);
+    num_kernels(w->num)->transpose(dst, nr, src.at, src.apart, rest, k);
 }
 
 /* Rows of A or B that are rows of the sum, n outputs of k of them; panels of dst are `apart`. */
-static void pack_down(float *dst, size_t apart, const float *src, size_t lds, size_t n, size_t k, size_t wide,
-                      void (*take)(float *, const float *, size_t, size_t))
+static void pack_by_k(float *dst, size_t apart, const float *src, size_t lds, size_t n, size_t k, size_t nr,
+                      void (*copy)(float *, const float *, size_t, size_t))
 {
-    for (size_t j = 0; j < n; j += wide, dst += apart)
-        if (n - j >= wide)
-            take(dst, src + j, lds, k);
+    for (size_t j = 0; j < n; j += nr, dst += apart)
+        if (n - j >= nr)
+            copy(dst, src + j, lds, k);
         else
-            packed_take_rest(dst, wide, src + j, lds, n - j, k);
+            pack_copy_rest(dst, nr, src + j, lds, n - j, k);
 }
 
 /* n rows of k numbers, rounded into cells. */
@@ -182,42 +197,42 @@ static void pack_a(const struct work *w, const struct room *room, float *dst, co
 {
     const struct packed_kernels *k = w->k;
     const struct product_term *t = s->term;
-    const size_t apart = block_k * k->tall;
-    dst += s->at * k->tall;
-    for (size_t p = 0; t->a_down && p < s->k; p += DOWN)
-        pack_down(dst + p * k->tall, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
-                  min_size(DOWN, s->k - p), k->tall, k->take_tall);
-    for (size_t i = 0; i < rows; i += k->tall, dst += apart) {
-        const size_t n = min_size(k->tall, rows - i);
+    const size_t apart = block_k * k->mr;
+    dst += s->at * k->mr;
+    for (size_t p = 0; t->a_by_k && p < s->k; p += K_TOGETHER)
+        pack_by_k(dst + p * k->mr, apart, t->a + (s->from + p) * t->lda + row, t->lda, rows,
+                  min_size(K_TOGETHER, s->k - p), k->mr, k->pack_copy_mr);
+    for (size_t i = 0; i < rows; i += k->mr, dst += apart) {
+        const size_t n = min_size(k->mr, rows - i);
         struct rows src = {t->a + (row + i) * t->lda + s->from, t->lda};
         if (w->p->bf16)
             src = rounded(w, room->rows, src, n, s->k);
-        if (!t->a_down && n == k->tall)
-            k->turn_tall(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, rows - i));
-        else if (!t->a_down)
-            turn_rest(w, dst, k->tall, src, n, cells(w, s->k));
+        if (!t->a_by_k && n == k->mr)
+            k->pack_trans_mr(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, rows - i));
+        else if (!t->a_by_k)
+            pack_trans_rest(w, dst, k->mr, src, n, cells(w, s->k));
         if (t->factor != 1)
-            num_kernels(w->num)->scale(dst, t->factor, s->k * k->tall);
+            num_kernels(w->num)->scale(dst, t->factor, s->k * k->mr);
     }
 }
 
-/* Columns col … of B from weights that lie down. */
-static void pack_b_down(const struct work *w, const struct room *room, float *dst, const struct segment *s,
+/* Columns col … of B from weights by k. */
+static void pack_b_by_k(const struct work *w, const struct room *room, float *dst, const struct segment *s,
                         size_t block_k, size_t col, size_t cols)
 {
     const struct mat b = s->term->b;
     const bool plain = convert_is_plain(b);
-    const size_t wide = w->k->wide;
-    dst += s->at * wide;
-    for (size_t p = 0; p < s->k; p += DOWN) {
-        const size_t rows = min_size(DOWN, s->k - p), first = s->from + p;
+    const size_t nr = w->k->nr;
+    dst += s->at * nr;
+    for (size_t p = 0; p < s->k; p += K_TOGETHER) {
+        const size_t rows = min_size(K_TOGETHER, s->k - p), first = s->from + p;
         for (size_t r = 0; !plain && r < rows; r++) {
-            convert_fetch(b, first + r + DOWN, col, cols);
-            convert_row(num_kernels(w->num), room->rows + r * WIDE_DOWN, b, first + r, col, cols);
+            convert_fetch(b, first + r + K_TOGETHER, col, cols);
+            convert_row(num_kernels(w->num), room->rows + r * NC_BY_K, b, first + r, col, cols);
         }
-        pack_down(dst + p * wide, block_k * wide,
-                  plain ? (const float *)b.data + first * b.cols + col : room->rows,
-                  plain ? b.cols : WIDE_DOWN, cols, rows, wide, w->k->take_wide);
+        pack_by_k(dst + p * nr, block_k * nr,
+                  plain ? (const float *)b.data + first * b.cols + col : room->rows, plain ? b.cols : NC_BY_K,
+                  cols, rows, nr, w->k->pack_copy_nr);
     }
 }
 
@@ -250,15 +265,15 @@ static struct rows rows_of(const struct work *w, float *to, const struct segment
 static void pack_b_rows(const struct work *w, const struct room *room, float *dst, const struct segment *s,
                         size_t block_k, size_t col, size_t cols)
 {
-    const size_t wide = w->k->wide;
-    dst += s->at * wide;
-    for (size_t j = 0; j < cols; j += wide, dst += block_k * wide) {
-        const size_t n = min_size(wide, cols - j);
+    const size_t nr = w->k->nr;
+    dst += s->at * nr;
+    for (size_t j = 0; j < cols; j += nr, dst += block_k * nr) {
+        const size_t n = min_size(nr, cols - j);
         const struct rows src = rows_of(w, room->rows, s, col + j, n);
-        if (n == wide)
-            w->k->turn_wide(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, cols - j));
+        if (n == nr)
+            w->k->pack_trans_nr(dst, src.at, src.apart, cells(w, s->k), next_rows(room, src, n, cols - j));
         else
-            turn_rest(w, dst, wide, src, n, cells(w, s->k));
+            pack_trans_rest(w, dst, nr, src, n, cells(w, s->k));
     }
 }
 
@@ -266,7 +281,7 @@ static void pack_b(const struct work *w, const struct room *room, const struct b
                    size_t cols)
 {
     for (size_t i = 0; i < b->segments; i++)
-        (b->segment[i].term->b_down ? pack_b_down : pack_b_rows)(w, room, room->b, &b->segment[i], b->k, col,
+        (b->segment[i].term->b_by_k ? pack_b_by_k : pack_b_rows)(w, room, room->b, &b->segment[i], b->k, col,
                                                                  cols);
 }
 
@@ -277,28 +292,28 @@ static void pack_b(const struct work *w, const struct room *room, const struct b
 static void edge_tile(const struct packed_kernels *k, const struct packed_tile *t, size_t lda, size_t rows,
                       size_t cols)
 {
-    float whole[PACKED_TALL_MOST * PACKED_WIDE_MOST] = {0};
+    float whole[PACKED_MR_MOST * PACKED_NR_MOST] = {0};
     struct packed_tile inner = *t;
-    inner.c = whole, inner.ldc = k->wide;
+    inner.c = whole, inner.ldc = k->nr;
     inner.next_c = whole; /* C's next tile has rows further apart */
     for (size_t i = 0; t->accumulate && i < rows; i++)
-        memcpy(whole + i * k->wide, t->c + i * t->ldc, cols * sizeof *whole);
+        memcpy(whole + i * k->nr, t->c + i * t->ldc, cols * sizeof *whole);
     if (lda)
         k->tile_in_place(&inner, lda);
     else
         k->tile(&inner);
     for (size_t i = 0; i < rows; i++)
-        memcpy(t->c + i * t->ldc, whole + i * k->wide, cols * sizeof *whole);
+        memcpy(t->c + i * t->ldc, whole + i * k->nr, cols * sizeof *whole);
 }
 
 /* Packed rows of A with packed columns of B. c: their first element. */
 static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const float *a, const float *b,
                      size_t rows, size_t cols, size_t depth, bool accumulate)
 {
-    const size_t tall = k->tall, wide = k->wide, panel = tall * depth, tiles = (cols + wide - 1) / wide;
-    for (size_t i = 0; i < rows; i += tall)
+    const size_t mr = k->mr, nr = k->nr, panel = mr * depth, tiles = (cols + nr - 1) / nr;
+    for (size_t i = 0; i < rows; i += mr)
         for (size_t n = 0; n < tiles; n++) {
-            const size_t j = n * wide, below = rows - i > tall ? i + tall : 0;
+            const size_t j = n * nr, below = rows - i > mr ? i + mr : 0;
             const struct packed_tile t = {.c = c + i * ldc + j,
                                           .ldc = ldc,
                                           .a = a + i * depth,
@@ -306,11 +321,11 @@ static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const
                                           .k = depth,
                                           .accumulate = accumulate,
                                           .next_a = a + below * depth + n * panel / tiles,
-                                          .next_c = n + 1 < tiles ? c + i * ldc + j + wide : c + below * ldc};
-            if (rows - i >= tall && cols - j >= wide)
+                                          .next_c = n + 1 < tiles ? c + i * ldc + j + nr : c + below * ldc};
+            if (rows - i >= mr && cols - j >= nr)
                 k->tile(&t);
             else
-                edge_tile(k, &t, 0, min_size(tall, rows - i), min_size(wide, cols - j));
+                edge_tile(k, &t, 0, min_size(mr, rows - i), min_size(nr, cols - j));
         }
 }
 
@@ -320,25 +335,25 @@ static size_t multiply_in_place(const struct work *w, const struct part *s, cons
 {
     const struct product *p = w->p;
     const struct product_term *t = p->term;
-    const size_t tall = w->k->tall, whole = s->rows / tall * tall;
-    if (s->cols > w->k->wide || p->terms > 1 || t->a_down || t->factor != 1 || p->bf16)
+    const size_t mr = w->k->mr, whole = s->rows / mr * mr;
+    if (s->cols > w->k->nr || p->terms > 1 || t->a_by_k || t->factor != 1 || p->bf16)
         return 0;
     struct block b;
     for (struct walk walk = {0, 0}; next_block(w, &walk, &b);) {
         const float *a = t->a + s->row * t->lda + b.segment->from;
         float *c = p->c + s->row * p->ldc + s->col;
         pack_b(w, room, &b, s->col, s->cols);
-        for (size_t i = 0; i < whole; i += tall) {
+        for (size_t i = 0; i < whole; i += mr) {
             const struct packed_tile tile = {.c = c + i * p->ldc,
                                              .ldc = p->ldc,
                                              .a = a + i * t->lda,
                                              .b = room->b,
                                              .k = b.k,
                                              .accumulate = p->accumulate || !b.first};
-            if (s->cols == w->k->wide)
+            if (s->cols == w->k->nr)
                 w->k->tile_in_place(&tile, t->lda);
             else
-                edge_tile(w->k, &tile, t->lda, tall, s->cols);
+                edge_tile(w->k, &tile, t->lda, mr, s->cols);
         }
     }
     return whole;
@@ -350,21 +365,21 @@ static struct room room_of(const struct num *num, bool together)
     const int thread = omp_get_thread_num();
     const struct scratch lane = num_lane(num, thread);
     const struct scratch a = together ? num_converted_all(num) : num_converted(num, thread);
-    return (struct room){a.data, lane.data, lane.data + WIDE_DOWN * DEPTH_MAX, a.floats};
+    return (struct room){a.data, lane.data, lane.data + NC_BY_K * KC_MAX, a.floats};
 }
 
 /* How many of A's rows are packed at once: as few times as can be, for B is packed anew each time,
  * and evenly. */
-static size_t rows_at_once(const struct work *w, size_t rows)
+static size_t mc_of(const struct work *w, size_t rows)
 {
-    const size_t most = TALL_BLOCK * DEPTH / cells(w, deepest(w)), times = (rows + most - 1) / most;
-    return round_up((rows + times - 1) / times, w->k->tall);
+    const size_t most = MC * KC / cells(w, kc_most(w)), times = (rows + most - 1) / most;
+    return round_up((rows + times - 1) / times, w->k->mr);
 }
 
 /* As many of the next blocks as A's rows fit the scratch in, at least one. */
 static void next_run(const struct work *w, const struct room *room, size_t rows, struct run *run)
 {
-    const size_t tall = round_up(rows, w->k->tall);
+    const size_t padded = round_up(rows, w->k->mr);
     run->blocks = 0;
     for (size_t floats = 0; run->blocks < BLOCKS; run->blocks++) {
         const struct walk before = run->walk;
@@ -372,7 +387,7 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
         if (!next_block(w, &run->walk, b))
             return;
         b->a = room->a + floats;
-        floats += tall * b->k;
+        floats += padded * b->k;
         if (floats > room->a_floats) {
             assert(run->blocks);
             run->walk = before;
@@ -394,15 +409,15 @@ static void multiply_run(const struct work *w, const struct part *s, const struc
                          const struct run *run)
 {
     const struct product *p = w->p;
-    const size_t wide = p->term->b_down ? WIDE_DOWN : w->k->block;
-    for (size_t j = 0; j < s->cols; j += wide)
+    const size_t nc = p->term->b_by_k ? NC_BY_K : w->k->nc;
+    for (size_t j = 0; j < s->cols; j += nc)
         for (size_t n = 0; n < run->blocks; n++) {
             const struct block *b = &run->block[n];
-            const size_t cols = min_size(wide, s->cols - j);
+            const size_t cols = min_size(nc, s->cols - j);
             pack_b(w, room, b, s->col + j, cols);
-            for (size_t at = 0; at < cols; at += w->k->block)
+            for (size_t at = 0; at < cols; at += w->k->nc)
                 multiply(w->k, p->c + s->row * p->ldc + s->col + j + at, p->ldc, b->a, room->b + at * b->k,
-                         s->rows, min_size(w->k->block, cols - at), b->k, p->accumulate || !b->first);
+                         s->rows, min_size(w->k->nc, cols - at), b->k, p->accumulate || !b->first);
         }
 }
 
@@ -414,9 +429,9 @@ static void run_rows(const struct work *w, const struct part *all)
     const size_t in_place = multiply_in_place(w, all, &room);
     if (in_place == all->rows)
         return;
-    const size_t tall = rows_at_once(w, all->rows - in_place);
-    for (size_t i = in_place; i < all->rows; i += tall) {
-        const struct part s = {all->row + i, min_size(tall, all->rows - i), all->col, all->cols};
+    const size_t mc = mc_of(w, all->rows - in_place);
+    for (size_t i = in_place; i < all->rows; i += mc) {
+        const struct part s = {all->row + i, min_size(mc, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, s.rows, &run); run.blocks; next_run(w, &room, s.rows, &run)) {
             for (size_t n = 0; n < run.blocks; n++)
@@ -430,7 +445,7 @@ static void share_rows(const struct work *w, size_t threads)
 {
 #pragma omp parallel for schedule(static) num_threads((int)threads) if (threads > 1)
     for (size_t i = 0; i < threads; i++) {
-        const struct share s = share_of(w->p->m, w->k->tall, threads, i);
+        const struct share s = share_of(w->p->m, w->k->mr, threads, i);
         if (s.n)
             run_rows(w, &(struct part){s.from, s.n, 0, w->p->n});
     }
@@ -445,7 +460,7 @@ static struct cut cut_of(const struct work *w, size_t threads)
     size_t k = 0;
     for (size_t t = 0; t < p->terms; t++)
         k += p->term[t].k;
-    const size_t step = p->term->b_down ? STEP_DOWN : TILES * w->k->wide;
+    const size_t step = p->term->b_by_k ? NC_STEP_BY_K : TILES * w->k->nr;
     return (struct cut){p->n, round_up(SMALL_SHARE / (p->m * k) + 1, step), threads};
 }
 
@@ -471,9 +486,9 @@ static void run_columns(const struct work *w, const struct cut *cut, size_t shar
 {
     const bool together = cut->threads > ALONE;
     const struct room room = room_of(w->num, together);
-    const size_t rows = w->p->m, tall = rows_at_once(w, rows);
-    for (size_t i = 0; i < rows; i += tall) {
-        const struct part all = {i, min_size(tall, rows - i), 0, w->p->n};
+    const size_t rows = w->p->m, mc = mc_of(w, rows);
+    for (size_t i = 0; i < rows; i += mc) {
+        const struct part all = {i, min_size(mc, rows - i), 0, w->p->n};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
             pack_run(w, &all, &room, &run, together);
@@ -510,25 +525,25 @@ static size_t take_share(size_t *shares)
     return i;
 }
 
-/* Of `rows`, columns for as long as there are some that nobody has taken, `wide` at a time. */
-static void run_taken(const struct work *w, const struct part *rows, size_t wide, const struct room *room,
+/* Of `rows`, columns for as long as there are some that nobody has taken, nc at a time. */
+static void run_taken(const struct work *w, const struct part *rows, size_t nc, const struct room *room,
                       const struct run *run, size_t *shares)
 {
     bool packed = false;
-    for (size_t col; (col = take_share(shares) * wide) < rows->cols; packed = true) {
+    for (size_t col; (col = take_share(shares) * nc) < rows->cols; packed = true) {
         for (size_t n = 0; !packed && n < run->blocks; n++)
             pack_rows(w, room, rows, &run->block[n], 0, rows->rows);
-        multiply_run(w, &(struct part){rows->row, rows->rows, col, min_size(wide, rows->cols - col)}, room,
+        multiply_run(w, &(struct part){rows->row, rows->rows, col, min_size(nc, rows->cols - col)}, room,
                      run);
     }
 }
 
 /* Columns taken at a time: as many as are packed together, or evenly fewer. */
-static size_t taken_wide(const struct work *w)
+static size_t nc_taken(const struct work *w)
 {
-    const bool down = w->p->term->b_down;
-    const size_t n = w->p->n, most = down ? WIDE_DOWN : w->k->block, times = (n + most - 1) / most;
-    return round_up((n + times - 1) / times, down ? STEP_DOWN : w->k->wide);
+    const bool by_k = w->p->term->b_by_k;
+    const size_t n = w->p->n, most = by_k ? NC_BY_K : w->k->nc, times = (n + most - 1) / most;
+    return round_up((n + times - 1) / times, by_k ? NC_STEP_BY_K : w->k->nr);
 }
 
 /* By every thread of a region. A run ends when all are there, for the next adds to the same
@@ -536,17 +551,17 @@ static size_t taken_wide(const struct work *w)
 static void run_owned(const struct work *w, struct taken *taken, size_t threads)
 {
     const struct room room = room_of(w->num, false);
-    const size_t me = (size_t)omp_get_thread_num(), wide = taken_wide(w);
-    const size_t most = share_of(w->p->m, w->k->tall, threads, threads - 1).n, tall = rows_at_once(w, most);
+    const size_t me = (size_t)omp_get_thread_num(), nc = nc_taken(w);
+    const size_t most = share_of(w->p->m, w->k->mr, threads, threads - 1).n, mc = mc_of(w, most);
     size_t turn = 0;
-    for (size_t i = 0; i < most; i += tall) {
+    for (size_t i = 0; i < most; i += mc) {
         struct run run = {.walk = {0, 0}};
-        for (next_run(w, &room, tall, &run); run.blocks; next_run(w, &room, tall, &run), turn = !turn) {
+        for (next_run(w, &room, mc, &run); run.blocks; next_run(w, &room, mc, &run), turn = !turn) {
             for (size_t t = 0; t < threads; t++) {
                 const size_t whose = (me + t) % threads;
-                const struct share s = share_of(w->p->m, w->k->tall, threads, whose);
+                const struct share s = share_of(w->p->m, w->k->mr, threads, whose);
                 if (s.n > i)
-                    run_taken(w, &(struct part){s.from + i, min_size(tall, s.n - i), 0, w->p->n}, wide, &room,
+                    run_taken(w, &(struct part){s.from + i, min_size(mc, s.n - i), 0, w->p->n}, nc, &room,
                               &run, &taken[whose].shares[turn]);
             }
 #pragma omp barrier
@@ -573,7 +588,7 @@ static bool is_owned(const struct product *p, size_t threads)
 static const struct packed_kernels *tiles_of(const struct num *num, const struct product *p)
 {
     const struct packed_kernels *k = p->bf16 ? num_packed_bf16(num) : num_packed(num);
-    return k->narrow && (p->m <= k->narrow->tall || p->n <= k->narrow->wide) ? k->narrow : k;
+    return k->narrow && (p->m <= k->narrow->mr || p->n <= k->narrow->nr) ? k->narrow : k;
 }
 
 void product_run(struct num *num, const struct product *p)
@@ -581,7 +596,7 @@ void product_run(struct num *num, const struct product *p)
     size_t work = 0;
     for (size_t t = 0; t < p->terms; t++)
         work += p->m * p->n * p->term[t].k;
-    assert(work && (!p->bf16 || (p->terms == 1 && !p->term->a_down && !p->term->b_down)));
+    assert(work && (!p->bf16 || (p->terms == 1 && !p->term->a_by_k && !p->term->b_by_k)));
     const struct work w = {num, tiles_of(num, p), p};
     const size_t threads = share_threads((size_t)num_threads(num), work);
     const bool narrow = p->n < p->m && p->n < threads * NARROW;

@@ -16,10 +16,10 @@
 
 /* factor · A[m, k] · B[k, n] */
 struct product_term {
-    const float *a; /* A[i, p] = a[i·lda + p], or a[p·lda + i] where a_down */
+    const float *a; /* A[i, p] = a[i·lda + p], or a[p·lda + i] where a_by_k */
     size_t lda;
-    bool a_down, b_down;
-    struct mat b; /* B[p, j] = b[j, p], or b[p, j] where b_down; its cols are what a row takes */
+    bool a_by_k, b_by_k;
+    struct mat b; /* B[p, j] = b[j, p], or b[p, j] where b_by_k; its cols are what a row takes */
     size_t k;
     float factor;
 };
@@ -32,7 +32,7 @@ struct product {
     size_t terms;
     struct product_term term[2];
     bool
-        bf16; /* both factors are rounded to it; of one term that has no factor and where neither lies down */
+        bf16; /* both factors are rounded to it; of one term that has no factor and where the rows of both lie along k */
 };
 
 bool product_is_ours(const struct num *num);

@@ -44,8 +44,8 @@ static void take_thin(const struct work *w, float *dst, size_t row, size_t rows)
 {
     for (size_t g = 0; g < w->groups; g++, dst += ROWS * PACKED_THIN) {
         const size_t first = g * PACKED_THIN;
-        packed_take_rest(dst, PACKED_THIN, w->thin + row * w->r + first, w->r,
-                         min_size(PACKED_THIN, w->r - first), rows);
+        pack_copy_rest(dst, PACKED_THIN, w->thin + row * w->r + first, w->r,
+                       min_size(PACKED_THIN, w->r - first), rows);
         if (w->factor != 1)
             num_kernels(w->num)->scale(dst, w->factor, rows * PACKED_THIN);
     }
@@ -62,7 +62,7 @@ static void multiply(const struct work *w, float *sums, struct share cols, size_
         const float *x = w->side + row * w->width + cols.from + j;
         const bool whole = cols.n - j >= PACKED_THIN;
         if (!whole)
-            packed_take_rest(edge, PACKED_THIN, x, w->width, cols.n - j, rows);
+            pack_copy_rest(edge, PACKED_THIN, x, w->width, cols.n - j, rows);
         for (size_t g = 0; g < w->groups; g++)
             w->k->thin(sums + (g * round_up(cols.n, PACKED_THIN) + j) * PACKED_THIN, whole ? x : edge,
                        whole ? w->width : PACKED_THIN, thin + g * ROWS * PACKED_THIN, rows, begin);

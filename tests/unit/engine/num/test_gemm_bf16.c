@@ -132,32 +132,32 @@ static uint32_t pair_of(struct rng *rng, enum kind kind, bool second)
  * little is left. */
 static void check_tile(const struct packed_kernels *k, struct rng *rng, enum kind kind, size_t depth)
 {
-    float *a = calloc(depth * k->tall, sizeof *a), *b = calloc(depth * k->wide, sizeof *b);
-    float *c = calloc(k->tall * k->wide, sizeof *c);
+    float *a = calloc(depth * k->mr, sizeof *a), *b = calloc(depth * k->nr, sizeof *b);
+    float *c = calloc(k->mr * k->nr, sizeof *c);
     assert_true(a && b && c);
     for (size_t p = 0; p < depth; p++) {
         const bool again = kind == CANCELLING && p >= depth / 2 && p >= depth - depth / 2;
         const size_t first = p - depth / 2;
-        for (size_t i = 0; i < k->tall; i++) {
-            const uint32_t bits = again ? bits_of(a[first * k->tall + i]) : pair_of(rng, kind, false);
-            memcpy(&a[p * k->tall + i], &bits, sizeof bits);
+        for (size_t i = 0; i < k->mr; i++) {
+            const uint32_t bits = again ? bits_of(a[first * k->mr + i]) : pair_of(rng, kind, false);
+            memcpy(&a[p * k->mr + i], &bits, sizeof bits);
         }
-        for (size_t j = 0; j < k->wide; j++) {
+        for (size_t j = 0; j < k->nr; j++) {
             const uint32_t bits =
-                again ? bits_of(b[first * k->wide + j]) ^ 0x80008000u : pair_of(rng, kind, true);
-            memcpy(&b[p * k->wide + j], &bits, sizeof bits);
+                again ? bits_of(b[first * k->nr + j]) ^ 0x80008000u : pair_of(rng, kind, true);
+            memcpy(&b[p * k->nr + j], &bits, sizeof bits);
         }
     }
     k->tile(
-        &(struct packed_tile){.c = c, .ldc = k->wide, .a = a, .b = b, .k = depth, .next_a = a, .next_c = c});
-    for (size_t i = 0; i < k->tall; i++)
-        for (size_t j = 0; j < k->wide; j++) {
+        &(struct packed_tile){.c = c, .ldc = k->nr, .a = a, .b = b, .k = depth, .next_a = a, .next_c = c});
+    for (size_t i = 0; i < k->mr; i++)
+        for (size_t j = 0; j < k->nr; j++) {
             float want = 0;
             for (size_t p = 0; p < depth; p++)
-                want = twin(want, bits_of(a[p * k->tall + i]), bits_of(b[p * k->wide + j]));
-            if (!is_same(c[i * k->wide + j], want))
+                want = twin(want, bits_of(a[p * k->mr + i]), bits_of(b[p * k->nr + j]));
+            if (!is_same(c[i * k->nr + j], want))
                 fail_msg("kind %d, depth %zu at [%zu, %zu]: %08x, the twin has %08x", kind, depth, i, j,
-                         bits_of(c[i * k->wide + j]), bits_of(want));
+                         bits_of(c[i * k->nr + j]), bits_of(want));
         }
     free(a), free(b), free(c);
 }

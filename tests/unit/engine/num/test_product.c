@@ -53,20 +53,20 @@ static struct num *unit(const struct packed_kernels *table, int threads)
 
 struct shape {
     size_t m, n, k[2];
-    bool a_down, b_down;
+    bool a_by_k, b_by_k;
 };
 
 static struct product_term term_of(const struct shape *s, size_t i, float *a, float *b)
 {
     return (struct product_term){
         .a = a,
-        .lda = s->a_down ? s->m : s->k[i],
-        .a_down = s->a_down,
-        .b_down = s->b_down,
+        .lda = s->a_by_k ? s->m : s->k[i],
+        .a_by_k = s->a_by_k,
+        .b_by_k = s->b_by_k,
         .b = {.data = b,
               .dtype = DTYPE_F32,
-              .rows = s->b_down ? s->k[i] : s->n,
-              .cols = s->b_down ? s->n : s->k[i]},
+              .rows = s->b_by_k ? s->k[i] : s->n,
+              .cols = s->b_by_k ? s->n : s->k[i]},
         .k = s->k[i],
         .factor = i ? 0.5f : 1,
     };
@@ -75,9 +75,9 @@ static struct product_term term_of(const struct shape *s, size_t i, float *a, fl
 static double element(const struct product_term *t, size_t i, size_t j, size_t p)
 {
     const float *b = t->b.data;
-    const float left = t->a_down ? t->a[p * t->lda + i] : t->a[i * t->lda + p];
+    const float left = t->a_by_k ? t->a[p * t->lda + i] : t->a[i * t->lda + p];
     return (double)t->factor * (double)left *
-           (double)(t->b_down ? b[p * t->b.cols + j] : b[j * t->b.cols + p]);
+           (double)(t->b_by_k ? b[p * t->b.cols + j] : b[j * t->b.cols + p]);
 }
 
 static void check_shape(struct num *num, const struct shape *s)
