@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside beacons: shared by beacon.c (sending, receiving), beacon_port.c (what a port remembers) and
- * beacon_table.c (neighbours and what they are), and by nobody else. */
+ * Inside beacons: shared by beacon.c (sending, receiving), beacon_port.c (what a port remembers)
+ * and beacon_table.c (neighbours and what they are), and by nobody else. */
 #ifndef NET_BEACON_IMPL_H
 #define NET_BEACON_IMPL_H
 

@@ -3,18 +3,14 @@
  * Products in nested blocks, with the names of BLIS (Goto and van de Geijn 2008; Van Zee and van de
  * Geijn 2015). C is made of tiles of MR × NR sums, which stay in registers:
  *
- *                 NC                      k              NC
+ *               C, NC                  A, k             B, NC
  *            +---------+             +---------+    +---------+
  *         MC |    NR   |          MC | MR | KC |    |    NR   | KC
  *            | MR [ ]  |    +=       +---------+    |    |    |
  *            +---------+                            +---------+
- *                 C                       A              B
- *
- * A block of A is packed in panels of MR rows, one of B in panels of NR columns, each in the order
- * in which a tile reads it. pack_trans turns a factor whose rows lie along k, pack_copy takes one
- * whose rows are steps of k ("by k"). MR rows of A, KC deep, stay in the first cache while NC
- * columns of B, which stay in the second, pass.
- *
+ * A block is packed in panels of MR rows of A, or NR columns of B, in the order in which a tile
+ * reads it. pack_trans turns a factor whose rows lie along k, pack_copy takes one whose rows are
+ * steps of k ("by k"). A panel of A stays in the first cache, a block of B in the second.
  * Each thread has rows of C, packs A's and all of B, and helps the others when it is done; or,
  * where packing B again and again would take too long, they pack A together, or two of them each
  * for itself, and take columns of C for as long as there are some, ever fewer at a time. Either way

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What planner.c asks planner_sim.c of one split: the step on paper, and the bytes of every rank. */
+ * What planner.c asks planner_sim.c of one split: the step on paper, and the bytes of every rank.
+ * */
 #ifndef PIPE_PLANNER_IMPL_H
 #define PIPE_PLANNER_IMPL_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adds rows to a data set while it is read, each within the length asked for; and the sentences that
- * name a line. Called by the files that take a row apart, on the thread that opens the set. */
+ * Adds rows to a data set while it is read, each within the length asked for; and the sentences
+ * that name a line. Called by the files that take a row apart, on the thread that opens the set.
+ * */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the parts of the data reader share: data.c opens files and shows rows, data_add.c keeps
- * them, data_read.c takes them apart by kind, data_talk.c makes conversations of them, data_mask.c makes tokens of those and finds what
- * is trained. */
+ * them, data_read.c takes them apart by kind, data_talk.c makes conversations of them, data_mask.c
+ * makes tokens of those and finds what is trained. */
 #ifndef TRAIN_DATA_IMPL_H
 #define TRAIN_DATA_IMPL_H
 
