@@ -182,7 +182,7 @@ int beacons_set_attempt(struct beacons *b, unsigned ifindex, uint8_t attempt, st
 static bool is_allowed(struct beacon_port *port, const struct in6_addr *from, struct instant now)
 {
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
-        struct neighbour *n = &port->neighbours[i];
+        struct beacon_neighbour *n = &port->neighbours[i];
 
         if (n->used && n->state == NEIGHBOUR_TWO_WAY && memcmp(&n->cable.address, from, sizeof *from) == 0)
             return bucket_take(&n->bucket, BEACON_ACQUAINTANCE_PER_S, now);
@@ -267,7 +267,7 @@ void beacons_heard(struct beacons *b, uint64_t cable, struct instant now)
         if (!port || !port->crowded.us || clock_since_us(now, port->crowded) > BEACON_HOLD_US)
             continue;
         for (size_t k = 0; k < BEACON_NEIGHBOURS; k++) {
-            struct neighbour *n = &port->neighbours[k];
+            struct beacon_neighbour *n = &port->neighbours[k];
 
             if (n->used && n->state == NEIGHBOUR_TWO_WAY && n->cable.id == cable)
                 n->heard = n->proved = now;
@@ -320,7 +320,7 @@ static void name_neighbours(struct beacon *ret, struct beacon_port *port)
 
     for (i = port->rotate, seen = 0; seen < BEACON_NEIGHBOURS && ret->nheard < BEACON_HEARD_MAX;
          i++, seen++) {
-        const struct neighbour *n = &port->neighbours[i % BEACON_NEIGHBOURS];
+        const struct beacon_neighbour *n = &port->neighbours[i % BEACON_NEIGHBOURS];
         struct beacon_heard *h = &ret->heard[ret->nheard];
 
         if (!n->used)
@@ -444,7 +444,7 @@ size_t beacons_neighbours(const struct beacons *b, struct instant now, struct ne
     now.us -= b->slept_us;
     for (size_t i = 0; i < BEACON_PORTS; i++) {
         for (size_t k = 0; b->ports[i] && k < BEACON_NEIGHBOURS; k++) {
-            const struct neighbour *at = &b->ports[i]->neighbours[k];
+            const struct beacon_neighbour *at = &b->ports[i]->neighbours[k];
 
             if (!at->used)
                 continue;

@@ -19,7 +19,7 @@ struct bucket { /* how far the sender has used up its rate: the time at which it
     struct instant even;
 };
 
-struct neighbour {
+struct beacon_neighbour {
     bool used;
     enum neighbour_state state;
     struct cable cable;
@@ -67,7 +67,7 @@ struct beacon_port {
     size_t rotate;  /* where the next list of neighbours begins */
     struct bucket strangers;
     struct instant crowded; /* when a datagram was last refused for being one too many */
-    struct neighbour neighbours[BEACON_NEIGHBOURS];
+    struct beacon_neighbour neighbours[BEACON_NEIGHBOURS];
     struct tomb tombs[BEACON_TOMBS];
     size_t next_tomb;
 };
@@ -102,7 +102,7 @@ uint64_t beacon_port_hold_us(const struct beacon_port *port);
 bool beacon_port_sent(const struct beacon_port *port, uint64_t seq, struct instant now, struct instant *ret);
 
 /* beacon_table.c */
-/* A beacon or goodbye of another machine that has opened; `behind` as in struct neighbour. 0,
+/* A beacon or goodbye of another machine that has opened; `behind` as in struct beacon_neighbour. 0,
  * −ESTALE, −ENOSPC. */
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
                        const struct in6_addr *from, bool behind, struct instant now);

@@ -23,27 +23,27 @@ static bool is_cloned(const struct beacons *b, const uint8_t *node_id, struct in
     return false;
 }
 
-static bool shares_version(const struct beacons *b, const struct neighbour *n)
+static bool shares_version(const struct beacons *b, const struct beacon_neighbour *n)
 {
     return n->proto_min <= b->self.proto_max && n->proto_max >= b->self.proto_min;
 }
 
 /* How long a proof holds: the slower of both ends sets the pace. */
-static uint64_t proof_us(const struct beacon_port *port, const struct neighbour *n)
+static uint64_t proof_us(const struct beacon_port *port, const struct beacon_neighbour *n)
 {
     uint64_t ours = beacon_port_hold_us(port);
 
     return ours > n->hold_us ? ours : n->hold_us;
 }
 
-static struct instant proof_ends(const struct beacon_port *port, const struct neighbour *n)
+static struct instant proof_ends(const struct beacon_port *port, const struct beacon_neighbour *n)
 {
     return (struct instant){(n->is_proved ? n->proved.us : n->first.us) + proof_us(port, n)};
 }
 
 /* Every state a neighbour can be in, decided in one place. */
 static enum neighbour_state beacon_judge(const struct beacons *b, const struct beacon_port *port,
-                                         const struct neighbour *n, struct instant now)
+                                         const struct beacon_neighbour *n, struct instant now)
 {
     struct instant until;
 
@@ -72,7 +72,7 @@ static enum cable_end end_of(enum neighbour_state state)
                                         : CABLE_END_ONE_WAY;
 }
 
-static void judge(struct beacons *b, struct beacon_port *port, struct neighbour *n, struct instant now)
+static void judge(struct beacons *b, struct beacon_port *port, struct beacon_neighbour *n, struct instant now)
 {
     enum neighbour_state was = n->state, state = beacon_judge(b, port, n, now);
 
@@ -99,7 +99,7 @@ static void bury(struct beacon_port *port, const uint8_t *node_id, uint32_t port
     memcpy(tomb->node_id, node_id, sizeof tomb->node_id);
 }
 
-static void drop(struct beacons *b, struct beacon_port *port, struct neighbour *n, enum cable_end end,
+static void drop(struct beacons *b, struct beacon_port *port, struct beacon_neighbour *n, enum cable_end end,
                  struct instant now)
 {
     bury(port, n->cable.node_id, n->cable.peer_port_id, n->cable.boot, n->seq);
@@ -122,7 +122,7 @@ static void refresh_shared(struct beacons *b, struct beacon_port *port, struct i
         beacon_port_kick(port, now);
     }
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
-        struct neighbour *n = &port->neighbours[i];
+        struct beacon_neighbour *n = &port->neighbours[i];
 
         if (!n->used || n->cable.shared == shared)
             continue;
@@ -135,7 +135,7 @@ static void refresh_shared(struct beacons *b, struct beacon_port *port, struct i
 void beacon_table_review(struct beacons *b, struct beacon_port *port, struct instant now)
 {
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
-        struct neighbour *n = &port->neighbours[i];
+        struct beacon_neighbour *n = &port->neighbours[i];
 
         if (!n->used)
             continue;
@@ -167,7 +167,7 @@ struct instant beacon_table_due(const struct beacons *b, const struct beacon_por
     if (port->loop_until.us > 0)
         earlier(&due, port->loop_until.us);
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
-        const struct neighbour *n = &port->neighbours[i];
+        const struct beacon_neighbour *n = &port->neighbours[i];
 
         if (!n->used)
             continue;
@@ -216,7 +216,7 @@ static void supersede(struct beacons *b, struct node_boots *node, uint64_t boot,
     node->proved = now;
     for (size_t i = 0; i < BEACON_PORTS; i++) {
         for (size_t k = 0; b->ports[i] && k < BEACON_NEIGHBOURS; k++) {
-            struct neighbour *n = &b->ports[i]->neighbours[k];
+            struct beacon_neighbour *n = &b->ports[i]->neighbours[k];
 
             if (n->used && n->cable.boot == old && memcmp(n->cable.node_id, node->node_id, 16) == 0)
                 drop(b, b->ports[i], n, CABLE_END_RESTARTED, now);
@@ -276,10 +276,10 @@ static bool is_from(const struct beacon *beacon, const uint8_t *node_id, uint32_
     return beacon->boot == boot && beacon->port_id == port_id && memcmp(beacon->node_id, node_id, 16) == 0;
 }
 
-static struct neighbour *find(struct beacon_port *port, const struct beacon *beacon)
+static struct beacon_neighbour *find(struct beacon_port *port, const struct beacon *beacon)
 {
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
-        struct neighbour *n = &port->neighbours[i];
+        struct beacon_neighbour *n = &port->neighbours[i];
 
         if (n->used && is_from(beacon, n->cable.node_id, n->cable.peer_port_id, n->cable.boot))
             return n;
@@ -302,12 +302,12 @@ static bool is_buried(const struct beacon_port *port, const struct beacon *beaco
 /* A free place, or that of whoever has never proved anything for longest: recordings cannot fill
  * the table.
  */
-static struct neighbour *make_room(struct beacons *b, struct beacon_port *port, struct instant now)
+static struct beacon_neighbour *make_room(struct beacons *b, struct beacon_port *port, struct instant now)
 {
-    struct neighbour *victim = NULL;
+    struct beacon_neighbour *victim = NULL;
 
     for (size_t i = 0; i < BEACON_NEIGHBOURS; i++) {
-        struct neighbour *n = &port->neighbours[i];
+        struct beacon_neighbour *n = &port->neighbours[i];
 
         if (!n->used)
             return n;
@@ -320,7 +320,7 @@ static struct neighbour *make_room(struct beacons *b, struct beacon_port *port, 
 }
 
 /* What the beacon says of the other end; true if any of it is new. */
-static bool take_in(struct neighbour *n, const struct beacon *beacon, const struct in6_addr *from)
+static bool take_in(struct beacon_neighbour *n, const struct beacon *beacon, const struct in6_addr *from)
 {
     struct cable *c = &n->cable, was = *c;
 
@@ -347,10 +347,10 @@ static bool take_in(struct neighbour *n, const struct beacon *beacon, const stru
            c->has_default_route != was.has_default_route;
 }
 
-static void begin(struct beacons *b, struct beacon_port *port, struct neighbour *n,
+static void begin(struct beacons *b, struct beacon_port *port, struct beacon_neighbour *n,
                   const struct beacon *beacon, struct instant now)
 {
-    *n = (struct neighbour){.used = true, .first = now};
+    *n = (struct beacon_neighbour){.used = true, .first = now};
     n->cable.id = cable_id(b->self.node_id, port->port.port_id, beacon->node_id, beacon->port_id);
     n->cable.ifindex = port->port.ifindex;
     n->cable.port_id = port->port.port_id;
@@ -365,7 +365,7 @@ static void begin(struct beacons *b, struct beacon_port *port, struct neighbour 
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
                        const struct in6_addr *from, bool behind, struct instant now)
 {
-    struct neighbour *n = find(port, beacon);
+    struct beacon_neighbour *n = find(port, beacon);
     struct instant alive;
     bool news, was_cable;
 

@@ -200,7 +200,7 @@ static void settle(struct finder *f)
 
 /* --- receiving --- */
 
-struct arrival {
+struct finder_arrival {
     struct in6_addr from;
     unsigned ifindex;
     int hops;
@@ -215,7 +215,7 @@ union control {
 };
 
 /* Of ret, all but the data, which is there already. */
-static void take_head(struct mmsghdr *from, struct arrival *ret)
+static void take_head(struct mmsghdr *from, struct finder_arrival *ret)
 {
     struct msghdr *msg = &from->msg_hdr;
 
@@ -238,7 +238,7 @@ static void take_head(struct mmsghdr *from, struct arrival *ret)
 }
 
 /* How many there were. Fewer than there is room for: no more were there. */
-static size_t receive(int fd, struct arrival ret[static MOUTHFUL])
+static size_t receive(int fd, struct finder_arrival ret[static MOUTHFUL])
 {
     struct sockaddr_in6 from[MOUTHFUL];
     union control control[MOUTHFUL];
@@ -263,7 +263,7 @@ static size_t receive(int fd, struct arrival ret[static MOUTHFUL])
 }
 
 /* False: it is no probe. */
-static bool take_probe(struct finder_port *p, const struct arrival *a)
+static bool take_probe(struct finder_port *p, const struct finder_arrival *a)
 {
     const uint64_t now = clock_now().us, even = p->probes_even.us > now ? p->probes_even.us : now;
     uint64_t number;
@@ -280,7 +280,7 @@ static bool take_probe(struct finder_port *p, const struct arrival *a)
     return true;
 }
 
-static void take_datagram(struct finder_port *p, const struct arrival *a)
+static void take_datagram(struct finder_port *p, const struct finder_arrival *a)
 {
     struct finder *f = p->finder;
     int r;
@@ -307,7 +307,7 @@ static void take_datagram(struct finder_port *p, const struct arrival *a)
 
 static void read_port(struct finder_port *p)
 {
-    struct arrival at[MOUTHFUL];
+    struct finder_arrival at[MOUTHFUL];
     size_t n = MOUTHFUL;
 
     for (int i = 0; i < BITE / MOUTHFUL && n == MOUTHFUL && p->fd >= 0; i++) {

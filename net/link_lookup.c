@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct question {
+struct lookup_question {
     atomic_int holders; /* the loop's side and the thread */
     int fd;             /* owned: an eventfd, readable once it is answered */
     char host[256], service[8];
@@ -30,13 +30,13 @@ struct question {
 };
 
 struct lookup {
-    struct question *question; /* held */
-    struct event *event;       /* owned */
+    struct lookup_question *question; /* held */
+    struct event *event;              /* owned */
     void (*done)(void *owner, int error, struct addrinfo *found);
     void *owner; /* borrowed */
 };
 
-static void let_go(struct question *q)
+static void let_go(struct lookup_question *q)
 {
     if (atomic_fetch_sub_explicit(&q->holders, 1, memory_order_acq_rel) > 1)
         return;
@@ -51,7 +51,7 @@ static void *answer(void *arg)
 {
     const struct addrinfo hints = {
         .ai_socktype = SOCK_STREAM, .ai_protocol = IPPROTO_TCP, .ai_flags = AI_NUMERICSERV};
-    struct question *q = arg;
+    struct lookup_question *q = arg;
 
     q->error = getaddrinfo(q->host, q->service, &hints, &q->found);
     if (q->error)
@@ -77,7 +77,7 @@ static void on_answer(evutil_socket_t fd, short what, void *arg)
 }
 
 /* Signals are the loop's. */
-static int start_thread(struct question *q)
+static int start_thread(struct lookup_question *q)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -100,7 +100,7 @@ static int start_thread(struct question *q)
 int lookup_start(struct lookup **ret, struct event_base *base, const char *host, uint16_t port,
                  void (*done)(void *owner, int error, struct addrinfo *found), void *owner)
 {
-    struct question *q = calloc(1, sizeof *q);
+    struct lookup_question *q = calloc(1, sizeof *q);
     struct lookup *l = calloc(1, sizeof *l);
     int r = -ENOMEM;
 

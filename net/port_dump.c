@@ -21,7 +21,7 @@
 static const char *const guests[] = {"docker*", "br-*",     "virbr*", "vnet*", "tap*",    "cali*", "cilium*",
                                      "cni*",    "flannel*", "lxc*",   "lxd*",  "podman*", "fw*"};
 
-struct look {
+struct port_look {
     const struct port_rules *rules;
     struct port_view view;
     size_t ports_cap, prefixes_cap, links;
@@ -116,7 +116,7 @@ static uint32_t number_of(const struct nlattr *a)
 
 static int on_link(const struct nlmsghdr *msg, void *data)
 {
-    struct look *look = data;
+    struct port_look *look = data;
     const struct ifinfomsg *info = mnl_nlmsg_get_payload(msg);
     const struct nlattr *at[IFLA_MAX + 1] = {NULL};
     struct port *port;
@@ -161,7 +161,7 @@ static struct port *find_port(struct port_view *view, unsigned ifindex)
 }
 
 /* `address` NULL: nothing but zeros. */
-static int add_prefix(struct look *look, sa_family_t family, const struct nlattr *address, uint8_t plen,
+static int add_prefix(struct port_look *look, sa_family_t family, const struct nlattr *address, uint8_t plen,
                       unsigned ifindex, bool is_route)
 {
     size_t size = family == AF_INET ? 4 : 16;
@@ -190,7 +190,7 @@ static int add_prefix(struct look *look, sa_family_t family, const struct nlattr
     return MNL_CB_OK;
 }
 
-static void mark_last(struct look *look, bool is_ours)
+static void mark_last(struct port_look *look, bool is_ours)
 {
     struct ports_prefix *last =
         look->view.nprefixes > 0 ? &look->view.prefixes[look->view.nprefixes - 1] : NULL;
@@ -203,7 +203,7 @@ static void mark_last(struct look *look, bool is_ours)
 
 static int on_address(const struct nlmsghdr *msg, void *data)
 {
-    struct look *look = data;
+    struct port_look *look = data;
     const struct ifaddrmsg *info = mnl_nlmsg_get_payload(msg);
     const struct nlattr *at[IFLA_MAX + 1] = {NULL}, *own;
     uint32_t flags;
@@ -248,7 +248,7 @@ static void mark_default(struct port_view *view, unsigned ifindex)
 
 static int on_route(const struct nlmsghdr *msg, void *data)
 {
-    struct look *look = data;
+    struct port_look *look = data;
     const struct rtmsg *info = mnl_nlmsg_get_payload(msg);
     const struct nlattr *at[IFLA_MAX + 1] = {NULL};
     uint32_t table;
@@ -284,7 +284,8 @@ static int on_route(const struct nlmsghdr *msg, void *data)
     return MNL_CB_OK;
 }
 
-static int dump(struct mnl_socket *nl, uint16_t type, size_t head, mnl_cb_t on_message, struct look *look)
+static int dump(struct mnl_socket *nl, uint16_t type, size_t head, mnl_cb_t on_message,
+                struct port_look *look)
 {
     char buf[32768];
     struct nlmsghdr *msg = mnl_nlmsg_put_header(buf);
@@ -332,7 +333,7 @@ static void number_ports(struct port_view *view)
 }
 
 /* With a socket of its own: a dump that the kernel interrupts leaves its rest behind. */
-static int look_once(struct look *look)
+static int look_once(struct port_look *look)
 {
     struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
     struct timeval patience = {PORT_ANSWER_S, 0};
@@ -358,7 +359,7 @@ int port_view_read(struct port_view *ret, const struct port_rules *rules)
     int r = -EINTR;
 
     for (int i = 0; i < PORT_DUMP_TRIES && r == -EINTR; i++) {
-        struct look look = {.rules = rules};
+        struct port_look look = {.rules = rules};
 
         r = look_once(&look);
         if (r == 0) {

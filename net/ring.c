@@ -89,20 +89,20 @@ static void allow_level(struct ring_sorted *s, size_t level)
 /* --- exact, over sets
  *  ----------------------------------------------------------------------------------- */
 
-struct work {
+struct ring_work {
     uint16_t *starts; /* owned: [set] nodes of the set from which a path runs through all of it */
     uint32_t *cost;   /* owned: [set][node] of the cheapest such path */
 };
 
 enum { NEVER = UINT32_MAX / 2, EASY_STEPS = 2000 };
 
-static void work_done(struct work *w)
+static void work_done(struct ring_work *w)
 {
     free(w->starts);
     free(w->cost);
 }
 
-static int work_init(struct work *w, size_t n)
+static int work_init(struct ring_work *w, size_t n)
 {
     w->starts = malloc(sizeof *w->starts << n);
     w->cost = malloc((sizeof *w->cost << n) * n);
@@ -276,7 +276,7 @@ static int best_level(uint16_t *starts, struct ring_sorted *s, bool closed)
 }
 
 /* `ranks` gets the best way of that kind; false: there is none. */
-static bool find_exact(size_t *ranks, struct work *w, struct ring_sorted *s, bool closed)
+static bool find_exact(size_t *ranks, struct ring_work *w, struct ring_sorted *s, bool closed)
 {
     size_t all = ((size_t)1 << s->n) - 1, rest = closed ? all & ~(size_t)1 : all;
     int level = has_too_few(s->linked, s->n, closed) ? -1 : best_level(w->starts, s, closed);
@@ -332,7 +332,7 @@ int ring_compute(struct ring_order *ret, const struct ring_graph *graph)
 {
     static const enum ring_shape shape[] = {RING_CHAIN, RING_CLOSED};
     size_t ranks[RING_MAX_NODES], at[RING_MAX_NODES] = {0};
-    struct work w = {0};
+    struct ring_work w = {0};
     struct ring_sorted s;
     int r = 0;
 
@@ -362,7 +362,7 @@ int ring_compute(struct ring_order *ret, const struct ring_graph *graph)
 static int find_cheapest_to_close(size_t *ranks, struct ring_sorted *s)
 {
     const size_t rest = (((size_t)1 << s->n) - 1) & ~(size_t)1;
-    struct work w = {0};
+    struct ring_work w = {0};
     int r;
 
     if (s->n > RING_EXACT_NODES) {

@@ -376,7 +376,7 @@ static void read_deepseek_v3(struct config_reader *r, struct config *c)
 
 /* --- families --------------------------------------------------------------------------------- */
 
-static const struct family {
+static const struct family_reader {
     const char *model_type, *architecture;
     void (*read)(struct config_reader *r, struct config *c);
 } families[] = {
@@ -397,7 +397,7 @@ static void list_families(char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", families[i].model_type);
 }
 
-static void check_architecture(struct config_reader *r, const struct family *f)
+static void check_architecture(struct config_reader *r, const struct family_reader *f)
 {
     const json_t *list = config_lookup(r->root, "architectures");
     for (size_t i = 0; i < json_array_size(list); i++) {

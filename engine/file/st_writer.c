@@ -26,7 +26,7 @@ enum {
     CHUNK = 16384,
 };
 
-struct out {
+struct st_out {
     char *name; /* owned */
     enum dtype dtype;
     bool words;  /* U32, dtype does not count */
@@ -41,11 +41,11 @@ struct out {
 struct st_writer {
     char *path, *tmp, *dir; /* owned */
     int fd;                 /* owned; −1 = none. The temporary exists while it is open. */
-    struct out *outs;       /* owned; in the order of the file */
+    struct st_out *outs;    /* owned; in the order of the file */
     size_t n;
     char *header; /* owned; freed once written */
     size_t header_bytes, data_bytes;
-    struct out *sums; /* in outs; NULL in a file without checksums */
+    struct st_out *sums; /* in outs; NULL in a file without checksums */
 };
 
 static void writer_free(struct st_writer *w)
@@ -77,14 +77,14 @@ void st_writer_abort(struct st_writer *w)
  * gap. */
 static int by_layout(const void *a, const void *b)
 {
-    const struct out *x = a, *y = b;
+    const struct st_out *x = a, *y = b;
     return x->size != y->size ? (x->size > y->size ? -1 : 1) : strcmp(x->name, y->name);
 }
 
 static int measure(struct st_writer *w, struct err *err)
 {
     for (size_t i = 0; i < w->n; i++) {
-        struct out *o = &w->outs[i];
+        struct st_out *o = &w->outs[i];
         bool over = false;
         o->elements = 1;
         for (size_t d = 0; d < o->ndim; d++)
@@ -102,7 +102,7 @@ static int measure(struct st_writer *w, struct err *err)
     return 0;
 }
 
-static json_t *describe(const struct out *o)
+static json_t *describe(const struct st_out *o)
 {
     json_t *shape = json_array();
     for (size_t d = 0; d < o->ndim; d++)
@@ -143,7 +143,7 @@ static int copy_layout(struct st_writer *w, const struct st_out_tensor *tensors,
         return err_set(err, -ENOMEM, "%s: no memory to lay it out", w->path);
     for (; w->n < n; w->n++) {
         const struct st_out_tensor *t = &tensors[w->n];
-        struct out *o = &w->outs[w->n];
+        struct st_out *o = &w->outs[w->n];
         o->dtype = t->dtype;
         o->words = t->words;
         o->size = t->words ? sizeof(uint32_t) : dtype_size(t->dtype);
@@ -247,11 +247,11 @@ int st_writer_open(struct st_writer **ret, const char *path, const struct st_out
     return 0;
 }
 
-static struct out *find_out(struct st_writer *w, const char *name)
+static struct st_out *find_out(struct st_writer *w, const char *name)
 {
     for (size_t size = 4; size > 0; size /= 2) {
-        struct out key = {.name = (char *)name, .size = size};
-        struct out *o = w->n ? bsearch(&key, w->outs, w->n, sizeof *w->outs, by_layout) : NULL;
+        struct st_out key = {.name = (char *)name, .size = size};
+        struct st_out *o = w->n ? bsearch(&key, w->outs, w->n, sizeof *w->outs, by_layout) : NULL;
         if (o)
             return o;
     }
@@ -259,10 +259,10 @@ static struct out *find_out(struct st_writer *w, const char *name)
 }
 
 /* The tensor that so many more elements of `words`, or of numbers, are for. */
-static int find_room(struct st_writer *w, const char *name, size_t elements, bool words, struct out **ret,
+static int find_room(struct st_writer *w, const char *name, size_t elements, bool words, struct st_out **ret,
                      struct err *err)
 {
-    struct out *o = find_out(w, name);
+    struct st_out *o = find_out(w, name);
     if (!o || o->words != words)
         return err_set(err, -ENOENT, "%s: tensor %s was not announced", w->path, input_quote(name).text);
     if (elements > o->elements - o->written)
@@ -274,7 +274,7 @@ static int find_room(struct st_writer *w, const char *name, size_t elements, boo
 
 int st_writer_words(struct st_writer *w, const char *name, const uint32_t *data, size_t n, struct err *err)
 {
-    struct out *o;
+    struct st_out *o;
     int r = find_room(w, name, n, true, &o, err);
     if (!r)
         r = write_at(w, data, n * sizeof *data, w->header_bytes + o->begin + o->written * sizeof *data, err);
@@ -288,7 +288,7 @@ int st_writer_words(struct st_writer *w, const char *name, const uint32_t *data,
 int st_writer_append(struct st_writer *w, const char *name, const float *data, size_t elements,
                      struct err *err)
 {
-    struct out *o;
+    struct st_out *o;
     int room = find_room(w, name, elements, false, &o, err);
     if (room)
         return room;
@@ -310,7 +310,7 @@ int st_writer_append(struct st_writer *w, const char *name, const float *data, s
 
 int st_writer_put(struct st_writer *w, const char *name, const float *data, size_t elements, struct err *err)
 {
-    const struct out *o = find_out(w, name);
+    const struct st_out *o = find_out(w, name);
     if (o && (o->elements != elements || o->written))
         return err_set(err, -EINVAL, "%s: tensor %s has %zu elements%s; it was given %zu", w->path,
                        input_quote(name).text, o->elements, o->written ? " and is written already" : "",
@@ -334,7 +334,7 @@ static int put_sums(struct st_writer *w, struct err *err)
 {
     int r = 0;
     for (size_t i = 0; w->sums && i < w->n && !r; i++) {
-        const struct out *o = &w->outs[i];
+        const struct st_out *o = &w->outs[i];
         const uint32_t words[2] = {(uint32_t)o->sum, (uint32_t)(o->sum >> 32)};
         if (o->size != sizeof *words)
             return err_set(err, -EINVAL, "%s: tensor %s cannot have a checksum: its elements have %zu bytes",

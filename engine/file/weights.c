@@ -139,17 +139,17 @@ const char *weights_file(const struct weights *w, size_t tensor)
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* A part of a tensor. */
-struct piece {
+struct weights_piece {
     size_t entry, from, bytes;
 };
 
-struct reading {
+struct weights_pass {
     struct weights *w;
     const struct weights_reading *how;
-    int *fd;                /* [nshards] owned; −1: nothing is read of it */
-    bool *is_settled;       /* [nshards] owned */
-    struct piece *piece;    /* [n] owned: in the order of the files */
-    XXH128_canonical_t *is; /* [n] owned: what was found */
+    int *fd;                     /* [nshards] owned; −1: nothing is read of it */
+    bool *is_settled;            /* [nshards] owned */
+    struct weights_piece *piece; /* [n] owned: in the order of the files */
+    XXH128_canonical_t *is;      /* [n] owned: what was found */
     size_t n;
     uint64_t total;
     _Atomic uint64_t done;
@@ -158,7 +158,7 @@ struct reading {
     struct err *err;
 };
 
-static void fail(struct reading *g, int code, const char *path, const char *what)
+static void fail(struct weights_pass *g, int code, const char *path, const char *what)
 {
 #pragma omp critical(weights_fail)
     {
@@ -189,7 +189,7 @@ static bool has_settled(const struct st_shard *shard)
     return age_us >= 0;
 }
 
-static int open_file(struct reading *g, size_t file)
+static int open_file(struct weights_pass *g, size_t file)
 {
     const struct st_shard *shard = &g->w->st->shards[file];
     if (g->fd[file] >= 0)
@@ -204,7 +204,7 @@ static int open_file(struct reading *g, size_t file)
     return 0;
 }
 
-static bool is_wanted(const struct reading *g, size_t entry)
+static bool is_wanted(const struct weights_pass *g, size_t entry)
 {
     return g->w->is_listed[entry] && (g->how->again || !g->w->hash[entry].is_known);
 }
@@ -216,9 +216,9 @@ static size_t pieces_of(const struct st_tensor *t)
 
 static int by_place(const void *a, const void *b, void *arg)
 {
-    const struct st_entry *all = arg, *x = &all[((const struct piece *)a)->entry],
-                          *y = &all[((const struct piece *)b)->entry];
-    const size_t fx = ((const struct piece *)a)->from, fy = ((const struct piece *)b)->from;
+    const struct st_entry *all = arg, *x = &all[((const struct weights_piece *)a)->entry],
+                          *y = &all[((const struct weights_piece *)b)->entry];
+    const size_t fx = ((const struct weights_piece *)a)->from, fy = ((const struct weights_piece *)b)->from;
     if (x->t.file != y->t.file)
         return x->t.file < y->t.file ? -1 : 1;
     if (x->begin != y->begin)
@@ -226,7 +226,7 @@ static int by_place(const void *a, const void *b, void *arg)
     return (fx > fy) - (fx < fy);
 }
 
-static int cut(struct reading *g)
+static int cut(struct weights_pass *g)
 {
     const struct st *st = g->w->st;
     size_t most = 0;
@@ -247,7 +247,7 @@ static int cut(struct reading *g)
             return r;
         for (size_t from = 0; is_wanted(g, i) && from < t->bytes; from += PIECE) {
             const size_t left = t->bytes - from;
-            g->piece[g->n++] = (struct piece){i, from, left < PIECE ? left : PIECE};
+            g->piece[g->n++] = (struct weights_piece){i, from, left < PIECE ? left : PIECE};
         }
         g->total += is_wanted(g, i) ? t->bytes : 0;
     }
@@ -256,10 +256,10 @@ static int cut(struct reading *g)
     return 0;
 }
 
-static void read_piece(struct reading *g, size_t i, char *buffer)
+static void read_piece(struct weights_pass *g, size_t i, char *buffer)
 {
     const struct st *st = g->w->st;
-    const struct piece *p = &g->piece[i];
+    const struct weights_piece *p = &g->piece[i];
     const struct st_entry *e = &st->entries[p->entry];
     const struct st_shard *shard = &st->shards[e->t.file];
     const size_t at = shard->data_at + e->begin + p->from;
@@ -286,7 +286,7 @@ static void read_piece(struct reading *g, size_t i, char *buffer)
 }
 
 /* Only the calling thread tells. */
-static void tell(struct reading *g, time_t *last_s)
+static void tell(struct weights_pass *g, time_t *last_s)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -296,7 +296,7 @@ static void tell(struct reading *g, time_t *last_s)
     g->how->told(g->how->owner, atomic_load(&g->done), g->total);
 }
 
-static int read_pieces(struct reading *g)
+static int read_pieces(struct weights_pass *g)
 {
     struct timespec begin;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -338,7 +338,7 @@ static int hash_tensor(struct weights_hash *ret, const struct st_tensor *t, cons
     return 0;
 }
 
-static int take_hashes(struct reading *g)
+static int take_hashes(struct weights_pass *g)
 {
     const struct st *st = g->w->st;
     int r = 0;
@@ -353,7 +353,7 @@ static int take_hashes(struct reading *g)
     return r ? err_set(g->err, r, "%s: no memory for its hashes", g->w->dir) : 0;
 }
 
-static int keep(struct reading *g)
+static int keep(struct weights_pass *g)
 {
     for (size_t f = 0; f < g->w->st->nshards; f++)
         if (g->fd[f] >= 0 && !is_same(g->fd[f], &g->w->st->shards[f]))
@@ -368,7 +368,7 @@ static int keep(struct reading *g)
 
 int weights_read(struct weights *w, const struct weights_reading *how, uint64_t *ret_read, struct err *err)
 {
-    struct reading g = {.w = w, .how = how, .err = err};
+    struct weights_pass g = {.w = w, .how = how, .err = err};
     int r = cut(&g);
     if (!r)
         r = read_pieces(&g);

@@ -20,7 +20,7 @@ enum {
 };
 
 /* Queries that are the last n of len positions, each attending to itself and everything before. */
-struct span {
+struct attn_span {
     float *o, *lse; /* lse may be NULL */
     const float *q, *k, *v;
     size_t n, len;
@@ -113,7 +113,7 @@ static void fwd_rows(const struct kernels *k, const struct fwd_tiles *t, struct 
                            .accumulate = true});
 }
 
-static void fwd_keys(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
+static void fwd_keys(const struct kernels *k, const struct fwd_tiles *t, const struct attn_span *sp,
                      struct attn_dims dims, size_t kv, struct attn_at at)
 {
     const size_t group = attn_group(dims), value = attn_value(dims);
@@ -132,7 +132,7 @@ static void fwd_keys(const struct kernels *k, const struct fwd_tiles *t, const s
     }
 }
 
-static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
+static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const struct attn_span *sp,
                       struct attn_dims dims, size_t kv, size_t t0, size_t rows)
 {
     const size_t group = attn_group(dims), value = attn_value(dims);
@@ -146,7 +146,7 @@ static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const 
 }
 
 /* Queries t0 … of the span, all heads of group kv. */
-static void fwd_tile(const struct kernels *k, const struct fwd_tiles *t, const struct span *sp,
+static void fwd_tile(const struct kernels *k, const struct fwd_tiles *t, const struct attn_span *sp,
                      struct attn_dims dims, size_t kv, size_t t0)
 {
     const size_t group = attn_group(dims), queries = min_size(t->queries, sp->n - t0), rows = queries * group;
@@ -185,13 +185,13 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
         for (; tile >= (own = (seqs.start[s + 1] - seqs.start[s] + t.queries - 1) / t.queries); s++)
             tile -= own;
         const size_t at = seqs.start[s], len = seqs.start[s + 1] - at;
-        const struct span sp = {.o = o + at * o_row,
-                                .lse = lse + at * dims.heads,
-                                .q = q + at * q_row,
-                                .k = k + at * k_row,
-                                .v = v + at * v_row,
-                                .n = len,
-                                .len = len};
+        const struct attn_span sp = {.o = o + at * o_row,
+                                     .lse = lse + at * dims.heads,
+                                     .q = q + at * q_row,
+                                     .k = k + at * k_row,
+                                     .v = v + at * v_row,
+                                     .n = len,
+                                     .len = len};
         fwd_tile(kern, &t, &sp, dims, i % dims.kv_heads, tile * t.queries);
     }
 }
@@ -261,8 +261,8 @@ static void decode_block(const struct kernels *k, struct decode *d, struct attn_
                            .accumulate = true});
 }
 
-static void decode_query(const struct kernels *k, float *lane, const struct span *sp, struct attn_dims dims,
-                         size_t t0, size_t kv0, size_t kv1)
+static void decode_query(const struct kernels *k, float *lane, const struct attn_span *sp,
+                         struct attn_dims dims, size_t t0, size_t kv0, size_t kv1)
 {
     struct decode d = {.kv0 = kv0, .kv1 = kv1};
     const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims), value = attn_value(dims),
@@ -280,7 +280,7 @@ static void decode_query(const struct kernels *k, float *lane, const struct span
     }
 }
 
-static void cached_decode(struct num *num, const struct span *sp, struct attn_dims dims)
+static void cached_decode(struct num *num, const struct attn_span *sp, struct attn_dims dims)
 {
     const size_t threads = (size_t)num_threads(num), parts = min_size(threads, dims.kv_heads);
 #pragma omp parallel for schedule(static)                                                                    \
@@ -296,7 +296,7 @@ static void cached_decode(struct num *num, const struct span *sp, struct attn_di
 void attn_cached(struct num *num, float *o, const float *q, const float *k, const float *v, size_t n,
                  size_t len, struct attn_dims dims)
 {
-    const struct span sp = {.o = o, .q = q, .k = k, .v = v, .n = n, .len = len};
+    const struct attn_span sp = {.o = o, .q = q, .k = k, .v = v, .n = n, .len = len};
     if (n <= DECODE_ROWS && decode_floats(dims) <= num_lane(num, 0).floats) {
         cached_decode(num, &sp, dims);
         return;

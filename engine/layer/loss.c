@@ -16,7 +16,7 @@ enum {
     SMALL = 1 << 14,
 };
 
-struct block {
+struct loss_block {
     uint32_t rows[ROWS_MAX]; /* the supervised tokens in it */
     double loss[ROWS_MAX];   /* −log p of each */
     size_t n, cap;
@@ -46,7 +46,8 @@ size_t xent_scratch(size_t tokens, size_t vocab, size_t dim)
     return block_rows(tokens, vocab, dim) * (vocab + 2 * dim);
 }
 
-static void block_init(struct block *b, const struct num *num, size_t supervised, size_t vocab, size_t dim)
+static void block_init(struct loss_block *b, const struct num *num, size_t supervised, size_t vocab,
+                       size_t dim)
 {
     b->n = 0;
     b->cap = block_rows(supervised, vocab, dim);
@@ -56,8 +57,8 @@ static void block_init(struct block *b, const struct num *num, size_t supervised
 }
 
 /* Takes the next supervised tokens from *at on. */
-static void block_gather(struct block *b, const float *h, const int32_t *labels, size_t tokens, size_t dim,
-                         size_t *at)
+static void block_gather(struct loss_block *b, const float *h, const int32_t *labels, size_t tokens,
+                         size_t dim, size_t *at)
 {
     b->n = 0;
     for (; *at < tokens && b->n < b->cap; ++*at)
@@ -86,7 +87,7 @@ static void row_likely(struct likely *ret, size_t top, const float *row, size_t 
 
 /* logits → losses, and → dlogits = (softmax − onehot) · dscale in place where a gradient is
  * wanted. */
-static void block_softmax(struct num *num, struct block *b, const struct xent *xent, size_t vocab)
+static void block_softmax(struct num *num, struct loss_block *b, const struct xent *xent, size_t vocab)
 {
     const struct kernels *k = num_kernels(num);
 #pragma omp parallel for schedule(static)                                                                    \
@@ -107,7 +108,7 @@ static void block_softmax(struct num *num, struct block *b, const struct xent *x
     }
 }
 
-static void block_backward(struct num *num, struct block *b, float *dh, float *dw, struct mat w)
+static void block_backward(struct num *num, struct loss_block *b, float *dh, float *dw, struct mat w)
 {
     const size_t dim = w.cols;
     gemm_xw(num, b->dh, b->logits, w, b->n, false);
@@ -120,7 +121,7 @@ static void block_backward(struct num *num, struct block *b, float *dh, float *d
 double xent_forward(struct num *num, float *dh, float *dw, const float *h, struct mat w,
                     const struct xent *xent, size_t tokens)
 {
-    struct block b;
+    struct loss_block b;
     block_init(&b, num, count_supervised(xent->labels, tokens), w.rows, w.cols);
     double total = 0;
     if (xent->dscale != 0)

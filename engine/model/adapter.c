@@ -31,7 +31,7 @@ enum value { VALUE_W, VALUE_M, VALUE_V };
 enum { MAX_STEP = 1 << 24 }; /* what an f32 counts to */
 
 /* Where a value lies in the file. */
-struct place {
+struct adapter_place {
     char name[ADAPTER_NAME];
     size_t ndim, shape[3]; /* wanted of the tensor */
     size_t first;          /* element */
@@ -39,22 +39,23 @@ struct place {
     bool shared; /* with another value, whose place comes before */
 };
 
-static struct place place_of(const struct adapter_in *in, const struct param_def *def, enum value value)
+static struct adapter_place place_of(const struct adapter_in *in, const struct param_def *def,
+                                     enum value value)
 {
     static const char *const suffix[] = {"w", "m", "v"};
-    struct place p = {.ndim = def->cols ? 2 : 1, .shape = {def->rows, def->cols}};
+    struct adapter_place p = {.ndim = def->cols ? 2 : 1, .shape = {def->rows, def->cols}};
     if (in->form == FORM_STATE) {
         snprintf(p.name, sizeof p.name, "%s.%s", def->name, suffix[value]);
     } else if (in->form == FORM_PEFT) {
         snprintf(p.name, sizeof p.name, ADAPTER_PEFT_PREFIX "%s", def->name);
     } else {
         const struct mlx_factor f = mlx_factor_of(def);
-        p = (struct place){.ndim = 2, .shape = {def->cols, def->rows}, .turned = true};
+        p = (struct adapter_place){.ndim = 2, .shape = {def->cols, def->rows}, .turned = true};
         if (f.expert)
-            p = (struct place){.ndim = 3,
-                               .shape = {in->config.moe.experts, def->rows, def->cols},
-                               .first = f.index * param_elements(def),
-                               .shared = f.index > 0};
+            p = (struct adapter_place){.ndim = 3,
+                                       .shape = {in->config.moe.experts, def->rows, def->cols},
+                                       .first = f.index * param_elements(def),
+                                       .shared = f.index > 0};
         memcpy(p.name, f.name, sizeof f.name);
     }
     return p;
@@ -69,7 +70,8 @@ static void shape_text(char ret[64], const size_t *shape, size_t ndim)
         snprintf(ret + n, 64 - n, "%s", ndim > 3 ? ", …]" : ndim ? "]" : "[]");
 }
 
-static int check_param(const struct adapter_in *in, const struct place *p, const char *path, struct err *err)
+static int check_param(const struct adapter_in *in, const struct adapter_place *p, const char *path,
+                       struct err *err)
 {
     const struct st_tensor *t = st_find(in->st, p->name);
     if (!t)
@@ -99,7 +101,7 @@ static int check_one(void *arg, const struct param_def *def)
 {
     struct checking *k = arg;
     for (int v = VALUE_W; v <= (adapter_in_has_state(k->in) ? VALUE_V : VALUE_W); v++) {
-        const struct place p = place_of(k->in, def, (enum value)v);
+        const struct adapter_place p = place_of(k->in, def, (enum value)v);
         int r = check_param(k->in, &p, k->path, k->err);
         if (r)
             return r;
@@ -260,7 +262,7 @@ const json_t *adapter_in_record(const struct adapter_in *in)
 static void copy_value(const struct adapter_in *in, const struct param_def *def, enum value value,
                        size_t first, size_t n, float *out)
 {
-    const struct place p = place_of(in, def, value);
+    const struct adapter_place p = place_of(in, def, value);
     const struct st_tensor *t = st_find(in->st, p.name);
     const size_t size = dtype_size(t->dtype);
     const char *from = (const char *)t->data + p.first * size;

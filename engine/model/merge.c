@@ -138,13 +138,13 @@ static int check_tensors(struct merge *m)
 
 /* --- one tensor ------------------------------------------------------------------------------- */
 
-struct work {
+struct merge_work {
     float *a, *b, *scales; /* owned; NULL without an adapter on it, or where it is not FP8 */
     float *row;            /* owned: [cols] */
     double *sum;           /* owned: [cols] */
 };
 
-static void work_done(struct work *w)
+static void work_done(struct merge_work *w)
 {
     free(w->a);
     free(w->b);
@@ -153,7 +153,8 @@ static void work_done(struct work *w)
     free(w->sum);
 }
 
-static int work_init(struct work *w, const struct merge *m, const struct st_tensor *t, const struct pair *p)
+static int work_init(struct merge_work *w, const struct merge *m, const struct st_tensor *t,
+                     const struct pair *p)
 {
     const struct st_tensor *s = scales_of(m, t);
     const size_t cols = t->shape[1];
@@ -173,7 +174,7 @@ static int work_init(struct work *w, const struct merge *m, const struct st_tens
     return 0;
 }
 
-static void merge_row(struct work *w, const struct st_tensor *t, const struct pair *p, double scale,
+static void merge_row(struct merge_work *w, const struct st_tensor *t, const struct pair *p, double scale,
                       size_t row)
 {
     const size_t cols = t->shape[1], rank = p ? p->a.rows : 0;
@@ -218,7 +219,7 @@ static int put_plain(struct merge *m, struct st_writer *w, const struct st_tenso
 
 static int put_rows(struct merge *m, struct st_writer *out, const struct st_tensor *t, const struct pair *p)
 {
-    struct work w = {.a = NULL};
+    struct merge_work w = {.a = NULL};
     int r = work_init(&w, m, t, p);
     for (size_t row = 0; row < t->shape[0] && !r; row++) {
         merge_row(&w, t, p, p ? p->a.scale : 0, row);

@@ -21,7 +21,7 @@
 enum { PIECE = 4 << 20 /* bytes of levels that are written at once */, NAME_MAX_BYTES = 4096 };
 #define LAYOUT "ringd 1: levels in words, BF16 scales and biases, group 64"
 
-struct making {
+struct requant_making {
     struct unit *u;
     struct num *num;
     const struct st *st;
@@ -43,7 +43,7 @@ static bool is_wanted(const struct unit *u, size_t i)
 /* What the values depend on: the tensors, and of the files that hold them all that changes when
  * somebody writes to them. Their content is not read: that would cost what the file is there to
  * save, and no write leaves the time of a change as it was. */
-static int make_path(struct making *m)
+static int make_path(struct requant_making *m)
 {
     char *text = NULL;
     size_t n = 0;
@@ -89,7 +89,7 @@ static int make_dir(const char *dir, struct err *err)
 
 /* --- making it -------------------------------------------------------------------------------- */
 
-static int announce(struct making *m, const char *path)
+static int announce(struct requant_making *m, const char *path)
 {
     const struct unit *u = m->u;
     struct st_out_tensor *list = calloc(3 * u->ntensors + 1, sizeof *list);
@@ -120,20 +120,20 @@ static int announce(struct making *m, const char *path)
 }
 
 /* A piece of a matrix. */
-struct piece {
+struct requant_piece {
     uint32_t *words;     /* owned */
     float *scale, *bias; /* owned */
     size_t rows;         /* how many it has room for */
 };
 
-static void piece_done(struct piece *p)
+static void piece_done(struct requant_piece *p)
 {
     free(p->words);
     free(p->scale);
     free(p->bias);
 }
 
-static int piece_init(struct piece *p, const struct tensor_def *def, size_t bits, struct err *err)
+static int piece_init(struct requant_piece *p, const struct tensor_def *def, size_t bits, struct err *err)
 {
     const size_t words = quant_words(bits, def->cols), groups = quant_groups(QUANT_GROUP, def->cols);
     const size_t fit = PIECE / sizeof *p->words / words + 1;
@@ -144,7 +144,8 @@ static int piece_init(struct piece *p, const struct tensor_def *def, size_t bits
     return p->words && p->scale && p->bias ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-static int put_piece(struct making *m, const struct piece *p, const struct tensor_def *def, size_t rows)
+static int put_piece(struct requant_making *m, const struct requant_piece *p, const struct tensor_def *def,
+                     size_t rows)
 {
     char side[STORED_NAME];
     const size_t groups = rows * quant_groups(QUANT_GROUP, def->cols);
@@ -156,11 +157,11 @@ static int put_piece(struct making *m, const struct piece *p, const struct tenso
     return r ? r : st_writer_append(m->out, side, p->bias, groups, m->err);
 }
 
-static int put_matrix(struct making *m, size_t i)
+static int put_matrix(struct requant_making *m, size_t i)
 {
     const struct tensor_def *def = &m->u->defs[i];
     const struct mat w = m->u->block.weights.lin[i].w;
-    struct piece p = {.words = NULL};
+    struct requant_piece p = {.words = NULL};
     const struct st_tensor *t = st_find(m->st, def->name);
     int r = piece_init(&p, def, m->how->bits, m->err);
     if (t)
@@ -181,7 +182,7 @@ static int put_matrix(struct making *m, size_t i)
 }
 
 /* What others left may have to go for it. */
-static void make_room(struct making *m)
+static void make_room(struct requant_making *m)
 {
     size_t need = 0;
     for (size_t i = 0; i < m->u->ntensors; i++)
@@ -190,7 +191,7 @@ static void make_room(struct making *m)
     m->told->removed += quant_cache_trim(m->how->dir, need, quant_cache_available(m->how->dir), time(NULL));
 }
 
-static int make_file(struct making *m)
+static int make_file(struct requant_making *m)
 {
     char mine[NAME_MAX_BYTES + 16];
     snprintf(mine, sizeof mine, "%s.%ld", m->path, (long)getpid());
@@ -214,7 +215,7 @@ static int make_file(struct making *m)
 
 /* --- using it --------------------------------------------------------------------------------- */
 
-static bool is_complete(const struct making *m, const struct st *made)
+static bool is_complete(const struct requant_making *m, const struct st *made)
 {
     char why[256];
     struct stored s;
@@ -225,7 +226,7 @@ static bool is_complete(const struct making *m, const struct st *made)
     return true;
 }
 
-static int open_file(struct making *m, struct st **ret)
+static int open_file(struct requant_making *m, struct st **ret)
 {
     struct st *made;
     int r = st_open_file(&made, m->path, m->err);
@@ -240,7 +241,7 @@ static int open_file(struct making *m, struct st **ret)
     return 0;
 }
 
-static size_t use_file(struct making *m)
+static size_t use_file(struct requant_making *m)
 {
     struct unit *u = m->u;
     size_t bytes = 0;
@@ -260,7 +261,7 @@ static size_t use_file(struct making *m)
 int unit_requant(struct unit *u, struct num *num, const struct st *st, const struct requant *how,
                  struct requant_told *told, struct err *err)
 {
-    struct making m = {.u = u, .num = num, .st = st, .how = how, .told = told, .err = err};
+    struct requant_making m = {.u = u, .num = num, .st = st, .how = how, .told = told, .err = err};
     size_t wanted = 0;
     for (size_t i = 0; i < u->ntensors; i++)
         wanted += is_wanted(u, i);

@@ -66,18 +66,19 @@ void stored_module_name(char ret[STORED_NAME], const char *name)
 /* --- shapes ----------------------------------------------------------------------------------- */
 
 /* A tensor's shape once the slice of a stack is taken; slices 0: there is no stack. */
-struct view {
+struct stored_view {
     const struct st_tensor *t;
     const void *data;
     size_t ndim, shape[2], bytes;
 };
 
-static bool view_of(struct view *v, const struct st_tensor *t, bool is_stack, size_t slice)
+static bool view_of(struct stored_view *v, const struct st_tensor *t, bool is_stack, size_t slice)
 {
     if (!t || (is_stack && (t->ndim != 3 || slice >= t->shape[0])))
         return false;
     const size_t skip = is_stack ? 1 : 0;
-    *v = (struct view){.t = t, .ndim = t->ndim - skip, .bytes = is_stack ? t->bytes / t->shape[0] : t->bytes};
+    *v = (struct stored_view){
+        .t = t, .ndim = t->ndim - skip, .bytes = is_stack ? t->bytes / t->shape[0] : t->bytes};
     for (size_t i = 0; i < 2 && i < v->ndim; i++)
         v->shape[i] = t->shape[i + skip];
     v->data = (const char *)t->data + slice * v->bytes;
@@ -85,7 +86,7 @@ static bool view_of(struct view *v, const struct st_tensor *t, bool is_stack, si
 }
 
 struct found {
-    struct view weight, scale, bias;
+    struct stored_view weight, scale, bias;
     bool has_sides;
 };
 
@@ -118,7 +119,7 @@ static void shape_text(char ret[64], size_t ndim, size_t rows, size_t cols)
         snprintf(ret, 64, "[%zu, %zu%s]", rows, cols, ndim > 2 ? ", …" : "");
 }
 
-static bool is_side(const struct view *v, size_t rows, size_t groups)
+static bool is_side(const struct stored_view *v, size_t rows, size_t groups)
 {
     return v->ndim == 2 && v->shape[0] == rows && v->shape[1] == groups && v->t->dtype < DTYPE_F8_E4M3;
 }
@@ -148,7 +149,7 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         snprintf(why, size, "%s is missing", def->name);
         return false;
     }
-    const struct view *v = &f.weight;
+    const struct stored_view *v = &f.weight;
     *ret = (struct stored){
         .t = v->t, .data = v->data, .elements = def->rows * (def->cols ? def->cols : 1), .bytes = v->bytes};
     ret->is_quantized =

@@ -10,13 +10,13 @@
 #include <string.h>
 
 /* A linear's module name without its layer, numbers as *: "mlp.experts.*.up_proj". */
-struct kind {
+struct target_kind {
     char text[TUNE_TARGET];
 };
 
-static struct kind kind_of(const char *tensor)
+static struct target_kind kind_of(const char *tensor)
 {
-    struct kind k = {""};
+    struct target_kind k = {""};
     size_t n = 0, skip = 0;
     int layer_end = 0;
     if (sscanf(tensor, "model.layers.%*u.%n", &layer_end) == 0)
@@ -34,7 +34,7 @@ static struct kind kind_of(const char *tensor)
 }
 
 /* Is `target` the last words of the kind? */
-static bool names(const char *target, const struct kind *k)
+static bool names(const char *target, const struct target_kind *k)
 {
     const size_t n = strlen(k->text), want = strlen(target);
     return want && want <= n && !strcmp(k->text + n - want, target) &&
@@ -50,7 +50,7 @@ static size_t layer_of(const char *tensor)
 
 bool target_form(const struct tune *tune, const char *tensor, struct tune_form *ret)
 {
-    const struct kind k = kind_of(tensor);
+    const struct target_kind k = kind_of(tensor);
     const size_t layer = tune->nforms ? layer_of(tensor) : 0;
     for (size_t i = 0; i < tune->ntargets; i++) {
         if (!names(tune->targets[i], &k))
@@ -84,7 +84,7 @@ static int target_add(struct tune *tune, const char *target, struct err *err)
 /* --- the kinds a model has -------------------------------------------------------------------- */
 
 struct kinds {
-    struct kind at[TUNE_MAX_TARGETS];
+    struct target_kind at[TUNE_MAX_TARGETS];
     size_t n;
 };
 
@@ -93,7 +93,7 @@ static int kinds_one(void *arg, const struct tensor_def *def)
     struct kinds *ks = arg;
     if (!def->linear)
         return 0;
-    const struct kind k = kind_of(def->name);
+    const struct target_kind k = kind_of(def->name);
     for (size_t i = 0; i < ks->n; i++)
         if (!strcmp(ks->at[i].text, k.text))
             return 0;
@@ -200,7 +200,7 @@ const char *tune_default_targets(const struct config *c)
 enum { ABSENT = 0xffff, NO_FACTORS = 0 }; /* else the number of a form, from 1 */
 
 /* Every kind of linear in every layer. */
-struct table {
+struct target_table {
     struct kinds kinds;
     struct tune_form forms[TUNE_MAX_FORMS];
     size_t nforms, layers;
@@ -210,7 +210,7 @@ struct table {
 /* One layer, while it is asked about. */
 struct asking {
     const struct tune_ask *ask;
-    struct table *table;
+    struct target_table *table;
     size_t layer, here[TUNE_MAX_TARGETS], matched[TUNE_MAX_TARGETS];
     struct tune_form form[TUNE_MAX_TARGETS];
     struct err *err;
@@ -224,7 +224,7 @@ static int ask_one(void *arg, const struct tensor_def *def)
     size_t i = 0;
     if (!def->linear)
         return 0;
-    const struct kind k = kind_of(def->name);
+    const struct target_kind k = kind_of(def->name);
     while (i < a->table->kinds.n && strcmp(k.text, a->table->kinds.at[i].text))
         i++;
     if (i == a->table->kinds.n)
@@ -243,7 +243,7 @@ static int ask_one(void *arg, const struct tensor_def *def)
     return 0;
 }
 
-static int table_form(struct table *t, const struct tune_form *form, uint16_t *ret, struct err *err)
+static int table_form(struct target_table *t, const struct tune_form *form, uint16_t *ret, struct err *err)
 {
     size_t i = 0;
     while (i < t->nforms && (t->forms[i].rank != form->rank || t->forms[i].alpha != form->alpha))
@@ -256,7 +256,7 @@ static int table_form(struct table *t, const struct tune_form *form, uint16_t *r
     return 0;
 }
 
-static int table_layer(struct table *t, const struct tune_ask *ask, const struct family *f,
+static int table_layer(struct target_table *t, const struct tune_ask *ask, const struct family *f,
                        const struct config *c, size_t layer, struct err *err)
 {
     struct asking a = {.ask = ask, .table = t, .layer = layer, .err = err};
@@ -274,7 +274,7 @@ static int table_layer(struct table *t, const struct tune_ask *ask, const struct
     return r;
 }
 
-static bool row_used(const struct table *t, size_t kind)
+static bool row_used(const struct target_table *t, size_t kind)
 {
     for (size_t l = 0; l < t->layers; l++)
         if (t->at[kind * t->layers + l] != ABSENT && t->at[kind * t->layers + l] != NO_FACTORS)
@@ -283,7 +283,7 @@ static bool row_used(const struct table *t, size_t kind)
 }
 
 /* Do targets, a range of layers and one rank say all of it? */
-static bool table_is_plain(const struct table *t, size_t first, size_t end)
+static bool table_is_plain(const struct target_table *t, size_t first, size_t end)
 {
     bool plain = t->nforms == 1;
     for (size_t i = 0; i < t->kinds.n; i++)
@@ -292,7 +292,7 @@ static bool table_is_plain(const struct table *t, size_t first, size_t end)
     return plain;
 }
 
-static int table_tell(const struct table *t, struct tune *tune, struct err *err)
+static int table_tell(const struct target_table *t, struct tune *tune, struct err *err)
 {
     size_t first = t->layers, end = 0;
     for (size_t i = 0; i < t->kinds.n * t->layers; i++)
@@ -332,7 +332,7 @@ static int table_tell(const struct table *t, struct tune *tune, struct err *err)
 int tune_ask_all(struct tune *tune, const struct family *f, const struct config *c,
                  const struct tune_ask *ask, struct err *err)
 {
-    struct table t = {.kinds = kinds_of(f, c), .layers = c->layers};
+    struct target_table t = {.kinds = kinds_of(f, c), .layers = c->layers};
     t.at = calloc(t.kinds.n * t.layers + 1, sizeof *t.at);
     int r = t.at ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t l = 0; l < t.layers && !r; l++)

@@ -8,12 +8,12 @@
 
 #include "model/tune.h"
 
-struct text {
+struct regex_text {
     char *at;
     size_t n, size;
 };
 
-__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void put(struct regex_text *t, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -23,7 +23,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct text *t, const char
 }
 
 /* A target whose numbers may be missing, as in the names of fused experts. */
-static void put_target(struct text *t, const char *target)
+static void put_target(struct regex_text *t, const char *target)
 {
     for (const char *at = target; *at; at++) {
         if (!strncmp(at, ".*", 2)) {
@@ -37,8 +37,8 @@ static void put_target(struct text *t, const char *target)
 
 /* "layers\.(2|3)\.mlp\.up_proj": one target in the layers where it has form i, or any where i is 0.
  * False where there are none. */
-static bool put_in_layers(struct text *t, const struct tune *tune, const struct config *c, size_t target,
-                          size_t i)
+static bool put_in_layers(struct regex_text *t, const struct tune *tune, const struct config *c,
+                          size_t target, size_t i)
 {
     bool any = false;
     for (size_t l = 0; l < c->layers && l < TUNE_FORM_LAYERS; l++) {
@@ -55,7 +55,7 @@ static bool put_in_layers(struct text *t, const struct tune *tune, const struct 
     return any;
 }
 
-static void put_forms(struct text *t, const struct tune *tune, const struct config *c, size_t i)
+static void put_forms(struct regex_text *t, const struct tune *tune, const struct config *c, size_t i)
 {
     bool more = false;
     for (size_t k = 0; k < tune->ntargets; k++) {
@@ -72,13 +72,13 @@ static void put_forms(struct text *t, const struct tune *tune, const struct conf
 
 void tune_form_regex(const struct tune *tune, const struct config *c, size_t i, char *ret, size_t size)
 {
-    struct text t = {.at = ret, .size = size};
+    struct regex_text t = {.at = ret, .size = size};
     *ret = '\0';
     put_forms(&t, tune, c, i + 1);
 }
 
 /* "(2|3)", or any number where that is all of them. */
-static void put_layers(struct text *t, const struct tune *tune, const struct config *c)
+static void put_layers(struct regex_text *t, const struct tune *tune, const struct config *c)
 {
     put(t, ".*\\.");
     if (tune->first_layer == 0 && tune->end_layer == c->layers)
@@ -90,7 +90,7 @@ static void put_layers(struct text *t, const struct tune *tune, const struct con
 
 bool tune_regex(const struct tune *tune, const struct config *c, char *ret, size_t size)
 {
-    struct text t = {.at = ret, .size = size};
+    struct regex_text t = {.at = ret, .size = size};
     bool needed = tune->nforms > 0;
     *ret = '\0';
     for (size_t i = 0; i < tune->ntargets; i++)

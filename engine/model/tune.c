@@ -14,7 +14,7 @@
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-struct walk {
+struct tune_walk {
     const struct tune *tune;
     bool lora; /* LoRA may be on this unit at all */
     size_t tensor;
@@ -22,7 +22,7 @@ struct walk {
     void *arg;
 };
 
-static int visit_lora(const struct walk *w, const struct tensor_def *def, const struct tune_form *form)
+static int visit_lora(const struct tune_walk *w, const struct tensor_def *def, const struct tune_form *form)
 {
     const char *cut = strrchr(def->name, '.'); /* ".weight" */
     const int stem = (int)(cut - def->name);
@@ -38,7 +38,7 @@ static int visit_lora(const struct walk *w, const struct tensor_def *def, const 
 
 static int walk_one(void *arg, const struct tensor_def *def)
 {
-    struct walk *w = arg;
+    struct tune_walk *w = arg;
     struct tune_form form;
     int r = 0;
     if (w->tune->kind == TUNE_FULL) {
@@ -60,7 +60,7 @@ int tune_params(const struct tune *tune, const struct family *f, const struct co
                 int (*visit)(void *arg, const struct param_def *def), void *arg)
 {
     const bool layer = unit >= 1 && unit <= c->layers;
-    struct walk w = {.tune = tune, .visit = visit, .arg = arg};
+    struct tune_walk w = {.tune = tune, .visit = visit, .arg = arg};
     w.lora = tune->kind == TUNE_LORA && layer && unit - 1 >= tune->first_layer && unit - 1 < tune->end_layer;
     return tune->kind == TUNE_FULL || w.lora ? family_tensors(f, c, unit, walk_one, &w) : 0;
 }

@@ -11,7 +11,7 @@
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Fills the lists as tensors and parameters are shown. */
-struct filling {
+struct unit_filling {
     struct unit *unit;
     const struct tune *tune;
     size_t tensors, params;
@@ -19,7 +19,7 @@ struct filling {
 
 static int fill_tensor(void *arg, const struct tensor_def *def)
 {
-    struct filling *f = arg;
+    struct unit_filling *f = arg;
     f->unit->defs[f->tensors++] = *def;
     for (size_t p = (size_t)def->part + 1; p <= LAYER_PARTS; p++)
         f->unit->block.first[p] = f->tensors;
@@ -28,7 +28,7 @@ static int fill_tensor(void *arg, const struct tensor_def *def)
 
 static int fill_param(void *arg, const struct param_def *def)
 {
-    struct filling *f = arg;
+    struct unit_filling *f = arg;
     struct unit *u = f->unit;
     u->params[f->params++] = (struct param){.def = *def, .n = param_elements(def)};
     if (def->role == PARAM_A) {
@@ -81,7 +81,7 @@ int unit_init(struct unit *u, const struct family *f, const struct config *c, co
     if (r)
         return r;
     carve_lists(u);
-    struct filling fill = {.unit = u};
+    struct unit_filling fill = {.unit = u};
     family_tensors(f, c, index, fill_tensor, &fill);
     for (size_t set = sets; set-- > 0;) { /* the first comes last, and stays chosen */
         unit_choose(u, set);

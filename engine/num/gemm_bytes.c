@@ -16,7 +16,7 @@ enum {
 };
 
 /* A thread's lane: the panels of a block of W, and room to convert a row's scales. */
-struct block {
+struct bytes_block {
     struct int_panel panel;
     float *scale, *bias;
 };
@@ -26,9 +26,9 @@ static size_t bytes_sides(struct mat w)
     return quant_groups(w.quant->group, BLOCK_COLS);
 }
 
-static struct block bytes_of(const struct num *num, struct mat w)
+static struct bytes_block bytes_of(const struct num *num, struct mat w)
 {
-    struct block m = {.panel.w = (void *)num_lane(num, omp_get_thread_num()).data};
+    struct bytes_block m = {.panel.w = (void *)num_lane(num, omp_get_thread_num()).data};
     m.panel.scale = (void *)(m.panel.w + BLOCK_ROWS * BLOCK_COLS / 4);
     m.panel.bias = m.panel.scale + BLOCK_ROWS * bytes_sides(w);
     m.scale = m.panel.bias + BLOCK_ROWS * bytes_sides(w);
@@ -37,8 +37,8 @@ static struct block bytes_of(const struct num *num, struct mat w)
 }
 
 /* The panels follow one another; rows beyond the matrix are 0. */
-static void bytes_pack(const struct num *num, const struct block *m, struct mat w, struct span s, size_t col,
-                       size_t cols)
+static void bytes_pack(const struct num *num, const struct bytes_block *m, struct mat w, struct row_span s,
+                       size_t col, size_t cols)
 {
     const struct int_kernels *k = num_integers(num);
     const size_t all = quant_groups(w.quant->group, w.cols), row_bytes = convert_row_bytes(w);
@@ -61,8 +61,8 @@ static void bytes_pack(const struct num *num, const struct block *m, struct mat 
 }
 
 /* y of those rows of W from those columns, with n rows of x. */
-static void bytes_tiles(const struct num *num, const struct block *m, float *y, struct mat w, size_t n,
-                        struct span s, size_t col, size_t cols, bool accumulate)
+static void bytes_tiles(const struct num *num, const struct bytes_block *m, float *y, struct mat w, size_t n,
+                        struct row_span s, size_t col, size_t cols, bool accumulate)
 {
     const struct int_kernels *k = num_integers(num);
     const size_t each = int_group(w.quant->group), sides = quant_groups(w.quant->group, cols);
@@ -96,8 +96,8 @@ static void bytes_some(struct num *num, float *y, const float *x, struct mat w, 
     }
 #pragma omp parallel for schedule(dynamic) num_threads(parts) if (parts > 1)
     for (size_t r = 0; r < w.rows; r += BLOCK_ROWS) {
-        const struct block m = bytes_of(num, w);
-        const struct span s = {r, w.rows - r < BLOCK_ROWS ? w.rows - r : BLOCK_ROWS};
+        const struct bytes_block m = bytes_of(num, w);
+        const struct row_span s = {r, w.rows - r < BLOCK_ROWS ? w.rows - r : BLOCK_ROWS};
         for (size_t col = 0; col < w.cols; col += BLOCK_COLS) {
             const size_t cols = w.cols - col < BLOCK_COLS ? w.cols - col : BLOCK_COLS;
             bytes_pack(num, &m, w, s, col, cols);

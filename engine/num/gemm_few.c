@@ -81,8 +81,8 @@ static void fetch_sides(const struct quant *q, size_t first, size_t n, size_t st
 
 /* The rows of W in s, and as many from each of `streams` places `apart` rows apart, with all rows
  * of x. */
-static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s,
-                          size_t streams, size_t apart)
+static void quant_streams(const struct num *num, const struct gemm_xwt *p, struct int_row x,
+                          struct row_span s, size_t streams, size_t apart)
 {
     const struct mat w = p->w;
     const struct quant *q = w.quant;
@@ -119,12 +119,12 @@ static void quant_streams(const struct num *num, const struct gemm_xwt *p, struc
 
 /* Four streams through a thread's rows, as in the kernels of stored types, then the rows that are
  * left. */
-static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct span s)
+static void quant_span(const struct num *num, const struct gemm_xwt *p, struct int_row x, struct row_span s)
 {
     const size_t apart = s.rows / INT_ROWS, rest = s.rows % INT_ROWS;
-    quant_streams(num, p, x, (struct span){s.row, apart}, INT_ROWS, apart);
+    quant_streams(num, p, x, (struct row_span){s.row, apart}, INT_ROWS, apart);
     if (rest)
-        quant_streams(num, p, x, (struct span){s.row + INT_ROWS * apart, rest}, 1, 0);
+        quant_streams(num, p, x, (struct row_span){s.row + INT_ROWS * apart, rest}, 1, 0);
 }
 
 /* --- one or several --- */
@@ -178,7 +178,7 @@ static void few_part(const struct num *num, const struct gemm_xwt *p, size_t n, 
         at = next_x(p, i, at);
         if (row >= stop)
             continue;
-        const struct span s = {row, stop - row};
+        const struct row_span s = {row, stop - row};
         if (w.quant)
             quant_span(num, &p[i], int_row_from((char *)num_panel(num).data + at, w, 0), s);
         else

@@ -12,7 +12,7 @@
 enum { FEW_QUANT = 16 }; /* rows up to which reading quantized weights dominates; measured */
 
 /* Consecutive rows of W, as one thread has them: it reads long streams fastest. */
-struct span {
+struct row_span {
     size_t row, rows;
 };
 

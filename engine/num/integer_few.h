@@ -17,7 +17,7 @@ enum {
 };
 
 /* What one tile has: the rows of W it takes, and of x. */
-struct tile {
+struct few_tile {
     float product[INT_ROWS][2][2 * BLOCK]; /* of the scales of W and x */
     vf acc[INT_ROWS][2];
 };
@@ -61,7 +61,7 @@ INLINE size_t at_most(size_t n, size_t most)
 }
 
 /* Of one row of W and one of x, n groups of x from the g-th on: of W there are `groups`. */
-struct sides {
+struct int_sides {
     const void *scale, *bias;
     const float *x_scale, *x_sum;
     size_t g, n, groups;
@@ -70,7 +70,7 @@ struct sides {
 /* Products of the scales of W and x, and acc with what the biases give: bias · Σ x of a group of x
  * goes to lane g of acc, modulo lanes. `per` groups of x to one of W; the last step's second group
  * may be beyond the row, and x is 0 there. Whole vectors first: most rows are nothing else. */
-INLINE void sides_as(float *product, vf *acc, const struct sides *s, const size_t per, const enum dtype t)
+INLINE void sides_as(float *product, vf *acc, const struct int_sides *s, const size_t per, const enum dtype t)
 {
     const size_t n = s->n, whole = per == 1 ? at_most(n, s->groups - s->g) : 0;
     vf sum = *acc;
@@ -96,7 +96,7 @@ INLINE void sides_as(float *product, vf *acc, const struct sides *s, const size_
     *acc = sum;
 }
 
-static void sides_any(float *product, vf *acc, const struct sides *s, size_t per, enum dtype t)
+static void sides_any(float *product, vf *acc, const struct int_sides *s, size_t per, enum dtype t)
 {
     switch (t * 2 + (per == 2)) {
     case DTYPE_F32 * 2: sides_as(product, acc, s, 1, DTYPE_F32); break;
@@ -110,20 +110,20 @@ static void sides_any(float *product, vf *acc, const struct sides *s, size_t per
 
 /* Those of steps at … at+n−1. What is quantized here has groups of a step and BF16, for which it
  * pays to write the code out once more. */
-INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_t at, size_t n, const int nr,
-                       const int nx)
+INLINE void tile_sides(struct few_tile *t, const struct int_dots *d, size_t j, size_t at, size_t n,
+                       const int nr, const int nx)
 {
     const size_t in_step = INT_STEP / int_group(d->group), groups = (d->cols + d->group - 1) / d->group;
     for (int r = 0; r < nr; r++)
         for (int k = 0; k < nx; k++) {
             const size_t x_at = (j + (size_t)k) * d->x_bytes;
-            const struct sides s = {row_of(d->scale, (size_t)r * d->side_apart),
-                                    row_of(d->bias, (size_t)r * d->side_apart),
-                                    row_of(d->x.scale, x_at),
-                                    row_of(d->x.sum, x_at),
-                                    at * in_step,
-                                    n * in_step,
-                                    groups};
+            const struct int_sides s = {row_of(d->scale, (size_t)r * d->side_apart),
+                                        row_of(d->bias, (size_t)r * d->side_apart),
+                                        row_of(d->x.scale, x_at),
+                                        row_of(d->x.sum, x_at),
+                                        at * in_step,
+                                        n * in_step,
+                                        groups};
             if (d->group == INT_STEP && d->side == DTYPE_BF16)
                 sides_as(t->product[r][k], &t->acc[r][k], &s, 1, DTYPE_BF16);
             else
@@ -134,7 +134,7 @@ INLINE void tile_sides(struct tile *t, const struct int_dots *d, size_t j, size_
 /* --- weights --- */
 
 /* What a kernel is written out for: the bits of W, and bytes of x in place of 16 bits. */
-struct kind {
+struct int_kind {
     size_t bits;
     bool bytes, narrow; /* narrow: groups of less than a step */
 };
@@ -145,7 +145,7 @@ struct x_step {
     vh v[4];
 };
 
-INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step, const struct kind kind)
+INLINE struct x_step load_x(const struct int_dots *d, size_t j, size_t step, const struct int_kind kind)
 {
     if (kind.bytes) {
         const int8_t *at = row_of(d->x.bytes + step * INT_STEP, j * d->x_bytes);
@@ -203,7 +203,7 @@ INLINE vi whole4(const uint8_t *from, const struct x_step *x, const bool bytes)
 }
 
 /* A step's scales in 4 bits, of the lanes. */
-INLINE vf scales_of(const float *scale, const struct kind kind)
+INLINE vf scales_of(const float *scale, const struct int_kind kind)
 {
     const vf by = splat(scale[0]);
     return kind.narrow ? __builtin_shufflevector(by, splat(scale[1]), 0, 1, 2, 3, 12, 13, 14, 15) : by;
@@ -211,7 +211,7 @@ INLINE vf scales_of(const float *scale, const struct kind kind)
 
 /* acc + the step's sums times its scales: one, or two where groups are of 32. */
 INLINE vf step_add(vf acc, const uint8_t *w, const struct x_step *x, const float *scale,
-                   const struct kind kind)
+                   const struct int_kind kind)
 {
     if (kind.bits == 8) {
         if (!kind.narrow)
@@ -237,7 +237,7 @@ INLINE wi add_nibbles_wide(wb v, wb x, wb w, wb y)
     return (wi)_mm512_dpbusd_epi32(sum, (__m512i)w, (__m512i)y);
 }
 
-INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct kind kind)
+INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct int_kind kind)
 {
     const struct x_step a = load_x(d, j, step, kind), b = load_x(d, j, step + 1, kind);
     struct x_pair x;
@@ -249,7 +249,7 @@ INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step
 
 /* acc + the first step's sums times its scales, then the second's. */
 INLINE vf pair_add(vf acc, const uint8_t *from, const struct x_pair *x, const float *scale,
-                   const struct kind kind)
+                   const struct int_kind kind)
 {
     wh w;
     memcpy(&w, from, sizeof w);
@@ -267,13 +267,13 @@ struct x_pair {
     struct x_step step[2];
 };
 
-INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct kind kind)
+INLINE struct x_pair load_x_pair(const struct int_dots *d, size_t j, size_t step, const struct int_kind kind)
 {
     return (struct x_pair){{load_x(d, j, step, kind), load_x(d, j, step + 1, kind)}};
 }
 
 INLINE vf pair_add(vf acc, const uint8_t *from, const struct x_pair *x, const float *scale,
-                   const struct kind kind)
+                   const struct int_kind kind)
 {
     acc = step_add(acc, from, &x->step[0], scale, kind);
     return step_add(acc, from + INT_STEP / 2, &x->step[1], scale + (kind.narrow ? 2 : 1), kind);
@@ -281,8 +281,8 @@ INLINE vf pair_add(vf acc, const uint8_t *from, const struct x_pair *x, const fl
 #endif
 
 /* Steps first … first+n−1, all of them whole in W. */
-INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_t first, size_t n,
-                       const int nr, const int nx, const struct kind kind)
+INLINE void dots_steps(struct few_tile *t, const struct int_dots *d, size_t j, size_t first, size_t n,
+                       const int nr, const int nx, const struct int_kind kind)
 {
     const size_t bytes = INT_STEP * kind.bits / 8, per = kind.narrow ? 2 : 1,
                  fetch = kind.bits == 8 ? FETCH_8 : FETCH_4;
@@ -324,8 +324,8 @@ INLINE void dots_steps(struct tile *t, const struct int_dots *d, size_t j, size_
 }
 
 /* The last step of a row that ends within it; `first` is that of its block. */
-static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t first, int nr, int nx,
-                      struct kind kind)
+static void dots_rest(struct few_tile *t, const struct int_dots *d, size_t j, size_t first, int nr, int nx,
+                      struct int_kind kind)
 {
     uint8_t last[INT_ROWS][INT_STEP] = {0};
     const size_t step = d->cols / INT_STEP, at = step * INT_STEP, bits = d->bits,
@@ -339,9 +339,10 @@ static void dots_rest(struct tile *t, const struct int_dots *d, size_t j, size_t
         }
 }
 
-INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const int nx, const struct kind kind)
+INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const int nx,
+                      const struct int_kind kind)
 {
-    struct tile t;
+    struct few_tile t;
     const size_t steps = int_cols(d->cols) / INT_STEP, whole = d->cols / INT_STEP;
     for (int r = 0; r < nr; r++)
         t.acc[r][0] = t.acc[r][1] = (vf){0};
@@ -361,7 +362,7 @@ INLINE void dots_tile(const struct int_dots *d, size_t j, const int nr, const in
 }
 
 /* The rows of W, which stay in the first cache, with all of x. */
-INLINE void dots_rows(const struct int_dots *d, const int nr, const struct kind kind)
+INLINE void dots_rows(const struct int_dots *d, const int nr, const struct int_kind kind)
 {
     size_t j = 0;
     for (; j + 2 <= d->n; j += 2)
@@ -370,7 +371,7 @@ INLINE void dots_rows(const struct int_dots *d, const int nr, const struct kind 
         dots_tile(d, j, nr, 1, kind);
 }
 
-INLINE void dots_any(const struct int_dots *d, const struct kind kind)
+INLINE void dots_any(const struct int_dots *d, const struct int_kind kind)
 {
     if (d->rows > 1)
         dots_rows(d, INT_ROWS, kind);
@@ -382,12 +383,12 @@ static inline void dots(const struct int_dots *d)
 {
     const bool narrow = d->group < INT_STEP;
     switch ((d->bits == 8 ? 4 : 0) + (d->form == INT_BYTES ? 2 : 0) + narrow) {
-    case 0: dots_any(d, (struct kind){4, false, false}); break;
-    case 1: dots_any(d, (struct kind){4, false, true}); break;
-    case 2: dots_any(d, (struct kind){4, true, false}); break;
-    case 3: dots_any(d, (struct kind){4, true, true}); break;
-    case 4: dots_any(d, (struct kind){8, false, false}); break;
-    default: dots_any(d, (struct kind){8, false, true}); break;
+    case 0: dots_any(d, (struct int_kind){4, false, false}); break;
+    case 1: dots_any(d, (struct int_kind){4, false, true}); break;
+    case 2: dots_any(d, (struct int_kind){4, true, false}); break;
+    case 3: dots_any(d, (struct int_kind){4, true, true}); break;
+    case 4: dots_any(d, (struct int_kind){8, false, false}); break;
+    default: dots_any(d, (struct int_kind){8, false, true}); break;
     }
 }
 

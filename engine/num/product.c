@@ -57,7 +57,7 @@ struct work {
 };
 
 /* What one thread computes. */
-struct part {
+struct product_part {
     size_t row, rows, col, cols;
 };
 
@@ -69,7 +69,7 @@ struct segment {
 
 /* A block of k: a piece of a term, and at the end of the first term perhaps all of the second. Its
  * k, and the `at` of segments, count cells. */
-struct block {
+struct product_block {
     struct segment segment[2];
     size_t segments, k;
     bool first; /* of the product */
@@ -85,7 +85,7 @@ struct walk {
 struct run {
     struct walk walk;
     size_t blocks;
-    struct block block[BLOCKS];
+    struct product_block block[BLOCKS];
 };
 
 /* A thread's scratch. */
@@ -122,7 +122,7 @@ static size_t kc_of(const struct work *w, const struct product_term *t)
 }
 
 /* Steps to the next block; false after the last. Start with {0}. */
-static bool next_block(const struct work *w, struct walk *walk, struct block *b)
+static bool next_block(const struct work *w, struct walk *walk, struct product_block *b)
 {
     const struct product *p = w->p;
     const bool first = walk->term == 0 && walk->at == 0;
@@ -134,7 +134,8 @@ static bool next_block(const struct work *w, struct walk *walk, struct block *b)
         return false;
     const struct product_term *t = &p->term[walk->term];
     const size_t k = min_size(kc_of(w, t), t->k - walk->at);
-    *b = (struct block){.segment = {{t, walk->at, k, 0}}, .segments = 1, .k = cells(w, k), .first = first};
+    *b = (struct product_block){
+        .segment = {{t, walk->at, k, 0}}, .segments = 1, .k = cells(w, k), .first = first};
     walk->at += k;
     if (walk->at == t->k && walk->term + 1 < p->terms && t[1].k <= JOINED) {
         b->segment[b->segments++] = (struct segment){t + 1, 0, t[1].k, k};
@@ -273,7 +274,7 @@ static void pack_b_rows(const struct work *w, const struct room *room, float *ds
     }
 }
 
-static void pack_b(const struct work *w, const struct room *room, const struct block *b, size_t col,
+static void pack_b(const struct work *w, const struct room *room, const struct product_block *b, size_t col,
                    size_t cols)
 {
     for (size_t i = 0; i < b->segments; i++)
@@ -327,14 +328,14 @@ static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const
 
 /* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie.
  * Returns the rows done. */
-static size_t multiply_in_place(const struct work *w, const struct part *s, const struct room *room)
+static size_t multiply_in_place(const struct work *w, const struct product_part *s, const struct room *room)
 {
     const struct product *p = w->p;
     const struct product_term *t = p->term;
     const size_t mr = w->k->mr, whole = s->rows / mr * mr;
     if (s->cols > w->k->nr || p->terms > 1 || t->a_by_k || t->factor != 1 || p->bf16)
         return 0;
-    struct block b;
+    struct product_block b;
     for (struct walk walk = {0, 0}; next_block(w, &walk, &b);) {
         const float *a = t->a + s->row * t->lda + b.segment->from;
         float *c = p->c + s->row * p->ldc + s->col;
@@ -379,7 +380,7 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
     run->blocks = 0;
     for (size_t floats = 0; run->blocks < BLOCKS; run->blocks++) {
         const struct walk before = run->walk;
-        struct block *b = &run->block[run->blocks];
+        struct product_block *b = &run->block[run->blocks];
         if (!next_block(w, &run->walk, b))
             return;
         b->a = room->a + floats;
@@ -393,22 +394,22 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
 }
 
 /* Rows `at` … of those that s has, of one block. */
-static void pack_rows(const struct work *w, const struct room *room, const struct part *s,
-                      const struct block *b, size_t at, size_t rows)
+static void pack_rows(const struct work *w, const struct room *room, const struct product_part *s,
+                      const struct product_block *b, size_t at, size_t rows)
 {
     for (size_t i = 0; i < b->segments; i++)
         pack_a(w, room, b->a + at * b->k, &b->segment[i], b->k, s->row + at, rows);
 }
 
 /* C's outputs that are `s`'s, with a run of blocks whose rows of A are packed. */
-static void multiply_run(const struct work *w, const struct part *s, const struct room *room,
+static void multiply_run(const struct work *w, const struct product_part *s, const struct room *room,
                          const struct run *run)
 {
     const struct product *p = w->p;
     const size_t nc = p->term->b_by_k ? NC_BY_K : w->k->nc;
     for (size_t j = 0; j < s->cols; j += nc)
         for (size_t n = 0; n < run->blocks; n++) {
-            const struct block *b = &run->block[n];
+            const struct product_block *b = &run->block[n];
             const size_t cols = min_size(nc, s->cols - j);
             pack_b(w, room, b, s->col + j, cols);
             for (size_t at = 0; at < cols; at += w->k->nc)
@@ -419,7 +420,7 @@ static void multiply_run(const struct work *w, const struct part *s, const struc
 
 /* --- sharing: few columns, so that each thread has rows and packs all of B -------------------- */
 
-static void run_rows(const struct work *w, const struct part *all)
+static void run_rows(const struct work *w, const struct product_part *all)
 {
     const struct room room = room_of(w->num, false);
     const size_t in_place = multiply_in_place(w, all, &room);
@@ -427,7 +428,7 @@ static void run_rows(const struct work *w, const struct part *all)
         return;
     const size_t mc = mc_of(w, all->rows - in_place);
     for (size_t i = in_place; i < all->rows; i += mc) {
-        const struct part s = {all->row + i, min_size(mc, all->rows - i), all->col, all->cols};
+        const struct product_part s = {all->row + i, min_size(mc, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, s.rows, &run); run.blocks; next_run(w, &room, s.rows, &run)) {
             for (size_t n = 0; n < run.blocks; n++)
@@ -443,7 +444,7 @@ static void share_rows(const struct work *w, size_t threads)
     for (size_t i = 0; i < threads; i++) {
         const struct share s = share_of(w->p->m, w->k->mr, threads, i);
         if (s.n)
-            run_rows(w, &(struct part){s.from, s.n, 0, w->p->n});
+            run_rows(w, &(struct product_part){s.from, s.n, 0, w->p->n});
     }
 }
 
@@ -461,7 +462,7 @@ static struct cut cut_of(const struct work *w, size_t threads)
 }
 
 /* A's rows of a run: by all threads for all, or by each for itself. */
-static void pack_run(const struct work *w, const struct part *all, const struct room *room,
+static void pack_run(const struct work *w, const struct product_part *all, const struct room *room,
                      const struct run *run, bool together)
 {
     const size_t groups = (all->rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
@@ -484,14 +485,14 @@ static void run_columns(const struct work *w, const struct cut *cut, size_t shar
     const struct room room = room_of(w->num, together);
     const size_t rows = w->p->m, mc = mc_of(w, rows);
     for (size_t i = 0; i < rows; i += mc) {
-        const struct part all = {i, min_size(mc, rows - i), 0, w->p->n};
+        const struct product_part all = {i, min_size(mc, rows - i), 0, w->p->n};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
             pack_run(w, &all, &room, &run, together);
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
                 const struct share s = share_cut(cut, j);
-                multiply_run(w, &(struct part){all.row, all.rows, s.from, s.n}, &room, &run);
+                multiply_run(w, &(struct product_part){all.row, all.rows, s.from, s.n}, &room, &run);
             }
         }
     }
@@ -522,15 +523,15 @@ static size_t take_share(size_t *shares)
 }
 
 /* Of `rows`, columns for as long as there are some that nobody has taken, nc at a time. */
-static void run_taken(const struct work *w, const struct part *rows, size_t nc, const struct room *room,
-                      const struct run *run, size_t *shares)
+static void run_taken(const struct work *w, const struct product_part *rows, size_t nc,
+                      const struct room *room, const struct run *run, size_t *shares)
 {
     bool packed = false;
     for (size_t col; (col = take_share(shares) * nc) < rows->cols; packed = true) {
         for (size_t n = 0; !packed && n < run->blocks; n++)
             pack_rows(w, room, rows, &run->block[n], 0, rows->rows);
-        multiply_run(w, &(struct part){rows->row, rows->rows, col, min_size(nc, rows->cols - col)}, room,
-                     run);
+        multiply_run(w, &(struct product_part){rows->row, rows->rows, col, min_size(nc, rows->cols - col)},
+                     room, run);
     }
 }
 
@@ -557,8 +558,8 @@ static void run_owned(const struct work *w, struct taken *taken, size_t threads)
                 const size_t whose = (me + t) % threads;
                 const struct share s = share_of(w->p->m, w->k->mr, threads, whose);
                 if (s.n > i)
-                    run_taken(w, &(struct part){s.from + i, min_size(mc, s.n - i), 0, w->p->n}, nc, &room,
-                              &run, &taken[whose].shares[turn]);
+                    run_taken(w, &(struct product_part){s.from + i, min_size(mc, s.n - i), 0, w->p->n}, nc,
+                              &room, &run, &taken[whose].shares[turn]);
             }
 #pragma omp barrier
             for (size_t t = 0; me == 0 && t < threads; t++)

@@ -30,13 +30,13 @@ static float to_bf16(float x)
 }
 
 /* What a group is quantized with. */
-struct sides {
+struct quant_sides {
     float scale, inverse, bias, levels;
 };
 
-static struct sides sides_of(float low, float high, float levels)
+static struct quant_sides sides_of(float low, float high, float levels)
 {
-    struct sides s = {.bias = to_bf16(low), .levels = levels};
+    struct quant_sides s = {.bias = to_bf16(low), .levels = levels};
     s.scale = to_bf16((high - s.bias) / levels);
     if (!(s.scale >= 0x1p-126f)) /* all alike, and where the bias was rounded up: every q is 0 */
         s.scale = 0;
@@ -44,13 +44,13 @@ static struct sides sides_of(float low, float high, float levels)
     return s;
 }
 
-static uint32_t level(float x, const struct sides *s)
+static uint32_t level(float x, const struct quant_sides *s)
 {
     const float q = (x - s->bias) * s->inverse + 0.5f;
     return (uint32_t)(q < 0 ? 0 : q > s->levels ? s->levels : q);
 }
 
-static float loss(const struct sides *s, const float *x, size_t n)
+static float loss(const struct quant_sides *s, const float *x, size_t n)
 {
     float sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -62,14 +62,14 @@ static float loss(const struct sides *s, const float *x, size_t n)
 
 /* With few levels it pays to cut the rarest weights off: of nine ranges, each end drawn in by
  * nothing, 4 or 8 % of the spread, the one with the least squared error. */
-static struct sides best_sides(float low, float high, float levels, const float *x, size_t n)
+static struct quant_sides best_sides(float low, float high, float levels, const float *x, size_t n)
 {
     const float spread = high - low;
-    struct sides best = sides_of(low, high, levels);
+    struct quant_sides best = sides_of(low, high, levels);
     float least = levels < 16 ? loss(&best, x, n) : 0;
     for (size_t i = 1; levels < 16 && i < QUANT_RANGES * QUANT_RANGES; i++) {
         const float up = (float)(i / QUANT_RANGES) * 0.04f, down = (float)(i % QUANT_RANGES) * 0.04f;
-        const struct sides s = sides_of(low + spread * up, high - spread * down, levels);
+        const struct quant_sides s = sides_of(low + spread * up, high - spread * down, levels);
         const float now = loss(&s, x, n);
         if (now < least) {
             least = now;
@@ -79,7 +79,7 @@ static struct sides best_sides(float low, float high, float levels, const float 
     return best;
 }
 
-static int group_sides(struct sides *ret, const float *x, size_t n, float levels)
+static int group_sides(struct quant_sides *ret, const float *x, size_t n, float levels)
 {
     float low = x[0], high = x[0], all = 0;
     for (size_t i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ int quant_row(uint32_t *words, float *scale, float *bias, const float *x, size_t
     const size_t per_word = QUANT_WORD / bits;
     for (size_t at = 0, n; at < cols; at += n, scale++, bias++) {
         n = cols - at < QUANT_GROUP ? cols - at : QUANT_GROUP;
-        struct sides s;
+        struct quant_sides s;
         int r = group_sides(&s, x + at, n, levels);
         if (r)
             return r;

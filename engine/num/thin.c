@@ -23,7 +23,7 @@ enum {
 };
 
 /* Sums of a column of the long side stand in a row, whether that is a row of dw or a column. */
-struct work {
+struct thin_work {
     const struct num *num;
     const struct packed_kernels *k;
     const float *side, *thin; /* [n, width], [n, r] */
@@ -40,7 +40,7 @@ bool thin_applies(const struct num *num, size_t rows, size_t cols)
 }
 
 /* Rows row … of the thin side: [groups][ROWS, PACKED_THIN]. */
-static void take_thin(const struct work *w, float *dst, size_t row, size_t rows)
+static void take_thin(const struct thin_work *w, float *dst, size_t row, size_t rows)
 {
     for (size_t g = 0; g < w->groups; g++, dst += ROWS * PACKED_THIN) {
         const size_t first = g * PACKED_THIN;
@@ -53,7 +53,7 @@ static void take_thin(const struct work *w, float *dst, size_t row, size_t rows)
 
 /* sums [groups][cols.n, PACKED_THIN] (+)= the products of rows row …; `begin`: there are none
  * yet. */
-static void multiply(const struct work *w, float *sums, struct share cols, size_t row, size_t rows,
+static void multiply(const struct thin_work *w, float *sums, struct share cols, size_t row, size_t rows,
                      bool begin)
 {
     float edge[ROWS * PACKED_THIN], *thin = num_lane(w->num, omp_get_thread_num()).data;
@@ -70,19 +70,19 @@ static void multiply(const struct work *w, float *sums, struct share cols, size_
 }
 
 /* Blocks of thread i. */
-static struct share blocks_of(const struct work *w, size_t i)
+static struct share blocks_of(const struct thin_work *w, size_t i)
 {
     return share_of((w->n + BLOCK - 1) / BLOCK, 1, w->threads, i);
 }
 
 /* What a block's sums take. */
-static size_t block_floats(const struct work *w, size_t cols)
+static size_t block_floats(const struct thin_work *w, size_t cols)
 {
     return w->groups * round_up(cols, PACKED_THIN) * PACKED_THIN;
 }
 
 /* The blocks of thread i, of some columns. */
-static void sum_rows(const struct work *w, struct share cols, size_t i)
+static void sum_rows(const struct thin_work *w, struct share cols, size_t i)
 {
     const struct share blocks = blocks_of(w, i);
     float *sums = num_converted(w->num, (int)i).data;
@@ -94,7 +94,7 @@ static void sum_rows(const struct work *w, struct share cols, size_t i)
 }
 
 /* Sums of columns col … of a group, up to PACKED_THIN. */
-static void add_to_dw(const struct work *w, const float *sums, size_t group, size_t col, size_t cols)
+static void add_to_dw(const struct thin_work *w, const float *sums, size_t group, size_t col, size_t cols)
 {
     const struct kernels *k = num_kernels(w->num);
     const size_t first = group * PACKED_THIN, r = min_size(PACKED_THIN, w->r - first);
@@ -110,7 +110,7 @@ static void add_to_dw(const struct work *w, const float *sums, size_t group, siz
 }
 
 /* All blocks, in ascending order, of the columns that thread i adds. */
-static void add_columns(const struct work *w, struct share cols, size_t i)
+static void add_columns(const struct thin_work *w, struct share cols, size_t i)
 {
     const struct share own = share_of(cols.n, PACKED_THIN, w->threads, i);
     for (size_t t = 0; t < w->threads; t++) {
@@ -124,13 +124,13 @@ static void add_columns(const struct work *w, struct share cols, size_t i)
 }
 
 /* As many columns as a thread has room for the sums of. */
-static size_t cols_at_once(const struct work *w)
+static size_t cols_at_once(const struct thin_work *w)
 {
     const size_t blocks = blocks_of(w, w->threads - 1).n, each = blocks * w->groups * PACKED_THIN;
     return num_converted(w->num, 0).floats / each / PACKED_THIN * PACKED_THIN;
 }
 
-static void run(const struct work *w)
+static void run(const struct thin_work *w)
 {
     const size_t step = cols_at_once(w);
 #pragma omp parallel num_threads((int)w->threads) if (w->threads > 1)
@@ -153,17 +153,17 @@ void thin_dw(struct num *num, float *dw, const float *dy, const float *x, size_t
     const float *side = lies ? x : dy, *thin = lies ? dy : x;
     for (size_t at = 0, now; at < n; at += now) {
         now = min_size(n - at, BLOCKS * BLOCK);
-        run(&(struct work){.num = num,
-                           .k = num_packed(num),
-                           .side = side + at * width,
-                           .thin = thin + at * r,
-                           .n = now,
-                           .width = width,
-                           .r = r,
-                           .groups = (r + PACKED_THIN - 1) / PACKED_THIN,
-                           .factor = alpha,
-                           .dw = dw,
-                           .lies = lies,
-                           .threads = share_threads((size_t)num_threads(num), now * rows * cols)});
+        run(&(struct thin_work){.num = num,
+                                .k = num_packed(num),
+                                .side = side + at * width,
+                                .thin = thin + at * r,
+                                .n = now,
+                                .width = width,
+                                .r = r,
+                                .groups = (r + PACKED_THIN - 1) / PACKED_THIN,
+                                .factor = alpha,
+                                .dw = dw,
+                                .lies = lies,
+                                .threads = share_threads((size_t)num_threads(num), now * rows * cols)});
     }
 }

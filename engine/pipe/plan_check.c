@@ -17,7 +17,7 @@
 /* What has been seen of each (stage, microbatch), one bit per sched_op. All tasks of a stage lie on
  * one rank, so one pass over the lists in any order of ranks meets them in the order in which they
  * will run. */
-struct check {
+struct order_check {
     const struct sched *sched;
     uint8_t *seen; /* [stages · microbatches] */
     struct err *err;
@@ -28,7 +28,7 @@ static unsigned bit(enum sched_op op)
     return 1u << op;
 }
 
-static uint8_t *seen_of(const struct check *c, const struct sched_task *task)
+static uint8_t *seen_of(const struct order_check *c, const struct sched_task *task)
 {
     return &c->seen[(size_t)task->stage * c->sched->microbatches + task->mb];
 }
@@ -57,13 +57,13 @@ static int check_shape(const struct sched *sched, struct err *err)
     return 0;
 }
 
-static struct sched_spot spot(const struct check *c, size_t rank, size_t at)
+static struct sched_spot spot(const struct order_check *c, size_t rank, size_t at)
 {
     return sched_spot(c->sched, rank, at, false);
 }
 
 /* Is this a task at all, and this rank's? */
-static int check_range(const struct check *c, size_t rank, size_t at, const struct sched_task *task,
+static int check_range(const struct order_check *c, size_t rank, size_t at, const struct sched_task *task,
                        const char *name)
 {
     const struct sched *sched = c->sched;
@@ -85,7 +85,7 @@ static int check_range(const struct check *c, size_t rank, size_t at, const stru
 }
 
 /* `first` must stand before `task` in the same list: says whether it stands later or nowhere. */
-static int refuse_order(const struct check *c, size_t rank, size_t at, const struct sched_task *task,
+static int refuse_order(const struct order_check *c, size_t rank, size_t at, const struct sched_task *task,
                         enum sched_op first)
 {
     char name[24], wanted[24];
@@ -100,7 +100,7 @@ static int refuse_order(const struct check *c, size_t rank, size_t at, const str
                    spot(c, rank, at).text, name, wanted);
 }
 
-static int check_task(const struct check *c, size_t rank, size_t at, const struct sched_task *task)
+static int check_task(const struct order_check *c, size_t rank, size_t at, const struct sched_task *task)
 {
     char name[24];
     sched_task_name(name, sizeof name, task);
@@ -132,7 +132,7 @@ static int check_task(const struct check *c, size_t rank, size_t at, const struc
 }
 
 /* After the pass: each microbatch forward and back through each stage, exactly once. */
-static int check_complete(const struct check *c, uint32_t stage, uint32_t mb)
+static int check_complete(const struct order_check *c, uint32_t stage, uint32_t mb)
 {
     uint32_t rank = c->sched->rank_of_stage[stage];
     const struct sched_list *list = &c->sched->rank[rank];
@@ -155,7 +155,7 @@ int plan_check(const struct sched *sched, struct err *err)
     int rc = check_shape(sched, err);
     if (rc < 0)
         return rc;
-    struct check c = {.sched = sched, .err = err};
+    struct order_check c = {.sched = sched, .err = err};
     c.seen = calloc(sched->stages * sched->microbatches, 1);
     if (!c.seen)
         return err_set(err, -ENOMEM, "no memory to check %zu stages and %zu microbatches", sched->stages,

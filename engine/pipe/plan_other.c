@@ -11,27 +11,27 @@
 /* Every rank does whatever is there, of several stages the one nearest to the end, so that little
  * waits in buffers; all tasks take one step of time. Stage 0 takes losses that are there once more
  * than `open` are not taken. */
-struct sweep {
+struct param_sweep {
     struct build *b;
     size_t *done, *before; /* [stages] forwards of each stage; at the beginning of the present step */
     size_t taken;          /* losses */
     bool moved;
 };
 
-static bool can_forward(const struct sweep *w, uint32_t stage)
+static bool can_forward(const struct param_sweep *w, uint32_t stage)
 {
     size_t next = w->done[stage];
     return next < w->b->plan->microbatches && (stage == 0 || w->before[stage - 1] > next);
 }
 
-static void take_losses(struct sweep *w)
+static void take_losses(struct param_sweep *w)
 {
     size_t open = w->b->plan->ranks;
     while (w->before[0] > w->taken + open && w->before[w->b->last] > w->taken)
         build_loss(w->b, (uint32_t)w->taken++);
 }
 
-static void sweep_rank(struct sweep *w, uint32_t rank)
+static void sweep_rank(struct param_sweep *w, uint32_t rank)
 {
     if (rank == build_rank(w->b, 0))
         take_losses(w);
@@ -45,7 +45,7 @@ static void sweep_rank(struct sweep *w, uint32_t rank)
 
 void build_score(struct build *b)
 {
-    struct sweep w = {.b = b, .moved = true};
+    struct param_sweep w = {.b = b, .moved = true};
     w.done = calloc(b->last + 1, sizeof *w.done);
     w.before = calloc(b->last + 1, sizeof *w.before);
     b->no_memory = b->no_memory || !w.done || !w.before;

@@ -156,7 +156,7 @@ static int climb(struct candidate *c, const struct planner_request *req, size_t 
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-struct search {
+struct planner_search {
     const struct planner_request *req;
     struct candidate *at; /* owned */
     size_t n, room;
@@ -183,7 +183,7 @@ static bool is_too_large(const struct planner_request *req, size_t chunks, size_
     return req->cut[cut].microbatches > PLAN_MAX_CELLS / (req->ranks * chunks * adapters);
 }
 
-static int add(struct search *x, const struct candidate *like, struct err *err)
+static int add(struct planner_search *x, const struct candidate *like, struct err *err)
 {
     struct planner_sim sim;
     const struct candidate made = *like; /* which may lie in the list that grows */
@@ -206,7 +206,7 @@ static int add(struct search *x, const struct candidate *like, struct err *err)
     return e;
 }
 
-static int add_all(struct search *x, struct err *err)
+static int add_all(struct planner_search *x, struct err *err)
 {
     const struct planner_request *req = x->req;
     static const char *const plain[] = {"1f1b", NULL}; /* first: it wins where others are no better */
@@ -245,7 +245,7 @@ static int add_all(struct search *x, struct err *err)
 }
 
 /* The best of those not looked at yet; their order decides between equals. */
-static struct candidate *best_of(const struct search *x, const bool *taken, double worth)
+static struct candidate *best_of(const struct planner_search *x, const bool *taken, double worth)
 {
     struct candidate *best = NULL;
     for (size_t i = 0; i < x->n; i++)
@@ -255,13 +255,13 @@ static struct candidate *best_of(const struct search *x, const bool *taken, doub
 }
 
 /* The most promising, the other way round. */
-static int add_mirrored(struct search *x, struct err *err)
+static int add_mirrored(struct planner_search *x, struct err *err)
 {
     const size_t n = x->n;
     bool *taken = calloc(n, sizeof *taken);
     int e = taken ? 0 : err_set(err, -ENOMEM, "out of memory");
     for (size_t k = 0; k < CLIMBED && k < n && !e; k++) {
-        const struct search some = {.at = x->at, .n = n};
+        const struct planner_search some = {.at = x->at, .n = n};
         const struct candidate *best = best_of(&some, taken, 1);
         taken[best - x->at] = true;
         struct candidate c = *best;
@@ -272,7 +272,7 @@ static int add_mirrored(struct search *x, struct err *err)
     return e;
 }
 
-static int climb_best(struct search *x, bool *taken, struct err *err)
+static int climb_best(struct planner_search *x, bool *taken, struct err *err)
 {
     for (size_t k = 0; k < CLIMBED && k < x->n; k++) {
         struct candidate *c = best_of(x, taken, 1);
@@ -285,7 +285,7 @@ static int climb_best(struct search *x, bool *taken, struct err *err)
 }
 
 /* What was looked at in short, as a job would run it. */
-static int look_closely(struct search *x, struct candidate *c, struct err *err)
+static int look_closely(struct planner_search *x, struct candidate *c, struct err *err)
 {
     struct planner_sim sim;
     if (!c || x->req->adapters < 2 || x->req->first)
@@ -300,7 +300,7 @@ static int look_closely(struct search *x, struct candidate *c, struct err *err)
 }
 
 /* The best, and the best of what is another plan than that; itself the other way round is none. */
-static int choose(struct search *x, struct planner_found *ret_best, struct planner_found *ret_second,
+static int choose(struct planner_search *x, struct planner_found *ret_best, struct planner_found *ret_second,
                   struct err *err)
 {
     bool *taken = calloc(x->n, sizeof *taken);
@@ -336,7 +336,7 @@ static int check(const struct planner_request *req, struct err *err)
 int planner_search(struct planner_found *ret_best, struct planner_found *ret_second,
                    const struct planner_request *req, struct err *err)
 {
-    struct search x = {.req = req};
+    struct planner_search x = {.req = req};
     bool *taken = NULL;
     int e = check(req, err);
     if (!e)
@@ -357,7 +357,7 @@ int planner_search(struct planner_found *ret_best, struct planner_found *ret_sec
 int planner_turn(struct planner_found *ret, const struct planner_found *found,
                  const struct planner_request *req, struct err *err)
 {
-    struct search x = {.req = req};
+    struct planner_search x = {.req = req};
     const struct candidate like = {
         .info = sched_info(found->schedule), .chunks = found->chunks, .cut = found->cut};
     int e = like.info ? check(req, err) : err_set(err, -EINVAL, "there is no schedule to turn");

@@ -98,18 +98,18 @@ static size_t group_size(size_t p, size_t m)
     return g;
 }
 
-struct walk { /* over chunks and microbatches, group by group */
+struct order_walk { /* over chunks and microbatches, group by group */
     size_t chunks, microbatches, group;
     size_t low, chunk, mb; /* where it stands: the group begins at low */
 };
 
-static struct walk walk_start(const struct sched *s)
+static struct order_walk walk_start(const struct sched *s)
 {
-    return (struct walk){
+    return (struct order_walk){
         s->stages / s->ranks, s->microbatches, group_size(s->ranks, s->microbatches), 0, 0, 0};
 }
 
-static void walk_on(struct walk *w)
+static void walk_on(struct order_walk *w)
 {
     if (++w->mb < smaller(w->low + w->group, w->microbatches))
         return;
@@ -123,7 +123,7 @@ static void walk_on(struct walk *w)
 
 void order_interleaved(struct sched_list *list, const struct sched *s, uint32_t rank)
 {
-    struct walk forward = walk_start(s), backward = forward;
+    struct order_walk forward = walk_start(s), backward = forward;
     size_t total = forward.chunks * s->microbatches, done = 0;
     size_t warmup = (forward.chunks - 1) * forward.group + 2 * (s->ranks - 1 - rank);
     for (; done < smaller(warmup, total); done++, walk_on(&forward))

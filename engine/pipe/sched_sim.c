@@ -13,7 +13,7 @@
 /* Microbatch i of stage s has the output of its forward at its next stage at forward[s·microbatches
  * + i], the gradient of its input at the stage below at backward[…]; NAN = not yet. A full backward
  * hands its gradient on when it is over: published figures assume so. */
-struct run {
+struct sim_run {
     const struct sched *sched;
     const struct sched_costs *costs;
     double *forward, *backward;
@@ -57,7 +57,7 @@ static bool upstream(const struct sched *sched, const struct sched_task *task, s
 }
 
 /* When what a stage gives at time `end` is with its neighbour `to`. */
-static double deliver(struct run *run, uint32_t from_stage, uint32_t to_stage, double end)
+static double deliver(struct sim_run *run, uint32_t from_stage, uint32_t to_stage, double end)
 {
     const struct sched *sched = run->sched;
     uint32_t from = sched->rank_of_stage[from_stage], to = sched->rank_of_stage[to_stage];
@@ -71,7 +71,7 @@ static double deliver(struct run *run, uint32_t from_stage, uint32_t to_stage, d
     return run->link[link] + run->costs->link[link].latency;
 }
 
-static void hand_on(struct run *run, const struct sched_task *task, double end)
+static void hand_on(struct sim_run *run, const struct sched_task *task, double end)
 {
     const struct sched *sched = run->sched;
     size_t at = cell(sched, task->stage, task->mb);
@@ -82,7 +82,7 @@ static void hand_on(struct run *run, const struct sched_task *task, double end)
         run->backward[at] = task->stage ? deliver(run, task->stage, task->stage - 1, end) : end;
 }
 
-static bool step(struct run *run, size_t rank)
+static bool step(struct sim_run *run, size_t rank)
 {
     const struct sched *sched = run->sched;
     const struct sched_list *list = &sched->rank[rank];
@@ -118,7 +118,7 @@ static void name_backward(const struct sched *sched, struct sched_task *task)
     }
 }
 
-static int refuse_cycle(const struct run *run, struct err *err)
+static int refuse_cycle(const struct sim_run *run, struct err *err)
 {
     char text[400];
     size_t used = 0, left = 0;
@@ -144,7 +144,7 @@ static int refuse_cycle(const struct run *run, struct err *err)
     return err_set(err, -EDEADLK, "the schedule waits in a circle: %s; reorder one of these lists", text);
 }
 
-static int run_all(struct run *run, struct err *err)
+static int run_all(struct sim_run *run, struct err *err)
 {
     size_t todo = 0;
     for (size_t r = 0; r < run->sched->ranks; r++)
@@ -162,7 +162,7 @@ static int run_all(struct run *run, struct err *err)
 
 /* Times, idle shares and the most microbatches alive: a rank does one task at a time, so its order
  * alone decides that. */
-static void sum_up(struct sched_sim *sim, const struct run *run)
+static void sum_up(struct sched_sim *sim, const struct sim_run *run)
 {
     double work = 0.0;
     for (size_t r = 0; r < run->sched->ranks; r++)
@@ -187,7 +187,7 @@ static void sum_up(struct sched_sim *sim, const struct run *run)
         sim->bubble = 1.0 - work / ((double)run->sched->ranks * sim->makespan);
 }
 
-static int allocate(struct run *run, struct sched_sim *sim)
+static int allocate(struct sim_run *run, struct sched_sim *sim)
 {
     const struct sched *sched = run->sched;
     size_t cells = sched->stages * sched->microbatches, tasks = 0;
@@ -248,7 +248,7 @@ int sched_simulate(struct sched_sim *ret, const struct sched *sched, const struc
         rc = check_costs(sched, costs, err);
     if (rc < 0)
         return rc;
-    struct run run = {.sched = sched, .costs = costs};
+    struct sim_run run = {.sched = sched, .costs = costs};
     struct sched_sim sim = {0};
     rc = allocate(&run, &sim);
     if (rc < 0) {

@@ -15,7 +15,7 @@
  * rest later. */
 enum { NUMBER_MAX = SCHED_MAX_CELLS - 1, CELL_SHOWN = 32 };
 
-struct reading {
+struct sched_reading {
     struct sched *sched; /* under construction; rank_of_stage comes last */
     size_t rank, cell;   /* where it stands, cells counted from 1 */
     size_t most_stage, most_mb;
@@ -25,7 +25,7 @@ struct reading {
     struct err *err;
 };
 
-static int refuse(const struct reading *r, const char *at, size_t n, const char *why)
+static int refuse(const struct sched_reading *r, const char *at, size_t n, const char *why)
 {
     return err_set(r->err, -EINVAL, "line %zu, column %zu (%.*s): %s", r->rank + 1, r->cell,
                    (int)(n < CELL_SHOWN ? n : CELL_SHOWN), at, why);
@@ -45,7 +45,8 @@ static long number(const char **at, const char *end)
     return *at == begin ? -1 : value;
 }
 
-static int append(struct reading *r, enum sched_op op, size_t stage, size_t mb, const char *at, size_t n)
+static int append(struct sched_reading *r, enum sched_op op, size_t stage, size_t mb, const char *at,
+                  size_t n)
 {
     struct sched_list *list = &r->sched->rank[r->rank];
     if (r->stepped[stage])
@@ -93,7 +94,7 @@ static enum word word_of(const char *at, size_t n, enum sched_op *ret_op)
     return WORD_UNKNOWN;
 }
 
-static int read_action(struct reading *r, const char *at, size_t n)
+static int read_action(struct sched_reading *r, const char *at, size_t n)
 {
     const char *p = at, *end = at + n, *word;
     long stage = number(&p, end);
@@ -119,7 +120,7 @@ static bool is_word(const char *at, size_t n, const char *word)
 }
 
 /* "(0F7;7B3)OVERLAP_F_B": torch runs the two side by side, here one follows the other. */
-static int read_overlap(struct reading *r, const char *at, size_t n)
+static int read_overlap(struct sched_reading *r, const char *at, size_t n)
 {
     const char *close = memchr(at, ')', n);
     if (!close || !is_word(close + 1, n - (size_t)(close + 1 - at), "OVERLAP_F_B"))
@@ -134,7 +135,7 @@ static int read_overlap(struct reading *r, const char *at, size_t n)
     return rc;
 }
 
-static int read_cell(struct reading *r, const char *at, const char *end)
+static int read_cell(struct sched_reading *r, const char *at, const char *end)
 {
     while (at < end && isspace((unsigned char)*at))
         at++;
@@ -148,7 +149,7 @@ static int read_cell(struct reading *r, const char *at, const char *end)
     return *at == '(' ? read_overlap(r, at, n) : read_action(r, at, n);
 }
 
-static int read_line(struct reading *r, const char *at, const char *end)
+static int read_line(struct sched_reading *r, const char *at, const char *end)
 {
     int rc = 0;
     for (r->cell = 1; rc == 0 && at <= end; r->cell++) {
@@ -160,7 +161,7 @@ static int read_line(struct reading *r, const char *at, const char *end)
     return rc;
 }
 
-static int read_lines(struct reading *r, const char *text, const char *end)
+static int read_lines(struct sched_reading *r, const char *text, const char *end)
 {
     int rc = 0;
     for (const char *at = text; rc == 0 && at < end; r->rank++) {
@@ -175,7 +176,7 @@ static int read_lines(struct reading *r, const char *text, const char *end)
     return rc;
 }
 
-static int place_stages(struct reading *r)
+static int place_stages(struct sched_reading *r)
 {
     struct sched *sched = r->sched;
     if (!r->any)
@@ -208,7 +209,7 @@ int sched_read(struct sched **ret, const char *text, struct err *err)
                        SCHED_TEXT_MAX >> 20, n);
     while (n && isspace((unsigned char)text[n - 1]))
         n--;
-    struct reading r = {.err = err, .sched = calloc(1, sizeof *r.sched)};
+    struct sched_reading r = {.err = err, .sched = calloc(1, sizeof *r.sched)};
     r.place = calloc(NUMBER_MAX + 1, sizeof *r.place);
     r.stepped = calloc(NUMBER_MAX + 1, 1);
     int rc = r.sched && r.place && r.stepped ? 0 : err_set(err, -ENOMEM, "no memory for the schedule");

@@ -15,7 +15,7 @@ enum { SPLIT_MAX = 4096 }; /* stages, and layers */
 
 /* Prefix sums over the layers, so that the weight of a share costs two look-ups. Slot (s, i) of the
  * tables stands for stages s … stages−1 holding layers i … layers−1. */
-struct search {
+struct split_search {
     const struct split_request *req;
     double *cost;     /* [layers + 1] */
     size_t *bytes;    /* [layers + 1] */
@@ -42,7 +42,7 @@ static size_t layer_bytes(const struct split_request *req, size_t unit)
 }
 
 /* Time of stage s with layers from … to−1. */
-static double share_cost(const struct search *x, size_t s, size_t from, size_t to)
+static double share_cost(const struct split_search *x, size_t s, size_t from, size_t to)
 {
     const struct split_request *req = x->req;
     double sum = x->cost[to] - x->cost[from];
@@ -53,7 +53,7 @@ static double share_cost(const struct search *x, size_t s, size_t from, size_t t
     return req->speed ? sum / req->speed[s] : sum;
 }
 
-static size_t share_bytes(const struct search *x, size_t s, size_t from, size_t to)
+static size_t share_bytes(const struct split_search *x, size_t s, size_t from, size_t to)
 {
     const struct split_request *req = x->req;
     size_t sum = x->bytes[to] == SIZE_MAX ? SIZE_MAX : x->bytes[to] - x->bytes[from];
@@ -64,19 +64,19 @@ static size_t share_bytes(const struct search *x, size_t s, size_t from, size_t 
     return sum;
 }
 
-static bool fits(const struct search *x, size_t s, size_t from, size_t to)
+static bool fits(const struct split_search *x, size_t s, size_t from, size_t to)
 {
     return !x->req->memory || share_bytes(x, s, from, to) <= x->req->memory[s];
 }
 
-static size_t at(const struct search *x, size_t s, size_t i)
+static size_t at(const struct split_search *x, size_t s, size_t i)
 {
     return s * (x->req->layers + 1) + i;
 }
 
 /* Longer shares only cost more and weigh more, so both searches stop at the first that is too
  * much. */
-static void find_worst(struct search *x)
+static void find_worst(struct split_search *x)
 {
     size_t stages = x->req->stages, layers = x->req->layers;
     for (size_t i = 0; i <= layers; i++)
@@ -96,12 +96,12 @@ static void find_worst(struct search *x)
 
 /* What a share may cost in the second search. Shares that are equal on paper differ in their last
  * bits, as differences of sums do; a billionth makes them equal again. */
-static double tolerated(const struct search *x)
+static double tolerated(const struct split_search *x)
 {
     return x->worst[at(x, 0, 0)] * (1.0 + 1e-9);
 }
 
-static void find_even(struct search *x)
+static void find_even(struct split_search *x)
 {
     size_t stages = x->req->stages, layers = x->req->layers;
     double limit = tolerated(x);
@@ -120,7 +120,7 @@ static void find_even(struct search *x)
 }
 
 /* Reads the split off the table; where several are equally even, the earlier stage takes more. */
-static void trace(const struct search *x, size_t *ret_first)
+static void trace(const struct split_search *x, size_t *ret_first)
 {
     size_t stages = x->req->stages, layers = x->req->layers, from = 0;
     double limit = tolerated(x);
@@ -162,7 +162,7 @@ static int check_request(const struct split_request *req, struct err *err)
 }
 
 /* Nothing fits: says it with the split that would be made if memory were no object. */
-static int refuse_memory(struct search *x, size_t *first, struct err *err)
+static int refuse_memory(struct split_search *x, size_t *first, struct err *err)
 {
     struct split_request unlimited = *x->req, *limited = &unlimited;
     const struct split_request *was = x->req;
@@ -189,10 +189,10 @@ static int refuse_memory(struct search *x, size_t *first, struct err *err)
         s + 1 == was->stages ? " and the head" : "", here.need, here.have, all.need, all.have);
 }
 
-static int search_init(struct search *x, const struct split_request *req)
+static int search_init(struct split_search *x, const struct split_request *req)
 {
     size_t cells = (req->stages + 1) * (req->layers + 1);
-    *x = (struct search){.req = req};
+    *x = (struct split_search){.req = req};
     x->cost = calloc(req->layers + 1, sizeof *x->cost);
     x->bytes = calloc(req->layers + 1, sizeof *x->bytes);
     x->worst = calloc(cells, sizeof *x->worst);
@@ -211,7 +211,7 @@ int split_layers(size_t *ret_first, const struct split_request *req, struct err 
     int rc = check_request(req, err);
     if (rc < 0)
         return rc;
-    struct search x;
+    struct split_search x;
     size_t *first = calloc(req->stages + 1, sizeof *first);
     rc = search_init(&x, req);
     if (rc < 0 || !first) {

@@ -13,14 +13,14 @@
 #include "text/pretok_step.h"
 
 /* The span [start, end) of a word, added as `step` says. `cut` is the state of one word. */
-struct cut {
+struct pretok_cut {
     size_t first_out;  /* index of the word's first piece in the output */
     bool matched_last; /* the span before was a match */
     bool any;
 };
 
-static void add_span(const struct pretok_step *step, struct pieces *out, struct cut *cut, struct piece span,
-                     bool match)
+static void add_span(const struct pretok_step *step, struct pieces *out, struct pretok_cut *cut,
+                     struct piece span, bool match)
 {
     struct piece *last = cut->any && out->n > cut->first_out ? &out->at[out->n - 1] : NULL;
     bool join = false;
@@ -47,7 +47,7 @@ static int split_word(const struct pretok_step *step, struct pattern_scratch *sc
                       const struct pieces *in, struct piece word, struct pieces *out, struct err *err)
 {
     const char *s = in->text.data + word.start;
-    struct cut cut = {.first_out = out->n};
+    struct pretok_cut cut = {.first_out = out->n};
     struct pattern_walk walk = PATTERN_WALK;
     struct pattern_hit hit;
     size_t done = 0;

@@ -14,7 +14,7 @@
 
 #include "train/data_impl.h"
 
-struct span {
+struct text_span {
     size_t start, end;
 };
 
@@ -25,7 +25,7 @@ struct speech {
     struct chat_text whole; /* owned */
     uint32_t *ids;          /* owned */
     size_t n;
-    struct span *spans; /* owned: [turns], bytes of the whole that are trained */
+    struct text_span *spans; /* owned: [turns], bytes of the whole that are trained */
     size_t nspans;
 };
 
@@ -101,7 +101,7 @@ static size_t common_end(const struct chat_text *a, const struct chat_text *b, s
 
 /* What changes when turn i says something else. Two other sayings, for one may begin or end as the
  * turn does, or be it. */
-static int find_change(const struct speech *s, size_t i, struct span *ret)
+static int find_change(const struct speech *s, size_t i, struct text_span *ret)
 {
     static const char *const sayings[] = {"Quite another", "Zebras dance"};
     size_t start = s->whole.n, end = start; /* all of it, until a saying shows less */
@@ -121,13 +121,13 @@ static int find_change(const struct speech *s, size_t i, struct span *ret)
         }
         chat_text_done(&text);
     }
-    *ret = (struct span){start, s->whole.n - end > start ? s->whole.n - end : start};
+    *ret = (struct text_span){start, s->whole.n - end > start ? s->whole.n - end : start};
     return 0;
 }
 
-static int find_turn(const struct speech *s, size_t i, struct span *ret)
+static int find_turn(const struct speech *s, size_t i, struct text_span *ret)
 {
-    struct span change;
+    struct text_span change;
     bool has_start = find_prefix(s, i, true, &ret->start), has_end = find_prefix(s, i + 1, false, &ret->end);
     if (has_start && has_end && ret->start <= ret->end)
         return 0;
@@ -160,7 +160,7 @@ static int find_assistant(struct speech *s)
         all &= json_is_true(json_array_get(s->talk->trained, i));
     if (all && s->whole.nspans) {
         for (size_t i = 0; i < s->whole.nspans; i++)
-            s->spans[s->nspans++] = (struct span){s->whole.spans[i].start, s->whole.spans[i].end};
+            s->spans[s->nspans++] = (struct text_span){s->whole.spans[i].start, s->whole.spans[i].end};
         return 0;
     }
     int code = 0;
@@ -177,11 +177,11 @@ static int find_assistant(struct speech *s)
 static int find_last(struct speech *s)
 {
     const size_t last = json_array_size(s->talk->messages) - 1;
-    struct span turn = {0};
+    struct text_span turn = {0};
     int code = 0;
     if (!find_prefix(s, last, is_assistant(s, last), &turn.start))
         code = find_turn(s, last, &turn);
-    s->spans[s->nspans++] = (struct span){turn.start, s->whole.n};
+    s->spans[s->nspans++] = (struct text_span){turn.start, s->whole.n};
     return code;
 }
 
@@ -194,7 +194,7 @@ static int find_spans(struct speech *s)
     switch (s->r->req->mask) {
     case DATA_MASK_ASSISTANT: return find_assistant(s);
     case DATA_MASK_PROMPT: return find_last(s);
-    default: s->spans[s->nspans++] = (struct span){0, s->whole.n}; return 0;
+    default: s->spans[s->nspans++] = (struct text_span){0, s->whole.n}; return 0;
     }
 }
 
@@ -244,7 +244,7 @@ static size_t turn_end(const struct speech *s, size_t start, size_t end)
     return last < s->n && tokenizer_is_special(tok, s->ids[last]) ? last + 1 : end;
 }
 
-static int mark_span(struct speech *s, struct span span)
+static int mark_span(struct speech *s, struct text_span span)
 {
     struct data_reader *r = s->r;
     size_t start = 0, end = s->n;

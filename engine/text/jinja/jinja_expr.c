@@ -295,7 +295,7 @@ static struct jinja_node *unary(struct jinja_parser *p, bool with_filter)
 
 /* --- operators --- */
 
-struct level {
+struct operator_level {
     const char *symbol;
     enum jinja_op op;
 };
@@ -303,14 +303,14 @@ struct level {
 /* The operators of one level, from the tightest; each level is read by the one before it. */
 static struct jinja_node *left_to_right(struct jinja_parser *p, size_t depth)
 {
-    static const struct level levels[4][5] = {
+    static const struct operator_level levels[4][5] = {
         {{"**", OP_POW}},
         {{"*", OP_MUL}, {"/", OP_DIV}, {"//", OP_FLOORDIV}, {"%", OP_MOD}},
         {{"~", OP_CONCAT}},
         {{"+", OP_ADD}, {"-", OP_SUB}},
     };
     struct jinja_node *left = depth == 0 ? unary(p, true) : left_to_right(p, depth - 1);
-    for (const struct level *l = levels[depth]; !p->code && l->symbol;) {
+    for (const struct operator_level *l = levels[depth]; !p->code && l->symbol;) {
         uint32_t line = p->at->line;
         if (!jinja_take_op(p, l->symbol)) {
             l++;
@@ -325,8 +325,8 @@ static struct jinja_node *left_to_right(struct jinja_parser *p, size_t depth)
 
 static bool take_comparison(struct jinja_parser *p, enum jinja_op *ret)
 {
-    static const struct level all[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT},
-                                       {"<=", OP_LE}, {">", OP_GT},  {">=", OP_GE}};
+    static const struct operator_level all[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT},
+                                                {"<=", OP_LE}, {">", OP_GT},  {">=", OP_GE}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (jinja_take_op(p, all[i].symbol)) {
             *ret = all[i].op;
