@@ -102,8 +102,8 @@ uint64_t beacon_port_hold_us(const struct beacon_port *port);
 bool beacon_port_sent(const struct beacon_port *port, uint64_t seq, struct instant now, struct instant *ret);
 
 /* beacon_table.c */
-/* A beacon or goodbye of another machine that has opened; `behind` as in struct beacon_neighbour. 0,
- * −ESTALE, −ENOSPC. */
+/* A beacon or goodbye of another machine that has opened; `behind` as in struct beacon_neighbour.
+ * 0, −ESTALE, −ENOSPC. */
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
                        const struct in6_addr *from, bool behind, struct instant now);
 /* All neighbours of the port looked at again: who is silent, who has changed state. */

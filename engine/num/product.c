@@ -57,7 +57,7 @@ struct work {
 };
 
 /* What one thread computes. */
-struct product_part {
+struct c_part {
     size_t row, rows, col, cols;
 };
 
@@ -328,7 +328,7 @@ static void multiply(const struct packed_kernels *k, float *c, size_t ldc, const
 
 /* One panel of B: A would be packed to be read once, so whole tiles are multiplied where they lie.
  * Returns the rows done. */
-static size_t multiply_in_place(const struct work *w, const struct product_part *s, const struct room *room)
+static size_t multiply_in_place(const struct work *w, const struct c_part *s, const struct room *room)
 {
     const struct product *p = w->p;
     const struct product_term *t = p->term;
@@ -394,7 +394,7 @@ static void next_run(const struct work *w, const struct room *room, size_t rows,
 }
 
 /* Rows `at` … of those that s has, of one block. */
-static void pack_rows(const struct work *w, const struct room *room, const struct product_part *s,
+static void pack_rows(const struct work *w, const struct room *room, const struct c_part *s,
                       const struct product_block *b, size_t at, size_t rows)
 {
     for (size_t i = 0; i < b->segments; i++)
@@ -402,7 +402,7 @@ static void pack_rows(const struct work *w, const struct room *room, const struc
 }
 
 /* C's outputs that are `s`'s, with a run of blocks whose rows of A are packed. */
-static void multiply_run(const struct work *w, const struct product_part *s, const struct room *room,
+static void multiply_run(const struct work *w, const struct c_part *s, const struct room *room,
                          const struct run *run)
 {
     const struct product *p = w->p;
@@ -420,7 +420,7 @@ static void multiply_run(const struct work *w, const struct product_part *s, con
 
 /* --- sharing: few columns, so that each thread has rows and packs all of B -------------------- */
 
-static void run_rows(const struct work *w, const struct product_part *all)
+static void run_rows(const struct work *w, const struct c_part *all)
 {
     const struct room room = room_of(w->num, false);
     const size_t in_place = multiply_in_place(w, all, &room);
@@ -428,7 +428,7 @@ static void run_rows(const struct work *w, const struct product_part *all)
         return;
     const size_t mc = mc_of(w, all->rows - in_place);
     for (size_t i = in_place; i < all->rows; i += mc) {
-        const struct product_part s = {all->row + i, min_size(mc, all->rows - i), all->col, all->cols};
+        const struct c_part s = {all->row + i, min_size(mc, all->rows - i), all->col, all->cols};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, s.rows, &run); run.blocks; next_run(w, &room, s.rows, &run)) {
             for (size_t n = 0; n < run.blocks; n++)
@@ -444,7 +444,7 @@ static void share_rows(const struct work *w, size_t threads)
     for (size_t i = 0; i < threads; i++) {
         const struct share s = share_of(w->p->m, w->k->mr, threads, i);
         if (s.n)
-            run_rows(w, &(struct product_part){s.from, s.n, 0, w->p->n});
+            run_rows(w, &(struct c_part){s.from, s.n, 0, w->p->n});
     }
 }
 
@@ -462,7 +462,7 @@ static struct cut cut_of(const struct work *w, size_t threads)
 }
 
 /* A's rows of a run: by all threads for all, or by each for itself. */
-static void pack_run(const struct work *w, const struct product_part *all, const struct room *room,
+static void pack_run(const struct work *w, const struct c_part *all, const struct room *room,
                      const struct run *run, bool together)
 {
     const size_t groups = (all->rows + ROWS_TOGETHER - 1) / ROWS_TOGETHER;
@@ -485,14 +485,14 @@ static void run_columns(const struct work *w, const struct cut *cut, size_t shar
     const struct room room = room_of(w->num, together);
     const size_t rows = w->p->m, mc = mc_of(w, rows);
     for (size_t i = 0; i < rows; i += mc) {
-        const struct product_part all = {i, min_size(mc, rows - i), 0, w->p->n};
+        const struct c_part all = {i, min_size(mc, rows - i), 0, w->p->n};
         struct run run = {.walk = {0, 0}};
         for (next_run(w, &room, all.rows, &run); run.blocks; next_run(w, &room, all.rows, &run)) {
             pack_run(w, &all, &room, &run, together);
 #pragma omp for schedule(dynamic)
             for (size_t j = 0; j < shares; j++) {
                 const struct share s = share_cut(cut, j);
-                multiply_run(w, &(struct product_part){all.row, all.rows, s.from, s.n}, &room, &run);
+                multiply_run(w, &(struct c_part){all.row, all.rows, s.from, s.n}, &room, &run);
             }
         }
     }
@@ -523,15 +523,15 @@ static size_t take_share(size_t *shares)
 }
 
 /* Of `rows`, columns for as long as there are some that nobody has taken, nc at a time. */
-static void run_taken(const struct work *w, const struct product_part *rows, size_t nc,
-                      const struct room *room, const struct run *run, size_t *shares)
+static void run_taken(const struct work *w, const struct c_part *rows, size_t nc, const struct room *room,
+                      const struct run *run, size_t *shares)
 {
     bool packed = false;
     for (size_t col; (col = take_share(shares) * nc) < rows->cols; packed = true) {
         for (size_t n = 0; !packed && n < run->blocks; n++)
             pack_rows(w, room, rows, &run->block[n], 0, rows->rows);
-        multiply_run(w, &(struct product_part){rows->row, rows->rows, col, min_size(nc, rows->cols - col)},
-                     room, run);
+        multiply_run(w, &(struct c_part){rows->row, rows->rows, col, min_size(nc, rows->cols - col)}, room,
+                     run);
     }
 }
 
@@ -558,8 +558,8 @@ static void run_owned(const struct work *w, struct taken *taken, size_t threads)
                 const size_t whose = (me + t) % threads;
                 const struct share s = share_of(w->p->m, w->k->mr, threads, whose);
                 if (s.n > i)
-                    run_taken(w, &(struct product_part){s.from + i, min_size(mc, s.n - i), 0, w->p->n}, nc,
-                              &room, &run, &taken[whose].shares[turn]);
+                    run_taken(w, &(struct c_part){s.from + i, min_size(mc, s.n - i), 0, w->p->n}, nc, &room,
+                              &run, &taken[whose].shares[turn]);
             }
 #pragma omp barrier
             for (size_t t = 0; me == 0 && t < threads; t++)

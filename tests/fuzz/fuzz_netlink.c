@@ -14,7 +14,7 @@ void port_sysfs_read(struct port *port, const char *sysfs,
 }
 
 /* The kernel frames its messages; what is in them is not believed. */
-static void tell(struct look *look, uint8_t kind, const uint8_t *data, size_t n)
+static void tell(struct port_look *look, uint8_t kind, const uint8_t *data, size_t n)
 {
     static const mnl_cb_t readers[] = {on_link, on_address, on_route};
     static const uint16_t types[] = {RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE};
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static char *allow[] = {"a*", "eth*"}, *deny[] = {"eth0"};
     const struct port_rules rules = {.allow = {allow, 2}, .deny = {deny, 1}};
-    struct look look = {.rules = &rules};
+    struct port_look look = {.rules = &rules};
     while (n >= 2) {
         const uint8_t kind = data[0];
         const size_t length = data[1] < n - 2 ? data[1] : n - 2;
