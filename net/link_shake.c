@@ -15,8 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(LINK_RELAY > (int)AUTH_MAX_MESSAGE,
-               "what is said to a relay is no length of a handshake message");
+_Static_assert(LINK_RELAY > (int)AUTH_MAX_MESSAGE, "a message to a relay has a wrong length for a handshake");
 
 /* Writes the next handshake message with the payload. */
 static int say(struct link *link, const uint8_t *payload, int n)

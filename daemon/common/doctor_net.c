@@ -122,9 +122,8 @@ static void look_iommu(struct judge *j)
         const json_t *tb = json_object_get(port, "thunderbolt");
         if (fact_known(tb, "iommu") && !fact_flag(tb, "iommu"))
             doctor_say(j, DOCTOR_NOTE, fact_text(port, "name"), NULL,
-                       "nothing keeps what is plugged in here from this machine's memory: switch the IOMMU "
-                       "on (in the firmware, and "
-                       "intel_iommu=on or amd_iommu=on on the kernel's command line)");
+                       "no IOMMU keeps plugged-in devices from this machine's memory: switch it on in the "
+                       "firmware, and with intel_iommu=on or amd_iommu=on on the kernel's command line");
     }
 }
 
@@ -506,9 +505,8 @@ static void look_beacons(struct judge *j)
            sent = fact_number(c, "sent");
     if (foreign > 0 && foreign > taken)
         doctor_say(j, DOCTOR_NOTE, "beacons", NULL,
-                   "%.0f beacons of another cluster, or under another key, were heard: if that is a node of "
-                   "yours, let it join anew "
-                   "(`ringctl join`)",
+                   "this node heard %.0f beacons of another cluster or under another key: if the sender is "
+                   "your node, let it join again (`ringctl join`)",
                    foreign);
     if (garbage * 100 > (taken + garbage) * GARBAGE_PERCENT || limited > taken)
         doctor_say(j, DOCTOR_NOTE, "beacons", NULL,
@@ -556,8 +554,8 @@ const struct check doctor_net_checks[] = {
     {"ring", "the ring is closed", asks, look_ring},
     {"thunderbolt", "module loaded, all devices authorised", has_thunderbolt, look_thunderbolt},
     {"ports", "every port with something plugged in can be used", always, look_ports},
-    {"cables", "whoever is heard hears this node", discovers, look_cables},
-    {"tcp", "whoever is heard can be called", discovers, look_tcp},
+    {"cables", "the nodes that this node hears also hear it", discovers, look_cables},
+    {"tcp", "the nodes that this node hears accept its connections", discovers, look_tcp},
     {"mtu", "both ends of every cable take packets of one size, and they pass", discovers, look_mtu},
     {"rate", "no cable is slower than it should be", has_links, look_rate},
     {"subnets", "every cable has a subnet of its own", discovers, look_subnets},

@@ -306,7 +306,7 @@ static void look_weights(struct judge *j, const json_t *theirs, char *copy)
     const bool is_text = !weights_text_compare(&d, fact_text(mine, "weights"), fact_text(theirs, "weights"));
     if (*missing)
         doctor_say(j, DOCTOR_NOTE, "model", NULL,
-                   "of the model in %s this node lacks %s: it can have no layer that lies there",
+                   "the model in %s lacks %s on this node: this node cannot hold the layers in those files",
                    fact_text(mine, "dir"), missing);
     if (is_text && (d.units || d.tensors)) {
         say_differs(j, &d, copy);

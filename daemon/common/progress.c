@@ -88,6 +88,6 @@ void progress_describe(const struct progress *p, char *buf, size_t n)
     else
         snprintf(buf, n, "%s",
                  state == PROGRESS_ENDING ? "ending"
-                 : state == PROGRESS_IDLE ? "waiting for what is said next"
+                 : state == PROGRESS_IDLE ? "waiting for the next message"
                                           : "starting");
 }

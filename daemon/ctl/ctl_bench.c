@@ -29,23 +29,24 @@ const struct opt_def ctl_bench_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "also measure that model on this node alone: tokens a second in LoRA training (rank 16, every "
-             "linear layer), of a prompt, and of an answer"},
+     .help = "also measure this model on this node alone, in tokens a second: LoRA training (rank 16, every "
+             "linear layer), a prompt, and an answer"},
     {.name = "tokens",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "512",
      .min = 1,
      .max = 1 << 20,
-     .help = "length of the sequence that is trained, of the prompt, and of what stands before the answer"},
-    OPTION_WEIGHTS("with --model: the weights"),
+     .help = "tokens of the training sequence, of the prompt, and of the context before the answer"},
+    OPTION_WEIGHTS("with --model: use the weights"),
     {.name = "threads",
      .type = OPT_INT,
      .placeholder = "N",
      .min = 1,
      .max = 1024,
-     .help = "threads to measure with (default: what the daemon gives its jobs, else one for each core)"},
-    {.name = "anyway", .type = OPT_FLAG, .help = "measure also while a job works on this node"},
+     .help = "measure with this many threads (default: as many as the daemon gives its jobs, else one for "
+             "each core)"},
+    {.name = "anyway", .type = OPT_FLAG, .help = "measure even while a job runs on this node"},
     {.name = NULL},
 };
 
@@ -249,7 +250,8 @@ int ctl_bench_main(struct ctl *ctl)
             print_json(bench);
         } else {
             if (is_busy)
-                printf("while job %.0f works on this node: what it leaves\n", field_number(node, "job"));
+                printf("job %.0f runs on this node, so the figures show only the remaining speed\n",
+                       field_number(node, "job"));
             print_machine(bench);
             print_model(json_object_get(bench, "model"));
             print_cables(bench);

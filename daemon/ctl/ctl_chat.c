@@ -28,36 +28,36 @@ enum { LINE_MOST = 1 << 20 };
 static const char prompt[] = "> ";
 
 const struct opt_def ctl_chat_options[] = {
-    OPTION_MODEL("the model, a Hugging Face directory with a chat template"),
+    OPTION_MODEL("model with a chat template, as a Hugging Face directory"),
     OPTION_ADAPTER,
     OPTION_WEIGHTS("compute with the weights"),
     OPTION_COMPUTE,
-    OPTION_SYSTEM("instructions to the model, put before the conversation"),
-    OPTION_MAX_TOKENS("512", "new tokens of an answer, at most"),
+    OPTION_SYSTEM("put these instructions to the model before the conversation"),
+    OPTION_MAX_TOKENS("512", "generate at most this many tokens for each answer"),
     OPTION_TEMPERATURE("0.7"),
     OPTION_TOP_P("0.9"),
     OPTION_SEED(
-        "seed of the random choice of tokens in the first answer; each later answer has the next seed"),
+        "seed of the random choice of tokens in the first answer; each later answer uses the next seed"),
     {.name = "keep-alive",
      .type = OPT_INT,
      .placeholder = "SECONDS",
      .def = "300",
      .min = 0,
      .max = SPEC_KEEP_ALIVE_MAX,
-     .help = "how long the model stays loaded, with all that was said, for the next line; any other job ends "
-             "that; 0: not at all"},
+     .help = "keep the model and the conversation in memory for this time after an answer; another job frees "
+             "them earlier; 0 frees them at once"},
     {.name = "max-kv-size",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "4096",
      .min = 1,
      .max = SPEC_TOKENS_MAX,
-     .help = "tokens of the conversation that memory is set aside for; a longer conversation is read again, "
-             "with room for as many more"},
-    OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false"),
+     .help = "reserve memory for this many tokens of the conversation; a longer conversation is computed "
+             "again, with memory for as many tokens more"},
+    OPTION_TEMPLATE_ARG("set a variable of the chat template, such as enable_thinking=false"),
     {.name = "no-history",
      .type = OPT_FLAG,
-     .help = "do not keep the lines typed on a terminal; else the arrow keys bring them back later, from "
+     .help = "do not save the lines you type; otherwise the arrow keys recall them from "
              "$XDG_STATE_HOME/ringd/chat_history or ~/.local/state/ringd/chat_history"},
     {.name = NULL},
 };

@@ -192,8 +192,7 @@ static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct
             "or hangs; see its log, and start it again",
             ctl->socket, SILENT_MS / 1000);
     if (code == CURLE_OPERATION_TIMEDOUT)
-        return ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s does not answer: see what it logged",
-                            ctl->socket);
+        return ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s does not answer: read its log", ctl->socket);
     if (code != CURLE_OK)
         return ctl_complain(ctl, CTL_NO_DAEMON, "ringd on %s went away without an answer: %s", ctl->socket,
                             curl_easy_strerror(code));

@@ -14,7 +14,7 @@ const struct opt_def ctl_init_options[] = {
     {.name = "name",
      .type = OPT_STRING,
      .placeholder = "NAME",
-     .help = "the name of the cluster (default: ring)"},
+     .help = "name of the cluster (default: ring)"},
     {.name = NULL},
 };
 const struct opt_def ctl_invite_options[] = {
@@ -22,14 +22,14 @@ const struct opt_def ctl_invite_options[] = {
      .type = OPT_STRING,
      .placeholder = "TIME",
      .def = "1h",
-     .help = "how long the token can be used, as 90s, 30m, 1h or 7d"},
+     .help = "let the token expire after this time, such as 90s, 30m, 1h or 7d"},
     {.name = NULL},
 };
 const struct opt_def ctl_join_options[] = {
     {.name = "peer",
      .type = OPT_STRING,
      .placeholder = "HOST:PORT",
-     .help = "a member to ask (default: any member found on a cable that knows the token)"},
+     .help = "ask this member (default: any member on a cable that knows the token)"},
     {.name = NULL},
 };
 

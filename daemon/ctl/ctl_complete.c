@@ -401,7 +401,7 @@ int ctl_completion_main(struct ctl *ctl)
         void (*print)(const struct ctl_tables *tables);
     } shells[] = {{"bash", print_bash}, {"fish", print_fish}, {"zsh", print_zsh}};
     if (ctl->n_args != 1)
-        return ctl_usage(ctl, "which shell? bash, fish or zsh");
+        return ctl_usage(ctl, "give the name of a shell: bash, fish or zsh");
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
         if (!strcmp(ctl->args[0], shells[i].shell)) {
             shells[i].print(ctl->tables);

@@ -19,12 +19,12 @@ const struct opt_def ctl_data_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "the model whose tokenizer and chat template are used, a Hugging Face directory",
+     .help = "model with the tokenizer and chat template, as a Hugging Face directory",
      .required = true},
     {.name = "data",
      .type = OPT_PATH,
      .placeholder = "FILE|DIR",
-     .help = "the rows, as for train; of a directory all of train, valid and test there are",
+     .help = "rows to check, as for train; in a directory, ringctl checks train, valid and test",
      .required = true},
     CTL_DATA_OPTIONS("512"),
     CTL_PACKING_OPTION,
@@ -34,14 +34,14 @@ const struct opt_def ctl_data_options[] = {
      .def = "3",
      .min = 0,
      .max = 1000000,
-     .help = "rows to show, with what is trained of them on green, or in [[ ]] where there are no colours"},
+     .help = "show this many rows; trained tokens stand on green, or in [[ ]] where there are no colours"},
     {.name = NULL},
 };
 
 int ctl_data_main(struct ctl *ctl)
 {
     if (ctl->n_args != 1 || strcmp(ctl->args[0], "check") != 0)
-        return ctl_usage(ctl, "what is to be done with the data? Known is: ringctl data check");
+        return ctl_usage(ctl, "give an action; the only one is: ringctl data check");
     json_t *spec = ctl_spec_new(ctl);
     int rc = ctl_spec_template_args(ctl, spec);
     char *text = rc ? NULL : json_dumps(spec, JSON_COMPACT);

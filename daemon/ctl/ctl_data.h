@@ -13,47 +13,48 @@
      .type = OPT_CHOICE,                                                                                     \
      .placeholder = "none|prompt|assistant",                                                                 \
      .def = "none",                                                                                          \
-     .help = "which tokens of a row are not trained: none; those before the completion or the last "         \
-             "turn; all but the assistant's turns and the tokens that end them"},                            \
+     .help = "exclude tokens from training: none; prompt: those before the completion or the last turn; "    \
+             "assistant: all but the assistant's turns and their end tokens"},                               \
         {.name = "seq-len",                                                                                  \
          .type = OPT_INT,                                                                                    \
          .placeholder = "N",                                                                                 \
          .def = seq_len_default,                                                                             \
          .min = 2,                                                                                           \
          .max = SPEC_SEQ_LEN_MAX,                                                                            \
-         .help = "tokens per row at most"},                                                                  \
+         .help = "limit each row to this many tokens"},                                                      \
         {.name = "overlong",                                                                                 \
          .type = OPT_CHOICE,                                                                                 \
          .placeholder = "truncate|split|drop",                                                               \
          .def = "truncate",                                                                                  \
-         .help = "a row longer than --seq-len: cut its end off, make several rows of it, or leave it out"},  \
+         .help = "what happens to a row longer than --seq-len: truncate cuts its end, split makes several "  \
+                 "rows, drop leaves it out"},                                                                \
         {.name = "text-field",                                                                               \
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \
-         .help = "what rows call their text (default text)"},                                                \
+         .help = "name of the field with a row's text (default: text)"},                                     \
         {.name = "prompt-field",                                                                             \
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \
-         .help = "what rows call a prompt (default prompt)"},                                                \
+         .help = "name of the field with a row's prompt (default: prompt)"},                                 \
         {.name = "completion-field",                                                                         \
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \
-         .help = "what rows call its completion (default completion)"},                                      \
+         .help = "name of the field with a row's completion (default: completion)"},                         \
         {.name = "messages-field",                                                                           \
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \
-         .help = "what rows call the turns of a conversation (default messages or conversations)"},          \
+         .help = "name of the field with a conversation's turns (default: messages or conversations)"},      \
         {.name = "tools-field",                                                                              \
          .type = OPT_STRING,                                                                                 \
          .placeholder = "KEY",                                                                               \
-         .help = "what rows call the functions a conversation may use (default tools)"},                     \
-        OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false")
+         .help = "name of the field with the functions that a conversation may use (default: tools)"},       \
+        OPTION_TEMPLATE_ARG("set a variable of the chat template, such as enable_thinking=false")
 
 #define CTL_PACKING_OPTION                                                                                   \
     {                                                                                                        \
         .name = "packing", .type = OPT_FLAG,                                                                 \
-        .help = "lay as many rows into --seq-len tokens as fit, each with its own positions and attention; " \
-                "what counts rows then counts these packs"                                                   \
+        .help = "pack several rows into --seq-len tokens, each with its own positions and attention; "       \
+                "options that count rows then count packs"                                                   \
     }
 
 #endif

@@ -25,11 +25,14 @@ const struct opt_def ctl_doctor_options[] = {
     {.name = "model",
      .type = OPT_PATH,
      .placeholder = "DIR",
-     .help = "also compare this model directory on all nodes, and its size with their memory"},
+     .help = "also compare this model directory on all nodes, and the model's size with their memory"},
     {.name = "deep",
      .type = OPT_FLAG,
-     .help = "with --model: every node reads all of it, so that all weights are compared"},
-    {.name = "verbose", .type = OPT_FLAG, .help = "print what is in order, too", .short_name = 'v'},
+     .help = "with --model: every node reads the whole model, to compare all weights"},
+    {.name = "verbose",
+     .type = OPT_FLAG,
+     .help = "also print the checks that found no fault",
+     .short_name = 'v'},
     {.name = NULL},
 };
 

@@ -64,12 +64,13 @@ static bool is_plain(const char *name)
 int ctl_job_arg(const struct ctl *ctl, const char **ret)
 {
     if (ctl->n_args != 1)
-        return ctl_usage(ctl, "one job is needed, by its name in `ringctl jobs`: 7, or 7@b on node b");
+        return ctl_usage(ctl,
+                         "give the name of one job, such as 7, or 7@b on node b: `ringctl jobs` lists them");
     char *end;
     errno = 0;
     unsigned long long id = strtoull(ctl->args[0], &end, 10);
     if ((*end && (*end != '@' || !is_plain(end + 1))) || errno || !id || !strchr("123456789", *ctl->args[0]))
-        return ctl_usage(ctl, "\"%s\" is no name of a job, as 7 or 7@b: `ringctl jobs` shows them",
+        return ctl_usage(ctl, "\"%s\" is not the name of a job, such as 7 or 7@b: `ringctl jobs` lists them",
                          ctl->args[0]);
     *ret = ctl->args[0];
     return CTL_OK;

@@ -14,10 +14,7 @@
 #include "daemon/ctl/terminal/ctl_term.h"
 
 const struct opt_def ctl_jobs_options[] = {
-    {.name = "all",
-     .type = OPT_FLAG,
-     .help = "every job that this node was ever asked for, too",
-     .short_name = 'a'},
+    {.name = "all", .type = OPT_FLAG, .help = "also list all earlier jobs of this node", .short_name = 'a'},
     {.name = NULL},
 };
 

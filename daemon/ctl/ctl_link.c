@@ -15,7 +15,7 @@
 #include "daemon/ctl/hosts.h"
 
 const struct opt_def ctl_link_options[] = {
-    {.name = "dry-run", .type = OPT_FLAG, .help = "show what would be written, and write nothing"},
+    {.name = "dry-run", .type = OPT_FLAG, .help = "show the files, but write none"},
     {.name = NULL},
 };
 

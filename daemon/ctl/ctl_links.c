@@ -14,12 +14,11 @@
 const struct opt_def ctl_links_options[] = {
     {.name = "hosts",
      .type = OPT_FLAG,
-     .help =
-         "print the addresses of both ends of every cable of the cluster as lines for /etc/hosts, each named "
-         "NODE-PORT.ring"},
+     .help = "print lines for /etc/hosts: the addresses of both ends of every cable in the cluster, named "
+             "NODE-PORT.ring"},
     {.name = "verbose",
      .type = OPT_FLAG,
-     .help = "show ports, cables and links together, with running timers, and why a cable is no link yet",
+     .help = "show ports, cables and links together, with their timers, and why a cable has no link yet",
      .short_name = 'v'},
     {.name = NULL},
 };
@@ -65,8 +64,8 @@ static void print_links(const json_t *answer)
                   print_duration(field_number(l, "up_seconds")).text);
     }
     if (!table_rows(t))
-        table_add(t, "none: plug in a cable (`ringctl links -v` tells what is on each port), or give ringd a "
-                     "neighbour with --peer HOST:PORT");
+        table_add(t, "none: plug in a cable (`ringctl links -v` shows each port), or give ringd a neighbour "
+                     "with --peer HOST:PORT");
     table_print_free(t, stdout);
     json_array_foreach (json_object_get(answer, "links"), i, l) {
         const char *peer =

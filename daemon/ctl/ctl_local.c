@@ -22,14 +22,14 @@
 const struct opt_def ctl_local_options[] = {
     {.name = "keep",
      .type = OPT_FLAG,
-     .help = "keep the nodes' files and say where they are",
+     .help = "keep the nodes' files and print their path",
      .short_name = 'k'},
     {.name = "threads",
      .type = OPT_INT,
      .placeholder = "T",
      .min = 1,
      .max = 1024,
-     .help = "threads of each node (default: this machine's cores shared out)"},
+     .help = "threads of each node (default: an equal share of the machine's cores)"},
     {.name = NULL},
 };
 

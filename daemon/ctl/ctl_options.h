@@ -13,7 +13,7 @@
     {                                                                                                        \
         .name = "model", .type = OPT_PATH, .placeholder = "DIR", .help = what, .required = true              \
     }
-#define OPTION_MODEL_HELP "the model, a Hugging Face directory"
+#define OPTION_MODEL_HELP "model, as a Hugging Face directory"
 #define OPTION_WEIGHTS(what)                                                                                 \
     {                                                                                                        \
         .name = "weights", .type = OPT_CHOICE, .placeholder = "stored|int8|int4", .def = "stored",           \
@@ -22,13 +22,12 @@
 #define OPTION_COMPUTE                                                                                       \
     {                                                                                                        \
         .name = "compute", .type = OPT_CHOICE, .placeholder = "f32|bf16|int8", .def = "f32",                 \
-        .help = "multiply in f32; or what has many rows, as prompts and texts do, in bf16, summed in f32, "  \
-                "up to twice as fast where CPUs have AVX512_BF16; or weights of 8 or 4 bits in whole "       \
-                "numbers of 8 bits; both are a little less exact"                                            \
+        .help = "number type of products: f32; bf16, up to twice as fast for prompts and texts where CPUs "  \
+                "have AVX512_BF16; int8, for weights of 8 or 4 bits. bf16 and int8 are slightly less exact"  \
     }
 #define OPTION_ADAPTER                                                                                       \
     {                                                                                                        \
-        .name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "an adapter to put on it"         \
+        .name = "adapter", .type = OPT_PATH, .placeholder = "DIR", .help = "apply this adapter to the model" \
     }
 #define OPTION_MAX_TOKENS(preset, what)                                                                      \
     {                                                                                                        \
@@ -38,12 +37,13 @@
 #define OPTION_TEMPERATURE(preset)                                                                           \
     {                                                                                                        \
         .name = "temperature", .type = OPT_FLOAT, .placeholder = "X", .def = preset, .min = 0,               \
-        .max = SPEC_TEMPERATURE_MAX, .help = "0 for the likeliest token each time"                           \
+        .max = SPEC_TEMPERATURE_MAX,                                                                         \
+        .help = "scale of randomness in the choice of tokens; 0 always takes the likeliest token"            \
     }
 #define OPTION_TOP_P(preset)                                                                                 \
     {                                                                                                        \
         .name = "top-p", .type = OPT_FLOAT, .placeholder = "P", .def = preset, .min = SPEC_TOP_P_MIN,        \
-        .max = 1, .help = "choose among the likeliest tokens that make up this share"                        \
+        .max = 1, .help = "choose only among the likeliest tokens whose probabilities add up to P"           \
     }
 #define OPTION_SEED(what)                                                                                    \
     {                                                                                                        \
@@ -66,13 +66,13 @@
     {                                                                                                        \
         .name = "forecast", .type = OPT_FLAG,                                                                \
         .help = "time the nodes first, to forecast the speed; `ringctl job` compares the forecast with the " \
-                "speed reached"                                                                              \
+                "measured speed"                                                                             \
     }
 #define OPTION_DRY_RUN                                                                                       \
     {                                                                                                        \
         .name = "dry-run", .type = OPT_FLAG,                                                                 \
-        .help =                                                                                              \
-            "only plan, as `ringctl plan` does: which node would hold which layers, and whether they fit"    \
+        .help = "only plan the job, as `ringctl plan` does: show which node would hold which layers, and "   \
+                "whether they fit"                                                                           \
     }
 
 #endif

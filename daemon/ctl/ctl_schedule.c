@@ -23,43 +23,43 @@ const struct opt_def ctl_schedule_options[] = {
      .placeholder = "N",
      .min = 1,
      .max = SCHED_MAX_RANKS,
-     .help = "nodes in the ring (default 4, or as in FILE)"},
+     .help = "number of nodes in the ring (default: 4, or as in FILE)"},
     {.name = "chunks",
      .type = OPT_INT,
      .placeholder = "N",
      .min = 1,
      .max = SCHED_MAX_CHUNKS,
-     .help = "stages on each node, where the schedule leaves the choice"},
+     .help = "number of stages on each node, if the schedule allows a choice"},
     {.name = "microbatches",
      .type = OPT_INT,
      .placeholder = "N",
      .min = 1,
      .max = SCHED_MAX_CELLS,
-     .help = "microbatches of a step (default 8, or as in FILE)"},
+     .help = "number of microbatches in a step (default: 8, or as in FILE)"},
     {.name = "adapters",
      .type = OPT_INT,
      .placeholder = "N",
      .def = "1",
      .min = 1,
      .max = MOST_ADAPTERS,
-     .help = "trained at once on the same weights, whose steps take turns"},
+     .help = "train this many adapters at once on the same weights; their steps alternate"},
     {.name = "steps",
      .type = OPT_INT,
      .placeholder = "N",
      .min = 1,
      .max = PLAN_MAX_TURNS,
-     .help = "steps of each adapter, one after the other (default as many as a job has in a round)"},
+     .help = "number of steps of each adapter in a round (default: as many as a job has)"},
     {.name = "cost",
      .type = OPT_STRING,
      .placeholder = "F,I,W[,R]",
      .def = "1,1,1",
-     .help = "what a stage takes for forward, backward to the input, backward to the weights, and the "
-             "forward again"},
+     .help = "time of a stage for the forward, the input gradients, the weight gradients, and a recomputed "
+             "forward"},
     {.name = "format",
      .type = OPT_CHOICE,
      .placeholder = "compute_only|compute_comms",
      .def = "compute_only",
-     .help = "with convert: write the tasks alone, or every message too"},
+     .help = "with convert: write the tasks alone, or the tasks and all messages"},
     {.name = NULL},
 };
 
@@ -86,7 +86,7 @@ static char *read_file(const char *path, struct err *err)
     FILE *f = fopen(path, "re");
     char *text = f ? malloc(SCHED_TEXT_MAX + 2) : NULL;
     if (!f)
-        err_set(err, -errno, "%s is no built-in schedule, and no file that can be read: %s", path,
+        err_set(err, -errno, "%s is neither a built-in schedule nor a readable file: %s", path,
                 strerror(errno));
     else if (!text)
         err_set(err, -ENOMEM, "out of memory");

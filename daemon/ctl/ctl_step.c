@@ -18,7 +18,7 @@ const struct opt_def ctl_trace_options[] = {
      .type = OPT_PATH,
      .placeholder = "FILE",
      .required = true,
-     .help = "the file to write; - is standard output"},
+     .help = "write the trace to FILE; - is standard output"},
     {.name = NULL},
 };
 

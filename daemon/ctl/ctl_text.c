@@ -24,34 +24,34 @@
 enum { CHECK_MS = 30000 };
 
 const struct opt_def ctl_tokenize_options[] = {
-    OPTION_MODEL("the model, or a directory that holds a tokenizer.json"),
+    OPTION_MODEL("model, or a directory with a tokenizer.json"),
     {.name = "ids",
      .type = OPT_FLAG,
-     .help = "print the ids alone, as 1,2,3, as --ids of generate and score takes them"},
+     .help = "print only the ids, such as 1,2,3, for --ids of generate and score"},
     {.name = "no-special",
      .type = OPT_FLAG,
-     .help = "without what the tokenizer puts around a text, as a token that begins it"},
+     .help = "do not add the tokenizer's special tokens before and after the text"},
     {.name = NULL},
 };
 
 const struct opt_def ctl_detokenize_options[] = {
-    OPTION_MODEL("the model, or a directory that holds a tokenizer.json"),
+    OPTION_MODEL("model, or a directory with a tokenizer.json"),
     {.name = "skip-special",
      .type = OPT_FLAG,
-     .help = "leave out special tokens, as those that begin and end a text"},
+     .help = "leave out special tokens, such as the tokens that begin and end a text"},
     {.name = NULL},
 };
 
 const struct opt_def ctl_render_options[] = {
-    OPTION_MODEL("the model, a Hugging Face directory with a chat template"),
+    OPTION_MODEL("model with a chat template, as a Hugging Face directory"),
     {.name = "message",
      .type = OPT_LIST,
      .placeholder = "ROLE=TEXT",
-     .help = "a message instead of FILE, as user=Hello; in their order"},
+     .help = "render these messages instead of FILE, in this order, such as user=Hello"},
     {.name = "no-generation-prompt",
      .type = OPT_FLAG,
-     .help = "without what asks for an answer at the end, as a whole conversation is trained"},
-    OPTION_TEMPLATE_ARG("a variable of the chat template, as enable_thinking=false"),
+     .help = "do not append the prompt for an answer, as training renders a whole conversation"},
+    OPTION_TEMPLATE_ARG("set a variable of the chat template, such as enable_thinking=false"),
     {.name = NULL},
 };
 

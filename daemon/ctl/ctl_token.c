@@ -10,7 +10,7 @@
 #include "daemon/ctl/terminal/ctl_print.h"
 
 const struct opt_def ctl_token_options[] = {
-    {.name = "new", .type = OPT_FLAG, .help = "make a new token; the old one is no longer accepted"},
+    {.name = "new", .type = OPT_FLAG, .help = "make a new token; the daemon no longer accepts the old token"},
     {.name = NULL},
 };
 

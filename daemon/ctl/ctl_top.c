@@ -27,7 +27,7 @@ const struct opt_def ctl_top_options[] = {
      .def = "1",
      .min = 0.2,
      .max = 3600,
-     .help = "time between two looks",
+     .help = "time between two refreshes of the screen",
      .short_name = 'n'},
     {.name = NULL},
 };

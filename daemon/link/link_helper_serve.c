@@ -180,9 +180,7 @@ static bool allow_addr(struct serve *s, const struct rlink_request *r, struct rl
     prefix_format(&r->addr, text);
     prefix_format(scope, in);
     if (scope->family == 0)
-        refuse(a, RLINK_NO_SCOPE,
-               "%s is not set: ringd-link was not told which network the cables "
-               "may use",
+        refuse(a, RLINK_NO_SCOPE, "%s is not set: ringd-link has no setting for the network of the cables",
                text);
     else if (!prefix_contains(scope, &r->addr))
         refuse(a, RLINK_OUT_OF_SCOPE, "%s is outside of %s, the cables' network", text, in);

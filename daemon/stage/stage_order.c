@@ -41,13 +41,13 @@ static int refuse(const char *path, const char *key, const json_t *was, const js
     char *before = json_dumps(json_object_get(was, key), JSON_ENCODE_ANY),
          *now = json_dumps(json_object_get(is, key), JSON_ENCODE_ANY);
     const bool data = !strcmp(key, "rows") || !strcmp(key, "fingerprint");
-    int code = err_set(err, -EINVAL,
-                       data ? "%s: the run began with other data (%s was %s and is %s), so which rows come "
-                              "next is not known; give the same data, or begin anew with --init-adapter"
-                            : "%s: the run began with another order of rows (%s was %s and is %s), so which "
-                              "come next is not known; give what it began with, or begin anew with "
-                              "--init-adapter",
-                       path, key, before ? before : "?", now ? now : "?");
+    int code =
+        err_set(err, -EINVAL,
+                data ? "%s: the run began with other data (%s was %s and is %s), so the next rows are "
+                       "unknown; give the same data, or start a new run with --init-adapter"
+                     : "%s: the run began with another order of rows (%s was %s and is %s), so the next rows "
+                       "are unknown; give the first value, or start a new run with --init-adapter",
+                path, key, before ? before : "?", now ? now : "?");
     free(before);
     free(now);
     return code;

@@ -237,7 +237,7 @@ static void check_train(struct job_spec *s, struct rules *r)
     if (s->full && !has(r, "lr"))
         s->lr = SPEC_LR_FULL;
     demand(r, !s->group_by_length || !s->no_shuffle,
-           "--group-by-length sorts rows anew and --no-shuffle keeps their order: give one");
+           "--group-by-length sorts the rows and --no-shuffle keeps their order: give only one of them");
     demand(r, !s->iters || !s->epochs, "give --iters or --epochs, not both");
     demand(r, !s->weight_bits || !s->full,
            "--weights int8 and int4 are for LoRA, not for --fine-tune-type full: quantized weights are not "
@@ -249,7 +249,7 @@ static void check_train(struct job_spec *s, struct rules *r)
 static void check_generate(const struct job_spec *s, struct rules *r)
 {
     demand(r, !s->chat || s->prompt, "--chat is for a PROMPT in words, not for --ids");
-    demand(r, !s->system || s->chat, "--system belongs to --chat: a plain text has nobody who is told");
+    demand(r, !s->system || s->chat, "--system needs --chat: a plain text has no instructions");
     demand(r, !s->template_args || s->chat || s->messages,
            "--template-arg belongs to --chat: nothing else has a template");
     demand(r, !s->messages || (!s->prompt && !s->ids), "\"messages\" are the prompt: give no other");

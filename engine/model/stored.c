@@ -156,9 +156,8 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         dims == 2 && !strcmp(v->t->dtype_name, "U32") && v->ndim == 2 && v->shape[0] == def->rows;
     if (ret->is_quantized && (!f.has_sides || !find_quant(&ret->quant, &f, def)))
         snprintf(why, size,
-                 "%s is quantized in a way that is not read here (4 or 8 bits in groups of 32, 64 or 128, "
-                 "with scales and "
-                 "biases, are)",
+                 "ringd cannot read the quantization of %s: it reads 4 or 8 bits in groups of 32, 64 or 128, "
+                 "with scales and biases",
                  def->name);
     else if (!ret->is_quantized &&
              (v->ndim != dims || v->shape[0] != def->rows || (dims == 2 && v->shape[1] != def->cols))) {

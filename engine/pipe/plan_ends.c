@@ -212,10 +212,9 @@ bool ends_is_back(const struct ends *ends, uint32_t step)
 int ends_finish(struct ends *ends, struct err *err)
 {
     if (ends->impossible)
-        return err_set(
-            err, -EDEADLK,
-            "in this order a step begins before the one it follows has ended; let more microbatches "
-            "of others come between them, or let all steps end before the next begin");
+        return err_set(err, -EDEADLK,
+                       "this order begins a step before its predecessor has ended; put more microbatches of "
+                       "other adapters between them, or end all steps before the next begin");
     for (uint32_t rank = 0; rank < ends->b->plan->ranks; rank++)
         norm_what_is_due(ends, rank, INFINITY);
     for (uint32_t step = 0; step < ends->steps; step++)

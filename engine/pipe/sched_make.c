@@ -86,9 +86,7 @@ static int make_text(struct sched **ret, const struct sched_request *req, struct
     struct sched *sched = NULL;
     int rc = sched_read(&sched, req->text, err);
     if (rc == 0 && req->chunks)
-        rc = err_set(err, -EINVAL,
-                     "a schedule of one's own says itself which stages a rank has: give no number of "
-                     "chunks");
+        rc = err_set(err, -EINVAL, "a custom schedule fixes its stages: drop --chunks");
     if (rc == 0)
         rc = check_size(req->ranks, sched->ranks, "ranks", err);
     if (rc == 0)

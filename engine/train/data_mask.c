@@ -133,12 +133,10 @@ static int find_turn(const struct speech *s, size_t i, struct text_span *ret)
         return 0;
     int code = find_change(s, i, &change);
     if (code)
-        return data_bad(
-            s->r, code,
-            "the chat template writes turn %zu differently once others follow it, so that what is "
-            "the assistant's cannot be told; give --mask none, or a template with {%% generation "
-            "%%} around it",
-            i + 1);
+        return data_bad(s->r, code,
+                        "the chat template changes turn %zu when other turns follow, so the assistant's "
+                        "tokens cannot be found; give --mask none, or a template with {%% generation %%}",
+                        i + 1);
     if (!has_start || ret->start > change.end)
         ret->start = change.start;
     if (!has_end || ret->end < change.end)

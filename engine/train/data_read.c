@@ -51,9 +51,8 @@ static int add_ids(struct data_reader *r, const json_t *row)
     const json_t *ids = json_object_get(row, "input_ids"), *labels = json_object_get(row, "labels");
     size_t n = json_array_size(ids);
     if (r->req->mask != DATA_MASK_NONE)
-        return data_bad(
-            r, -EINVAL,
-            "has \"input_ids\", and what of them is trained its \"labels\" say: leave out --mask");
+        return data_bad(r, -EINVAL,
+                        "has \"input_ids\", whose \"labels\" choose the trained tokens: leave out --mask");
     if (!json_is_array(ids))
         return data_bad(r, -EBADMSG, "\"input_ids\" must be a list of token ids");
     if (labels && !json_is_array(labels))

@@ -188,7 +188,7 @@ static int read_turn(const struct data_reader *r, size_t i, const json_t *turn, 
     } else if (json_is_string(said) || !said || json_is_null(said)) {
         json_object_set(message, "content", said ? (json_t *)said : json_null());
     } else {
-        code = data_bad(r, -EBADMSG, "turn %zu: what is said must be a text", i + 1);
+        code = data_bad(r, -EBADMSG, "turn %zu: its content must be a text", i + 1);
     }
     talk->has_calls |= json_array_size(json_object_get(message, "tool_calls")) > 0;
     return code;

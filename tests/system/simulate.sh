@@ -35,7 +35,7 @@ equal "two adapters" "$(jq '.bubble < 0.01 and .microbatches == 16 * .steps and 
 bubble gpipe --adapters 2
 equal "two adapters, side by side" "$(jq -c '[.steps, .microbatches]' out)" '[1,16]'
 limit 60 "$ringctl" schedule check 1f1b --adapters 1 --steps 2 >out 2>err && fail "steps of one adapter without a pause"
-holds "steps of one adapter" err 'a step begins before the one it follows has ended'
+holds "steps of one adapter" err 'this order begins a step before its predecessor has ended'
 
 # The same with costs in seconds: what schedule shows of it, a step of any in the mean; a frozen model, and what each adapter holds.
 sweep() { simulate --nodes 4 --layers 8 --microbatches 8 --fwd-ms 500 --link-gbps 1000000 --latency-us 0 "$@"; }

@@ -171,7 +171,7 @@ holds "a truncated file" "$work/doctor" "error  *model: $model/model-00001-of-00
 model_of 3 "$work/sharded"
 rm "$work/n3/model/model-00001-of-00002.safetensors"
 on 1 doctor --model "$model" --deep >"$work/doctor" 2>/dev/null || fail "a file that a node need not have: $(cat "$work/doctor")"
-holds "a file that is not there" "$work/doctor" "note  *model: of the model in $model this node lacks model-00001-of-00002.safetensors"
+holds "a file that is not there" "$work/doctor" "note  *model: the model in $model lacks model-00001-of-00002.safetensors on this node"
 model_of 3 "$base"
 
 say "weights in 4 bits are those of their source"

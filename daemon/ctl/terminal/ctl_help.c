@@ -111,7 +111,7 @@ void ctl_help_overview(const struct ctl_tables *tables)
          "  ringctl generate --model DIR \"Once upon a time\"\n"
          "  ringctl local 3 COMMAND …   the same without a ring: three nodes on this machine\n"
          "\n"
-         "ringctl help says a line about each command, ringctl help COMMAND all about one.");
+         "ringctl help lists all commands, ringctl help COMMAND shows one with its options.");
 }
 
 int ctl_help_main(struct ctl *ctl)

@@ -43,11 +43,12 @@ static int join_vet(void *owner, struct link *link, const struct link_hello *pee
 
     cert_cluster_id(id, peer->cluster_key);
     if (memcmp(id, e->joining.token.cluster_id, sizeof id))
-        snprintf(why, size, "%s is not in the cluster this token was made in: nothing was told to it",
+        snprintf(why, size, "%s is not in the cluster of this token: this node sent no secret to it",
                  peer->name);
     else if (cert_open(peer->cert, sizeof peer->cert, peer->cluster_key, &cert) ||
              sodium_memcmp(cert.pub, link_peer_key(link), sizeof cert.pub))
-        snprintf(why, size, "%s cannot prove that it is in the cluster of this token: nothing was told to it",
+        snprintf(why, size,
+                 "%s cannot prove that it is in the cluster of this token: this node sent no secret to it",
                  peer->name);
     else
         e->joining.is_proved = true;

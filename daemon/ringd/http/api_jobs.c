@@ -295,7 +295,7 @@ static void send_history(void *arg, const char *list)
 
 static void no_timeline(struct http_call *call, uint64_t id)
 {
-    http_fail(call, 404, "no-timeline", "job %llu has no step behind it that all nodes have told of",
+    http_fail(call, 404, "no-timeline", "job %llu has no step reported by all nodes yet",
               (unsigned long long)id);
 }
 

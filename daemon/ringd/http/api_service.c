@@ -98,7 +98,7 @@ void api_post_token(struct api *api, struct http_call *call)
     char token[TOKEN_ROOM];
     struct err err;
     if (!http_is_local(call)) {
-        http_fail(call, 403, "forbidden", "the token is told over the Unix socket alone");
+        http_fail(call, 403, "forbidden", "only requests over the Unix socket get the token");
         return;
     }
     const char *body = http_body(call, &size);

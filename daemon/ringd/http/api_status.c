@@ -53,11 +53,9 @@ static json_t *status_encode(struct api *api)
             trouble, json_sprintf("job history is not being written: %s", store_trouble(api->setup.store)));
     if (records_forged(api->setup.records))
         json_array_append_new(
-            trouble,
-            json_sprintf(
-                "%llu records that were not signed by the member they speak of were dropped: a member of "
-                "the ring is broken or hostile, and the log names who sent the first",
-                (unsigned long long)records_forged(api->setup.records)));
+            trouble, json_sprintf("ringd dropped %llu records with a wrong signature: a member of the ring "
+                                  "is broken or hostile, and the log names the first sender",
+                                  (unsigned long long)records_forged(api->setup.records)));
     cables_add_troubles(api->setup.cables, trouble);
     return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
                      id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,

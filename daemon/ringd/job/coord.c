@@ -284,7 +284,7 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
         return;
     char why[700];
     members_describe(c->node->members, why, sizeof why);
-    snprintf(job->error, sizeof job->error, "no ring after %d s: %s (`ringctl links` tells what is missing)",
+    snprintf(job->error, sizeof job->error, "no ring after %d s: %s (`ringctl links` shows the missing link)",
              SETTLE_S, why);
     finish(c, job, JOB_FAILED);
 }

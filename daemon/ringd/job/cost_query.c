@@ -133,7 +133,7 @@ void cost_query_ask(struct cost_query *s, struct spawn *stage, const json_t *eve
         struct asked *a = &r->asked[r->n++];
         a->answer = json_object();
         if (id_parse(a->id, json_string_value(json_array_get(nodes, i))))
-            give_up(a, "it has no name that can be read");
+            give_up(a, "it has no readable name");
         else
             ask(r, a, json_object_get(event, "question"));
     }

@@ -260,7 +260,8 @@ static void confine(struct worker *w)
     if (!r && w->cgroup)
         r = cgroup_add(w->cgroup, spawn_pid(w->stage));
     if (r)
-        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "no control group for the stage: %s", strerror(-r));
+        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "stage cgroup unavailable, no memory limit: %s",
+                  strerror(-r));
 }
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};

@@ -312,7 +312,9 @@ static void on_reply(struct linkctl *l, const struct rlink_reply *a, struct inst
         return;
     }
     if (asked.verb == 0 || a->to.seq != asked.seq || a->to.verb != asked.verb) {
-        disconnect(l, "ringd-link answers what it was not asked: are ringd and ringd-link of one version?",
+        disconnect(l,
+                   "ringd-link sent an answer without a request: check that ringd and ringd-link have the "
+                   "same version",
                    now);
         return;
     }

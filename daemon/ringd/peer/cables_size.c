@@ -46,10 +46,9 @@ static void sentence(const struct cables_sizes *s, const struct sized *z, char *
     *out = 0;
     if (port && packet_search_is_narrow(&z->search) && z->search.settled)
         snprintf(out, size,
-                 "packets above %u bytes are lost between %s and %s of %s, whose MTUs are %u and %u: "
-                 "connections use "
-                 "smaller ones; for good, `ip link set %s mtu %u` here and the same at %s, or mend what is "
-                 "between",
+                 "packets above %u bytes are lost between %s and %s of %s, with MTUs of %u and %u. "
+                 "Connections now use smaller packets. To repair it, run `ip link set %s mtu %u` here and "
+                 "the same at %s, or repair the devices between",
                  z->search.passes, port->name, *z->cable.port_name ? z->cable.port_name : "the port",
                  z->cable.name, port->mtu, z->cable.mtu, port->name, z->search.passes, z->cable.name);
     else if (port)

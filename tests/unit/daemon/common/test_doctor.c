@@ -475,7 +475,7 @@ static void models(void **state)
                       "those on a",
                       "");
         else if (fault == 7)
-            complains(w, "note", "b", "model", "this node lacks model-2.safetensors", "");
+            complains(w, "note", "b", "model", "lacks model-2.safetensors on this node", "");
         else if (fault == 1)
             complains(w, "error", "b", "model",
                       "differs from that on a (fingerprint 99223344, there 11223344)",

@@ -76,7 +76,7 @@ static void a_step_does_not_begin_before_the_last_has_ended(void **state)
     struct err err = {""};
     struct sched *sched = schedule("1f1b", 3, 4);
     assert_int_equal(compile(&plan, sched, 2, 4, &err), -EDEADLK); /* (k − 1) m < p − 1 */
-    assert_non_null(strstr(err.text, "begins before the one it follows has ended"));
+    assert_non_null(strstr(err.text, "begins a step before its predecessor has ended"));
     assert_int_equal(compile(&plan, sched, 1, 4, &err), -EDEADLK);
     assert_int_equal(compile(&plan, sched, 4, 4, &err), 0); /* none follows another */
     plan_free(plan);

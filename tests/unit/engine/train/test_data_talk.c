@@ -269,7 +269,7 @@ static void test_rewritten(void **state)
     /* a template that accepts nothing but this very conversation */
     use_template(p, "{% if messages | length != 5 or messages[2].content != 'uno' %}{{ "
                     "raise_exception('other') }}{% endif %}x");
-    refuses(p, TALK, "the chat template writes turn 3 differently");
+    refuses(p, TALK, "the chat template changes turn 3 when other turns follow");
 }
 
 static void test_ends(void **state)
@@ -330,7 +330,7 @@ static void test_refusals(void **state)
     refuses(p, "{\"messages\": []}", "\"messages\" must be a list of turns");
     refuses(p, "{\"messages\": [{\"content\": \"x\"}]}", "turn 1 has no \"role\"");
     refuses(p, "{\"messages\": [{\"role\": \"user\", \"content\": 7}]}",
-            "turn 1: what is said must be a text");
+            "turn 1: its content must be a text");
     refuses(p, "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
             "turn 1 has a part of type \"image\"; only text");
     refuses(p, "{\"conversations\": [{\"from\": \"function_call\", \"value\": \"f(x)\"}]}",

@@ -242,7 +242,7 @@ static void test_ten_failures_void_a_token(void **state)
     t.cluster_id[0] ^= 1;
     token_write(&t, other);
     for (unsigned i = 0; i < TOKEN_TRIES; i++) {
-        expect_text(join(bert, other, anna->port), "not in the cluster this token was made in");
+        expect_text(join(bert, other, anna->port), "not in the cluster of this token");
         run_until_downs(anna, i + 1);
     }
     assert_int_equal(cluster_tokens(anna->cluster)->n, 0);
@@ -304,7 +304,7 @@ static void test_a_liar_with_the_token_learns_nothing(void **state)
     init(anna);
     invite(anna, 60, token);
     lie_in_wait(liar, token);
-    expect_text(join(cleo, token, liar->port), "nothing was told to it");
+    expect_text(join(cleo, token, liar->port), "this node sent no secret to it");
     run_until_downs(liar, 1);
     assert_int_equal(liar->accepted, 1);
     assert_int_equal(liar->hellos, 0); /* cleo's key and name are in message 3, which was never sent */
