@@ -62,7 +62,7 @@ refuse() { # PATTERN ARGS...
 refuse 'has no chat template' --model "$llama" --chat x
 refuse 'tokenizer_config.json: line 2: the tag \{% include %\} is not known' --model "$work/strange" --chat x
 refuse 'refuses these messages: nobody but me' --model "$work/refuses" --chat x
-refuse '--system belongs to --chat' --model "$work/talks" --system a x
+refuse '--system needs --chat' --model "$work/talks" --system a x
 refuse '--template-arg .*NAME=VALUE' --model "$work/talks" --chat --template-arg a x
 
 # A conversation: the prompt of the second answer holds all that was said; /reset forgets it.

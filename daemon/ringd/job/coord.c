@@ -33,7 +33,7 @@ enum coord_limits {
     STOP_S = 6,      /* a stage gets 2 s to end, then SIGKILL */
     SETTLE_S = 30,   /* how long a job waits for a ring to form */
     RETRY_MS = 300,  /* between the turns of heads that collided */
-    KEEP_ENDED = 50, /* ended jobs kept in memory; the store has all */
+    KEEP_ENDED = 16, /* ended jobs kept in memory; the store has all */
 };
 
 struct coord {
