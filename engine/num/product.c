@@ -14,8 +14,7 @@
  * Each thread has rows of C, packs A's and all of B, and helps the others when it is done; or,
  * where packing B again and again would take too long, they pack A together, or two of them each
  * for itself, and take columns of C for as long as there are some, ever fewer at a time. Either way
- * a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c, on the
- * computing thread. */
+ * a thread that was interrupted, or whose core is slow, takes less. Called by gemm.c. */
 #include "num/product.h"
 
 #include <assert.h>

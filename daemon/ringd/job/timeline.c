@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plan is compiled from what the ranks say it followed from; it names which task's end each
- * task had to await. From that come the planned times and, with what the nodes told of each other's
- * clocks, how far the clocks are apart (step_clocks.c). */
+ * The plan, compiled again, names which task's end each task had to await: that gives the planned
+ * times, and how far the nodes' clocks are apart (step_clocks.c). */
 #include "daemon/ringd/job/timeline.h"
 
 #include <errno.h>

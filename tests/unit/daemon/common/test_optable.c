@@ -168,7 +168,7 @@ static void help_is_aligned_and_wrapped(void **state)
     for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") <= 100);
     assert_non_null(strstr(text, "--listen ADDR:PORT"));
-    assert_non_null(strstr(text, "(default [::]:17464)"));
+    assert_non_null(strstr(text, "[::]:17464)"));
     free(text);
     struct parsed p = parse("--help");
     assert_int_equal(p.rc, 0);
