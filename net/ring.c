@@ -86,8 +86,7 @@ static void allow_level(struct ring_sorted *s, size_t level)
                 s->near[a] |= UINT32_C(1) << b;
 }
 
-/* --- exact, over sets
- *  ----------------------------------------------------------------------------------- */
+/* --- exact, over sets ------------------------------------------------------------------------- */
 
 struct ring_work {
     uint16_t *starts; /* owned: [set] nodes of the set from which a path runs through all of it */
@@ -303,8 +302,7 @@ static bool find_large(size_t *ranks, struct ring_sorted *s, bool closed)
     return false;
 }
 
-/* --- the answer
- *  ----------------------------------------------------------------------------------------- */
+/* --- the answer ------------------------------------------------------------------------------- */
 
 static size_t hops(enum ring_shape shape, size_t n)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a stage process keeps what would cost time to make again. Called by whoever keeps
- * something; any thread. */
+ * The folder in which a stage process keeps results that take long to compute. Any thread. */
 #ifndef DAEMON_CACHE_DIR_H
 #define DAEMON_CACHE_DIR_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * PURE: what is wrong with a set of nodes, judged from facts they have told. The daemon asks with
- * what all reachable nodes answered (doctor_ask.c), ringctl with what it finds by itself where no
- * daemon runs. Any thread.
+ * PURE: what is wrong with a set of nodes, judged from facts about them. The daemon passes the
+ * answers of all reachable nodes (doctor_ask.c); ringctl passes its own findings where no daemon
+ * runs. Any thread.
  *
  * A world is {"nodes": [facts…], "silent": [{"name", "why", "fix"}…], "ring": {"state", "text"}};
  * facts are those of doctor_host.h and doctor_ask.c. They come from other machines: a field that is

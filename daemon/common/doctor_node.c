@@ -155,8 +155,7 @@ static void look_cpu(struct judge *j)
                    isa, fact_text(first(j), "name"), fact_text(other, "isa"));
 }
 
-/* --- memory, disk, limits
- *  ------------------------------------------------------------------------- */
+/* --- memory, disk, limits --------------------------------------------------------------------- */
 
 static bool always(const struct judge *j)
 {
@@ -204,8 +203,7 @@ static void look_disk(struct judge *j)
                    fact_number(fds, "soft"), FDS_ENOUGH);
 }
 
-/* --- programs
- *  ------------------------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------------------- */
 
 static bool has_stage(const struct judge *j)
 {

@@ -90,8 +90,7 @@ static json_t *cables_of(const json_t *links)
     return list;
 }
 
-/* --- the stage
- *  ------------------------------------------------------------------------------------ */
+/* --- the stage -------------------------------------------------------------------------------- */
 
 static json_t *spec_of(const struct ctl *ctl, const json_t *node)
 {
@@ -220,8 +219,7 @@ static void print_cables(const json_t *bench)
     table_free(t);
 }
 
-/* --- all of it
- *  ------------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 int ctl_bench_main(struct ctl *ctl)
 {

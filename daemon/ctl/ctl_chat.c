@@ -78,8 +78,7 @@ struct chat {
     uint64_t last_id;       /* of its events, the last one seen */
 };
 
-/* --- what comes in
- *  ---------------------------------------------------------------------------------- */
+/* --- what comes in ---------------------------------------------------------------------------- */
 
 static void hint(const struct chat *c)
 {
@@ -179,8 +178,7 @@ static char *next_line(struct chat *c, int *ret_rc)
     return NULL;
 }
 
-/* --- what goes out
- *  ---------------------------------------------------------------------------------- */
+/* --- what goes out ---------------------------------------------------------------------------- */
 
 struct answer {
     struct meter meter;
@@ -357,8 +355,8 @@ static int read_options(struct chat *c)
     return ctl_spec_template_args(ctl, c->spec);
 }
 
-/* A model without a template, or one that refuses what --system says, is told before anybody has
- * typed. */
+/* Refuses a model without a template, or one whose template refuses --system, before the user
+ * types. */
 static int check_template(const struct chat *c)
 {
     json_t *messages = json_deep_copy(c->messages);

@@ -253,6 +253,17 @@ int ctl_request_print(const struct ctl *ctl, const char *method, const char *pat
     return CTL_OK;
 }
 
+int ctl_request_job(const struct ctl *ctl, const char *method, const char *suffix, const char **ret_name,
+                    json_t **ret)
+{
+    char path[CTL_JOB_PATH];
+    int rc = ctl_job_arg(ctl, ret_name);
+    if (rc)
+        return rc;
+    snprintf(path, sizeof path, "/v1/jobs/%s%s", *ret_name, suffix);
+    return ctl_request(ctl, method, path, NULL, ret);
+}
+
 /* --- files --- */
 
 struct download {

@@ -22,6 +22,11 @@ int ctl_request_within(const struct ctl *ctl, const char *method, const char *pa
 int ctl_request_print(const struct ctl *ctl, const char *method, const char *path, json_t *body,
                       void (*print)(const json_t *answer));
 
+/* The same, of the job that is the only argument (ctl_job_arg): `suffix` follows its path.
+ * ret_name: borrowed from the arguments. */
+int ctl_request_job(const struct ctl *ctl, const char *method, const char *suffix, const char **ret_name,
+                    json_t **ret);
+
 /* A file of the API into `fd`, from where that stands. ret_bytes: how many came. */
 int ctl_download(const struct ctl *ctl, const char *path, int fd, uint64_t *ret_bytes);
 

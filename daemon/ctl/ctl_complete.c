@@ -8,8 +8,7 @@
 
 #include "daemon/ctl/ctl.h"
 
-/* --- all shells
- *  ----------------------------------------------------------------------------------- */
+/* --- all shells ------------------------------------------------------------------------------- */
 
 enum value_kind { VALUE_NONE, VALUE_FILE, VALUE_FOLDER, VALUE_CHOICE, VALUE_ANY };
 
@@ -53,8 +52,7 @@ static const char *names_word(enum ctl_names names)
     return NULL;
 }
 
-/* --- bash
- *  ------------------------------------------------------------------------------------------- */
+/* --- bash ------------------------------------------------------------------------------------- */
 
 static void bash_option_names(const struct opt_def *defs)
 {
@@ -158,8 +156,7 @@ static void print_bash(const struct ctl_tables *tables)
     fputs(bash_body, stdout);
 }
 
-/* --- zsh
- *  -------------------------------------------------------------------------------------------- */
+/* --- zsh -------------------------------------------------------------------------------------- */
 
 /* Inside single quotes and an option's brackets. */
 static void zsh_text(const char *text, const char *escape)
@@ -257,8 +254,7 @@ static void print_zsh(const struct ctl_tables *tables)
          "if [[ $funcstack[1] == _ringctl ]]; then _ringctl \"$@\"; else compdef _ringctl ringctl; fi");
 }
 
-/* --- fish
- *  ------------------------------------------------------------------------------------------- */
+/* --- fish ------------------------------------------------------------------------------------- */
 
 /* Finds the command, as in bash: __ringctl_at prints its name and how many arguments stand behind
  * it. */

@@ -16,8 +16,7 @@
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/ctl_watch.h"
 
-/* --- training
- *  ------------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------------------- */
 
 static void on_meter_event(void *owner, const char *type, const json_t *data)
 {
@@ -81,8 +80,7 @@ int ctl_follow_training(const struct ctl *ctl, const char *job)
     return rc;
 }
 
-/* --- generation
- *  ----------------------------------------------------------------------------------- */
+/* --- generation ------------------------------------------------------------------------------- */
 
 /* What has been printed of the answer; compared with the whole at the end. */
 struct stream_view {
@@ -161,8 +159,7 @@ int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detac
     return rc;
 }
 
-/* --- scoring
- *  -------------------------------------------------------------------------------------- */
+/* --- scoring ---------------------------------------------------------------------------------- */
 
 /* `" upon" -0.125`, and without a tokenizer `612 -0.125`. */
 static void token_text(const json_t *token, char *ret, size_t size)
@@ -220,19 +217,13 @@ int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach)
     return rc;
 }
 
-/* --- ringctl attach
- *  --------------------------------------------------------------------------------- */
+/* --- ringctl attach --------------------------------------------------------------------------- */
 
 int ctl_attach_main(struct ctl *ctl)
 {
-    char path[CTL_JOB_PATH];
     const char *name;
     json_t *job = NULL;
-    int rc = ctl_job_arg(ctl, &name);
-    if (rc)
-        return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%s", name);
-    rc = ctl_request(ctl, "GET", path, NULL, &job);
+    int rc = ctl_request_job(ctl, "GET", "", &name, &job);
     if (rc)
         return rc;
     const char *type = field_text(job, "type", "");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job followed to its end, by whoever submitted it or by ringctl attach: its progress on one line
- * of a terminal, or a line for each tenth of the way, and what came out. Each returns an exit
- * status. */
+ * Follows a job to its end, after its submission or for ringctl attach. Shows the progress on one
+ * line of a terminal, or a line for each tenth of the way, and then the result. Each returns an
+ * exit status. */
 #ifndef DAEMON_CTL_FOLLOW_H
 #define DAEMON_CTL_FOLLOW_H
 

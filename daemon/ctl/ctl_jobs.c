@@ -91,7 +91,7 @@ static struct row row_of(const struct columns *c, const json_t *j)
     struct row r = {"", 0};
     char step[64] = "-", tokens[32] = "-", loss[32] = "-", state[32];
     const json_t *seconds = json_object_get(j, "seconds");
-    /* The last that a head told which cannot be reached now. */
+    /* The head cannot be reached now: its last report is shown. */
     const bool is_lost = json_is_false(json_object_get(j, "up")) && !field_number(j, "ended");
     snprintf(state, sizeof state, "%s%s", field_text(j, "state", "?"), is_lost ? "?" : "");
     if (field_number(j, "steps") > 0)
@@ -264,11 +264,7 @@ int ctl_job_main(struct ctl *ctl)
     char path[CTL_JOB_PATH];
     const char *name;
     json_t *job = NULL;
-    int rc = ctl_job_arg(ctl, &name);
-    if (rc)
-        return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%s", name);
-    rc = ctl_request(ctl, "GET", path, NULL, &job);
+    int rc = ctl_request_job(ctl, "GET", "", &name, &job);
     const json_t *spec = json_object_get(job, "spec");
     if (!rc && json_object_get(spec, "sample_prompt"))
         rc = add_history(ctl, job, name, "samples", "samples", NULL);
@@ -301,14 +297,9 @@ int ctl_log_main(struct ctl *ctl)
 
 int ctl_cancel_main(struct ctl *ctl)
 {
-    char path[CTL_JOB_PATH];
     const char *name;
     json_t *answer = NULL;
-    int rc = ctl_job_arg(ctl, &name);
-    if (rc)
-        return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%s", name);
-    rc = ctl_request(ctl, "DELETE", path, NULL, &answer);
+    int rc = ctl_request_job(ctl, "DELETE", "", &name, &answer);
     if (rc)
         return rc;
     if (ctl->json)

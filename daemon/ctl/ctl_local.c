@@ -75,8 +75,8 @@ static int exit_status(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Until the command ends; a node that ends before it is told at once, and the command left to find
- * its own words. */
+/* Waits until the command ends. A node that ends earlier is reported at once; the command goes
+ * on. */
 static int watch_command(struct local_ring *ring, pid_t pid, int pid_fd)
 {
     struct pollfd p[2 + RING_NODES_MAX] = {{.fd = pid_fd, .events = POLLIN},

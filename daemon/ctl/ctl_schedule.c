@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "engine/pipe/plan.h"
@@ -24,12 +25,7 @@ const struct opt_def ctl_schedule_options[] = {
      .min = 1,
      .max = SCHED_MAX_RANKS,
      .help = "number of nodes in the ring (default: 4, or as in FILE)"},
-    {.name = "chunks",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = SCHED_MAX_CHUNKS,
-     .help = "number of stages on each node, if the schedule allows a choice"},
+    OPTION_CHUNKS,
     {.name = "microbatches",
      .type = OPT_INT,
      .placeholder = "N",
@@ -43,12 +39,7 @@ const struct opt_def ctl_schedule_options[] = {
      .min = 1,
      .max = MOST_ADAPTERS,
      .help = "train this many adapters at once on the same weights; their steps alternate"},
-    {.name = "steps",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = PLAN_MAX_TURNS,
-     .help = "number of steps of each adapter in a round (default: as many as a job has)"},
+    OPTION_ROUND_STEPS,
     {.name = "cost",
      .type = OPT_STRING,
      .placeholder = "F,I,W[,R]",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
 #include "daemon/ctl/forecast.h"
@@ -45,12 +46,7 @@ const struct opt_def ctl_simulate_options[] = {
      .placeholder = SCHED_CHOICES,
      .def = "1f1b",
      .help = "schedule, the order of work in a step"},
-    {.name = "chunks",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = SCHED_MAX_CHUNKS,
-     .help = "number of stages on each node, if the schedule allows a choice"},
+    OPTION_CHUNKS,
     {.name = "recompute",
      .type = OPT_CHOICE,
      .placeholder = "none|layer|stage|auto",
@@ -70,12 +66,7 @@ const struct opt_def ctl_simulate_options[] = {
      .max = MOST_ADAPTERS,
      .help = "train this many adapters at once on the same frozen weights; their steps alternate (default: "
              "train the model itself)"},
-    {.name = "steps",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .min = 1,
-     .max = PLAN_MAX_TURNS,
-     .help = "number of steps of each adapter in a round (default: as many as a job has)"},
+    OPTION_ROUND_STEPS,
     {.name = "fwd-ms",
      .type = OPT_FLOAT,
      .placeholder = "MS",

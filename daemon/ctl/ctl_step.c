@@ -32,15 +32,10 @@ const struct opt_def ctl_gantt_options[] = {
 
 static int ask(const struct ctl *ctl, json_t **ret_timeline, struct step_view **ret_view)
 {
-    char path[CTL_JOB_PATH];
     const char *name;
     struct err err;
     json_t *timeline = NULL;
-    int rc = ctl_job_arg(ctl, &name);
-    if (rc)
-        return rc;
-    snprintf(path, sizeof path, "/v1/jobs/%s/timeline", name);
-    rc = ctl_request(ctl, "GET", path, NULL, &timeline);
+    int rc = ctl_request_job(ctl, "GET", "/timeline", &name, &timeline);
     if (rc)
         return rc;
     if (step_view_read(ret_view, timeline, &err)) {

@@ -172,8 +172,7 @@ int ctl_render_main(struct ctl *ctl)
     return rc;
 }
 
-/* --- before a conversation
- *  ----------------------------------------------------------------------------- */
+/* --- before a conversation -------------------------------------------------------------------- */
 
 /* A stage that prints nothing but what is wrong, and that no signal of ours is kept from; its
  * process, or −1. */

@@ -34,8 +34,7 @@ const struct opt_def ctl_top_options[] = {
 
 enum { PROGRESS_COLUMNS = 14 };
 
-/* --- what is shown
- *  ------------------------------------------------------------------------------------ */
+/* --- what is shown ---------------------------------------------------------------------------- */
 
 /* {"status":…,"nodes":[…],"jobs":[…]}; a running job has its last step with it. */
 static int look(const struct ctl *ctl, json_t **ret)
@@ -169,8 +168,7 @@ static int show_once(const struct ctl *ctl)
     return CTL_OK;
 }
 
-/* --- the screen
- *  ----------------------------------------------------------------------------------------- */
+/* --- the screen ------------------------------------------------------------------------------- */
 
 /* The alternate screen, no cursor, long lines cut; and back. */
 static const char screen_on[] = "\033[?1049h\033[?25l\033[?7l", screen_off[] = "\033[?7h\033[?25h\033[?1049l";

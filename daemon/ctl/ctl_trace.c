@@ -59,8 +59,7 @@ int ctl_trace_open(struct ctl_trace **ret, const char *path)
     return CTL_OK;
 }
 
-/* --- the thread
- *  ----------------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static bool write_events(struct ctl_trace *t, const json_t *events)
 {
@@ -138,8 +137,7 @@ int ctl_trace_begin(struct ctl_trace *t, const struct ctl *ctl, const char *job)
     return e ? ctl_fail(CTL_FAILED, "no thread to write %s: %s", t->path, strerror(e)) : CTL_OK;
 }
 
-/* --- the end
- *  -------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void join(struct ctl_trace *t, bool is_over)
 {

@@ -49,8 +49,7 @@ static bool on_event(void *owner, const char *type, const json_t *data)
     return true;
 }
 
-/* --- ^C
- *  ------------------------------------------------------------------------------------------- */
+/* --- ^C --------------------------------------------------------------------------------------- */
 
 static void cancel(struct watching *w)
 {
@@ -147,8 +146,7 @@ static bool on_readable(void *owner, int index)
     return index == SOURCE_KEY ? on_key(owner) : on_signal(owner);
 }
 
-/* --- to the end
- *  ------------------------------------------------------------------------------------- */
+/* --- to the end ------------------------------------------------------------------------------- */
 
 static bool has_ended(const json_t *job)
 {

@@ -18,8 +18,7 @@ static const char networkd[] = "systemd-networkd", nm[] = "NetworkManager";
 /* The first line of what is ours. */
 static const char mark[] = "# Written by ringctl link adopt";
 
-/* --- reading
- *  -------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static bool read_file(char *ret, size_t size, const char *root, const char *path)
 {
@@ -128,8 +127,7 @@ static bool has_default_route(const char *root, const char *port)
     return found;
 }
 
-/* --- the file
- *  ------------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static int check_name(const char *port, struct err *err)
 {
@@ -215,8 +213,7 @@ int adopt_plan(struct adopt_file *ret, const char *root, const char *port, struc
     return 0;
 }
 
-/* --- writing and removing
- *  ------------------------------------------------------------------------------- */
+/* --- writing and removing --------------------------------------------------------------------- */
 
 /* 1: ours, 0: not there, −EEXIST: somebody else's. */
 static int whose(const char *root, const struct adopt_file *f, struct err *err)

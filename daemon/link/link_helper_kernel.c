@@ -251,8 +251,8 @@ int kernel_addr_del(struct kernel *k, uint32_t ifindex, const struct prefix *add
     return ask(k, begin_addr(buf, RTM_DELADDR, 0, ifindex, addr), NULL, NULL);
 }
 
-/* The kernel does not end an examination that has begun; but an address that is set anew without
- * one is not examined. */
+/* The kernel does not end a duplicate address detection that has begun. But it does none for an
+ * address that is set again without it. */
 int kernel_addr_settle(struct kernel *k, uint32_t ifindex, const struct prefix *addr)
 {
     _Alignas(struct nlmsghdr) char buf[512];

@@ -24,7 +24,7 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/job/cost_server.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/ringd/http/intake.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/log.h"

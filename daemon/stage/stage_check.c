@@ -82,8 +82,7 @@ static json_t *lengths_json(const struct lengths *l)
                      (json_int_t)l->n[l->count - 1], "bin_width", (json_int_t)l->width, "bins", bins);
 }
 
-/* --- rows
- *  ------------------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* Whether the token at t is learnt: whether the one before it should predict it. */
 static bool is_trained(struct data_row row, size_t t)
@@ -158,8 +157,7 @@ static json_t *rows_json(const struct data_check *c, const struct data *data)
     return list;
 }
 
-/* --- one set
- *  --------------------------------------------------------------------------------------- */
+/* --- one set ---------------------------------------------------------------------------------- */
 
 static json_t *counts_json(const struct data *data)
 {

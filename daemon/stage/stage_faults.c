@@ -16,8 +16,7 @@ enum { LINE_BYTES = 4400, READ_BYTES = 4096 };
 
 static struct progress *last_page; /* borrowed: the only way for a handler to have it */
 
-/* --- words
- *  ---------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 static bool take_hex(uint64_t *ret, const char **at)
 {
@@ -72,8 +71,7 @@ void fault_describe(char *ret, size_t size, const char *path, bool is_shorter)
                    : " could not be read any more: its disk fails, or its share is gone (see journalctl -k)");
 }
 
-/* --- the handler
- *  ---------------------------------------------------------------------------------- */
+/* --- the handler ------------------------------------------------------------------------------ */
 
 static void leave_words(const struct fault_mapping *m, uintptr_t at)
 {

@@ -155,8 +155,7 @@ void mla_absorb_o(struct num *num, float *o, const float *latent_o, const struct
     }
 }
 
-/* --- expanded, a few heads at a time
- *  ---------------------------------------------------------------- */
+/* --- expanded, a few heads at a time ---------------------------------------------------------- */
 
 /* In multiplications of a head. */
 bool mla_is_expanded(struct mla_dims d, size_t tokens, size_t len)

@@ -35,8 +35,7 @@ void build_loss(struct build *b, uint32_t mb);
 
 int build_train(struct build *b, struct err *err); /* plan_train.c */
 
-/* --- plan_ends.c: NORM and UPDATE of each step
- *  ---------------------------------------------------- */
+/* --- plan_ends.c: NORM and UPDATE of each step ------------------------------------------------ */
 
 struct ends;
 struct ends *ends_new(struct build *b, const struct sched_sim *sim); /* NULL: no memory */

@@ -333,8 +333,7 @@ int data_add_talk(struct data_reader *r, struct data_talk *talk)
     return code;
 }
 
-/* --- texts
- *  ---------------------------------------------------------------------------------------- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 int data_check_encoded(const struct data_reader *r, const uint32_t *ids, size_t n)
 {

@@ -90,8 +90,7 @@ static int add_text(struct data_reader *r, const json_t *row)
     return data_add_plain(r, json_string_value(text), json_string_length(text), 0);
 }
 
-/* --- prompts and completions where there is no template
- *  --------------------------------------------- */
+/* --- prompts and completions where there is no template --------------------------------------- */
 
 static bool is_space(char c)
 {

@@ -178,8 +178,7 @@ static int next_of_lines(struct jsonl *in, json_t **ret, struct err *err)
     return parse(in, line, n, ret, err);
 }
 
-/* --- an array, or objects on many lines
- *  ------------------------------------------------------------ */
+/* --- an array, or objects on many lines ------------------------------------------------------- */
 
 /* The next byte that is not white space, still unread; 1, or 0 at the end. Counts the lines it
  * passes. */

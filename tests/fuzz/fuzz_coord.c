@@ -9,7 +9,7 @@
 
 #include "daemon/ringd/job/coord.c" /* for its states, without the way there */
 #include "daemon/ringd/http/elsewhere.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 
 enum { RANKS = 3, MESSAGES = 16 };
 

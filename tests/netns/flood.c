@@ -60,8 +60,7 @@ static bool goes_on(struct instant begin, const char *seconds)
     return clock_since_us(clock_now(), begin) < (uint64_t)atoi(seconds) * 1000000;
 }
 
-/* --- what passes by
- *  ------------------------------------------------------------------------------------- */
+/* --- what passes by --------------------------------------------------------------------------- */
 
 /* Of all protocols: a switch takes what it forwards before those who wait for one. */
 static int raw_socket(const char *interface)
@@ -131,8 +130,7 @@ static void load(struct pool *pool, const char *path, bool openings)
         fail("nothing of the kind was recorded");
 }
 
-/* --- beacons
- *  -------------------------------------------------------------------------------------------- */
+/* --- beacons ---------------------------------------------------------------------------------- */
 
 static uint16_t checksum(const uint8_t *ip, const uint8_t *udp, size_t n)
 {
@@ -222,8 +220,7 @@ static int beacons(const char *kind, const char *interface, const char *seconds,
     return 0;
 }
 
-/* --- handshakes
- *  ----------------------------------------------------------------------------------------- */
+/* --- handshakes ------------------------------------------------------------------------------- */
 
 static size_t first_words(uint8_t *out, const char *kind, const struct pool *pool, uint64_t i)
 {

@@ -61,8 +61,7 @@ static void add_lane(struct exchange *x, uint64_t path, int fd, bool dialled)
     }
 }
 
-/* --- receiving
- *  ------------------------------------------------------------------------------------------ */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static void on_lost(void *owner, uint32_t rank, uint64_t path, const char *why)
 {
@@ -101,8 +100,7 @@ static _Noreturn void receive(struct exchange *x, uint16_t port, unsigned lanes)
     }
 }
 
-/* --- sending
- *  -------------------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static int dial(const char *address, const char *port)
 {

@@ -47,8 +47,7 @@ bool ctl_line_can(void)
     return isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* --- the history
- *  --------------------------------------------------------------------------------------- */
+/* --- the history ------------------------------------------------------------------------------ */
 
 char *ctl_line_history_path(const char *name)
 {
@@ -148,8 +147,7 @@ static void keep(struct ctl_line *l, const char *line, size_t n)
     free(entry);
 }
 
-/* --- the terminal
- *  -------------------------------------------------------------------------------------- */
+/* --- the terminal ----------------------------------------------------------------------------- */
 
 static char *prompt_of(EditLine *editor)
 {

@@ -49,8 +49,7 @@ void enrol_return_key(const struct enrol *e, struct link_key *ret)
     ret->tag = ENROL_TAG_RETURN;
 }
 
-/* --- asking who is there
- *  -------------------------------------------------------------------------- */
+/* --- asking who is there ---------------------------------------------------------------------- */
 
 /* A nonce and what only a member can make of it, so that nobody can tell two questions of one
  * cluster apart from those of two. */
@@ -104,8 +103,7 @@ bool enrol_return_is_answer(const struct enrol *e, const uint8_t answer[static T
     return !sodium_memcmp(expected, answer, sizeof expected);
 }
 
-/* --- over the connection, at both ends
- *  ------------------------------------------------------------ */
+/* --- over the connection, at both ends -------------------------------------------------------- */
 
 static int send_roster(struct enrol *e, struct link *link)
 {
@@ -140,8 +138,7 @@ void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t
         take_roster(e, link_peer(link)->name, body, n);
 }
 
-/* --- the end that was away
- *  ------------------------------------------------------------------------ */
+/* --- the end that was away -------------------------------------------------------------------- */
 
 static void finish(struct enrol *e)
 {

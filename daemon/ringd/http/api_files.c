@@ -13,7 +13,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/http/api_impl.h"
-#include "daemon/ringd/http/results.h"
+#include "daemon/ringd/job/results.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
 

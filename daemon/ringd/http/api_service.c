@@ -9,7 +9,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/cluster/identity_token.h"
 #include "daemon/ringd/http/api_impl.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
 

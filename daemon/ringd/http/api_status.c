@@ -12,7 +12,7 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/http/http.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/cluster/members.h"

@@ -16,7 +16,7 @@
 #include "daemon/ringd/http/http_call.h"
 #include "daemon/ringd/http/http_guard.h"
 #include "daemon/ringd/http/http_listen.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/common/xalloc.h"
 

@@ -9,7 +9,7 @@
 
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_guard.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/common/xalloc.h"
 
 enum {

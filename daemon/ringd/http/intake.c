@@ -22,7 +22,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/job/plan_request.h"
-#include "daemon/ringd/http/results.h"
+#include "daemon/ringd/job/results.h"
 #include "daemon/common/xalloc.h"
 
 enum { LOOK_S = 10, MOST_AT_ONCE = 16 };

@@ -36,8 +36,7 @@ struct job_news {
     json_t *remembered; /* owned */
 };
 
-/* --- ours
- *  --------------------------------------------------------------------------------------------- */
+/* --- ours ------------------------------------------------------------------------------------- */
 
 /* The place of that job, made where there is none; NULL: it is older than all there is room for. */
 static struct own *own_place(struct job_news *n, uint64_t id)
@@ -119,8 +118,7 @@ static void answer(struct job_news *n, const uint8_t to[16], const json_t *body)
                             "version", (json_int_t)n->version, "since", since, "jobs", rows));
 }
 
-/* --- theirs
- *  ------------------------------------------------------------------------------------------- */
+/* --- theirs ----------------------------------------------------------------------------------- */
 
 static struct news_head *head_find(const struct job_news *n, const uint8_t id[16])
 {
@@ -224,8 +222,7 @@ const json_t *job_news_of(const struct job_news *n, const uint8_t head[16])
     return h ? h->rows : NULL;
 }
 
-/* --- opening, closing
- *  --------------------------------------------------------------------------------- */
+/* --- opening, closing ------------------------------------------------------------------------- */
 
 struct job_news *job_news_new(const struct job_news_setup *setup)
 {

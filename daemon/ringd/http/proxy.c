@@ -49,8 +49,7 @@ struct proxy {
     json_int_t rounds;
 };
 
-/* --- the end of an errand
- *  ----------------------------------------------------------------------------- */
+/* --- the end of an errand --------------------------------------------------------------------- */
 
 static void errand_free(struct errand *e)
 {
@@ -81,8 +80,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     give_up(arg, "did not answer in time: ask again, and see `ringctl nodes`");
 }
 
-/* --- asking
- *  ------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static void say(struct errand *e, json_t *message)
 {
@@ -140,8 +138,7 @@ void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], co
     ask(e, n ? body : NULL);
 }
 
-/* --- told
- *  --------------------------------------------------------------------------------------------- */
+/* --- told ------------------------------------------------------------------------------------- */
 
 /* The bytes of a part, for the caller to free; NULL: nonsense. */
 static char *decode_part(const json_t *body, size_t *ret_n)
@@ -287,8 +284,7 @@ void proxy_published(struct proxy *p, uint64_t job)
     proxy_answers_published(p->answers, job);
 }
 
-/* --- opening, closing
- *  --------------------------------------------------------------------------------- */
+/* --- opening, closing ------------------------------------------------------------------------- */
 
 struct proxy *proxy_new(const struct proxy_setup *setup)
 {

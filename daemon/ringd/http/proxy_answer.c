@@ -59,8 +59,7 @@ static void answer_free(struct proxy_reply *a)
 
 static void on_timer(evutil_socket_t fd, short what, void *arg);
 
-/* --- sending
- *  ------------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static json_t *encode_part(const char *text, size_t n)
 {
@@ -131,8 +130,7 @@ static void on_reply(void *owner, int status, const char *content_type, const ch
     send_part(a, 0);
 }
 
-/* --- events
- *  ------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 /* What there is of the job's events goes out together; with nothing there the answer waits, unless
  * it `must` go. */
@@ -196,8 +194,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         answer_free(a);
 }
 
-/* --- asked
- *  -------------------------------------------------------------------------------------------- */
+/* --- asked ------------------------------------------------------------------------------------ */
 
 static struct proxy_reply *find(struct proxy_answers *all, const uint8_t from[16], json_int_t round)
 {

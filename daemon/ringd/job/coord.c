@@ -19,7 +19,7 @@
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/http/results.h"
+#include "daemon/ringd/job/results.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/job/timelines.h"

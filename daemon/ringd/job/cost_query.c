@@ -104,8 +104,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         wait_for(r, TOLD_S - HEARD_S);
 }
 
-/* --- asking
- *  --------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static void ask(struct round *r, struct asked *a, const json_t *question)
 {
@@ -150,8 +149,7 @@ void cost_query_forget(struct cost_query *s, const struct spawn *stage)
     }
 }
 
-/* --- answers
- *  -------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 void cost_query_message(struct cost_query *s, const uint8_t from[16], const char *kind, const json_t *body)
 {

@@ -35,8 +35,7 @@ struct cost_server {
     struct event *deadline, *reap; /* owned; reap frees the stage outside its own callback */
 };
 
-/* --- answers
- *  -------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void tell(struct cost_server *g, const struct request *q, const char *kind, json_t *answer)
 {
@@ -104,8 +103,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     give_up(arg, "timing took too long");
 }
 
-/* --- questions
- *  ------------------------------------------------------------------------------------ */
+/* --- questions -------------------------------------------------------------------------------- */
 
 static void start_next(struct cost_server *g)
 {
@@ -166,8 +164,7 @@ void cost_server_yield(struct cost_server *g)
     give_up(g, "a job has begun there");
 }
 
-/* --- opening, closing
- *  ------------------------------------------------------------------------------ */
+/* --- opening, closing ------------------------------------------------------------------------- */
 
 struct cost_server *cost_server_new(const struct cost_server_setup *setup)
 {

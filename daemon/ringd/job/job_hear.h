@@ -25,7 +25,7 @@ int job_opened_as_planned(const struct job *job, size_t rank, const json_t *laye
  * watches. */
 void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body);
 /* False: the event is none. An answer of a conversation, after which more may be said: it is the
- * job's result for now. */
+ * result until the next one comes. */
 bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body);
 /* The way to the next rank goes through another node now, or is direct again. */
 void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t *body);

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "daemon/ringd/http/elsewhere.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/node.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/ringd/job/step_clocks.h"
+#include "daemon/ringd/job/task_causes.h"
 #include "daemon/common/xalloc.h"
 #include "engine/pipe/plan.h"
 #include "net/clock_offset.h"
@@ -32,12 +33,6 @@ struct row {
 };
 
 #define CLOCK_MAX (INT64_MAX / 4) /* µs between two clocks: beyond, sums of them overflow */
-
-/* What a task had to await: for each need, who made the message. */
-struct cause {
-    size_t rank, task;
-    uint32_t emit; /* which of its messages */
-};
 
 /* Of another rank's clock, against a rank's own. */
 struct told {
@@ -64,8 +59,8 @@ struct planned {
     uint32_t *whose; /* [steps] owned */
     bool tied;
     uint32_t lowest;
-    struct plan *plan;     /* owned; NULL = the shape has none */
-    struct cause **causes; /* owned: [plan->ranks] */
+    struct plan *plan;          /* owned; NULL = the shape has none */
+    struct task_cause **causes; /* owned: [plan->ranks] */
 };
 
 struct timeline {
@@ -106,16 +101,9 @@ static void step_done(struct step *s)
     *s = (struct step){0};
 }
 
-static void causes_free(struct cause **causes, size_t ranks)
-{
-    for (size_t r = 0; causes && r < ranks; r++)
-        free(causes[r]);
-    free(causes);
-}
-
 static void planned_done(struct planned *p, size_t ranks)
 {
-    causes_free(p->causes, ranks);
+    task_causes_free(p->causes, ranks);
     plan_free(p->plan);
     free(p->whose);
     *p = (struct planned){0};
@@ -359,50 +347,6 @@ static bool is_done_as(const struct plan *plan, const struct timeline *t)
     return true;
 }
 
-/* Which of the task's messages it is; TASK_MAX_EMITS: none. */
-static uint32_t emit_of(const struct task *task, const struct msg_key *key, uint32_t to)
-{
-    for (uint32_t i = 0; i < task->nemits; i++)
-        if (task->emits[i].to == to && !memcmp(&task->emits[i].key, key, sizeof *key))
-            return i;
-    return TASK_MAX_EMITS;
-}
-
-/* Which task of its sender makes the message. Those of a pair of ranks come about in order, so the
- * search goes on from the last one found. */
-static struct cause maker_of(const struct plan *plan, const struct task_need *need, uint32_t to, size_t *from)
-{
-    const struct plan_rank *sender = &plan->rank[need->from];
-    for (size_t k = 0; k < sender->n; k++) {
-        size_t i = (*from + k) % sender->n;
-        uint32_t emit = emit_of(&sender->tasks[i], &need->key, to);
-        if (emit < TASK_MAX_EMITS) {
-            *from = i;
-            return (struct cause){need->from, i, emit};
-        }
-    }
-    return (struct cause){0, SIZE_MAX, 0};
-}
-
-/* For each rank and task TASK_MAX_NEEDS causes; a task of SIZE_MAX is none. */
-static struct cause **causes_of(const struct plan *plan)
-{
-    struct cause **causes = xcalloc(plan->ranks, sizeof *causes);
-    for (size_t r = 0; r < plan->ranks; r++) {
-        const struct plan_rank *mine = &plan->rank[r];
-        size_t at[RING_MAX_NODES] = {0};
-        causes[r] = xcalloc(mine->n * TASK_MAX_NEEDS, sizeof *causes[r]);
-        for (size_t i = 0; i < mine->n; i++)
-            for (uint32_t k = 0; k < TASK_MAX_NEEDS; k++) {
-                const struct task_need *need = &mine->tasks[i].needs[k];
-                causes[r][i * TASK_MAX_NEEDS + k] = k < mine->tasks[i].nneeds
-                                                        ? maker_of(plan, need, (uint32_t)r, &at[need->from])
-                                                        : (struct cause){0, SIZE_MAX, 0};
-            }
-    }
-    return causes;
-}
-
 static bool has_shape(const struct planned *p, const struct step *s)
 {
     return p->is_tried && p->microbatches == s->microbatches && p->steps == s->steps && p->tied == s->tied &&
@@ -424,13 +368,13 @@ static void find_plan(struct timeline *t)
                           .tied = s->tied,
                           .lowest = s->lowest};
     p->plan = compile(t, p);
-    p->causes = p->plan ? causes_of(p->plan) : NULL;
+    p->causes = p->plan ? task_causes(p->plan) : NULL;
 }
 
 /* --- what was planned ------------------------------------------------------------------------- */
 
 /* When the task could begin at the earliest, NAN while that is not known. */
-static double earliest(const struct step *s, const struct cause *cause, const size_t *done)
+static double earliest(const struct step *s, const struct task_cause *cause, const size_t *done)
 {
     double at = 0;
     for (size_t k = 0; k < TASK_MAX_NEEDS; k++) {
@@ -447,7 +391,7 @@ static double earliest(const struct step *s, const struct cause *cause, const si
 
 /* Each rank does its tasks in their order, each as soon as its messages are made, and takes as long
  * as it took. Returns the length of the whole. */
-static double lay_out(const struct timeline *t, struct cause **causes)
+static double lay_out(const struct timeline *t, struct task_cause **causes)
 {
     const struct step *s = &t->last;
     size_t done[RING_MAX_NODES] = {0};
@@ -481,7 +425,7 @@ static void add_told(const struct step *s, size_t rank, struct step_clocks *cloc
                              (double)s->told[rank][i].error_us + ran * CLOCK_OFFSET_DRIFT_PPM / 1e6);
 }
 
-static void set_clocks(const struct timeline *t, struct cause **causes, struct step_clock *ret)
+static void set_clocks(const struct timeline *t, struct task_cause **causes, struct step_clock *ret)
 {
     const struct step *s = &t->last;
     struct step_clocks *clocks = xcalloc(1, sizeof *clocks);
@@ -489,7 +433,7 @@ static void set_clocks(const struct timeline *t, struct cause **causes, struct s
     for (size_t p = 0; p < t->ranks; p++) {
         add_told(s, p, clocks);
         for (size_t i = 0; causes && i < s->n[p] * TASK_MAX_NEEDS; i++) {
-            const struct cause *c = &causes[p][i];
+            const struct task_cause *c = &causes[p][i];
             if (c->task != SIZE_MAX)
                 step_clocks_heard(clocks, c->rank, p, (double)s->rows[c->rank][c->task].emitted[c->emit],
                                   (double)s->rows[p][i / TASK_MAX_NEEDS].start);
@@ -572,7 +516,7 @@ json_t *timeline_encode(struct timeline *t, uint64_t job, const char (*names)[64
         return NULL;
     find_plan(t);
     const struct plan *plan = t->planned.plan && is_done_as(t->planned.plan, t) ? t->planned.plan : NULL;
-    struct cause **causes = plan ? t->planned.causes : NULL;
+    struct task_cause **causes = plan ? t->planned.causes : NULL;
     struct step_clock clocks[RING_MAX_NODES];
     set_clocks(t, causes, clocks);
     double planned = plan ? lay_out(t, causes) : 0;

@@ -233,8 +233,7 @@ static void item_lost(struct linkctl *l, struct item *item, struct instant now)
     l->news = true;
 }
 
-/* --- the connection
- *  ------------------------------------------------------------------------------------- */
+/* --- the connection --------------------------------------------------------------------------- */
 
 static void next_step(struct linkctl *l);
 
@@ -404,8 +403,7 @@ static void try_connect(struct linkctl *l, struct instant now)
         set_text(l, l->items[i].reason, "%s", l->problem);
 }
 
-/* --- what comes next
- *  ------------------------------------------------------------------------------------ */
+/* --- what comes next -------------------------------------------------------------------------- */
 
 static void ask(struct linkctl *l, struct rlink_request r, struct instant now)
 {
@@ -493,8 +491,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     tell_news(arg);
 }
 
-/* --- life and reports
- *  ----------------------------------------------------------------------------------- */
+/* --- life and reports ------------------------------------------------------------------------- */
 
 int linkctl_open(struct linkctl **ret, const struct linkctl_setup *setup)
 {

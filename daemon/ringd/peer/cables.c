@@ -26,7 +26,7 @@
 enum { ASK_EVERY_S = 1, ANSWER_SIZE = TOKEN_TAG + 2 };
 
 /* --- what ports and cables should have, for people and other tools: our own connections do without
- *  ---------------------------------------------- */
+ *  --- */
 
 static void collect_facts(const struct cables *c, struct cables_facts *ret,
                           struct neighbour_view seen[static CABLES_SEEN])

@@ -31,8 +31,7 @@ void cables_plan_done(struct cables_plan *plan)
     *plan = (struct cables_plan){0};
 }
 
-/* --- subnets
- *  -------------------------------------------------------------------------------------------- */
+/* --- subnets ---------------------------------------------------------------------------------- */
 
 /* "10.0.0.0/8 on eth0" */
 static void describe(char ret[static CABLES_WHY], const struct cables_facts *f, const struct ports_prefix *p)
@@ -138,8 +137,7 @@ static void choose_four(struct cable_plan *c, const struct cables_facts *f, cons
         c->told = SUBNET_NO_ROOM;
 }
 
-/* --- the whole
- *  ------------------------------------------------------------------------------------------ */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static uint32_t choose_mtu(const struct port *port, const struct cable *cable)
 {

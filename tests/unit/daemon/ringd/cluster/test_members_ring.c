@@ -144,8 +144,7 @@ static void the_ring_turns_to_its_head(void **state)
     members_free(m);
 }
 
-/* --- the ring that stands
- *  ----------------------------------------------------------------------------- */
+/* --- the ring that stands --------------------------------------------------------------------- */
 
 /* n nodes, all linked to all, every way of one class. */
 static struct members *mesh_of(unsigned n)
@@ -279,8 +278,7 @@ static void what_cannot_go_on_is_replaced_at_once(void **state)
     members_free(m);
 }
 
-/* --- an order set by hand
- *  ------------------------------------------------------------------------------ */
+/* --- an order set by hand --------------------------------------------------------------------- */
 
 static void orders(struct members *m, unsigned who, const char *ring)
 {

@@ -29,7 +29,7 @@
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/http/http_access.h"
 #include "daemon/ringd/http/http_feed.h"
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/job/timelines.h"
 #include "net/clock.h"

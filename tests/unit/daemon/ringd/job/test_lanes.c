@@ -199,8 +199,7 @@ static void one_of_two_lanes_is_cut(void **state)
     }
 }
 
-/* --- the same chunk twice, on lanes whose other end the test is
- *  -------------------------------------------- */
+/* --- the same chunk twice, on lanes whose other end the test is ------------------------------- */
 
 struct bare {
     int fd;

@@ -40,8 +40,7 @@ static const struct linkctl_want four = {
     .verb = RLINK_ADDR_ADD, .ifindex = 7, .addr = {AF_INET, 31, {10, 98, 0, 1}}};
 static const struct linkctl_want up = {.verb = RLINK_SET_UP, .ifindex = 7};
 
-/* --- the fake
- *  ------------------------------------------------------------------------------------------- */
+/* --- the fake --------------------------------------------------------------------------------- */
 
 static void keep(struct world *w, const struct rlink_request *r)
 {
@@ -149,8 +148,7 @@ static void fake_stop(struct world *w)
     w->listener = NULL;
 }
 
-/* --- the world
- *  ------------------------------------------------------------------------------------------ */
+/* --- the world -------------------------------------------------------------------------------- */
 
 static void on_news(void *owner)
 {

@@ -117,8 +117,7 @@ static void receive(struct exchange *x, uint32_t from, uint32_t mb, size_t want)
     exchange_kick(x);
 }
 
-/* --- messages
- *  ------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void every_size_arrives(void **state)
 {
@@ -270,8 +269,7 @@ static void buffers_are_used_again(void **state)
     part(&p);
 }
 
-/* --- endings
- *  --------------------------------------------------------------------------------------- */
+/* --- endings ---------------------------------------------------------------------------------- */
 
 /* The connection breaks, and whoever has to make another one is told why. */
 struct loss {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 
 static void expect_text(struct event_log *log, uint64_t job, uint64_t after, const char *text, uint64_t id,
                         bool last)

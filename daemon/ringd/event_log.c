@@ -3,7 +3,7 @@
  * Owns the last events in a ring of fixed length, and of so many bytes, under one mutex. The loop
  * thread publishes, HTTP's threads read; each reader keeps its own place by event id, so the event
  * log knows no reader. */
-#include "daemon/ringd/http/event_log.h"
+#include "daemon/ringd/event_log.h"
 
 #include <inttypes.h>
 #include <pthread.h>

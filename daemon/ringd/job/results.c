@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/http/results.h"
+#include "daemon/ringd/job/results.h"
 
 #include <ctype.h>
 #include <dirent.h>
