@@ -3,6 +3,7 @@
  * Wires the modules that run and plan jobs: what they borrow, and where their news goes. Called by
  * node.c; loop thread. */
 #include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/metrics_text.h"
 #include "daemon/ringd/job/coord.h"
@@ -12,12 +13,59 @@
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
+#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/service.h"
 
-static void plan_begins(void *owner)
+static void on_begins(void *owner)
 {
     node_refresh_self(owner);
 }
+
+/* --- coord ------------------------------------------------------------------------------------ */
+
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
+{
+    const struct node *n = owner;
+    return peers_send(n->peers, to, message);
+}
+
+static const char *last_words(void *owner, const uint8_t id[16])
+{
+    const struct node *n = owner;
+    return peers_last_words(n->peers, id);
+}
+
+static void plan_here(void *owner, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+{
+    const struct node *n = owner;
+    worker_plan(n->worker, job, type, spec, nodes);
+}
+
+static void on_published(void *owner, uint64_t job, const char *type)
+{
+    const struct node *n = owner;
+    elsewhere_published(n->elsewhere, job, type);
+}
+
+static void open_coord(struct node *n)
+{
+    n->coord = coord_new(&(struct coord_setup){.base = n->base,
+                                               .opts = n->opts,
+                                               .state_dir = n->state_dir,
+                                               .cluster = n->cluster,
+                                               .members = n->members,
+                                               .store = n->store,
+                                               .metrics = n->metrics,
+                                               .events = n->events,
+                                               .send = send_message,
+                                               .last_words = last_words,
+                                               .plan = plan_here,
+                                               .begins = on_begins,
+                                               .published = on_published,
+                                               .owner = n});
+}
+
+/* --- plans ------------------------------------------------------------------------------------ */
 
 static void on_planned(void *owner, struct http_call *call, json_t *answer)
 {
@@ -40,7 +88,7 @@ static void open_plan_request(struct node *n)
                                                                     .coord = n->coord,
                                                                     .cost_query = n->cost_query,
                                                                     .worker = n->worker,
-                                                                    .begins = plan_begins,
+                                                                    .begins = on_begins,
                                                                     .planned = on_planned,
                                                                     .refused = on_refused,
                                                                     .owner = n});
@@ -51,7 +99,7 @@ void node_open_job(struct node *n)
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     n->worker = worker_new(n);
-    n->coord = coord_new(n);
+    open_coord(n);
     n->cost_server = cost_server_new(&(struct cost_server_setup){
         .base = n->base, .opts = n->opts, .threads = &n->threads, .peers = n->peers, .worker = n->worker});
     open_plan_request(n);

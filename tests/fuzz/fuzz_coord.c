@@ -7,42 +7,48 @@
 
 #include <event2/event.h>
 
-#include "daemon/ringd/job/coord.c" /* for its states, without the way there */
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/job/coord.c"
+#include "daemon/ringd/job/job_life.c" /* for its states, without the way there */
 #include "daemon/ringd/event_log.h"
 
 enum { RANKS = 3, MESSAGES = 16 };
 
 /* --- the rest of the daemon --- */
 
-int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
+static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
-    (void)p;
-    json_decref(body);
+    (void)owner;
+    json_decref(message);
     return to[0] == 2 ? -EHOSTUNREACH : 0;
 }
 
-const char *peers_last_words(struct peers *p, const uint8_t id[16])
+static const char *no_words(void *owner, const uint8_t id[16])
 {
-    (void)p, (void)id;
+    (void)owner, (void)id;
     return "";
 }
 
-void node_refresh_self(struct node *n)
+static void begins(void *owner)
 {
-    (void)n;
+    (void)owner;
 }
 
-void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+static void plan(void *owner, uint64_t job, const char *type, json_t *spec, json_t *nodes)
 {
-    (void)w, (void)job, (void)type;
+    (void)owner, (void)job, (void)type;
     json_decref(spec);
     json_decref(nodes);
 }
 
-struct job_ring *job_ring_new(struct node *node, void (*stands)(void *owner), void *owner)
+static void published(void *owner, uint64_t job, const char *type)
 {
-    (void)node, (void)stands, (void)owner;
+    (void)owner, (void)job;
+    expect(type);
+}
+
+struct job_ring *job_ring_new(const struct job_ring_setup *setup)
+{
+    (void)setup;
     return NULL;
 }
 
@@ -88,12 +94,6 @@ void store_put_event(struct store *s, uint64_t job, const char *kind, const char
     expect(kind && json);
 }
 
-void elsewhere_published(struct elsewhere *e, uint64_t job, const char *type)
-{
-    (void)e, (void)job;
-    expect(type);
-}
-
 void log_line(enum log_level priority, const char *fmt, ...)
 {
     (void)priority, (void)fmt;
@@ -131,7 +131,7 @@ static struct job *begin(struct coord *c, enum job_state state)
         state > JOB_OPENING ? timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS}) : NULL;
     job->state = state;
     job->outcome = JOB_FAILED;
-    c->jobs = c->active = job;
+    c->jobs = c->life->job = job;
     return job;
 }
 
@@ -161,17 +161,25 @@ static void tell(struct coord *c, const struct job *job, struct input *in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const struct member self = {.id = {1}, .name = "self", .version = "1", .boot = 1, .seq = 1};
-    static struct node node;
+    static struct event_base *base;
+    static struct members *members;
     struct input in = {data, n};
-    if (!node.base) {
-        node.base = event_base_new();
-        node.members = members_new(&self);
+    if (!base) {
+        base = event_base_new();
+        members = members_new(&self);
     }
-    node.events = event_log_new(4, SIZE_MAX);
-    struct coord *c = coord_new(&node);
+    struct event_log *events = event_log_new(4, SIZE_MAX);
+    struct coord *c = coord_new(&(struct coord_setup){.base = base,
+                                                      .members = members,
+                                                      .events = events,
+                                                      .send = send_message,
+                                                      .last_words = no_words,
+                                                      .plan = plan,
+                                                      .begins = begins,
+                                                      .published = published});
     struct job *job =
         begin(c, (enum job_state)(JOB_PLANNING + input_u8(&in) % (JOB_STOPPING - JOB_PLANNING + 1)));
-    for (int i = 0; i < MESSAGES && in.left && c->active == job; i++)
+    for (int i = 0; i < MESSAGES && in.left && c->life->job == job; i++)
         tell(c, job, &in);
     json_t *all = job_encode(job);
     expect(all && job->state <= JOB_CANCELLED && memchr(job->error, '\0', sizeof job->error));
@@ -179,6 +187,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (job->timeline)
         json_decref(timeline_encode(job->timeline, job->id, (const char(*)[64])job->names));
     coord_free(c);
-    event_log_free(node.events);
+    event_log_free(events);
     return 0;
 }

@@ -19,6 +19,7 @@
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/http/timelines_feed.h"
 #include "daemon/common/xalloc.h"
 #include "engine/pipe/sched.h"
 
@@ -388,9 +389,11 @@ void api_get_job_timelines(struct api *api, struct http_call *call)
         http_fail(call, 409, "refused",
                   "the steps of job %llu are given on its own node alone: ask the daemon there",
                   (unsigned long long)id);
-    else if (timelines_read(job->timelines, call))
+    else if (timelines_is_read(job->timelines))
         http_fail(call, 409, "refused", "the steps of job %llu have a reader already, and there can be one",
                   (unsigned long long)id);
+    else
+        timelines_feed(job->timelines, call);
 }
 
 /* The last word of a job that has left the ring of recent events, made again from its record. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The jobs submitted to this node: it is their head. Queues them, plans, hands out, watches, ends
- * them with one named cause. Loop thread. Every state but QUEUED (which shows why it waits) and
- * RUNNING (watched by heartbeats) has a deadline. */
+ * The jobs submitted to this node: it is their head. Queues them, and lets the first one live
+ * (job_life.h) as soon as there is a ring for it; keeps those that have ended. Loop thread. */
 #ifndef DAEMON_COORD_H
 #define DAEMON_COORD_H
 
@@ -11,14 +10,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/ringd/job/job_state.h"
 #include "engine/err.h"
 
+struct cluster;
 struct coord;
+struct event_base;
+struct event_log;
 struct job;
+struct members;
 struct members_ring;
-struct node;
+struct metrics;
+struct opts;
+struct store;
 
-struct coord *coord_new(struct node *node); /* jobs the store still calls unfinished are closed, saying why */
+struct coord_setup { /* the pointers are borrowed */
+    struct event_base *base;
+    const struct opts *opts;              /* dead-after, which may change */
+    struct {                              /* 0: the usual */
+        unsigned of_state_ms[JOB_STATES]; /* job_state.c */
+        unsigned settle_ms;               /* how long a job waits for a ring to form: 30 s */
+        unsigned retry_ms;                /* between the turns of heads that collided: 0.3 s */
+    } limits;
+    const char *state_dir;
+    const struct cluster *cluster;
+    struct members *members;
+    struct store *store;
+    struct metrics *metrics;
+    struct event_log *events;
+    void *owner;
+    /* To a member, perhaps this node. Takes the reference; −EHOSTUNREACH: there is no way now. */
+    int (*send)(void *owner, const uint8_t to[16], json_t *message);
+    /* Why the last connection to that node ended; "" if there was none. */
+    const char *(*last_words)(void *owner, const uint8_t id[16]);
+    /* A stage of this node is to plan the job; takes the references. */
+    void (*plan)(void *owner, uint64_t job, const char *type, json_t *spec, json_t *nodes);
+    void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
+    /* A job has an event of this type. */
+    void (*published)(void *owner, uint64_t job, const char *type);
+};
+
+struct coord *coord_new(const struct coord_setup *setup); /* jobs the store still calls unfinished are
+                                                             closed, saying why */
 void coord_free(struct coord *c);
 /* Nobody reads the steps of its jobs any more. Before http_stop. */
 void coord_end_streams(struct coord *c);

@@ -12,18 +12,6 @@
 #include "daemon/ringd/job/timelines.h"
 #include "daemon/common/xalloc.h"
 
-const char *job_state_name(enum job_state s)
-{
-    static const char *const names[] = {"queued",  "planned", "planned", "planned",  "running",
-                                        "running", "done",    "failed",  "cancelled"};
-    return names[s];
-}
-
-bool job_state_ended(enum job_state s)
-{
-    return s >= JOB_DONE;
-}
-
 struct job *job_new(uint64_t id, const char *type, json_t *spec)
 {
     struct job *job = xcalloc(1, sizeof *job);
@@ -130,6 +118,45 @@ size_t job_rank_of(const struct job *job, const uint8_t id[16])
     while (r < job->ranks && memcmp(job->nodes[r], id, 16))
         r++;
     return r;
+}
+
+static bool has_answered(const struct job *job, size_t rank)
+{
+    switch (job_phase(job->state)->answer) {
+    case JOB_ANSWER_NONE: return true;
+    case JOB_ANSWER_PLAN: return rank > 0;
+    case JOB_ANSWER_READY: return job->ready[rank];
+    case JOB_ANSWER_CONNECTED: return job->connected[rank];
+    case JOB_ANSWER_STOPPED: return job->stopped[rank];
+    }
+    return true;
+}
+
+size_t job_first_waited(const struct job *job, size_t *ret_left)
+{
+    size_t first = 0, left = 0;
+    for (size_t r = job->ranks; r-- > 0;)
+        if (!has_answered(job, r)) {
+            first = r;
+            left++;
+        }
+    if (ret_left)
+        *ret_left = left;
+    return first;
+}
+
+void job_waits_for(const struct job *job, char *text, size_t size)
+{
+    size_t left;
+    const size_t first = job_first_waited(job, &left);
+    *text = '\0';
+    if (job->state == JOB_QUEUED)
+        snprintf(text, size, "%s", job->error);
+    else if (left == 1)
+        snprintf(text, size, "node %s is %s", job->names[first], job_phase(job->state)->doing);
+    else if (left)
+        snprintf(text, size, "node %s is %s, and %zu more %s", job->names[first],
+                 job_phase(job->state)->doing, left - 1, left == 2 ? "node is" : "nodes are");
 }
 
 void job_progress(struct job *job, struct instant now)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * One job as its head knows it: request, life, result; and its JSON forms for the API and the
- * store. No behaviour: coord drives it. */
+ * store. No behaviour: coord and job_life drive it. */
 #ifndef DAEMON_JOB_H
 #define DAEMON_JOB_H
 
@@ -11,26 +11,12 @@
 #include <stdint.h>
 
 #include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/job/job_state.h"
 #include "net/clock.h"
 #include "net/ring.h"
 
 struct timeline;
 struct timelines;
-
-enum job_state {
-    JOB_QUEUED,
-    JOB_PLANNING,
-    JOB_OPENING,
-    JOB_CONNECTING,
-    JOB_RUNNING,
-    JOB_STOPPING,
-    JOB_DONE,
-    JOB_FAILED,
-    JOB_CANCELLED
-};
-const char *job_state_name(enum job_state s); /* as the API says it: planning, opening and connecting are
-                                                 "planned", stopping "running" */
-bool job_state_ended(enum job_state s);
 
 /* Seconds from when a job left the queue until all was planned, opened, connected, until rank 0
  * began its first task, and until the first step or token was there; 0 = not yet. */
@@ -81,6 +67,12 @@ json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
 void job_choose(struct job *job, uint32_t chosen);
 /* Its plan has them the other way round: rank 1 is who was the last. */
 void job_mirror(struct job *job);
+/* The first rank that has not done what the job's state waits for, 0 if it waits for none; and how
+ * many have not, unless NULL. */
+size_t job_first_waited(const struct job *job, size_t *ret_left);
+/* What it waits for, as a sentence without a full stop: "node b is opening its layers, and 2 more
+ * nodes are"; "" if it waits for nothing. Of a queued job that is its error. */
+void job_waits_for(const struct job *job, char *text, size_t size);
 size_t job_rank_of(const struct job *job, const uint8_t id[16]); /* job->ranks: it has none */
 /* Back to what it was when it was submitted, for another try. */
 void job_reset(struct job *job);

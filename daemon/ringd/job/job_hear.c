@@ -12,7 +12,6 @@
 #include "daemon/common/layers_text.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/job/timelines.h"
 #include "daemon/common/xalloc.h"
@@ -30,7 +29,7 @@ static void note_layers(char *text, size_t size, const struct job *job, size_t r
     snprintf(text, size, "%s%s", *ranges ? "layers " : "no layer", ranges);
 }
 
-void job_hear_plan(struct node *n, struct job *job)
+void job_hear_plan(const struct job_log *l, struct job *job)
 {
     char text[2048] = "";
     const json_t *bytes = json_object_get(job->plan, "bytes");
@@ -41,7 +40,7 @@ void job_hear_plan(struct node *n, struct job *job)
         snprintf(text + len, sizeof text - len, "%s%s %s (%.1f MiB)", r ? ", " : "", job->names[r], layers,
                  (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
     }
-    job_log_note(n, job, "planned: %s", text);
+    job_log_note(l, job, "planned: %s", text);
 }
 
 int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err)
@@ -82,7 +81,7 @@ static const char *event_kind(const json_t *body)
     return kind ? kind : "";
 }
 
-bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body)
+bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, const json_t *body)
 {
     json_t *result = json_object_get(json_object_get(body, "event"), "result");
     if (strcmp(event_kind(body), "answer") != 0 || rank != 0 || !json_is_object(result) ||
@@ -92,13 +91,14 @@ bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t 
     job->result = json_incref(result);
     job->is_idle = true;
     job_progress(job, clock_now());
-    job_log_publish(n, job, "answer",
+    job_log_publish(l, job, "answer",
                     json_pack("{s:I s:s s:O}", "id", (json_int_t)job->id, "state", job_state_name(job->state),
                               "result", result));
     return true;
 }
 
-void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body)
+void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
+                    const json_t *body)
 {
     if (!strcmp(event_kind(body), "timeline")) {
         on_timeline(job, rank, json_object_get(body, "event"));
@@ -124,7 +124,7 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
         json_object_set_new(event, "rank", json_integer((json_int_t)rank));
     if (!strcmp(kind, "reading"))
         json_object_set_new(event, "node", json_string(job->names[rank]));
-    metrics_event(n->metrics, kind, event);
+    metrics_event(metrics, kind, event);
     job_progress(job, clock_now());
     if (!strcmp(kind, "step") || !strcmp(kind, "token"))
         job_mark(job, &job->start.first_result, job->progressed);
@@ -137,10 +137,10 @@ void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *
         job->loss = json_number_value(json_object_get(event, "loss"));
         job->has_loss = true;
     }
-    job_log_publish(n, job, kind, event);
+    job_log_publish(l, job, kind, event);
 }
 
-void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t *body)
+void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body)
 {
     const char *through = json_string_value(json_object_get(body, "through"));
     const char *from = job->names[rank], *to = job->names[(rank + 1) % job->ranks];
@@ -149,8 +149,8 @@ void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t
     free(job->through[rank]);
     job->through[rank] = *through ? xstrndup(through, THROUGH_MAX) : NULL;
     if (*through)
-        job_log_note(n, job, "the way from %s to %s is relayed through %s", from, to, through);
+        job_log_note(l, job, "the way from %s to %s is relayed through %s", from, to, through);
     else
-        job_log_note(n, job, "the way from %s to %s is direct again", from, to);
-    job_log_save(n, job);
+        job_log_note(l, job, "the way from %s to %s is direct again", from, to);
+    job_log_save(l, job);
 }

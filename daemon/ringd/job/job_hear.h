@@ -13,21 +13,23 @@
 #include "engine/err.h"
 
 struct job;
-struct node;
+struct job_log;
+struct metrics;
 
 /* job->plan is there: the log says which node has which layers. */
-void job_hear_plan(struct node *n, struct job *job);
+void job_hear_plan(const struct job_log *l, struct job *job);
 /* `layers`, as rank says it opened them: first and end of every chunk. What was planned is one
  * thing, what was opened another; together they must hold every layer exactly once. -EPROTO with a
  * sentence. */
 int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err);
 /* A line of the log, a step, the memory of a stage, a timeline: kept with the job, and told to who
  * watches. */
-void job_hear_event(struct node *n, struct job *job, size_t rank, const json_t *body);
+void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
+                    const json_t *body);
 /* False: the event is none. An answer of a conversation, after which more may be said: it is the
  * result until the next one comes. */
-bool job_hear_answer(struct node *n, struct job *job, size_t rank, const json_t *body);
+bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
 /* The way to the next rank goes through another node now, or is direct again. */
-void job_hear_relayed(struct node *n, struct job *job, size_t rank, const json_t *body);
+void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body);
 
 #endif

@@ -8,11 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/store/store.h"
 
 static char *text_of(json_t *json)
@@ -32,36 +30,42 @@ static bool is_kept(const char *type)
     return true;
 }
 
-void job_log_publish(struct node *node, const struct job *job, const char *type, json_t *json)
+void job_log_publish(const struct job_log *l, const struct job *job, const char *type, json_t *json)
 {
     if (strcmp(type, "job") && strcmp(type, "end")) /* those have it as their id */
         json_object_set_new(json, "job", json_integer((json_int_t)job->id));
     char *text = text_of(json);
     if (text)
-        event_log_publish(node->events, job->id, type, text);
+        event_log_publish(l->events, job->id, type, text);
     if (text && is_kept(type))
-        store_put_event(node->store, job->id, type, text);
+        store_put_event(l->store, job->id, type, text);
     free(text);
-    elsewhere_published(node->elsewhere, job->id, type);
+    l->published(l->owner, job->id, type);
 }
 
-void job_log_remember(struct node *node, const struct job *job, const char *kind, json_t *json)
+void job_log_remember(const struct job_log *l, const struct job *job, const char *kind, json_t *json)
 {
     char *text = text_of(json);
     if (text)
-        store_put_event(node->store, job->id, kind, text);
+        store_put_event(l->store, job->id, kind, text);
     free(text);
 }
 
-void job_log_save(struct node *node, const struct job *job)
+void job_log_save(const struct job_log *l, const struct job *job)
 {
     char *text = text_of(job_encode(job));
     if (text)
-        store_put_job(node->store, job->id, job_state_name(job->state), text);
+        store_put_job(l->store, job->id, job_state_name(job->state), text);
     free(text);
 }
 
-void job_log_note(struct node *node, const struct job *job, const char *fmt, ...)
+void job_log_changed(const struct job_log *l, const struct job *job)
+{
+    job_log_save(l, job);
+    job_log_publish(l, job, "job", job_encode_short(job));
+}
+
+void job_log_note(const struct job_log *l, const struct job *job, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -69,7 +73,7 @@ void job_log_note(struct node *node, const struct job *job, const char *fmt, ...
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     log_job(LOG_LEVEL_INFO, job->id, "%s", text);
-    job_log_publish(node, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
+    job_log_publish(l, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
 }
 
 void job_log_close_unfinished(struct store *store)

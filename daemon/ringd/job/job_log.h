@@ -6,18 +6,28 @@
 #define DAEMON_JOB_LOG_H
 
 #include <jansson.h>
+#include <stdint.h>
 
+struct event_log;
 struct job;
-struct node;
 struct store;
 
+struct job_log { /* the pointers are borrowed */
+    struct event_log *events;
+    struct store *store;
+    /* An event of this type has come to the log of events. */
+    void (*published)(void *owner, uint64_t job, const char *type);
+    void *owner;
+};
+
 /* An event for listeners, and for the history if it is one that lasts. Takes the reference. */
-void job_log_publish(struct node *node, const struct job *job, const char *type, json_t *json);
-void job_log_remember(struct node *node, const struct job *job, const char *kind,
-                      json_t *json);                         /* for the history alone */
-void job_log_save(struct node *node, const struct job *job); /* its record */
+void job_log_publish(const struct job_log *l, const struct job *job, const char *type, json_t *json);
+/* For the history alone. Takes the reference. */
+void job_log_remember(const struct job_log *l, const struct job *job, const char *kind, json_t *json);
+void job_log_save(const struct job_log *l, const struct job *job);    /* its record */
+void job_log_changed(const struct job_log *l, const struct job *job); /* saved, and told as a "job" event */
 /* A line of the job's log, and of ours. */
-void job_log_note(struct node *node, const struct job *job, const char *fmt, ...)
+void job_log_note(const struct job_log *l, const struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The daemon died with jobs unfinished: they are closed with that sentence, so that none seems to

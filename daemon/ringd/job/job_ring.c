@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "daemon/ringd/cluster/cluster.h"
-#include "daemon/ringd/node.h"
 #include "daemon/common/xalloc.h"
 #include "net/roster.h"
 
@@ -17,13 +16,11 @@ enum {
 };
 
 struct job_ring {
-    struct node *node;   /* borrowed */
+    struct job_ring_setup setup;
     struct event *chain; /* owned: the chain has stood for long enough */
     bool chain_stands;
     struct event *begun; /* owned: whoever has not come by now is not waited for */
     bool is_starting;
-    void (*stands)(void *owner);
-    void *owner;
 };
 
 static void on_chain(evutil_socket_t fd, short what, void *arg)
@@ -32,7 +29,7 @@ static void on_chain(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     j->chain_stands = true;
-    j->stands(j->owner);
+    j->setup.stands(j->setup.owner);
 }
 
 static void on_begun(evutil_socket_t fd, short what, void *arg)
@@ -41,11 +38,11 @@ static void on_begun(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     j->is_starting = false;
-    j->stands(j->owner);
+    j->setup.stands(j->setup.owner);
 }
 
 /* Who belongs to the cluster and cannot be reached: how many, and in `names` the first of them. */
-static size_t missing_members(const struct node *n, char *names, size_t size)
+static size_t missing_members(const struct job_ring_setup *n, char *names, size_t size)
 {
     const struct roster *r = cluster_roster(n->cluster);
     size_t missing = 0;
@@ -62,7 +59,7 @@ void job_ring_changed(struct job_ring *j)
 {
     struct members_ring ring;
     struct timeval in = {CHAIN_S, 0};
-    members_ring(j->node->members, NULL, &ring);
+    members_ring(j->setup.members, NULL, &ring);
     if (ring.shape != RING_CHAIN) {
         event_del(j->chain);
         j->chain_stands = false;
@@ -73,10 +70,10 @@ void job_ring_changed(struct job_ring *j)
 
 bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)
 {
-    const uint8_t *self = members_self(j->node->members)->id;
+    const uint8_t *self = members_self(j->setup.members)->id;
     struct members_ring ring;
     size_t at = 0;
-    members_ring(j->node->members, self, &ring);
+    members_ring(j->setup.members, self, &ring);
     while (at < ring.n && memcmp(ring.at[at]->id, self, 16))
         at++;
     *ret = ring;
@@ -85,7 +82,7 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
         ret->at[i] = ring.at[(at + i) % ring.n];
     *why = 0;
     char name[CERT_NAME];
-    size_t missing = j->is_starting ? missing_members(j->node, name, sizeof name) : 0;
+    size_t missing = j->is_starting ? missing_members(&j->setup, name, sizeof name) : 0;
     if (missing == 1)
         snprintf(why, size, "%s may still come: the daemon here has just started", name);
     else if (missing)
@@ -94,7 +91,7 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
     if (missing)
         return false;
     if (ring.shape == RING_BROKEN || (ring.shape == RING_CHAIN && !j->chain_stands)) {
-        members_describe(j->node->members, why, size);
+        members_describe(j->setup.members, why, size);
         return false;
     }
     for (size_t r = 0; r < ring.n && !*why; r++)
@@ -104,13 +101,13 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
     return true;
 }
 
-struct job_ring *job_ring_new(struct node *node, void (*stands)(void *owner), void *owner)
+struct job_ring *job_ring_new(const struct job_ring_setup *setup)
 {
     struct job_ring *j = xcalloc(1, sizeof *j);
     struct timeval in = {START_S, 0};
-    *j = (struct job_ring){.node = node, .stands = stands, .owner = owner, .is_starting = true};
-    j->chain = event_new(node->base, -1, 0, on_chain, j);
-    j->begun = event_new(node->base, -1, 0, on_begun, j);
+    *j = (struct job_ring){.setup = *setup, .is_starting = true};
+    j->chain = event_new(setup->base, -1, 0, on_chain, j);
+    j->begun = event_new(setup->base, -1, 0, on_begun, j);
     event_add(j->begun, &in);
     return j;
 }

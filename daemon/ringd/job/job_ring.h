@@ -13,10 +13,17 @@
 #include "daemon/ringd/cluster/members.h"
 
 struct job_ring;
-struct node;
+struct event_base;
+struct cluster;
 
-/* `stands` is called when time alone has made a ring or chain usable. */
-struct job_ring *job_ring_new(struct node *node, void (*stands)(void *owner), void *owner);
+struct job_ring_setup { /* the pointers are borrowed */
+    struct event_base *base;
+    const struct cluster *cluster;
+    struct members *members;
+    void (*stands)(void *owner); /* time alone has made a ring or chain usable */
+    void *owner;
+};
+struct job_ring *job_ring_new(const struct job_ring_setup *setup);
 void job_ring_free(struct job_ring *j);
 void job_ring_changed(struct job_ring *j); /* nodes or links are others */
 /* Ranks from us on, and in `why` the obstacle, "" if there is none. True if a ring stands, though

@@ -12,19 +12,26 @@
 #include "daemon/ringd/cluster/members.h"
 
 struct job;
-struct node;
+
+struct job_post {
+    /* Takes the reference; −EHOSTUNREACH: there is no way to that node now. */
+    int (*send)(void *owner, const uint8_t to[16], json_t *message);
+    void *owner;
+};
 
 /* A message that names the job and nothing else, to one rank or to all of them. */
-void job_send(struct node *node, const struct job *job, size_t rank, const char *kind);
-void job_send_all(struct node *node, const struct job *job, const char *kind);
+void job_send(const struct job_post *post, const struct job *job, size_t rank, const char *kind);
+void job_send_all(const struct job_post *post, const struct job *job, const char *kind);
 /* What the rank needs to open its layers. */
-void job_send_open(struct node *node, const struct job *job, size_t rank);
+void job_send_open(const struct job_post *post, const struct job *job, size_t rank);
+/* What is said next in a conversation, NULL: its end. Takes the reference; −EHOSTUNREACH. */
+int job_send_turn(const struct job_post *post, const struct job *job, json_t *turn);
 /* To all ranks that have not stopped, with the error of the job as the cause. */
-void job_send_stop(struct node *node, const struct job *job);
+void job_send_stop(const struct job_post *post, const struct job *job);
 /* Ends the stage of a job that ended while its node was out of reach: `body` is what that stage
  * said. */
-void job_send_away(struct node *node, const uint8_t from[16], const json_t *body);
+void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body);
 /* A job waits for these nodes: one of them may be the head of a model that is only kept loaded. */
-void job_send_wanted(struct node *node, const struct members_ring *ring);
+void job_send_wanted(const struct job_post *post, const struct members_ring *ring);
 
 #endif

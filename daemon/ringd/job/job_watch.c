@@ -5,35 +5,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/absence.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_log.h"
-#include "daemon/ringd/node.h"
-#include "daemon/ringd/peer/peers.h"
 #include "daemon/common/xalloc.h"
 
 struct job_watch {
-    struct node *node; /* borrowed, as the next three */
-    const struct job_watch_ops *ops;
-    void *owner;
-    struct job *job; /* NULL: none */
+    struct job_watch_setup setup;
+    struct job *job; /* borrowed; NULL: none */
     struct absence absent;
     struct event *missed; /* owned: somebody has been out of reach for too long */
 };
 
 static unsigned patience_s(const struct job_watch *w)
 {
-    return (unsigned)opts_int(w->node->opts, "dead-after");
+    return (unsigned)opts_int(w->setup.opts, "dead-after");
 }
 
 static void tell_gone(struct job_watch *w, size_t rank, enum absence_news news)
 {
     const struct job *job = w->job;
-    const struct member *first = members_cut_off(w->node->members);
+    const struct member *first = members_cut_off(w->setup.members);
     const size_t cut_off = first ? job_rank_of(job, first->id) : job->ranks;
     if (news == ABSENCE_TOO_LONG && cut_off < job->ranks)
         rank = cut_off; /* the others may only be behind it */
-    const char *words = peers_last_words(w->node->peers, job->nodes[rank]), *name = job->names[rank];
+    const char *words = w->setup.last_words(w->setup.owner, job->nodes[rank]), *name = job->names[rank];
     char cause[700];
     if (news == ABSENCE_RESTARTED)
         snprintf(cause, sizeof cause, "node %s is gone: its ringd was started again", name);
@@ -43,17 +40,17 @@ static void tell_gone(struct job_watch *w, size_t rank, enum absence_news news)
         snprintf(cause, sizeof cause, "node %s is gone: %s%sout of reach for %u s", name, words,
                  *words ? "; " : "", patience_s(w));
     job_watch_end(w);
-    w->ops->gone(w->owner, cause);
+    w->setup.gone(w->setup.owner, cause);
 }
 
 static void tell(struct job_watch *w, size_t rank, enum absence_news news)
 {
     if (news == ABSENCE_OUT) {
-        job_log_note(w->node, w->job, "node %s is out of reach: it is waited for, %u s at most",
+        job_log_note(w->setup.log, w->job, "node %s is out of reach: it is waited for, %u s at most",
                      w->job->names[rank], patience_s(w));
     } else if (news == ABSENCE_BACK) {
-        job_log_note(w->node, w->job, "node %s is back", w->job->names[rank]);
-        w->ops->back(w->owner, rank);
+        job_log_note(w->setup.log, w->job, "node %s is back", w->job->names[rank]);
+        w->setup.back(w->setup.owner, rank);
     } else {
         tell_gone(w, rank, news);
     }
@@ -73,7 +70,7 @@ void job_watch_look(struct job_watch *w)
     const struct instant now = clock_now();
     enum absence_news news;
     size_t i;
-    while (w->job && (news = absence_next(&w->absent, w->node->members, patience_us, now, &i)))
+    while (w->job && (news = absence_next(&w->absent, w->setup.members, patience_us, now, &i)))
         tell(w, job_rank_of(w->job, w->absent.at[i].id), news);
     if (w->job)
         arm(w, absence_due(&w->absent, patience_us), now);
@@ -89,7 +86,7 @@ static void on_missed(evutil_socket_t fd, short what, void *arg)
 void job_watch_begin(struct job_watch *w, struct job *job)
 {
     w->job = job;
-    absence_watch(&w->absent, w->node->members, job->nodes + 1, job->ranks - 1);
+    absence_watch(&w->absent, w->setup.members, job->nodes + 1, job->ranks - 1);
 }
 
 void job_watch_end(struct job_watch *w)
@@ -98,11 +95,11 @@ void job_watch_end(struct job_watch *w)
     event_del(w->missed);
 }
 
-struct job_watch *job_watch_new(struct node *node, const struct job_watch_ops *ops, void *owner)
+struct job_watch *job_watch_new(const struct job_watch_setup *setup)
 {
     struct job_watch *w = xcalloc(1, sizeof *w);
-    *w = (struct job_watch){.node = node, .ops = ops, .owner = owner};
-    w->missed = event_new(node->base, -1, 0, on_missed, w);
+    w->setup = *setup;
+    w->missed = event_new(setup->base, -1, 0, on_missed, w);
     return w;
 }
 

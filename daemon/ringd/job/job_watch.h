@@ -6,17 +6,28 @@
 #define DAEMON_JOB_WATCH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
+struct event_base;
 struct job;
+struct job_log;
 struct job_watch;
-struct node;
+struct members;
+struct opts;
 
-struct job_watch_ops {
+struct job_watch_setup { /* the pointers are borrowed */
+    struct event_base *base;
+    const struct opts *opts; /* dead-after, which may change */
+    struct members *members;
+    /* Why the last connection to that node ended; "" if there was none. */
+    const char *(*last_words)(void *owner, const uint8_t id[16]);
+    const struct job_log *log;
+    void *owner;
     void (*back)(void *owner, size_t rank);       /* it may have missed messages */
     void (*gone)(void *owner, const char *cause); /* a sentence that names it; may call job_watch_end */
 };
 
-struct job_watch *job_watch_new(struct node *node, const struct job_watch_ops *ops, void *owner);
+struct job_watch *job_watch_new(const struct job_watch_setup *setup);
 void job_watch_free(struct job_watch *w);
 
 void job_watch_begin(struct job_watch *w, struct job *job); /* borrowed until the end */

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the feed of the reader, and the text that waits before a reader comes. */
+ * Owns the reader, and the text that waits before a reader comes. */
 #include "daemon/ringd/job/timelines.h"
 
-#include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/http_feed.h"
 #include "daemon/common/xalloc.h"
 
 enum {
@@ -17,8 +14,8 @@ enum {
 };
 
 struct timelines {
-    struct http_feed *feed; /* owned; NULL: nobody reads */
-    char *early;            /* owned: what waits for the first reader; NULL: nothing */
+    struct timelines_reader reader; /* owned; put NULL: nobody reads */
+    char *early;                    /* owned: what waits for the first reader; NULL: nothing */
     size_t n_early;
     bool was_read, is_ended;
     uint64_t written, missing;
@@ -31,9 +28,9 @@ struct timelines *timelines_new(void)
 
 static void leave(struct timelines *t)
 {
-    if (t->feed)
-        http_feed_end(t->feed);
-    t->feed = NULL;
+    if (t->reader.put)
+        t->reader.end(t->reader.owner);
+    t->reader = (struct timelines_reader){.put = NULL};
 }
 
 static void forget_early(struct timelines *t)
@@ -52,18 +49,17 @@ void timelines_free(struct timelines *t)
     free(t);
 }
 
-/* The reader has taken what there was, or has left. */
-static void on_feed(void *owner)
+void timelines_reader_changed(struct timelines *t)
 {
-    struct timelines *t = owner;
-    if (t->feed && !http_feed_is_open(t->feed))
+    if (t->reader.put && !t->reader.is_open(t->reader.owner))
         leave(t);
 }
 
 static bool put(struct timelines *t, const char *text, size_t n)
 {
-    if (t->feed && http_feed_is_open(t->feed) && http_feed_waiting(t->feed) + n <= WAITING_MAX) {
-        http_feed_put(t->feed, text, n);
+    const struct timelines_reader *r = &t->reader;
+    if (r->put && r->is_open(r->owner) && r->waiting(r->owner) + n <= WAITING_MAX) {
+        r->put(r->owner, text, n);
         return true;
     }
     if (t->was_read || t->n_early + n > WAITING_MAX)
@@ -92,7 +88,7 @@ static void put_end(struct timelines *t)
 {
     char *event = xasprintf("event: end\ndata: {\"written\":%llu,\"missing\":%llu}\n\n",
                             (unsigned long long)t->written, (unsigned long long)t->missing);
-    http_feed_put(t->feed, event, strlen(event));
+    t->reader.put(t->reader.owner, event, strlen(event));
     free(event);
     leave(t);
 }
@@ -106,19 +102,22 @@ void timelines_end(struct timelines *t, uint64_t dropped)
         t->written = 0;
         forget_early(t);
     }
-    if (t->feed)
+    if (t->reader.put)
         put_end(t);
 }
 
-int timelines_read(struct timelines *t, struct http_call *call)
+bool timelines_is_read(const struct timelines *t)
 {
-    if (t->feed)
-        return -EBUSY;
-    t->feed = http_feed_new(call, on_feed, t);
+    return t->reader.put;
+}
+
+void timelines_read(struct timelines *t, const struct timelines_reader *reader)
+{
+    t->reader = *reader;
     t->was_read = true;
-    http_feed_put(t->feed, t->early, t->n_early);
+    if (t->n_early)
+        t->reader.put(t->reader.owner, t->early, t->n_early);
     forget_early(t);
     if (t->is_ended)
         put_end(t);
-    return 0;
 }

@@ -7,9 +7,10 @@
 #define DAEMON_TIMELINES_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-struct http_call;
 struct timelines;
 
 struct timelines *timelines_new(void);
@@ -22,8 +23,17 @@ void timelines_add(struct timelines *t, json_t *timeline);
  * `dropped` and those that did not fit. */
 void timelines_end(struct timelines *t, uint64_t dropped);
 
-/* Answers the call with the stream, and frees it. −EBUSY, and the call is still the caller's: there
- * is a reader already. */
-int timelines_read(struct timelines *t, struct http_call *call);
+/* Who takes the text, as http_feed.h says it; `end` also frees it. */
+struct timelines_reader {
+    void (*put)(void *owner, const char *text, size_t n);
+    size_t (*waiting)(void *owner);
+    bool (*is_open)(void *owner);
+    void (*end)(void *owner);
+    void *owner;
+};
+bool timelines_is_read(const struct timelines *t); /* there is a reader, and there can be one */
+void timelines_read(struct timelines *t, const struct timelines_reader *reader);
+/* The reader has taken what there was, or has left. */
+void timelines_reader_changed(struct timelines *t);
 
 #endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/job_state.h"
+
+#define WORD(w) (1U << JOB_WORD_##w)
+/* A stage may fail, end or say something in every state. Once a job stops, its cause is known. */
+#define ENDING (WORD(EVENT) | WORD(RELAYED) | WORD(STOPPED))
+#define ALWAYS (ENDING | WORD(FAILED))
+
+static const struct job_phase phases[JOB_STATES] = {
+    [JOB_QUEUED] = {.name = "QUEUED", .told = "queued"}, /* job->error says why */
+    /* A large data set is tokenized here. */
+    [JOB_PLANNING] = {.name = "PLANNING",
+                      .told = "planned",
+                      .limit_ms = 900000,
+                      .doing = "reading model and data",
+                      .answer = JOB_ANSWER_PLAN,
+                      .late = JOB_LATE_FAILS,
+                      .hears = ALWAYS | WORD(PLANNED),
+                      .extends = true},
+    /* A cold model is mapped, full fine-tuning reads all of it. */
+    [JOB_OPENING] = {.name = "OPENING",
+                     .told = "planned",
+                     .limit_ms = 600000,
+                     .doing = "opening its layers",
+                     .answer = JOB_ANSWER_READY,
+                     .late = JOB_LATE_FAILS,
+                     .again = JOB_AGAIN_OPEN,
+                     .hears = ALWAYS | WORD(READY),
+                     .extends = true},
+    /* Handshakes between neighbours. */
+    [JOB_CONNECTING] = {.name = "CONNECTING",
+                        .told = "planned",
+                        .limit_ms = 15000,
+                        .doing = "connecting to the next node",
+                        .answer = JOB_ANSWER_CONNECTED,
+                        .late = JOB_LATE_FAILS,
+                        .again = JOB_AGAIN_CONNECT,
+                        .hears = ALWAYS | WORD(CONNECTED)},
+    /* Watched by heartbeats. Its deadline begins with the first stage process that is gone. */
+    [JOB_RUNNING] = {.name = "RUNNING",
+                     .told = "running",
+                     .late = JOB_LATE_ENDED,
+                     .again = JOB_AGAIN_RUN,
+                     .hears = ALWAYS | WORD(DONE)},
+    /* A stage gets 2 s to end, then SIGKILL. */
+    [JOB_STOPPING] = {.name = "STOPPING",
+                      .told = "running",
+                      .limit_ms = 6000,
+                      .doing = "ending its stage process",
+                      .answer = JOB_ANSWER_STOPPED,
+                      .late = JOB_LATE_GONE,
+                      .hears = ENDING},
+    [JOB_DONE] = {.name = "DONE", .told = "done", .is_end = true},
+    [JOB_FAILED] = {.name = "FAILED", .told = "failed", .is_end = true},
+    [JOB_CANCELLED] = {.name = "CANCELLED", .told = "cancelled", .is_end = true},
+};
+
+const struct job_phase *job_phase(enum job_state s)
+{
+    return &phases[s];
+}
+
+bool job_phase_hears(enum job_state s, enum job_word word)
+{
+    return phases[s].hears >> word & 1;
+}
+
+const char *job_state_name(enum job_state s)
+{
+    return phases[s].told;
+}
+
+bool job_state_ended(enum job_state s)
+{
+    return phases[s].is_end;
+}
