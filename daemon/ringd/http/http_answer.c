@@ -76,10 +76,12 @@ void call_answer(struct http_call *call, unsigned status, struct MHD_Response *r
 
 void http_reply(struct http_call *call, int status, const char *content_type, const char *body, size_t n)
 {
-    if (call->inside)
+    if (call->inside) {
         inside_reply(call, status, content_type, body, n);
-    else
-        call_answer(call, (unsigned)status, plain_response(content_type, body, n), false);
+        return;
+    }
+    call->n_answer = n;
+    call_answer(call, (unsigned)status, plain_response(content_type, body, n), false);
 }
 
 void http_reply_file(struct http_call *call, const char *content_type, const char *tag, const char *body,
@@ -95,6 +97,7 @@ void http_reply_file(struct http_call *call, const char *content_type, const cha
         MHD_add_response_header(r, "Cache-Control", "no-cache");
         MHD_add_response_header(r, "ETag", tag);
     }
+    call->n_answer = n;
     call_answer(call, is_known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, r, false);
 }
 
@@ -108,6 +111,7 @@ void http_reply_fd(struct http_call *call, const char *content_type, int fd, uin
     struct MHD_Response *r = response_dress(MHD_create_response_from_fd64(n, fd), content_type);
     if (!r)
         close(fd);
+    call->n_answer = n;
     call_answer(call, MHD_HTTP_OK, r, false);
 }
 

@@ -65,7 +65,7 @@ void call_free(struct http_call *call)
     free(call->query);
     free(call->method);
     free(call->path);
-    free(call->body);
+    body_done(&call->body);
     free(call->if_none_match);
     free(call->text);
     free(call->inside);
@@ -117,8 +117,8 @@ const char *http_query(const struct http_call *call, const char *key)
 
 const char *http_body(const struct http_call *call, size_t *ret_n)
 {
-    *ret_n = call->n_body;
-    return call->body ? call->body : "";
+    *ret_n = call->body.n;
+    return call->body.data ? call->body.data : "";
 }
 
 bool http_may_write(const struct http_call *call)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "daemon/ringd/http/http_access.h"
+#include "daemon/ringd/http/http_body.h"
 #include "net/clock.h"
 
 struct event_log;
@@ -40,14 +41,15 @@ struct http {
     void (*handle)(void *owner, struct http_call *call);
     void (*answered)(void *owner, const char *route, unsigned status); /* may be NULL */
     void *owner;
-    unsigned deadline_ms; /* for the headers of a request, and again for its body */
+    unsigned deadline_ms; /* of http_setup */
     char *unix_path;      /* owned */
     char *token;          /* owned; under lock */
     struct guard *guard;  /* owned */
     struct listener unix_socket, tcp;
     pthread_mutex_t lock;
-    struct http_call *calls;          /* all that live, under lock */
-    bool stopping;                    /* under lock */
+    struct http_call *calls; /* all that live, under lock */
+    bool stopping;           /* under lock */
+    struct bodies bodies;
     struct guard_entry *wake_streams; /* owned: those of all events, a moment after the last time */
     struct instant woken;             /* when they last were, under lock */
     bool is_wake_due;                 /* wake_streams has been set, under lock */
@@ -86,14 +88,14 @@ struct http_call {
     char *method, *path;      /* owned */
     struct query_pair *query; /* owned */
     size_t n_query;
-    char *body; /* owned, NUL-terminated */
-    size_t n_body, body_room;
-    bool too_large, may_write, may_read, is_local;
+    struct body body;
+    bool may_write, may_read, is_local;
     const char *route;             /* borrowed, loop thread */
     uint64_t last_event_id;        /* 0 = not given */
     char *if_none_match;           /* owned; NULL = not given */
     struct MHD_Response *response; /* owned; set once, before resuming */
     unsigned status;
+    uint64_t n_answer; /* bytes of it; 0 for a stream */
 
     /* of an event stream; server's thread but for ping_due, which is under http->lock */
     uint64_t job, after;

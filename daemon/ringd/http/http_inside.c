@@ -20,8 +20,8 @@ struct http_call *http_inside_new(const char *method, const char *path, const js
     call->may_read = call->may_write = true;
     call->inside = xmemdup(to, sizeof *to);
     if (body) {
-        call->body = xstrdup(body);
-        call->n_body = strlen(body);
+        call->body.data = xstrdup(body);
+        call->body.n = strlen(body);
     }
     json_object_foreach ((json_t *)query, key, value) {
         const char *text = json_string_value(value);

@@ -5,6 +5,7 @@
 #include "daemon/ringd/http/http_server.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,6 @@
 #include "daemon/common/xalloc.h"
 
 enum limits {
-    BODY_MAX = 8 << 20,
     FDS_SHARE = 4,                 /* a listener takes at most this part of the file descriptors */
     CONNECTIONS_MAX = 512,         /* per listener: a dashboard holds one for its events */
     CONNECTIONS_PER_ADDRESS = 448, /* so that one host cannot take them all */
@@ -155,21 +155,6 @@ static void on_completed(void *arg, struct MHD_Connection *mhd, void **request,
     *request = NULL;
 }
 
-static void add_body(struct http_call *call, const char *data, size_t n)
-{
-    if (call->too_large || n > BODY_MAX - call->n_body) {
-        call->too_large = true;
-        return;
-    }
-    if (call->n_body + n + 1 > call->body_room) {
-        call->body_room = 2 * (call->n_body + n) + 1;
-        call->body = xrealloc(call->body, call->body_room);
-    }
-    memcpy(call->body + call->n_body, data, n);
-    call->n_body += n;
-    call->body[call->n_body] = '\0';
-}
-
 /* Loop thread, by mail: every call that has come in, oldest first. */
 static void deliver(void *arg)
 {
@@ -207,18 +192,49 @@ static enum MHD_Result hand_over(struct http *http, struct http_call *call)
     return MHD_YES;
 }
 
+/* May it read, may it change something? Answered before a byte of the body is read. */
+static void take_rights(struct listener *l, struct http_call *call)
+{
+    const struct access_claim claim = {.authorization = call_header(call->mhd, "Authorization"),
+                                       .content_type = call_header(call->mhd, "Content-Type"),
+                                       .has_body = call->body.follows || !strcmp(call->method, "POST")};
+    pthread_mutex_lock(&l->http->lock);
+    struct access_rules rules = l->rules;
+    rules.token = l->http->token;
+    call->may_write = access_may_write(&rules, &claim);
+    call->may_read = access_may_read(&rules, &claim);
+    pthread_mutex_unlock(&l->http->lock);
+    call->is_local = !rules.is_tcp;
+}
+
 /* Headers are complete: is it worth reading the body? */
 static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
 {
-    const char *why, *length = call_header(call->mhd, "Content-Length");
+    const char *why;
     guard_set(l->http->guard, call->connection->deadline, l->http->deadline_ms);
     int status =
         access_check(&l->rules, call_header(call->mhd, "Host"), call_header(call->mhd, "Origin"), &why);
     if (status)
         return refuse(call->mhd, (unsigned)status, status == 421 ? "wrong-host" : "foreign-origin", why);
-    if (length && strtoull(length, NULL, 10) > BODY_MAX)
-        return refuse(call->mhd, MHD_HTTP_CONTENT_TOO_LARGE, "too-large", "a request body may have 8 MiB");
-    return MHD_YES;
+    body_begin(&call->body, &l->http->bodies, call_header(call->mhd, "Content-Length"),
+               call_header(call->mhd, "Transfer-Encoding"));
+    take_rights(l, call);
+    if (call->body.follows && !call->may_write)
+        return refuse(call->mhd, MHD_HTTP_FORBIDDEN, "forbidden",
+                      "over TCP a request with a body needs the token, and Content-Type: application/json: "
+                      "`ringctl token` prints the token there");
+    const struct body_refusal *refusal = call->body.refusal;
+    return refusal ? refuse(call->mhd, refusal->status, refusal->code, refusal->reason) : MHD_YES;
+}
+
+/* The answer is there. A client that takes longer for a MiB of it than `deadline_ms` is cut
+ * off. */
+static enum MHD_Result answer(struct http_call *call)
+{
+    struct http *http = call->http;
+    const uint64_t ms = http->deadline_ms * (2 + (call->n_answer >> 20));
+    guard_set(http->guard, call->connection->deadline, ms < UINT_MAX ? (unsigned)ms : UINT_MAX);
+    return MHD_queue_response(call->mhd, call->status, call->response);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url, const char *method,
@@ -232,24 +248,15 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
         return on_headers(l, call);
     }
     if (*n) {
-        add_body(call, data, *n);
+        body_add(&call->body, data, *n);
         *n = 0;
         return MHD_YES;
     }
     if (call->response)
-        return MHD_queue_response(mhd, call->status, call->response);
-    if (call->too_large)
-        return refuse(mhd, MHD_HTTP_CONTENT_TOO_LARGE, "too-large", "a request body may have 8 MiB");
-    const struct access_claim claim = {.authorization = call_header(mhd, "Authorization"),
-                                       .content_type = call_header(mhd, "Content-Type"),
-                                       .has_body = call->n_body || !strcmp(method, "POST")};
-    pthread_mutex_lock(&l->http->lock);
-    struct access_rules rules = l->rules;
-    rules.token = l->http->token;
-    call->may_write = access_may_write(&rules, &claim);
-    call->may_read = access_may_read(&rules, &claim);
-    pthread_mutex_unlock(&l->http->lock);
-    call->is_local = !rules.is_tcp;
+        return answer(call);
+    const struct body_refusal *refusal = call->body.refusal;
+    if (refusal)
+        return refuse(mhd, refusal->status, refusal->code, refusal->reason);
     return hand_over(l->http, call);
 }
 
@@ -327,6 +334,7 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
     http->deadline_ms = setup->deadline_ms ? setup->deadline_ms : DEADLINE_MS;
     http->token = setup->token && *setup->token ? xstrdup(setup->token) : NULL;
     pthread_mutex_init(&http->lock, NULL);
+    bodies_init(&http->bodies, setup->bodies_max);
     int rc = guard_start(&http->guard);
     if (rc)
         err_set(err, rc, "the HTTP server's guard cannot be started: %s", strerror(-rc));
@@ -365,6 +373,7 @@ static void orphan_all(struct http *http)
     for (struct http_call *call = http->calls, *next; call; call = next) {
         next = call->next;
         call->http = NULL;
+        call->body.bodies = NULL;
         if (call->posted && call_drop(call))
             call_free(call);
     }
@@ -397,6 +406,7 @@ void http_stop(struct http *http)
     if (http->unix_path)
         unlink(http->unix_path);
     pthread_mutex_destroy(&http->lock);
+    bodies_done(&http->bodies);
     free(http->unix_path);
     free(http->token);
     free(http);

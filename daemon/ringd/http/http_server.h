@@ -6,6 +6,7 @@
 #ifndef DAEMON_HTTP_SERVER_H
 #define DAEMON_HTTP_SERVER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine/err.h"
@@ -28,7 +29,9 @@ struct http_setup {
     void (*answered)(void *owner, const char *route,
                      unsigned status); /* loop thread, after each answer; may be NULL */
     void *owner;
-    unsigned deadline_ms; /* for the headers of a request, and again for its body; 0 = 10 s */
+    /* For the headers of a request, again for its body, and for each MiB of the answer; 0 = 10 s */
+    unsigned deadline_ms;
+    size_t bodies_max; /* bytes of all requests' bodies together; 0 = 64 MiB */
 };
 int http_start(struct http **ret, const struct http_setup *setup, struct err *err);
 /* Loop thread: answers what is waiting with 503 and ends every stream. Calls already handled stay

@@ -35,7 +35,7 @@
 #include "daemon/ringd/job/timelines.h"
 #include "net/clock.h"
 
-enum { DEADLINE_MS = 300, PATIENCE_MS = 10000 };
+enum { DEADLINE_MS = 300, PATIENCE_MS = 10000, LARGE = 4 << 20, BODIES = 1 << 20 };
 
 struct fixture {
     char dir[64], path[128];
@@ -108,6 +108,10 @@ static inline void handle(void *owner, struct http_call *call)
         f->is_held = true;
         pthread_cond_signal(&f->changed);
         pthread_mutex_unlock(&f->lock);
+    } else if (!strcmp(path, "/large")) {
+        char *text = calloc(1, LARGE);
+        http_reply(call, 200, "text/plain", text, LARGE);
+        free(text);
     } else if (!strcmp(path, "/feed")) {
         f->feed = http_feed_new(call, feed, f);
         feed(f);
@@ -130,7 +134,7 @@ static inline void *run_loop(void *arg)
 }
 
 /* Only the test of slow clients is in a hurry: elsewhere a busy machine may take its time. */
-static inline int set_up_with(void **state, unsigned deadline_ms)
+static inline int set_up_with(void **state, unsigned deadline_ms, size_t bodies_max)
 {
     struct fixture *f = calloc(1, sizeof *f);
     struct err err;
@@ -149,7 +153,8 @@ static inline int set_up_with(void **state, unsigned deadline_ms)
                                .token = "sesame",
                                .handle = handle,
                                .owner = f,
-                               .deadline_ms = deadline_ms};
+                               .deadline_ms = deadline_ms,
+                               .bodies_max = bodies_max};
     if (http_start(&f->http, &setup, &err))
         fail_msg("%s", err.text);
     pthread_create(&f->loop, NULL, run_loop, f);
@@ -159,12 +164,17 @@ static inline int set_up_with(void **state, unsigned deadline_ms)
 
 static inline int set_up(void **state)
 {
-    return set_up_with(state, 0);
+    return set_up_with(state, 0, 0);
 }
 
 static inline int set_up_hasty(void **state)
 {
-    return set_up_with(state, DEADLINE_MS);
+    return set_up_with(state, DEADLINE_MS, 0);
+}
+
+static inline int set_up_tight(void **state)
+{
+    return set_up_with(state, 0, BODIES);
 }
 
 static inline void stop_http(void *arg)

@@ -38,11 +38,12 @@ static void changing_over_tcp_needs_the_token(void **state)
     struct fixture *f = *state;
 #define POST "POST /j HTTP/1.1\r\n" HOST "Content-Length: 2\r\n"
 #define JSON "Content-Type: application/json; charset=utf-8\r\n"
-    expect(dial_tcp(f), POST JSON "\r\n{}", "200", "write=0");
-    expect(dial_tcp(f), POST JSON "Authorization: Bearer wrong!\r\n\r\n{}", "200", "write=0");
-    expect(dial_tcp(f), POST "Authorization: Bearer sesame\r\n\r\n{}", "200", "write=0");
+    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "\r\n", "200", "write=0");
+    expect(dial_tcp(f), POST JSON "\r\n{}", "403", "forbidden");
+    expect(dial_tcp(f), POST JSON "Authorization: Bearer wrong!\r\n\r\n{}", "403", "forbidden");
+    expect(dial_tcp(f), POST "Authorization: Bearer sesame\r\n\r\n{}", "403", "application/json");
     expect(dial_tcp(f), POST "Content-Type: application/jsonx\r\nAuthorization: Bearer sesame\r\n\r\n{}",
-           "200", "write=0");
+           "403", "application/json");
     expect(dial_tcp(f), POST JSON "Authorization: Bearer sesame\r\n\r\n{}", "200", "write=1");
     expect(dial_tcp(f), "DELETE /j HTTP/1.1\r\n" HOST "Authorization: Bearer sesame\r\n\r\n", "200",
            "write=1");
@@ -90,6 +91,52 @@ static void a_large_body_is_refused(void **state)
     expect(dial_unix(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
 }
 
+/* Who has no token is answered before a byte of the body: none is read, so none is kept. */
+static void a_body_without_the_token_is_not_awaited(void **state)
+{
+    struct fixture *f = *state;
+    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "Content-Length: 8000000\r\n\r\n", "403",
+           "forbidden");
+    expect(dial_tcp(f), "POST /j HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n", "403",
+           "forbidden");
+    expect(dial_tcp(f), "GET /j HTTP/1.1\r\n" HOST "Content-Length: 8000000\r\n\r\n", "403", "forbidden");
+}
+
+static void await_held(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (!f->is_held)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* A request that waits for its answer holds most of what all bodies may take together. */
+static void all_bodies_together_have_a_budget(void **state)
+{
+    enum { BODY = BODIES * 2 / 3 };
+    struct fixture *f = *state;
+    static char request[256 + BODY + 16];
+    static const char length[] = "POST /%s HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n",
+                      chunked[] = "POST /c HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n%x\r\n";
+    char buf[4096] = "";
+    int holder = dial_unix(f), n = snprintf(request, 256, length, "hold", BODY);
+    memset(request + n, 'x', BODY);
+    say(holder, request, (size_t)n + BODY);
+    await_held(f);
+    snprintf(request, 256, length, "late", BODY); /* refused by its length alone */
+    expect(dial_unix(f), request, "503", "busy");
+    n = snprintf(request, 256, chunked, BODY);
+    memset(request + n, 'x', BODY);
+    strcpy(request + n + BODY, "\r\n0\r\n\r\n");
+    expect(dial_unix(f), request, "503", "busy");
+    expect(dial_unix(f), "POST /small HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\nhi", "200", "body=hi");
+    http_reply(f->held, 200, "text/plain", "done", 4);
+    assert_false(hear(holder, buf, sizeof buf, NULL));
+    assert_non_null(strstr(buf, "done"));
+    close(holder);
+    expect(dial_unix(f), request, "200", "body=xx");
+}
+
 static void events_stream_until_the_job_ends(void **state)
 {
     struct fixture *f = *state;
@@ -108,14 +155,6 @@ static void events_stream_until_the_job_ends(void **state)
     assert_true(hear(fd, buf, sizeof buf, "event: end\ndata: {\"state\":\"done\"}\n\n"));
     assert_true(hear(fd, buf, sizeof buf, "\r\n0\r\n"));
     close(fd);
-}
-
-static void await_held(struct fixture *f)
-{
-    pthread_mutex_lock(&f->lock);
-    while (!f->is_held)
-        pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
 }
 
 static void what_is_fed_is_sent_as_it_is_taken(void **state)
@@ -298,12 +337,23 @@ static void slow_clients_are_cut_off(void **state)
     expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
 }
 
-static void wait_held(struct fixture *f)
+/* It takes a byte of its answer now and then, and would keep all of it in memory. */
+static void who_takes_its_answer_slowly_is_cut_off(void **state)
 {
-    pthread_mutex_lock(&f->lock);
-    while (!f->is_held)
-        pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
+    struct fixture *f = *state;
+    int fd = dial_unix(f);
+    static const char request[] = "GET /large HTTP/1.1\r\n" HOST "\r\n";
+    struct instant begun = clock_now();
+    struct pollfd p = {.fd = fd};
+    char byte;
+    say(fd, request, strlen(request));
+    while (poll(&p, 1, DEADLINE_MS / 10) == 0) {
+        if (clock_since_us(clock_now(), begun) > PATIENCE_MS * 1000)
+            fail_msg("it holds its answer of %d bytes for ever", LARGE);
+        assert_int_equal(read(fd, &byte, 1), 1);
+    }
+    assert_true(p.revents & POLLHUP);
+    close(fd);
 }
 
 /* One address holds ten thousand connections, or tries to: it has taken its own share, and others
@@ -347,7 +397,7 @@ static void stopping_answers_who_waits_and_ends_streams(void **state)
     say(fd_stream, events, strlen(events));
     assert_true(hear(fd_stream, stream, sizeof stream, "retry:"));
     say(fd_waiting, hold, strlen(hold));
-    wait_held(f);
+    await_held(f);
     stop(f);
     hear(fd_stream, stream, sizeof stream, NULL);
     hear(fd_waiting, waiting, sizeof waiting, NULL);
@@ -363,7 +413,7 @@ static void a_client_that_left_is_no_harm(void **state)
     int fd = dial_tcp(f);
     static const char hold[] = "GET /hold HTTP/1.1\r\n" HOST "\r\n";
     say(fd, hold, strlen(hold));
-    wait_held(f);
+    await_held(f);
     close(fd);
     http_reply(f->held, 200, "text/plain", "nobody hears", 12);
     expect(dial_tcp(f), "GET /alive HTTP/1.1\r\n" HOST "\r\n", "200", "GET /alive");
@@ -377,6 +427,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(changing_over_tcp_needs_the_token, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_hosts_and_origins_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_large_body_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_body_without_the_token_is_not_awaited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_bodies_together_have_a_budget, set_up_tight, tear_down),
         cmocka_unit_test_setup_teardown(events_stream_until_the_job_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_fed_is_sent_as_it_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(steps_that_do_not_fit_are_counted, set_up, tear_down),
@@ -387,6 +439,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(many_streams_hear_every_event, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_of_all_jobs_come_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slow_clients_are_cut_off, set_up_hasty, tear_down),
+        cmocka_unit_test_setup_teardown(who_takes_its_answer_slowly_is_cut_off, set_up_hasty, tear_down),
         cmocka_unit_test_setup_teardown(ten_thousand_connections_are_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopping_answers_who_waits_and_ends_streams, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_left_is_no_harm, set_up, tear_down),
