@@ -149,3 +149,8 @@ void messages_receive(struct node *n, const uint8_t from[16], const json_t *body
         return;
     }
 }
+
+const char *messages_kind(size_t i)
+{
+    return i < sizeof kinds / sizeof *kinds ? kinds[i].kind : NULL;
+}

@@ -29,6 +29,20 @@ int crypto_sign_detached(unsigned char *sig, sodium_size *ret_n, const unsigned 
     return 0;
 }
 
+/* Statements (net/auth_sign.c): whatever is said was signed; the image of every key is zero. */
+int crypto_sign_final_verify(crypto_sign_state *state, const unsigned char *sig, const unsigned char *pk)
+{
+    (void)state, (void)sig, (void)pk;
+    return 0;
+}
+
+int crypto_sign_ed25519_pk_to_curve25519(unsigned char *to, const unsigned char *from)
+{
+    (void)from;
+    memset(to, 0, crypto_scalarmult_BYTES);
+    return 0;
+}
+
 /* Sealed is what was there, and a tag of zeros; opened is what was there, whatever its tag. */
 static inline int unsealed_put(unsigned char *c, const unsigned char *m, sodium_size n)
 {

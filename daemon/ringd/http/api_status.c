@@ -17,6 +17,7 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
@@ -56,6 +57,12 @@ static json_t *status_encode(struct api *api)
             trouble, json_sprintf("ringd dropped %llu records with a wrong signature: a member of the ring "
                                   "is broken or hostile, and the log names the first sender",
                                   (unsigned long long)records_forged(api->setup.records)));
+    if (peers_forged(api->setup.peers))
+        json_array_append_new(
+            trouble,
+            json_sprintf("ringd dropped %llu messages with a wrong signature, or repeated: a member of "
+                         "the ring is broken or hostile, and the log names the first sender",
+                         (unsigned long long)peers_forged(api->setup.peers)));
     cables_add_troubles(api->setup.cables, trouble);
     return json_pack("{s:s s:{s:s s:s s:i s:s s:I s:I} s:o s:o s:o}", "version", RINGD_VERSION, "node", "id",
                      id, "name", self->name, "threads", (int)self->threads, "kernels", isa_pick()->isa,

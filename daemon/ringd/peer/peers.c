@@ -12,9 +12,9 @@
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/cluster/envelope.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/peer/measure.h"
 #include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers_impl.h"
@@ -73,15 +73,7 @@ static void list_links(struct peers *p)
         measure_describe(p->s.measure, &self->links[i]);
 }
 
-/* --- messages --------------------------------------------------------------------------------- */
-
-static void send_json(struct link *link, uint8_t type, const json_t *json)
-{
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    if (text)
-        link_send(link, type, text, strlen(text));
-    free(text);
-}
+/* --- records ---------------------------------------------------------------------------------- */
 
 static void send_record(struct peers *p, struct link *link, const uint8_t id[16])
 {
@@ -136,66 +128,6 @@ int peers_send_measure(struct peers *p, uint64_t path, const uint8_t *body, size
         if (s->up && s->number == path)
             return link_send(s->link, FRAME_MEASURE, body, n);
     return -ENOTCONN;
-}
-
-struct local {
-    struct peers *p;
-    json_t *body;
-};
-
-static void deliver_local(void *arg)
-{
-    struct local *l = arg;
-    l->p->s.ops->message(l->p->s.owner, members_self(l->p->s.members)->id, l->body);
-    json_decref(l->body);
-    free(l);
-}
-
-static int route(struct peers *p, const uint8_t to[16], const json_t *envelope)
-{
-    const struct member *hop = members_next_hop(p->s.members, to);
-    struct session *s = hop ? peers_session_with(p, hop->id, NULL) : NULL;
-    if (!s)
-        return -EHOSTUNREACH;
-    send_json(s->link, FRAME_ROUTED, envelope);
-    return 0;
-}
-
-int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
-{
-    const uint8_t *self = members_self(p->s.members)->id;
-    if (!memcmp(to, self, 16)) {
-        struct local *l = xmalloc(sizeof *l);
-        *l = (struct local){p, body};
-        mailbox_post(p->s.mailbox, deliver_local, l);
-        return 0;
-    }
-    char to_hex[33], from_hex[33];
-    id_hex(to_hex, to);
-    id_hex(from_hex, self);
-    json_t *envelope =
-        json_pack("{s:s s:s s:i s:o}", "to", to_hex, "from", from_hex, "ttl", MAX_TTL, "body", body);
-    int r = envelope ? route(p, to, envelope) : -ENOMEM;
-    json_decref(envelope);
-    return r;
-}
-
-static void receive_routed(struct peers *p, json_t *envelope)
-{
-    uint8_t to[16], from[16];
-    json_t *body = json_object_get(envelope, "body");
-    json_int_t ttl = json_integer_value(json_object_get(envelope, "ttl"));
-    if (id_parse(to, json_string_value(json_object_get(envelope, "to"))) ||
-        id_parse(from, json_string_value(json_object_get(envelope, "from"))) || !json_is_object(body))
-        return;
-    if (!memcmp(from, members_self(p->s.members)->id, 16))
-        return; /* ours to ourselves take no way over others: it is forged, or goes in circles */
-    if (!memcmp(to, members_self(p->s.members)->id, 16)) {
-        p->s.ops->message(p->s.owner, from, body);
-    } else if (ttl > 0) {
-        json_object_set_new(envelope, "ttl", json_integer(ttl - 1));
-        route(p, to, envelope);
-    }
 }
 
 static void tell_forged(struct peers *p, const struct session *from, const uint8_t id[16])
@@ -341,10 +273,10 @@ static void on_frame(void *owner, struct link *link, uint8_t type, const uint8_t
         learn(s->p, s, body, n);
         return;
     }
-    json_t *json = json_loadb((const char *)body, n, 0, NULL);
-    if (json && type == FRAME_ROUTED)
-        receive_routed(s->p, json);
-    json_decref(json);
+    if (type == FRAME_MESSAGE)
+        peers_take_message(s->p, link, body, n);
+    else if (type == FRAME_ROUTED)
+        peers_take_routed(s->p, link, body, n);
 }
 
 /* A record that says nothing new only shows that its owner lives: well before the others would
@@ -551,6 +483,7 @@ int peers_open(struct peers **ret, const struct peers_setup *setup, struct err *
     p->s = *setup;
     randombytes_buf(&p->beat.us, sizeof p->beat.us);
     p->boot = members_self(setup->members)->boot;
+    p->envelopes = envelopes_new(setup->id, setup->members);
     LIST_INIT(&p->dials);
     LIST_INIT(&p->sessions);
     LIST_INIT(&p->words);
@@ -584,6 +517,7 @@ void peers_close(struct peers *p)
         LIST_REMOVE(w, next);
         free(w);
     }
+    envelopes_free(p->envelopes);
     sodium_memzero(p->psk, sizeof p->psk);
     free(p);
 }

@@ -76,6 +76,8 @@ uint16_t peers_port(const struct peers *p);
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
 /* The same to every member that can be reached, but not to ourselves. */
 void peers_broadcast(struct peers *p, json_t *body);
+/* Messages for this node so far that their author did not sign, or that were heard before. */
+uint64_t peers_forged(const struct peers *p);
 /* The roster is another: neighbours are told, those not in it are let go, and those just in are
  * called. */
 void peers_membership_changed(struct peers *p);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inside the control connections: shared by peers.c (life of connections, messages), peers_way.c
- * (ways: carries out what peering.c decides), peers_cable.c (ways over cables), peers_door.c (who
- * calls), peers_blocked.c (why nobody answers), peers_rival.c (two connections over one way),
- * peers_member.c (who is let in, rosters) and peers_show.c (what is shown of them), and by nobody
- * else. Loop thread. */
+ * Inside the control connections: shared by peers.c (life of connections, records),
+ * peers_message.c (messages), peers_way.c (ways: carries out what peering.c decides), peers_cable.c
+ * (ways over cables), peers_door.c (who calls), peers_blocked.c (why nobody answers), peers_rival.c
+ * (two connections over one way), peers_member.c (who is let in, rosters) and peers_show.c (what is
+ * shown of them), and by nobody else. Loop thread. */
 #ifndef DAEMON_PEERS_IMPL_H
 #define DAEMON_PEERS_IMPL_H
 
@@ -22,15 +22,16 @@
 #include "net/clock.h"
 #include "net/ring.h"
 
+struct envelopes;
 struct evconnlistener;
 struct event;
 
 enum {
-    FRAME_ROUTED = LINK_FRAME_USER + 1,
+    FRAME_MESSAGE = LINK_FRAME_USER + 1,
     FRAME_RECORD = LINK_FRAME_USER + 2,
     FRAME_ROSTER = LINK_FRAME_USER + 3,
     FRAME_MEASURE = LINK_FRAME_USER + 4,
-    MAX_TTL = RING_MAX_NODES
+    FRAME_ROUTED = LINK_FRAME_USER + 5,
 };
 enum { PEERS_MAX_OUT = 64 }; /* cables that are out and remembered */
 
@@ -83,6 +84,7 @@ struct peers {
     struct instant full;             /* when the log last named a limit that keeps callers out */
     struct allowance strangers;
     struct link_seen seen;
+    struct envelopes *envelopes; /* owned */
     uint16_t port;
     uint64_t boot, numbers;
     /* our own record, for heartbeats: when it was last looked at, signed, and found to say
@@ -138,6 +140,9 @@ uint64_t peers_cable_of(struct peers *p, struct link *link, const uint8_t id[16]
  * sentence. */
 void peers_tell_blocked(const struct dial *d, char *out, size_t size);
 
+/* peers_message.c: frames of a connection that is up. */
+void peers_take_message(struct peers *p, const struct link *link, const uint8_t *text, size_t n);
+void peers_take_routed(struct peers *p, const struct link *link, const uint8_t *data, size_t n);
 /* peers_member.c */
 /* The daemon there has ended: our record says so to all, until it is connected again. */
 void peers_note_ended(struct peers *p, const uint8_t id[16]);

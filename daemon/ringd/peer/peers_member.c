@@ -67,13 +67,3 @@ void peers_membership_changed(struct peers *p)
             link_close(s->link, LINK_END_REFUSED, why);
     peers_redial(p);
 }
-
-void peers_broadcast(struct peers *p, json_t *body)
-{
-    for (size_t i = 1; i < members_count(p->s.members); i++) {
-        const struct member *m = members_at(p->s.members, i);
-        if (members_reachable(p->s.members, m->id))
-            peers_send(p, m->id, json_incref(body));
-    }
-    json_decref(body);
-}
