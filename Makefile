@@ -28,9 +28,14 @@ BLASINC  := /usr/include/$(ARCH)-linux-gnu/openblas-openmp
 
 sanflags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 CFLAGS   ?= -O2 -g
+# What turns a mistake in memory into an end of the program. Sanitizers find such mistakes themselves; a flag that
+# a compiler or a CPU lacks is left out.
+has       = $(shell $(CC) -Werror $(1) -c -x c -o /dev/null /dev/null 2>/dev/null && echo $(1))
+HARDEN   := $(if $(SAN),,$(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3) $(foreach f,-fstack-protector-strong -fstack-clash-protection \
+            -fcf-protection -ftrivial-auto-var-init=zero,$(call has,$(f))))
 BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
-            -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CPPFLAGS) $(CFLAGS) $(sanflags)
-LDBASE   := -fopenmp -pie $(sanflags) $(LDFLAGS)
+            -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CPPFLAGS) $(CFLAGS) $(HARDEN) $(sanflags)
+LDBASE   := -fopenmp -pie -Wl,-z,relro,-z,now $(sanflags) $(LDFLAGS)
 
 # The fences (DESIGN: net and engine cannot see each other).
 inc_net    := -iquote net
@@ -57,6 +62,8 @@ kern_base  :=
 kern_avx2  := -mavx2 -mfma -mf16c
 # Arithmetic on arrays of our own reads nothing from outside, and clang takes minutes to instrument it.
 kern_plain := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
+# Guards of the stack and zeroed tiles cost the kernels of whole numbers half as many instructions again.
+kern_flags = $(filter-out $(HARDEN),$(BASE))
 kern_avx512:= -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 kern_bf16  := $(kern_avx512) -mavx512bf16
 kern_vnni  := $(kern_avx512) -mavx512vnni
@@ -117,14 +124,14 @@ $(B)/net/%.o: net/%.c
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_net) -c -o $@ $<
 $(B)/engine/num/kernels.%.o: $(kern_src)
 	@mkdir -p $(@D)
-	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 $(kern_$*) $(kern_plain) -DKERNELS=kernels_$* $(inc_engine) -c -o $@ $<
+	$(call say,CC,$< [$*]) $(CC) $(kern_flags) -O3 $(kern_$*) $(kern_plain) -DKERNELS=kernels_$* $(inc_engine) -c -o $@ $<
 # A multiplication and an addition stay two: all tables give the same bits.
 $(B)/engine/num/integer.%.o: $(int_src)
 	@mkdir -p $(@D)
-	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DINTEGERS=int_kernels_$* $(inc_engine) -c -o $@ $<
+	$(call say,CC,$< [$*]) $(CC) $(kern_flags) -O3 -ffp-contract=off -Wno-psabi $(kern_$*) $(kern_plain) -DINTEGERS=int_kernels_$* $(inc_engine) -c -o $@ $<
 $(B)/engine/num/packed.%.o: $(packed_src)
 	@mkdir -p $(@D)
-	$(call say,CC,$< [$*]) $(CC) $(BASE) -O3 $(kern_$*) $(kern_plain) -DPACKED=packed_kernels_$* $(inc_engine) -c -o $@ $<
+	$(call say,CC,$< [$*]) $(CC) $(kern_flags) -O3 $(kern_$*) $(kern_plain) -DPACKED=packed_kernels_$* $(inc_engine) -c -o $@ $<
 $(B)/engine/num/gemm.o: BASE += -isystem $(BLASINC)
 $(B)/engine/num/isa.o: BASE += $(foreach i,$(kern_isas),-DHAVE_KERNELS_$(i)=1) $(foreach i,$(int_isas),-DHAVE_INTEGERS_$(i)=1) $(foreach i,$(packed_isas),-DHAVE_PACKED_$(i)=1)
 $(B)/engine/%.o: engine/%.c
