@@ -2,6 +2,7 @@
  *
  * Wires the modules that run and plan jobs: what they borrow, and where their news goes. Called by
  * node.c; loop thread. */
+#include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/http/http.h"
@@ -94,11 +95,39 @@ static void open_plan_request(struct node *n)
                                                                     .owner = n});
 }
 
+/* Whoever times a model or reads one for others leaves the machine to the job. */
+static void on_stage_begins(void *owner)
+{
+    struct node *n = owner;
+    cost_server_yield(n->cost_server);
+    doctor_yield(n->doctor);
+    plan_request_yield(n->plan_request);
+}
+
+static void on_worker_changed(void *owner)
+{
+    node_changed(owner);
+}
+
+static void open_worker(struct node *n)
+{
+    n->worker = worker_new(&(struct worker_setup){.base = n->base,
+                                                  .opts = n->opts,
+                                                  .threads = &n->threads,
+                                                  .members = n->members,
+                                                  .peers = n->peers,
+                                                  .relay = n->relay,
+                                                  .cost_query = n->cost_query,
+                                                  .owner = n,
+                                                  .stage_begins = on_stage_begins,
+                                                  .changed = on_worker_changed});
+}
+
 void node_open_job(struct node *n)
 {
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
-    n->worker = worker_new(n);
+    open_worker(n);
     open_coord(n);
     n->cost_server = cost_server_new(&(struct cost_server_setup){
         .base = n->base, .opts = n->opts, .threads = &n->threads, .peers = n->peers, .worker = n->worker});

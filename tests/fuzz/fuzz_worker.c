@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a head may tell a worker, and what a stage may tell it, with any fields of any type. Input:
- * (u8 who, which message ‖ its fields)*. No process is started, and nothing is sent. */
+ * (u8 who, which message ‖ its fields)*. No process is started, and there is no other node. */
 #include "tests/fuzz/input.h"
 
-#include <event2/event.h>
-
-#include "daemon/common/conf.h"
-#include "daemon/ringd/job/worker.c" /* for what its stage says */
-#include "daemon/ringd/job/worker_lanes.c"
+#include "daemon/ringd/job/spawn.h"
+#include "daemon/ringd/log.h"
+#include "tests/unit/daemon/ringd/job/worker_world.h"
 
 enum { MESSAGES = 16 };
 
-/* --- the rest of the daemon --- */
+/* --- a stage that is no process --- */
 
 struct spawn {
-    int none;
+    const struct spawn_ops *ops;
+    void *owner;
 };
-static struct spawn a_stage;
+static struct spawn the_stage; /* ops: NULL while there is none */
 
 int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
                 const struct spawn_ops *ops, void *owner, struct err *err)
 {
-    (void)base, (void)binary, (void)threads, (void)ops, (void)owner, (void)err;
-    *ret = &a_stage;
+    (void)base, (void)binary, (void)threads, (void)err;
+    the_stage = (struct spawn){ops, owner};
+    *ret = &the_stage;
     return 0;
 }
 
@@ -72,145 +72,8 @@ uint64_t spawn_memory(const struct spawn *s)
 
 void spawn_free(struct spawn *s)
 {
-    (void)s;
-}
-
-struct lanes *lanes_new(struct node *node, const struct lanes_ops *ops, void *owner)
-{
-    (void)node, (void)ops, (void)owner;
-    return NULL;
-}
-
-void lanes_free(struct lanes *l)
-{
-    (void)l;
-}
-
-void lanes_start(struct lanes *l, const uint8_t to[16], const struct link_hello *hello, bool relays)
-{
-    (void)l, (void)to, (void)relays;
-    expect(memchr(hello->fingerprint, '\0', sizeof hello->fingerprint) != NULL);
-}
-
-void lanes_stop(struct lanes *l)
-{
-    (void)l;
-}
-
-void lanes_lost(struct lanes *l, uint64_t path)
-{
-    (void)l, (void)path;
-}
-
-void lanes_came(struct lanes *l, uint64_t path)
-{
-    (void)l, (void)path;
-}
-
-bool lanes_keeps(const struct lanes *l, uint64_t path)
-{
-    (void)l;
-    return path % 2;
-}
-
-void lanes_changed(struct lanes *l)
-{
-    (void)l;
-}
-
-size_t paths_all(const struct members *members, struct peers *peers, uint64_t ret[PATHS_MAX])
-{
-    (void)members, (void)peers;
-    ret[0] = 1;
-    return 1;
-}
-
-uint64_t paths_at(const struct members *members, struct peers *peers, const char *address)
-{
-    (void)members, (void)peers, (void)address;
-    return 1;
-}
-
-int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
-{
-    (void)p, (void)to;
-    json_decref(body);
-    return 0;
-}
-
-void peers_flood_self(struct peers *p)
-{
-    (void)p;
-}
-
-void peers_path_turned(struct peers *p, const uint8_t from[16], uint64_t cable)
-{
-    (void)p, (void)from, (void)cable;
-}
-
-const char *peers_last_words(struct peers *p, const uint8_t id[16])
-{
-    (void)p, (void)id;
-    return "";
-}
-
-uint64_t peers_path_of(struct peers *p, struct link *link, const uint8_t id[16])
-{
-    (void)p, (void)link, (void)id;
-    return 1;
-}
-
-bool peers_path_name(struct peers *p, uint64_t path, struct path_name *ret)
-{
-    (void)p, (void)path;
-    *ret = (struct path_name){.peer = "b"};
-    return true;
-}
-
-json_t *peers_clocks(struct peers *p, const uint8_t (*nodes)[16], size_t n)
-{
-    (void)p, (void)nodes, (void)n;
-    return json_array();
-}
-
-void cost_server_yield(struct cost_server *g)
-{
-    (void)g;
-}
-
-void doctor_yield(struct doctor *d)
-{
-    (void)d;
-}
-
-void plan_request_yield(struct plan_request *p)
-{
-    (void)p;
-}
-
-void cost_query_ask(struct cost_query *s, struct spawn *stage, const json_t *event)
-{
-    (void)s, (void)stage, (void)event;
-}
-
-void cost_query_forget(struct cost_query *s, const struct spawn *stage)
-{
-    (void)s, (void)stage;
-}
-
-void node_changed(struct node *n)
-{
-    (void)n;
-}
-
-void log_line(enum log_level priority, const char *fmt, ...)
-{
-    (void)priority, (void)fmt;
-}
-
-void log_about(enum log_level priority, const struct log_about *about, const char *fmt, ...)
-{
-    (void)priority, (void)about, (void)fmt;
+    if (s)
+        s->ops = NULL;
 }
 
 /* --- messages --- */
@@ -239,12 +102,12 @@ static void head_says(struct worker *w, uint8_t what, struct input *in)
     json_decref(body);
 }
 
-static void stage_says(struct worker *w, uint8_t what, struct input *in)
+static void stage_says(uint8_t what, struct input *in)
 {
     static const char *const kinds[] = {"planned", "ready", "done", "failed", "lane-lost", "step"};
     json_t *event = input_object(in, &words, 0);
-    if (w->stage)
-        stage_event(w, kinds[what / 8 % 6], event);
+    if (the_stage.ops)
+        the_stage.ops->event(the_stage.owner, kinds[what / 8 % 6], event);
     json_decref(event);
 }
 
@@ -262,22 +125,21 @@ static void neighbour_dials(struct worker *w, struct input *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const struct member self = {.id = {1}, .name = "self", .version = "1", .boot = 1, .seq = 1};
-    static struct node node;
+    static struct alone node;
     struct input in = {data, n};
-    struct member me = self;
+    struct member me = {0};
+    struct err err;
     if (!node.base) {
-        node.base = event_base_new();
-        node.members = members_new(&self);
-        node.opts = opts_new(conf_table);
+        log_set_level("error");
+        expect(alone_open(&node, &err));
     }
-    struct worker *w = worker_new(&node);
+    struct worker *w = alone_worker(&node);
     for (int i = 0; i < MESSAGES && in.left; i++) {
         const uint8_t what = input_u8(&in);
         if (what % 8 < 5)
             head_says(w, what, &in);
         else if (what % 8 == 5)
-            stage_says(w, what, &in);
+            stage_says(what, &in);
         else if (what % 8 == 6)
             neighbour_dials(w, &in);
         else

@@ -7,7 +7,6 @@
 
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/common/xalloc.h"
@@ -30,9 +29,7 @@ struct lane_dial {
     struct relay_ask *ask; /* owned while we wait for the answer */
 };
 struct lanes {
-    struct node *node; /* borrowed, as the next two */
-    const struct lanes_ops *ops;
-    void *owner;
+    struct lanes_setup setup;
     bool started, relays;
     uint8_t to[16];
     struct link_hello hello; /* only what it says of the job */
@@ -70,9 +67,9 @@ static void on_up(void *owner, struct link *link)
     struct lane_dial *d = owner;
     d->link = NULL;
     d->up = true;
-    d->l->ops->up(d->l->owner, link, d->l->hello.to_rank, d->path);
+    d->l->setup.ops->up(d->l->setup.owner, link, d->l->hello.to_rank, d->path);
     if (d->is_via)
-        d->l->ops->relayed(d->l->owner, d->l->through);
+        d->l->setup.ops->relayed(d->l->setup.owner, d->l->through);
     else
         update_via(d->l);
 }
@@ -84,7 +81,7 @@ static void on_down(void *owner, struct link *link, enum link_end end, const cha
     d->unanswered = end == LINK_END_CONNECT && !d->is_via;
     dial_later(d);
     if (end == LINK_END_REFUSED)
-        d->l->ops->refused(d->l->owner, d->l->hello.to_rank, text);
+        d->l->setup.ops->refused(d->l->setup.owner, d->l->hello.to_rank, text);
     link_free(link);
 }
 
@@ -93,7 +90,7 @@ static const struct link_ops link_ops = {.hello = on_hello, .up = on_up, .down =
 static bool find_path(struct lanes *l, uint64_t id, struct path *ret)
 {
     struct path paths[PEERS_MAX_PATHS];
-    size_t n = peers_paths(l->node->peers, l->to, paths);
+    size_t n = peers_paths(l->setup.peers, l->to, paths);
     for (size_t i = 0; i < n; i++)
         if (paths[i].id == id) {
             *ret = paths[i];
@@ -107,7 +104,7 @@ static void make_link(struct lane_dial *d, const char *host, uint16_t port, uint
 {
     struct lanes *l = d->l;
     struct link_setup setup;
-    peers_setup(l->node->peers, &setup);
+    peers_setup(l->setup.peers, &setup);
     setup.kind = LINK_DATA;
     setup.ops = &link_ops;
     setup.owner = d;
@@ -131,12 +128,13 @@ static void tell_unanswered(struct lanes *l, const struct path *path)
 {
     struct path_name name = {0};
     char text[300];
-    peers_path_name(l->node->peers, path->id, &name);
+    peers_path_name(l->setup.peers, path->id, &name);
     snprintf(text, sizeof text,
              "%s does not answer on TCP port %u%s%s, and %s does not answer it either: a firewall there or "
              "here drops new connections; let TCP port %u in on both, `ringctl doctor` shows where",
-             name.peer, path->port, *name.port ? " over " : "", name.port, l->node->name, path->port);
-    l->ops->refused(l->owner, l->hello.to_rank, text);
+             name.peer, path->port, *name.port ? " over " : "", name.port,
+             members_self(l->setup.members)->name, path->port);
+    l->setup.ops->refused(l->setup.owner, l->hello.to_rank, text);
 }
 
 static void leave_to_peer(struct lane_dial *d)
@@ -153,7 +151,7 @@ static void leave_to_peer(struct lane_dial *d)
     log_job(LOG_LEVEL_INFO, l->hello.job,
             "rank %u does not answer a data connection to %s: its node dials instead", l->hello.to_rank,
             path.host);
-    peers_turn_path(l->node->peers, path.id);
+    peers_turn_path(l->setup.peers, path.id);
     if (path.peer_unanswered)
         tell_unanswered(l, &path);
 }
@@ -233,18 +231,18 @@ static void update_via(struct lanes *l)
         direct = direct || l->dials[k].up;
     if (direct && v->up && !v->retired) {
         v->retired = true;
-        l->ops->relayed(l->owner, NULL);
+        l->setup.ops->relayed(l->setup.owner, NULL);
     } else if (direct && !v->up) {
         drop(v);
     }
     if (!l->started || !l->relays || direct || v->up || v->link || v->ask ||
-        event_pending(v->again, EV_TIMEOUT, NULL) || peers_paths(l->node->peers, l->to, paths))
+        event_pending(v->again, EV_TIMEOUT, NULL) || peers_paths(l->setup.peers, l->to, paths))
         return;
     struct relay_want want = {.job = l->hello.job};
-    memcpy(want.from, members_self(l->node->members)->id, sizeof want.from);
+    memcpy(want.from, members_self(l->setup.members)->id, sizeof want.from);
     memcpy(want.to, l->to, sizeof want.to);
     memcpy(want.head, l->hello.head_id, sizeof want.head);
-    v->ask = relay_ask(l->node->relay, &want, &ask_ops, l);
+    v->ask = relay_ask(l->setup.relay, &want, &ask_ops, l);
 }
 
 bool lanes_keeps(const struct lanes *l, uint64_t path)
@@ -255,7 +253,7 @@ bool lanes_keeps(const struct lanes *l, uint64_t path)
 void lanes_changed(struct lanes *l)
 {
     struct path paths[PEERS_MAX_PATHS];
-    size_t n = l->started ? peers_paths(l->node->peers, l->to, paths) : 0;
+    size_t n = l->started ? peers_paths(l->setup.peers, l->to, paths) : 0;
     for (size_t i = 0; i < n; i++) {
         struct lane_dial *place = NULL;
         for (size_t k = 0; k < PEERS_MAX_PATHS; k++) {
@@ -319,16 +317,16 @@ void lanes_lost(struct lanes *l, uint64_t path)
     lanes_changed(l);
 }
 
-struct lanes *lanes_new(struct node *node, const struct lanes_ops *ops, void *owner)
+struct lanes *lanes_new(const struct lanes_setup *setup)
 {
     struct lanes *l = xcalloc(1, sizeof *l);
-    *l = (struct lanes){.node = node, .ops = ops, .owner = owner};
+    l->setup = *setup;
     for (size_t k = 0; k < PEERS_MAX_PATHS; k++) {
         l->dials[k].l = l;
-        l->dials[k].again = event_new(node->base, -1, 0, on_again, &l->dials[k]);
+        l->dials[k].again = event_new(setup->base, -1, 0, on_again, &l->dials[k]);
     }
     l->via =
-        (struct lane_dial){.l = l, .is_via = true, .again = event_new(node->base, -1, 0, on_again, &l->via)};
+        (struct lane_dial){.l = l, .is_via = true, .again = event_new(setup->base, -1, 0, on_again, &l->via)};
     return l;
 }
 

@@ -16,8 +16,11 @@
 
 #include "net/link.h"
 
+struct event_base;
 struct lanes;
-struct node;
+struct members;
+struct peers;
+struct relay;
 
 struct lanes_ops {
     /* A connection to the rank stands: the callee takes the link. */
@@ -30,7 +33,16 @@ struct lanes_ops {
     void (*relayed)(void *owner, const char *through);
 };
 
-struct lanes *lanes_new(struct node *node, const struct lanes_ops *ops, void *owner);
+struct lanes_setup { /* all borrowed */
+    struct event_base *base;
+    struct members *members;
+    struct peers *peers;
+    struct relay *relay;
+    const struct lanes_ops *ops;
+    void *owner;
+};
+
+struct lanes *lanes_new(const struct lanes_setup *setup);
 void lanes_free(struct lanes *l);
 
 /* hello: what a data connection says of the job; to: the node of its to_rank; relays: while there

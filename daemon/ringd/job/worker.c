@@ -9,18 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/ringd/doctor/doctor_ask.h"
-#include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/lane_counts.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/cost_query.h"
+#include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 
 enum {
@@ -46,7 +43,7 @@ void worker_tell(struct worker *w, const char *kind, json_t *fields)
     json_object_set_new(fields, "rank", json_integer(w->rank));
     if (is_report(kind))
         json_array_append_new(w->reports, json_deep_copy(fields));
-    if (peers_send(w->node->peers, w->head, fields) == -EHOSTUNREACH)
+    if (peers_send(w->setup.peers, w->head, fields) == -EHOSTUNREACH)
         log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the message %s cannot be sent to the head", kind);
 }
 
@@ -55,7 +52,7 @@ static void tell_again(struct worker *w)
     size_t i;
     json_t *report;
     json_array_foreach (w->reports, i, report)
-        peers_send(w->node->peers, w->head, json_deep_copy(report));
+        peers_send(w->setup.peers, w->head, json_deep_copy(report));
 }
 
 /* A job begins here: of what was said before nothing counts. */
@@ -65,7 +62,7 @@ static void begin(struct worker *w, const uint8_t head[16], uint64_t job)
     w->job = job;
     w->is_connecting = false;
     json_array_clear(w->reports);
-    absence_watch(&w->absent, w->node->members, (const uint8_t(*)[16])w->head, 1);
+    absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
 }
 
 static void tell_failed(struct worker *w, const char *cause)
@@ -151,7 +148,7 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     add_stage(w->stage, &w->past);
     if (w->stage)
         lane_counts_keep(w->counts, spawn_progress(w->stage));
-    cost_query_forget(w->node->cost_query, w->stage);
+    cost_query_forget(w->setup.cost_query, w->stage);
     spawn_free(w->stage);
     w->stage = NULL;
     cgroup_free(w->cgroup);
@@ -160,8 +157,8 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     w->state = WORKER_IDLE;
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node has ended");
     worker_tell(w, "job-stopped", json_object());
-    peers_flood_self(w->node->peers);
-    node_changed(w->node);
+    peers_flood_self(w->setup.peers);
+    w->setup.changed(w->setup.owner);
 }
 
 void worker_wait(struct worker *w, uint64_t us)
@@ -176,7 +173,7 @@ void worker_wait(struct worker *w, uint64_t us)
  * was the other node's end, its daemon or its absence says so before. */
 static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char *why)
 {
-    const long long seconds = opts_int(w->node->opts, "dead-after");
+    const long long seconds = opts_int(w->setup.opts, "dead-after");
     if (w->state != WORKER_RUNNING || rank >= w->ranks || !w->alive[rank])
         return;
     w->alive[rank]--;
@@ -212,7 +209,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     if (!strcmp(kind, "planned")) {
         worker_tell(w, "job-planned", json_deep_copy(event));
     } else if (!strcmp(kind, "survey")) {
-        cost_query_ask(w->node->cost_query, w->stage, event);
+        cost_query_ask(w->setup.cost_query, w->stage, event);
     } else if (!strcmp(kind, "ready")) {
         w->state = WORKER_READY;
         worker_tell(w, "job-ready", json_deep_copy(event));
@@ -233,7 +230,7 @@ static void stage_event(void *owner, const char *kind, json_t *event)
         /* its times are of this node's clock: with them goes what is known here of the other
          * nodes' */
         json_t *told = json_copy(event);
-        json_object_set_new(told, "clocks", peers_clocks(w->node->peers, w->nodes, w->ranks));
+        json_object_set_new(told, "clocks", peers_clocks(w->setup.peers, w->nodes, w->ranks));
         worker_tell(w, "job-event", json_pack("{s:o}", "event", told));
     } else {
         worker_tell(w, "job-event", json_pack("{s:O}", "event", event));
@@ -271,11 +268,9 @@ static int start_stage(struct worker *w)
     struct err err;
     w->reported = false;
     w->read_bytes = w->read_total = 0;
-    cost_server_yield(w->node->cost_server);
-    doctor_yield(w->node->doctor);
-    plan_request_yield(w->node->plan_request);
+    w->setup.stage_begins(w->setup.owner);
     memset(w->alive, 0, sizeof w->alive);
-    int r = spawn_start(&w->stage, w->node->base, opts_str(w->node->opts, "stage-binary"), w->node->threads,
+    int r = spawn_start(&w->stage, w->setup.base, opts_str(w->setup.opts, "stage-binary"), *w->setup.threads,
                         &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
@@ -306,14 +301,14 @@ void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec,
 {
     json_t *message =
         json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
-    begin(w, members_self(w->node->members)->id, job);
+    begin(w, members_self(w->setup.members)->id, job);
     w->rank = 0;
     w->state = WORKER_PLANNING;
     if (!start_stage(w))
         worker_say(w, message);
     else
         json_decref(message);
-    peers_flood_self(w->node->peers);
+    peers_flood_self(w->setup.peers);
 }
 
 /* --- the head's messages ---------------------------------------------------------------------- */
@@ -330,17 +325,17 @@ static bool read_nodes(struct worker *w, const json_t *nodes, json_int_t rank)
         if (id_parse(w->nodes[i], json_string_value(json_array_get(nodes, i))))
             return false;
     w->ranks = n;
-    return !memcmp(w->nodes[rank], members_self(w->node->members)->id, 16);
+    return !memcmp(w->nodes[rank], members_self(w->setup.members)->id, 16);
 }
 
 /* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
 static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, json_int_t rank)
 {
     char cause[160];
-    const struct member *other = members_find(w->node->members, w->head);
+    const struct member *other = members_find(w->setup.members, w->head);
     snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
              other ? other->name : "another node");
-    peers_send(w->node->peers, head,
+    peers_send(w->setup.peers, head,
                json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause",
                          cause, "busy", 1));
 }
@@ -374,7 +369,7 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
         return;
     }
     /* Said on every node, so that each one's journal knows of the job. */
-    const struct member *of = members_find(w->node->members, head);
+    const struct member *of = members_find(w->setup.members, head);
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "this node is rank %d of %zu; the job was submitted on %s",
               w->rank, w->ranks, of ? of->name : "another node");
     if (!planned_here && start_stage(w))
@@ -382,8 +377,8 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     if (w->cgroup && w->planned_bytes)
         cgroup_limit(w->cgroup, cgroup_with_headroom(w->planned_bytes));
     worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
-                            w->node->threads));
-    peers_flood_self(w->node->peers);
+                            *w->setup.threads));
+    peers_flood_self(w->setup.peers);
 }
 
 static void turn_path(struct worker *w, const uint8_t from[16], const json_t *body)
@@ -391,7 +386,7 @@ static void turn_path(struct worker *w, const uint8_t from[16], const json_t *bo
     const char *cable = json_string_value(json_object_get(body, "cable"));
     if (!cable)
         return;
-    peers_path_turned(w->node->peers, from, strtoull(cable, NULL, 16));
+    peers_path_turned(w->setup.peers, from, strtoull(cable, NULL, 16));
     for (size_t i = 0; i < 2; i++)
         lanes_changed(w->lanes[i]);
 }
@@ -409,7 +404,7 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
     bool ours = w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
                 json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
     if (!strcmp(kind, "job-stop") && !ours) /* nothing here to stop: say so, the head waits for the word */
-        peers_send(w->node->peers, from,
+        peers_send(w->setup.peers, from,
                    json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
                              "rank", json_object_get(body, "rank")));
     if (!ours)
@@ -438,12 +433,12 @@ void worker_message(struct worker *w, const uint8_t from[16], const char *kind, 
 
 static void leave_head(struct worker *w)
 {
-    const struct member *head = members_find(w->node->members, w->head);
+    const struct member *head = members_find(w->setup.members, w->head);
     if (w->state == WORKER_IDLE || w->state == WORKER_ENDING)
         return;
     log_stage(LOG_LEVEL_WARNING, w->job, w->rank,
               "the head %s is lost (%s): the stage on this node is stopped", head ? head->name : "?",
-              peers_last_words(w->node->peers, w->head));
+              peers_last_words(w->setup.peers, w->head));
     w->reported = true;
     end_stage(w);
 }
@@ -452,18 +447,18 @@ static void leave_head(struct worker *w)
  * may not have heard that. */
 static void look_for_head(struct worker *w)
 {
-    const uint64_t patience_us = (uint64_t)opts_int(w->node->opts, "dead-after") * 1000000;
+    const uint64_t patience_us = (uint64_t)opts_int(w->setup.opts, "dead-after") * 1000000;
     const struct instant now = clock_now();
     enum absence_news news;
     size_t i;
-    while ((news = absence_next(&w->absent, w->node->members, patience_us, now, &i))) {
+    while ((news = absence_next(&w->absent, w->setup.members, patience_us, now, &i))) {
         if (news == ABSENCE_BACK)
             tell_again(w);
         if (news < ABSENCE_TOO_LONG)
             continue;
         leave_head(w);
         if (news == ABSENCE_TOO_LONG) /* should it come back, it hears how this ended */
-            absence_watch(&w->absent, w->node->members, (const uint8_t(*)[16])w->head, 1);
+            absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
         else
             w->absent.n = 0;
     }
@@ -522,17 +517,22 @@ static void find_groups(struct worker *w)
         w->groups = xstrdup(folder);
 }
 
-struct worker *worker_new(struct node *node)
+struct worker *worker_new(const struct worker_setup *setup)
 {
     struct worker *w = xcalloc(1, sizeof *w);
-    w->node = node;
-    w->kill_timer = event_new(node->base, -1, 0, on_kill_timer, w);
-    w->reap = event_new(node->base, -1, 0, on_reap, w);
+    w->setup = *setup;
+    w->kill_timer = event_new(setup->base, -1, 0, on_kill_timer, w);
+    w->reap = event_new(setup->base, -1, 0, on_reap, w);
     for (size_t i = 0; i < 2; i++)
-        w->lanes[i] = lanes_new(node, &worker_lanes_ops, w);
+        w->lanes[i] = lanes_new(&(struct lanes_setup){.base = setup->base,
+                                                      .members = setup->members,
+                                                      .peers = setup->peers,
+                                                      .relay = setup->relay,
+                                                      .ops = &worker_lanes_ops,
+                                                      .owner = w});
     w->counts = lane_counts_new();
-    w->patience = event_new(node->base, -1, 0, on_patience, w);
-    w->missed = event_new(node->base, -1, 0, on_missed, w);
+    w->patience = event_new(setup->base, -1, 0, on_patience, w);
+    w->missed = event_new(setup->base, -1, 0, on_missed, w);
     w->reports = json_array();
     find_groups(w);
     return w;

@@ -14,11 +14,29 @@
 
 #include "net/link.h"
 
+struct cost_query;
+struct event_base;
 struct member;
-struct node;
+struct members;
+struct opts;
+struct peers;
+struct relay;
 struct worker;
 
-struct worker *worker_new(struct node *node);
+struct worker_setup { /* the pointers are borrowed */
+    struct event_base *base;
+    const struct opts *opts; /* stage-binary, dead-after; which may change, as may */
+    const int *threads;
+    struct members *members;
+    struct peers *peers;
+    struct relay *relay;
+    struct cost_query *cost_query;
+    void *owner;
+    void (*stage_begins)(void *owner); /* the stage of a job is about to start here */
+    void (*changed)(void *owner);      /* the lease is free again */
+};
+
+struct worker *worker_new(const struct worker_setup *setup);
 void worker_free(struct worker *w); /* kills the stage */
 
 /* Head: a stage process that reads the inputs and answers with a plan. Takes references. Reports

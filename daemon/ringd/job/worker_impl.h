@@ -20,7 +20,7 @@ enum worker_state {
 };
 
 struct worker {
-    struct node *node; /* borrowed: owner */
+    struct worker_setup setup;
     enum worker_state state;
     uint64_t job;
     uint8_t head[16];

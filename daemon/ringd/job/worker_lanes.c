@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/ringd/job/lane_counts.h"
-#include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/routes.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
@@ -41,7 +40,7 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64
     lane.path = path;
     lane.rank = rank;
     struct path_name name = {0};
-    if (!peers_path_name(w->node->peers, path, &name))
+    if (!peers_path_name(w->setup.peers, path, &name))
         snprintf(name.peer, sizeof name.peer, "%s", link_peer(link)->name);
     lane_counts_name(w->counts, path, &name);
     if (link_detach(link, &fd, &lane.tx, &lane.rx)) {
@@ -85,7 +84,7 @@ void worker_cut_lanes(struct worker *w)
 {
     json_t *paths = json_array();
     uint64_t all[PATHS_MAX];
-    size_t n = paths_all(w->node->members, w->node->peers, all);
+    size_t n = paths_all(w->setup.members, w->setup.peers, all);
     for (size_t i = 0; i < n; i++)
         if (lanes_keeps(w->lanes[0], all[i]) && lanes_keeps(w->lanes[1], all[i]))
             json_array_append_new(paths, json_integer((json_int_t)all[i]));
@@ -129,7 +128,8 @@ int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why
     bool ours = (w->state == WORKER_READY || w->state == WORKER_RUNNING) && peer->job == w->job &&
                 !memcmp(peer->head_id, w->head, 16);
     if (!ours)
-        snprintf(why, size, "%s holds no stage of job %llu", w->node->name, (unsigned long long)peer->job);
+        snprintf(why, size, "%s holds no stage of job %llu", members_self(w->setup.members)->name,
+                 (unsigned long long)peer->job);
     else if (peer->to_rank != w->rank || w->ranks < 2 || (from != prev_rank(w) && from != next_rank(w)) ||
              memcmp(peer->node_id, w->nodes[from], 16))
         snprintf(why, size, "rank %u to %u was not expected by rank %d", peer->from_rank, peer->to_rank,
@@ -153,10 +153,10 @@ void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank)
         link_free(link);
         return;
     }
-    uint64_t path = peers_path_of(w->node->peers, link, w->nodes[from_rank]);
+    uint64_t path = peers_path_of(w->setup.peers, link, w->nodes[from_rank]);
     lanes_came(w->lanes[w->ranks > 2 && from_rank == prev_rank(w)], path);
     hand_over(w, link, from_rank,
               path ? path
-                   : paths_at(w->node->members, w->node->peers,
+                   : paths_at(w->setup.members, w->setup.peers,
                               link_address(link))); /* a relay's, if not the node's own */
 }

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker on a node that is alone: with all that it borrows, and no neighbour. What it tells its
+ * own node, whose id is 1 and which may be its head, arrives at `told` from the loop. */
+#ifndef TESTS_UNIT_WORKER_WORLD_H
+#define TESTS_UNIT_WORKER_WORLD_H
+
+#include <event2/event.h>
+#include <jansson.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/common/conf.h"
+#include "daemon/ringd/cluster/cluster.h"
+#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/cluster/record.h"
+#include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/mailbox.h"
+#include "daemon/ringd/peer/peers.h"
+#include "daemon/ringd/peer/relay.h"
+
+struct alone {
+    struct event_base *base;
+    struct opts *opts;
+    struct auth_identity id;
+    struct cluster *cluster;
+    struct members *members;
+    struct records *records;
+    struct mailbox *mailbox;
+    struct peers *peers;
+    struct relay *relay;
+    struct cost_query *cost_query;
+    int threads;
+    unsigned begun, changed; /* how often the worker said so */
+    void (*told)(struct alone *a, const char *kind, const json_t *body);
+};
+
+static inline void alone_message(void *owner, const uint8_t from[16], const json_t *body)
+{
+    struct alone *a = owner;
+    (void)from;
+    if (a->told)
+        a->told(a, json_string_value(json_object_get(body, "kind")), body);
+}
+
+static inline void alone_nothing(void *owner)
+{
+    (void)owner;
+}
+
+static inline int alone_send(void *owner, const uint8_t to[16], json_t *message)
+{
+    struct alone *a = owner;
+    return peers_send(a->peers, to, message);
+}
+
+static inline int alone_next(void *owner, const uint8_t to[16], struct relay_hop *ret)
+{
+    (void)owner, (void)to, (void)ret;
+    return -EHOSTUNREACH;
+}
+
+static inline const char *alone_name(void *owner, const uint8_t *id)
+{
+    (void)owner;
+    return id ? "other" : "self";
+}
+
+static inline void alone_log(void *owner, const char *text)
+{
+    (void)owner, (void)text;
+}
+
+static inline void alone_stage_begins(void *owner)
+{
+    struct alone *a = owner;
+    a->begun++;
+}
+
+static inline void alone_changed(void *owner)
+{
+    struct alone *a = owner;
+    a->changed++;
+}
+
+/* false: a part cannot be opened, and `err` says why. */
+static inline bool alone_open(struct alone *a, struct err *err)
+{
+    static const struct member self = {.id = {1}, .name = "self", .version = "1", .boot = 1, .seq = 1};
+    static const struct peers_ops ops = {.refresh_self = alone_nothing,
+                                         .refresh_doings = alone_nothing,
+                                         .changed = alone_nothing,
+                                         .changed_soon = alone_nothing,
+                                         .message = alone_message};
+    *a = (struct alone){.base = event_base_new(), .opts = opts_new(conf_table), .threads = 1};
+    if (sodium_init() < 0 || !a->base || opts_set(a->opts, "listen", "127.0.0.1:0", err) ||
+        cluster_open(&a->cluster, "/nonexistent", &a->id, err) || mailbox_new(&a->mailbox, a->base))
+        return false;
+    a->members = members_new(&self);
+    a->records = records_new(&a->id, a->members);
+    if (peers_open(&a->peers,
+                   &(struct peers_setup){.base = a->base,
+                                         .opts = a->opts,
+                                         .id = &a->id,
+                                         .name = "self",
+                                         .state_dir = "/nonexistent",
+                                         .cluster = a->cluster,
+                                         .members = a->members,
+                                         .records = a->records,
+                                         .mailbox = a->mailbox,
+                                         .ops = &ops,
+                                         .owner = a},
+                   err))
+        return false;
+    a->relay = relay_new(&(struct relay_setup){.base = a->base,
+                                               .owner = a,
+                                               .send = alone_send,
+                                               .next = alone_next,
+                                               .name = alone_name,
+                                               .log = alone_log});
+    a->cost_query =
+        cost_query_new(&(struct cost_query_setup){.base = a->base, .members = a->members, .peers = a->peers});
+    return true;
+}
+
+static inline struct worker *alone_worker(struct alone *a)
+{
+    return worker_new(&(struct worker_setup){.base = a->base,
+                                             .opts = a->opts,
+                                             .threads = &a->threads,
+                                             .members = a->members,
+                                             .peers = a->peers,
+                                             .relay = a->relay,
+                                             .cost_query = a->cost_query,
+                                             .owner = a,
+                                             .stage_begins = alone_stage_begins,
+                                             .changed = alone_changed});
+}
+
+/* After the worker. */
+static inline void alone_close(struct alone *a)
+{
+    cost_query_free(a->cost_query);
+    peers_close(a->peers);
+    relay_free(a->relay);
+    mailbox_free(a->mailbox);
+    records_free(a->records);
+    members_free(a->members);
+    cluster_close(a->cluster);
+    opts_free(a->opts);
+    event_base_free(a->base);
+}
+
+#endif
