@@ -186,6 +186,8 @@ static void print_job(const json_t *j, const char *name)
     printf("job %s, %s: %s\n", name, field_text(j, "type", "?"), field_text(j, "state", "?"));
     if (*field_text(j, "error", ""))
         printf("%s\n", field_text(j, "error", ""));
+    else if (*field_text(j, "waits_for", ""))
+        printf("%s\n", field_text(j, "waits_for", ""));
     printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
            print_time(field_number(j, "started")).text, print_time(field_number(j, "ended")).text);
     print_start(json_object_get(j, "start"));

@@ -303,6 +303,9 @@ static json_t *start_encode(const struct job_start *s)
 json_t *job_encode(const struct job *job)
 {
     json_t *o = job_encode_short(job);
+    char waits[sizeof job->error];
+    job_waits_for(job, waits, sizeof waits);
+    json_object_set_new(o, "waits_for", *waits ? json_string(waits) : json_null());
     json_object_set(o, "spec", job->spec);
     json_object_set_new(o, "plan", job_encode_plan(job));
     json_object_set_new(o, "memory", memory_encode(job));

@@ -84,6 +84,7 @@ void job_log_close_unfinished(struct store *store)
     json_array_foreach (list, i, job) {
         json_object_set_new(job, "state", json_string("failed"));
         json_object_set_new(job, "ended", json_integer(time(NULL)));
+        json_object_set_new(job, "waits_for", json_null());
         json_object_set_new(job, "seconds", json_null()); /* when it ended nobody knows */
         json_object_set_new(
             job, "error",

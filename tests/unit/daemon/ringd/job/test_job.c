@@ -51,7 +51,7 @@ static void a_new_job_has_not_begun(void **state)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 21);
+    assert_int_equal(json_object_size(all), 22);
     assert_true(json_is_null(json_object_get(json_object_get(all, "start"), "first_task")));
     assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
