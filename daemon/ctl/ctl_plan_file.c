@@ -12,7 +12,7 @@ static bool recomputes(const json_t *plan)
 {
     size_t s;
     json_t *n;
-    json_array_foreach (json_object_get(plan, "areas"), s, n)
+    json_array_foreach (json_object_get(plan, "activations"), s, n)
         if (json_integer_value(n))
             return true;
     return false;

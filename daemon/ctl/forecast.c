@@ -40,14 +40,14 @@ static int check_turns(const struct making *m, const struct sched_request *step,
 
 /* --- forwards done again ---------------------------------------------------------------------- */
 
-/* The most that a node's layers keep for backwards at one moment. An area that is filled again is
+/* The most that a node's layers keep for backwards at one moment. A buffer that is filled again is
  * there from the backward to its end, and during the forward itself. */
 static double kept_most(const struct making *m, uint32_t rank, enum forecast_recompute how)
 {
     const struct forecast_request *req = m->req;
     const struct sched_list *list = &m->sched->rank[rank];
     const double input = fmin(req->message, req->kept);
-    double slots = 0, areas = 0, most = 0;
+    double slots = 0, activations = 0, most = 0;
     for (size_t k = 0; k < list->n; k++) {
         const struct sched_task *t = &list->tasks[k];
         const double layers = (double)layers_of(m, t->stage);
@@ -55,12 +55,12 @@ static double kept_most(const struct making *m, uint32_t rank, enum forecast_rec
         const double slot = how == FORECAST_STAGE   ? input
                             : how == FORECAST_LAYER ? layers * input
                                                     : layers * req->kept,
-                     area = how == FORECAST_STAGE ? layers * req->kept : 0;
+                     buffer = how == FORECAST_STAGE ? layers * req->kept : 0;
         slots += t->op == OP_F ? slot : 0;
-        areas += t->op == OP_F || t->op == OP_I || t->op == OP_B ? area : 0;
-        most = fmax(most, slots + areas);
+        activations += t->op == OP_F || t->op == OP_I || t->op == OP_B ? buffer : 0;
+        most = fmax(most, slots + activations);
         slots -= ends ? slot : 0;
-        areas -= ends || t->op == OP_F ? area : 0;
+        activations -= ends || t->op == OP_F ? buffer : 0;
     }
     return most + (how == FORECAST_LAYER ? req->kept : 0);
 }

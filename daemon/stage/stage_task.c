@@ -59,18 +59,18 @@ static uint64_t dropout_number(const struct rank_state *r, const struct task *t)
                : 0;
 }
 
-/* Areas change hands in training jobs alone; their other programs take one microbatch at a time, in
- * slot and area 0. */
-static void use_area(const struct rank_state *r, const struct task *t, size_t slot)
+/* Buffers change hands in training jobs alone; their other programs take one microbatch at a time,
+ * in slot 0 and buffers 0. */
+static void use_activations(const struct rank_state *r, const struct task *t, size_t slot)
 {
-    if (r->plan->briefs[t->stage])
-        stage_use_area(stage_of(r, t), slot, t->area, t->brief);
+    if (r->plan->bwd_x_only[t->stage])
+        stage_use_activations(stage_of(r, t), slot, t->activations, t->bwd_x_only);
 }
 
 static int put_input(struct rank_state *r, const struct task *t, size_t slot, struct err *err)
 {
     struct stage *stage = stage_of(r, t);
-    use_area(r, t, slot);
+    use_activations(r, t, slot);
     int e = stage_begin(stage, slot, r->go->mb[t->mb], dropout_number(r, t), err);
     if (e)
         return e;
@@ -149,7 +149,7 @@ static int task_forward(struct rank_state *r, const struct task *t, struct err *
 
 static int task_again(struct rank_state *r, const struct task *t)
 {
-    use_area(r, t, t->slot);
+    use_activations(r, t, t->slot);
     stage_forward(stage_of(r, t), t->slot, NULL);
     return 0;
 }
@@ -178,7 +178,7 @@ static int task_loss(struct rank_state *r, const struct task *t, struct err *err
 
 static void half_backward(const struct rank_state *r, const struct task *t, const float *dy, float *dx)
 {
-    stage_use_late(stage_of(r, t), t->slot, t->late);
+    stage_use_bwd_w_only(stage_of(r, t), t->slot, t->bwd_w_only);
     stage_backward_x(stage_of(r, t), t->slot, dy, dx);
 }
 

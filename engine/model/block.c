@@ -34,15 +34,15 @@ static struct part_layout part_layout(const struct block_layout *l, enum layer_p
                                 l->positions};
 }
 
-void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *brief,
+void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                        const struct block_layout *l)
 {
     const struct part_layout attention = part_layout(l, LAYER_ATTENTION), mlp = part_layout(l, LAYER_MLP);
     ret->rstd1 = slab_floats(slab, l->tokens, 1);
     ret->rstd2 = slab_floats(slab, l->tokens, 1);
     ret->x2 = slab_floats(slab, l->tokens, l->config->dim);
-    l->block->attention->saved_carve(&ret->attention, slab, brief, &attention);
-    l->block->mlp->saved_carve(&ret->mlp, slab, brief, &mlp);
+    l->block->attention->saved_carve(&ret->attention, slab, bwd_x_only, &attention);
+    l->block->mlp->saved_carve(&ret->mlp, slab, bwd_x_only, &mlp);
 }
 
 void block_dys_carve(struct block_dys *ret, struct slab *slab, const struct block_layout *l)

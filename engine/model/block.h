@@ -41,8 +41,8 @@ struct block_work {  /* within a call; the parts' overlap */
     union part_work attention, mlp;
 };
 
-/* brief: for what backward_x alone reads; the rest, in `slab`, is also backward_w's. */
-void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *brief,
+/* bwd_x_only: for what only backward_x reads. What backward_w reads too goes into `slab`. */
+void block_saved_carve(struct block_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                        const struct block_layout *l);
 void block_dys_carve(struct block_dys *ret, struct slab *slab, const struct block_layout *l);
 void block_work_carve(struct block_work *ret, struct slab *slab, const struct block_layout *l);

@@ -28,7 +28,7 @@ static void gqa_tensors(struct tensor_list *list, const struct config *c)
         tensor_vector(list, "self_attn.o_proj.bias", c->dim);
 }
 
-static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *brief,
+static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                         const struct part_layout *l)
 {
     const struct config *c = l->config;
@@ -37,11 +37,11 @@ static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *b
     ret->gqa.k0 = slab_floats(slab, n, kv);
     ret->gqa.rstd_q = slab_floats(slab, n, c->heads);
     ret->gqa.rstd_k = slab_floats(slab, n, c->kv_heads);
-    ret->gqa.q = slab_floats(brief, t, q);
-    ret->gqa.k = slab_floats(brief, t, kv);
-    ret->gqa.v = slab_floats(brief, t, kv);
+    ret->gqa.q = slab_floats(bwd_x_only, t, q);
+    ret->gqa.k = slab_floats(bwd_x_only, t, kv);
+    ret->gqa.v = slab_floats(bwd_x_only, t, kv);
     ret->gqa.o = slab_floats(slab, t, q);
-    ret->gqa.lse = slab_floats(brief, t, c->heads);
+    ret->gqa.lse = slab_floats(bwd_x_only, t, c->heads);
     for (size_t i = 0; i < LINEARS; i++)
         ret->gqa.xa[i] = slab_floats(slab, t, part_rank(l, i));
 }

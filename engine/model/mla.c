@@ -56,7 +56,7 @@ static void mla_tensors(struct tensor_list *list, const struct config *c)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *brief,
+static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                         const struct part_layout *l)
 {
     const struct config *c = l->config;
@@ -64,11 +64,11 @@ static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *b
     const size_t t = l->tokens, latent = c->mla.q_rank ? t : 0;
     ret->mla.qa = slab_floats(slab, latent, c->mla.q_rank);
     ret->mla.rstd_qa = slab_floats(slab, latent, 1);
-    ret->mla.q = slab_floats(brief, t, c->heads * c->head);
+    ret->mla.q = slab_floats(bwd_x_only, t, c->heads * c->head);
     ret->mla.kva = slab_floats(slab, t, c->mla.kv_rank + c->mla.rope);
     ret->mla.rstd_kva = slab_floats(slab, t, 1);
     ret->mla.o = slab_floats(slab, t, c->heads * c->mla.value);
-    ret->mla.lse = slab_floats(brief, t, c->heads);
+    ret->mla.lse = slab_floats(bwd_x_only, t, c->heads);
     for (size_t i = 0; i < LINEARS; i++)
         ret->mla.xa[i] = slab_floats(slab, t, i < linears(c) ? part_rank(l, at.lin[i]) : 0);
 }

@@ -80,10 +80,10 @@ static void dense_tensors(struct tensor_list *list, const struct config *c)
     mlp_tensors(list, "mlp", c->ffn, c->dim, c->mlp_bias);
 }
 
-static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *brief,
+static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                         const struct part_layout *l)
 {
-    (void)brief; /* the backward to the weights makes activations again from what there is */
+    (void)bwd_x_only; /* the backward to the weights makes activations again from what there is */
     mlp_saved_carve(&ret->mlp, slab, l, 0, l->tokens, l->config->ffn);
 }
 

@@ -71,10 +71,10 @@ static void moe_tensors(struct tensor_list *list, const struct config *c)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *brief,
+static void saved_carve(union part_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                         const struct part_layout *l)
 {
-    (void)brief; /* the backward to the weights makes activations again from what there is */
+    (void)bwd_x_only; /* the backward to the weights makes activations again from what there is */
     const struct config *c = l->config;
     const struct config_moe *m = &c->moe;
     const size_t t = l->tokens, rows = t * m->chosen;

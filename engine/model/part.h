@@ -153,8 +153,8 @@ struct block_ctx {
 
 struct part {
     void (*tensors)(struct tensor_list *list, const struct config *c);
-    /* brief: for what backward_x alone reads */
-    void (*saved_carve)(union part_saved *ret, struct slab *slab, struct slab *brief,
+    /* bwd_x_only: for what only backward_x reads */
+    void (*saved_carve)(union part_saved *ret, struct slab *slab, struct slab *bwd_x_only,
                         const struct part_layout *l);
     void (*dys_carve)(union part_dys *ret, struct slab *slab, const struct part_layout *l);
     void (*work_carve)(union part_work *ret, struct slab *slab, const struct part_layout *l);

@@ -84,9 +84,9 @@ static size_t slot_tokens(const struct stage_spec *spec)
     return spec->kv ? 0 : spec->tokens; /* generation keeps nothing but positions */
 }
 
-/* What layers keep of a forward: in `keep` until backward_w, in `brief` until backward_x. `to`: who
- * has it. */
-static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep, struct slab *brief)
+/* What layers keep of a forward: in `keep` until backward_w, in `bwd_x_only` until backward_x. `to`
+ * receives the pointers. */
+static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep, struct slab *bwd_x_only)
 {
     const struct stage_spec *spec = &s->spec;
     for (size_t l = 0; l < s->layers; l++) {
@@ -94,7 +94,7 @@ static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep
         struct block_saved saved = {0};
         float *out = slab_floats(keep, slot_tokens(spec), spec->config.dim);
         if (!spec->kv && !spec->by_layer)
-            block_saved_carve(&saved, keep, brief, &layout);
+            block_saved_carve(&saved, keep, bwd_x_only, &layout);
         if (!to)
             continue;
         to->x[l + 1] = out;
@@ -103,7 +103,7 @@ static void carve_kept(const struct stage *s, struct kept *to, struct slab *keep
 }
 
 /* What backward_x leaves for backward_w. */
-static void carve_late(const struct stage *s, struct kept *to, struct slab *slab)
+static void carve_bwd_w_only(const struct stage *s, struct kept *to, struct slab *slab)
 {
     const struct stage_spec *spec = &s->spec;
     for (size_t l = 0; spec->split_backward && l < s->layers; l++) {
@@ -118,18 +118,18 @@ static void carve_late(const struct stage *s, struct kept *to, struct slab *slab
     }
 }
 
-void stage_use_area(struct stage *s, size_t at, size_t area, size_t brief)
+void stage_use_activations(struct stage *s, size_t at, size_t activations, size_t bwd_x_only)
 {
     struct slot *slot = &s->slot[at];
-    struct slab keep = {.base = s->area[area]}, passing = {.base = s->brief[brief]};
+    struct slab keep = {.base = s->activations[activations]}, passing = {.base = s->bwd_x_only[bwd_x_only]};
     carve_kept(s, &slot->in, &keep, &passing);
     slot->in.x[0] = slot->input;
 }
 
-void stage_use_late(struct stage *s, size_t at, size_t late)
+void stage_use_bwd_w_only(struct stage *s, size_t at, size_t bwd_w_only)
 {
-    struct slab slab = {.base = s->late[late]};
-    carve_late(s, &s->slot[at].in, &slab);
+    struct slab slab = {.base = s->bwd_w_only[bwd_w_only]};
+    carve_bwd_w_only(s, &s->slot[at].in, &slab);
 }
 
 static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
@@ -151,19 +151,19 @@ static void carve_slot(struct stage *s, struct slot *slot, struct slab *slab)
         *slot = made;
 }
 
-static size_t stage_areas(const struct stage_spec *spec)
+static size_t stage_activations(const struct stage_spec *spec)
 {
-    return spec->areas ? spec->areas : spec->slots;
+    return spec->activations ? spec->activations : spec->slots;
 }
 
-static size_t stage_briefs(const struct stage_spec *spec)
+static size_t stage_bwd_x_only(const struct stage_spec *spec)
 {
-    return spec->briefs ? spec->briefs : spec->slots;
+    return spec->bwd_x_only ? spec->bwd_x_only : spec->slots;
 }
 
-static size_t stage_lates(const struct stage_spec *spec)
+static size_t stage_bwd_w_only(const struct stage_spec *spec)
 {
-    return spec->lates ? spec->lates : spec->slots;
+    return spec->bwd_w_only ? spec->bwd_w_only : spec->slots;
 }
 
 static void carve_many(char **to, size_t n, const struct slab *one, struct slab *slab)
@@ -179,19 +179,19 @@ static void carve_many(char **to, size_t n, const struct slab *one, struct slab 
 static void carve_slots(struct stage *s, struct slab *slab)
 {
     const struct stage_spec *spec = &s->spec;
-    struct slab keep = {0}, brief = {0}, late = {0};
+    struct slab keep = {0}, bwd_x_only = {0}, bwd_w_only = {0};
     for (size_t i = 0; i < spec->slots; i++)
         carve_slot(s, s->slot ? &s->slot[i] : NULL, slab);
-    carve_kept(s, NULL, &keep, &brief);
-    carve_late(s, NULL, &late);
-    carve_many(s->area, stage_areas(spec), &keep, slab);
-    carve_many(s->brief, stage_briefs(spec), &brief, slab);
-    carve_many(s->late, stage_lates(spec), &late, slab);
+    carve_kept(s, NULL, &keep, &bwd_x_only);
+    carve_bwd_w_only(s, NULL, &bwd_w_only);
+    carve_many(s->activations, stage_activations(spec), &keep, slab);
+    carve_many(s->bwd_x_only, stage_bwd_x_only(spec), &bwd_x_only, slab);
+    carve_many(s->bwd_w_only, stage_bwd_w_only(spec), &bwd_w_only, slab);
     if (!slab->base)
         return;
     for (size_t i = 0; i < spec->slots; i++) {
-        stage_use_area(s, i, spec->areas ? 0 : i, spec->briefs ? 0 : i);
-        stage_use_late(s, i, spec->lates ? 0 : i);
+        stage_use_activations(s, i, spec->activations ? 0 : i, spec->bwd_x_only ? 0 : i);
+        stage_use_bwd_w_only(s, i, spec->bwd_w_only ? 0 : i);
     }
 }
 
@@ -349,9 +349,9 @@ static void stage_free(struct stage *s)
     st_close(s->st);
     rope_done(&s->rope);
     free(s->slot);
-    free(s->area);
-    free(s->brief);
-    free(s->late);
+    free(s->activations);
+    free(s->bwd_x_only);
+    free(s->bwd_w_only);
     free(s->block_work);
     free(s->cached_work);
     free(s->shared_dys);
@@ -458,15 +458,15 @@ int stage_open(struct stage **ret, struct num *num, const struct stage_spec *spe
     if (!r && !spec->tune.random_init)
         r = stage_open_files(s, err);
     s->slot = calloc(spec->slots + 1, sizeof *s->slot);
-    s->area = calloc(stage_areas(spec) + 1, sizeof *s->area);
-    s->brief = calloc(stage_briefs(spec) + 1, sizeof *s->brief);
-    s->late = calloc(stage_lates(spec) + 1, sizeof *s->late);
+    s->activations = calloc(stage_activations(spec) + 1, sizeof *s->activations);
+    s->bwd_x_only = calloc(stage_bwd_x_only(spec) + 1, sizeof *s->bwd_x_only);
+    s->bwd_w_only = calloc(stage_bwd_w_only(spec) + 1, sizeof *s->bwd_w_only);
     s->block_work = calloc(s->layers + 1, sizeof *s->block_work);
     s->cached_work = calloc(s->layers + 1, sizeof *s->cached_work);
     s->shared_dys = calloc(s->layers + 1, sizeof *s->shared_dys);
     s->shared_saved = calloc(s->layers + 1, sizeof *s->shared_saved);
-    if (!r && (!s->slot || !s->area || !s->brief || !s->late || !s->block_work || !s->cached_work ||
-               !s->shared_dys || !s->shared_saved))
+    if (!r && (!s->slot || !s->activations || !s->bwd_x_only || !s->bwd_w_only || !s->block_work ||
+               !s->cached_work || !s->shared_dys || !s->shared_saved))
         r = err_set(err, -ENOMEM, "out of memory");
     if (!r)
         r = carve_all(s, err);

@@ -32,14 +32,15 @@ struct stage_spec {
     bool training;                 /* gradients and moments */
     bool split_backward;           /* the plan has I and W as tasks of their own */
     size_t slots;                  /* microbatches in flight */
-    size_t areas;                  /* what of them layers keep for the backward: 0 = of every slot, else of so
-                                      many at a time, and the forward of the others is done again */
-    size_t briefs, lates;          /* what backward_x alone reads, of so many microbatches at a time; what it
-                                      leaves for backward_w, of so many; 0 = of every slot */
-    bool by_layer;                 /* of every layer only its input is kept, and its forward done again right
+    /* Buffers of three kinds, each for one microbatch; 0 = one for each slot. With fewer buffers
+     * for activations than slots, the forward of the other microbatches is done again. */
+    size_t activations;    /* what the layers keep of a forward until its backward has ended */
+    size_t bwd_x_only;     /* what they keep for backward_x only */
+    size_t bwd_w_only;     /* what backward_x leaves for backward_w */
+    bool by_layer;         /* of every layer only its input is kept, and its forward done again right
                                       before its backward, before either half of it */
-    size_t tokens;                 /* most tokens of a microbatch, or of a chunk of generation */
-    size_t seqs;                   /* most sequences of a microbatch */
+    size_t tokens;         /* most tokens of a microbatch, or of a chunk of generation */
+    size_t seqs;           /* most sequences of a microbatch */
     size_t weight_bits;    /* 0: matrices as they are stored; 4, 8: quantized, from files under cache_dir */
     const char *cache_dir; /* borrowed during stage_open */
     size_t positions;      /* longest sequence; of the KV cache when kv */
@@ -71,7 +72,8 @@ void stage_close(struct stage *stage);
 void stage_requanted(const struct stage *stage, struct requant_told *ret);
 
 /* Which adapter the calls below are about, 0 = spec.tune's, then those of spec.more; the first
- * where nothing was said. Of a microbatch it is the same from stage_use_area on to its backward. */
+ * where nothing was said. A microbatch keeps its adapter from stage_use_activations to its
+ * backward. */
 void stage_select_adapter(struct stage *s, size_t adapter);
 
 /* --- a microbatch ----------------------------------------------------------------------------- */
@@ -81,13 +83,13 @@ int stage_begin(struct stage *s, size_t slot, struct seqs seqs, uint64_t drop, s
 /* Input of the stage: token ids on the embedding's stage, else activations [T, dim]; copied. */
 int stage_input_ids(struct stage *s, size_t slot, const uint32_t *ids, struct err *err);
 void stage_input(struct stage *s, size_t slot, const float *x);
-/* Where a forward, and then its backward, keep what layers leave, and what of it backward_x alone
- * reads: to be said before stage_input of a slot, and before its forward is done again. Without
- * areas of its own a stage has one for each slot, of the same number, and so with briefs and
- * lates. */
-void stage_use_area(struct stage *s, size_t slot, size_t area, size_t brief);
-/* Where stage_backward_x leaves what stage_backward_w reads: to be said before the former. */
-void stage_use_late(struct stage *s, size_t slot, size_t late);
+/* Gives a slot two of the stage's buffers, by number, for a forward and its backward: one for its
+ * activations, one for what only backward_x reads. Call it before stage_input, and before the
+ * forward is done again. Where the spec says 0 buffers, slot i has buffer i of each kind. */
+void stage_use_activations(struct stage *s, size_t slot, size_t activations, size_t bwd_x_only);
+/* Gives a slot the buffer where stage_backward_x leaves what stage_backward_w reads. Call it before
+ * stage_backward_x. */
+void stage_use_bwd_w_only(struct stage *s, size_t slot, size_t bwd_w_only);
 /* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot,
  * and where the forward is done again. */
 void stage_forward(struct stage *s, size_t slot, float *y);

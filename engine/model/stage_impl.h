@@ -8,7 +8,7 @@
 #include "model/stage.h"
 #include "model/unit.h"
 
-/* Where the parts of what a microbatch's layers keep are at the time; pointers into areas. */
+/* Pointers into the buffers that a slot has at present, to each part of what its layers keep. */
 struct kept {
     float **x;                 /* [layers + 1] inputs of each layer, the first the slot's; last = output */
     struct block_saved *saved; /* [layers]; by layer: shared_saved is used */
@@ -46,9 +46,9 @@ struct stage {
     struct slab params, slots, work, kvs; /* owned, but for `work` of spec.scratch */
 
     struct slot *slot; /* [spec.slots] */
-    /* Memory that is carved anew for whoever has it: what layers keep until backward_w, what
-     * backward_x alone reads, and what backward_x leaves for backward_w. */
-    char **area, **brief, **late;  /* [stage_areas], [stage_briefs], [stage_lates]; owned */
+    /* The buffers of spec.activations and its like; owned arrays. A slot that is given a buffer
+     * carves it again. */
+    char **activations, **bwd_x_only, **bwd_w_only;
     struct block_work *block_work; /* [layers] owned: they lie on each other, for layers work one at a time */
     struct block_work *cached_work;   /* [layers] owned, likewise; generation */
     struct block_dys *shared_dys;     /* [layers] owned, likewise; fused backward */

@@ -15,8 +15,8 @@
 
 /* --- slots and counts ------------------------------------------------------------------------- */
 
-/* What is numbered by stage and microbatch, slots or areas: the one given back last is taken first,
- * as its memory is warm. */
+/* Numbers of a stage's slots, or of its buffers of one kind, and which microbatch has which. The
+ * one given back last is taken first, as its memory is warm. */
 struct pool {
     uint32_t *of, *idle; /* [stages · microbatches] by stage: of each microbatch; free ones */
     size_t *nidle;       /* [stages] */
@@ -52,10 +52,10 @@ static uint32_t pool_use(struct pool *pool, const struct plan *plan, const struc
     return *at;
 }
 
-/* A stage that recomputes gives the area of a forward back at once, unless the very next thing it
- * does is that microbatch's backward: then the activations are still there. plan_train.c leaves out
- * the R of those. */
-static bool keeps_area(const struct plan_rank *rank, size_t at)
+/* A stage that recomputes gives the buffer of a forward back at once, unless its very next task is
+ * that microbatch's backward. Then the activations are still there, and plan_train.c has left out
+ * the R. */
+static bool keeps_activations(const struct plan_rank *rank, size_t at)
 {
     const struct task *task = &rank->tasks[at];
     if (task->kind != TASK_F || !task->recomputes)
@@ -68,21 +68,22 @@ static bool keeps_area(const struct plan_rank *rank, size_t at)
 }
 
 struct pools {
-    struct pool slots, areas, briefs, lates;
+    struct pool slots, activations, bwd_x_only, bwd_w_only;
 };
 
-static void assign_areas(const struct plan *plan, const struct plan_rank *rank, size_t at,
-                         struct pools *pools)
+static void assign_buffers(const struct plan *plan, const struct plan_rank *rank, size_t at,
+                           struct pools *pools)
 {
     struct task *task = &rank->tasks[at];
-    const bool forward = task->kind == TASK_F || task->kind == TASK_R, gone = !keeps_area(rank, at);
-    task->area = pool_use(&pools->areas, plan, task, forward, gone);
-    task->brief = task->kind == TASK_W
-                      ? SLOT_NONE
-                      : pool_use(&pools->briefs, plan, task, forward, gone || task->kind == TASK_I);
-    task->late = task->kind == TASK_I || task->kind == TASK_W
-                     ? pool_use(&pools->lates, plan, task, task->kind == TASK_I, task->kind == TASK_W)
-                     : SLOT_NONE;
+    const bool forward = task->kind == TASK_F || task->kind == TASK_R, gone = !keeps_activations(rank, at);
+    task->activations = pool_use(&pools->activations, plan, task, forward, gone);
+    task->bwd_x_only = task->kind == TASK_W
+                           ? SLOT_NONE
+                           : pool_use(&pools->bwd_x_only, plan, task, forward, gone || task->kind == TASK_I);
+    task->bwd_w_only =
+        task->kind == TASK_I || task->kind == TASK_W
+            ? pool_use(&pools->bwd_w_only, plan, task, task->kind == TASK_I, task->kind == TASK_W)
+            : SLOT_NONE;
 }
 
 /* Slots are those of a stage, as stages differ in what they keep. */
@@ -95,7 +96,7 @@ static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct
             continue;
         alive += task->first_use;
         task->slot = pool_use(&pools->slots, plan, task, task->first_use, task->last_use);
-        assign_areas(plan, rank, k, pools);
+        assign_buffers(plan, rank, k, pools);
         handed += task->to_here;
         rank->slots = alive > rank->slots ? alive : rank->slots;
         rank->handed = handed > rank->handed ? handed : rank->handed;
@@ -107,8 +108,8 @@ static void assign_slots(const struct plan *plan, struct plan_rank *rank, struct
 static int assign_all_slots(struct plan *plan)
 {
     struct pools pools;
-    struct pool *const each[] = {&pools.slots, &pools.areas, &pools.briefs, &pools.lates};
-    size_t **const most[] = {&plan->slots, &plan->areas, &plan->briefs, &plan->lates};
+    struct pool *const each[] = {&pools.slots, &pools.activations, &pools.bwd_x_only, &pools.bwd_w_only};
+    size_t **const most[] = {&plan->slots, &plan->activations, &plan->bwd_x_only, &plan->bwd_w_only};
     int rc = 0;
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
         *most[i] = calloc(plan->stages, sizeof **most[i]);
@@ -313,8 +314,8 @@ void plan_free(struct plan *plan)
         free(plan->rank[r].tasks);
     free(plan->rank);
     free(plan->slots);
-    free(plan->areas);
-    free(plan->briefs);
-    free(plan->lates);
+    free(plan->activations);
+    free(plan->bwd_x_only);
+    free(plan->bwd_w_only);
     free(plan);
 }

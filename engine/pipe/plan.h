@@ -40,7 +40,7 @@ enum task_kind {
     TASK_LOSS,  /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
                     there) */
     TASK_TOKEN, /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
-    TASK_R,     /* TRAIN: the forward again, into an area: its activations were not kept */
+    TASK_R,     /* TRAIN: the forward again: its activations were not kept */
     TASK_COUNT
 };
 const char *task_kind_name(enum task_kind kind);
@@ -91,10 +91,11 @@ struct task_need {
 struct task {
     enum task_kind kind;
     uint32_t stage, mb;
-    uint32_t slot;  /* activations' slot of this stage, or SLOT_NONE */
-    uint32_t area;  /* where the layers' activations are during this task, or SLOT_NONE */
-    uint32_t brief; /* where of it is what only the backward to the input reads: until I or B, or SLOT_NONE */
-    uint32_t late;  /* I and W: where the former leaves what the latter reads; else SLOT_NONE */
+    /* Numbers of the stage's slot and buffers that this task uses, or SLOT_NONE. */
+    uint32_t slot;
+    uint32_t activations;     /* what the layers keep until the whole backward is done */
+    uint32_t bwd_x_only;      /* what they keep until I or B */
+    uint32_t bwd_w_only;      /* what I leaves for W */
     bool first_use, last_use; /* of the slot: take it here, free it after this task */
     bool from_here,
         to_here;     /* activations or gradient come from, go to another stage of this rank: no message */
@@ -122,10 +123,9 @@ struct plan {
     size_t ranks, stages, microbatches; /* those of all its steps */
     size_t steps;
     struct plan_rank *rank; /* [ranks], owned */
-    size_t *slots;          /* [stages], owned: most slots alive at once, of each stage */
-    size_t *briefs, *lates; /* [stages], owned: likewise of those */
-    size_t
-        *areas; /* [stages], owned: most areas alive at once; as many as slots where nothing is recomputed */
+    /* [stages], owned: most slots, and most buffers of each kind, in use at once. Where nothing is
+     * recomputed, there are as many activations as slots. */
+    size_t *slots, *activations, *bwd_x_only, *bwd_w_only;
 };
 
 struct plan_request {

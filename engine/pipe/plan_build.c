@@ -30,9 +30,9 @@ struct task *build_add(struct build *b, enum task_kind kind, uint32_t stage, uin
                           .stage = stage,
                           .mb = mb,
                           .slot = SLOT_NONE,
-                          .area = SLOT_NONE,
-                          .brief = SLOT_NONE,
-                          .late = SLOT_NONE};
+                          .activations = SLOT_NONE,
+                          .bwd_x_only = SLOT_NONE,
+                          .bwd_w_only = SLOT_NONE};
     return task;
 }
 

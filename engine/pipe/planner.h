@@ -31,7 +31,7 @@ struct planner_cut {
         *link;          /* [2 · ranks] of node n to the next, 2n, and to the one before; or NULL = free */
     const size_t *held; /* [layers + 2] bytes of a unit whatever is in flight */
     const size_t *slot; /* [layers + 2] and of each microbatch in flight, kept anyway */
-    const size_t *area; /* [layers + 2] and kept unless the stage recomputes */
+    const size_t *activations; /* [layers + 2] and of each, kept unless the stage recomputes */
 };
 
 struct planner_request {

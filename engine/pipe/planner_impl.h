@@ -19,10 +19,11 @@ struct planner_sim {
     const struct planner_cut *cut;     /* borrowed */
     size_t adapters, turns;            /* of a round */
     struct planner_run run[2];
-    size_t *in_flight, *at_once;    /* [stages] owned: most slots; areas, where the stage recomputes */
-    struct sched_cost *sum;         /* [ranks · (layers + 3)] owned: cost of the units before */
-    size_t stepped;                 /* tasks, so far */
-    size_t node[PLANNER_MAX_RANKS]; /* by rank */
+    size_t *in_flight,
+        *at_once;           /* [stages] owned: most slots; buffers for activations, where it recomputes */
+    struct sched_cost *sum; /* [ranks · (layers + 3)] owned: cost of the units before */
+    size_t stepped;         /* tasks, so far */
+    size_t node[PLANNER_MAX_RANKS];                /* by rank */
     struct sched_link link[2 * PLANNER_MAX_RANKS]; /* as in sched_costs */
 };
 /* closely: the round as a job has it, to the last turn. */

@@ -15,26 +15,27 @@ enum { SHORT = 4 /* turns of a round that stands for a longer one */ };
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* A slot from F to the end of the backward; an area, where it is filled again, from I or B on. */
+/* A slot from F to the end of the backward; a buffer for activations, where it is filled again,
+ * from I or B on. */
 static int count_slots(struct planner_sim *sim)
 {
     const struct sched *s = sim->run[0].plain;
     size_t *slots = calloc(2 * s->stages, sizeof *slots);
     if (!slots)
         return -ENOMEM;
-    size_t *areas = slots + s->stages;
+    size_t *activations = slots + s->stages;
     for (size_t r = 0; r < s->ranks; r++)
         for (size_t k = 0; k < s->rank[r].n; k++) {
             const struct sched_task *t = &s->rank[r].tasks[k];
             const uint32_t at = t->stage;
             slots[at] += t->op == OP_F;
-            areas[at] += t->op == OP_I || t->op == OP_B;
+            activations[at] += t->op == OP_I || t->op == OP_B;
             if (slots[at] > sim->in_flight[at])
                 sim->in_flight[at] = slots[at];
-            if (areas[at] > sim->at_once[at])
-                sim->at_once[at] = areas[at];
+            if (activations[at] > sim->at_once[at])
+                sim->at_once[at] = activations[at];
             slots[at] -= t->op == OP_W || t->op == OP_B;
-            areas[at] -= t->op == OP_W || t->op == OP_B;
+            activations[at] -= t->op == OP_W || t->op == OP_B;
         }
     free(slots);
     return 0;
@@ -147,11 +148,12 @@ static size_t bytes_of(const struct planner_sim *sim, const struct planner_found
     size_t from, to, sum = 0;
     units_of(sim, f, stage, &from, &to);
     const bool back = f->cost[stage].i > 0 || f->cost[stage].w > 0;
-    const size_t slots = back ? sim->in_flight[stage] : 1, areas = !back             ? 1
-                                                                   : f->again[stage] ? sim->at_once[stage]
-                                                                                     : slots;
+    const size_t slots = back ? sim->in_flight[stage] : 1, activations = !back ? 1
+                                                                         : f->again[stage]
+                                                                             ? sim->at_once[stage]
+                                                                             : slots;
     for (size_t u = from; u < to; u++)
-        sum += sim->cut->held[u] + slots * sim->cut->slot[u] + areas * sim->cut->area[u];
+        sum += sim->cut->held[u] + slots * sim->cut->slot[u] + activations * sim->cut->activations[u];
     return sum;
 }
 

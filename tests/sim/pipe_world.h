@@ -53,8 +53,8 @@ struct node {
     size_t done;
     uint32_t slot_of[MAX_STAGES][MAX_MB]; /* SLOT_NONE = holds none */
     bool slot_taken[MAX_STAGES][MAX_MB];
-    uint32_t area_of[MAX_STAGES]
-                    [MAX_MB]; /* whose activations each area holds, microbatch + 1; 0 = nobody's */
+    uint32_t activations_of[MAX_STAGES]
+                           [MAX_MB]; /* whose activations each buffer holds, microbatch + 1; 0 = nobody's */
     bool handed[MSG_COUNT][MAX_STAGES][MAX_MB]; /* on its way between two stages of this rank */
     size_t nhanded, most_handed;
     size_t slots, most_slots;
@@ -203,18 +203,18 @@ static inline void use_slot(struct node *node, const struct task *task)
     }
 }
 
-/* A backward finds the activations of its microbatch, whoever computed in that area before. */
-static inline void use_area(struct node *node, const struct task *task)
+/* A backward finds the activations of its microbatch, whichever used that buffer before. */
+static inline void use_activations(struct node *node, const struct task *task)
 {
     struct world *w = node->world;
     if (!task_is_compute(task->kind))
         return;
-    require(w, task->area < w->plan->areas[task->stage]);
-    uint32_t *area = &node->area_of[task->stage][task->area];
+    require(w, task->activations < w->plan->activations[task->stage]);
+    uint32_t *activations = &node->activations_of[task->stage][task->activations];
     if (task->kind == TASK_F || task->kind == TASK_R)
-        *area = task->mb + 1;
+        *activations = task->mb + 1;
     else
-        require(w, *area == task->mb + 1);
+        require(w, *activations == task->mb + 1);
 }
 
 /* What goes from one stage of a rank to another must be there when it is taken. */
@@ -269,7 +269,7 @@ static inline int run(void *owner, const struct task *task, struct err *err)
     require(w, node->done == node->exec.next); /* in order, each once */
     node->done++;
     use_slot(node, task);
-    use_area(node, task);
+    use_activations(node, task);
     hand_over(node, task);
     if (w->plan->program == PROGRAM_TRAIN)
         keep_steps(w, task);

@@ -46,7 +46,7 @@ train 1 "has [0-9.]+ [KMG]iB$whole: use --recompute auto, a smaller --seq-len" $
 # shellcheck disable=SC2086
 on 1 --json plan train --model "$llama" --data "$tables" --adapter-out out.adapter $deep >plan.json 2>err ||
     fail "not planned with forwards done again: $(cat err)"
-jq -e '.plan.slots == [64, 64, 64] and any(.plan.areas[]; . == 1)' plan.json >/dev/null || fail "plan: $(jq -c .plan plan.json)"
+jq -e '.plan.slots == [64, 64, 64] and any(.plan.activations[]; . == 1)' plan.json >/dev/null || fail "plan: $(jq -c .plan plan.json)"
 train 1 'empty.jsonl has no rows' --data empty.jsonl
 train 1 'keys.jsonl:1: has only the keys "words"' --data keys.jsonl
 train 1 'masked.jsonl: none of its 1 rows has a supervised token' --data masked.jsonl

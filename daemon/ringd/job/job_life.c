@@ -153,7 +153,7 @@ static void on_planned(struct job_life *l, size_t rank, const json_t *body)
                                    .order = json_string_value(json_object_get(job->plan, "order")),
                                    .ranks = job->ranks,
                                    .stages = json_array_size(json_object_get(job->plan, "places")),
-                                   .areas = json_object_get(job->plan, "areas")});
+                                   .activations = json_object_get(job->plan, "activations")});
     job_hear_plan(l->setup.log, job);
     enter(l, JOB_OPENING);
     for (size_t r = 0; r < job->ranks; r++)

@@ -86,7 +86,7 @@ struct timeline *timeline_new(const struct timeline_job *job)
     t->stages = job->stages ? job->stages : t->ranks;
     t->recompute = xcalloc(t->stages + 1, sizeof *t->recompute);
     for (size_t i = 0; i < t->stages; i++)
-        t->recompute[i] = json_integer_value(json_array_get(job->areas, i)) > 0;
+        t->recompute[i] = json_integer_value(json_array_get(job->activations, i)) > 0;
     t->order = job->order && *job->order ? xstrdup(job->order) : NULL;
     for (size_t i = 0; job->schedule[i] && i + 1 < sizeof t->schedule; i++)
         t->schedule[i] = job->schedule[i];

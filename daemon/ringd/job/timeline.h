@@ -13,11 +13,10 @@
 struct timeline;
 
 struct timeline_job {
-    const char *schedule; /* its name */
-    const char *order;    /* the schedule as its user wrote it; "" or NULL where it is a built-in one */
-    size_t ranks, stages; /* ranks: at most RING_MAX_NODES; stages 0 = one per rank */
-    const json_t
-        *areas; /* borrowed: of the plan, by stage: those with any do forwards again; NULL = none does */
+    const char *schedule;      /* its name */
+    const char *order;         /* the schedule as its user wrote it; "" or NULL where it is a built-in one */
+    size_t ranks, stages;      /* ranks: at most RING_MAX_NODES; stages 0 = one per rank */
+    const json_t *activations; /* borrowed: of the plan; a stage that has any repeats forwards; NULL = none */
 };
 struct timeline *timeline_new(const struct timeline_job *job);
 void timeline_free(struct timeline *t);

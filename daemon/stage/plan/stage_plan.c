@@ -55,10 +55,12 @@ static const struct field plan_fields[] = {
         .doc = "8 or 4: weights are quantized; 0: they are not"),
     ROW("vocab", FIELD_WHOLE, AT(vocab), .min = 1, .max = FIELD_ANY, .doc = "of the model"),
     ROW("dim", FIELD_WHOLE, AT(dim), .min = 1, .max = FIELD_ANY, .doc = "of the model"),
-    ROW("slots", FIELD_LIST, BY_HAND, .doc = "by stage (docs/SCHEDULES.md)"),
-    ROW("areas", FIELD_LIST, BY_HAND, .doc = "by stage: how many forwards it keeps all of, 0: of every slot"),
-    ROW("briefs", FIELD_LIST, BY_HAND, .doc = "by stage (docs/SCHEDULES.md)"),
-    ROW("lates", FIELD_LIST, BY_HAND, .doc = "by stage (docs/SCHEDULES.md)"),
+    ROW("slots", FIELD_LIST, BY_HAND, .doc = "by stage: microbatches in flight at most"),
+    ROW("activations", FIELD_LIST, BY_HAND,
+        .doc = "by stage: buffers for kept activations; 0: one for each slot"),
+    ROW("bwd_x_only", FIELD_LIST, BY_HAND,
+        .doc = "by stage: buffers for what only task I reads of a forward"),
+    ROW("bwd_w_only", FIELD_LIST, BY_HAND, .doc = "by stage: buffers for what task I leaves for W"),
     ROW("bytes", FIELD_LIST, BY_HAND, .doc = "by rank: the memory it takes"),
     ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
         .doc = "most steps of a round, those of all adapters counted"),
@@ -101,9 +103,9 @@ static const struct {
 } lists[] = {
     {"first", offsetof(struct job_plan, first), ENDS},
     {"slots", offsetof(struct job_plan, slots), STAGES},
-    {"areas", offsetof(struct job_plan, areas), STAGES},
-    {"briefs", offsetof(struct job_plan, briefs), STAGES},
-    {"lates", offsetof(struct job_plan, lates), STAGES},
+    {"activations", offsetof(struct job_plan, activations), STAGES},
+    {"bwd_x_only", offsetof(struct job_plan, bwd_x_only), STAGES},
+    {"bwd_w_only", offsetof(struct job_plan, bwd_w_only), STAGES},
     {"bytes", offsetof(struct job_plan, bytes), RANKS},
 };
 enum { LISTS = sizeof lists / sizeof *lists };
@@ -364,7 +366,7 @@ struct sched_request job_plan_schedule(const struct job_plan *p, size_t microbat
 void job_plan_recompute(const struct job_plan *p, bool *ret)
 {
     for (size_t s = 0; s < p->stages; s++)
-        ret[s] = p->areas[s] > 0;
+        ret[s] = p->activations[s] > 0;
 }
 
 struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
@@ -380,11 +382,11 @@ struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *
         .embed = stage == 0,
         .head = stage == p->stages - 1,
         .training = p->training,
-        .split_backward = p->training && p->lates[stage] > 0,
+        .split_backward = p->training && p->bwd_w_only[stage] > 0,
         .slots = p->slots[stage],
-        .areas = p->areas[stage],
-        .briefs = p->briefs[stage],
-        .lates = p->lates[stage],
+        .activations = p->activations[stage],
+        .bwd_x_only = p->bwd_x_only[stage],
+        .bwd_w_only = p->bwd_w_only[stage],
         .by_layer = p->by_layer && p->training,
         .tokens = p->tokens,
         .seqs = p->seqs,

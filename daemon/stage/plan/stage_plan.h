@@ -42,10 +42,10 @@ struct job_plan {
     enum num_compute compute; /* what products with many rows are multiplied in */
     size_t vocab, dim;
     size_t slots[JOB_MAX_STAGES];
-    size_t areas
-        [JOB_MAX_STAGES]; /* 0 = of every slot everything is kept, else of so many, and forwards are done again */
-    size_t briefs[JOB_MAX_STAGES], lates[JOB_MAX_STAGES]; /* as in stage_spec; lates 0: no I and W here */
-    size_t bytes[JOB_MAX_RANKS];                          /* predicted memory */
+    /* Buffers, as in stage_spec. activations 0: one for each slot, else forwards run again;
+     * bwd_w_only 0: the stage has no I and W. */
+    size_t activations[JOB_MAX_STAGES], bwd_x_only[JOB_MAX_STAGES], bwd_w_only[JOB_MAX_STAGES];
+    size_t bytes[JOB_MAX_RANKS]; /* predicted memory */
 };
 
 /* Every key of a plan, and of its `tune`. A number, flag or text is added in this table, and its

@@ -29,7 +29,7 @@ struct search {
     struct planner_cut cut[MOST_CUTS];
     struct sched_cost *cost[MOST_CUTS]; /* owned */
     struct sched_link link[MOST_CUTS][2 * JOB_MAX_RANKS];
-    size_t *bytes[MOST_CUTS]; /* owned: [3 · units] held, slot, area */
+    size_t *bytes[MOST_CUTS]; /* owned: [3 · units] held, slot, activations */
     size_t memory[JOB_MAX_RANKS];
     struct cost_table *timed; /* owned */
     size_t *place;            /* owned: [cuts · units] of a unit at a cut in what is timed, or NOT_TIMED */
@@ -88,7 +88,7 @@ static struct sched_cost times(const struct sched_cost *c, double x)
     return (struct sched_cost){c->f * x, c->i * x, c->w * x, c->r * x};
 }
 
-/* What the search counts with: slots, areas and the rest, of a unit. */
+/* What the search counts with: slots, activations and the rest, of a unit. */
 static int weigh_unit(struct search *s, size_t unit, size_t cut, struct err *err)
 {
     struct stage_bytes one, two, again;
@@ -97,16 +97,17 @@ static int weigh_unit(struct search *s, size_t unit, size_t cut, struct err *err
     spec.slots = 2;
     if (!e)
         e = stage_measure(&two, &spec, err);
-    spec.areas = spec.briefs = spec.lates = 1;
+    spec.activations = spec.bwd_x_only = spec.bwd_w_only = 1;
     if (!e)
         e = stage_measure(&again, &spec, err);
     if (e)
         return e;
-    const size_t each = two.slots - one.slots, area = two.slots > again.slots ? two.slots - again.slots : 0;
+    const size_t each = two.slots - one.slots,
+                 activations = two.slots > again.slots ? two.slots - again.slots : 0;
     size_t *bytes = s->bytes[cut];
     bytes[unit] = one.total - one.work - one.slots;
-    bytes[s->units + unit] = each - (area < each ? area : each);
-    bytes[2 * s->units + unit] = area < each ? area : each;
+    bytes[s->units + unit] = each - (activations < each ? activations : each);
+    bytes[2 * s->units + unit] = activations < each ? activations : each;
     return 0;
 }
 
@@ -237,7 +238,7 @@ static int search_init(struct search *s, struct head *h, bool all, struct err *e
         s->cut[c].link = s->link[c];
         s->cut[c].held = s->bytes[c];
         s->cut[c].slot = s->bytes[c] + s->units;
-        s->cut[c].area = s->bytes[c] + 2 * s->units;
+        s->cut[c].activations = s->bytes[c] + 2 * s->units;
     }
     int e = list_units(s, err);
     e = e ? e : cost_table_take(s->timed, err);

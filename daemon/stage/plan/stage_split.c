@@ -122,9 +122,9 @@ static void need_slots(struct job_plan *p, const struct plan *plan, struct need 
     for (size_t s = 0; s < p->stages; s++) {
         need->again[s] = need->again[s] || has_again(plan, s, p->place[s]);
         p->slots[s] = more(p->slots[s], plan->slots[s]);
-        p->areas[s] = more(p->areas[s], plan->areas[s]);
-        p->briefs[s] = more(p->briefs[s], plan->briefs[s]);
-        p->lates[s] = more(p->lates[s], plan->lates[s]);
+        p->activations[s] = more(p->activations[s], plan->activations[s]);
+        p->bwd_x_only[s] = more(p->bwd_x_only[s], plan->bwd_x_only[s]);
+        p->bwd_w_only[s] = more(p->bwd_w_only[s], plan->bwd_w_only[s]);
     }
     for (size_t r = 0; r < p->ranks; r++)
         need->handed[r] = more(need->handed[r], plan->rank[r].handed);
@@ -173,8 +173,8 @@ static int need_adapters(struct job_plan *p, const bool *recompute, struct need 
     return e;
 }
 
-/* Slots and areas, and what is between two stages of a rank at most (ret_handed [ranks]), with the
- * stages that `recompute` names doing forwards again. */
+/* Slots and activations, and what is between two stages of a rank at most (ret_handed [ranks]),
+ * with the stages that `recompute` names doing forwards again. */
 static int plan_slots(struct job_plan *p, const struct sched *sched, const bool *recompute,
                       size_t *ret_handed, struct err *err)
 {
@@ -187,16 +187,16 @@ static int plan_slots(struct job_plan *p, const struct sched *sched, const bool 
         e = place_stages(p, sched, err);
     if (!e) {
         memset(p->slots, 0, sizeof p->slots);
-        memset(p->areas, 0, sizeof p->areas);
-        memset(p->briefs, 0, sizeof p->briefs);
-        memset(p->lates, 0, sizeof p->lates);
+        memset(p->activations, 0, sizeof p->activations);
+        memset(p->bwd_x_only, 0, sizeof p->bwd_x_only);
+        memset(p->bwd_w_only, 0, sizeof p->bwd_w_only);
         memset(ret_handed, 0, p->ranks * sizeof *ret_handed);
         need_slots(p, plan, &need);
     }
     if (!e && p->nmore)
         e = need_adapters(p, recompute, &need, err);
     for (size_t s = 0; !e && s < p->stages; s++)
-        p->areas[s] = need.again[s] ? p->areas[s] : 0;
+        p->activations[s] = need.again[s] ? p->activations[s] : 0;
     plan_free(plan);
     return e;
 }
@@ -308,10 +308,9 @@ static int take_split(struct head *h, struct err *err)
         const char *wanted = json_string_value(json_array_get(h->spec.split_nodes, r)),
                    *is = json_string_value(json_object_get(json_array_get(h->planning.nodes, r), "name"));
         if (!is_node(h, r, r))
-            return err_set(
-                err, -EINVAL,
-                "the split is for a ring adapter_of_step node %zu is %s, and now that is %s: plan again", r,
-                wanted ? wanted : "missing", is ? is : "?");
+            return err_set(err, -EINVAL,
+                           "the split is for a ring whose node %zu is %s, but now it is %s: plan again", r,
+                           wanted ? wanted : "missing", is ? is : "?");
     }
     if (json_array_size(split) != p->stages)
         return err_set(err, -EINVAL, "the split is for %zu stages, and %s on %zu nodes has %zu",

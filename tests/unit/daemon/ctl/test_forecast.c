@@ -110,7 +110,8 @@ static void forwards_done_again_cost_time_and_save_memory(void **state)
     f = make_again("gpipe", FORECAST_STAGE);
     assert_float_equal(f.seconds, 11 * 2 + 8 * (2 + 4) + 3 * 4, 1e-9);
     assert_float_equal(f.node[0].busy, 48 + 8 * 2, 1e-9);
-    assert_float_equal(f.node[0].memory, 8 * 100 + 2000 + 3200, 1e-9); /* eight inputs, one area */
+    assert_float_equal(f.node[0].memory, 8 * 100 + 2000 + 3200,
+                       1e-9); /* eight inputs, one layer's activations */
     assert_int_equal(f.node[0].recompute, FORECAST_STAGE);
     assert_int_equal(f.node[0].in_flight, 8);
     forecast_done(&f);
@@ -120,7 +121,7 @@ static void forwards_done_again_cost_time_and_save_memory(void **state)
     assert_float_equal(f.node[0].memory, 8 * 2 * 100 + 1000 + 3200, 1e-9); /* inputs of both layers */
     forecast_done(&f);
 
-    /* I and W apart: each layer's forward twice; a stage's once, and an area until its W. */
+    /* I and W apart: each layer's forward twice; a stage's once, and its buffer is held until W. */
     f = make_again("zb-h1", FORECAST_LAYER);
     assert_float_equal(f.node[0].busy, 8 * (2 + 4 + 4), 1e-9);
     forecast_done(&f);

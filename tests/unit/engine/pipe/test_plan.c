@@ -209,13 +209,13 @@ static void assert_computed(const struct plan *plan, uint32_t rank, const char *
         char name[24];
         if (task_is_compute(task->kind))
             snprintf(text + used, sizeof text - used, "%s%s@%u", used ? " " : "",
-                     task_name(name, sizeof name, task), task->area);
+                     task_name(name, sizeof name, task), task->activations);
     }
     assert_string_equal(text, wanted);
 }
 
 /* A stage that keeps inputs alone does its forwards again right before the backward, the last one
- * never: there the backward follows at once. One area does for all; with W put off, as many as
+ * never: there the backward follows at once. One buffer does for all; with W put off, as many as
  * there are I without their W. */
 static void test_recompute(void **state)
 {
@@ -229,7 +229,7 @@ static void test_recompute(void **state)
     assert_computed(plan, 0, "0F0@0 0F1@0 0F2@0 0R0@0 0B0@0 0R1@0 0B1@0 0R2@0 0B2@0");
     assert_computed(plan, 2, "2F0@0 2B0@0 2F1@0 2B1@0 2F2@0 2B2@0");
     assert_int_equal(plan->slots[0], 3);
-    assert_int_equal(plan->areas[0], 1);
+    assert_int_equal(plan->activations[0], 1);
     plan_free(plan);
     req.recompute = (const bool[]){false, true, false};
     req.lowest_trained = 1;
@@ -243,7 +243,7 @@ static void test_recompute(void **state)
     req = (struct plan_request){.program = PROGRAM_TRAIN, .sched = sched};
     plan = compile(&req); /* an R in the schedule makes the stage one that keeps inputs alone */
     assert_computed(plan, 0, "0F0@0 0F1@0 0R0@0 0I0@0 0R1@1 0I1@1 0W0@0 0W1@1");
-    assert_int_equal(plan->areas[0], 2);
+    assert_int_equal(plan->activations[0], 2);
     plan_free(plan);
     sched_free(sched);
 }
@@ -257,23 +257,24 @@ static void test_halves(void **state)
     struct sched_request want = {.text = "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2"};
     assert_int_equal(sched_make(&sched, &want, NULL), 0);
     struct plan *plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = sched});
-    static const uint32_t none = SLOT_NONE, brief[] = {0, 1, 0, 0, 1, none, 0, none, none},
-                          late[] = {none, none, 0, none, 1, 0, 0, 1, 0};
+    static const uint32_t none = SLOT_NONE, bwd_x_only[] = {0, 1, 0, 0, 1, none, 0, none, none},
+                          bwd_w_only[] = {none, none, 0, none, 1, 0, 0, 1, 0};
     size_t n = 0;
     for (size_t k = 0; k < plan->rank[0].n; k++) {
         const struct task *task = &plan->rank[0].tasks[k];
         if (!task_is_compute(task->kind))
             continue;
-        assert_int_equal(task->brief, brief[n]);
-        assert_int_equal(task->late, late[n++]);
+        assert_int_equal(task->bwd_x_only, bwd_x_only[n]);
+        assert_int_equal(task->bwd_w_only, bwd_w_only[n++]);
     }
-    assert_true(plan->slots[0] == 3 && plan->areas[0] == 3 && plan->briefs[0] == 2 && plan->lates[0] == 2);
+    assert_true(plan->slots[0] == 3 && plan->activations[0] == 3 && plan->bwd_x_only[0] == 2 &&
+                plan->bwd_w_only[0] == 2);
     plan_free(plan);
     sched_free(sched);
     want = (struct sched_request){.name = "1f1b", .ranks = 2, .microbatches = 4};
     assert_int_equal(sched_make(&sched, &want, NULL), 0);
     plan = compile(&(struct plan_request){.program = PROGRAM_TRAIN, .sched = sched});
-    assert_true(plan->briefs[0] == plan->slots[0] && plan->lates[0] == 0); /* whole backwards */
+    assert_true(plan->bwd_x_only[0] == plan->slots[0] && plan->bwd_w_only[0] == 0); /* whole backwards */
     plan_free(plan);
     sched_free(sched);
 }

@@ -24,7 +24,7 @@ enum { MOST_UNITS = 102, MOST_CUTS = 4 };
 struct world {
     struct sched_cost cost[MOST_CUTS][PLANNER_MAX_RANKS * MOST_UNITS];
     struct sched_link link[2 * PLANNER_MAX_RANKS];
-    size_t slot[MOST_UNITS], area[MOST_UNITS], held[MOST_UNITS], memory[PLANNER_MAX_RANKS];
+    size_t slot[MOST_UNITS], activations[MOST_UNITS], held[MOST_UNITS], memory[PLANNER_MAX_RANKS];
     struct planner_cut cut[MOST_CUTS];
     struct planner_request req;
 };
@@ -60,10 +60,10 @@ static void make_world(struct world *w, size_t ranks, size_t layers, size_t m, s
     for (size_t u = 0; u < units; u++) {
         w->held[u] = 100;
         w->slot[u] = 1;
-        w->area[u] = 10;
+        w->activations[u] = 10;
     }
     for (size_t c = 0; c < cuts; c++)
-        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->held, w->slot, w->area};
+        w->cut[c] = (struct planner_cut){m >> c, w->cost[c], w->link, w->held, w->slot, w->activations};
 }
 
 /* --- every split there is --------------------------------------------------------------------- */

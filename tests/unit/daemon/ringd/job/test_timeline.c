@@ -248,10 +248,10 @@ static void forwards_done_again_are_planned(void **state)
     (void)state;
     const bool recompute[RANKS] = {true, false, true};
     for (int known = 0; known < 2; known++) {
-        json_t *areas = json_pack("[iii]", 1, 0, 1);
-        struct timeline *t = timeline_new(
-            &(struct timeline_job){.schedule = "1f1b", .ranks = RANKS, .areas = known ? areas : NULL});
-        json_decref(areas);
+        json_t *activations = json_pack("[iii]", 1, 0, 1);
+        struct timeline *t = timeline_new(&(struct timeline_job){
+            .schedule = "1f1b", .ranks = RANKS, .activations = known ? activations : NULL});
+        json_decref(activations);
         tell_of(t, 1, 1000000000000, recompute, 1);
         json_t *json = timeline_encode(t, 1, names);
         assert_int_equal(json_is_number(json_object_get(json, "planned_seconds")), known);

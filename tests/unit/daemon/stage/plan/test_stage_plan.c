@@ -79,9 +79,9 @@ static struct job_plan example(void)
                              .vocab = 512,
                              .dim = 64,
                              .slots = {3, 2, 1, 4},
-                             .areas = {0, 1, 0, 2},
-                             .briefs = {3, 1, 1, 2},
-                             .lates = {2, 1, 0, 1},
+                             .activations = {0, 1, 0, 2},
+                             .bwd_x_only = {3, 1, 1, 2},
+                             .bwd_w_only = {2, 1, 0, 1},
                              .bytes = {UINT64_C(1) << 40, 2, 0}};
 }
 
@@ -103,9 +103,9 @@ static void every_field_comes_back(void **state)
         assert_memory_equal(back->first, plan.first, sizeof plan.first);
         assert_memory_equal(back->place, plan.place, sizeof plan.place);
         assert_memory_equal(back->slots, plan.slots, sizeof plan.slots);
-        assert_memory_equal(back->areas, plan.areas, sizeof plan.areas);
-        assert_memory_equal(back->briefs, plan.briefs, sizeof plan.briefs);
-        assert_memory_equal(back->lates, plan.lates, sizeof plan.lates);
+        assert_memory_equal(back->activations, plan.activations, sizeof plan.activations);
+        assert_memory_equal(back->bwd_x_only, plan.bwd_x_only, sizeof plan.bwd_x_only);
+        assert_memory_equal(back->bwd_w_only, plan.bwd_w_only, sizeof plan.bwd_w_only);
         assert_int_equal(back->round_steps, plan.round_steps);
         assert_int_equal(back->nmore, 2);
         assert_ptr_equal(job_plan_tune(back, 0), &back->tune);
@@ -212,9 +212,9 @@ static void what_does_not_fit_is_refused(void **state)
     order[JOB_ORDER_MAX + 1] = '\0';
     refuse(with("order", json_string(order)), "an order too long");
     free(order);
-    refuse(with("areas", many(3)), "areas of another length");
-    refuse(with("briefs", many(3)), "briefs of another length");
-    refuse(with("lates", many(5)), "lates of another length");
+    refuse(with("activations", many(3)), "activations of another length");
+    refuse(with("bwd_x_only", many(3)), "bwd_x_only of another length");
+    refuse(with("bwd_w_only", many(5)), "bwd_w_only of another length");
     refuse(with("slots", many(2)), "slots of another length");
     refuse(with("bytes", many(4)), "bytes of another length");
     refuse(with_tune("kind", json_integer(3)), "kind");
@@ -301,9 +301,9 @@ static void each_stage_opens_its_part(void **state)
         assert_int_equal(s.embed, i == 0);
         assert_int_equal(s.head, i == 3);
         assert_int_equal(s.slots, plan.slots[i]);
-        assert_int_equal(s.areas, plan.areas[i]);
-        assert_int_equal(s.briefs, plan.briefs[i]);
-        assert_int_equal(s.lates, plan.lates[i]);
+        assert_int_equal(s.activations, plan.activations[i]);
+        assert_int_equal(s.bwd_x_only, plan.bwd_x_only[i]);
+        assert_int_equal(s.bwd_w_only, plan.bwd_w_only[i]);
         assert_true(s.training && s.kv && s.tokens == 96 && s.seqs == 3 && s.positions == 32 &&
                     s.weight_bits == 4);
         assert_true(s.split_backward == (i != 2) && s.by_layer);
@@ -316,7 +316,7 @@ static void each_stage_opens_its_part(void **state)
     assert_true(alone.embed && alone.head);
 }
 
-static void stages_with_areas_do_forwards_again(void **state)
+static void stages_that_keep_few_activations_do_forwards_again(void **state)
 {
     (void)state;
     struct job_plan plan = example();
@@ -416,7 +416,7 @@ int main(void)
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(each_stage_opens_its_part),
         cmocka_unit_test(schedules_are_asked_for),
-        cmocka_unit_test(stages_with_areas_do_forwards_again),
+        cmocka_unit_test(stages_that_keep_few_activations_do_forwards_again),
     };
     return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
 }
