@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Requests to this node. They carry the token where this tab has one, which lives in its sessionStorage and is asked for when the
-// node says it is needed: to change something, and on a port that others reach also to look.
+// Requests to this node. It answers those it knows: a browser that opened the link of `ringctl dashboard` has a session, of which
+// the cookie goes by itself and the key lies in localStorage, which no page of another port reads. Else there is the token, which
+// is asked for when the node says it is needed, and lives in the sessionStorage of this tab.
 
-const KEY = 'ringd-token';
+const KEY = 'ringd-token', SESSION = 'ringd-session';
 
 export class Refused extends Error {
     constructor(status, code, message) {
@@ -13,12 +14,11 @@ export class Refused extends Error {
 }
 
 export function authorization() {
-    const token = sessionStorage.getItem(KEY);
-    return token ? { Authorization: `Bearer ${token}` } : {};
+    const token = sessionStorage.getItem(KEY), session = localStorage.getItem(SESSION);
+    return token ? { Authorization: `Bearer ${token}` } : session ? { 'X-Ringd-Session': session } : {};
 }
 
-async function request(method, path, body, patience = 10000) {
-    const headers = authorization();
+async function request(method, path, body, patience = 10000, headers = authorization()) {
     if (body !== undefined)
         headers['Content-Type'] = 'application/json';
     let answer;
@@ -34,6 +34,27 @@ async function request(method, path, body, patience = 10000) {
     return json;
 }
 
+function isKnown() {
+    return sessionStorage.getItem(KEY) || localStorage.getItem(SESSION);
+}
+
+function forget() {
+    sessionStorage.removeItem(KEY);
+    localStorage.removeItem(SESSION);
+}
+
+/** Uses up the ticket of a link. Resolves to what is wrong with it, or ''. */
+export async function enter(ticket) {
+    try {
+        const { key } = await request('POST', 'v1/session', undefined, 10000, { Authorization: `Ticket ${ticket}` });
+        sessionStorage.removeItem(KEY);
+        localStorage.setItem(SESSION, key);
+        return '';
+    } catch (e) {
+        return e.message;
+    }
+}
+
 let asking = null, declined = false; // several requests are refused at once: one question, and no second one after a no
 
 export async function get(path) {
@@ -42,8 +63,8 @@ export async function get(path) {
     } catch (e) {
         if (e.status !== 401 || declined)
             throw e;
-        sessionStorage.removeItem(KEY);
-        asking ??= askForToken('This node shows itself only to those who have its token: `ringctl token` prints it there.').finally(() => asking = null);
+        forget();
+        asking ??= askForToken('This node shows itself only to those it knows. `ringctl dashboard` opens this page with a link that lets you in.').finally(() => asking = null);
         declined = !await asking;
         if (declined)
             throw e;
@@ -70,8 +91,8 @@ function askForToken(why) {
 /** Changes something; asks for the token first where there is none yet, and again when it was the wrong one. */
 export async function change(method, path, body, patience) {
     let asked = false;
-    if (!sessionStorage.getItem(KEY)) {
-        if (!await askForToken('Changing something from a browser needs it; looking does not.'))
+    if (!isKnown()) {
+        if (!await askForToken('The node does not know this browser yet. `ringctl dashboard` opens this page with a link that lets you in.'))
             return null;
         asked = true;
     }
@@ -81,9 +102,9 @@ export async function change(method, path, body, patience) {
         } catch (e) {
             if (e.code !== 'forbidden')
                 throw e;
-            sessionStorage.removeItem(KEY);
+            forget();
             if (!await askForToken(asked ? 'The node did not take that one: `ringctl token` prints it there.' :
-                'The node no longer takes the one this tab had.'))
+                'The node no longer knows this browser: `ringctl dashboard` opens this page with a link that lets you in.'))
                 return null;
             asked = true;
         }

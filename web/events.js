@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Server-sent events by fetch: an EventSource cannot carry the token that a port others reach asks for. Goes on after the last
+// Server-sent events by fetch: an EventSource cannot carry what this node asks for. Goes on after the last
 // event it had when the connection breaks, and gives up one that has been silent for too long.
 
 import { authorization } from './api.js';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The page: which part of it is shown, the line at its top, and what clicks do.
 
-import { change } from './api.js';
+import { change, enter } from './api.js';
 import { h, show } from './dom.js';
 import { drawGenerate, drawNew } from './forms.js';
 import { drawJob, leaveJob, recolor, resetZoom, setView } from './job.js';
@@ -135,6 +135,18 @@ document.addEventListener('input', event => {
         setView({ log: event.target.checked });
 });
 
+/* --- the link of `ringctl dashboard` --- */
+
+/** Whether the address had a ticket: it is used up, and goes from the address and from the history of the tab. */
+async function arrive() {
+    const ticket = /^#ticket=([0-9a-f]+)$/.exec(location.hash)?.[1];
+    if (!ticket)
+        return false;
+    history.replaceState(null, '', '#/');
+    notice = await enter(ticket);
+    return true;
+}
+
 /* --- colours --- */
 
 const themes = ['auto', 'light', 'dark'], marks = { auto: '◐', light: '☀', dark: '☾' };
@@ -160,8 +172,14 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
 });
 setTheme(localStorage.getItem('ringd-theme') || 'auto');
 
-addEventListener('hashchange', draw);
+addEventListener('hashchange', async () => {
+    if (await arrive() && !notice)
+        location.reload(); // all that was refused is asked for again
+    else
+        draw();
+});
 addEventListener('resize', changed);
 onChange(draw);
+await arrive();
 draw();
 start();

@@ -73,13 +73,13 @@ const struct opt_def conf_table[] = {
      .type = OPT_STRING,
      .placeholder = "ADDR:PORT",
      .def = "127.0.0.1:8473",
-     .help = "serve the dashboard and the HTTP API on this TCP address; \"none\" turns TCP off. Requests "
-             "from other machines need the token"},
+     .help = "serve the dashboard and the HTTP API on this TCP address; \"none\" turns TCP off. All "
+             "requests need the token, or the link of `ringctl dashboard`"},
     {.name = "http-token-file",
      .type = OPT_PATH,
      .placeholder = "PATH",
-     .help = "file with the token of the HTTP API. Over TCP, changes need it; on a port open to other "
-             "machines, all requests need it (default: http-token in --state-dir, made at the first start)"},
+     .help = "file with the token of the HTTP API, which all requests over TCP need (default: http-token in "
+             "--state-dir, made at the first start)"},
     {.name = "history-limit",
      .type = OPT_STRING,
      .placeholder = "SIZE",

@@ -98,7 +98,9 @@ static const struct ctl_command commands[] = {
 
     {"reload", "", "make the daemon read its configuration again", ctl_reload_main, .options = NULL,
      .group = "This program and the daemon"},
-    {"token", "[--new]", "print the token that allows changes over TCP", ctl_token_main,
+    {"dashboard", "[--no-open]", "print a link that opens the dashboard in a browser, and open it",
+     ctl_dashboard_main, .options = ctl_dashboard_options},
+    {"token", "[--new]", "print the token of the HTTP API over TCP", ctl_token_main,
      .options = ctl_token_options},
     {"completion", "(bash | fish | zsh)",
      "print a script that completes ringctl's commands and options in a shell", ctl_completion_main,

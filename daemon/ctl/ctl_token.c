@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ringctl token: what a client of the daemon's TCP port needs to change something. */
+ * ringctl token: what a client of the daemon's TCP port needs. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

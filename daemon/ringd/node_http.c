@@ -133,6 +133,12 @@ static int on_reload(void *owner, json_t **ret, struct err *err)
     return service_reload(n->service, ret, err);
 }
 
+static bool on_link(void *owner, char *ret)
+{
+    struct node *n = owner;
+    return http_make_link(n->http, ret);
+}
+
 static void open_elsewhere(struct node *n)
 {
     n->elsewhere = elsewhere_new(&(struct elsewhere_setup){.base = n->base,
@@ -190,5 +196,6 @@ void node_open_api(struct node *n)
                                          .healthy = healthy,
                                          .metrics_text = text_of_metrics,
                                          .reload = on_reload,
-                                         .token = on_token});
+                                         .token = on_token,
+                                         .link = on_link});
 }

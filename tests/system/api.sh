@@ -84,6 +84,7 @@ ask 1 POST /v1/cluster/promote 200 '' '{"node":"n2"}'
 ask 1 POST /v1/cluster/remove 404 '' '{"node":"nobody"}'
 ask 1 POST /v1/reload
 ask 1 POST /v1/token
+ask 1 POST /v1/tickets 409 # this node has no TCP port
 say "all answers have the form docs/openapi.json tells"
 
 # Over TCP. The token is in a file only its owner reads, and in no process list, environment or log.
@@ -100,7 +101,10 @@ equal "length of the token" "${#token}" 64
 equal "mode of the token's file" "$(stat -c %a n3/http-token)" 600
 status_of() { limit 20 curl -sS -o answer.json -w '%{http_code}' "$@"; }
 url=http://127.0.0.1:$free_port
-equal "reading over loopback" "$(status_of "$url/v1/status")" 200
+equal "reading over loopback without the token" "$(status_of "$url/v1/status")" 401
+equal "metrics over loopback without the token" "$(status_of "$url/metrics")" 401
+equal "health over loopback" "$(limit 20 curl -sS "$url/healthz")" ok
+equal "reading over loopback" "$(status_of -H "Authorization: Bearer $token" "$url/v1/status")" 200
 equal "fetching a result without the token" "$(status_of "$url/v1/jobs/1/files")" 403
 equal "changing without the token" "$(status_of -X POST "$url/v1/cluster/invite")" 403
 equal "changing with another token" "$(status_of -X POST -H "Authorization: Bearer ${token%?}x" -H 'Content-Type: application/json' "$url/v1/reload")" 403
@@ -109,11 +113,32 @@ equal "a form" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Conten
 equal "a name that was made to point here" "$(status_of -H 'Host: evil.example' "$url/v1/status")" 421
 equal "a page from elsewhere" "$(status_of -H 'Origin: http://evil.example' "$url/v1/status")" 403
 equal "the token over TCP" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/token")" 403
-limit 10 curl -sS -D headers.txt -o answer.json "$url/v1/status"
+limit 10 curl -sS -D headers.txt -o answer.json -H "Authorization: Bearer $token" "$url/v1/status"
 for header in 'X-Content-Type-Options: nosniff' "Content-Security-Policy: .*default-src 'self'.*frame-ancestors 'none'" 'Cache-Control: no-store'; do
     grep -Eqi "^$header" headers.txt || fail "no header \"$header\": $(cat headers.txt)"
 done
+
+# The link of the dashboard, as a browser uses it: the page is for everyone, its ticket lets one in, once.
+link=$(on 3 dashboard --no-open 2>dashboard.err)
+equal "the link" "${link%=*}" "$url/#ticket"
+holds "what is said of the link" dashboard.err "works once, within 5 minutes.*ssh -L $free_port:127.0.0.1:$free_port NODE"
+ask 3 POST /v1/tickets 201
+equal "the page without a session" "$(status_of "$url/")" 200
+equal "a link over TCP" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/tickets")" 403
+enter() { status_of -X POST -c cookies.txt -H "Authorization: Ticket ${link##*=}" "$url/v1/session"; }
+equal "a wrong ticket" "$(status_of -X POST -H 'Authorization: Ticket 0123456789abcdef0123456789abcdef' "$url/v1/session")" 401
+equal "the ticket" "$(enter)" 201
+key=$(jq -r .key answer.json)
+equal "the ticket once more" "$(cp cookies.txt kept.txt && enter)" 401
+mv kept.txt cookies.txt
+grep -q '^#HttpOnly_127.0.0.1.*ringd-' cookies.txt || fail "the cookie of a session: $(cat cookies.txt)"
+equal "the cookie without its key" "$(status_of -b cookies.txt "$url/v1/status")" 401
+equal "reading with a session" "$(status_of -b cookies.txt -H "X-Ringd-Session: $key" "$url/v1/status")" 200
+equal "changing with a session" "$(status_of -X POST -b cookies.txt -H "X-Ringd-Session: $key" -H 'Content-Type: application/json' "$url/v1/reload")" 200
+equal "changing with a session from elsewhere" "$(status_of -X POST -b cookies.txt -H "X-Ringd-Session: $key" -H 'Content-Type: application/json' -H 'Origin: http://127.0.0.1:9' "$url/v1/reload")" 403
+
 renewed=$(on 3 token --new)
+equal "a session after a new token" "$(status_of -b cookies.txt -H "X-Ringd-Session: $key" "$url/v1/status")" 401
 [ "$renewed" != "$token" ] || fail "the new token is the old one"
 equal "the old token" "$(status_of -X POST -H "Authorization: Bearer $token" -H 'Content-Type: application/json' "$url/v1/reload")" 403
 equal "the new token" "$(status_of -X POST -H "Authorization: Bearer $renewed" -H 'Content-Type: application/json' "$url/v1/reload")" 200

@@ -11,6 +11,7 @@ port=18573
 while ss -Htln "sport = :$port" 2>/dev/null | grep -q .; do port=$((port + 1)); done
 node_options="--http-listen 127.0.0.1:$port" && start_node 1 && node_options=
 daemon=$(pid_of 1)
+token=$(on 1 token)
 descriptors() { find "/proc/$daemon/fd" -mindepth 1 | wc -l; }
 kib() { awk '/^VmRSS/ {print $2}' "/proc/$daemon/status"; }
 before=$(descriptors) memory=$(kib)
@@ -31,7 +32,7 @@ ask() {
     [ "$(echo "${seconds#* }" | awk -v most="$slow" '{print ($1 > most)}')" = 0 ] || late=$((late + 1))
 }
 while kill -0 "$clients" 2>/dev/null; do
-    ask "http://127.0.0.1:$port/v1/status"
+    ask -H "Authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
     ask --unix-socket "$(sock_of 1)" http://localhost/v1/status
     now=$(descriptors)
     [ "$now" -le $most ] || most=$now
@@ -45,7 +46,7 @@ say "$(tr '\n' ' ' <"$work/slow.out"); $answers answers, $late late; at most $mo
 [ $((most - before)) -le 600 ] || fail "$((most - before)) descriptors for them"
 [ $((largest - memory)) -le 65536 ] || fail "$((largest - memory)) KiB for them"
 late=0
-ask "http://127.0.0.1:$port/v1/status"
+ask -H "Authorization: Bearer $token" "http://127.0.0.1:$port/v1/status"
 equal "late answers when they are gone" $late 0
 after=$(descriptors)
 [ "$after" -le $((before + 8)) ] || fail "$((after - before)) descriptors are left of them"

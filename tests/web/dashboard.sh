@@ -27,8 +27,6 @@ cat /usr/share/common-licenses/* 2>/dev/null | tr -cd '\n\040-\176' | tr '\\"' "
     awk '{ row = row " " $0 } NR % 5 == 0 { printf "{\"text\": \"%s\"}\n", row; row = "" }' >"$tmp/rows.jsonl"
 [ "$(wc -l <"$tmp/rows.jsonl")" -ge 100 ] || skip "there are no licences in /usr/share/common-licenses to learn from"
 head -n 8 "$tmp/rows.jsonl" >"$tmp/valid.jsonl"
-token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-(umask 077 && echo "$token" >"$tmp/token")
 
 ns_up 3
 no_dad 1 2 3
@@ -38,10 +36,10 @@ cable 3 1
 cable 1 2
 second=$cable
 begin_logs 1 2 3
-start_ringd 1 --http-listen 127.0.0.1:8473 --http-token-file "$tmp/token" --dead-after 6
+start_ringd 1 --http-listen 127.0.0.1:8473 --dead-after 6
 ns_exec 1 ip addr add 10.99.0.1/30 dev cable1
 ns_exec 2 ip addr add 10.99.0.2/30 dev cable1
-start_ringd 2 --http-listen 10.99.0.2:8473 --dead-after 6 # which others reach, so that looking needs the token
+start_ringd 2 --http-listen 10.99.0.2:8473 --dead-after 6 # which others reach
 start_ringd 3 --dead-after 6
 await_all "is alone|a ring of" 20 a b c
 for n in 1 2 3; do
@@ -58,7 +56,7 @@ ln -s "$root/share/tiny-llama" "$tmp/tiny-llama"
 models=$(realpath "$tmp/a")/models # where a node's models lie
 mkdir "$models"
 cp -r "$root/share/tiny-llama" "$models/"
-MODELS=$models MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter TOKEN=$token CHROMIUM=$browser \
-    REMOTE=http://10.99.0.2:8473/ REMOTE_TOKEN=$(head -n 1 "$tmp/b/http-token") SHOTS=$shots CUT=$cut_command VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
+MODELS=$models MODEL=$tmp/tiny-llama ROWS=$tmp/rows.jsonl VALID=$tmp/valid.jsonl OUT=$tmp/adapter CHROMIUM=$browser \
+    REMOTE=http://10.99.0.2:8473/ REMOTE_TOKEN=$(head -n 1 "$tmp/b/http-token") SHOTS=$shots CUT=$cut_command LINK="$build/ringctl --socket $tmp/a/ringd.sock dashboard --no-open" VICTIM=$(cat "$tmp/c.pid") MODULES=$modules SLOW=$slow HOME=$tmp \
     ns_exec 1 timeout $((240 * slow)) node tests/web/dashboard.mjs || fail "the page is not as it should be"
 alive a b

@@ -37,6 +37,8 @@ static const struct api_route routes[] = {
     {"GET", "/metrics", API_READS, api_get_metrics},
     {"POST", "/v1/reload", API_WRITES, api_post_reload},
     {"POST", "/v1/token", API_WRITES, api_post_token},
+    {"POST", "/v1/tickets", API_WRITES, api_post_ticket},
+    {"POST", "/v1/session", API_OPEN, api_post_session},
     {"GET", "/v1/history", API_READS, api_get_history},
     {"GET", "/v1/status", API_READS, api_get_status},
     {"GET", "/v1/ring", API_READS, api_get_ring},
@@ -105,11 +107,15 @@ void api_handle(struct api *api, struct http_call *call)
             continue;
         http_set_route(call, routes[i].path);
         if (routes[i].access == API_WRITES && !http_may_write(call))
-            http_fail(call, 403, "forbidden",
-                      "over TCP this needs the token: `ringctl token` prints it there");
+            http_fail(
+                call, 403, "forbidden",
+                "over TCP this needs the token: `ringctl token` prints it there, and `ringctl dashboard` "
+                "opens the dashboard with its rights");
         else if (routes[i].access == API_READS && !http_may_read(call))
-            http_fail(call, 401, "token",
-                      "from another machine everything needs the token: `ringctl token` tells it there");
+            http_fail(
+                call, 401, "token",
+                "over TCP this needs the token: `ringctl token` prints it there; `ringctl dashboard` opens "
+                "the dashboard");
         else if (!elsewhere_route(api->setup.elsewhere, call))
             routes[i].handle(api, call);
         return;

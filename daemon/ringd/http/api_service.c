@@ -7,6 +7,8 @@
 
 #include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/http/http.h"
+#include "daemon/ringd/http/http_server.h"
+#include "daemon/ringd/http/http_session.h"
 #include "daemon/ringd/cluster/identity_token.h"
 #include "daemon/ringd/http/api_impl.h"
 #include "daemon/ringd/event_log.h"
@@ -18,6 +20,8 @@ void api_get_health(struct api *api, struct http_call *call)
     char why[1024];
     if (api->setup.healthy(api->setup.owner, why, sizeof why))
         http_reply(call, 200, "text/plain", "ok\n", 3);
+    else if (!http_may_read(call)) /* whether it lives is for everyone, what it does is not */
+        http_reply(call, 503, "text/plain", "not well\n", 9);
     else
         http_reply(call, 503, "text/plain", why, strlen(why));
 }
@@ -110,6 +114,30 @@ void api_post_token(struct api *api, struct http_call *call)
     else
         api_reply(call, 200, json_pack("{s:s}", "token", token));
     token_wipe(token);
+}
+
+void api_post_ticket(struct api *api, struct http_call *call)
+{
+    char link[HTTP_LINK_ROOM] = "";
+    if (!http_is_local(call))
+        http_fail(call, 403, "forbidden", "only requests over the Unix socket get a link");
+    else if (!api->setup.link(api->setup.owner, link))
+        http_fail(call, 409, "refused",
+                  "this ringd serves no dashboard: http-listen is \"none\" in its configuration");
+    else
+        api_reply(call, 201, json_pack("{s:s s:i}", "url", link, "seconds", TICKET_SECONDS));
+}
+
+void api_post_session(struct api *api, struct http_call *call)
+{
+    const char *key;
+    (void)api;
+    if (http_open_session(call, &key))
+        api_reply(call, 201, json_pack("{s:s s:i}", "key", key, "seconds", SESSION_SECONDS));
+    else
+        http_fail(call, 401, "token",
+                  "this link has been used, or is older than %d minutes: `ringctl dashboard` makes a new one",
+                  TICKET_SECONDS / 60);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */

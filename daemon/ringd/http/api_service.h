@@ -12,6 +12,8 @@ void api_get_health(struct api *api, struct http_call *call);
 void api_get_metrics(struct api *api, struct http_call *call);
 void api_get_history(struct api *api, struct http_call *call);
 void api_post_reload(struct api *api, struct http_call *call);
+void api_post_ticket(struct api *api, struct http_call *call);
+void api_post_session(struct api *api, struct http_call *call);
 void api_post_token(struct api *api, struct http_call *call);
 void api_get_events(struct api *api, struct http_call *call);
 

@@ -53,6 +53,8 @@ struct api_setup {
     int (*reload)(void *owner, json_t **ret, struct err *err);
     /* The token as its file has it, or a new one. ret: identity_token.h's room. */
     int (*token)(void *owner, bool renew, char *ret, struct err *err);
+    /* http_make_link */
+    bool (*link)(void *owner, char *ret);
 };
 
 #endif

@@ -15,13 +15,17 @@ const char *http_method(const struct http_call *call);
 const char *http_path(const struct http_call *call); /* without the query, percent-decoded */
 const char *http_query(const struct http_call *call, const char *key); /* NULL if absent */
 const char *http_body(const struct http_call *call, size_t *ret_n);
-/* May this request change something? Unix socket: yes. TCP: with the token, application/json and no
- * foreign Origin. Host and Origin are checked before `handle` is called at all (421, 403). */
+/* May this request change something? Unix socket: yes. TCP: with the token or a session,
+ * application/json and no foreign Origin. Host and Origin are checked before `handle` is called at
+ * all (421, 403). */
 bool http_may_write(const struct http_call *call);
-/* May it see what is not for everyone? Unix socket and a loopback port: yes. Elsewhere: with the
- * token. */
+/* May it see what is not for everyone? Unix socket: yes. TCP: with the token or a session. */
 bool http_may_read(const struct http_call *call);
 bool http_is_local(const struct http_call *call); /* came over the Unix socket */
+/* Begins a session (http_session.h) if the request has `Authorization: Ticket …` with one that is
+ * good: its answer will carry the cookie, and `ret_key` is what the page keeps, valid as long as
+ * the call. */
+bool http_open_session(struct http_call *call, const char **ret_key);
 /* Which of the API's routes it is; kept by address. */
 void http_set_route(struct http_call *call, const char *route);
 

@@ -24,9 +24,14 @@ struct access_claim {
     const char *authorization; /* header values or NULL */
     const char *content_type;
     bool has_body;
+    bool has_session; /* sessions_check: worth as much as the token */
 };
 bool access_may_write(const struct access_rules *rules, const struct access_claim *claim);
-/* A port that others reach shows nothing without the token either. */
+/* Nothing of a node is for everyone, on a loopback port either: other users of the machine reach it
+ * too. */
 bool access_may_read(const struct access_rules *rules, const struct access_claim *claim);
+
+/* Takes the same time wherever the two differ. False for an empty secret. */
+bool access_same_secret(const char *given, const char *secret);
 
 #endif

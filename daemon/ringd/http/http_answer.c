@@ -50,11 +50,23 @@ struct MHD_Response *response_error(const char *code, const char *message)
     return r;
 }
 
+static void add_cookie(const struct http_call *call, struct MHD_Response *response)
+{
+    char cookie[160];
+    if (!*call->session.cookie)
+        return;
+    snprintf(cookie, sizeof cookie, "%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict",
+             call->http->sessions.cookie_name, call->session.cookie, SESSION_SECONDS);
+    MHD_add_response_header(response, "Set-Cookie", cookie);
+}
+
 void call_answer(struct http_call *call, unsigned status, struct MHD_Response *response, bool is_stream)
 {
     struct http *http = call->http;
     if (http && http->answered)
         http->answered(http->owner, call->route, status);
+    if (http && response)
+        add_cookie(call, response);
     if (http)
         pthread_mutex_lock(&http->lock);
     bool used = http && !http->stopping;

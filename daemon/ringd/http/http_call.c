@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/http/http.h"
@@ -32,6 +33,13 @@ static struct connection *connection_of(struct MHD_Connection *mhd)
     return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
+static const char *ticket_of(const char *authorization)
+{
+    static const char scheme[] = "Ticket ";
+    const bool is_one = authorization && !strncasecmp(authorization, scheme, sizeof scheme - 1);
+    return is_one ? authorization + sizeof scheme - 1 : NULL;
+}
+
 struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const char *method,
                            const char *path)
 {
@@ -45,6 +53,7 @@ struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const
     call->path = xstrdup(path);
     call->last_event_id = id ? strtoull(id, NULL, 10) : 0;
     call->if_none_match = has ? xstrdup(has) : NULL;
+    call->ticket = xstrdup(ticket_of(call_header(mhd, "Authorization")));
     MHD_get_connection_values(mhd, MHD_GET_ARGUMENT_KIND, take_pair, call);
     pthread_mutex_lock(&l->http->lock);
     call->next = l->http->calls;
@@ -67,6 +76,7 @@ void call_free(struct http_call *call)
     free(call->path);
     body_done(&call->body);
     free(call->if_none_match);
+    free(call->ticket);
     free(call->text);
     free(call->inside);
     if (call->feed)
@@ -134,6 +144,19 @@ bool http_may_read(const struct http_call *call)
 bool http_is_local(const struct http_call *call)
 {
     return call->is_local;
+}
+
+bool http_open_session(struct http_call *call, const char **ret_key)
+{
+    struct http *http = call->http;
+    if (!http || !call->ticket)
+        return false;
+    pthread_mutex_lock(&http->lock);
+    const bool ok = sessions_open(&http->sessions, clock_now(), call->ticket, &call->session);
+    pthread_mutex_unlock(&http->lock);
+    if (ok)
+        *ret_key = call->session.key;
+    return ok;
 }
 
 void http_set_route(struct http_call *call, const char *route)

@@ -17,6 +17,7 @@
 
 #include "daemon/ringd/http/http_access.h"
 #include "daemon/ringd/http/http_body.h"
+#include "daemon/ringd/http/http_session.h"
 #include "net/clock.h"
 
 struct event_log;
@@ -41,10 +42,11 @@ struct http {
     void (*handle)(void *owner, struct http_call *call);
     void (*answered)(void *owner, const char *route, unsigned status); /* may be NULL */
     void *owner;
-    unsigned deadline_ms; /* of http_setup */
-    char *unix_path;      /* owned */
-    char *token;          /* owned; under lock */
-    struct guard *guard;  /* owned */
+    unsigned deadline_ms;     /* of http_setup */
+    char *unix_path;          /* owned */
+    char *token;              /* owned; under lock */
+    struct sessions sessions; /* under lock */
+    struct guard *guard;      /* owned */
     struct listener unix_socket, tcp;
     pthread_mutex_t lock;
     struct http_call *calls; /* all that live, under lock */
@@ -90,10 +92,12 @@ struct http_call {
     size_t n_query;
     struct body body;
     bool may_write, may_read, is_local;
-    const char *route;             /* borrowed, loop thread */
-    uint64_t last_event_id;        /* 0 = not given */
-    char *if_none_match;           /* owned; NULL = not given */
-    struct MHD_Response *response; /* owned; set once, before resuming */
+    const char *route;              /* borrowed, loop thread */
+    uint64_t last_event_id;         /* 0 = not given */
+    char *if_none_match;            /* owned; NULL = not given */
+    char *ticket;                   /* owned; NULL = not given */
+    struct session_secrets session; /* begun by this request; empty = none */
+    struct MHD_Response *response;  /* owned; set once, before resuming */
     unsigned status;
     uint64_t n_answer; /* bytes of it; 0 for a stream */
 

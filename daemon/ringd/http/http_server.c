@@ -195,12 +195,16 @@ static enum MHD_Result hand_over(struct http *http, struct http_call *call)
 /* May it read, may it change something? Answered before a byte of the body is read. */
 static void take_rights(struct listener *l, struct http_call *call)
 {
-    const struct access_claim claim = {.authorization = call_header(call->mhd, "Authorization"),
-                                       .content_type = call_header(call->mhd, "Content-Type"),
-                                       .has_body = call->body.follows || !strcmp(call->method, "POST")};
+    struct access_claim claim = {.authorization = call_header(call->mhd, "Authorization"),
+                                 .content_type = call_header(call->mhd, "Content-Type"),
+                                 .has_body = call->body.follows || !strcmp(call->method, "POST")};
+    const char *cookie =
+        MHD_lookup_connection_value(call->mhd, MHD_COOKIE_KIND, l->http->sessions.cookie_name);
     pthread_mutex_lock(&l->http->lock);
     struct access_rules rules = l->rules;
     rules.token = l->http->token;
+    claim.has_session =
+        sessions_check(&l->http->sessions, clock_now(), cookie, call_header(call->mhd, "X-Ringd-Session"));
     call->may_write = access_may_write(&rules, &claim);
     call->may_read = access_may_read(&rules, &claim);
     pthread_mutex_unlock(&l->http->lock);
@@ -222,7 +226,7 @@ static enum MHD_Result on_headers(struct listener *l, struct http_call *call)
     if (call->body.follows && !call->may_write)
         return refuse(call->mhd, MHD_HTTP_FORBIDDEN, "forbidden",
                       "over TCP a request with a body needs the token, and Content-Type: application/json: "
-                      "`ringctl token` prints the token there");
+                      "`ringctl token` prints the token there, `ringctl dashboard` opens the dashboard");
     const struct body_refusal *refusal = call->body.refusal;
     return refusal ? refuse(call->mhd, refusal->status, refusal->code, refusal->reason) : MHD_YES;
 }
@@ -334,6 +338,7 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
     http->deadline_ms = setup->deadline_ms ? setup->deadline_ms : DEADLINE_MS;
     http->token = setup->token && *setup->token ? xstrdup(setup->token) : NULL;
     pthread_mutex_init(&http->lock, NULL);
+    sessions_init(&http->sessions);
     bodies_init(&http->bodies, setup->bodies_max);
     int rc = guard_start(&http->guard);
     if (rc)
@@ -415,9 +420,35 @@ void http_stop(struct http *http)
 void http_set_token(struct http *http, const char *token)
 {
     pthread_mutex_lock(&http->lock);
+    if (!http->token || strcmp(http->token, token))
+        sessions_end_all(&http->sessions);
     free(http->token);
     http->token = xstrdup(token);
     pthread_mutex_unlock(&http->lock);
+}
+
+/* A browser on this machine reaches a listener of all addresses by loopback. */
+static const char *host_of_link(const struct access_rules *rules)
+{
+    if (!strcmp(rules->host, "0.0.0.0"))
+        return "127.0.0.1";
+    return strcmp(rules->host, "::") ? rules->host : "::1";
+}
+
+bool http_make_link(struct http *http, char ret[HTTP_LINK_ROOM])
+{
+    char ticket[SECRET_ROOM];
+    const char *host = host_of_link(&http->tcp.rules);
+    const bool is_v6 = strchr(host, ':');
+    if (!http->tcp.daemon)
+        return false;
+    pthread_mutex_lock(&http->lock);
+    sessions_ticket(&http->sessions, clock_now(), ticket);
+    pthread_mutex_unlock(&http->lock);
+    /* Behind a #, which a browser sends to nobody and no log has. */
+    snprintf(ret, HTTP_LINK_ROOM, "http://%s%s%s:%u/#ticket=%s", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
+             (unsigned)http->tcp.port, ticket);
+    return true;
 }
 
 uint16_t http_port(const struct http *http)

@@ -6,6 +6,7 @@
 #ifndef DAEMON_HTTP_SERVER_H
 #define DAEMON_HTTP_SERVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,12 +34,17 @@ struct http_setup {
     unsigned deadline_ms;
     size_t bodies_max; /* bytes of all requests' bodies together; 0 = 64 MiB */
 };
+enum { HTTP_LINK_ROOM = 384 };
+
 int http_start(struct http **ret, const struct http_setup *setup, struct err *err);
 /* Loop thread: answers what is waiting with 503 and ends every stream. Calls already handled stay
  * valid until their http_reply. */
 void http_stop(struct http *http);
-/* Loop thread: another token counts from the next request on. */
+/* Loop thread: another token counts from the next request on, and sessions end if it differs. */
 void http_set_token(struct http *http, const char *token);
+/* Loop thread: a link that opens the dashboard once, within TICKET_SECONDS of http_session.h.
+ * False: there is no TCP listener. */
+bool http_make_link(struct http *http, char ret[HTTP_LINK_ROOM]);
 uint16_t http_port(const struct http *http); /* of the TCP listener, 0 = none */
 
 #endif

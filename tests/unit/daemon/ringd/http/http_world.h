@@ -57,8 +57,8 @@ static inline void echo(struct http_call *call)
     size_t n;
     const char *body = http_body(call, &n), *word = http_query(call, "word");
     char text[512];
-    snprintf(text, sizeof text, "%s %s word=%s write=%d n=%zu body=%.20s", http_method(call), http_path(call),
-             word ? word : "-", http_may_write(call), n, body);
+    snprintf(text, sizeof text, "%s %s word=%s write=%d read=%d n=%zu body=%.20s", http_method(call),
+             http_path(call), word ? word : "-", http_may_write(call), http_may_read(call), n, body);
     http_reply(call, 200, "text/plain", text, strlen(text));
 }
 
@@ -108,6 +108,10 @@ static inline void handle(void *owner, struct http_call *call)
         f->is_held = true;
         pthread_cond_signal(&f->changed);
         pthread_mutex_unlock(&f->lock);
+    } else if (!strcmp(path, "/session")) {
+        const char *key = "refused";
+        bool ok = http_open_session(call, &key);
+        http_reply(call, ok ? 201 : 401, "text/plain", key, strlen(key));
     } else if (!strcmp(path, "/large")) {
         char *text = calloc(1, LARGE);
         http_reply(call, 200, "text/plain", text, LARGE);

@@ -10,9 +10,9 @@ static void requests_reach_the_handler(void **state)
     assert_int_equal(stat(f->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0660);
     expect(dial_unix(f), "GET /a%20b?word=x%26y HTTP/1.1\r\n" HOST "\r\n", "200",
-           "GET /a b word=x&y write=1 n=0 body=");
+           "GET /a b word=x&y write=1 read=1 n=0 body=");
     expect(dial_unix(f), "POST /p HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "200",
-           "POST /p word=- write=1 n=5 body=hello");
+           "POST /p word=- write=1 read=1 n=5 body=hello");
     expect(dial_tcp(f), "GET /v1/status HTTP/1.1\r\n" HOST "\r\n", "200", "write=0");
     expect(dial_unix(f), "GET /missing HTTP/1.1\r\n" HOST "\r\n", "404",
            "{\"error\":{\"code\":\"not-found\",\"message\":\"there is no \\\"/missing\\\"\"}}");
@@ -47,6 +47,49 @@ static void changing_over_tcp_needs_the_token(void **state)
     expect(dial_tcp(f), POST JSON "Authorization: Bearer sesame\r\n\r\n{}", "200", "write=1");
     expect(dial_tcp(f), "DELETE /j HTTP/1.1\r\n" HOST "Authorization: Bearer sesame\r\n\r\n", "200",
            "write=1");
+}
+
+/* What stands between `begin` and the next of `ends`. */
+static void cut_out(const char *text, const char *begin, const char *ends, char *ret, size_t size)
+{
+    const char *from = strstr(text, begin);
+    assert_non_null(from);
+    from += strlen(begin);
+    snprintf(ret, size, "%.*s", (int)strcspn(from, ends), from);
+}
+
+/* The link of `ringctl dashboard`, as a browser uses it. */
+static void a_ticket_becomes_a_session(void **state)
+{
+    struct fixture *f = *state;
+    char link[HTTP_LINK_ROOM], ticket[64], cookie[128], key[64], request[512], answer[4096];
+    expect(dial_tcp(f), "GET /look HTTP/1.1\r\n" HOST "\r\n", "200", "write=0 read=0");
+    assert_true(http_make_link(f->http, link));
+    snprintf(request, sizeof request, "http://127.0.0.1:%u/#ticket=", (unsigned)http_port(f->http));
+    cut_out(link, request, "&", ticket, sizeof ticket);
+    snprintf(request, sizeof request, "POST /session HTTP/1.1\r\n" HOST "Authorization: Ticket %s\r\n\r\n",
+             ticket);
+    ask(dial_tcp(f), request, answer, sizeof answer);
+    cut_out(answer, "Set-Cookie: ", ";", cookie, sizeof cookie);
+    cut_out(answer, "\r\n\r\n", "\r", key, sizeof key);
+    assert_non_null(strstr(answer, "; HttpOnly; SameSite=Strict"));
+    assert_int_equal(strlen(key), 32);
+    assert_null(strstr(cookie, key));
+    expect(dial_tcp(f), request, "401", "refused"); /* a second time */
+    snprintf(request, sizeof request, "GET /look HTTP/1.1\r\n" HOST "Cookie: %s\r\n\r\n", cookie);
+    expect(dial_tcp(f), request, "200", "write=0 read=0"); /* as the server of another port gets it */
+    snprintf(request, sizeof request,
+             "GET /look HTTP/1.1\r\n" HOST "Cookie: a=b; %s\r\nX-Ringd-Session: %s\r\n\r\n", cookie, key);
+    expect(dial_tcp(f), request, "200", "read=1");
+    snprintf(request, sizeof request,
+             "POST /do HTTP/1.1\r\n" HOST JSON
+             "Content-Length: 2\r\nCookie: %s\r\nX-Ringd-Session: %s\r\n\r\n{}",
+             cookie, key);
+    expect(dial_tcp(f), request, "200", "write=1 read=1");
+    http_set_token(f->http, "sesame");
+    expect(dial_tcp(f), request, "200", "write=1 read=1");
+    http_set_token(f->http, "another");
+    expect(dial_tcp(f), request, "403", "forbidden");
 }
 
 static void other_hosts_and_origins_are_refused(void **state)
@@ -425,6 +468,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(requests_reach_the_handler, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_connection_serves_many_requests, set_up, tear_down),
         cmocka_unit_test_setup_teardown(changing_over_tcp_needs_the_token, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ticket_becomes_a_session, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_hosts_and_origins_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_large_body_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_body_without_the_token_is_not_awaited, set_up, tear_down),

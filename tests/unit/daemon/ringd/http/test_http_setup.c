@@ -85,9 +85,14 @@ static void hosts_of_an_open_listener(void **state)
     assert_false(access_may_read(&rules, &(struct access_claim){.authorization = NULL}));
     assert_false(access_may_read(&rules, &(struct access_claim){.authorization = "Bearer x"}));
     assert_true(access_may_read(&rules, &(struct access_claim){.authorization = "Bearer t"}));
-    assert_true(access_may_read(&(struct access_rules){.is_tcp = true, .is_loopback = true},
-                                &(struct access_claim){.authorization = NULL}));
+    assert_true(access_may_read(&rules, &(struct access_claim){.has_session = true}));
+    /* Other users of the machine reach its loopback port too. */
+    const struct access_rules loopback = {.is_tcp = true, .is_loopback = true, .token = "t"};
+    assert_false(access_may_read(&loopback, &(struct access_claim){.authorization = NULL}));
+    assert_true(access_may_read(&loopback, &(struct access_claim){.authorization = "Bearer t"}));
+    assert_true(access_may_read(&(struct access_rules){.is_tcp = false}, &(struct access_claim){0}));
     rules.token = NULL;
+    assert_false(access_may_read(&rules, &(struct access_claim){.authorization = "Bearer "}));
     assert_false(access_may_write(&rules, &(struct access_claim){.authorization = "Bearer "}));
 }
 
