@@ -4,6 +4,7 @@
  * adapter, or of several on the same weights, whose steps then go through the ring in rounds of
  * many. */
 #include "daemon/stage/stage_drive.h"
+#include "daemon/common/output_path.h"
 
 #include <errno.h>
 #include <math.h>
@@ -366,9 +367,8 @@ static int run_open(struct train_run *run, struct err *err)
     run->round = calloc(steps, sizeof *run->round);
     if (!run->packs || !run->steps || !run->go || !run->round || batch_alloc(&run->batch, &run->h->plan))
         return err_set(err, -ENOMEM, "out of memory");
-    if (s->log && !(run->log = fopen(s->log, s->resume ? "ae" : "we")))
-        return err_set(err, -errno, "--log %s cannot be opened: %s", s->log, strerror(errno));
-    return 0;
+    const char *state_dir = json_string_value(json_object_get(run->h->json, "state_dir"));
+    return s->log ? output_path_open(state_dir, "--log", s->log, s->resume, &run->log, err) : 0;
 }
 
 static void run_done(struct train_run *run)

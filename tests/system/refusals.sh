@@ -36,6 +36,25 @@ echo '{"input_ids": [1, 403, 512]}' >foreign.jsonl
 printf '{"text": "good"}\n{"text": "bad}\n' >broken.jsonl
 : >a-file
 
+# What a job writes never lies on the daemon's own files, by whatever name. ringctl resolves links itself; another client may not.
+own=$(realpath n1) mark=$(sha256sum <n1/identity)
+ln -s "$own/identity" to-identity
+ln -s "$own" to-state
+train 1 "--log $own/identity lies in ringd's own folder" --log "$own/identity"
+train 1 "--log $own/identity lies in ringd's own folder" --log to-state/identity
+train 1 "--adapter-out $own lies in ringd's own folder" --adapter-out "$own"
+write_to() { # OPTION PATH PATTERN
+    jq -n --arg model "$llama" --arg data "$tables" --arg out "$work/out.adapter" --arg key "$1" --arg path "$2" \
+        '{type: "train", spec: ({model: $model, data: $data, adapter_out: $out, iters: 1} + {($key): $path})}' >request
+    limit 20 curl -sS --unix-socket "$(sock_of 1)" -d @request http://localhost/v1/jobs >answer
+    holds "$1 $2" answer "$3"
+}
+write_to log "$work/to-identity" "log $work/to-identity is a symbolic link"
+write_to log "$work/to-state/identity" "lies in ringd's own folder"
+write_to adapter_out "$work/to-state" "adapter-out $work/to-state is a symbolic link"
+write_to adapter_out "$work/to-state/new" "lies in ringd's own folder"
+equal "the identity afterwards" "$(sha256sum <n1/identity)" "$mark"
+
 train 1 'no linear layer of this model is called "lm_head2"; there are q_proj' --target-modules lm_head2
 whole="; in all the job needs [0-9.]+ [KMG]iB, and the 3 nodes have [0-9.]+ [KMG]iB"
 train 1 "(has [0-9.]+ [KMG]iB$whole: use a smaller --seq-len|stage 0 cannot hold its share)" --micro-batch-size 16 --batch-size 16

@@ -23,6 +23,7 @@
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/results.h"
+#include "daemon/common/output_path.h"
 #include "daemon/common/xalloc.h"
 
 enum { LOOK_S = 10, MOST_AT_ONCE = 16 };
@@ -217,7 +218,12 @@ static int look_at_out(struct path_look *l)
 {
     const char *out = path_of(l, "adapter_out");
     char *folder = out ? folder_at(out) : NULL;
-    int r = out ? writable(folder) : 0;
+    int r = out ? output_path_check(l->state_dir, "--adapter-out", out, &l->err) : 0;
+    if (r) {
+        free(folder);
+        return r;
+    }
+    r = out ? writable(folder) : 0;
     bool fetches = json_is_object(l->seen), is_other = out && !r && fetches && !is_seen(l, folder);
     if (out && fetches && (r || is_other)) {
         char *kept = results_folder(l->state_dir, out);
@@ -240,8 +246,11 @@ static int look_at_log(struct path_look *l)
     const char *log = path_of(l, "log");
     if (!log)
         return 0;
+    int r = output_path_check(l->state_dir, "--log", log, &l->err);
+    if (r)
+        return r;
     char *folder = folder_at(log);
-    int r = !access(log, F_OK) ? (access(log, W_OK) ? errno : 0) : writable(folder);
+    r = !access(log, F_OK) ? (access(log, W_OK) ? errno : 0) : writable(folder);
     if (r)
         refuse_to_write(l, "--log", log, r, folder);
     free(folder);

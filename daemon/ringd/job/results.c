@@ -49,6 +49,7 @@ json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *sp
         json_object_set(own, "adapter_out", kept);
     json_object_del(own, "kept_in");
     json_object_set_new(own, "rescue_dir", json_string(rescue));
+    json_object_set_new(own, "state_dir", json_string(state_dir));
     free(rescue);
     free(all);
     return own;

@@ -18,8 +18,8 @@ char *results_folder(const char *state_dir, const char *adapter_out);
 /* The folder of a job that found no room; the caller frees. */
 char *results_rescue(const char *state_dir, uint64_t job);
 
-/* The spec as the stage gets it: with the folders that it writes to. STATE/results is made. The
- * caller owns it. */
+/* The spec as the stage gets it: with the folders that it writes to, and the one that is not a
+ * job's. STATE/results is made. The caller owns it. */
 json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *spec);
 /* Where the result of that job lies, if it lies with the daemon, by its record {"id", "spec"}: the
  * caller frees. NULL: it does not. */

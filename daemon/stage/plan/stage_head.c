@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/common/output_path.h"
 #include "engine/model/adapter_names.h"
 
 enum { CHUNK = 512 /* positions of a prefill message */ };
@@ -88,9 +89,13 @@ static size_t larger(size_t a, size_t b)
 /* --- training --------------------------------------------------------------------------------- */
 
 /* Whoever only asks for a plan finds no new folder afterwards. */
-static int check_writable(const char *dir, bool dry_run, struct err *err)
+static int check_writable(const struct head *h, const char *dir, bool dry_run, struct err *err)
 {
+    const char *state_dir = json_string_value(json_object_get(h->json, "state_dir"));
     char probe[4096];
+    int r = output_path_check(state_dir, "--adapter-out", dir, err);
+    if (r)
+        return r;
     bool is_new = !mkdir(dir, 0777);
     if (!is_new && errno != EEXIST)
         return err_set(err, -errno, "--adapter-out %s cannot be created: %s%s", dir, strerror(errno),
@@ -201,10 +206,10 @@ static int check_results(const struct head *h, struct err *err)
 {
     const struct job_spec *s = &h->spec;
     if (h->nadapters == 1)
-        return check_writable(s->adapter_out, s->dry_run, err);
-    int r = check_writable(json_string_value(json_object_get(h->json, "adapter_out")), s->dry_run, err);
+        return check_writable(h, s->adapter_out, s->dry_run, err);
+    int r = check_writable(h, json_string_value(json_object_get(h->json, "adapter_out")), s->dry_run, err);
     for (size_t a = 0; a < h->nadapters && !r && !s->dry_run; a++)
-        r = check_writable(h->adapters[a].spec.adapter_out, false, err);
+        r = check_writable(h, h->adapters[a].spec.adapter_out, false, err);
     return r;
 }
 
