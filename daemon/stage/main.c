@@ -40,7 +40,7 @@
 #include "daemon/stage/stage_text.h"
 #include "daemon/stage/plan/stage_units.h"
 #include "daemon/stage/stage_weights.h"
-#include "engine/pipe/split.h"
+#include "daemon/stage/plan_admit.h"
 
 struct process {
     struct stage_events events;
@@ -193,17 +193,12 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     struct config config;
     int r = job_plan_decode(&p->plan, json_object_get(msg, "plan"), err);
     p->rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
-    if (!r && p->rank >= p->plan.ranks)
-        r = err_set(err, -EINVAL, "rank %u of a job of %zu", p->rank, p->plan.ranks);
-    if (!r)
-        r = split_check(p->plan.first, p->plan.stages, p->plan.first[p->plan.stages], err);
     if (!r)
         r = job_plan_check_model(&p->plan, err);
     if (!r)
         r = config_read(&config, p->plan.model, err);
-    if (!r && config.layers != p->plan.first[p->plan.stages])
-        r = err_set(err, -EINVAL, "the plan covers %zu layers, the model has %zu",
-                    p->plan.first[p->plan.stages], config.layers);
+    if (!r)
+        r = plan_admit(&p->plan, &config, p->rank, p->is_head, err);
     if (!r && p->rank && !p->plan.tune.random_init)
         r = weights_of_rank(&p->events, &p->plan, &config, p->rank, err);
     if (!r)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/stage/plan_admit.h"
+#include "daemon/stage/round_plan.h"
 #include "daemon/stage/stage_task.h"
 #include "net/clock.h"
 
@@ -19,6 +21,8 @@ struct runner_plan {
     uint32_t program;
     size_t microbatches;
     bool want_token;
+    bool state;       /* SAVE, LOAD: of whose pieces it is, */
+    uint32_t adapter; /* and with what */
     size_t steps;
     uint32_t *adapter_of_step; /* [steps] owned */
 };
@@ -39,32 +43,17 @@ struct runner {
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
-static struct plan_request request_for(const struct runner *r, const struct go *go, const struct sched *sched)
+static bool moves_pieces(const struct go *go)
 {
-    const struct job_plan *p = r->state.plan;
-    size_t lowest = tune_lowest_layer(&p->tune, &r->state.config), stage = 0;
-    while (stage + 1 < p->stages && p->first[stage + 1] <= lowest)
-        stage++;
-    return (struct plan_request){
-        .program = (enum program)go->program,
-        .sched = sched,
-        .ranks = p->ranks,
-        .stages = go->program == PROGRAM_TRAIN ? 0 : p->stages,
-        .rank_of_stage = p->place,
-        .microbatches = go->microbatches,
-        .steps = go->nsteps,
-        .tied = p->tune.kind == TUNE_FULL && r->state.config.tied && p->stages > 1,
-        .lowest_trained = p->tune.kind == TUNE_FULL ? 0 : (uint32_t)stage,
-        .want_token = go->want_token,
-        .first = p->first,
-        .pieces = r->state.pieces.first,
-    };
+    return go->program == PROGRAM_SAVE || go->program == PROGRAM_LOAD;
 }
 
 static bool is_plan_for(const struct runner_plan *p, const struct go *go)
 {
     if (!p->plan || p->program != go->program || p->microbatches != go->microbatches ||
         p->want_token != go->want_token || p->steps != go->nsteps)
+        return false;
+    if (moves_pieces(go) && (p->state != go->state || p->adapter != go->adapter))
         return false;
     for (size_t i = 0; i < p->steps; i++)
         if (p->adapter_of_step[i] != go->steps[i].adapter)
@@ -87,34 +76,30 @@ static const struct plan *plan_for(struct runner *r, const struct go *go, struct
             return r->plans[i].plan;
     /* A plan takes a while to make: the next rank is to make it at the same time. */
     exchange_kick(r->state.messages.exchange);
-    struct sched *sched = NULL;
     struct plan *made = NULL;
-    bool recompute[JOB_MAX_STAGES];
     uint32_t *adapter_of_step = calloc(go->nsteps + 1, sizeof *adapter_of_step);
-    if (!adapter_of_step) {
-        err_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
-    for (size_t i = 0; i < go->nsteps; i++)
+    int e = adapter_of_step ? 0 : err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < go->nsteps && !e; i++)
         adapter_of_step[i] = go->steps[i].adapter;
-    struct sched_request want = job_plan_schedule(r->state.plan, go->microbatches);
-    int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
-    if (!e) {
-        struct plan_request req = request_for(r, go, sched);
-        job_plan_recompute(r->state.plan, recompute);
-        req.recompute = recompute;
-        req.adapter_of_step = adapter_of_step;
-        e = plan_compile(&made, &req, err);
-    }
-    sched_free(sched);
+    if (!e)
+        e = round_compile(&made, r->state.plan, &r->state.config, go, r->state.pieces.first, err);
+    if (!e)
+        e = plan_admit_compiled(r->state.plan, made, err);
     if (e) {
+        plan_free(made);
         free(adapter_of_step);
         return NULL;
     }
     struct runner_plan *slot = &r->plans[r->next_plan++ % RUNNER_PLANS];
     drop_plan(slot);
-    *slot = (struct runner_plan){made,           go->program, go->microbatches,
-                                 go->want_token, go->nsteps,  adapter_of_step};
+    *slot = (struct runner_plan){.plan = made,
+                                 .program = go->program,
+                                 .microbatches = go->microbatches,
+                                 .want_token = go->want_token,
+                                 .state = go->state,
+                                 .adapter = go->adapter,
+                                 .steps = go->nsteps,
+                                 .adapter_of_step = adapter_of_step};
     return made;
 }
 
@@ -177,7 +162,7 @@ static int run_program(struct runner *r, struct err *err)
  * plan. */
 static void report_trace(struct runner *r, const struct go *go)
 {
-    struct plan_request req = request_for(r, go, NULL);
+    const struct plan_request req = round_request(r->state.plan, &r->state.config, go, r->state.pieces.first);
     json_t *adapter_of_step = json_array();
     for (size_t i = 0; i < go->nsteps; i++)
         json_array_append_new(adapter_of_step, json_integer(go->steps[i].adapter));
@@ -190,7 +175,7 @@ static void report_trace(struct runner *r, const struct go *go)
 static int cut_pieces(struct runner *r, const struct go *go, struct err *err)
 {
     param_pieces_done(&r->state.pieces);
-    if (go->program != PROGRAM_SAVE && go->program != PROGRAM_LOAD)
+    if (!moves_pieces(go))
         return 0;
     return param_pieces_make(&r->state.pieces, job_plan_tune(r->state.plan, go->adapter),
                              family_find(r->state.config.family), &r->state.config, go->state, err);
@@ -329,17 +314,6 @@ int runner_stop(struct runner *r, struct err *err)
     return e ? e : flush(r, err);
 }
 
-static bool fits_plan(const struct runner *r, const struct go *go)
-{
-    const struct job_plan *p = r->state.plan;
-    const size_t steps = go->nsteps ? go->nsteps : 1;
-    bool known = go->adapter <= p->nmore;
-    for (size_t i = 0; i < go->nsteps; i++)
-        known = known && go->steps[i].adapter <= p->nmore;
-    return known && go->round == r->round && steps <= p->round_steps &&
-           go->microbatches <= steps * p->microbatches;
-}
-
 /* Waits for the next GO, then posts the one after it, so that rank 0 never waits to start a round,
  * and together with what this one's tasks want. */
 static int next_go(struct runner *r, struct go *go, struct err *err)
@@ -359,14 +333,16 @@ static int next_go(struct runner *r, struct go *go, struct err *err)
     void *buffer = exchange_take(r->state.messages.exchange, r->state.messages.prev, &key, &n);
     e = go_decode(go, buffer, n, r->state.plan->tokens);
     exchange_release(r->state.messages.exchange, buffer);
-    if (!e && !fits_plan(r, go))
+    if (!e && go->round != r->round)
         e = -EBADMSG;
+    if (e)
+        return err_set(err, e, "rank %u started a round in a way this version cannot read",
+                       r->state.messages.prev);
+    e = plan_admit_go(r->state.plan, go, r->state.messages.prev, err);
     if (!e && go->program != GO_STOP &&
         (e = exchange_post(r->state.messages.exchange, r->state.messages.prev, &after, cap, true)))
         return err_set(err, e, "posting receive buffers: %s", strerror(-e));
-    return e ? err_set(err, e, "rank %u started a round in a way this version cannot read",
-                       r->state.messages.prev)
-             : 0;
+    return e;
 }
 
 int runner_follow(struct runner *r, struct err *err)

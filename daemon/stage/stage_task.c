@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/stage/plan_admit.h"
+
 /* --- where a task stands ------------------------------------------------------------------- */
 
 static bool is_head(const struct rank_state *r)
@@ -108,6 +110,14 @@ static int compute_loss(struct rank_state *r, const struct task *t, size_t slot,
         return err_set(err, -ENOMEM, "out of memory for a message");
     }
     const struct seqs *seqs = &r->go->mb[t->mb];
+    int e = is_head(r) ? 0
+                       : plan_admit_labels(r->plan, message, seqs->start[seqs->n], t->mb,
+                                           message_need(t, MSG_TARGET)->from, err);
+    if (e) {
+        exchange_release(r->messages.exchange, message);
+        exchange_release(r->messages.exchange, out);
+        return e;
+    }
     float *logprobs = is_head(r) ? r->head->mb[t->mb].logprobs : (float *)(out + sizeof(double));
     struct likely *likely =
         is_head(r) ? r->head->mb[t->mb].likely : (struct likely *)(logprobs + seqs->start[seqs->n]);
@@ -119,7 +129,7 @@ static int compute_loss(struct rank_state *r, const struct task *t, size_t slot,
     char name[60];
     double loss = stage_loss(stage_of(r, t), slot, &xent);
     exchange_release(r->messages.exchange, message);
-    int e = give_loss(r, t, loss, logprobs, err);
+    e = give_loss(r, t, loss, logprobs, err);
     if (!e && !isfinite(loss))
         e = err_set(err, -EDOM,
                     "%s: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
@@ -166,12 +176,16 @@ static int task_loss(struct rank_state *r, const struct task *t, struct err *err
     const struct seqs *seqs = &r->go->mb[t->mb];
     const size_t tokens = seqs->start[seqs->n];
     const float *logprobs = (const float *)(message + sizeof mb->loss);
-    if (mb->logprobs && r->go->logprobs)
+    const struct likely *likely = (const struct likely *)(logprobs + (r->go->logprobs ? tokens : 0));
+    int e = 0;
+    for (size_t i = 0; i < tokens * r->go->top && !e; i++)
+        e = plan_admit_token(r->plan, likely[i].id, "a likely token", message_need(t, MSG_LOSS)->from, err);
+    if (!e && mb->logprobs && r->go->logprobs)
         memcpy(mb->logprobs, logprobs, tokens * sizeof *logprobs);
-    if (mb->likely && r->go->top)
-        memcpy(mb->likely, logprobs + tokens, tokens * r->go->top * sizeof *mb->likely);
+    if (!e && mb->likely && r->go->top)
+        memcpy(mb->likely, likely, tokens * r->go->top * sizeof *mb->likely);
     exchange_release(r->messages.exchange, message);
-    return 0;
+    return e;
 }
 
 /* --- backward --------------------------------------------------------------------------------- */
@@ -398,7 +412,7 @@ static int task_token(struct rank_state *r, const struct task *t, struct err *er
         return err_set(err, -ENOMEM, "out of memory for a message");
     memcpy(&r->head->token, message, sizeof r->head->token);
     exchange_release(r->messages.exchange, message);
-    return 0;
+    return plan_admit_token(r->plan, r->head->token, "the next token", message_need(t, MSG_TOKEN)->from, err);
 }
 
 int task_run(struct rank_state *r, const struct task *t, struct err *err)

@@ -152,7 +152,7 @@ struct xent {
     float *logprob; /* [T] or NULL: log-probability of the label, 0 where there is none */
     struct likely *
         likely; /* [T, top] or NULL: the likeliest tokens of rows with a label, the likeliest first; of two that are equally likely
-                              the lower id. Other rows stay as they are */
+                              the lower id; zeros in other rows */
     size_t top; /* ≤ V */
 };
 /* h [T, d], W [V, d]. Returns Σ −log p(label) (f64, rows in order) and writes dh [T, d] (0 in

@@ -128,6 +128,8 @@ double xent_forward(struct num *num, float *dh, float *dw, const float *h, struc
         memset(dh, 0, tokens * w.cols * sizeof *dh);
     if (xent->logprob)
         memset(xent->logprob, 0, tokens * sizeof *xent->logprob);
+    if (xent->likely)
+        memset(xent->likely, 0, tokens * xent->top * sizeof *xent->likely);
     for (size_t at = 0; at < tokens;) {
         block_gather(&b, h, xent->labels, tokens, w.cols, &at);
         if (b.n == 0)

@@ -11,6 +11,7 @@
 
 #include "daemon/common/cache_dir.h"
 #include "daemon/stage/plan/stage_cost.h"
+#include "daemon/stage/plan_admit.h"
 
 enum { BUDGET_S = 30 };
 static const double LONGEST_S = 1e6; /* of a task: what is more is no time that anybody measured */
@@ -117,7 +118,8 @@ int units_decode(struct unit_list *list, const json_t *units, const struct job_p
         if (json_unpack(json_array_get(units, i), "[I,I,I,I,b,b]", &unit, &tokens, &seqs, &at, &trained,
                         &needed) ||
             unit < 0 || (size_t)unit > config->layers + 1 || tokens < 1 || tokens > 1 << 20 || seqs < 1 ||
-            seqs > tokens || at < 0 || (plan->kv && (size_t)(at + tokens) > plan->positions))
+            seqs > tokens || at < 0 || (trained && !plan->training) ||
+            (plan->kv && ((size_t)tokens > plan->positions || (size_t)at > plan->positions - (size_t)tokens)))
             return -EBADMSG;
         list->at[i] =
             (struct unit_want){(size_t)unit, (size_t)tokens, (size_t)seqs, (size_t)at, trained, needed};
@@ -149,6 +151,8 @@ json_t *units_answer(const json_t *question, int threads, bool may_time)
         e = job_plan_check_model(&plan, &err);
     if (!e)
         e = config_read(&config, plan.model, &err);
+    if (!e)
+        e = plan_admit_model(&plan, &config, &err);
     if (!e && units_decode(list, json_object_get(question, "units"), &plan, &config))
         e = err_set(&err, -EBADMSG, "the head asks what this version cannot read: same ringd on all nodes?");
     if (!e)
