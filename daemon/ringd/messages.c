@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Owns the table of the kinds of messages. Called by the control connections, for every message to
- * this node. */
+ * Called by the control connections, for every message to this node: looks whether its fields and
+ * its sender are what message_table.h says, and hands it to the module that handles it. */
 #include "daemon/ringd/messages.h"
 
+#include <errno.h>
 #include <stdbool.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
@@ -15,142 +16,151 @@
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/message_table.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/peer/relay.h"
+#include "daemon/ringd/store/metrics.h"
 
 /* --- handlers --------------------------------------------------------------------------------- */
 
-struct message {
-    const uint8_t *from;
-    const char *kind;
-    const json_t *body;
+/* A handler for a kind: what of node, sender and message it needs. */
+#define HANDLER(name, call)                                                                                  \
+    static void name(struct node *n, const uint8_t from[16], const json_t *body)                             \
+    {                                                                                                        \
+        (void)from, (void)body;                                                                              \
+        call;                                                                                                \
+    }
+
+HANDLER(on_tokens, enrol_take_tokens(n->enrol, from, body))
+HANDLER(on_join_ask, enrol_take_join_ask(n->enrol, from, body))
+HANDLER(on_join_answer, enrol_take_join_answer(n->enrol, body))
+HANDLER(on_token_failed, enrol_take_token_failed(n->enrol, body))
+
+HANDLER(on_doctor_ask, doctor_take_ask(n->doctor, from, body))
+HANDLER(on_doctor_facts, doctor_take_facts(n->doctor, from, body))
+HANDLER(on_doctor_reading, doctor_take_reading(n->doctor, body))
+
+HANDLER(on_jobs_ask, elsewhere_take_jobs_ask(n->elsewhere, from, body))
+HANDLER(on_jobs_told, elsewhere_take_jobs_told(n->elsewhere, from, body))
+HANDLER(on_api_ask, elsewhere_take_api_ask(n->elsewhere, from, body))
+HANDLER(on_api_more, elsewhere_take_api_more(n->elsewhere, from, body))
+HANDLER(on_api_told, elsewhere_take_api_told(n->elsewhere, from, body))
+
+HANDLER(on_job_wanted, coord_take_wanted(n->coord))
+HANDLER(on_job_planned, coord_take_word(n->coord, JOB_WORD_PLANNED, body))
+HANDLER(on_job_ready, coord_take_word(n->coord, JOB_WORD_READY, body))
+HANDLER(on_job_connected, coord_take_word(n->coord, JOB_WORD_CONNECTED, body))
+HANDLER(on_job_event, coord_take_word(n->coord, JOB_WORD_EVENT, body))
+HANDLER(on_job_relayed, coord_take_word(n->coord, JOB_WORD_RELAYED, body))
+HANDLER(on_job_failed, coord_take_word(n->coord, JOB_WORD_FAILED, body))
+HANDLER(on_job_done, coord_take_word(n->coord, JOB_WORD_DONE, body))
+HANDLER(on_job_stopped, coord_take_word(n->coord, JOB_WORD_STOPPED, body))
+HANDLER(send_away, coord_send_away(n->coord, from, body))
+
+HANDLER(on_job_open, worker_take_open(n->worker, from, body))
+HANDLER(on_job_connect, worker_take_connect(n->worker))
+HANDLER(on_job_run, worker_take_run(n->worker))
+HANDLER(on_job_turn, worker_take_turn(n->worker, body))
+HANDLER(on_job_stop, worker_take_stop(n->worker, body))
+HANDLER(say_stopped, worker_say_stopped(n->worker, from, body))
+HANDLER(on_lane_turn, worker_take_lane_turn(n->worker, from, body))
+
+HANDLER(on_cost_ask, cost_server_take_ask(n->cost_server, from, body))
+HANDLER(on_cost_heard, cost_query_take_heard(n->cost_query, from, body))
+HANDLER(on_cost_told, cost_query_take_told(n->cost_query, from, body))
+
+HANDLER(on_relay_open, relay_take_open(n->relay, from, body))
+HANDLER(on_relay_ready, relay_take_ready(n->relay, from, body))
+HANDLER(on_relay_refused, relay_take_refused(n->relay, from, body))
+
+static const struct {
+    void (*take)(struct node *n, const uint8_t from[16], const json_t *body);
+    /* The sender is not the head or rank that it speaks as: the job is over. NULL: the message is
+     * dropped without a word. */
+    void (*answer_stranger)(struct node *n, const uint8_t from[16], const json_t *body);
+} handlers[MESSAGE_KINDS] = {
+    [MESSAGE_TOKENS] = {on_tokens},
+    [MESSAGE_JOIN_ASK] = {on_join_ask},
+    [MESSAGE_JOIN_ANSWER] = {on_join_answer},
+    [MESSAGE_TOKEN_FAILED] = {on_token_failed},
+    [MESSAGE_DOCTOR_ASK] = {on_doctor_ask},
+    [MESSAGE_DOCTOR_FACTS] = {on_doctor_facts},
+    [MESSAGE_DOCTOR_READING] = {on_doctor_reading},
+    [MESSAGE_JOBS_ASK] = {on_jobs_ask},
+    [MESSAGE_JOBS_TOLD] = {on_jobs_told},
+    [MESSAGE_API_ASK] = {on_api_ask},
+    [MESSAGE_API_MORE] = {on_api_more},
+    [MESSAGE_API_TOLD] = {on_api_told},
+    [MESSAGE_JOB_WANTED] = {on_job_wanted},
+    [MESSAGE_JOB_PLANNED] = {on_job_planned},
+    [MESSAGE_JOB_OPEN] = {on_job_open},
+    [MESSAGE_JOB_READY] = {on_job_ready, send_away},
+    [MESSAGE_JOB_CONNECT] = {on_job_connect},
+    [MESSAGE_JOB_CONNECTED] = {on_job_connected, send_away},
+    [MESSAGE_JOB_RUN] = {on_job_run},
+    [MESSAGE_JOB_TURN] = {on_job_turn},
+    [MESSAGE_JOB_EVENT] = {on_job_event},
+    [MESSAGE_JOB_RELAYED] = {on_job_relayed},
+    [MESSAGE_JOB_DONE] = {on_job_done},
+    [MESSAGE_JOB_FAILED] = {on_job_failed},
+    [MESSAGE_JOB_STOP] = {on_job_stop, say_stopped},
+    [MESSAGE_JOB_STOPPED] = {on_job_stopped},
+    [MESSAGE_LANE_TURN] = {on_lane_turn},
+    [MESSAGE_COST_ASK] = {on_cost_ask},
+    [MESSAGE_COST_HEARD] = {on_cost_heard},
+    [MESSAGE_COST_TOLD] = {on_cost_told},
+    [MESSAGE_RELAY_OPEN] = {on_relay_open},
+    [MESSAGE_RELAY_READY] = {on_relay_ready},
+    [MESSAGE_RELAY_REFUSED] = {on_relay_refused},
 };
 
-static void to_enrol(struct node *n, const struct message *m)
+/* --- senders ---------------------------------------------------------------------------------- */
+
+static bool is_member(const struct node *n, const uint8_t id[16], bool must_sign)
 {
-    enrol_message(n->enrol, m->from, m->kind, m->body);
-}
-
-static void to_elsewhere(struct node *n, const struct message *m)
-{
-    elsewhere_message(n->elsewhere, m->from, m->kind, m->body);
-}
-
-static void to_coord(struct node *n, const struct message *m)
-{
-    coord_message(n->coord, m->from, m->kind, m->body);
-}
-
-static void to_worker(struct node *n, const struct message *m)
-{
-    worker_message(n->worker, m->from, m->kind, m->body);
-}
-
-static void to_cost_query(struct node *n, const struct message *m)
-{
-    cost_query_message(n->cost_query, m->from, m->kind, m->body);
-}
-
-static void to_cost_server(struct node *n, const struct message *m)
-{
-    cost_server_message(n->cost_server, m->from, m->kind, m->body);
-}
-
-static void to_relay(struct node *n, const struct message *m)
-{
-    relay_message(n->relay, m->from, m->kind, m->body);
-}
-
-static void on_doctor_ask(struct node *n, const struct message *m)
-{
-    doctor_take_ask(n->doctor, m->from, m->body);
-}
-
-static void on_doctor_facts(struct node *n, const struct message *m)
-{
-    doctor_take_facts(n->doctor, m->from, m->body);
-}
-
-static void on_doctor_reading(struct node *n, const struct message *m)
-{
-    doctor_take_reading(n->doctor, m->body);
-}
-
-/* --- the table -------------------------------------------------------------------------------- */
-
-/* ANYONE: every node with which there is a control connection, or a way over others. HEAD, RANK:
- * the head of the job that the message names, or a node that works on it; the handler, which knows
- * the job, compares. */
-enum sender { ANYONE, MEMBER, AUTHORITY, HEAD, RANK };
-
-static const struct message_kind {
-    const char *kind;
-    enum sender sender;
-    void (*handle)(struct node *n, const struct message *m);
-} kinds[] = {
-    {"tokens", AUTHORITY, to_enrol},
-    {"join-ask", MEMBER, to_enrol},
-    {"join-answer", AUTHORITY, to_enrol},
-    {"token-failed", MEMBER, to_enrol},
-
-    {"doctor-ask", ANYONE, on_doctor_ask},
-    {"doctor-facts", ANYONE, on_doctor_facts},
-    {"doctor-reading", ANYONE, on_doctor_reading},
-
-    {"jobs-ask", ANYONE, to_elsewhere},
-    {"jobs-told", ANYONE, to_elsewhere},
-    {"api-ask", ANYONE, to_elsewhere},
-    {"api-more", ANYONE, to_elsewhere},
-    {"api-told", ANYONE, to_elsewhere},
-
-    {"job-wanted", ANYONE, to_coord},
-    {"job-planned", RANK, to_coord},
-    {"job-ready", RANK, to_coord},
-    {"job-connected", RANK, to_coord},
-    {"job-event", RANK, to_coord},
-    {"job-relayed", RANK, to_coord},
-    {"job-failed", RANK, to_coord},
-    {"job-done", RANK, to_coord},
-    {"job-stopped", RANK, to_coord},
-
-    {"job-open", ANYONE, to_worker},
-    {"job-connect", HEAD, to_worker},
-    {"job-run", HEAD, to_worker},
-    {"job-turn", HEAD, to_worker},
-    {"job-stop", HEAD, to_worker},
-    {"lane-turn", ANYONE, to_worker},
-
-    {"cost-heard", ANYONE, to_cost_query},
-    {"cost-told", ANYONE, to_cost_query},
-    {"cost-ask", ANYONE, to_cost_server},
-
-    {"relay-open", ANYONE, to_relay},
-    {"relay-ready", ANYONE, to_relay},
-    {"relay-refused", ANYONE, to_relay},
-};
-
-static bool may_send(const struct node *n, enum sender sender, const uint8_t from[16])
-{
-    if (sender != MEMBER && sender != AUTHORITY)
-        return true;
     const struct roster *roster = cluster_roster(n->cluster);
-    const struct roster_entry *entry = roster ? roster_find(roster, from) : NULL;
-    return entry && entry->status == ROSTER_ACTIVE && (sender == MEMBER || entry->authority);
+    const struct roster_entry *entry = roster ? roster_find(roster, id) : NULL;
+    return entry && entry->status == ROSTER_ACTIVE && (entry->authority || !must_sign);
+}
+
+static bool may_send(const struct node *n, enum message_sender sender, const uint8_t from[16],
+                     const json_t *body)
+{
+    switch (sender) {
+    case MESSAGE_FROM_ANYONE: return true;
+    case MESSAGE_FROM_MEMBER: return is_member(n, from, false);
+    case MESSAGE_FROM_AUTHORITY: return is_member(n, from, true);
+    case MESSAGE_FROM_HEAD: return worker_is_head(n->worker, from, body);
+    case MESSAGE_FROM_RANK: return coord_is_rank(n->coord, from, body);
+    }
+    return false;
+}
+
+static void drop(const struct node *n, const uint8_t from[16], const char *kind, const char *why)
+{
+    const struct member *m = members_find(n->members, from);
+    metrics_message_dropped(n->metrics);
+    log_line(LOG_LEVEL_DEBUG, "the message %s of %s is dropped: %s", kind, m ? m->name : "a stranger", why);
 }
 
 void messages_receive(struct node *n, const uint8_t from[16], const json_t *body)
 {
-    const struct message m = {from, json_string_value(json_object_get(body, "kind")), body};
-    for (size_t i = 0; m.kind && i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(m.kind, kinds[i].kind))
-            continue;
-        if (may_send(n, kinds[i].sender, from))
-            kinds[i].handle(n, &m);
+    enum message_kind kind = MESSAGE_KINDS;
+    struct err err;
+    const int r = message_check(&kind, body, &err);
+    if (r) {
+        drop(n, from, r == -ENOENT ? "of another version" : message_row(kind)->name, err.text);
         return;
     }
-}
-
-const char *messages_kind(size_t i)
-{
-    return i < sizeof kinds / sizeof *kinds ? kinds[i].kind : NULL;
+    const enum message_sender sender = message_row(kind)->sender;
+    if (may_send(n, sender, from, body)) {
+        handlers[kind].take(n, from, body);
+    } else if (handlers[kind].answer_stranger) {
+        handlers[kind].answer_stranger(n, from, body);
+    } else if (sender < MESSAGE_FROM_HEAD) { /* else a word that comes late, of a job that is over */
+        char why[80];
+        snprintf(why, sizeof why, "it is sent by %s alone", message_sender_text(sender));
+        drop(n, from, message_row(kind)->name, why);
+    }
 }

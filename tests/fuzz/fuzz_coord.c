@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What ranks may tell the head of a job, in every state of the job: messages and events with any
- * fields of any type. Input: u8 state ‖ (u8 who, which message ‖ its fields)*. Nothing is sent
- * anywhere, and no store or stage is there. */
-#include "tests/fuzz/input.h"
+ * What ranks may tell the head of a job, in every state of the job: messages as they pass the
+ * checks of messages.c, and in them plans and events with any fields of any type. Input: u8 state ‖
+ * (u8 who, which message ‖ its fields)*. Nothing is sent anywhere, and no store or stage is
+ * there. */
+#include "tests/fuzz/message.h"
 
 #include <event2/event.h>
 
@@ -138,22 +139,28 @@ static struct job *begin(struct coord *c, enum job_state state)
 /* How far the job is, only the head's own rank can say. */
 static void tell(struct coord *c, const struct job *job, struct input *in)
 {
-    static const char *const kinds[] = {"job-planned", "job-ready",  "job-connected", "job-event",
-                                        "job-relayed", "job-failed", "job-done",      "job-stopped"};
-    static const char *const keys[] = {"event",   "ev",           "first", "end",    "steps", "step",
-                                       "plan",    "bytes",        "cause", "busy",   "loss",  "result",
-                                       "through", "schedule",     "tasks", "lowest", "text",  "tied",
-                                       "time",    "microbatches", NULL};
+    static const enum message_kind kinds[JOB_WORDS] = {
+        [JOB_WORD_PLANNED] = MESSAGE_JOB_PLANNED,     [JOB_WORD_READY] = MESSAGE_JOB_READY,
+        [JOB_WORD_CONNECTED] = MESSAGE_JOB_CONNECTED, [JOB_WORD_EVENT] = MESSAGE_JOB_EVENT,
+        [JOB_WORD_RELAYED] = MESSAGE_JOB_RELAYED,     [JOB_WORD_FAILED] = MESSAGE_JOB_FAILED,
+        [JOB_WORD_DONE] = MESSAGE_JOB_DONE,           [JOB_WORD_STOPPED] = MESSAGE_JOB_STOPPED};
+    static const char *const keys[] = {"ev",   "first",  "end",          "steps", "step",   "bytes",
+                                       "loss", "result", "schedule",     "tasks", "lowest", "text",
+                                       "tied", "time",   "microbatches", NULL};
     static const char *const texts[] = {"timeline", "log",  "step",  "valid", "token",
                                         "end",      "1f1b", "gpipe", "",      NULL};
     static const struct input_words words = {keys, texts};
     const uint8_t what = input_u8(in);
     const size_t rank = what / 8 % RANKS;
-    json_t *body = input_object(in, &words, 0);
+    const enum job_word word = what % JOB_WORDS;
+    json_t *body = message_of(in, kinds[word], &words);
+    if (!body)
+        return;
     json_object_set_new(body, "job", json_integer((json_int_t)job->id));
     json_object_set_new(body, "rank", json_integer((json_int_t)rank));
     const uint64_t step = job->step;
-    coord_message(c, job->nodes[rank], kinds[what % 8], body);
+    expect(coord_is_rank(c, job->nodes[rank], body));
+    coord_take_word(c, word, body);
     expect(rank == 0 || job->step == step);
     json_decref(body);
 }

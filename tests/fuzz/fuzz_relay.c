@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node that passes on connections, told anything about them: messages of any fields, from the hop
+ * A node that passes on connections, told anything about them: messages from the hop
  * before and the one behind, and connections that begin with any token. Input: (u8 what ‖ its
  * fields or bytes)*. Nothing is sent and nothing is dialled. */
-#include "tests/fuzz/input.h"
+#include "tests/fuzz/message.h"
 
 #include <event2/event.h>
 
@@ -70,25 +70,32 @@ static void no_log(void *owner, const char *text)
 
 static void message(struct relay *r, uint8_t what, struct input *in)
 {
-    static const char *const kinds[] = {"relay-open", "relay-ready", "relay-refused"};
-    static const char *const keys[] = {"token", "from", "to", "head", "job", "hops", "through", "why", NULL};
+    static const char *const ends[] = {"from", "to", "head"}, *const keys[] = {NULL};
     static const char *const texts[] = {
         "01000000000000000000000000000000", "02000000000000000000000000000000",
         "04000000000000000000000000000000", "05000000000000000000000000000000", NULL};
     static const struct input_words words = {keys, texts};
     const uint8_t from[16] = {what / 4 % 8};
-    json_t *body = input_object(in, &words, 0);
+    const enum message_kind kind = (enum message_kind)(MESSAGE_RELAY_OPEN + what % 4);
+    json_t *body = message_of(in, kind, &words);
+    if (!body)
+        return;
     if (what & 32) {
         char token[33];
         id_hex(token, asked);
         json_object_set_new(body, "token", json_string(token));
     }
     if (what & 64) /* most of a question that can be granted */
-        for (size_t i = 1; i < 4; i++)
-            json_object_set_new(body, keys[i], json_string(texts[i % 3]));
+        for (size_t i = 0; i < 3; i++)
+            json_object_set_new(body, ends[i], json_string(texts[(i + 1) % 3]));
     if (what & 128)
         json_object_set_new(body, "job", json_integer(1));
-    relay_message(r, from, kinds[what % 4], body);
+    if (kind == MESSAGE_RELAY_OPEN)
+        relay_take_open(r, from, body);
+    else if (kind == MESSAGE_RELAY_READY)
+        relay_take_ready(r, from, body);
+    else
+        relay_take_refused(r, from, body);
     json_decref(body);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a head may tell a worker, and what a stage may tell it, with any fields of any type. Input:
- * (u8 who, which message ‖ its fields)*. No process is started, and there is no other node. */
-#include "tests/fuzz/input.h"
+ * What a head may tell a worker, and what a stage may tell it, with plans and events of any fields.
+ * Input: (u8 who, which message ‖ its fields)*. No process is started, and there is no other
+ * node. */
+#include "tests/fuzz/message.h"
 
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/log.h"
@@ -78,8 +79,8 @@ void spawn_free(struct spawn *s)
 
 /* --- messages --- */
 
-static const char *const keys[] = {"job",   "rank",  "nodes", "plan", "fingerprint", "dim",
-                                   "error", "event", "path",  "why",  "cause",       NULL};
+static const char *const keys[] = {"rank", "fingerprint", "dim",   "error", "event",
+                                   "path", "why",         "bytes", NULL};
 static const char *const texts[] = {"01000000000000000000000000000000", "02000000000000000000000000000000",
                                     "f", "", NULL};
 static const struct input_words words = {keys, texts};
@@ -91,14 +92,29 @@ static json_t *three_nodes(void)
 
 static void head_says(struct worker *w, uint8_t what, struct input *in)
 {
-    static const char *const kinds[] = {"job-open", "job-connect", "job-run", "job-stop", "lane-turn"};
+    static const enum message_kind kinds[] = {MESSAGE_JOB_OPEN, MESSAGE_JOB_CONNECT, MESSAGE_JOB_RUN,
+                                              MESSAGE_JOB_STOP, MESSAGE_LANE_TURN};
     const uint8_t from[16] = {1 + what / 8 % 2};
-    json_t *body = input_object(in, &words, 0);
-    if (what & 16)
+    json_t *body = message_of(in, kinds[what % 5], &words);
+    if (!body)
+        return;
+    if (what & 16 && kinds[what % 5] != MESSAGE_LANE_TURN)
         json_object_set_new(body, "job", json_integer(1));
     if (what & 32)
         json_object_set_new(body, "nodes", three_nodes());
-    worker_message(w, from, kinds[what % 5], body);
+    const bool is_head = worker_is_head(w, from, body);
+    switch (kinds[what % 5]) {
+    case MESSAGE_JOB_OPEN: worker_take_open(w, from, body); break;
+    case MESSAGE_LANE_TURN: worker_take_lane_turn(w, from, body); break;
+    case MESSAGE_JOB_STOP: is_head ? worker_take_stop(w, body) : worker_say_stopped(w, from, body); break;
+    case MESSAGE_JOB_CONNECT:
+        if (is_head)
+            worker_take_connect(w);
+        break;
+    default:
+        if (is_head)
+            worker_take_run(w);
+    }
     json_decref(body);
 }
 

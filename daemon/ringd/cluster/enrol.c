@@ -146,8 +146,9 @@ void enrol_share(struct enrol *e)
 }
 
 /* All tokens of that authority, instead of those it told us before. */
-static void take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *list)
+void enrol_take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *body)
 {
+    const json_t *list = json_object_get(body, "tokens");
     size_t i, kept = 0;
     json_t *item;
     for (i = 0; i < e->n_foreign; i++)
@@ -212,15 +213,7 @@ static int grant(struct enrol *e, const uint8_t token[static TOKEN_ID], const ui
     return 0;
 }
 
-static bool is_member(const struct enrol *e, const uint8_t id[16], bool must_sign)
-{
-    const struct roster *r = cluster_roster(e->setup.cluster);
-    const struct roster_entry *entry = r ? roster_find(r, id) : NULL;
-
-    return entry && entry->status == ROSTER_ACTIVE && (entry->authority || !must_sign);
-}
-
-static void take_ask(struct enrol *e, const uint8_t from[16], const json_t *body)
+void enrol_take_join_ask(struct enrol *e, const uint8_t from[16], const json_t *body)
 {
     const char *name = json_string_value(json_object_get(body, "name"));
     json_t *number = json_object_get(body, "number"), *reply;
@@ -356,7 +349,7 @@ void enrol_left(struct enrol *e, struct link *link)
         count_failure(e, token);
 }
 
-static void take_answer(struct enrol *e, const json_t *body)
+void enrol_take_join_answer(struct enrol *e, const json_t *body)
 {
     json_int_t number = json_integer_value(json_object_get(body, "number"));
     const char *error = json_string_value(json_object_get(body, "error"));
@@ -377,18 +370,11 @@ static void take_answer(struct enrol *e, const json_t *body)
     free(frame);
 }
 
-void enrol_message(struct enrol *e, const uint8_t from[16], const char *kind, const json_t *body)
+void enrol_take_token_failed(struct enrol *e, const json_t *body)
 {
     uint8_t token[TOKEN_ID];
 
-    if (!strcmp(kind, "tokens") && is_member(e, from, true))
-        take_tokens(e, from, json_object_get(body, "tokens"));
-    else if (!strcmp(kind, "join-ask") && is_member(e, from, false))
-        take_ask(e, from, body);
-    else if (!strcmp(kind, "join-answer") && is_member(e, from, true))
-        take_answer(e, body);
-    else if (!strcmp(kind, "token-failed") && is_member(e, from, false) &&
-             has_bytes(body, "token", token, TOKEN_ID) && !find_foreign(e, token))
+    if (has_bytes(body, "token", token, TOKEN_ID) && !find_foreign(e, token))
         count_failure(e, token);
 }
 

@@ -77,8 +77,12 @@ void enrol_serve(struct enrol *e, struct link *link);
 void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t *body, size_t n);
 void enrol_left(struct enrol *e, struct link *link);
 
-/* Messages between members: kinds "tokens", "join-ask", "join-answer", "token-failed". */
-void enrol_message(struct enrol *e, const uint8_t from[16], const char *kind, const json_t *body);
+/* Messages between members, whose senders and fields have been checked: "tokens" and "join-answer"
+ * of an authority, "join-ask" and "token-failed" of any member. */
+void enrol_take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *body);
+void enrol_take_join_ask(struct enrol *e, const uint8_t from[16], const json_t *body);
+void enrol_take_join_answer(struct enrol *e, const json_t *body);
+void enrol_take_token_failed(struct enrol *e, const json_t *body);
 /* On an authority: tells all members the tokens (members came, or it promises to be worth it). */
 void enrol_share(struct enrol *e);
 

@@ -146,12 +146,34 @@ void elsewhere_changed(struct elsewhere *e)
         proxy_changed(e->proxy);
 }
 
-void elsewhere_message(struct elsewhere *e, const uint8_t from[16], const char *kind, const json_t *body)
+void elsewhere_take_jobs_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body)
 {
-    if (!e || !e->proxy)
-        return;
-    job_news_message(e->news, from, kind, body);
-    proxy_message(e->proxy, from, kind, body);
+    if (e && e->proxy)
+        job_news_take_ask(e->news, from, body);
+}
+
+void elsewhere_take_jobs_told(struct elsewhere *e, const uint8_t from[16], const json_t *body)
+{
+    if (e && e->proxy)
+        job_news_take_told(e->news, from, body);
+}
+
+void elsewhere_take_api_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body)
+{
+    if (e && e->proxy)
+        proxy_take_ask(e->proxy, from, body);
+}
+
+void elsewhere_take_api_more(struct elsewhere *e, const uint8_t from[16], const json_t *body)
+{
+    if (e && e->proxy)
+        proxy_take_more(e->proxy, from, body);
+}
+
+void elsewhere_take_api_told(struct elsewhere *e, const uint8_t from[16], const json_t *body)
+{
+    if (e && e->proxy)
+        proxy_take_told(e->proxy, from, body);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

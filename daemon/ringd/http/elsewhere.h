@@ -44,7 +44,12 @@ void elsewhere_free(struct elsewhere *e); /* after the store has closed: its las
 /* True: the request names a job of another node, or of a node that does not exist; it is answered
  * now or later. */
 bool elsewhere_route(struct elsewhere *e, struct http_call *call);
-void elsewhere_message(struct elsewhere *e, const uint8_t from[16], const char *kind, const json_t *body);
+/* Messages, whose fields have been checked. */
+void elsewhere_take_jobs_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body);
+void elsewhere_take_jobs_told(struct elsewhere *e, const uint8_t from[16], const json_t *body);
+void elsewhere_take_api_ask(struct elsewhere *e, const uint8_t from[16], const json_t *body);
+void elsewhere_take_api_more(struct elsewhere *e, const uint8_t from[16], const json_t *body);
+void elsewhere_take_api_told(struct elsewhere *e, const uint8_t from[16], const json_t *body);
 void elsewhere_heard(struct elsewhere *e, const uint8_t id[16]); /* a record of this node is news */
 void elsewhere_changed(struct elsewhere *e);                     /* nodes came or went */
 /* An event of a job of this node, by its type. */

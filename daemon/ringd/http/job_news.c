@@ -102,7 +102,7 @@ static json_t *own_row(const struct job_news *n, const struct own *o)
     return row;
 }
 
-static void answer(struct job_news *n, const uint8_t to[16], const json_t *body)
+void job_news_take_ask(struct job_news *n, const uint8_t to[16], const json_t *body)
 {
     json_int_t since = json_integer_value(json_object_get(body, "since"));
     if (json_integer_value(json_object_get(body, "boot")) != (json_int_t)n->setup.boot || since < 0)
@@ -181,7 +181,7 @@ static void put_row(struct news_head *h, json_t *row)
         json_array_remove(h->rows, JOB_NEWS_ROWS);
 }
 
-static void take(struct job_news *n, const uint8_t from[16], const json_t *body)
+void job_news_take_told(struct job_news *n, const uint8_t from[16], const json_t *body)
 {
     struct news_head *h = head_find(n, from);
     json_int_t boot, version, since;
@@ -206,14 +206,6 @@ static void take(struct job_news *n, const uint8_t from[16], const json_t *body)
         }
         json_decref(row);
     }
-}
-
-void job_news_message(struct job_news *n, const uint8_t from[16], const char *kind, const json_t *body)
-{
-    if (!strcmp(kind, "jobs-ask"))
-        answer(n, from, body);
-    else if (!strcmp(kind, "jobs-told"))
-        take(n, from, body);
 }
 
 const json_t *job_news_of(const struct job_news *n, const uint8_t head[16])

@@ -44,8 +44,9 @@ const json_t *job_news_remembered(struct job_news *n);
  * ago. */
 void job_news_heard(struct job_news *n, const uint8_t head[16], uint64_t boot, uint64_t version,
                     struct instant now);
-/* "jobs-ask", "jobs-told"; others are left alone. */
-void job_news_message(struct job_news *n, const uint8_t from[16], const char *kind, const json_t *body);
+/* The messages "jobs-ask" and "jobs-told", whose fields have been checked. */
+void job_news_take_ask(struct job_news *n, const uint8_t to[16], const json_t *body);
+void job_news_take_told(struct job_news *n, const uint8_t from[16], const json_t *body);
 
 /* The rows of a head, newest first, NULL = none; borrowed until the next message. */
 const json_t *job_news_of(const struct job_news *n, const uint8_t head[16]);

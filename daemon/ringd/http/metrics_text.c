@@ -251,6 +251,11 @@ char *metrics_text(const struct metrics_sources *n)
     write_stage(to, n);
     write_links(to, links, lanes);
     write_requests(to, metrics_counts(n->metrics));
+    describe(
+        to, "messages_dropped_total", "counter",
+        "Messages of other daemons that were dropped: their sender or one of their fields is not allowed.");
+    fprintf(to, "ringd_messages_dropped_total %llu\n",
+            (unsigned long long)metrics_counts(n->metrics)->messages_dropped);
     json_decref(lanes);
     json_decref(links);
     if (!fclose(to))

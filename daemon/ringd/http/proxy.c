@@ -243,7 +243,7 @@ static void take_answer(struct errand *e, const json_t *body)
     free(text);
 }
 
-static void take(struct proxy *p, const uint8_t from[16], const json_t *body)
+void proxy_take_told(struct proxy *p, const uint8_t from[16], const json_t *body)
 {
     json_int_t round = json_integer_value(json_object_get(body, "round"));
     struct errand *e;
@@ -260,14 +260,14 @@ static void take(struct proxy *p, const uint8_t from[16], const json_t *body)
         take_events(e, body);
 }
 
-void proxy_message(struct proxy *p, const uint8_t from[16], const char *kind, const json_t *body)
+void proxy_take_ask(struct proxy *p, const uint8_t from[16], const json_t *body)
 {
-    if (!strcmp(kind, "api-ask"))
-        proxy_answers_ask(p->answers, from, body);
-    else if (!strcmp(kind, "api-more"))
-        proxy_answers_more(p->answers, from, body);
-    else if (!strcmp(kind, "api-told"))
-        take(p, from, body);
+    proxy_answers_ask(p->answers, from, body);
+}
+
+void proxy_take_more(struct proxy *p, const uint8_t from[16], const json_t *body)
+{
+    proxy_answers_more(p->answers, from, body);
 }
 
 void proxy_changed(struct proxy *p)

@@ -36,8 +36,10 @@ void proxy_free(struct proxy *p);
  * time. */
 void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], const char *name,
                const char *path);
-/* "api-ask", "api-more", "api-told"; others are left alone. */
-void proxy_message(struct proxy *p, const uint8_t from[16], const char *kind, const json_t *body);
+/* The messages "api-ask", "api-more" and "api-told", whose fields have been checked. */
+void proxy_take_ask(struct proxy *p, const uint8_t from[16], const json_t *body);
+void proxy_take_more(struct proxy *p, const uint8_t from[16], const json_t *body);
+void proxy_take_told(struct proxy *p, const uint8_t from[16], const json_t *body);
 void proxy_changed(struct proxy *p);                 /* nodes came or went */
 void proxy_published(struct proxy *p, uint64_t job); /* the event log has a new event of this job */
 

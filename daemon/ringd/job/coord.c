@@ -258,25 +258,32 @@ int coord_turn(struct coord *c, uint64_t id, json_t *turn)
 
 /* --- what other nodes say --------------------------------------------------------------------- */
 
-void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body)
+static json_int_t whole(const json_t *body, const char *key)
 {
-    static const char *const words[JOB_WORDS] = {"job-planned", "job-ready",  "job-connected", "job-event",
-                                                 "job-relayed", "job-failed", "job-done",      "job-stopped"};
-    const json_int_t rank = json_integer_value(json_object_get(body, "rank"));
+    return json_integer_value(json_object_get(body, key));
+}
+
+bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body)
+{
+    return job_life_has(c->life, from, whole(body, "job"), whole(body, "rank"));
+}
+
+void coord_take_word(struct coord *c, enum job_word word, const json_t *body)
+{
+    job_life_hear(c->life, (size_t)whole(body, "rank"), word, body);
+}
+
+void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body)
+{
+    job_send_away(&c->post, from, body);
+}
+
+void coord_take_wanted(struct coord *c)
+{
     struct job *job = active(c);
-    if (job && !strcmp(kind, "job-wanted")) {
+    if (job)
         job->is_wanted = true;
-        give_way(c);
-        return;
-    }
-    if (!job_life_has(c->life, from, json_integer_value(json_object_get(body, "job")), rank)) {
-        if (!strcmp(kind, "job-ready") || !strcmp(kind, "job-connected"))
-            job_send_away(&c->post, from, body);
-        return;
-    }
-    for (enum job_word w = 0; w < JOB_WORDS; w++)
-        if (!strcmp(kind, words[w]))
-            job_life_hear(c->life, (size_t)rank, w, body);
+    give_way(c);
 }
 
 void coord_changed(struct coord *c)

@@ -67,10 +67,13 @@ int coord_cancel(struct coord *c,
  * −ENOENT unknown, −EALREADY ended, −EBUSY it is answering, or no conversation. */
 int coord_turn(struct coord *c, uint64_t id, json_t *turn);
 
-/* Messages of workers: "job-planned", "-ready", "-connected", "-event", "-failed", "-done",
- * "-stopped"; of other heads: "job-wanted". */
-void coord_message(struct coord *c, const uint8_t from[16], const char *kind, const json_t *body);
-void coord_changed(struct coord *c); /* nodes came or went */
+/* Messages, whose fields have been checked. Is the sender the rank of the job that it names? */
+bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body);
+void coord_take_word(struct coord *c, enum job_word word, const json_t *body); /* of such a rank */
+/* "job-ready" and "job-connected" of another: the stage of a job that is over is told to end. */
+void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body);
+void coord_take_wanted(struct coord *c); /* another head needs nodes: "job-wanted" */
+void coord_changed(struct coord *c);     /* nodes came or went */
 
 const struct job *coord_find(const struct coord *c,
                              uint64_t id);            /* kept in memory: unfinished ones and the last ended */

@@ -151,13 +151,10 @@ void cost_query_forget(struct cost_query *s, const struct spawn *stage)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-void cost_query_message(struct cost_query *s, const uint8_t from[16], const char *kind, const json_t *body)
+static void take(struct cost_query *s, const uint8_t from[16], const json_t *body, bool told)
 {
-    const bool heard = !strcmp(kind, "cost-heard"), told = !strcmp(kind, "cost-told");
     const json_int_t number = json_integer_value(json_object_get(body, "round"));
     struct round *r;
-    if (!heard && !told)
-        return;
     LIST_FOREACH (r, &s->rounds, next)
         if (r->number == number)
             break;
@@ -172,6 +169,16 @@ void cost_query_message(struct cost_query *s, const uint8_t from[16], const char
             finish(r);
         return;
     }
+}
+
+void cost_query_take_heard(struct cost_query *s, const uint8_t from[16], const json_t *body)
+{
+    take(s, from, body, false);
+}
+
+void cost_query_take_told(struct cost_query *s, const uint8_t from[16], const json_t *body)
+{
+    take(s, from, body, true);
 }
 
 void cost_query_changed(struct cost_query *s)

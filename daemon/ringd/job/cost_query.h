@@ -29,8 +29,9 @@ void cost_query_free(struct cost_query *s);
 void cost_query_ask(struct cost_query *s, struct spawn *stage, const json_t *event);
 void cost_query_forget(struct cost_query *s, const struct spawn *stage); /* the stage is about to be freed */
 
-/* "cost-heard", "cost-told". Others are left alone. */
-void cost_query_message(struct cost_query *s, const uint8_t from[16], const char *kind, const json_t *body);
+/* The messages "cost-heard" and "cost-told", whose fields have been checked. */
+void cost_query_take_heard(struct cost_query *s, const uint8_t from[16], const json_t *body);
+void cost_query_take_told(struct cost_query *s, const uint8_t from[16], const json_t *body);
 /* Nodes came or went: whoever is out of reach is not waited for. */
 void cost_query_changed(struct cost_query *s);
 

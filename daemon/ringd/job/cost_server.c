@@ -136,17 +136,15 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
     start_next(g);
 }
 
-void cost_server_message(struct cost_server *g, const uint8_t from[16], const char *kind, const json_t *body)
+void cost_server_take_ask(struct cost_server *g, const uint8_t from[16], const json_t *body)
 {
-    if (strcmp(kind, "cost-ask") != 0)
-        return;
     struct request *q = xcalloc(1, sizeof *q);
     memcpy(q->from, from, sizeof q->from);
     q->round = json_integer_value(json_object_get(body, "round"));
     q->question = json_deep_copy(json_object_get(body, "question"));
     tell(g, q, "cost-heard", json_pack("{s:o}", "ways", peers_ways(g->setup.peers)));
-    if (g->n == MOST_WAITING || !json_is_object(q->question)) {
-        refuse(g, q, g->n == MOST_WAITING ? "too many ask it" : "the question cannot be read");
+    if (g->n == MOST_WAITING) {
+        refuse(g, q, "too many ask it");
         request_free(q);
         return;
     }

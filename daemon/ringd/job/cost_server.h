@@ -26,8 +26,8 @@ struct cost_server_setup { /* all borrowed */
 struct cost_server *cost_server_new(const struct cost_server_setup *setup);
 void cost_server_free(struct cost_server *g);
 
-/* "cost-ask". Others are left alone. */
-void cost_server_message(struct cost_server *g, const uint8_t from[16], const char *kind, const json_t *body);
+/* The message "cost-ask", whose fields have been checked. */
+void cost_server_take_ask(struct cost_server *g, const uint8_t from[16], const json_t *body);
 /* A job begins here: nothing is timed any more. */
 void cost_server_yield(struct cost_server *g);
 

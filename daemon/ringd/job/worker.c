@@ -340,7 +340,7 @@ static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, jso
                          cause, "busy", 1));
 }
 
-static void open_job(struct worker *w, const uint8_t head[16], const json_t *body)
+void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *body)
 {
     json_int_t job = json_integer_value(json_object_get(body, "job")),
                rank = json_integer_value(json_object_get(body, "rank"));
@@ -381,54 +381,60 @@ static void open_job(struct worker *w, const uint8_t head[16], const json_t *bod
     peers_flood_self(w->setup.peers);
 }
 
-static void turn_path(struct worker *w, const uint8_t from[16], const json_t *body)
+void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body)
 {
     const char *cable = json_string_value(json_object_get(body, "cable"));
-    if (!cable)
-        return;
     peers_path_turned(w->setup.peers, from, strtoull(cable, NULL, 16));
     for (size_t i = 0; i < 2; i++)
         lanes_changed(w->lanes[i]);
 }
 
-void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body)
+bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body)
 {
-    if (!strcmp(kind, "lane-turn")) {
-        turn_path(w, from, body);
-        return;
-    }
-    if (!strcmp(kind, "job-open")) {
-        open_job(w, from, body);
-        return;
-    }
-    bool ours = w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
-                json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
-    if (!strcmp(kind, "job-stop") && !ours) /* nothing here to stop: say so, the head waits for the word */
-        peers_send(w->setup.peers, from,
-                   json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
-                             "rank", json_object_get(body, "rank")));
-    if (!ours)
-        return;
-    if (!strcmp(kind, "job-stop")) {
-        const char *cause = json_string_value(json_object_get(body, "cause"));
-        if (cause && *cause && w->state != WORKER_ENDING)
-            log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
-        w->reported = true;
-        end_stage(w);
-    } else if (!strcmp(kind, "job-connect") && w->state == WORKER_READY && !w->is_connecting) {
-        w->is_connecting = true;
-        worker_connect(w);
-    } else if (!strcmp(kind, "job-connect")) {
+    return w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
+           json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
+}
+
+void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
+{
+    peers_send(w->setup.peers, head,
+               json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"), "rank",
+                         json_object_get(body, "rank")));
+}
+
+void worker_take_stop(struct worker *w, const json_t *body)
+{
+    const char *cause = json_string_value(json_object_get(body, "cause"));
+    if (cause && *cause && w->state != WORKER_ENDING)
+        log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
+    w->reported = true;
+    end_stage(w);
+}
+
+void worker_take_connect(struct worker *w)
+{
+    if (w->state != WORKER_READY || w->is_connecting) {
         tell_again(w);
-    } else if (!strcmp(kind, "job-run") && w->state == WORKER_READY) {
-        w->state = WORKER_RUNNING;
-        worker_say(w, json_pack("{s:s}", "do", "run"));
-        if (w->ranks > 1)
-            worker_cut_lanes(w);
-    } else if (!strcmp(kind, "job-turn") && w->state == WORKER_RUNNING) {
-        json_t *turn = json_object_get(body, "turn");
-        worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", turn));
+        return;
     }
+    w->is_connecting = true;
+    worker_connect(w);
+}
+
+void worker_take_run(struct worker *w)
+{
+    if (w->state != WORKER_READY)
+        return;
+    w->state = WORKER_RUNNING;
+    worker_say(w, json_pack("{s:s}", "do", "run"));
+    if (w->ranks > 1)
+        worker_cut_lanes(w);
+}
+
+void worker_take_turn(struct worker *w, const json_t *body)
+{
+    if (w->state == WORKER_RUNNING)
+        worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", json_object_get(body, "turn")));
 }
 
 static void leave_head(struct worker *w)

@@ -43,9 +43,18 @@ void worker_free(struct worker *w); /* kills the stage */
  * through messages, like the rest. */
 void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes);
 
-/* Messages of a head: "job-open", "job-connect", "job-run", "job-turn", "job-stop". Unknown ones
- * are left alone. */
-void worker_message(struct worker *w, const uint8_t from[16], const char *kind, const json_t *body);
+/* Messages, whose fields have been checked. Is the sender the head of the job that is named, and
+ * does this node work on it? */
+bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body);
+void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *body); /* of any head */
+/* Of such a head alone. */
+void worker_take_connect(struct worker *w);
+void worker_take_run(struct worker *w);
+void worker_take_turn(struct worker *w, const json_t *body);
+void worker_take_stop(struct worker *w, const json_t *body);
+/* "job-stop" of another: there is nothing here to stop, and the head waits for the word. */
+void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body);
+void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_t *body);
 
 /* Data connections that reach our listener. */
 int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size);

@@ -174,7 +174,7 @@ void relay_ask_free(struct relay_ask *ask)
     free(ask);
 }
 
-static void on_answer(struct relay *r, const uint8_t from[16], const json_t *body, bool ready)
+static void take_answer(struct relay *r, const uint8_t from[16], const json_t *body, bool ready)
 {
     uint8_t token[TOKEN];
     struct relay_ask *ask;
@@ -192,6 +192,16 @@ static void on_answer(struct relay *r, const uint8_t from[16], const json_t *bod
             answer(ask);
             return;
         }
+}
+
+void relay_take_ready(struct relay *r, const uint8_t from[16], const json_t *body)
+{
+    take_answer(r, from, body, true);
+}
+
+void relay_take_refused(struct relay *r, const uint8_t from[16], const json_t *body)
+{
+    take_answer(r, from, body, false);
 }
 
 /* --- being a hop ------------------------------------------------------------------------------ */
@@ -267,7 +277,7 @@ static void on_way_refused(void *owner, const char *why)
 
 static const struct relay_ask_ops leg_ask_ops = {on_way_ready, on_way_refused};
 
-static void on_open(struct relay *r, const uint8_t asker[16], const json_t *body)
+void relay_take_open(struct relay *r, const uint8_t asker[16], const json_t *body)
 {
     struct relay_want want;
     uint8_t token[TOKEN];
@@ -296,14 +306,6 @@ static void on_open(struct relay *r, const uint8_t asker[16], const json_t *body
     LIST_INSERT_HEAD(&r->legs, leg, link);
     r->nlegs++;
     leg->ask = ask_next(r, &want, asker, hops < 1 || hops > MAX_HOPS ? 0 : (int)hops - 1, &leg_ask_ops, leg);
-}
-
-void relay_message(struct relay *r, const uint8_t from[16], const char *kind, const json_t *body)
-{
-    if (!strcmp(kind, "relay-open"))
-        on_open(r, from, body);
-    else if (!strcmp(kind, "relay-ready") || !strcmp(kind, "relay-refused"))
-        on_answer(r, from, body, !strcmp(kind, "relay-ready"));
 }
 
 /* --- the connection --------------------------------------------------------------------------- */

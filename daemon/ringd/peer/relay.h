@@ -72,8 +72,10 @@ struct relay_ask *relay_ask(struct relay *r, const struct relay_want *want, cons
                             void *owner);
 void relay_ask_free(struct relay_ask *ask);
 
-/* "relay-open", "relay-ready", "relay-refused"; others are left alone. */
-void relay_message(struct relay *r, const uint8_t from[16], const char *kind, const json_t *body);
+/* The messages "relay-open", "relay-ready" and "relay-refused", whose fields have been checked. */
+void relay_take_open(struct relay *r, const uint8_t asker[16], const json_t *body);
+void relay_take_ready(struct relay *r, const uint8_t from[16], const json_t *body);
+void relay_take_refused(struct relay *r, const uint8_t from[16], const json_t *body);
 /* A connection that began with LINK_RELAY, from that address; takes the socket. */
 void relay_accept(struct relay *r, int fd, const char *address);
 /* Nodes, paths or jobs changed: what has lost its reason or its way ends. */

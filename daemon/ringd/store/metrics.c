@@ -53,6 +53,11 @@ void metrics_job_ended(struct metrics *m, const char *state)
         m->counts.ended[i] += !strcmp(state, end_states[i]);
 }
 
+void metrics_message_dropped(struct metrics *m)
+{
+    m->counts.messages_dropped++;
+}
+
 void metrics_request(struct metrics *m, const char *route, unsigned status)
 {
     size_t i = 0;

@@ -29,6 +29,7 @@ enum {
 
 struct metrics_counts {
     uint64_t steps, tokens, generated, ended[METRICS_END_STATES];
+    uint64_t messages_dropped;        /* of other daemons: a wrong sender, a wrong field */
     uint64_t bucket[METRICS_BUCKETS]; /* steps not longer than that, and longer than the one before */
     double step_seconds, bubble;
     struct {
@@ -43,6 +44,7 @@ void metrics_free(struct metrics *m);
 /* An event of a job submitted here: "step" and "token" count. */
 void metrics_event(struct metrics *m, const char *kind, const json_t *event);
 void metrics_job_ended(struct metrics *m, const char *state);
+void metrics_message_dropped(struct metrics *m);
 /* route: of the API's table (it is kept by its address), NULL for one that is none. */
 void metrics_request(struct metrics *m, const char *route, unsigned status);
 

@@ -291,7 +291,7 @@ static void lie_in_wait(struct end *liar, const char *token)
     sodium_bin2hex(answer, sizeof answer, keys.answer, sizeof keys.answer);
     tokens = json_pack("{s:[{s:s s:s s:s s:s s:i}]}", "tokens", "id", id, "psk", psk, "question", question,
                        "answer", answer, "ttl", 60);
-    enrol_message(liar->enrol, liar->node_id, "tokens", tokens);
+    enrol_take_tokens(liar->enrol, liar->node_id, tokens);
     json_decref(tokens);
 }
 

@@ -87,9 +87,18 @@ static inline void deliver(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (!l->to->deaf)
-        enrol_message(l->to->enrol, l->from->node_id, json_string_value(json_object_get(l->body, "kind")),
-                      l->body);
+    const char *kind = json_string_value(json_object_get(l->body, "kind"));
+    struct enrol *e = l->to->enrol;
+    if (l->to->deaf)
+        ;
+    else if (!strcmp(kind, "tokens"))
+        enrol_take_tokens(e, l->from->node_id, l->body);
+    else if (!strcmp(kind, "join-ask"))
+        enrol_take_join_ask(e, l->from->node_id, l->body);
+    else if (!strcmp(kind, "join-answer"))
+        enrol_take_join_answer(e, l->body);
+    else
+        enrol_take_token_failed(e, l->body);
     json_decref(l->body);
     free(l);
 }

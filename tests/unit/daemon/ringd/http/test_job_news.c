@@ -72,7 +72,10 @@ static void deliver(struct end *from, struct end *to)
     json_t *message = from->sent;
     from->sent = NULL;
     assert_non_null(message);
-    job_news_message(to->news, from->id, json_string_value(json_object_get(message, "kind")), message);
+    if (!strcmp(json_string_value(json_object_get(message, "kind")), "jobs-ask"))
+        job_news_take_ask(to->news, from->id, message);
+    else
+        job_news_take_told(to->news, from->id, message);
     json_decref(message);
 }
 
@@ -225,10 +228,10 @@ static void nobody_is_told_unasked(void **state)
     json_t *told = json_incref(a.sent);
     deliver(&a, &b);
     assert_int_equal(b.n_changed, 1);
-    job_news_message(b.news, a.id, "jobs-told", told); /* again */
+    job_news_take_told(b.news, a.id, told); /* again */
     assert_int_equal(b.n_changed, 1);
     uint8_t stranger[16] = {9};
-    job_news_message(b.news, stranger, "jobs-told", told);
+    job_news_take_told(b.news, stranger, told);
     assert_null(job_news_of(b.news, stranger));
     json_decref(told);
     end(&a);

@@ -127,8 +127,14 @@ static void deliver_one(struct world *w)
 {
     struct letter l = w->wire[0];
     memmove(w->wire, w->wire + 1, --w->n_wire * sizeof *w->wire);
-    proxy_message(l.to[0] == A ? w->a : w->b, l.from, json_string_value(json_object_get(l.message, "kind")),
-                  l.message);
+    struct proxy *to = l.to[0] == A ? w->a : w->b;
+    const char *kind = json_string_value(json_object_get(l.message, "kind"));
+    if (!strcmp(kind, "api-ask"))
+        proxy_take_ask(to, l.from, l.message);
+    else if (!strcmp(kind, "api-more"))
+        proxy_take_more(to, l.from, l.message);
+    else
+        proxy_take_told(to, l.from, l.message);
     json_decref(l.message);
 }
 

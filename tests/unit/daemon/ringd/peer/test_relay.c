@@ -52,8 +52,13 @@ static void deliver(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     post->to->row->carried--;
-    relay_message(post->to->relay, post->from, json_string_value(json_object_get(post->body, "kind")),
-                  post->body);
+    const char *kind = json_string_value(json_object_get(post->body, "kind"));
+    if (!strcmp(kind, "relay-open"))
+        relay_take_open(post->to->relay, post->from, post->body);
+    else if (!strcmp(kind, "relay-ready"))
+        relay_take_ready(post->to->relay, post->from, post->body);
+    else
+        relay_take_refused(post->to->relay, post->from, post->body);
     json_decref(post->body);
     free(post);
 }
@@ -399,18 +404,18 @@ static void test_a_way_that_turns_round_is_none(void **state)
                              "000102030405060708090a0b0c0d0e0f", "from", "01000000000000000000000000000000",
                              "to", "03000000000000000000000000000000", "head",
                              "01000000000000000000000000000000", "job", JOB, "hops", 4);
-    relay_message(row.node[1].relay, asker, "relay-open", open);
+    relay_take_open(row.node[1].relay, asker, open);
     await_count(&row, 0);
     assert_string_equal(row.last, "relay-refused");
     *row.last = 0;
     json_object_set_new(open, "hops", json_integer(1)); /* used up */
     id_of(asker, 0);
-    relay_message(row.node[1].relay, asker, "relay-open", open);
+    relay_take_open(row.node[1].relay, asker, open);
     await_count(&row, 0);
     assert_string_equal(row.last, "relay-refused");
     *row.last = 0;
     json_object_del(open, "to");
-    relay_message(row.node[1].relay, asker, "relay-open", open);
+    relay_take_open(row.node[1].relay, asker, open);
     assert_int_equal(relay_count(row.node[1].relay), 0);
     json_decref(open);
     row_close(&row);

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/message_table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/xalloc.h"
+#include "net/auth.h"
+#include "net/cert.h"
+#include "net/ring.h"
+#include "net/roster.h"
+#include "net/token.h"
+
+enum {
+    SENTENCE = 1024,
+    NAME = CERT_NAME - 1,
+    HEX_ID = 32, /* of 16 bytes */
+    GRANT = 2 * (CERT_BYTES + CERT_CLUSTER_KEY + ROSTER_BYTES_MAX),
+    PART = 1 << 20, /* in base64: 192 KiB of an answer, or the events there are */
+    REQUEST = 512 << 10,
+};
+
+#define TEXT(key, most, ...)                                                                                 \
+    {                                                                                                        \
+        key, FIELD_TEXT, .max = (most), __VA_ARGS__                                                          \
+    }
+#define WHOLE(key, most, ...)                                                                                \
+    {                                                                                                        \
+        key, FIELD_WHOLE, .max = (most), __VA_ARGS__                                                         \
+    }
+#define FLAG(key, ...)                                                                                       \
+    {                                                                                                        \
+        key, FIELD_FLAG, __VA_ARGS__                                                                         \
+    }
+#define LIST(key, ...)                                                                                       \
+    {                                                                                                        \
+        key, FIELD_LIST, __VA_ARGS__                                                                         \
+    }
+#define OBJECT(key, ...)                                                                                     \
+    {                                                                                                        \
+        key, FIELD_OBJECT, __VA_ARGS__                                                                       \
+    }
+#define NEEDED .missing = ""
+#define COMMON .missing = "", .doc = NULL
+
+#define JOB WHOLE("job", FIELD_ANY, COMMON)
+#define RANK WHOLE("rank", RING_MAX_NODES - 1, COMMON)
+#define ROUND WHOLE("round", FIELD_ANY, COMMON)
+#define TOKEN TEXT("token", HEX_ID, COMMON)
+
+static const struct field common_fields[] = {
+    WHOLE("job", FIELD_ANY, NEEDED, .doc = "the head's number of the job"),
+    WHOLE("rank", RING_MAX_NODES - 1, NEEDED,
+          .doc = "the receiver's in messages of the head, else the sender's"),
+    WHOLE("round", FIELD_ANY, NEEDED,
+          .doc = "the asker's number of the question, which comes back as it was"),
+    TEXT("token", HEX_ID, NEEDED, .doc = "random bytes in hex: 16 of a relay, 4 of a token to join"),
+    {.name = NULL},
+};
+
+static const struct message_row rows[MESSAGE_KINDS] = {
+    /* --- getting into the cluster --- */
+    [MESSAGE_TOKENS] =
+        {"tokens",
+         MESSAGE_FROM_AUTHORITY,
+         "to all members: the tokens that the authority made, instead of those of its last message",
+         {LIST("tokens", NEEDED,
+               .doc = "of objects: `id`, `psk`, `question`, `answer` in hex, `ttl` in seconds")}},
+    [MESSAGE_JOIN_ASK] = {"join-ask",
+                          MESSAGE_FROM_MEMBER,
+                          "a node with this token wants to join: may it?",
+                          {WHOLE("number", FIELD_ANY, NEEDED, .doc = "the asker's, which comes back"), TOKEN,
+                           TEXT("pub", 2 * AUTH_KEY, NEEDED, .doc = "the joiner's public key in hex"),
+                           TEXT("name", NAME, NEEDED, .doc = "the name it wants")}},
+    [MESSAGE_JOIN_ANSWER] = {"join-answer",
+                             MESSAGE_FROM_AUTHORITY,
+                             "one of both: what the joiner gets, or why it does not",
+                             {WHOLE("number", FIELD_ANY, NEEDED, .doc = "the asker's"),
+                              TEXT("grant", GRANT, .doc = "the body of frame 40 in hex"),
+                              TEXT("error", SENTENCE, .doc = "a sentence")}},
+    [MESSAGE_TOKEN_FAILED] = {"token-failed",
+                              MESSAGE_FROM_MEMBER,
+                              "to the authority: somebody tried that token and did not get in",
+                              {TOKEN}},
+
+    /* --- the doctor --- */
+    [MESSAGE_DOCTOR_ASK] = {"doctor-ask",
+                            MESSAGE_FROM_ANYONE,
+                            "how are you?",
+                            {ROUND, TEXT("model", PATH_MAX, .doc = "the path of a model to look at"),
+                             FLAG("deep", .doc = "read all of the model first")}},
+    [MESSAGE_DOCTOR_READING] = {"doctor-reading",
+                                MESSAGE_FROM_ANYONE,
+                                "about once a second while the model is read",
+                                {ROUND, WHOLE("done", FIELD_ANY, NEEDED, .doc = "bytes"),
+                                 WHOLE("total", FIELD_ANY, NEEDED, .doc = "bytes")}},
+    [MESSAGE_DOCTOR_FACTS] = {"doctor-facts",
+                              MESSAGE_FROM_ANYONE,
+                              "what the node knows of itself, at most 1.3 s later, or when all is read",
+                              {ROUND, WHOLE("asked_us", FIELD_ANY, NEEDED, .doc = "when the question came"),
+                               WHOLE("answered_us", FIELD_ANY, NEEDED, .doc = "when the answer left"),
+                               OBJECT("facts", NEEDED, .doc = "see below")}},
+
+    /* --- jobs of other heads --- */
+    [MESSAGE_JOBS_ASK] = {"jobs-ask",
+                          MESSAGE_FROM_ANYONE,
+                          "which rows have changed since that count of that boot?",
+                          {WHOLE("boot", FIELD_ANY, NEEDED, .doc = "of the rows that the asker has"),
+                           WHOLE("since", FIELD_ANY, NEEDED, .doc = "their count; 0: it has none")}},
+    [MESSAGE_JOBS_TOLD] = {"jobs-told",
+                           MESSAGE_FROM_ANYONE,
+                           "the rows that changed after `since`; with `since` 0 all, and the receiver "
+                           "forgets rows that are not among them",
+                           {WHOLE("boot", FIELD_ANY, NEEDED, .doc = "the head's"),
+                            WHOLE("version", FIELD_ANY, NEEDED, .doc = "its count now"),
+                            WHOLE("since", FIELD_ANY, NEEDED, .doc = "as asked, or 0"),
+                            LIST("jobs", NEEDED, .doc = "of rows, 64 at most")}},
+    [MESSAGE_API_ASK] = {"api-ask",
+                         MESSAGE_FROM_ANYONE,
+                         "a request of the HTTP API",
+                         {ROUND, TEXT("method", 8, NEEDED, .doc = "of HTTP"),
+                          TEXT("path", 256, NEEDED, .doc = "`/v1/jobs/`, a number of the head, and more"),
+                          OBJECT("query", .doc = "of at most 8 texts"),
+                          TEXT("body", REQUEST, .doc = "of HTTP")}},
+    [MESSAGE_API_TOLD] =
+        {"api-told",
+         MESSAGE_FROM_ANYONE,
+         "a part of the answer; or, without `status`, the events there are, and the next `api-ask` says "
+         "`after` `next`",
+         {ROUND,
+          TEXT("part", PART, NEEDED,
+               .doc = "in base64: 192 KiB of an answer at most, or events as the HTTP stream has them"),
+          WHOLE("status", 599, .min = 200, .def = 200, .doc = "of HTTP"),
+          TEXT("type", 63, .doc = "of the content"),
+          WHOLE("size", 16 << 20, .doc = "bytes of the whole answer"),
+          WHOLE("at", 16 << 20, .doc = "where the part begins"),
+          WHOLE("next", FIELD_ANY, .doc = "the last event's number"),
+          FLAG("last", .doc = "no event follows")}},
+    [MESSAGE_API_MORE] = {"api-more",
+                          MESSAGE_FROM_ANYONE,
+                          "the next part is wanted",
+                          {ROUND, WHOLE("at", 16 << 20, NEEDED, .doc = "where it begins")}},
+
+    /* --- a job --- */
+    [MESSAGE_JOB_PLANNED] =
+        {"job-planned",
+         MESSAGE_FROM_RANK,
+         "rank 0's stage has read model and data",
+         {JOB, RANK, OBJECT("plan", NEEDED, .doc = "see below"),
+          WHOLE("steps", FIELD_ANY, NEEDED, .doc = "of the whole job"),
+          FLAG("mirrored", .doc = "its ranks follow the ring the other way round"),
+          WHOLE("chosen", UINT32_MAX,
+                .doc = "the nodes that take part, bit *i* the *i*-th from the head on, 0 all")}},
+    [MESSAGE_JOB_OPEN] = {"job-open",
+                          MESSAGE_FROM_ANYONE,
+                          "take the lease, start a stage, open these layers; the sender is the head",
+                          {JOB, RANK, OBJECT("plan", NEEDED, .doc = "see below"),
+                           LIST("nodes", NEEDED, .doc = "ids in hex, by rank")}},
+    [MESSAGE_JOB_READY] =
+        {"job-ready",
+         MESSAGE_FROM_RANK,
+         "its layers are open",
+         {JOB, RANK,
+          LIST("layers", NEEDED,
+               .doc = "of pairs: of each stage of the rank its first layer and the one after the last"),
+          TEXT("isa", 31, .doc = "the instruction set it computes with"),
+          WHOLE("threads", 65535, .doc = "that it computes with")}},
+    [MESSAGE_JOB_CONNECT] = {"job-connect", MESSAGE_FROM_HEAD, "dial the next rank", {JOB}},
+    [MESSAGE_JOB_CONNECTED] = {"job-connected",
+                               MESSAGE_FROM_RANK,
+                               "its stage has all its data connections",
+                               {JOB, RANK}},
+    [MESSAGE_JOB_RUN] = {"job-run", MESSAGE_FROM_HEAD, "go", {JOB}},
+    [MESSAGE_JOB_TURN] =
+        {"job-turn",
+         MESSAGE_FROM_HEAD,
+         "to rank 0, after the event `answer` of a conversation that is kept loaded: the next message",
+         {JOB, OBJECT("turn", .doc = "`messages` and `seed`; none for the end")}},
+    [MESSAGE_JOB_EVENT] = {"job-event",
+                           MESSAGE_FROM_RANK,
+                           "something happened, see below",
+                           {JOB, RANK, OBJECT("event", NEEDED, .doc = "`ev` names it")}},
+    [MESSAGE_JOB_RELAYED] =
+        {"job-relayed",
+         MESSAGE_FROM_RANK,
+         "the data connection to the next rank goes through other nodes, or is direct again",
+         {JOB, RANK, TEXT("through", SENTENCE, NEEDED, .doc = "their names; empty: direct")}},
+    [MESSAGE_JOB_DONE] = {"job-done",
+                          MESSAGE_FROM_RANK,
+                          "the stage is through",
+                          {JOB, RANK, OBJECT("result", .doc = "rank 0's is the job's")}},
+    [MESSAGE_JOB_FAILED] = {"job-failed",
+                            MESSAGE_FROM_RANK,
+                            "the stage has failed, or the node takes no part",
+                            {JOB, RANK, TEXT("cause", SENTENCE, NEEDED, .doc = "a sentence"),
+                             FLAG("busy", .doc = "the node works on another job")}},
+    [MESSAGE_JOB_STOP] = {"job-stop",
+                          MESSAGE_FROM_HEAD,
+                          "end the stage",
+                          {JOB, RANK, TEXT("cause", SENTENCE, .doc = "a sentence for the node's log")}},
+    [MESSAGE_JOB_STOPPED] = {"job-stopped",
+                             MESSAGE_FROM_RANK,
+                             "the stage process is gone, the lease free",
+                             {JOB, RANK}},
+    [MESSAGE_JOB_WANTED] = {"job-wanted",
+                            MESSAGE_FROM_ANYONE,
+                            "another head's first job waits for busy nodes: who heads a conversation that is "
+                            "only kept loaded ends it, at once or after the answer under way",
+                            {{.name = NULL}}},
+    [MESSAGE_LANE_TURN] = {"lane-turn",
+                           MESSAGE_FROM_ANYONE,
+                           "the other end of a cable is to dial the data connections over it",
+                           {TEXT("cable", 16, NEEDED, .doc = "its number in hex")}},
+
+    /* --- what a model costs --- */
+    [MESSAGE_COST_ASK] = {"cost-ask",
+                          MESSAGE_FROM_ANYONE,
+                          "what do these units of a model take there?",
+                          {ROUND, OBJECT("question", NEEDED, .doc = "see below")}},
+    [MESSAGE_COST_HEARD] = {"cost-heard",
+                            MESSAGE_FROM_ANYONE,
+                            "at once: the question has come",
+                            {ROUND, OBJECT("answer", NEEDED, .doc = "`ways`, see below")}},
+    [MESSAGE_COST_TOLD] = {"cost-told",
+                           MESSAGE_FROM_ANYONE,
+                           "the answer",
+                           {ROUND, OBJECT("answer", NEEDED, .doc = "`costs` and `why`, see below")}},
+
+    /* --- relays --- */
+    [MESSAGE_RELAY_OPEN] = {"relay-open",
+                            MESSAGE_FROM_ANYONE,
+                            "to the next hop: a way between these two is wanted",
+                            {TOKEN, TEXT("from", HEX_ID, NEEDED, .doc = "an end's id in hex"),
+                             TEXT("to", HEX_ID, NEEDED, .doc = "the other's"),
+                             TEXT("head", HEX_ID, NEEDED, .doc = "of the job"), JOB,
+                             WHOLE("hops", RING_MAX_NODES, .doc = "may still follow")}},
+    [MESSAGE_RELAY_READY] = {"relay-ready",
+                             MESSAGE_FROM_ANYONE,
+                             "to who asked: a connection that begins with the token is passed on",
+                             {TOKEN,
+                              TEXT("through", SENTENCE, NEEDED, .doc = "names of the hops from here on")}},
+    [MESSAGE_RELAY_REFUSED] = {"relay-refused",
+                               MESSAGE_FROM_ANYONE,
+                               "to who asked: there is no way",
+                               {TOKEN, TEXT("why", SENTENCE, NEEDED, .doc = "a sentence")}},
+};
+
+const char *message_sender_text(enum message_sender sender)
+{
+    static const char *const texts[] = {"any node", "a member", "the authority", "the head", "a rank"};
+    return texts[sender];
+}
+
+const struct message_row *message_row(enum message_kind kind)
+{
+    return &rows[kind];
+}
+
+const struct field *message_common_fields(void)
+{
+    return common_fields;
+}
+
+int message_check(enum message_kind *ret_kind, const json_t *body, struct err *err)
+{
+    const char *name = json_string_value(json_object_get(body, "kind"));
+    for (enum message_kind kind = 0; name && kind < MESSAGE_KINDS; kind++) {
+        char none;
+        if (strcmp(rows[kind].name, name) != 0)
+            continue;
+        *ret_kind = kind;
+        return fields_read(&none, rows[kind].fields, 0, body, err);
+    }
+    return err_set(err, -ENOENT, "this version knows no such message");
+}
+
+/* "`job`, `rank`; `plan`: an object (see below); perhaps …". */
+static char *fields_text(const struct field *fields)
+{
+    char *text = xstrdup(""), range[FIELD_RANGE];
+    for (const struct field *f = fields; f->name; f++) {
+        const bool is_common = f->missing && !f->doc, was_common = f > fields && !f[-1].doc;
+        const char *between = f == fields ? "" : is_common && was_common ? ", " : "; ";
+        char *former = text;
+        field_range(range, f);
+        text = is_common ? xasprintf("%s%s`%s`", former, between, f->name)
+                         : xasprintf("%s%s%s`%s`: %s (%s)", former, between, f->missing ? "" : "perhaps ",
+                                     f->name, range, f->doc);
+        free(former);
+    }
+    return text;
+}
+
+char *message_row_text(enum message_kind kind)
+{
+    const struct message_row *row = &rows[kind];
+    char *fields = fields_text(row->fields);
+    char *text = xasprintf("| `%s` | %s | %s%s| %s |\n", row->name, message_sender_text(row->sender), fields,
+                           *fields ? " " : "", row->doc);
+    free(fields);
+    return text;
+}
