@@ -29,6 +29,16 @@ struct field_choice {
     unsigned value;
 };
 
+/* What a text means to the process that reads it: a text alone, or the path of … */
+enum field_path {
+    FIELD_NO_PATH,
+    FIELD_MODEL,    /* a model's folder, */
+    FIELD_READS,    /* another file or folder that is read, */
+    FIELD_WRITES,   /* a folder that is written, */
+    FIELD_APPENDS,  /* a file that is written */
+    FIELD_MAY_READ, /* a file that is read, if there is a slash in it: else a name */
+};
+
 #define FIELD_ANY 0x1p63 /* a `max` that JSON's whole numbers do not reach */
 
 /* A table ends with a name of NULL. */
@@ -44,6 +54,7 @@ struct field {
     const char *missing; /* the field is required, and this is the complaint; "": a usual one */
     const char *items;   /* of FIELD_LIST: the JSON type of its items */
     const struct field_choice *choices;
+    enum field_path path; /* of texts: a stage can open what is named here, and nothing else */
 };
 
 #define FIELD_AT(type, member) offsetof(type, member), sizeof(((type *)NULL)->member)

@@ -18,6 +18,10 @@
     {                                                                                                        \
         name, FIELD_TEXT, use, AT(member), .doc = __VA_ARGS__                                                \
     }
+#define PATH(name, use, member, kind, ...)                                                                   \
+    {                                                                                                        \
+        name, FIELD_TEXT, use, AT(member), .path = kind, .doc = __VA_ARGS__                                  \
+    }
 #define FLAG(name, use, member, ...)                                                                         \
     {                                                                                                        \
         name, FIELD_FLAG, use, AT(member), .doc = __VA_ARGS__                                                \
@@ -62,9 +66,10 @@ static const struct field_choice lr_kinds[] = {
 /* In the order of docs/openapi.json. A key with another meaning or default for another type of job
  * has two rows. */
 static const struct field spec_fields[] = {
-    TEXT("model", 0, model, "Absolute path of a Hugging Face directory, the same on every node",
+    PATH("model", 0, model, FIELD_MODEL, "Absolute path of a Hugging Face directory, the same on every node",
          .missing = "--model DIR is needed"),
-    TEXT("adapter", TRAIN | GENERATE | SCORE, adapter, "Absolute path of an adapter to start with"),
+    PATH("adapter", TRAIN | GENERATE | SCORE, adapter, FIELD_READS,
+         "Absolute path of an adapter to start with"),
     WHOLE("seed", TRAIN | GENERATE | SCORE, seed, 0, SPEC_SEED_MAX, 0, "Of all that is drawn by chance"),
     CHOICE("weights", TRAIN | GENERATE | SCORE, weight_bits, weights, 0,
            "The weights of the model are quantized when they are opened"),
@@ -77,10 +82,10 @@ static const struct field spec_fields[] = {
     WHOLE("top_logprobs", SCORE, top_logprobs, 0, SPEC_TOP_LOGPROBS_MAX, 0,
           "The likeliest tokens in each place, so many; with text and ids"),
 
-    TEXT("data", TRAIN, data, "Absolute path of JSON lines, or of a directory with them",
+    PATH("data", TRAIN, data, FIELD_READS, "Absolute path of JSON lines, or of a directory with them",
          .missing = "--data FILE|DIR is needed: what to train on"),
-    TEXT("data", SCORE, data, "Absolute path of JSON lines, or of a directory with them"),
-    TEXT("data", CHECK, data, "Absolute path of JSON lines, or of a directory with them",
+    PATH("data", SCORE, data, FIELD_READS, "Absolute path of JSON lines, or of a directory with them"),
+    PATH("data", CHECK, data, FIELD_READS, "Absolute path of JSON lines, or of a directory with them",
          .missing = "--data FILE|DIR is needed"),
     CHOICE("mask", ROWS, mask, masks, DATA_MASK_NONE,
            "Which tokens are left out of the loss: none, the prompt, or all but the assistant's turns"),
@@ -97,13 +102,14 @@ static const struct field spec_fields[] = {
     FLAG("packing", ROWS, packing, "Short rows share one row of the batch"),
     FLAG("group_by_length", ROWS, group_by_length, "Rows of a step have about the same length"),
 
-    TEXT("valid", TRAIN, valid, "Absolute path of rows for the validation loss"),
-    TEXT("adapter_out", TRAIN, adapter_out, "Absolute path of the folder for the result",
+    PATH("valid", TRAIN, valid, FIELD_READS, "Absolute path of rows for the validation loss"),
+    PATH("adapter_out", TRAIN, adapter_out, FIELD_WRITES, "Absolute path of the folder for the result",
          .missing = "--adapter-out DIR is needed: where the result goes"),
-    TEXT("init_adapter", TRAIN, init_adapter, "Absolute path of the adapter whose training goes on"),
-    TEXT("log", TRAIN, log, "Absolute path of a file that gets a line of JSON for each step"),
-    TEXT("schedule", TRAIN, schedule, "As GET /v1/schedules names them, or the absolute path of a file",
-         .text = "1f1b"),
+    PATH("init_adapter", TRAIN, init_adapter, FIELD_READS,
+         "Absolute path of the adapter whose training goes on"),
+    PATH("log", TRAIN, log, FIELD_APPENDS, "Absolute path of a file that gets a line of JSON for each step"),
+    PATH("schedule", TRAIN, schedule, FIELD_MAY_READ,
+         "As GET /v1/schedules names them, or the absolute path of a file", .text = "1f1b"),
     CHOICE("recompute", TRAIN, recompute, recomputes, RECOMPUTE_AUTO,
            "What is computed again instead of kept"),
     CHOICE("objective", TRAIN, save_memory, objectives, false, "What schedule auto looks for"),

@@ -26,7 +26,7 @@ const struct field_choice job_computes[] = {
 
 static const struct field plan_fields[] = {
     ROW("type", FIELD_CHOICE, AT(type), .choices = job_types, .doc = "of the job"),
-    ROW("model", FIELD_FIXED, AT(model), .doc = "a path, the same on every node"),
+    ROW("model", FIELD_FIXED, AT(model), .path = FIELD_MODEL, .doc = "a path, the same on every node"),
     ROW("fingerprint", FIELD_FIXED, AT(fingerprint),
         .doc = "of the model; a node whose model has another one refuses"),
     ROW("weights", FIELD_OWNED, AT(weights), .max = WEIGHTS_TEXT_MAX,
