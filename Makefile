@@ -45,6 +45,7 @@ inc_tests  := -iquote . -iquote engine -iquote $(B)
 
 BLAS_LIBS   := -L$(BLASDIR) -Wl,-rpath,$(BLASDIR) -lopenblas
 NET_LIBS    := -levent_core -lsodium -lcrypto -lmnl
+CELL_LIBS   := -lseccomp
 ENGINE_LIBS := $(BLAS_LIBS) -ljansson -lpcre2-8 -lutf8proc -lm
 DAEMON_LIBS := -lmicrohttpd -lsqlite3 -lsystemd -linih -ljansson
 
@@ -113,7 +114,7 @@ $(B)/ringd: LDBASE += $(addprefix -Wl$(comma)--export-dynamic-symbol=,_gnutls_gl
 $(B)/ringd: $(call main_obj,ringd) $(call lib,ringd common net engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(NET_LIBS) $(DAEMON_LIBS) -lm
 $(B)/ringd-stage: $(call main_obj,stage) $(call lib,stage common engine net)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(CELL_LIBS)
 $(B)/ringd-link: $(call main_obj,link) $(call lib,link common net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
 $(B)/ringctl: $(call main_obj,ctl) $(call lib,ctl common engine)
@@ -155,7 +156,7 @@ all_libs  := $(call lib,ringd ctl stage link common engine net)
 # Writes what the test models are expected to say: called by their recipe.
 expect    := $(B)/tests/data/models/expect
 $(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(all_libs)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 $(B)/tests/unit/engine/num/test_gemm_blas $(B)/tests/unit/engine/num/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
 $(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
 
@@ -169,7 +170,7 @@ RUNS      ?= 100000
 fuzzer    := $(findstring fuzzer,$(SAN))
 fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
 $(fuzz_bin): $(B)/%: $(B)/%.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(all_libs)
-	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 fuzz-programs: $(fuzz_bin)
 fuzz:
 	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs $(FUZZ_CC): apt-get install clang-14, or name another with FUZZ_CC=" >&2; exit 1; }
@@ -178,7 +179,7 @@ fuzz:
 # What the tests in network namespaces send with.
 netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(all_libs)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 # A terminal for tests of what people see.
 system_bin := $(addprefix $(B)/tests/system/lib/,pty slow hang)
 $(system_bin): %: %.o
@@ -186,7 +187,14 @@ $(system_bin): %: %.o
 # A ringd-stage whose tasks sleep for as long as a schedule's picture says they take.
 sleeping  := $(B)/tests/system/lib/sleeping
 $(sleeping): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
-	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=task_run,--wrap=exchange_send -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=task_run,--wrap=exchange_send -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(CELL_LIBS)
+# A ringd-stage that tries to leave its cell, and one that enters none.
+escapes   := $(B)/tests/system/lib/escapes
+$(escapes): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=cell_enter,--wrap=head_plan -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(CELL_LIBS)
+free      := $(B)/tests/bench/free
+$(free): %: %.o $(call main_obj,stage) $(call lib,stage common engine net)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=cell_enter -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(CELL_LIBS)
 # Rings of network namespaces, cables pulled and plugged: needs root.
 netns: all $(netns_bin)
 	@tests/run netns $(B)
@@ -197,7 +205,7 @@ arm64:
 web: all
 	@tests/run web $(B)
 
-test-programs: $(test_bin) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping)
+test-programs: $(test_bin) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping) $(escapes)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
@@ -206,12 +214,12 @@ check: deps
 demo: deps
 	@$(MAKE) --no-print-directory all
 	@tests/demo/run $(B)
-bench: all $(bench_bin) $(sleeping)
+bench: all $(bench_bin) $(sleeping) $(free)
 	@tests/bench/run $(B)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2
+              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2
 # for `make deb` and `make system`
 SYSTEM_DEPS := build-essential debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
 deps:

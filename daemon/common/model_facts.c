@@ -11,7 +11,7 @@
 #include "daemon/common/xalloc.h"
 #include "engine/file/config.h"
 
-static double file_bytes(const char *dir)
+double model_file_bytes(const char *dir)
 {
     double bytes = 0;
     DIR *d = opendir(dir);
@@ -63,7 +63,7 @@ static int describe(json_t *model, const char *dir, const struct weights_reading
         char *text = weights_text(w);
         weights_missing(w, missing, sizeof missing);
         json_object_set_new(model, "fingerprint", json_string(fingerprint));
-        json_object_set_new(model, "bytes", json_real(file_bytes(dir)));
+        json_object_set_new(model, "bytes", json_real(model_file_bytes(dir)));
         json_object_set_new(model, "weights", json_string(text ? text : ""));
         json_object_set_new(model, "missing", json_string(missing));
         json_object_set_new(model, "names", names(w));

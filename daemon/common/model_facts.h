@@ -15,4 +15,7 @@
  * checked. how: NULL reads no tensor, and uses the hashes kept from before. */
 json_t *model_facts(const char *dir, const struct weights_reading *how);
 
+/* Of all files of weights in the folder; 0: there are none. */
+double model_file_bytes(const char *dir);
+
 #endif

@@ -2,6 +2,8 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page
  * (fd 4); what it is told:
+ *   {"do":"cell","state"}                   first: the directory that is the daemon's own. With the
+ *                                           next message it enters its cell (cell/cell.h)
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
  *   {"ev":"planned","plan","mirrored","chosen"}; before that perhaps
  *                                           {"ev":"survey","nodes","question"}, which
@@ -31,6 +33,8 @@
 #include "daemon/common/ipc.h"
 #include "daemon/stage/stage_bench.h"
 #include "daemon/common/cache_dir.h"
+#include "daemon/common/model_facts.h"
+#include "daemon/stage/stage_cell.h"
 #include "daemon/stage/stage_faults.h"
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
@@ -43,6 +47,8 @@
 #include "daemon/stage/plan_admit.h"
 
 struct process {
+    json_t *cell; /* owned: what the daemon said of it, or NULL */
+    bool is_in_cell;
     struct stage_events events;
     struct progress *progress;
     struct head head;
@@ -188,6 +194,13 @@ static json_t *opened_layers(const struct process *p)
     return list;
 }
 
+/* Twice: as the model stores them, and as they are quantized. */
+static uint64_t mapped_bytes(const struct job_plan *plan)
+{
+    const double bytes = model_file_bytes(plan->model);
+    return plan->tune.random_init ? 0 : 2 * (uint64_t)bytes;
+}
+
 static int do_open(struct process *p, const json_t *msg, struct err *err)
 {
     struct config config;
@@ -206,6 +219,7 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     if (r)
         return r;
     num_set_compute(p->num, p->plan.compute);
+    cell_limit_memory(p->plan.bytes[p->rank], mapped_bytes(&p->plan), (unsigned)num_threads(p->num));
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
@@ -312,11 +326,26 @@ static int do_run(struct process *p, struct err *err)
     return r;
 }
 
+/* Nothing that comes from outside is looked at before. */
+static int enter_cell(struct process *p, const json_t *msg, struct err *err)
+{
+    int r = p->is_in_cell ? 0 : stage_cell_enter(p->cell, msg, err);
+    p->is_in_cell = !r;
+    return r;
+}
+
 /* Returns 1 to go on, 0 when the job is done, negative on failure. */
 static int obey(struct process *p, const json_t *msg, struct err *err)
 {
     const char *what = json_string_value(json_object_get(msg, "do"));
-    int r = -EINVAL;
+    if (what && !strcmp(what, "cell") && !p->cell) {
+        p->cell = json_deep_copy(msg);
+        return 1;
+    }
+    int r = enter_cell(p, msg, err);
+    if (r)
+        return r;
+    r = -EINVAL;
     if (what && !strcmp(what, "measure")) {
         do_measure(p, msg);
         return 0;
@@ -349,6 +378,7 @@ static void process_done(struct process *p)
     head_done(&p->head);
     stage_events_done(&p->events);
     progress_detach(p->progress);
+    json_decref(p->cell);
 }
 
 int main(int argc, char **argv)

@@ -19,10 +19,10 @@ struct spawn {
 };
 static struct spawn the_stage; /* ops: NULL while there is none */
 
-int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
+int spawn_start(struct spawn **ret, struct event_base *base, const struct opts *opts, int threads,
                 const struct spawn_ops *ops, void *owner, struct err *err)
 {
-    (void)base, (void)binary, (void)threads, (void)err;
+    (void)base, (void)opts, (void)threads, (void)err;
     the_stage = (struct spawn){ops, owner};
     *ret = &the_stage;
     return 0;

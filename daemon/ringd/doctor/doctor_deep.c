@@ -92,7 +92,7 @@ const char *doctor_deep_read(struct doctor_deep *d, const char *dir)
         return "a job works on this node: ask again when it is over";
     const int threads = (int)cores_threads((unsigned)opts_int(s->opts, "threads"));
     d->dir = xstrdup(dir);
-    if (spawn_start(&d->stage, s->base, opts_str(s->opts, "stage-binary"), threads, &ops, d, &err))
+    if (spawn_start(&d->stage, s->base, s->opts, threads, &ops, d, &err))
         give_up(d, err.text);
     else if (spawn_send(d->stage, json_pack("{s:s s:s}", "do", "weights", "model", dir)))
         give_up(d, "its stage process does not take messages");

@@ -88,6 +88,20 @@ int cgroup_limit(struct cgroup *s, uint64_t bytes)
     return write_file(s->folder, "memory.max", text);
 }
 
+uint64_t cgroup_memory(const struct cgroup *s)
+{
+    char *path = s ? xasprintf("%s/memory.stat", s->folder) : NULL, line[128];
+    unsigned long long n, bytes = 0;
+    FILE *f = s ? fopen(path, "re") : NULL;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "anon %llu", &n) == 1 || sscanf(line, "file_mapped %llu", &n) == 1)
+            bytes += n;
+    if (f)
+        fclose(f);
+    free(path);
+    return bytes;
+}
+
 bool cgroup_ran_out(const struct cgroup *s)
 {
     char *path = xasprintf("%s/memory.events", s->folder), line[128];

@@ -23,6 +23,8 @@ int cgroup_prepare(const char *folder);
 int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job);
 int cgroup_add(struct cgroup *s, pid_t pid);
 int cgroup_limit(struct cgroup *s, uint64_t bytes);
+/* What its processes have resident, with what they map of files; 0: nobody says. s may be NULL. */
+uint64_t cgroup_memory(const struct cgroup *s);
 /* Was a process of it killed because memory ran out? */
 bool cgroup_ran_out(const struct cgroup *s);
 /* Most a stage may have that was planned with so many bytes. */

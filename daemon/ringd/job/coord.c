@@ -143,6 +143,7 @@ static void end_timeline(struct coord *c, struct job *job)
 
 static void finish(struct coord *c, struct job *job, enum job_state state)
 {
+    results_tidy(c->setup.state_dir, job->id);
     job->ended = time(NULL);
     job->state = state;
     job_log_changed(&c->log, job);

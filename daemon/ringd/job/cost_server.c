@@ -118,7 +118,7 @@ static void start_next(struct cost_server *g)
     g->n--;
     g->is_timing = worker_is_idle(n->worker);
     event_add(g->deadline, &within);
-    if (spawn_start(&g->stage, n->base, opts_str(n->opts, "stage-binary"), threads, &ops, g, &err))
+    if (spawn_start(&g->stage, n->base, n->opts, threads, &ops, g, &err))
         give_up(g, err.text);
     else if (spawn_send(g->stage,
                         json_pack("{s:s s:O s:i s:b}", "do", "measure", "question", g->current->question,

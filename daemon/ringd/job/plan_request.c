@@ -142,7 +142,7 @@ static void start(struct question *q)
     struct err err;
     q->is_timing = worker_is_idle(n->worker);
     json_object_set_new(q->message, "may_time", json_boolean(q->is_timing));
-    if (spawn_start(&q->stage, n->base, opts_str(n->opts, "stage-binary"), *n->threads, &ops, q, &err))
+    if (spawn_start(&q->stage, n->base, n->opts, *n->threads, &ops, q, &err))
         refuse(q, err.text);
     else if (spawn_send(q->stage, json_incref(q->message)))
         refuse(q, "the stage process does not take messages");

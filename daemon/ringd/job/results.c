@@ -55,6 +55,24 @@ json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *sp
     return own;
 }
 
+void results_tidy(const char *state_dir, uint64_t job)
+{
+    char *rescue = results_rescue(state_dir, job);
+    rmdir(rescue); /* one with something in it stays */
+    free(rescue);
+}
+
+static bool holds_something(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *e = NULL;
+    while (dir && (e = readdir(dir)) && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")))
+        ;
+    if (dir)
+        closedir(dir);
+    return e != NULL;
+}
+
 char *results_of(const char *state_dir, const json_t *record)
 {
     const json_t *spec = json_object_get(record, "spec");
@@ -66,7 +84,7 @@ char *results_of(const char *state_dir, const json_t *record)
     if (json_object_get(spec, "kept_in"))
         return results_folder(state_dir, out);
     folder = results_rescue(state_dir, (uint64_t)json_integer_value(json_object_get(record, "id")));
-    if (!access(folder, F_OK))
+    if (holds_something(folder))
         return folder;
     free(folder);
     return NULL;

@@ -19,8 +19,11 @@ char *results_folder(const char *state_dir, const char *adapter_out);
 char *results_rescue(const char *state_dir, uint64_t job);
 
 /* The spec as the stage gets it: with the folders that it writes to, and the one that is not a
- * job's. STATE/results is made. The caller owns it. */
+ * job's. STATE/results is made; the stage makes the folder of its job, for in its cell it could
+ * not. The caller owns it. */
 json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *spec);
+/* The job has ended: its folder goes, unless a result is in it. */
+void results_tidy(const char *state_dir, uint64_t job);
 /* Where the result of that job lies, if it lies with the daemon, by its record {"id", "spec"}: the
  * caller frees. NULL: it does not. */
 char *results_of(const char *state_dir, const json_t *record);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
+#include "daemon/common/optable.h"
 #include "daemon/common/spawn_env.h"
 #include "daemon/common/xalloc.h"
 
@@ -217,7 +218,7 @@ static int watch(struct spawn *s, struct event_base *base)
     return 0;
 }
 
-int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
+int spawn_start(struct spawn **ret, struct event_base *base, const struct opts *opts, int threads,
                 const struct spawn_ops *ops, void *owner, struct err *err)
 {
     int pair[2] = {-1, -1}, progress = -1;
@@ -235,7 +236,7 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
         pthread_sigmask(SIG_SETMASK, &all, &before);
         s->pid = fork();
         if (s->pid == 0)
-            child_exec(binary, env, pair[1], progress, parent);
+            child_exec(opts_str(opts, "stage-binary"), env, pair[1], progress, parent);
         r = s->pid < 0 ? -errno : 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         spawn_environment_free(env, inherited);
@@ -246,6 +247,8 @@ int spawn_start(struct spawn **ret, struct event_base *base, const char *binary,
         s->sock = pair[0];
         fcntl(s->sock, F_SETFL, O_NONBLOCK);
         r = watch(s, base);
+        if (!r)
+            r = spawn_send(s, json_pack("{s:s s:s}", "do", "cell", "state", opts_str(opts, "state-dir")));
     } else if (pair[0] >= 0) {
         close(pair[0]);
     }

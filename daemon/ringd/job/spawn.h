@@ -15,6 +15,7 @@
 #include "engine/err.h"
 
 struct event_base;
+struct opts;
 struct spawn;
 
 struct spawn_ops {
@@ -24,7 +25,9 @@ struct spawn_ops {
     void (*ended)(void *owner, const char *text);
 };
 
-int spawn_start(struct spawn **ret, struct event_base *base, const char *binary, int threads,
+/* The program is --stage-binary; that nothing of --state-dir is its business is the first it is
+ * told (daemon/stage/cell/cell.h). */
+int spawn_start(struct spawn **ret, struct event_base *base, const struct opts *opts, int threads,
                 const struct spawn_ops *ops, void *owner, struct err *err);
 /* In the order of the calls; what the stage does not take at once waits here. −EAGAIN: it takes
  * nothing any more, and too much waits. */

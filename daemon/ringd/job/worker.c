@@ -129,7 +129,9 @@ void worker_totals(const struct worker *w, struct worker_totals *ret)
 {
     *ret = w->past;
     ret->running = w->stage != NULL;
-    ret->memory_bytes = w->stage ? spawn_memory(w->stage) : 0;
+    /* In a service, /proc hides a process that lets nobody look into its memory. */
+    const uint64_t grouped = w->stage ? cgroup_memory(w->cgroup) : 0;
+    ret->memory_bytes = grouped || !w->stage ? grouped : spawn_memory(w->stage);
     ret->planned_bytes = w->stage ? w->planned_bytes : 0;
     add_stage(w->stage, ret);
 }
@@ -270,8 +272,7 @@ static int start_stage(struct worker *w)
     w->read_bytes = w->read_total = 0;
     w->setup.stage_begins(w->setup.owner);
     memset(w->alive, 0, sizeof w->alive);
-    int r = spawn_start(&w->stage, w->setup.base, opts_str(w->setup.opts, "stage-binary"), *w->setup.threads,
-                        &spawn_ops, w, &err);
+    int r = spawn_start(&w->stage, w->setup.base, w->setup.opts, *w->setup.threads, &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
         end_stage(w);

@@ -88,7 +88,22 @@ static size_t larger(size_t a, size_t b)
 
 /* --- training --------------------------------------------------------------------------------- */
 
-/* Whoever only asks for a plan finds no new folder afterwards. */
+static int refuse_out(const char *dir, struct err *err)
+{
+    return err_set(err, -errno, "--adapter-out %s cannot be created: %s%s", dir, strerror(errno),
+                   errno == ENOENT ? "; make the folder it shall lie in first" : "");
+}
+
+static int check_parent(const char *dir, struct err *err)
+{
+    char parent[4096];
+    const char *slash = strrchr(dir, '/');
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - dir) + 1 : 1, slash ? dir : ".");
+    return access(parent, W_OK | X_OK) ? refuse_out(dir, err) : 0;
+}
+
+/* Whoever only asks for a plan finds no new folder afterwards. Else the folder has been made by now
+ * (cell/cell_files.c), if it can be. */
 static int check_writable(const struct head *h, const char *dir, bool dry_run, struct err *err)
 {
     const char *state_dir = json_string_value(json_object_get(h->json, "state_dir"));
@@ -96,10 +111,10 @@ static int check_writable(const struct head *h, const char *dir, bool dry_run, s
     int r = output_path_check(state_dir, "--adapter-out", dir, err);
     if (r)
         return r;
-    bool is_new = !mkdir(dir, 0777);
-    if (!is_new && errno != EEXIST)
-        return err_set(err, -errno, "--adapter-out %s cannot be created: %s%s", dir, strerror(errno),
-                       errno == ENOENT ? "; make the folder it shall lie in first" : "");
+    if (dry_run && access(dir, F_OK))
+        return check_parent(dir, err);
+    if (mkdir(dir, 0777) && errno != EEXIST)
+        return refuse_out(dir, err);
     snprintf(probe, sizeof probe, "%s/.ringd-XXXXXX", dir);
     int fd = mkstemp(probe);
     if (fd < 0)
@@ -107,8 +122,6 @@ static int check_writable(const struct head *h, const char *dir, bool dry_run, s
                        dir, getuid(), strerror(errno));
     close(fd);
     unlink(probe);
-    if (is_new && dry_run)
-        rmdir(dir);
     return 0;
 }
 
