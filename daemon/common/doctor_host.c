@@ -17,6 +17,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "daemon/common/cell_kernel.h"
+
 /* --- small files ------------------------------------------------------------------------------ */
 
 struct line {
@@ -169,6 +171,9 @@ json_t *doctor_host_facts(const char *root, const char *state_dir)
                             json_pack("{s:s s:I s:I}", "path", state_dir, "total",
                                       (json_int_t)fs.f_blocks * (json_int_t)fs.f_frsize, "free",
                                       (json_int_t)fs.f_bavail * (json_int_t)fs.f_frsize));
+    json_object_set_new(facts, "cell",
+                        json_pack("{s:i s:b}", "landlock", (int)cell_kernel_landlock(), "filters",
+                                  (int)cell_kernel_filters()));
     if (!getrlimit(RLIMIT_NOFILE, &fds))
         json_object_set_new(facts, "fds",
                             json_pack("{s:I s:I}", "soft", (json_int_t)(fds.rlim_cur & INT_MAX), "hard",

@@ -11,6 +11,7 @@
  *   cpu                 model, governor, driver
  *   memory              total, available, swap_total, swap_free: bytes
  *   disk                path, total, free: bytes
+ *   cell                landlock: the version of its ABI, 0 for none; filters: of system calls
  *   fds                 soft, hard and of a port       up, enslaved, link_local, ipv6_disabled,
  *   manager ("networkd", "NetworkManager") */
 #ifndef DAEMON_DOCTOR_HOST_H

@@ -217,6 +217,28 @@ static void look_stage(struct judge *j)
         doctor_say(j, DOCTOR_ERROR, "ringd-stage", NULL, "%s", trouble);
 }
 
+/* --- the cell of stages ----------------------------------------------------------------------- */
+
+static bool has_cell(const struct judge *j)
+{
+    return fact_known(j->me, "cell");
+}
+
+/* Old versions of Landlock are enough: what they cannot refuse, the filter does. */
+static void look_cell(struct judge *j)
+{
+    const json_t *cell = json_object_get(j->me, "cell");
+    if (fact_number(cell, "landlock") < 1)
+        doctor_say(
+            j, DOCTOR_WARNING, "landlock", xstrdup("cat /sys/kernel/security/lsm"),
+            "this kernel has no Landlock: a hostile model or node that takes over ringd-stage can read "
+            "ringd's keys; boot Linux 5.13 or later with landlock in lsm=");
+    if (!fact_flag(cell, "filters"))
+        doctor_say(j, DOCTOR_WARNING, "seccomp", NULL,
+                   "this kernel does not filter system calls: a hostile model or node that takes over "
+                   "ringd-stage can run other programs; boot one with CONFIG_SECCOMP_FILTER");
+}
+
 /* --- model ------------------------------------------------------------------------------------ */
 
 static bool has_model(const struct judge *j)
@@ -346,6 +368,7 @@ const struct check doctor_node_checks[] = {
     {"memory", "enough is free", always, look_memory},
     {"disk", "room for state and history, and files enough", has_disk, look_disk},
     {"programs", "ringd-stage, which computes, is where ringd looks for it", has_stage, look_stage},
+    {"cell", "the kernel can confine ringd-stage", has_cell, look_cell},
     {"model", "the same model everywhere, and memory for it", has_model, look_model},
     {.name = NULL},
 };

@@ -31,11 +31,12 @@ static json_t *node(const char *name, const char *own, const char *subnet, const
                   50, "sent", 50, "foreign", 0, "garbage", 0, "unsent", 0);
     assert_non_null(facts);
     json_t *rest = json_pack(
-        "{s:{s:s s:s s:i} s:i s:i s:{s:s s:s} s:{s:I s:I s:I s:I} s:{s:s s:I s:I} s:{s:i s:i}}", "cluster",
-        "state", "member", "name", "home", "roster_version", 3, "offset_us", 0, "rtt_us", 400, "cpu", "model",
-        "a CPU", "isa", "avx2", "memory", "total", (json_int_t)8 << 30, "available", (json_int_t)6 << 30,
-        "swap_total", (json_int_t)0, "swap_free", (json_int_t)0, "disk", "path", "/var/lib/ringd", "total",
-        (json_int_t)90 << 30, "free", (json_int_t)50 << 30, "fds", "soft", 4096, "hard", 4096);
+        "{s:{s:s s:s s:i} s:i s:i s:{s:s s:s} s:{s:I s:I s:I s:I} s:{s:s s:I s:I} s:{s:i s:i} s:{s:i s:b}}",
+        "cluster", "state", "member", "name", "home", "roster_version", 3, "offset_us", 0, "rtt_us", 400,
+        "cpu", "model", "a CPU", "isa", "avx2", "memory", "total", (json_int_t)8 << 30, "available",
+        (json_int_t)6 << 30, "swap_total", (json_int_t)0, "swap_free", (json_int_t)0, "disk", "path",
+        "/var/lib/ringd", "total", (json_int_t)90 << 30, "free", (json_int_t)50 << 30, "fds", "soft", 4096,
+        "hard", 4096, "cell", "landlock", 2, "filters", 1);
     assert_non_null(rest);
     json_object_update(facts, rest);
     json_decref(rest);
@@ -436,6 +437,17 @@ static void memory_and_disk(void **state)
     complains(w, "error", "b", "programs", "ringd-stage cannot be started from /x", "");
 }
 
+static void kernels_without_cells(void **state)
+{
+    (void)state;
+    json_t *w = healthy();
+    put(part(w, 0, "cell"), "landlock", json_integer(0));
+    complains(w, "warning", "a", "cell", "no Landlock: a hostile model or node", "lsm");
+    w = healthy();
+    put(part(w, 1, "cell"), "filters", json_false());
+    complains(w, "warning", "b", "cell", "does not filter system calls", "");
+}
+
 static void models(void **state)
 {
     (void)state;
@@ -529,6 +541,7 @@ int main(void)
         cmocka_unit_test(clocks),
         cmocka_unit_test(processors),
         cmocka_unit_test(memory_and_disk),
+        cmocka_unit_test(kernels_without_cells),
         cmocka_unit_test(models),
         cmocka_unit_test(nonsense_is_taken),
     };
