@@ -415,6 +415,11 @@ const struct link_hello *link_peer(const struct link *link)
     return link->has_peer ? &link->peer : NULL;
 }
 
+const uint8_t *link_hash(const struct link *link)
+{
+    return link->hash;
+}
+
 const char *link_address(const struct link *link)
 {
     return link->address;

@@ -167,7 +167,9 @@ uint64_t
 link_key_tag(const struct link *link); /* accepted: of the key that fitted; 0 before, and when dialed */
 const uint8_t *link_peer_key(const struct link *link); /* X25519, proved; NULL before `vet` and `hello` */
 const struct link_hello *link_peer(const struct link *link); /* NULL before `hello` */
-const char *link_address(const struct link *link);           /* "127.0.0.1:1234", "[fe80::1%3]:17464" */
+/* [AUTH_HASH]: of the handshake, the same at both ends and nowhere else; from HELLO on. */
+const uint8_t *link_hash(const struct link *link);
+const char *link_address(const struct link *link); /* "127.0.0.1:1234", "[fe80::1%3]:17464" */
 
 struct link_stats {
     uint64_t tx_bytes, rx_bytes, tx_frames, rx_frames;

@@ -79,6 +79,7 @@ struct link {
     bool has_peer, said_accept, heard_accept;
 
     bool keyed; /* tx and rx are in force */
+    uint8_t hash[AUTH_HASH];
     enum seal_suite suite;
     struct seal tx, rx;
     uint8_t head[SEAL_HEAD];

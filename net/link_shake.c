@@ -123,6 +123,7 @@ static int start_session(struct link *link)
     link->suite = seal_choose(link->mine.suites, link->peer.suites);
     seal_init(&link->tx, keys.tx, link->suite);
     seal_init(&link->rx, keys.rx, link->suite);
+    memcpy(link->hash, keys.hash, sizeof link->hash);
     sodium_memzero(&keys, sizeof keys);
     auth_free(link->auth);
     link->auth = NULL;

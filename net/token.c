@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-static const uint8_t book_magic[4] = {'R', 'G', 'T', '1'};
+static const uint8_t book_magic[4] = {'R', 'G', 'T', '2'};
 
 /* BLAKE2b keyed by what the result is for. */
 static void derive(uint8_t *out, size_t n, const uint8_t *data, size_t len, const char *purpose)
@@ -138,11 +138,65 @@ int token_read(const char *text, struct token *ret)
     return 0;
 }
 
+static int make_pair(const struct token *t, struct auth_identity *ret)
+{
+    uint8_t seed[AUTH_SEED];
+    int r;
+
+    derive(seed, sizeof seed, t->secret, sizeof t->secret, "ringd/1 claim");
+    r = auth_identity_from_seed(ret, seed);
+    sodium_memzero(seed, sizeof seed);
+    return r;
+}
+
 void token_derive(const struct token *t, struct token_keys *ret)
 {
+    struct auth_identity pair = {.sign_pub = {0}};
+
+    (void)make_pair(t, &pair); /* without libsodium nobody can prove anything */
+    memcpy(ret->sign_pub, pair.sign_pub, sizeof ret->sign_pub);
+    sodium_memzero(&pair, sizeof pair);
     derive(ret->psk, sizeof ret->psk, t->secret, sizeof t->secret, "ringd/1 join");
     derive(ret->question, sizeof ret->question, t->secret, sizeof t->secret, "ringd/1 find");
     derive(ret->answer, sizeof ret->answer, t->secret, sizeof t->secret, "ringd/1 here");
+}
+
+/* --- what a joiner says --- */
+
+static const char purpose[] = "ringd/1 join";
+enum { CLAIM_MAX = TOKEN_ID + AUTH_KEY + AUTH_HASH + CERT_NAME - 1 };
+
+static int claim_text(const struct token_claim *claim, uint8_t out[static CLAIM_MAX])
+{
+    struct buf_out o;
+
+    buf_out_init(&o, out, CLAIM_MAX);
+    buf_out_bytes(&o, claim->token, TOKEN_ID);
+    buf_out_bytes(&o, claim->pub, AUTH_KEY);
+    buf_out_bytes(&o, claim->hash, AUTH_HASH);
+    buf_out_bytes(&o, claim->name, strlen(claim->name));
+    return buf_out_size(&o);
+}
+
+int token_prove(const struct token *t, const struct token_claim *claim, uint8_t ret[static AUTH_SIGNATURE])
+{
+    struct auth_identity pair;
+    uint8_t text[CLAIM_MAX];
+    int n = claim_text(claim, text), r = n < 0 ? -EINVAL : make_pair(t, &pair);
+
+    if (!r)
+        r = auth_sign(&pair, purpose, text, (size_t)n, ret);
+    sodium_memzero(&pair, sizeof pair);
+    return r;
+}
+
+bool token_is_proof(const struct token_keys *keys, const struct token_claim *claim,
+                    const uint8_t proof[static AUTH_SIGNATURE])
+{
+    uint8_t text[CLAIM_MAX];
+    int n = claim_text(claim, text);
+
+    return n >= 0 && auth_verify(keys->sign_pub, purpose, text, (size_t)n, proof);
 }
 
 /* --- the list --- */
@@ -239,6 +293,7 @@ int token_book_encode(const struct token_book *b, uint8_t *out, size_t cap)
         buf_out_bytes(&o, e->keys.psk, sizeof e->keys.psk);
         buf_out_bytes(&o, e->keys.question, sizeof e->keys.question);
         buf_out_bytes(&o, e->keys.answer, sizeof e->keys.answer);
+        buf_out_bytes(&o, e->keys.sign_pub, sizeof e->keys.sign_pub);
         buf_out_u64(&o, e->expires_s);
         buf_out_u8(&o, e->failures);
         buf_out_u8(&o, e->used);
@@ -266,6 +321,7 @@ int token_book_decode(const uint8_t *data, size_t n, struct token_book *ret)
         buf_in_bytes(&in, e->keys.psk, sizeof e->keys.psk);
         buf_in_bytes(&in, e->keys.question, sizeof e->keys.question);
         buf_in_bytes(&in, e->keys.answer, sizeof e->keys.answer);
+        buf_in_bytes(&in, e->keys.sign_pub, sizeof e->keys.sign_pub);
         e->expires_s = buf_in_u64(&in);
         e->failures = buf_in_u8(&in);
         used = buf_in_u8(&in);

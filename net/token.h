@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "auth.h"
 #include "cert.h"
 
 #define TOKEN_PREFIX "ringd1-"
@@ -37,15 +38,28 @@ int token_read(const char *text, struct token *ret);
 /* Crockford's base32 of n bytes, NUL-terminated: `out` holds (8 n + 4) / 5 + 1. */
 void token_base32(char *out, const uint8_t *data, size_t n);
 
-/* What is made of a secret: all that an authority keeps, and others need in order to let the joiner
- * in. */
+/* What is made of a secret: all that an authority keeps, and others need in order to find the
+ * joiner and to check what it says. None of it lets anybody in. */
 struct token_keys {
     uint8_t psk[32]; /* of the join link's handshake */
     uint8_t question
         [TOKEN_TAG]; /* JOINQ: "who knows this token?" (PROTOCOL.md, Enrolment: a datagram of type 3) */
-    uint8_t answer[TOKEN_TAG]; /* JOINA: "I do" (type 4); whoever only heard the question cannot say it */
+    uint8_t answer[TOKEN_TAG];  /* JOINA: "I do" (type 4); whoever only heard the question cannot say it */
+    uint8_t sign_pub[AUTH_KEY]; /* of the pair that the joiner signs its claim with */
 };
 void token_derive(const struct token *t, struct token_keys *ret);
+
+/* What a joiner says, and nobody can say who knows only what follows from the secret: this node
+ * wants to come in, by this name, over the connection with this handshake hash. */
+struct token_claim {
+    const uint8_t *token;      /* borrowed: TOKEN_ID */
+    const uint8_t *pub, *hash; /* borrowed: AUTH_KEY and AUTH_HASH */
+    const char *name;          /* borrowed: shorter than CERT_NAME */
+};
+int token_prove(const struct token *t, const struct token_claim *claim,
+                uint8_t ret[static AUTH_SIGNATURE]); /* −EIO, −EINVAL */
+bool token_is_proof(const struct token_keys *keys, const struct token_claim *claim,
+                    const uint8_t proof[static AUTH_SIGNATURE]);
 
 struct token_entry {
     uint8_t id[TOKEN_ID];
@@ -76,7 +90,7 @@ bool token_book_fail(struct token_book *b, const uint8_t id[static TOKEN_ID]);
 void token_book_purge(struct token_book *b, uint64_t now_s);
 
 enum {
-    TOKEN_ENTRY_BYTES = TOKEN_ID + 32 + 2 * TOKEN_TAG + 8 + 1 + 1 + CERT_ID,
+    TOKEN_ENTRY_BYTES = TOKEN_ID + 32 + 2 * TOKEN_TAG + AUTH_KEY + 8 + 1 + 1 + CERT_ID,
     TOKEN_BOOK_BYTES = 4 + 2 + TOKENS_MAX * TOKEN_ENTRY_BYTES
 };
 /* As kept on disk. Bytes written or −ENOBUFS; −EPROTO. */

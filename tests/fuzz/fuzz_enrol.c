@@ -72,7 +72,7 @@ static void tell(struct enrol *e, const uint8_t from[16], enum message_kind kind
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const keys[] = {"id", "psk", "question", "answer", "ttl", NULL};
+    static const char *const keys[] = {"id", "psk", "question", "answer", "claim", "ttl", NULL};
     static const char *const texts[] = {"01020304",
                                         "0102030405060708",
                                         "000102030405060708090a0b0c0d0e0f",

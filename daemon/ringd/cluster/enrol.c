@@ -137,10 +137,11 @@ void enrol_share(struct enrol *e)
     for (size_t i = 0; i < own->n; i++) {
         const struct token_entry *t = &own->at[i];
         json_int_t left = token_is_live(t, now_s(e)) ? (json_int_t)(t->expires_s - now_s(e)) : 0;
-        json_array_append_new(list, json_pack("{s:o s:o s:o s:o s:I}", "id", hex(t->id, sizeof t->id), "psk",
-                                              hex(t->keys.psk, sizeof t->keys.psk), "question",
+        json_array_append_new(list, json_pack("{s:o s:o s:o s:o s:o s:I}", "id", hex(t->id, sizeof t->id),
+                                              "psk", hex(t->keys.psk, sizeof t->keys.psk), "question",
                                               hex(t->keys.question, sizeof t->keys.question), "answer",
-                                              hex(t->keys.answer, sizeof t->keys.answer), "ttl", left));
+                                              hex(t->keys.answer, sizeof t->keys.answer), "claim",
+                                              hex(t->keys.sign_pub, sizeof t->keys.sign_pub), "ttl", left));
     }
     e->setup.broadcast(e->setup.owner, json_pack("{s:s s:o}", "kind", "tokens", "tokens", list));
 }
@@ -162,7 +163,8 @@ void enrol_take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *
             break;
         if (!has_bytes(item, "id", f.token.id, TOKEN_ID) || !has_bytes(item, "psk", f.token.keys.psk, 32) ||
             !has_bytes(item, "question", f.token.keys.question, TOKEN_TAG) ||
-            !has_bytes(item, "answer", f.token.keys.answer, TOKEN_TAG))
+            !has_bytes(item, "answer", f.token.keys.answer, TOKEN_TAG) ||
+            !has_bytes(item, "claim", f.token.keys.sign_pub, AUTH_KEY))
             continue;
         memcpy(f.issuer, issuer, sizeof f.issuer);
         f.token.expires_s = now_s(e) + (ttl > 0 ? (uint64_t)ttl : 0);
@@ -188,18 +190,31 @@ static void count_failure(struct enrol *e, const uint8_t token[static TOKEN_ID])
 
 /* --- granting: on the authority --- */
 
+/* Who asks for another may be hostile: what counts is what the newcomer has signed. */
+static int check_own(const struct enrol *e, const struct application *a, struct err *err)
+{
+    const struct token_book *own = cluster_tokens(e->setup.cluster);
+    const struct token_claim claim = enrol_claim(a);
+
+    for (size_t i = 0; i < own->n; i++)
+        if (!memcmp(own->at[i].id, a->token, TOKEN_ID) && !token_is_proof(&own->at[i].keys, &claim, a->proof))
+            return err_set(err, -EPERM, "%s did not prove that it was given this token", a->name);
+    return 0; /* one that is not there cannot be spent either, and that is told in better words */
+}
+
 /* The whole decision; the frame for the joiner, or why not. */
-static int grant(struct enrol *e, const uint8_t token[static TOKEN_ID], const uint8_t pub[static AUTH_KEY],
-                 const char *name, uint8_t *frame, size_t *ret_n, struct err *err)
+static int grant(struct enrol *e, const struct application *a, uint8_t *frame, size_t *ret_n, struct err *err)
 {
     struct cluster *c = e->setup.cluster;
     uint8_t id[CERT_ID];
     size_t n;
 
-    auth_node_id(id, pub);
-    int r = cluster_spend(c, token, id, now_s(e), err);
+    auth_node_id(id, a->pub);
+    int r = check_own(e, a, err);
     if (!r)
-        r = cluster_issue(c, pub, name, now_s(e), frame, err);
+        r = cluster_spend(c, a->token, id, now_s(e), err);
+    if (!r)
+        r = cluster_issue(c, a->pub, a->name, now_s(e), frame, err);
     if (r)
         return r;
     memcpy(frame + CERT_BYTES, cluster_key(c), CERT_CLUSTER_KEY);
@@ -207,7 +222,7 @@ static int grant(struct enrol *e, const uint8_t token[static TOKEN_ID], const ui
     memcpy(frame + ENROL_GRANT_HEAD, roster, n);
     *ret_n = ENROL_GRANT_HEAD + n;
     const struct roster_entry *entry = roster_find(cluster_roster(c), id);
-    log_info("%s has joined cluster %s", entry ? entry->name : name, cluster_roster(c)->name);
+    log_info("%s has joined cluster %s", entry ? entry->name : a->name, cluster_roster(c)->name);
     e->setup.changed(e->setup.owner);
     enrol_share(e);
     return 0;
@@ -217,13 +232,16 @@ void enrol_take_join_ask(struct enrol *e, const uint8_t from[16], const json_t *
 {
     const char *name = json_string_value(json_object_get(body, "name"));
     json_t *number = json_object_get(body, "number"), *reply;
-    uint8_t token[TOKEN_ID], pub[AUTH_KEY];
+    struct application a = {.name = ""};
     struct err err = {""};
     size_t n;
-    if (!name || !has_bytes(body, "token", token, sizeof token) || !has_bytes(body, "pub", pub, sizeof pub))
+    if (!name || strlen(name) >= sizeof a.name || !has_bytes(body, "token", a.token, sizeof a.token) ||
+        !has_bytes(body, "pub", a.pub, sizeof a.pub) || !has_bytes(body, "hash", a.hash, sizeof a.hash) ||
+        !has_bytes(body, "proof", a.proof, sizeof a.proof))
         return;
+    memcpy(a.name, name, strlen(name));
     uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
-    if (grant(e, token, pub, name, frame, &n, &err))
+    if (grant(e, &a, frame, &n, &err))
         reply = json_pack("{s:s s:O s:s}", "kind", "join-answer", "number", number, "error", err.text);
     else
         reply = json_pack("{s:s s:O s:o}", "kind", "join-answer", "number", number, "grant", hex(frame, n));
@@ -271,17 +289,19 @@ static void on_no_answer(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     send_on(s, s->granted ? "the answer was not taken in time"
-                          : "the node that made this token did not answer in time");
+               : s->asked ? "the node that made this token did not answer in time"
+                          : "the newcomer did not prove in time that it was given this token");
 }
 
-static void ask_issuer(struct serving *s, const struct foreign *f, const uint8_t token[static TOKEN_ID])
+static void ask_issuer(struct serving *s, const struct foreign *f, const struct application *a)
 {
     struct enrol *e = s->e;
     const struct roster_entry *issuer = roster_find(cluster_roster(e->setup.cluster), f->issuer);
     char why[200];
-    json_t *ask = json_pack("{s:s s:I s:o s:o s:s}", "kind", "join-ask", "number", (json_int_t)s->number,
-                            "token", hex(token, TOKEN_ID), "pub", hex(link_peer_key(s->link), AUTH_KEY),
-                            "name", link_peer(s->link)->name);
+    json_t *ask =
+        json_pack("{s:s s:I s:o s:o s:s s:o s:o}", "kind", "join-ask", "number", (json_int_t)s->number,
+                  "token", hex(a->token, TOKEN_ID), "pub", hex(a->pub, AUTH_KEY), "name", a->name, "hash",
+                  hex(a->hash, AUTH_HASH), "proof", hex(a->proof, AUTH_SIGNATURE));
 
     bool is_sent = !e->setup.send(e->setup.owner, f->issuer, ask);
     if (!is_sent && !token_is_live(&f->token, now_s(e))) {
@@ -306,9 +326,6 @@ int enrol_hello(struct enrol *e, struct link *link, const struct link_hello *pee
 void enrol_serve(struct enrol *e, struct link *link)
 {
     struct serving *s = xcalloc(1, sizeof *s);
-    uint8_t token[TOKEN_ID];
-    struct err err = {""};
-    size_t n;
 
     *s = (struct serving){.e = e, .link = link, .number = ++e->last_number};
     s->timer = event_new(e->setup.base, -1, 0, on_no_answer, s);
@@ -317,20 +334,47 @@ void enrol_serve(struct enrol *e, struct link *link)
     if (enrol_is_return(link_key_tag(link))) {
         s->granted = true;
         enrol_return_serve(e, link);
-        return;
     }
-    token_of(link_key_tag(link), token);
-    const struct foreign *f = find_foreign(e, token);
+}
+
+/* The newcomer's word, bound to this connection: all that the authority needs. */
+static void take_proof(struct serving *s, const uint8_t *body, size_t n)
+{
+    struct enrol *e = s->e;
+    struct application a = {.name = ""};
+    struct err err = {""};
+    size_t size;
+
+    if (s->asked || n != sizeof a.proof)
+        return;
+    s->asked = true;
+    token_of(link_key_tag(s->link), a.token);
+    memcpy(a.pub, link_peer_key(s->link), sizeof a.pub);
+    memcpy(a.hash, link_hash(s->link), sizeof a.hash);
+    memcpy(a.proof, body, sizeof a.proof);
+    snprintf(a.name, sizeof a.name, "%s", link_peer(s->link)->name);
+    const struct foreign *f = find_foreign(e, a.token);
     if (f) {
-        ask_issuer(s, f, token);
+        ask_issuer(s, f, &a);
         return;
     }
     uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
-    if (grant(e, token, link_peer_key(link), link_peer(link)->name, frame, &n, &err))
+    if (grant(e, &a, frame, &size, &err))
         refuse(s, err.text);
     else
-        hand_out(s, frame, n);
+        hand_out(s, frame, size);
     free(frame);
+}
+
+void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t *body, size_t n)
+{
+    struct serving *s = find_serving(e, link);
+    const bool returns = enrol_is_return(link_key_tag(link));
+
+    if (type == ENROL_FRAME_ROSTER && returns)
+        enrol_return_frame(e, link, body, n);
+    else if (type == ENROL_FRAME_PROOF && !returns && s)
+        take_proof(s, body, n);
 }
 
 void enrol_left(struct enrol *e, struct link *link)

@@ -14,6 +14,7 @@
 enum {
     ENROL_FRAME_GRANT = LINK_FRAME_USER + 8,  /* member → joiner: certificate, cluster key, roster */
     ENROL_FRAME_ROSTER = LINK_FRAME_USER + 9, /* between members, one of which was away */
+    ENROL_FRAME_PROOF = LINK_FRAME_USER + 10, /* joiner → member: that it has the token's secret */
 };
 /* A link key's tag is the first and the token's id, or the second; generations are below. */
 #define ENROL_TAG_TOKEN (UINT64_C(1) << 32)
@@ -31,7 +32,7 @@ struct serving {
     struct link *link;   /* borrowed: peers */
     struct event *timer; /* owned */
     uint64_t number;     /* of the question to the authority */
-    bool granted;
+    bool asked, granted; /* the joiner has proved that it has the token; it was let in */
 };
 /* A token made by another authority. */
 struct foreign {
@@ -68,6 +69,16 @@ struct enrol {
     struct returning returning;
 };
 
+/* What a joiner signs: the whole decision follows from it. */
+struct application {
+    uint8_t token[TOKEN_ID], pub[AUTH_KEY], hash[AUTH_HASH], proof[AUTH_SIGNATURE];
+    char name[CERT_NAME];
+};
+static inline struct token_claim enrol_claim(const struct application *a)
+{
+    return (struct token_claim){.token = a->token, .pub = a->pub, .hash = a->hash, .name = a->name};
+}
+
 /* A hello whose sender was vetted before. */
 static inline int enrol_hello_vetted(void *owner, struct link *link, const struct link_hello *peer, char *why,
                                      size_t size)
@@ -98,5 +109,6 @@ bool enrol_return_answers(const struct enrol *e, const uint8_t question[static T
                           uint8_t ret[static TOKEN_TAG]);
 bool enrol_return_is_answer(const struct enrol *e, const uint8_t answer[static TOKEN_TAG]);
 void enrol_return_serve(struct enrol *e, struct link *link);
+void enrol_return_frame(struct enrol *e, struct link *link, const uint8_t *body, size_t n);
 
 #endif

@@ -55,12 +55,19 @@ static int join_vet(void *owner, struct link *link, const struct link_hello *pee
     return e->joining.is_proved ? 0 : -EPERM;
 }
 
+/* The secret itself never leaves this node: no member could let in anybody else with what it is
+ * told. */
 static void join_up(void *owner, struct link *link)
 {
     struct enrol *e = owner;
+    const struct joining *j = &e->joining;
+    const struct token_claim claim = {
+        .token = j->token.id, .pub = e->setup.id->pub, .hash = link_hash(link), .name = j->name};
+    uint8_t proof[AUTH_SIGNATURE];
 
-    (void)link;
     enrol_arm(e->deadline, e->setup.answer_ms);
+    if (token_prove(&j->token, &claim, proof) || link_send(link, ENROL_FRAME_PROOF, proof, sizeof proof))
+        give_up(e, false, "the proof of the token cannot be sent: no memory");
 }
 
 static void join_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)

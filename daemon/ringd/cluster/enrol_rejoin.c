@@ -132,10 +132,9 @@ void enrol_return_serve(struct enrol *e, struct link *link)
         link_close(link, LINK_END_LOCAL, "the roster cannot be sent: no memory");
 }
 
-void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t *body, size_t n)
+void enrol_return_frame(struct enrol *e, struct link *link, const uint8_t *body, size_t n)
 {
-    if (type == ENROL_FRAME_ROSTER && enrol_is_return(link_key_tag(link)))
-        take_roster(e, link_peer(link)->name, body, n);
+    take_roster(e, link_peer(link)->name, body, n);
 }
 
 /* --- the end that was away -------------------------------------------------------------------- */

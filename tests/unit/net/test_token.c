@@ -58,6 +58,7 @@ static void test_text_is_as_documented(void **state)
     assert_true(protocol_doc_shows("token-psk", keys.psk, sizeof keys.psk));
     assert_true(protocol_doc_shows("token-question", keys.question, sizeof keys.question));
     assert_true(protocol_doc_shows("token-answer", keys.answer, sizeof keys.answer));
+    assert_true(protocol_doc_shows("token-claim", keys.sign_pub, sizeof keys.sign_pub));
 }
 
 static void test_reading_forgives(void **state)
@@ -132,6 +133,45 @@ static void test_derivations_are_apart(void **state)
 }
 
 /* --- the list --- */
+
+static void every_bit_of_a_claim_counts(void **state)
+{
+    struct token t = example();
+    struct token_keys keys, others;
+    struct token other = example();
+    uint8_t pub[AUTH_KEY] = {1}, hash[AUTH_HASH] = {2}, proof[AUTH_SIGNATURE];
+    char name[CERT_NAME + 1] = "bert";
+    struct token_claim claim = {.token = t.id, .pub = pub, .hash = hash, .name = name};
+    struct {
+        uint8_t *at;
+        size_t n;
+    } parts[] = {{t.id, TOKEN_ID},
+                 {pub, sizeof pub},
+                 {hash, sizeof hash},
+                 {(uint8_t *)name, 4},
+                 {proof, sizeof proof}};
+
+    (void)state;
+    token_derive(&t, &keys);
+    assert_int_equal(token_prove(&t, &claim, proof), 0);
+    assert_true(token_is_proof(&keys, &claim, proof));
+    assert_true(protocol_doc_shows("token-proof", proof, sizeof proof));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (size_t bit = 0; bit < 8 * parts[i].n; bit++) {
+            parts[i].at[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            assert_false(token_is_proof(&keys, &claim, proof));
+            parts[i].at[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+    other.secret[0] ^= 1;
+    token_derive(&other, &others);
+    assert_false(token_is_proof(&others, &claim, proof));
+    memset(name, 'x', CERT_NAME);
+    assert_false(token_is_proof(&keys, &claim, proof));
+    name[CERT_NAME - 1] = 0;
+    assert_int_equal(token_prove(&t, &claim, proof), 0);
+    memset(name, 'x', CERT_NAME);
+    assert_int_equal(token_prove(&t, &claim, proof), -EINVAL);
+}
 
 static struct token numbered(uint32_t number)
 {
@@ -251,6 +291,7 @@ static void test_list_on_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_bit_of_a_claim_counts),
         cmocka_unit_test(test_text_round_trip),
         cmocka_unit_test(test_text_is_as_documented),
         cmocka_unit_test(test_reading_forgives),
