@@ -177,7 +177,7 @@ fuzz:
 	@$(MAKE) --no-print-directory B=build-fuzz CC=$(FUZZ_CC) SAN=fuzzer-no-link,address,undefined fuzz-programs
 	@tests/fuzz/run build-fuzz "$(RUNS)" "$(ONLY)"
 # What the tests in network namespaces send with.
-netns_bin := $(addprefix $(B)/tests/netns/,flood stripe)
+netns_bin := $(addprefix $(B)/tests/netns/,flood revoked stripe)
 $(netns_bin): $(B)/%: $(B)/%.o $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 # A terminal for tests of what people see.

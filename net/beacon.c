@@ -71,23 +71,21 @@ void beacons_free(struct beacons *b)
         return;
     for (size_t i = 0; i < BEACON_PORTS; i++)
         free(b->ports[i]);
-    sodium_memzero(b->keys, sizeof b->keys);
+    sodium_memzero(&b->key, sizeof b->key);
     free(b);
 }
 
-void beacons_set_keys(struct beacons *b, const struct beacon_key *keys, size_t n, struct instant now)
+void beacons_set_key(struct beacons *b, const struct beacon_key *key, struct instant now)
 {
-    struct beacon_key before[BEACON_KEYS];
+    const struct beacon_key none = {.id = 0}, *next = key ? key : &none;
 
     now = beacons_clock(b, now);
-    memcpy(before, b->keys, sizeof before);
-    b->nkeys = n < BEACON_KEYS ? n : BEACON_KEYS;
-    sodium_memzero(b->keys, sizeof b->keys);
-    if (n > 0)
-        memcpy(b->keys, keys, b->nkeys * sizeof *keys);
-    if (memcmp(before, b->keys, sizeof before)) /* what could not be opened before may be our own now */
+    if (b->has_key != (key != NULL) || b->key.id != next->id ||
+        sodium_memcmp(b->key.key, next->key,
+                      sizeof next->key)) /* what could not be opened before may be our own */
         b->stats = (struct beacons_stats){.sent = b->stats.sent};
-    sodium_memzero(before, sizeof before);
+    b->key = *next;
+    b->has_key = key;
     for (size_t i = 0; i < BEACON_PORTS; i++)
         if (b->ports[i])
             beacon_port_kick(b->ports[i], now);
@@ -209,11 +207,6 @@ static int meet_ourselves(struct beacons *b, struct beacon_port *port, const str
     return -ESTALE;
 }
 
-static bool is_behind(const struct beacons *b, const struct beacon *beacon, const uint8_t *data)
-{
-    return b->keys[0].id != beacon_generation(data) && !(beacon->flags & BEACON_OLDER_KEY);
-}
-
 static int take(struct beacons *b, struct beacon_port *port, const struct in6_addr *from, const void *data,
                 size_t n, struct instant now)
 {
@@ -228,12 +221,12 @@ static int take(struct beacons *b, struct beacon_port *port, const struct in6_ad
     }
     if (type == BEACON_JOINQ || type == BEACON_JOINA)
         return 1;
-    r = beacon_decode(&beacon, b->keys, b->nkeys, from, data, n);
+    r = beacon_decode(&beacon, b->has_key ? &b->key : NULL, from, data, n);
     if (r < 0)
         return r;
     if (beacon.boot == b->self.boot && memcmp(beacon.node_id, b->self.node_id, sizeof beacon.node_id) == 0)
         return meet_ourselves(b, port, &beacon, now);
-    return beacon_table_learn(b, port, &beacon, from, is_behind(b, &beacon, data), now);
+    return beacon_table_learn(b, port, &beacon, from, now);
 }
 
 int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *from, const void *data,
@@ -244,7 +237,10 @@ int beacons_receive(struct beacons *b, unsigned ifindex, const struct in6_addr *
 
     if (!port)
         return -ENODEV;
-    r = take(b, port, from, data, n, beacons_clock(b, now));
+    now = beacons_clock(b, now);
+    r = take(b, port, from, data, n, now);
+    if (r == -ESTALE) /* somebody repeats beacons, or makes them: what connections say counts as well */
+        port->crowded = now;
     if (r >= 0)
         b->stats.taken++;
     else if (r == -EBADMSG)
@@ -332,17 +328,6 @@ static void name_neighbours(struct beacon *ret, struct beacon_port *port)
     port->rotate = i % BEACON_NEIGHBOURS;
 }
 
-/* Whoever was away while the key changed can neither open our beacons nor come by the new key
- * without them: as long as there is such a neighbour, every other beacon is sealed with the key
- * before. All others open both. */
-static const struct beacon_key *choose_key(const struct beacons *b, const struct beacon_port *port)
-{
-    for (size_t i = 0; i < BEACON_NEIGHBOURS; i++)
-        if (b->nkeys > 1 && port->seq % 2 && port->neighbours[i].used && port->neighbours[i].is_behind)
-            return &b->keys[1];
-    return &b->keys[0];
-}
-
 static int make(struct beacons *b, struct beacon_port *port, enum beacon_type type, struct instant now,
                 const uint8_t *nonce, uint8_t *out, size_t cap)
 {
@@ -363,16 +348,13 @@ static int make(struct beacons *b, struct beacon_port *port, enum beacon_type ty
         .max_mtu = port->port.max_mtu,
         .pool = b->self.pool,
     };
-    const struct beacon_key *key = choose_key(b, port);
     int n;
 
-    if (key != &b->keys[0])
-        beacon.flags |= BEACON_OLDER_KEY;
     memcpy(beacon.node_id, b->self.node_id, sizeof beacon.node_id);
     strcpy(beacon.name, b->self.name);
     strcpy(beacon.port_name, port->port.name);
     name_neighbours(&beacon, port);
-    n = beacon_encode(&beacon, key, &port->port.link_local, nonce, out, cap);
+    n = beacon_encode(&beacon, &b->key, &port->port.link_local, nonce, out, cap);
     if (n < 0)
         return n;
     port->sent[port->seq++ % BEACON_SENT] = now;
@@ -388,7 +370,7 @@ int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,
     if (!port)
         return -ENODEV;
     now = beacons_clock(b, now);
-    if (b->nkeys == 0 || now.us + BEACON_EARLY_US < port->due.us)
+    if (!b->has_key || now.us + BEACON_EARLY_US < port->due.us)
         return 0;
     if (port->quick > 0)
         port->quick--;
@@ -403,7 +385,7 @@ int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
 
     if (!port)
         return -ENODEV;
-    return b->nkeys == 0 ? 0 : make(b, port, BEACON_GOODBYE, beacons_clock(b, now), nonce, out, cap);
+    return !b->has_key ? 0 : make(b, port, BEACON_GOODBYE, beacons_clock(b, now), nonce, out, cap);
 }
 
 /* --- what is due --- */
@@ -428,7 +410,7 @@ struct instant beacons_due(struct beacons *b)
         at = beacon_table_due(b, b->ports[i]);
         if (at.us < due.us)
             due = at;
-        if (b->nkeys > 0 && b->ports[i]->due.us < due.us)
+        if (b->has_key && b->ports[i]->due.us < due.us)
             due = b->ports[i]->due;
     }
     if (due.us < UINT64_MAX)

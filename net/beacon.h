@@ -13,7 +13,8 @@
  *   VERSION   it shares no protocol version with us
  *   CLONED    two machines with this node id are alive at once (a copied identity): neither is used
  *
- * and is gone after its hold time without a beacon, with its goodbye, or with our port. A cable
+ * and is gone after its hold time without a beacon, with our port, or with its goodbye, as soon as
+ * no connection says otherwise. A cable
  * here is a hint: it becomes a link through the handshake over it.
  *
  * Who calls much later than beacons_due said has stood still (a stopped process, a machine that
@@ -97,6 +98,10 @@ struct beacons_ops {
     /* A neighbour that will not become a cable until somebody does something: ONE_WAY, VERSION or
      * CLONED. Once per neighbour and state. A cable that turns so is told by cable_down too. */
     void (*trouble)(void *owner, const struct cable *with, enum neighbour_state state);
+    /* Reads only, may be NULL: the boot of that node as a connection that is up has proved it, 0 =
+     * there is none. While there is one, beacons neither end that life of the node nor begin
+     * another: every member has their key, and the connection's only that node. */
+    uint64_t (*proved_boot)(void *owner, const uint8_t node_id[static 16]);
 };
 
 struct beacons_self {
@@ -115,8 +120,9 @@ int beacons_new(struct beacons **ret, const struct beacons_self *self, uint64_t 
                 const struct beacons_ops *ops, void *owner);
 void beacons_free(struct beacons *b);
 
-/* Seals with the first, opens with all; none (before enrolment): neither sends nor opens. */
-void beacons_set_keys(struct beacons *b, const struct beacon_key *keys, size_t n, struct instant now);
+/* Of the cluster's newest generation, and no other: who was removed has those before. NULL (before
+ * enrolment): neither sends nor opens. */
+void beacons_set_key(struct beacons *b, const struct beacon_key *key, struct instant now);
 /* A usable port, or news about one; changes are announced at once. −ENOMEM, −ENOSPC. */
 int beacons_port_add(struct beacons *b, const struct port *port, struct instant now);
 void beacons_port_remove(struct beacons *b, unsigned ifindex, struct instant now);
@@ -143,7 +149,8 @@ int beacons_next_send(struct beacons *b, unsigned ifindex, struct instant now,
 /* A goodbye for the port, at any time. */
 int beacons_goodbye(struct beacons *b, unsigned ifindex, struct instant now,
                     const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
-/* What has not been heard for its hold time goes. */
+/* What has not been heard for its hold time goes, and what said goodbye and has no connection any
+ * more: to be called when one has ended. */
 void beacons_expire(struct beacons *b, struct instant now);
 /* When next to call beacons_next_send for all ports and beacons_expire; UINT64_MAX: not before
  * something happens. */
@@ -164,7 +171,7 @@ size_t beacons_neighbours(const struct beacons *b, struct instant now, struct ne
 struct beacons_stats {
     uint64_t taken, sent;
     uint64_t garbage; /* not a beacon */
-    uint64_t foreign; /* sealed under another key, or damaged */
+    uint64_t foreign; /* sealed under another key or an older one, or damaged */
     uint64_t stale;   /* repeated */
     uint64_t limited; /* not looked at, or no room */
 };

@@ -25,10 +25,10 @@ struct beacon_neighbour {
     struct cable cable;
     uint8_t proto_min, proto_max;
     uint64_t seq, hold_us;
-    bool is_behind; /* its last beacon was sealed with an older key than ours, for want of a newer */
     struct instant first, heard; /* beacons */
     bool is_proved;
     struct instant proved; /* the last beacon that named a recent one of ours */
+    bool is_leaving;       /* it said goodbye, and a connection with it is still up */
     struct bucket bucket;
 };
 
@@ -77,8 +77,8 @@ struct beacons {
     const struct beacons_ops *ops; /* borrowed */
     void *owner;                   /* borrowed */
     uint64_t random;
-    struct beacon_key keys[BEACON_KEYS];
-    size_t nkeys;
+    struct beacon_key key;
+    bool has_key;
     uint64_t last_seq; /* of all ports that are gone: one that comes back goes on from there */
     struct beacon_port *ports[BEACON_PORTS]; /* owned; NULL = free */
     struct node_boots nodes[BEACON_NODES];   /* [0] is ourselves */
@@ -102,10 +102,9 @@ uint64_t beacon_port_hold_us(const struct beacon_port *port);
 bool beacon_port_sent(const struct beacon_port *port, uint64_t seq, struct instant now, struct instant *ret);
 
 /* beacon_table.c */
-/* A beacon or goodbye of another machine that has opened; `behind` as in struct beacon_neighbour.
- * 0, −ESTALE, −ENOSPC. */
+/* A beacon or goodbye of another machine that has opened. 0, −ESTALE, −ENOSPC. */
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
-                       const struct in6_addr *from, bool behind, struct instant now);
+                       const struct in6_addr *from, struct instant now);
 /* All neighbours of the port looked at again: who is silent, who has changed state. */
 void beacon_table_review(struct beacons *b, struct beacon_port *port, struct instant now);
 void beacon_table_clear(struct beacons *b, struct beacon_port *port, struct instant now);

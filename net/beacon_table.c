@@ -28,6 +28,18 @@ static bool shares_version(const struct beacons *b, const struct beacon_neighbou
     return n->proto_min <= b->self.proto_max && n->proto_max >= b->self.proto_min;
 }
 
+static bool is_connected(const struct beacons *b, const uint8_t *node_id, uint64_t boot)
+{
+    return b->ops->proved_boot && b->ops->proved_boot(b->owner, node_id) == boot;
+}
+
+static bool is_another_connected(const struct beacons *b, const uint8_t *node_id, uint64_t boot)
+{
+    const uint64_t proved = b->ops->proved_boot ? b->ops->proved_boot(b->owner, node_id) : 0;
+
+    return proved && proved != boot;
+}
+
 /* How long a proof holds: the slower of both ends sets the pace. */
 static uint64_t proof_us(const struct beacon_port *port, const struct beacon_neighbour *n)
 {
@@ -141,6 +153,8 @@ void beacon_table_review(struct beacons *b, struct beacon_port *port, struct ins
             continue;
         if (now.us >= n->heard.us + n->hold_us)
             drop(b, port, n, CABLE_END_SILENT, now);
+        else if (n->is_leaving && !is_connected(b, n->cable.node_id, n->cable.boot))
+            drop(b, port, n, CABLE_END_LEFT, now);
         else
             judge(b, port, n, now);
     }
@@ -232,6 +246,8 @@ static bool prove_boot(struct beacons *b, const uint8_t *node_id, uint64_t boot,
     struct node_boots *node = find_node(b, node_id);
     bool was_there = false;
 
+    if (is_another_connected(b, node_id, boot))
+        return false;
     if (!node->used) {
         node->used = true;
         node->boot = boot;
@@ -363,7 +379,7 @@ static void begin(struct beacons *b, struct beacon_port *port, struct beacon_nei
 }
 
 int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct beacon *beacon,
-                       const struct in6_addr *from, bool behind, struct instant now)
+                       const struct in6_addr *from, struct instant now)
 {
     struct beacon_neighbour *n = find(port, beacon);
     struct instant alive;
@@ -374,7 +390,9 @@ int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct
     if (beacon->type == BEACON_GOODBYE) {
         if (n) {
             n->seq = beacon->seq;
-            drop(b, port, n, CABLE_END_LEFT, now);
+            n->is_leaving = true;
+            if (!is_connected(b, beacon->node_id, beacon->boot))
+                drop(b, port, n, CABLE_END_LEFT, now);
         } else {
             bury(port, beacon->node_id, beacon->port_id, beacon->boot, beacon->seq);
         }
@@ -389,7 +407,7 @@ int beacon_table_learn(struct beacons *b, struct beacon_port *port, const struct
     }
     was_cable = n->state == NEIGHBOUR_TWO_WAY;
     n->heard = now;
-    n->is_behind = behind;
+    n->is_leaving = false;
     news = take_in(n, beacon, from);
     if (names_us(b, port, beacon, now, &alive) && prove_boot(b, beacon->node_id, beacon->boot, alive, now)) {
         n->is_proved = true;

@@ -230,25 +230,22 @@ unsigned beacon_generation(const uint8_t data[static BEACON_HEAD])
     return (unsigned)data[6] | (unsigned)data[7] << 8;
 }
 
-int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys,
-                  const struct in6_addr *from, const void *data, size_t n)
+int beacon_decode(struct beacon *ret, const struct beacon_key *key, const struct in6_addr *from,
+                  const void *data, size_t n)
 {
     const uint8_t *at = data;
     struct beacon b = {.type = 0};
     uint8_t plain[PLAIN_MAX], ad[AD];
     int type = beacon_peek(data, n);
-    size_t i = 0;
 
     if (type != BEACON_HELLO && type != BEACON_GOODBYE)
         return -EBADMSG;
-    while (i < nkeys && keys[i].id != beacon_generation(at))
-        i++;
-    if (i == nkeys)
+    if (!key || key->id != beacon_generation(at))
         return -ENOKEY;
     make_ad(ad, at, from);
     if (crypto_aead_xchacha20poly1305_ietf_decrypt(plain, NULL, NULL, at + BEACON_HEAD + BEACON_NONCE,
                                                    n - BEACON_HEAD - BEACON_NONCE, ad, sizeof ad,
-                                                   at + BEACON_HEAD, keys[i].key) != 0)
+                                                   at + BEACON_HEAD, key->key) != 0)
         return -EKEYREJECTED;
     b.type = (enum beacon_type)type;
     if (decode_plain(&b, plain, n - SEALED_MIN) < 0)

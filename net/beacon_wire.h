@@ -21,7 +21,6 @@ enum beacon_sizes {
     BEACON_PORT_NAME = 16,
     BEACON_VERSION = 1,
     BEACON_ASK_MAX = 64,                /* body of the two clear kinds */
-    BEACON_KEYS = 2,                    /* generations accepted at a time */
     BEACON_SIZE_HEAD = BEACON_HEAD + 8, /* of a probe: and its number */
 };
 
@@ -36,7 +35,6 @@ enum beacon_type {
 
 enum beacon_flags {
     BEACON_HAS_DEFAULT_ROUTE = 1, /* the port leads to the internet: nobody's private cable */
-    BEACON_OLDER_KEY = 2,         /* sealed so for the sake of others: the sender has a newer one */
 };
 
 struct beacon_key {
@@ -77,10 +75,11 @@ struct beacon {
  * address does not open. Bytes written, or −ENOBUFS. */
 int beacon_encode(const struct beacon *beacon, const struct beacon_key *key, const struct in6_addr *from,
                   const uint8_t nonce[static BEACON_NONCE], uint8_t *out, size_t cap);
-/* 0, or −EBADMSG (not a beacon, or no beacon that this version can read), −ENOKEY (sealed under a
- * key we do not have), −EKEYREJECTED (does not open: forged, damaged, or from elsewhere). */
-int beacon_decode(struct beacon *ret, const struct beacon_key *keys, size_t nkeys,
-                  const struct in6_addr *from, const void *data, size_t n);
+/* 0, or −EBADMSG (not a beacon, or no beacon that this version can read), −ENOKEY (sealed under
+ * another key than `key`, which may be NULL), −EKEYREJECTED (does not open: forged, damaged, or
+ * from elsewhere). */
+int beacon_decode(struct beacon *ret, const struct beacon_key *key, const struct in6_addr *from,
+                  const void *data, size_t n);
 
 /* The type if the clear part is sound, else −EBADMSG: cheap, for looking before opening. */
 int beacon_peek(const void *data, size_t n);

@@ -430,7 +430,7 @@ int finder_open(struct finder **ret, const struct finder_setup *setup)
         r = beacons_new(&f->beacons, &setup->self, seed, &f->ops->beacons, f->owner);
     if (r < 0)
         goto out;
-    beacons_set_keys(f->beacons, setup->keys, setup->nkeys, clock_now());
+    beacons_set_key(f->beacons, setup->key, clock_now());
     finder_update(f);
     *ret = f;
 out:
@@ -461,9 +461,9 @@ void finder_close(struct finder *f)
     free(f);
 }
 
-void finder_set_keys(struct finder *f, const struct beacon_key *keys, size_t n)
+void finder_set_key(struct finder *f, const struct beacon_key *key)
 {
-    beacons_set_keys(f->beacons, keys, n, clock_now());
+    beacons_set_key(f->beacons, key, clock_now());
     settle(f);
 }
 
@@ -505,6 +505,12 @@ int finder_port_error(const struct finder *f, unsigned ifindex)
     const struct finder_port *p = find_port(f, ifindex);
 
     return p ? p->error : -ENODEV;
+}
+
+void finder_connection_ended(struct finder *f)
+{
+    beacons_expire(f->beacons, clock_now());
+    settle(f);
 }
 
 void finder_heard(struct finder *f, uint64_t cable)

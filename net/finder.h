@@ -34,9 +34,8 @@ struct finder_setup {
     struct event_base *base; /* borrowed */
     struct ports *ports;     /* borrowed; closed after the finder */
     struct beacons_self self;
-    uint16_t udp_port;             /* 0 = FINDER_PORT; the same on all nodes */
-    const struct beacon_key *keys; /* as beacons_set_keys; copied */
-    size_t nkeys;
+    uint16_t udp_port;            /* 0 = FINDER_PORT; the same on all nodes */
+    const struct beacon_key *key; /* as beacons_set_key; copied */
     const struct finder_ops *ops; /* borrowed */
     void *owner;
 };
@@ -47,7 +46,7 @@ void finder_close(struct finder *finder);
 
 /* To be called from ports' `changed`. */
 void finder_update(struct finder *finder);
-void finder_set_keys(struct finder *finder, const struct beacon_key *keys, size_t n);
+void finder_set_key(struct finder *finder, const struct beacon_key *key);
 int finder_set_attempt(struct finder *finder, unsigned ifindex, uint8_t attempt); /* −ENODEV */
 /* A JOINQ or JOINA to everybody on the port, or on all ports (ifindex 0). How many ports it left
  * through, or −EINVAL. */
@@ -63,6 +62,7 @@ int finder_probe(struct finder *finder, unsigned ifindex, const struct in6_addr 
  * −ENODEV: not usable. */
 int finder_port_error(const struct finder *finder, unsigned ifindex);
 void finder_heard(struct finder *finder, uint64_t cable); /* beacons_heard */
+void finder_connection_ended(struct finder *finder);      /* beacons_expire */
 void finder_keep_step(struct finder *finder, struct instant beat);
 size_t finder_neighbours(const struct finder *finder, struct neighbour_view *out, size_t cap);
 

@@ -192,6 +192,12 @@ static void on_cable_heard(void *owner, uint64_t cable)
     cables_heard(n->cables, cable);
 }
 
+static void on_connection_ended(void *owner)
+{
+    const struct node *n = owner;
+    cables_connection_ended(n->cables);
+}
+
 static void on_beat_changed(void *owner, struct instant beat)
 {
     const struct node *n = owner;
@@ -216,6 +222,7 @@ static const struct peers_ops peers_ops = {.refresh_self = refresh_self,
                                            .data_hello = on_data_hello,
                                            .data_up = on_data_up,
                                            .cable_heard = on_cable_heard,
+                                           .connection_ended = on_connection_ended,
                                            .beat_changed = on_beat_changed,
                                            .port = port_at,
                                            .cable_trouble = cable_trouble};

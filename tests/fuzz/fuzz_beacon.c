@@ -19,13 +19,13 @@ static void datagram(const uint8_t *data, size_t n)
 
     if (type == BEACON_JOINQ || type == BEACON_JOINA)
         expect(n >= BEACON_HEAD && n - BEACON_HEAD <= BEACON_ASK_MAX);
-    if (beacon_decode(&b, &key, 1, &from, data, n) < 0)
+    if (beacon_decode(&b, &key, &from, data, n) < 0)
         return;
     expect(type == BEACON_HELLO || type == BEACON_GOODBYE);
     expect(b.nheard <= BEACON_HEARD_MAX && b.hold_ms >= 1000 && b.proto_min <= b.proto_max &&
            memchr(b.name, 0, sizeof b.name) && memchr(b.port_name, 0, sizeof b.port_name));
     int size = beacon_encode(&b, &key, &from, nonce, again, sizeof again);
-    expect(size > 0 && beacon_decode(&back, &key, 1, &from, again, (size_t)size) == 0);
+    expect(size > 0 && beacon_decode(&back, &key, &from, again, (size_t)size) == 0);
     expect(back.seq == b.seq && back.nheard == b.nheard && strcmp(back.name, b.name) == 0);
 }
 

@@ -82,7 +82,14 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
     node->troubles[state]++;
 }
 
-static const struct beacons_ops ops = {on_up, on_changed, on_down, on_trouble};
+static uint64_t proved_boot(void *owner, const uint8_t node_id[static 16])
+{
+    const struct world_node *node = owner;
+
+    return memcmp(node->connected_id, node_id, 16) ? 0 : node->connected_boot;
+}
+
+static const struct beacons_ops ops = {on_up, on_changed, on_down, on_trouble, proved_boot};
 
 /* --- building --- */
 
@@ -136,7 +143,7 @@ void world_start(struct world *w, size_t node)
     n->self.boot = world_random(w);
     if (beacons_new(&n->beacons, &n->self, world_random(w), &ops, n) < 0)
         abort();
-    beacons_set_keys(n->beacons, &w->key, 1, w->now);
+    beacons_set_key(n->beacons, &w->key, w->now);
     for (size_t i = 0; i < w->nports; i++)
         if (w->ports[i].used && w->ports[i].node == node &&
             beacons_port_add(n->beacons, &w->ports[i].port, w->now))

@@ -35,6 +35,9 @@ struct world_node {
     size_t ncables;
     unsigned ups, downs, changes, troubles[NEIGHBOUR_CLONED + 1];
     enum cable_end last_end;
+    /* a connection that is up, boot 0: none */
+    uint8_t connected_id[16];
+    uint64_t connected_boot;
 };
 
 struct world {

@@ -270,7 +270,19 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
         ring_wrong(n->world, "a node was taken for two");
 }
 
-const struct beacons_ops ring_beacons_ops = {on_cable_up, on_cable_up, on_cable_down, on_trouble};
+static uint64_t proved_boot(void *owner, const uint8_t node_id[static 16])
+{
+    struct ring_node *n = owner;
+    uint64_t boot = 0;
+    struct ring_session *s;
+    EACH_SESSION(s, e, n)
+    if (s->end[e].up && !memcmp(node_of(s, !e)->self.node_id, node_id, 16) && s->end[e].peer_boot > boot)
+        boot = s->end[e].peer_boot;
+    return boot;
+}
+
+const struct beacons_ops ring_beacons_ops = {on_cable_up, on_cable_up, on_cable_down, on_trouble,
+                                             proved_boot};
 
 /* --- connections ------------------------------------------------------------------------------ */
 

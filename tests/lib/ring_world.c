@@ -220,7 +220,7 @@ void ring_world_start(struct ring_world *w, size_t node)
     n->self.boot = (uint64_t)((int64_t)(w->now_us + START_WALL_S * UINT64_C(1000000)) + n->wall_us);
     if (beacons_new(&n->beacons, &n->self, ring_world_random(w, 0), &ring_beacons_ops, n))
         abort();
-    beacons_set_keys(n->beacons, &w->key, 1, ring_local(n));
+    beacons_set_key(n->beacons, &w->key, ring_local(n));
     for (size_t i = 0; i < w->nports; i++)
         if (w->ports[i].node == node && w->ports[i].plugged &&
             beacons_port_add(n->beacons, &w->ports[i].port, ring_local(n)))

@@ -15,8 +15,8 @@ build=$(realpath "${1:-build}")
 cd "$(dirname "$0")/../.." || exit 2
 . tests/netns/lib.sh
 . tests/netns/nodes.sh
-flood=$build/tests/netns/flood
-[ -x "$flood" ] || fail "$flood is missing: make test-programs"
+flood=$build/tests/netns/flood revoked=$build/tests/netns/revoked
+[ -x "$flood" ] && [ -x "$revoked" ] || fail "$flood or $revoked is missing: make test-programs"
 seconds=${FLOOD_SECONDS:-2} most_kib=8192 most_us=60
 
 since() { # NAME: what it has logged since the mark
@@ -100,6 +100,7 @@ start_ringd 3
 await_all 'a ring of 3' 10 a b c
 lasted "c was away while the key changed; from its start to the ring" "$start"
 rm -rf "$tmp/d"
+cp -a "$tmp/d-before" "$tmp/d-key"
 mv "$tmp/d-before" "$tmp/d"
 rm -f "$tmp/d/ringd.sock"
 mark a b c d
@@ -115,6 +116,16 @@ for name in a b c; do
 done
 ok "a removed node that comes back with its old identity and roster is told so, and stays out"
 stop d TERM
+
+# --- what was removed does with the key it had, beside the others
+mark a b c
+victim=$(on a nodes --json | jq -r '.nodes[] | select(.name == "b") | .id')
+opened=$(ns_exec 8 timeout 60 "$revoked" "$tmp/d-key" lan1 "$victim" $((6 * slow))) || fail "the removed member cannot speak"
+[ "$opened" = 0 ] || fail "$opened beacons were sealed with the key of before"
+for name in a b c; do
+    since "$name" | grep -E 'is out|ended|alive twice|liar' && fail "$name believed a removed member"
+done
+ok "a removed member's beacons cut no cable, and it opens none of the others'"
 
 # --- floods during a job
 iters=100000

@@ -45,12 +45,12 @@ const uint8_t *cluster_roster_bytes(const struct cluster *c, size_t *ret_n);
 /* --- keys --- */
 enum {
     CLUSTER_KEYS = 8
-}; /* generations kept: beacons use two; links all, so that a node away for long can return */
+}; /* generations kept: beacons use the newest; links all, so that a node away for long can return */
 struct cluster_net_key {
     uint16_t generation;
     uint8_t key[32];
 };
-/* k_net, newest first; at most `cap`. For beacons: the first two. */
+/* k_net, newest first; at most `cap`. For beacons: the first. */
 size_t cluster_net_keys(const struct cluster *c, struct cluster_net_key *ret, size_t cap);
 /* The secret of a link to another member, `age` generations back (modulo those there are).
  * −ENOTCONN: no member. */

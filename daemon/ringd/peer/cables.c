@@ -228,8 +228,30 @@ static void on_sized(void *owner, unsigned ifindex, uint64_t number, uint32_t pa
     cables_sizes_answered(c->sizes, ifindex, number, packet);
 }
 
+static uint64_t proved_boot(void *owner, const uint8_t node_id[static 16])
+{
+    const struct cables *c = owner;
+    return peers_boot_of(c->s.peers, node_id);
+}
+
+/* From the loop: the finder may be what ended the connection. */
+static void on_connection_ended(evutil_socket_t fd, short what, void *arg)
+{
+    const struct cables *c = arg;
+    (void)fd;
+    (void)what;
+    if (c->finder)
+        finder_connection_ended(c->finder);
+}
+
+void cables_connection_ended(struct cables *c)
+{
+    if (c)
+        event_active(c->ended, EV_TIMEOUT, 0);
+}
+
 static const struct finder_ops finder_ops = {
-    .beacons = {on_cable_up, on_cable_changed, on_cable_down, on_trouble},
+    .beacons = {on_cable_up, on_cable_changed, on_cable_down, on_trouble, proved_boot},
     .ask = on_ask,
     .sealed = on_sealed,
     .sized = on_sized,
@@ -251,28 +273,24 @@ static const struct ports_ops ports_ops = {on_ports_changed};
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static size_t beacon_keys(const struct cables *c, struct beacon_key ret[2])
+/* Of the newest generation; NULL without a cluster. */
+static const struct beacon_key *beacon_key(const struct cables *c, struct beacon_key *room)
 {
-    struct cluster_net_key keys[2];
-    size_t n = cluster_net_keys(c->s.cluster, keys, 2);
-    for (size_t i = 0; i < n; i++) {
-        ret[i].id = keys[i].generation;
-        beacon_key_derive(ret[i].key, keys[i].key);
-    }
-    sodium_memzero(keys, sizeof keys);
-    return n;
+    struct cluster_net_key key;
+    if (!cluster_net_keys(c->s.cluster, &key, 1))
+        return NULL;
+    room->id = key.generation;
+    beacon_key_derive(room->key, key.key);
+    sodium_memzero(&key, sizeof key);
+    return room;
 }
 
 static int open_finder(struct cables *c)
 {
-    struct beacon_key keys[2];
+    struct beacon_key key;
     const struct member *self = members_self(c->s.members);
-    struct finder_setup setup = {.base = c->s.base,
-                                 .ports = c->ports,
-                                 .keys = keys,
-                                 .nkeys = beacon_keys(c, keys),
-                                 .ops = &finder_ops,
-                                 .owner = c};
+    struct finder_setup setup = {
+        .base = c->s.base, .ports = c->ports, .key = beacon_key(c, &key), .ops = &finder_ops, .owner = c};
     memcpy(setup.self.node_id, self->id, 16);
     setup.self.boot = self->boot;
     snprintf(setup.self.name, sizeof setup.self.name, "%s", c->s.name);
@@ -281,7 +299,7 @@ static int open_finder(struct cables *c)
     setup.self.beat = peers_beat(c->s.peers);
     setup.self.proto_min = setup.self.proto_max = 1;
     int r = finder_open(&c->finder, &setup);
-    sodium_memzero(keys, sizeof keys);
+    sodium_memzero(&key, sizeof key);
     return r;
 }
 
@@ -291,6 +309,7 @@ int cables_open(struct cables **ret, const struct cables_setup *setup, struct er
     c->s = *setup;
     c->asking = event_new(setup->base, -1, 0, on_asking, c);
     c->settling = event_new(setup->base, -1, 0, on_settled, c);
+    c->ended = event_new(setup->base, -1, 0, on_connection_ended, c);
     c->sizes = cables_sizes_new(c);
     *ret = c;
     const char *pool = opts_str(setup->opts, "ipv4-pool");
@@ -331,6 +350,7 @@ void cables_close(struct cables *c)
         return;
     event_free(c->asking);
     event_free(c->settling);
+    event_free(c->ended);
     finder_close(c->finder);
     cables_sizes_free(c->sizes);
     ports_close(c->ports);
@@ -353,12 +373,11 @@ void cables_keep_step(struct cables *c, struct instant beat)
 
 void cables_keys_changed(struct cables *c)
 {
-    struct beacon_key keys[2];
+    struct beacon_key key;
     if (!c || !c->finder)
         return;
-    size_t n = beacon_keys(c, keys);
-    finder_set_keys(c->finder, keys, n);
-    sodium_memzero(keys, sizeof keys);
+    finder_set_key(c->finder, beacon_key(c, &key));
+    sodium_memzero(&key, sizeof key);
     set_scope(c);
     replan(c);
 }

@@ -38,6 +38,8 @@ int cables_open(struct cables **ret, const struct cables_setup *setup, struct er
 void cables_close(struct cables *c); /* says goodbye on every cable */
 /* A heartbeat has come over the cable: if its port is flooded, that stands for a beacon. */
 void cables_heard(struct cables *c, uint64_t cable);
+/* A connection with some node is no more: what said goodbye before goes now. */
+void cables_connection_ended(struct cables *c);
 void cables_keep_step(struct cables *c, struct instant beat); /* beacons with heartbeats */
 /* The cluster's network keys are others, or we have just become a member. */
 void cables_keys_changed(struct cables *c);

@@ -396,6 +396,7 @@ static void end_session(struct session *s, enum way_event failed, enum link_end 
     if (joined) /* by now the newcomer takes connections */
         peers_redial(p);
     if (was_up) {
+        p->s.ops->connection_ended(p->s.owner);
         list_links(p);
         peers_flood_self(p);
         p->s.ops->changed(p->s.owner);

@@ -44,6 +44,7 @@ struct peers_ops {
     void (*data_up)(void *owner, struct link *link);
     /* A heartbeat came over the cable; our heartbeats are sent whole seconds from `beat` now. */
     void (*cable_heard)(void *owner, uint64_t cable);
+    void (*connection_ended)(void *owner);
     void (*beat_changed)(void *owner, struct instant beat);
     /* A port of this machine, NULL: none such; the trouble with a cable, "" if there is none. */
     const struct port *(*port)(void *owner, unsigned ifindex);
@@ -115,6 +116,8 @@ size_t peers_paths(struct peers *p, const uint8_t id[16], struct path ret[PEERS_
 void peers_turn_path(struct peers *p, uint64_t path);
 /* The other end of that cable (0 = a configured address) says the same to us. */
 void peers_path_turned(struct peers *p, const uint8_t from[16], uint64_t cable);
+/* The boot of that node as a connection that is up has proved it; 0 = none is. */
+uint64_t peers_boot_of(const struct peers *p, const uint8_t id[16]);
 /* Why the last connection to the node ended, "" if unknown. */
 const char *peers_last_words(struct peers *p, const uint8_t id[16]);
 

@@ -77,6 +77,16 @@ static enum session_choice choose(const struct session *old, const struct sessio
     return session_choose(smaller, old ? &other : NULL, &mine);
 }
 
+uint64_t peers_boot_of(const struct peers *p, const uint8_t id[16])
+{
+    const struct session *s;
+    uint64_t boot = 0; /* of two lives the later one counts: the other is about to be let go */
+    LIST_FOREACH (s, &p->sessions, next)
+        if (s->up && !memcmp(link_peer(s->link)->node_id, id, 16) && link_peer(s->link)->boot > boot)
+            boot = link_peer(s->link)->boot;
+    return boot;
+}
+
 bool peers_is_refused(const struct session *s)
 {
     return choose(rival_of(s), s) == SESSION_REFUSE;

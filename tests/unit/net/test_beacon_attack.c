@@ -317,7 +317,7 @@ static void table_is_bounded(void **state)
         struct beacon b;
 
         if (w->tape[i].from == 0 &&
-            beacon_decode(&b, &w->key, 1, &w->tape[i].source, w->tape[i].data, w->tape[i].n) == 0)
+            beacon_decode(&b, &w->key, &w->tape[i].source, w->tape[i].data, w->tape[i].n) == 0)
             seq = b.seq;
     }
     assert_true(seq > 0);
@@ -353,6 +353,159 @@ static void table_is_bounded(void **state)
     world_free(w);
 }
 
+/* --- who was removed --- */
+
+static size_t sealed_with(const struct world *w, size_t port, unsigned generation)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w->ntape; i++)
+        n += w->tape[i].from == port && beacon_generation(w->tape[i].data) == generation;
+    return n;
+}
+
+/* He has the network key of the generation before. Whatever he says of himself or of others with
+ * it: nothing happens, and nothing is said in that key that he could read. */
+static void a_removed_member_has_no_say(void **state)
+{
+    struct world *w = world_pair(40);
+    struct beacon_key next = w->key, before = w->key;
+    const struct cable victim = w->nodes[0].cables[0];
+    struct beacons_stats stats;
+
+    (void)state;
+    next.id = 2;
+    next.key[0] ^= 1;
+    beacons_set_key(w->nodes[0].beacons, &next, w->now);
+    beacons_set_key(w->nodes[1].beacons, &next, w->now);
+    w->is_taping = true;
+    for (uint64_t seq = 1; seq < 60; seq++) { /* one of them names a beacon that was just sent */
+        w->key = before;
+        assert_int_equal(speak(w, 9, 7, seq, seq), -ENOKEY);
+        struct beacon b = {.type = seq % 2 ? BEACON_GOODBYE : BEACON_HELLO,
+                           .boot = victim.boot + (seq % 3 == 0),
+                           .seq = 1000000 + seq,
+                           .port_id = victim.peer_port_id,
+                           .hold_ms = 3500,
+                           .nheard = 1,
+                           .proto_min = 1,
+                           .proto_max = 1};
+        struct world_datagram d = {.source = victim.address};
+        const uint8_t nonce[BEACON_NONCE] = {(uint8_t)seq};
+        memcpy(b.node_id, victim.node_id, 16);
+        b.heard[0] = (struct beacon_heard){
+            .boot = w->nodes[0].self.boot, .port_id = w->ports[0].port.port_id, .seq = seq};
+        memcpy(b.heard[0].node_id, w->nodes[0].self.node_id, 16);
+        d.n = (size_t)beacon_encode(&b, &before, &d.source, nonce, d.data, sizeof d.data);
+        assert_int_equal(world_inject(w, 0, &d), -ENOKEY);
+        w->key = next;
+        world_run(w, S / 4);
+    }
+    assert_int_equal(w->nodes[0].downs + w->nodes[1].downs, 0);
+    assert_int_equal(w->nodes[0].ups + w->nodes[1].ups, 2);
+    assert_false(w->nodes[0].cables[0].shared);
+    assert_int_equal(w->nodes[0].troubles[NEIGHBOUR_CLONED], 0);
+    assert_int_equal(sealed_with(w, 0, 1), 0);
+    assert_true(sealed_with(w, 0, 2) > 10);
+    beacons_stats(w->nodes[0].beacons, &stats);
+    assert_true(stats.foreign >= 118);
+    assert_null(w->error);
+    world_free(w);
+}
+
+/* --- members with the key, against a connection that knows better --- */
+
+static void connect_to(struct world *w, uint8_t node, uint64_t boot)
+{
+    w->nodes[0].connected_id[0] = node;
+    w->nodes[0].connected_boot = boot;
+}
+
+static int say_goodbye(struct world *w, uint8_t node, uint64_t boot, uint64_t seq)
+{
+    uint8_t nonce[BEACON_NONCE] = {node, 1};
+    struct world_datagram d = {.source = {{{0xfe, 0x80, [15] = node}}}};
+    struct beacon b = {.type = BEACON_GOODBYE,
+                       .node_id = {node},
+                       .boot = boot,
+                       .seq = seq,
+                       .port_id = node,
+                       .hold_ms = 3500,
+                       .proto_min = 1,
+                       .proto_max = 1};
+
+    d.n = (size_t)beacon_encode(&b, &w->key, &d.source, nonce, d.data, sizeof d.data);
+    return world_inject(w, 0, &d);
+}
+
+static void a_goodbye_waits_for_the_connection(void **state)
+{
+    struct world *w = lonely_node(41);
+
+    (void)state;
+    assert_int_equal(speak(w, 2, 7, 1, 1), 0);
+    connect_to(w, 2, 7);
+    assert_int_equal(say_goodbye(w, 2, 7, 2), 0); /* somebody else's */
+    assert_int_equal(w->nodes[0].ncables, 1);
+    assert_int_equal(speak(w, 2, 7, 3, 1), 0);
+    connect_to(w, 2, 0);
+    beacons_expire(w->nodes[0].beacons, w->now);
+    assert_int_equal(w->nodes[0].ncables, 1); /* it spoke again: that was no goodbye of its own */
+    connect_to(w, 2, 7);
+    assert_int_equal(say_goodbye(w, 2, 7, 4), 0);
+    connect_to(w, 2, 0); /* and now it has really gone */
+    beacons_expire(w->nodes[0].beacons, w->now);
+    assert_int_equal(w->nodes[0].ncables, 0);
+    assert_int_equal(w->nodes[0].last_end, CABLE_END_LEFT);
+    assert_null(w->error);
+    world_free(w);
+}
+
+static void no_other_boot_counts_beside_a_connection(void **state)
+{
+    struct world *w = lonely_node(42);
+
+    (void)state;
+    assert_int_equal(speak(w, 2, 7, 1, 1), 0);
+    connect_to(w, 2, 7);
+    for (uint64_t boot = 8; boot < 20; boot++)
+        assert_int_equal(speak(w, 2, boot, 1, 1), 0);
+    assert_int_equal(w->nodes[0].downs, 0);
+    assert_int_equal(w->nodes[0].cables[0].boot, 7);
+    assert_int_equal(w->nodes[0].troubles[NEIGHBOUR_CLONED], 0);
+    connect_to(w, 2, 20); /* it has restarted, and said so over a connection */
+    assert_int_equal(speak(w, 2, 20, 1, 1), 0);
+    assert_int_equal(w->nodes[0].ncables, 1);
+    assert_int_equal(w->nodes[0].cables[0].boot, 20);
+    assert_int_equal(w->nodes[0].last_end, CABLE_END_RESTARTED);
+    connect_to(w, 2, 0);
+    assert_int_equal(speak(w, 2, 21, 1, 1), 0); /* without one, its beacon is all there is */
+    assert_int_equal(w->nodes[0].cables[0].boot, 21);
+    assert_null(w->error);
+    world_free(w);
+}
+
+/* Whoever spoke ahead in a member's name made its own beacons stale: while they are, its connection
+ * keeps the cable. */
+static void beacons_spoken_ahead_end_no_cable(void **state)
+{
+    struct world *w = lonely_node(43);
+
+    (void)state;
+    assert_int_equal(speak(w, 2, 7, 1, 1), 0);
+    const uint64_t cable = w->nodes[0].cables[0].id;
+    assert_int_equal(speak(w, 2, 7, UINT64_MAX, 1), 0);
+    for (uint64_t seq = 2; seq < 30; seq++) {
+        assert_int_equal(speak(w, 2, 7, seq, 1), -ESTALE);
+        beacons_heard(w->nodes[0].beacons, cable, w->now);
+        world_run(w, S);
+    }
+    assert_int_equal(w->nodes[0].ncables, 1);
+    world_run(w, 8 * S); /* nobody speaks any more */
+    assert_int_equal(w->nodes[0].ncables, 0);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +520,10 @@ int main(void)
         cmocka_unit_test(copy_of_ourselves_is_refused),
         cmocka_unit_test(flood_does_not_crowd_out),
         cmocka_unit_test(table_is_bounded),
+        cmocka_unit_test(a_removed_member_has_no_say),
+        cmocka_unit_test(a_goodbye_waits_for_the_connection),
+        cmocka_unit_test(no_other_boot_counts_beside_a_connection),
+        cmocka_unit_test(beacons_spoken_ahead_end_no_cable),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static void datagram_says_what_it_said(void **state)
     assert_true(n > 0);
     assert_true(protocol_doc_shows("beacon", data, (size_t)n));
     assert_int_equal(beacon_peek(data, (size_t)n), BEACON_HELLO);
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), 0);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), 0);
     assert_memory_equal(back.node_id, b.node_id, 16);
     assert_int_equal(back.boot, b.boot);
     assert_int_equal(back.seq, b.seq);
@@ -101,17 +101,17 @@ static void what_a_port_adds(void **state)
         b.pool = pools[i];
         int n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
         assert_true(n > 0);
-        assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), 0);
+        assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), 0);
         assert_int_equal(back.max_mtu, 65522);
         assert_string_equal(back.port_name, "thunderbolt0123");
         assert_true(prefix_equal(&back.pool, pools[i].family == AF_INET ? &pools[i] : &(struct prefix){0}));
     }
     b.pool = (struct prefix){AF_INET, 16, {11, 98}}; /* of the world: nobody's to give */
     int n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), -EBADMSG);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), -EBADMSG);
     b.pool = (struct prefix){AF_INET, 16, {10, 98, 1}}; /* no network */
     n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), -EBADMSG);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), -EBADMSG);
 }
 
 static void largest_datagram_fits(void **state)
@@ -132,7 +132,7 @@ static void largest_datagram_fits(void **state)
     b.pool = (struct prefix){AF_INET, 16, {10, 98}};
     n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
     assert_true(n > 0);
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), 0);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), 0);
     assert_string_equal(back.name, b.name);
 }
 
@@ -152,25 +152,25 @@ static void every_truncation_and_flip_is_refused(void **state)
         uint8_t *exact = malloc((size_t)cut + 1); /* so that a sanitizer sees reads past the end */
 
         memcpy(exact, data, (size_t)cut);
-        assert_true(beacon_decode(&back, &key, 1, &from, exact, (size_t)cut) < 0);
+        assert_true(beacon_decode(&back, &key, &from, exact, (size_t)cut) < 0);
         free(exact);
     }
     for (int bit = 0; bit < n * 8; bit++) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        assert_true(beacon_decode(&back, &key, 1, &from, data, (size_t)n) < 0);
+        assert_true(beacon_decode(&back, &key, &from, data, (size_t)n) < 0);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     memset(longer, 0, sizeof longer);
     memcpy(longer, data, n > 0 ? (size_t)n : 0); /* the compiler cannot see what is asserted */
     for (int more = n + 1; more <= BEACON_MAX; more += 97)
-        assert_true(beacon_decode(&back, &key, 1, &from, longer, (size_t)more) < 0);
+        assert_true(beacon_decode(&back, &key, &from, longer, (size_t)more) < 0);
     from.s6_addr[15] ^= 1;
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), -EKEYREJECTED);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), -EKEYREJECTED);
     from.s6_addr[15] ^= 1;
     key.id++;
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), -ENOKEY);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), -ENOKEY);
     key.id--;
-    assert_int_equal(beacon_decode(&back, &key, 1, &from, data, (size_t)n), 0);
+    assert_int_equal(beacon_decode(&back, &key, &from, data, (size_t)n), 0);
 }
 
 /* What opens may still be nonsense: a member with a bug. */
@@ -203,7 +203,7 @@ static void nonsense_inside_is_refused(void **state)
         b.proto_min = cases[i].proto_min;
         b.name[0] = cases[i].first;
         n = beacon_encode(&b, &key, &from, nonce, data, sizeof data);
-        if (beacon_decode(&back, &key, 1, &from, data, (size_t)n) != cases[i].expected)
+        if (beacon_decode(&back, &key, &from, data, (size_t)n) != cases[i].expected)
             fail_msg("%s", cases[i].what);
     }
 }

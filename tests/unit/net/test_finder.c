@@ -99,7 +99,7 @@ static void on_sealed(void *owner, unsigned ifindex, unsigned generation)
 }
 
 static const struct finder_ops finder_ops = {
-    .beacons = {on_up, on_changed, on_down, on_trouble}, .ask = on_ask, .sealed = on_sealed};
+    .beacons = {on_up, on_changed, on_down, on_trouble, NULL}, .ask = on_ask, .sealed = on_sealed};
 
 static void on_ports(void *owner)
 {
@@ -134,8 +134,7 @@ static void open_finder(struct side *side, uint8_t number, uint8_t generation)
                                           .tcp_port = (uint16_t)(1000 + number),
                                           .proto_min = 1,
                                           .proto_max = 1},
-                                 .keys = &key,
-                                 .nkeys = generation ? 1 : 0,
+                                 .key = generation ? &key : NULL,
                                  .ops = &finder_ops,
                                  .owner = side};
 
