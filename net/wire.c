@@ -104,6 +104,23 @@ bool wire_is_text(const void *text, size_t n)
     return true;
 }
 
+void wire_copy_text(char *to, size_t size, const char *from)
+{
+    const size_t n = strlen(from);
+    size_t at = 0, len;
+
+    for (size_t i = 0; i < n; i += len) {
+        const size_t printable = character((const uint8_t *)from + i, n - i);
+
+        len = printable ? printable : 1;
+        if (at + len >= size)
+            break;
+        memcpy(to + at, printable ? from + i : "?", len);
+        at += len;
+    }
+    to[at] = '\0';
+}
+
 int wire_opening_encode(const struct wire_opening *o, uint8_t *out, size_t cap)
 {
     struct buf_out b;

@@ -36,6 +36,9 @@ int wire_opening_decode(const uint8_t *data, size_t n, struct wire_opening *ret)
 
 /* UTF-8 without control characters, as all names and texts must be: they end up on terminals. */
 bool wire_is_text(const void *text, size_t n);
+/* As much of a text of any kind as fits, cut at a character's edge, with '?' for each byte that is
+ * not of a printable character: what others say of themselves. `to` has size ≥ 1 bytes. */
+void wire_copy_text(char *to, size_t size, const char *from);
 
 /* Payload of messages 2 and 3: TLVs of u16 type, u16 length, value. On −EPROTO *ret_what names the
  * field at fault. */

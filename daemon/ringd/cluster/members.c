@@ -12,6 +12,7 @@
 
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/common/xalloc.h"
+#include "net/wire.h"
 
 enum {
     LATE_US = 500000,   /* from which on it was we who stood still */
@@ -66,6 +67,8 @@ static json_t *cable_encode(const struct member_cable *c)
 
 json_t *member_encode(const struct member *who)
 {
+    char doing[sizeof who->doing]; /* it may have been cut within a character */
+    wire_copy_text(doing, sizeof doing, who->doing);
     json_t *links = json_array();
     for (size_t i = 0; i < who->nlinks; i++)
         json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", hex(who->links[i].id), "class_mbps",
@@ -83,7 +86,7 @@ json_t *member_encode(const struct member *who)
                      (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
                      "memory_available", (json_int_t)who->memory_available, "links", links, "ended", ended,
                      "cables", cables, "ring", who->ring, "jobs", (json_int_t)who->jobs, "job",
-                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", who->doing,
+                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", doing,
                      "seconds", who->seconds);
 }
 
@@ -119,11 +122,6 @@ bool member_says_the_same(const struct member *a, const struct member *b)
            !strcmp(a->doing, b->doing) && !(a->seconds < b->seconds) && !(a->seconds > b->seconds);
 }
 
-static void copy_text(char *to, size_t size, const char *from)
-{
-    snprintf(to, size, "%s", from);
-}
-
 static int decode_link(struct member_link *ret, const json_t *link)
 {
     const char *id;
@@ -147,8 +145,8 @@ static int decode_cable(struct member_cable *ret, const json_t *cable)
 {
     const char *port, *six, *four;
     if (json_unpack((json_t *)cable, "{s:s s:s s:s}", "port", &port, "ipv6", &six, "ipv4", &four) ||
-        strlen(port) >= sizeof ret->port || decode_address(&ret->six, six, AF_INET6) ||
-        decode_address(&ret->four, four, AF_INET))
+        strlen(port) >= sizeof ret->port || !wire_is_text(port, strlen(port)) ||
+        decode_address(&ret->six, six, AF_INET6) || decode_address(&ret->four, four, AF_INET))
         return -EBADMSG;
     memcpy(ret->port, port, strlen(port));
     return 0;
@@ -193,13 +191,14 @@ int member_decode(struct member *ret, const json_t *record)
     for (; m.nlinks < json_array_size(links); m.nlinks++)
         if (decode_link(&m.links[m.nlinks], json_array_get(links, m.nlinks)))
             return -EBADMSG;
-    if (strlen(ring) >= sizeof m.ring || decode_ended(&m, json_object_get(record, "ended")) ||
+    if (strlen(ring) >= sizeof m.ring || !wire_is_text(ring, strlen(ring)) ||
+        decode_ended(&m, json_object_get(record, "ended")) ||
         decode_cables(&m, json_object_get(record, "cables")))
         return -EBADMSG;
     memcpy(m.ring, ring, strlen(ring));
-    copy_text(m.name, sizeof m.name, name);
-    copy_text(m.version, sizeof m.version, version);
-    copy_text(m.doing, sizeof m.doing, doing);
+    wire_copy_text(m.name, sizeof m.name, name);
+    wire_copy_text(m.version, sizeof m.version, version);
+    wire_copy_text(m.doing, sizeof m.doing, doing);
     m.boot = (uint64_t)boot;
     m.seq = (uint64_t)seq;
     m.cores = (unsigned)cores;

@@ -125,11 +125,10 @@ int records_sign_self(struct records *r, struct instant now)
 
 /* The key shown in the record belongs to the member of that id, and has signed the text. The first
  * is remembered. */
-static bool is_genuine(const struct records *r, const struct roster *roster, const uint8_t id[16],
+static bool is_genuine(const struct records *r, const struct roster_entry *e, const uint8_t id[16],
                        const uint8_t *body, size_t n)
 {
     const uint8_t *key = body + AUTH_SIGNATURE;
-    const struct roster_entry *e = roster ? roster_find(roster, id) : NULL;
     struct copy *c = find(r, id);
     if (!e || e->status != ROSTER_ACTIVE)
         return false;
@@ -147,9 +146,11 @@ static struct instant said_at(const uint8_t *body, struct instant now)
     return (struct instant){now.us > age_us ? now.us - age_us : 0};
 }
 
-static enum record_verdict take(struct records *r, const json_t *record, const struct member *who,
-                                const uint8_t *body, size_t n, struct instant said)
+/* A node is called what its certificate says, which no other node has: people name nodes. */
+static enum record_verdict take(struct records *r, json_t *record, const struct roster_entry *e,
+                                const struct member *who, const uint8_t *body, size_t n, struct instant said)
 {
+    json_object_set_new(record, "name", json_string(e->name));
     int rc = members_learn(r->members, record, said);
     if (rc == -EEXIST)
         return RECORD_TWIN;
@@ -173,11 +174,12 @@ enum record_verdict records_take(struct records *r, const struct roster *roster,
         return RECORD_BROKEN;
     json_t *record = json_loadb((const char *)body + RECORD_HEAD, n - RECORD_HEAD, 0, NULL);
     if (record && !member_decode(&who, record)) {
+        const struct roster_entry *e = roster ? roster_find(roster, who.id) : NULL;
         memcpy(ret_id, who.id, 16);
         if (!members_is_news(r->members, &who))
             verdict = RECORD_KNOWN;
-        else if (is_genuine(r, roster, who.id, body, n))
-            verdict = take(r, record, &who, body, n, said_at(body, now));
+        else if (is_genuine(r, e, who.id, body, n))
+            verdict = take(r, record, e, &who, body, n, said_at(body, now));
         else
             verdict = RECORD_FORGED;
     }

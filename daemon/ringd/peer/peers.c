@@ -22,6 +22,7 @@
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/common/xalloc.h"
+#include "net/wire.h"
 
 enum {
     REFRESH_US = 900000,
@@ -43,7 +44,7 @@ static void remember_words(struct peers *p, const uint8_t id[16], const char *te
         memcpy(w->id, id, 16);
         LIST_INSERT_HEAD(&p->words, w, next);
     }
-    snprintf(w->text, sizeof w->text, "%s", text);
+    wire_copy_text(w->text, sizeof w->text, text);
 }
 
 const char *peers_last_words(struct peers *p, const uint8_t id[16])

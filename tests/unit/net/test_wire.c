@@ -60,6 +60,38 @@ static void test_cursors(void **state)
     assert_true(buf_in_is_done(&in));
 }
 
+static void test_a_copied_text_is_cut_at_a_character(void **state)
+{
+    static const struct {
+        const char *from, *to;
+        size_t size;
+    } cases[] = {
+        {"plain", "plain", 16},
+        {"plain", "pla", 4},
+        {"a\xe2\x82\xac", "a\xe2\x82\xac", 5},
+        {"a\xe2\x82\xac"
+         "b",
+         "a", 4},
+        {"\x1b[2J", "?[2J", 16},
+        {"\xc2\x9b"
+         "2J",
+         "??2J", 16},
+        {"a\xe2\x82", "a??", 16},
+        {"\xff\xfe", "??", 16},
+        {"x", "", 1},
+        {"", "", 1},
+    };
+    char to[16];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memset(to, 'z', sizeof to);
+        wire_copy_text(to, cases[i].size, cases[i].from);
+        assert_string_equal(to, cases[i].to);
+        assert_true(wire_is_text(to, strlen(to)));
+    }
+}
+
 static struct link_hello example(void)
 {
     struct link_hello h = {.name = "anna",
@@ -367,6 +399,7 @@ static void test_bye(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_copied_text_is_cut_at_a_character),
         cmocka_unit_test(test_cursors),
         cmocka_unit_test(test_hello_round_trip),
         cmocka_unit_test(test_hello_credentials),

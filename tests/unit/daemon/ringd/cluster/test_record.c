@@ -190,6 +190,43 @@ static void a_full_record_fits(void **state)
     assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
 }
 
+/* A member may call itself what it likes: it is known by the roster's name, which is unlike all
+ * others. */
+static void a_node_is_called_what_the_roster_says(void **state)
+{
+    struct world *w = *state;
+    uint8_t body[RECORD_MAX];
+    snprintf(members_self(w->at[0].members)->name, sizeof(struct member){0}.name, "n2");
+    size_t n = say(w, 0, 1, body);
+    assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
+    assert_string_equal(members_find(w->at[1].members, w->at[0].node_id)->name, "n0");
+}
+
+/* What others say is printable, however it was cut. */
+static void texts_steer_no_terminal(void **state)
+{
+    struct world *w = *state;
+    uint8_t body[RECORD_MAX];
+    struct member *self = members_self(w->at[0].members);
+    const struct member *known;
+    json_t *again;
+    memset(self->doing, 'x', sizeof self->doing - 1);
+    memcpy(self->doing + sizeof self->doing - 3, "\xe2\x82", 2); /* the third byte had no room */
+    snprintf(self->version, sizeof self->version,
+             "1\x1b[2J\xc2\x9b"
+             "2");
+    size_t n = say(w, 0, 1, body);
+    assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
+    known = members_find(w->at[1].members, w->at[0].node_id);
+    assert_string_equal(known->version, "1?[2J??2");
+    assert_string_equal(known->doing + sizeof known->doing - 4, "x??");
+    assert_non_null(again = member_encode(known));
+    json_decref(again);
+    snprintf(self->ring, sizeof self->ring, "n0,\x1b[2J");
+    n = say(w, 0, 1, body);
+    assert_int_equal(hear(w, 1, body, n, 1), RECORD_BROKEN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +234,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_bit_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_speaks_for_another, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_members_are_heard, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_node_is_called_what_the_roster_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(texts_steer_no_terminal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copied_identity_is_a_twin, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_record_fits, set_up, tear_down),
     };
