@@ -151,7 +151,8 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
                           .beat = setup->beat,
                           .beat_us = or_default(setup->beat_us, LINK_BEAT_US),
                           .suspect_us = or_default(setup->suspect_us, LINK_SUSPECT_US),
-                          .dead_us = or_default(setup->dead_us, LINK_DEAD_US)};
+                          .dead_us = or_default(setup->dead_us, LINK_DEAD_US),
+                          .rekey_us = or_default(setup->rekey_us, LINK_REKEY_US)};
     if (dialed && setup->preamble) {
         memcpy(link->preamble, setup->preamble, sizeof link->preamble);
         link->has_preamble = true;
@@ -247,6 +248,7 @@ static void release(struct link *link)
     link_shake_forget(link);
     seal_wipe(&link->tx);
     seal_wipe(&link->rx);
+    link_rekey_forget(link);
     link->keyed = false;
     lookup_free(link->lookup);
     link->lookup = NULL;
@@ -451,6 +453,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
                                .least_rtt_us = link->least_rtt_us,
                                .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,
                                .up_us = up ? clock_since_us(now, link->up_since) : 0,
+                               .rekeys = link->rekeys,
                                .suite = link->suite};
     ret->suspect = up && link->kind != LINK_DATA && ret->silent_us > link->suspect_us;
 }

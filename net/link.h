@@ -129,6 +129,7 @@ struct link_setup {
     uint64_t beat_us, suspect_us, dead_us; /* 0 = 1 s, 3 s, 10 s */
     const struct instant *beat;            /* borrowed, may be NULL: heartbeats keep step with it */
     uint64_t handshake_us;                 /* 0 = 10 s: handshake and hello together */
+    uint64_t rekey_us; /* 0 = 120 s: age of keys that are changed; half more ends the link */
 };
 
 /* `host` is an address ("192.168.7.2", "fe80::1%3") or a name, which a thread looks up. Whatever
@@ -153,6 +154,9 @@ enum { LINK_FRAME_USER = 32, LINK_FRAME_MAX = 1 << 20 };
  * inside). −ENOTCONN if not up, −ENOBUFS when more than 16 MiB wait: a peer that does not drain is
  * cut (LINK_END_SILENT) by its heartbeat anyway. */
 int link_send(struct link *link, uint8_t type, const void *body, size_t n);
+/* The keys of a control link that is up are changed now, not when they are old, if we dialed it:
+ * the dialer asks. */
+void link_rekey(struct link *link);
 /* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from
  * the loop, not from inside). */
 void link_close(struct link *link, enum link_end end, const char *text);
@@ -180,6 +184,7 @@ struct link_stats {
         packet; /* bytes of the largest packet that this connection may send or get, with all heads of IPv6; 0 = not known */
     uint64_t silent_us; /* since the last word of the peer */
     uint64_t up_us;     /* since UP */
+    uint64_t rekeys;    /* changes of keys, but for those by counting bytes */
     enum seal_suite suite;
     bool suspect;
 };

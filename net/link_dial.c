@@ -71,6 +71,14 @@ void link_tune_socket(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", strlen("cubic"));
 }
 
+/* Not for data links: a process that computes for an hour and reads nothing meanwhile is well. */
+void link_limit_silence(int fd, uint64_t us)
+{
+    const unsigned ms = us / 1000 < UINT32_MAX ? (unsigned)(us / 1000) : UINT32_MAX;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
 static void tell_unknown(struct link *link, const char *reason)
 {
     char text[sizeof link->text];

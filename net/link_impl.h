@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Inside a link: shared by link.c (life), link_events.c (what libevent reports), link_dial.c
- * (sockets), link_shake.c (handshake and hello) and link_session.c (records, frames, heartbeats),
+ * (sockets), link_shake.c (handshake and hello), link_session.c (records, frames, heartbeats) and
+ * link_rekey.c (changes of keys),
  * and by nobody else. Everything runs on the loop of setup->base.
  *
  * Callbacks of the owner may free, close or detach the link. So every entry from the loop is
@@ -27,9 +28,18 @@ enum link_limits {
     LINK_DEAD_US = 10000000,   /* loops were late by 0.13 s under the worst load seen; 10 s is no load */
     LINK_LATE_US = 500000,     /* our own lateness from which on we do not blame the peer for it */
     LINK_LINGER_US = 1000000,  /* for the last words to leave */
+    LINK_REKEY_US = 120000000, /* age of a control link's keys, from which on the dialer changes them;
+                                  half as much more ends the link, as in WireGuard */
     LINK_QUEUE_MAX = 16 << 20, /* bytes waiting to be sent */
     LINK_PULL_MIN = 8192,      /* records from here on are read straight from the socket */
     LINK_SHAKE_MIN = 48,       /* the shortest handshake message: a key and a tag */
+};
+
+/* A change of keys under way. */
+struct link_rekey {
+    bool asked, answered;
+    uint8_t secret[AUTH_KEY], own[AUTH_KEY]; /* our pair for it */
+    uint8_t mix[32];                         /* with answered: for the direction that is still to change */
 };
 
 struct addrinfo;
@@ -82,6 +92,9 @@ struct link {
     uint8_t hash[AUTH_HASH];
     enum seal_suite suite;
     struct seal tx, rx;
+    struct link_rekey rekey;
+    struct instant keyed_at;
+    uint64_t rekey_us, rekeys;
     uint8_t head[SEAL_HEAD];
     uint8_t *record;         /* owned: SEAL_MAX + SEAL_TAG bytes */
     size_t got;              /* bytes of it that have been pulled */
@@ -118,6 +131,8 @@ int link_set_timer(struct link *link);
 int link_attach(struct link *link, int fd); /* takes over fd, makes the bufferevent */
 
 /* link_dial.c */
+/* Of a control link that is up: bytes that nobody acknowledges for so long end it. */
+void link_limit_silence(int fd, uint64_t us);
 void link_resolve(struct link *link, const char *host, uint16_t port); /* and on to the first address */
 void link_try_next(struct link *link, int error); /* error: errno of the attempt before, 0 = first */
 void link_tune_socket(int fd);
@@ -127,6 +142,13 @@ void link_name_address(struct link *link, int fd);
 void link_shake_start(struct link *link);
 void link_shake_step(struct link *link);
 void link_shake_forget(struct link *link); /* wipes the secrets that were to be tried */
+
+/* link_rekey.c */
+void link_rekey_begin(struct link *link); /* the keys are new */
+void link_rekey_forget(struct link *link);
+void link_rekey_take(struct link *link, const uint8_t *body, size_t n);
+/* False: the link has ended. */
+bool link_rekey_tick(struct link *link, struct instant now);
 
 /* link_session.c */
 void link_session_step(struct link *link);

@@ -144,6 +144,7 @@ void link_session_tick(struct link *link)
      * silence. */
     if (late_us > LINK_LATE_US) {
         link->last_heard.us += late_us;
+        link->keyed_at.us += late_us;
         if (link->last_heard.us > now.us)
             link->last_heard = now;
     }
@@ -153,7 +154,8 @@ void link_session_tick(struct link *link)
                   (double)clock_since_us(now, link->last_heard) / 1e6);
         return;
     }
-    send_beat(link);
+    if (link_rekey_tick(link, now))
+        send_beat(link);
 }
 
 /* Up when both have said yes and our yes has left: a data link's socket must carry nothing of ours
@@ -165,9 +167,12 @@ void link_session_try_up(struct link *link)
         return;
     link->state = LINK_UP;
     link->up_since = link->last_heard = clock_now();
+    link_rekey_begin(link);
     if (link->kind == LINK_DATA) {
         bufferevent_disable(link->bev, EV_READ | EV_WRITE);
         evtimer_del(link->timer);
+    } else {
+        link_limit_silence(link->fd, link->dead_us);
     }
     link->ops->up(link->owner, link);
     if (!link->freed && link->state == LINK_UP && link->kind != LINK_DATA)
@@ -232,6 +237,7 @@ static void take_frame(struct link *link, uint8_t type, const uint8_t *body, siz
         link_session_try_up(link);
         return;
     case WIRE_BEAT: take_beat(link, body, n); return;
+    case WIRE_REKEY: link_rekey_take(link, body, n); return;
     case WIRE_BYE: take_bye(link, body, n); return;
     }
     link->rx_frames++;

@@ -115,26 +115,51 @@ static int decrypt(const struct seal *s, const uint8_t *head, uint8_t *data, siz
     return ok ? 0 : -EBADMSG;
 }
 
+static void replace_key(struct seal *s, uint8_t next[static 32])
+{
+    memcpy(s->key, next, sizeof s->key);
+    sodium_memzero(next, sizeof s->key);
+    s->bytes = 0;
+}
+
 /* Noise REKEY (§4.2): the new key is what the old one makes of 32 zeros under the last nonce, which
  * no record may use. */
-static int count_bytes(struct seal *s, size_t n)
+int seal_ratchet(struct seal *s)
 {
     uint8_t zeros[32] = {0}, next[32], tag[SEAL_TAG];
     int r;
 
-    s->counter++;
-    s->bytes += SEAL_HEAD + n + SEAL_TAG;
-    if (s->bytes < SEAL_REKEY_BYTES)
-        return 0;
     r = encrypt(s, UINT64_MAX, next, tag, zeros, sizeof zeros, NULL, 0);
     if (r < 0) {
         seal_wipe(s); /* an old key must not go on */
         return r;
     }
-    memcpy(s->key, next, sizeof next);
-    sodium_memzero(next, sizeof next);
-    s->bytes = 0;
+    replace_key(s, next);
     return 0;
+}
+
+int seal_mix(struct seal *s, const uint8_t secret[static 32])
+{
+    static const char purpose[] = "ringd/1 rekey"; /* its NUL ends it */
+    crypto_generichash_state h;
+    uint8_t next[32];
+
+    if (crypto_generichash_init(&h, s->key, sizeof s->key, sizeof next) ||
+        crypto_generichash_update(&h, (const uint8_t *)purpose, sizeof purpose) ||
+        crypto_generichash_update(&h, secret, 32) || crypto_generichash_final(&h, next, sizeof next)) {
+        seal_wipe(s);
+        return -EIO;
+    }
+    sodium_memzero(&h, sizeof h);
+    replace_key(s, next);
+    return 0;
+}
+
+static int count_bytes(struct seal *s, size_t n)
+{
+    s->counter++;
+    s->bytes += SEAL_HEAD + n + SEAL_TAG;
+    return s->bytes < SEAL_REKEY_BYTES ? 0 : seal_ratchet(s);
 }
 
 static bool is_usable(const struct seal *s)

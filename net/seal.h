@@ -38,6 +38,12 @@ int seal_seal(struct seal *s, uint8_t *out, const uint8_t *plain, size_t n);
 int seal_turn(struct seal *s, size_t n, struct seal *ret);
 /* The length in a record's head; −EMSGSIZE if it is more than SEAL_MAX. */
 int seal_length(const uint8_t head[static SEAL_HEAD], size_t *ret);
+/* The next record of this direction has another key; both ends call the same between the same two
+ * records. seal_ratchet: one that follows from the present one, so that what was said before cannot
+ * be read with a key that is stolen later. seal_mix: one that follows from both, so that nor can be
+ * what is said after. −EIO: the state is wiped. */
+int seal_ratchet(struct seal *s);
+int seal_mix(struct seal *s, const uint8_t secret[static 32]);
 /* Opens in place: `data` holds n ciphertext bytes, `tag` 16. −EBADMSG when forged; the connection
  * is then dead (the state is wiped, and a wiped state refuses everything) and the bytes are
  * gone. */

@@ -16,6 +16,7 @@
 static const struct wire_message messages[] = {
     {WIRE_ACCEPT, "accept", 0, 0, IN(LINK_HELLO)},
     {WIRE_BEAT, "heartbeat", WIRE_BEAT_HEAD, WIRE_BEAT_HEAD + WIRE_BEAT_MAX, IN(LINK_UP)},
+    {WIRE_REKEY, "change of keys", 1, WIRE_REKEY_MAX, IN(LINK_UP)},
     {WIRE_BYE, "goodbye", 1, 1 + WIRE_TEXT_MAX, IN(LINK_HELLO) | IN(LINK_UP)},
     {LINK_FRAME_USER, "frame", 0, LINK_FRAME_MAX, IN(LINK_UP)},
 };
@@ -316,6 +317,32 @@ int wire_beat_decode(const uint8_t *data, size_t n, struct wire_beat *ret)
     if (!buf_in_is_done(&b) || beat.n > WIRE_BEAT_MAX)
         return -EPROTO;
     *ret = beat;
+    return 0;
+}
+
+int wire_rekey_encode(const struct wire_rekey *r, uint8_t out[static WIRE_REKEY_MAX])
+{
+    struct buf_out b;
+
+    buf_out_init(&b, out, WIRE_REKEY_MAX);
+    buf_out_u8(&b, r->step);
+    if (r->step != WIRE_REKEY_DONE)
+        buf_out_bytes(&b, r->key, sizeof r->key);
+    return buf_out_size(&b);
+}
+
+int wire_rekey_decode(const uint8_t *data, size_t n, struct wire_rekey *ret)
+{
+    struct wire_rekey r = {.step = 0};
+    struct buf_in b;
+
+    buf_in_init(&b, data, n);
+    r.step = buf_in_u8(&b);
+    if (r.step != WIRE_REKEY_DONE)
+        buf_in_bytes(&b, r.key, sizeof r.key);
+    if (!buf_in_is_done(&b) || r.step < WIRE_REKEY_ASK || r.step > WIRE_REKEY_DONE)
+        return -EPROTO;
+    *ret = r;
     return 0;
 }
 

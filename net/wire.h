@@ -47,7 +47,7 @@ int wire_hello_decode(const uint8_t *data, size_t n, enum link_kind kind, struct
                       const char **ret_what);
 
 /* First bytes of every record's plaintext. */
-enum wire_type { WIRE_ACCEPT = 2, WIRE_BEAT = 3, WIRE_BYE = 25 };
+enum wire_type { WIRE_ACCEPT = 2, WIRE_BEAT = 3, WIRE_REKEY = 4, WIRE_BYE = 25 };
 struct wire_frame {
     uint8_t type;
     bool last;       /* fragment of its frame */
@@ -74,6 +74,16 @@ struct wire_beat {
 };
 int wire_beat_encode(const struct wire_beat *b, uint8_t *out, size_t cap);
 int wire_beat_decode(const uint8_t *data, size_t n, struct wire_beat *ret);
+
+/* One of the three words of a change of keys: see link_rekey.c. */
+enum wire_rekey_step { WIRE_REKEY_ASK = 1, WIRE_REKEY_ANSWER = 2, WIRE_REKEY_DONE = 3 };
+enum { WIRE_REKEY_MAX = 1 + AUTH_KEY };
+struct wire_rekey {
+    uint8_t step;
+    uint8_t key[AUTH_KEY]; /* X25519, for this change alone; DONE: none */
+};
+int wire_rekey_encode(const struct wire_rekey *r, uint8_t out[static WIRE_REKEY_MAX]); /* bytes */
+int wire_rekey_decode(const uint8_t *data, size_t n, struct wire_rekey *ret);
 
 enum wire_bye_code { /* numbers are never reused */
                      WIRE_BYE_LEFT = 1,

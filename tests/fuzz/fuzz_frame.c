@@ -11,9 +11,14 @@ static void body(const uint8_t *data, size_t n)
     static uint8_t again[WIRE_BEAT_HEAD + WIRE_BEAT_MAX];
     struct wire_beat beat;
     struct wire_bye bye;
+    struct wire_rekey rekey;
 
     if (wire_beat_decode(data, n, &beat) == 0) {
         expect(wire_beat_encode(&beat, again, sizeof again) == (int)n);
+        expect(memcmp(again, data, n) == 0);
+    }
+    if (wire_rekey_decode(data, n, &rekey) == 0) {
+        expect(wire_rekey_encode(&rekey, again) == (int)n);
         expect(memcmp(again, data, n) == 0);
     }
     if (wire_bye_decode(data, n, &bye) == 0) {

@@ -61,9 +61,12 @@ void peers_membership_changed(struct peers *p)
     LIST_FOREACH (s, &p->sessions, next)
         if (s->up)
             peers_send_roster(p, s->link);
-    LIST_FOREACH (s, &p->sessions, next)
+    LIST_FOREACH (s, &p->sessions, next) {
         if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
             cluster_judge(p->s.cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
             link_close(s->link, LINK_END_REFUSED, why);
+        else if (s->up)
+            link_rekey(s->link);
+    }
     peers_redial(p);
 }

@@ -157,6 +157,7 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
                            .count = progress_lane(x->progress, path),
                            .fd = fd,
                            .tx = *tx,
+                           .keyed_at = exchange_now_ns(),
                            .rx = *rx,
                            .used = true};
     if (l)

@@ -30,7 +30,8 @@ enum {
         256, /* waiting on a lane: far more than chunks of all credited messages on their way at once would leave unsent */
     RECENT = 64, /* completed messages remembered, to know a late duplicate from nonsense */
 };
-enum frame_type { FRAME_CREDIT = 1, FRAME_CHUNK = 2, FRAME_ACK = 3 };
+enum frame_type { FRAME_CREDIT = 1, FRAME_CHUNK = 2, FRAME_ACK = 3, FRAME_REKEY = 4 };
+#define REKEY_NS INT64_C(120000000000) /* age of a lane's key, from which on the next record is its last */
 enum inbox_state { IN_POSTED, IN_FILLING, IN_ARRIVED };
 enum chunk_state {
     CHUNK_UNSENT = 0xff,
@@ -79,8 +80,9 @@ struct lane {
     struct neighbor *neighbor; /* borrowed: owner */
     uint64_t path;             /* whoever added it knows it by this */
     int fd;
-    struct seal tx; /* under the lock */
-    struct seal rx; /* of the receiver that reads */
+    struct seal tx;   /* under the lock */
+    int64_t keyed_at; /* when it last got a key; the same */
+    struct seal rx;   /* of the receiver that reads */
     pthread_t threads[2 * WORKERS];
     size_t nthreads;
     struct progress_lane *count; /* borrowed: the exchange's progress */
@@ -168,6 +170,7 @@ void request_short_timeslice(void); /* the calling thread's first words */
 void lane_break(struct lane *l, int r);
 
 void frame_encode(uint8_t out[HEAD], const struct frame *f);
+int64_t exchange_now_ns(void); /* of a clock that only goes forward */
 int frame_decode(struct frame *f, const uint8_t in[HEAD]);
 
 static inline unsigned lane_index(const struct lane *l)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/stage/exchange/exchange_impl.h"
@@ -91,8 +92,19 @@ int frame_decode(struct frame *f, const uint8_t in[HEAD])
                         .size = le64toh(size),
                         .offset = le64toh(offset),
                         .again = in[1]};
-    bool known = in[0] == FRAME_CREDIT || in[0] == FRAME_CHUNK || in[0] == FRAME_ACK;
+    static const uint8_t nothing[HEAD];
+    bool known = in[0] >= FRAME_CREDIT && in[0] <= FRAME_ACK;
+    known |= in[0] == FRAME_REKEY && !memcmp(in + 1, nothing, HEAD - 1);
     return known && f->offset % CHUNK == 0 && (f->offset < f->size || !f->offset) ? 0 : -EBADMSG;
+}
+
+/* --- time ------------------------------------------------------------------------------------- */
+
+int64_t exchange_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* --- what the kernel is asked ----------------------------------------------------------------- */

@@ -304,17 +304,20 @@ static int read_frame(struct lane *l, const struct frame *f)
 static int read_record(struct lane *l, uint8_t *scratch, struct chunk_arrival *ret)
 {
     uint8_t record[SEAL_HEAD + BATCH * HEAD + SEAL_TAG];
+    bool is_last = false; /* of its key; with the payload that it announces */
     size_t n = 0;
     int r = receive_heads(l, record, &n);
     for (size_t at = 0; !r && at < n; at += HEAD) {
         struct frame f;
         r = frame_decode(&f, record + SEAL_HEAD + at);
-        if (!r && f.type != FRAME_CHUNK)
+        if (!r && f.type == FRAME_REKEY)
+            is_last = true;
+        else if (!r && f.type != FRAME_CHUNK)
             r = read_frame(l, &f);
         else if (!r)
             r = at + HEAD == n ? read_chunk(l, &f, scratch, ret) : -EBADMSG;
     }
-    return r;
+    return !r && is_last ? seal_ratchet(&l->rx) : r;
 }
 
 /* r: how reading it went. */

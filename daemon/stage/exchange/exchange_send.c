@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "daemon/stage/exchange/exchange_impl.h"
 #include "daemon/common/progress.h"
@@ -56,13 +55,6 @@ static bool may_go(struct neighbor *p, struct outbox *o)
     return o->unsent && (o->credited || (o->credited = take_credit(p, &o->key)));
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static size_t next_chunk(const struct outbox *o)
 {
     size_t i = 0;
@@ -95,7 +87,7 @@ static void take_chunk_of(struct neighbor *p, struct outbox *o, size_t i, struct
     w->frames[w->n++] = (struct frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK, *again};
     *again += *again < UINT8_MAX;
     if (has_choice(p))
-        share_give(p->share, MAX_LANES, lane, share_bytes(&w->frames[w->n - 1]), now_ns());
+        share_give(p->share, MAX_LANES, lane, share_bytes(&w->frames[w->n - 1]), exchange_now_ns());
     else
         p->share[lane].held += share_bytes(&w->frames[w->n - 1]);
 }
@@ -121,7 +113,7 @@ static struct outbox *choose(struct lane *l, size_t *ret_chunk)
 {
     struct neighbor *p = l->neighbor;
     const unsigned me = lane_index(l);
-    const int64_t now = now_ns();
+    const int64_t now = exchange_now_ns();
     struct share_queue queue = {.bytes = 0};
     size_t left = 0, first = MAX_LANES;
     for (struct outbox *o = p->out; o; o = o->next) {
@@ -158,6 +150,14 @@ static void take_chunk(struct lane *l, struct lane_work *w)
         take_chunk_of(p, o, chunk, w, lane_index(l));
 }
 
+/* An old key seals no more than what it announces its end with: whoever learns a key later cannot
+ * read what was sent minutes before. */
+static void take_rekey(const struct lane *l, struct lane_work *w)
+{
+    if (exchange_now_ns() - l->keyed_at >= REKEY_NS)
+        w->frames[w->n++] = (struct frame){.type = FRAME_REKEY};
+}
+
 /* The work's place among the others of its lane. */
 static int take_turns(struct lane *l, struct lane_work *w)
 {
@@ -166,6 +166,10 @@ static int take_turns(struct lane *l, struct lane_work *w)
     const size_t payload = w->out ? chunk_length(&w->frames[w->n - 1]) : 0;
     if (!r && payload)
         r = seal_turn(&l->tx, payload, &w->payload);
+    if (!r && w->frames[0].type == FRAME_REKEY) {
+        l->keyed_at = exchange_now_ns();
+        r = seal_ratchet(&l->tx);
+    }
     return r;
 }
 
@@ -180,6 +184,7 @@ static int take_work(struct lane *l, struct lane_work *w)
         l->missed = l->lent;
         return 0;
     }
+    take_rekey(l, w);
     take_small(l, w);
     take_chunk(l, w);
     if (!w->n)
@@ -256,9 +261,9 @@ static int send_work(struct lane *l, uint8_t *scratch, struct lane_work *w)
         return r;
     atomic_fetch_add_explicit(&x->progress->tx_bytes, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->count->tx_bytes, n, memory_order_relaxed);
-    const int64_t begin = now_ns();
+    const int64_t begin = exchange_now_ns();
     r = send_all(l->fd, scratch, n);
-    const int64_t end = now_ns();
+    const int64_t end = exchange_now_ns();
     struct share_sample sample;
     /* To ask the kernel takes 1 µs: only where there is a choice, and not for what is sealed and
      * sent in little more. */
@@ -295,7 +300,7 @@ static bool is_idle(const struct lane *l)
 static struct lane *idle_lane(struct neighbor *p, size_t bytes)
 {
     if (has_choice(p)) {
-        struct lane *first = &p->lanes[share_first(p->share, MAX_LANES, bytes + HEAD, now_ns())];
+        struct lane *first = &p->lanes[share_first(p->share, MAX_LANES, bytes + HEAD, exchange_now_ns())];
         return is_idle(first) ? first : NULL;
     }
     for (struct lane *l = p->lanes; l < p->lanes + MAX_LANES; l++)
@@ -311,6 +316,7 @@ bool exchange_send_here(struct neighbor *p, struct outbox *o)
     struct lane_work w = {.n = 0};
     if (!l || !may_go(p, o))
         return false;
+    take_rekey(l, &w);
     take_small(l, &w);
     take_chunk_of(p, o, next_chunk(o), &w, lane_index(l));
     int r = take_turns(l, &w);

@@ -266,13 +266,41 @@ static void test_end_of_counter(void **state)
     assert_true(sodium_is_zero((const uint8_t *)&tx, sizeof tx));
 }
 
+/* Both ends change between the same two records; who does it alone is not understood. */
+static void test_a_key_is_mixed_with_what_both_know(void **state)
+{
+    uint8_t key[32], secret[32], record[SEAL_HEAD + 4 + SEAL_TAG];
+    struct seal tx, rx, old;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof key; i++)
+        key[i] = (uint8_t)i;
+    memset(secret, 5, sizeof secret);
+    seal_init(&tx, key, SEAL_CHACHA20_POLY1305);
+    seal_init(&rx, key, SEAL_CHACHA20_POLY1305);
+    old = rx;
+    assert_int_equal(seal_mix(&tx, secret), 0);
+    assert_true(protocol_doc_shows("mixed-key", tx.key, sizeof tx.key));
+    assert_int_equal(seal_seal(&tx, record, (const uint8_t *)"ring", 4), 0);
+    assert_int_equal(seal_mix(&rx, secret), 0);
+    assert_int_equal(seal_open(&rx, record, record + SEAL_HEAD, 4, record + SEAL_HEAD + 4), 0);
+    assert_memory_equal(record + SEAL_HEAD, "ring", 4);
+    assert_int_equal(seal_seal(&tx, record, (const uint8_t *)"ring", 4), 0);
+    assert_int_equal(seal_open(&old, record, record + SEAL_HEAD, 4, record + SEAL_HEAD + 4), -EBADMSG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),         cmocka_unit_test(test_documented_records),
-        cmocka_unit_test(test_sizes_in_place), cmocka_unit_test(test_length),
-        cmocka_unit_test(test_every_bit_flip), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_ratchet),        cmocka_unit_test(test_end_of_counter),
+        cmocka_unit_test(test_a_key_is_mixed_with_what_both_know),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_documented_records),
+        cmocka_unit_test(test_sizes_in_place),
+        cmocka_unit_test(test_length),
+        cmocka_unit_test(test_every_bit_flip),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_ratchet),
+        cmocka_unit_test(test_end_of_counter),
         cmocka_unit_test(test_turns),
     };
 

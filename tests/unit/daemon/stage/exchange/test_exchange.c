@@ -152,6 +152,44 @@ static void both_ways_at_once(void **state)
     part(&p);
 }
 
+/* A lane of that end whose key has grown old. */
+static void age(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    x->neighbors[0].lanes[0].keyed_at -= REKEY_NS;
+    pthread_mutex_unlock(&x->lock);
+}
+
+static void old_keys_are_left_behind(void **state)
+{
+    (void)state;
+    enum { N = 30 };
+    static const size_t sizes[] = {1, 65, 70000, 262145, 800000};
+    struct pair p;
+    struct seal there, back;
+    join(&p);
+    seals(&there, &back);
+    for (uint32_t i = 0; i < N; i++) {
+        const size_t n = sizes[i % (sizeof sizes / sizeof *sizes)];
+        for (int end = 0; end < 2; end++) {
+            age(p.x[end]);
+            post(p.x[end], 1 - (uint32_t)end, i, n, false);
+            send_one(p.x[end], 1 - (uint32_t)end, i, n);
+        }
+        for (int end = 0; end < 2; end++)
+            receive(p.x[end], 1 - (uint32_t)end, i, n);
+    }
+    struct lane *a = &p.x[0]->neighbors[0].lanes[0], *b = &p.x[1]->neighbors[0].lanes[0];
+    assert_false(a->broken || b->broken);
+    pthread_mutex_lock(&p.x[0]->lock);
+    assert_memory_not_equal(a->tx.key, there.key, sizeof there.key);
+    pthread_mutex_unlock(&p.x[0]->lock);
+    pthread_mutex_lock(&p.x[1]->lock);
+    assert_memory_not_equal(b->tx.key, back.key, sizeof back.key);
+    pthread_mutex_unlock(&p.x[1]->lock);
+    part(&p);
+}
+
 /* What an exchange sends of its own accord, in the time that it would take to. */
 static bool is_quiet(int fd)
 {
@@ -449,6 +487,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_arrives),
+        cmocka_unit_test(old_keys_are_left_behind),
         cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(what_is_told_together_goes_together),
         cmocka_unit_test(credits_decide_the_order),
