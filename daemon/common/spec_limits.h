@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the options of a job may be: read by the tables of ringctl, which refuse at once, and by
- * stage_spec.c, which refuses what came another way. Floating-point limits are macros because C 17
+ * job_spec.c, which refuses what came another way. Floating-point limits are macros because C 17
  * has no constants of that kind. */
 #ifndef DAEMON_SPEC_LIMITS_H
 #define DAEMON_SPEC_LIMITS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The options of every command that reads a data set, as entries of its table: how the rows are
- * read and what of them is trained. The stage reads them in stage_spec.c. */
+ * read and what of them is trained. The stage reads them in job_spec.c. */
 #ifndef DAEMON_CTL_DATA_H
 #define DAEMON_CTL_DATA_H
 

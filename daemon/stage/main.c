@@ -45,6 +45,7 @@
 #include "daemon/stage/plan/stage_units.h"
 #include "daemon/stage/stage_weights.h"
 #include "daemon/stage/plan_admit.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 
 struct process {
     json_t *cell; /* owned: what the daemon said of it, or NULL */

@@ -8,7 +8,7 @@
 #define DAEMON_STAGE_MESSAGE_H
 
 #include "daemon/stage/exchange/exchange.h"
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_go.h"
 #include "daemon/stage/stage_trace.h"
 #include "engine/model/param_piece.h"

@@ -9,7 +9,7 @@
 #ifndef DAEMON_STAGE_PLAN_ADMIT_H
 #define DAEMON_STAGE_PLAN_ADMIT_H
 
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_go.h"
 
 /* A plan that job_plan_decode let through, before anything is opened. `config`: of the model here.

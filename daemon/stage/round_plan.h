@@ -6,7 +6,7 @@
 #ifndef DAEMON_STAGE_ROUND_PLAN_H
 #define DAEMON_STAGE_ROUND_PLAN_H
 
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_go.h"
 
 /* Without schedule, recompute and adapter_of_step. Borrows from `plan`. `pieces`: of SAVE and LOAD,

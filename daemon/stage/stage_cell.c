@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stage/plan/stage_plan.h"
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_plan.h"
+#include "daemon/common/job_spec.h"
 
 static const char *text_at(const json_t *object, const char *key)
 {

@@ -5,7 +5,8 @@
 #ifndef DAEMON_STAGE_DATA_H
 #define DAEMON_STAGE_DATA_H
 
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_spec.h"
+#include "engine/file/config.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
 

@@ -13,7 +13,7 @@
 #include "daemon/common/progress.h"
 #include "daemon/stage/stage_go.h"
 #include "daemon/stage/stage_round.h"
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 #include "engine/model/stage.h"
 
 struct runner;

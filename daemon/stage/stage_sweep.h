@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 
 enum { SWEEP_NAME = 128 };
 

@@ -121,7 +121,7 @@ void metrics_job_ended(struct metrics *m, const char *state)
 
 static struct job *begin(struct coord *c, enum job_state state)
 {
-    struct job *job = job_new(1, "train", json_object());
+    struct job *job = job_new(1, JOB_TRAIN, NULL, json_object());
     job->ranks = RANKS;
     for (size_t r = 0; r < RANKS; r++) {
         memset(job->nodes[r], (int)r + 1, 16);

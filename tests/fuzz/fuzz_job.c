@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "daemon/stage/plan/stage_plan.h"
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_plan.h"
+#include "daemon/common/job_spec.h"
 #include "daemon/stage/stage_sweep.h"
 
 static void spec(const json_t *json)

@@ -133,12 +133,13 @@ static void take(struct api *api, struct http_call *call, bool is_plan)
 {
     struct err err;
     struct intake_request req = {.is_plan = is_plan};
-    json_t *spec, *request = read_request(call, &req.type, &spec);
+    const char *type;
+    json_t *spec, *request = read_request(call, &type, &spec);
     if (!request)
         return;
     req.spec = spec;
     req.seen = json_object_get(request, "seen");
-    if (coord_check_type(req.type, &err))
+    if (job_type_read(&req.type, type, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
     else
         intake_take(api->setup.intake, &req, call);

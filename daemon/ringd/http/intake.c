@@ -46,7 +46,7 @@ struct intake_question {
     LIST_ENTRY(intake_question) next;
     struct intake *in;      /* borrowed */
     struct http_call *call; /* owned until it is answered */
-    char type[16];
+    enum job_type type;
     bool is_plan; /* no job is wanted, only its plan */
     struct path_look *look;
     struct event *timer; /* owned */
@@ -127,7 +127,7 @@ static int look_at_model(struct path_look *l)
     struct stat st;
     int r = dir ? readable(dir) : 0;
     if (!dir)
-        return 0; /* the stage says what is missing */
+        return 0; /* coord and stage say what is missing */
     if (r)
         return refuse(l, "--model", dir, r, "models");
     if (stat(dir, &st) || !S_ISDIR(st.st_mode))
@@ -381,7 +381,7 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
     struct path_look *l = xcalloc(1, sizeof *l);
     struct intake_question *q = xcalloc(1, sizeof *q);
     *q = (struct intake_question){.in = in, .call = call, .is_plan = req->is_plan, .look = l};
-    snprintf(q->type, sizeof q->type, "%s", req->type);
+    q->type = req->type;
     pthread_mutex_init(&l->lock, NULL);
     l->q = q;
     l->looks = in->looks;

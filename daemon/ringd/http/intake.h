@@ -9,6 +9,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "daemon/common/job_type.h"
+
 struct coord;
 struct event_base;
 struct http_call;
@@ -28,7 +30,7 @@ struct intake *intake_new(const struct intake_setup *setup);
 void intake_free(struct intake *in); /* nobody waits for an answer any more */
 
 struct intake_request {
-    const char *type;   /* train, generate or score */
+    enum job_type type;
     const json_t *spec; /* borrowed */
     /* Borrowed: what the one who asks sees where the result is to go, the folder or the one it
      * would lie in: {"path", "dev", "ino"}. If the daemon sees another folder there, or cannot

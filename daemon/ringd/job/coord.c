@@ -196,23 +196,17 @@ static void on_idle(void *owner)
     give_way(owner);
 }
 
-int coord_check_type(const char *type, struct err *err)
+int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *ret_id, struct err *err)
 {
-    if (strcmp(type, "train") && strcmp(type, "generate") && strcmp(type, "score"))
-        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"", type);
-    return 0;
-}
-
-int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err)
-{
-    int r = coord_check_type(type, err);
-    if (!r && json_is_true(json_object_get(spec, "dry_run")))
+    struct job_spec asked;
+    int r = job_spec_read(&asked, type, spec, err);
+    if (!r && asked.dry_run)
         r = err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
     if (r) {
         json_decref(spec);
         return r;
     }
-    struct job *job = job_new(store_next_job(c->setup.store), type, spec);
+    struct job *job = job_new(store_next_job(c->setup.store), type, &asked, spec);
     if (active(c))
         snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
@@ -314,7 +308,7 @@ const struct job *coord_first(const struct coord *c)
 static void on_plan(void *owner, const struct job *job, json_t *nodes)
 {
     struct coord *c = owner;
-    c->setup.plan(c->setup.owner, job->id, job->type,
+    c->setup.plan(c->setup.owner, job->id, job_type_name(job->type),
                   results_stage_spec(c->setup.state_dir, job->id, job->spec), nodes);
 }
 

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/job_type.h"
 #include "daemon/ringd/job/job_state.h"
 #include "engine/err.h"
 
@@ -56,10 +57,9 @@ void coord_free(struct coord *c);
 /* Nobody reads the steps of its jobs any more. Before http_stop. */
 void coord_end_streams(struct coord *c);
 
-int coord_check_type(const char *type, struct err *err); /* −EINVAL with a sentence: there are no such jobs */
-/* Takes the spec's reference. −EINVAL with a sentence for an unknown type, and for what is asked of
- * POST /v1/plan. */
-int coord_submit(struct coord *c, const char *type, json_t *spec, uint64_t *ret_id, struct err *err);
+/* Takes the spec's reference. −EINVAL with a sentence for a spec that cannot be read, and for what
+ * is asked of POST /v1/plan. */
+int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *ret_id, struct err *err);
 int coord_cancel(struct coord *c,
                  uint64_t id); /* −ENOENT unknown, −EALREADY ended, −EBUSY is about to end as it will */
 

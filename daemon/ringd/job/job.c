@@ -12,12 +12,13 @@
 #include "daemon/ringd/job/timelines.h"
 #include "daemon/common/xalloc.h"
 
-struct job *job_new(uint64_t id, const char *type, json_t *spec)
+struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec)
 {
     struct job *job = xcalloc(1, sizeof *job);
-    *job = (struct job){.id = id, .spec = spec, .created = time(NULL)};
-    snprintf(job->type, sizeof job->type, "%s", type);
-    if (!strcmp(type, "train") && json_is_true(json_object_get(spec, "trace")))
+    *job = (struct job){.id = id, .type = type, .spec = spec, .created = time(NULL)};
+    if (asked)
+        job->asked = *asked;
+    if (job->asked.trace)
         job->timelines = timelines_new();
     return job;
 }
@@ -36,10 +37,11 @@ void job_reset(struct job *job)
     json_decref(job->result);
     struct job fresh = {.next = job->next,
                         .id = job->id,
+                        .type = job->type,
+                        .asked = job->asked,
                         .spec = job->spec,
                         .created = job->created,
                         .timelines = job->timelines};
-    memcpy(fresh.type, job->type, sizeof fresh.type);
     memcpy(fresh.error, job->error, sizeof fresh.error);
     *job = fresh;
 }
@@ -186,15 +188,14 @@ static json_t *duration(const struct job *job)
 
 json_t *job_encode_short(const struct job *job)
 {
-    const char *model = json_string_value(json_object_get(job->spec, "model"));
     return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:b s:s? s:o s:I}", "id",
                      (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
-                     job->type, "state", job_state_name(job->state), "created", moment(job->created),
-                     "started", moment(job->started), "ended", moment(job->ended), "step",
-                     (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
+                     job_type_name(job->type), "state", job_state_name(job->state), "created",
+                     moment(job->created), "started", moment(job->started), "ended", moment(job->ended),
+                     "step", (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
                      *job->error ? json_string(job->error) : json_null(), "idle", (int)job->is_idle, "model",
-                     model, "seconds", duration(job), "tokens", (json_int_t)job->tokens);
+                     job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens);
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/common/job_spec.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/job/job_state.h"
 #include "net/clock.h"
@@ -28,8 +29,9 @@ struct job_start {
 struct job {
     struct job *next;
     uint64_t id;
-    char type[16];
+    enum job_type type;
     enum job_state state;
+    struct job_spec asked;           /* read from spec; all zero of a job that is only planned */
     json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
     char error[768];                 /* why it failed, or why it still waits */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
@@ -58,7 +60,8 @@ struct job {
     enum job_state outcome;        /* what STOPPING leads to */
 };
 
-struct job *job_new(uint64_t id, const char *type, json_t *spec); /* takes the reference */
+/* Takes the reference. `asked` borrows from spec; NULL: nobody looks at it. */
+struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec);
 void job_free(struct job *job);
 /* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
 json_t *job_take_nodes(struct job *job, const struct members_ring *ring);

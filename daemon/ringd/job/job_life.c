@@ -147,7 +147,7 @@ static void on_planned(struct job_life *l, size_t rank, const json_t *body)
     job->opened = true;
     job_mark(job, &job->start.planned, clock_now());
     const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
-    if (!strcmp(job->type, "train") && schedule && !job->timeline)
+    if (job->type == JOB_TRAIN && schedule && !job->timeline)
         job->timeline = timeline_new(
             &(struct timeline_job){.schedule = schedule,
                                    .order = json_string_value(json_object_get(job->plan, "order")),

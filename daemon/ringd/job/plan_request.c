@@ -103,8 +103,9 @@ static void answer(struct question *q, const json_t *event)
         job_mirror(q->job);
     const struct plan_request_setup *s = &q->plan_request->setup;
     s->planned(s->owner, q->call,
-               json_pack("{s:s s:O s:o s:O}", "type", q->job->type, "steps", json_object_get(event, "steps"),
-                         "plan", job_encode_plan(q->job), "lines", q->lines));
+               json_pack("{s:s s:O s:o s:O}", "type", job_type_name(q->job->type), "steps",
+                         json_object_get(event, "steps"), "plan", job_encode_plan(q->job), "lines",
+                         q->lines));
     end(q);
 }
 
@@ -152,8 +153,8 @@ static json_t *message_of(struct question *q, const struct members_ring *ring, c
 {
     json_t *wanted = json_deep_copy(spec);
     json_object_set_new(wanted, "dry_run", json_true());
-    return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", q->job->type, "spec", wanted, "nodes",
-                     job_take_nodes(q->job, ring));
+    return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", job_type_name(q->job->type), "spec", wanted,
+                     "nodes", job_take_nodes(q->job, ring));
 }
 
 void plan_request_yield(struct plan_request *p)
@@ -167,7 +168,7 @@ void plan_request_yield(struct plan_request *p)
         }
 }
 
-void plan_request_ask(struct plan_request *p, const char *type, const json_t *spec, struct http_call *call)
+void plan_request_ask(struct plan_request *p, enum job_type type, const json_t *spec, struct http_call *call)
 {
     static const struct timeval wait = {PLAN_S, 0};
     struct members_ring ring;
@@ -185,7 +186,7 @@ void plan_request_ask(struct plan_request *p, const char *type, const json_t *sp
     }
     struct question *q = xcalloc(1, sizeof *q);
     *q = (struct question){
-        .plan_request = p, .call = call, .job = job_new(0, type, json_object()), .lines = json_array()};
+        .plan_request = p, .call = call, .job = job_new(0, type, NULL, json_object()), .lines = json_array()};
     q->deadline = evtimer_new(p->setup.base, on_deadline, q);
     q->reap = evtimer_new(p->setup.base, on_reap, q);
     LIST_INSERT_HEAD(&p->questions, q, next);

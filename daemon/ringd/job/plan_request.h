@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 
+#include "daemon/common/job_type.h"
+
 struct http_call;
 struct coord;
 struct cost_query;
@@ -40,6 +42,6 @@ void plan_request_yield(struct plan_request *p);
 
 /* Answers call with the plan, or with the sentence that a job of this type and spec would end
  * with. */
-void plan_request_ask(struct plan_request *p, const char *type, const json_t *spec, struct http_call *call);
+void plan_request_ask(struct plan_request *p, enum job_type type, const json_t *spec, struct http_call *call);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "daemon/stage/plan/cost_table.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 
 enum { TIMED_TOKENS = 512, PIECE = 0, TOKEN = 1, KINDS = 2 };
 

@@ -7,9 +7,9 @@
 #define DAEMON_STAGE_HEAD_H
 
 #include "daemon/stage/stage_data.h"
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_event.h"
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_spec.h"
 #include "daemon/stage/stage_sweep.h"
 #include "daemon/stage/chat_inbox.h"
 #include "engine/model/adapter.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 
 #include "model/param_piece.h"
 

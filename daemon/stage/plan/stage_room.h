@@ -6,7 +6,8 @@
 #ifndef DAEMON_STAGE_ROOM_H
 #define DAEMON_STAGE_ROOM_H
 
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
+#include "engine/model/stage.h"
 
 /* Bytes of rank `rank`, which computes with `threads` threads. −ENOMEM. */
 int stage_room(size_t *ret, const struct job_plan *plan, const struct config *config, size_t rank,

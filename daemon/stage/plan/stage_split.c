@@ -14,6 +14,7 @@
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
 #include "daemon/stage/plan/decode_forecast.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 

@@ -12,6 +12,7 @@
 #include "daemon/common/cache_dir.h"
 #include "daemon/stage/plan/stage_cost.h"
 #include "daemon/stage/plan_admit.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 
 enum { BUDGET_S = 30 };
 static const double LONGEST_S = 1e6; /* of a task: what is more is no time that anybody measured */

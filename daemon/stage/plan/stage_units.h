@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
+#include "engine/model/stage.h"
 #include "engine/num/num.h"
 #include "engine/pipe/sched.h"
 

@@ -23,9 +23,9 @@
 
 #include "daemon/common/cell_kernel.h"
 #include "daemon/common/ipc.h"
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_cell.h"
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_spec.h"
 
 /* --- fields ----------------------------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/stage_runner.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 #include "tests/lib/golden.h"
 
 enum { PROMPT = 6, CHUNK_MOST = 6 };

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "daemon/ringd/http/api.h"
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_spec.h"
 
 static char *read_text(const char *path)
 {

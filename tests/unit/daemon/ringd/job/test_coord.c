@@ -174,7 +174,7 @@ static const struct job *submit(struct head *h)
     struct err err;
     uint64_t id;
     assert_int_equal(
-        coord_submit(h->coord, "generate", json_pack("{s:s s:s}", "model", "/m", "prompt", "a"), &id, &err),
+        coord_submit(h->coord, JOB_GENERATE, json_pack("{s:s s:s}", "model", "/m", "prompt", "a"), &id, &err),
         0);
     return coord_find(h->coord, id);
 }
@@ -306,10 +306,14 @@ static void what_is_no_job_is_refused(void **state)
     struct err err;
     uint64_t id;
     open_coord(h, 0, JOB_QUEUED);
-    assert_int_equal(coord_submit(h->coord, "dance", json_object(), &id, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "train, generate or score"));
-    assert_int_equal(coord_submit(h->coord, "train", json_pack("{s:b}", "dry_run", 1), &id, &err), -EINVAL);
+    json_t *plan_only = json_pack("{s:s s:s s:b}", "model", "/m", "prompt", "a", "dry_run", 1);
+    assert_int_equal(coord_submit(h->coord, JOB_GENERATE, plan_only, &id, &err), -EINVAL);
     assert_non_null(strstr(err.text, "POST /v1/plan"));
+    json_t *untyped = json_pack("{s:s s:s s:s}", "model", "/m", "prompt", "a", "max_tokens", "many");
+    assert_int_equal(coord_submit(h->coord, JOB_GENERATE, untyped, &id, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "\"max_tokens\" must be a whole number"));
+    assert_int_equal(coord_submit(h->coord, JOB_TRAIN, json_object(), &id, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "--model DIR is needed"));
     assert_null(coord_first(h->coord));
     assert_int_equal(h->events_of[0], 0);
     assert_int_equal(coord_cancel(h->coord, 77), -ENOENT);

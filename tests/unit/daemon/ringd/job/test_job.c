@@ -38,7 +38,8 @@ static void a_new_job_has_not_begun(void **state)
 {
     (void)state;
     time_t before = time(NULL);
-    struct job *job = job_new(UINT64_C(1) << 40, "train", json_pack("{s:s}", "model", "/m"));
+    const struct job_spec asked = {.model = "/m"};
+    struct job *job = job_new(UINT64_C(1) << 40, JOB_TRAIN, &asked, json_pack("{s:s}", "model", "/m"));
     json_t *row = job_encode_short(job);
     assert_int_equal(json_object_size(row), 15);
     assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
@@ -64,7 +65,7 @@ static void a_new_job_has_not_begun(void **state)
 
 static struct job *running_job(void)
 {
-    struct job *job = job_new(3, "score", json_object());
+    struct job *job = job_new(3, JOB_SCORE, NULL, json_object());
     job->state = JOB_RUNNING;
     job->started = 100;
     job->plan = json_pack("{s:[i,i,i], s:s}", "first", 0, 2, 5, "schedule", "1f1b");
@@ -158,7 +159,7 @@ static void a_reset_job_is_a_new_one(void **state)
     *job->error = 0;
     assert_ptr_equal(job->next, &other);
     assert_int_equal(job->id, 3);
-    assert_string_equal(job->type, "score");
+    assert_int_equal(job->type, JOB_SCORE);
     assert_true(json_is_object(job->spec) && job->created);
     assert_null(job->plan);
     assert_false(job->opened);

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
+#include "daemon/stage/plan/stage_of_plan.h"
 
 /* Adapters that are trained together have the forms of the first. */
 #define FORMS .nforms = 2, .forms = {{8, 0.1f}, {3, 2}}, .form = {{0, 1, 2, 0, 1}, {0, 0, 0, 0, 2}}
@@ -418,5 +419,5 @@ int main(void)
         cmocka_unit_test(schedules_are_asked_for),
         cmocka_unit_test(stages_that_keep_few_activations_do_forwards_again),
     };
-    return cmocka_run_group_tests_name("stage_plan", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("job_plan", tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * What all stage processes of a job agree on, made by the head's stage and handed round as JSON:
- * the only thing a node is told. */
-#ifndef DAEMON_STAGE_PLAN_H
-#define DAEMON_STAGE_PLAN_H
+ * the only thing a node is told. The head's daemon reads of it who has which layers. Pure: any
+ * thread. */
+#ifndef DAEMON_JOB_PLAN_H
+#define DAEMON_JOB_PLAN_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -11,14 +12,15 @@
 #include <stdint.h>
 
 #include "daemon/common/fields.h"
+#include "daemon/common/job_type.h"
 #include "engine/err.h"
-#include "engine/model/stage.h"
+#include "engine/model/tune.h"
+#include "engine/num/num.h"
 #include "engine/pipe/plan.h"
+#include "engine/pipe/sched.h"
 
 enum { JOB_MAX_ADAPTERS = 16, JOB_MAX_STEPS = JOB_MAX_ADAPTERS * PLAN_MAX_TURNS };
 enum { JOB_MAX_RANKS = 16, JOB_MAX_STAGES = JOB_MAX_RANKS * SCHED_MAX_CHUNKS, JOB_ORDER_MAX = 512 << 10 };
-enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
-const char *job_type_name(enum job_type type); /* "train", "generate", "score" */
 
 struct job_plan {
     enum job_type type;
@@ -49,7 +51,7 @@ struct job_plan {
 };
 
 /* Every key of a plan, and of its `tune`. A number, flag or text is added in this table, and its
- * member in the struct; a list also in `lists` of stage_plan.c. */
+ * member in the struct; a list also in `lists` of job_plan.c. */
 const struct field *job_plan_fields(void);
 const struct field *job_tune_fields(void);
 extern const struct field_choice job_computes[]; /* num_compute's names */
@@ -63,9 +65,6 @@ static inline const struct tune *job_plan_tune(const struct job_plan *plan, size
 {
     return adapter ? &plan->more[adapter - 1] : &plan->tune;
 }
-/* The model on this node must be the one the head planned with: files of the same names are easily
- * of another version. */
-int job_plan_check_model(const struct job_plan *plan, struct err *err);
 
 /* One stage on each rank. */
 void job_plan_place_single(struct job_plan *plan);
@@ -73,7 +72,5 @@ void job_plan_place_single(struct job_plan *plan);
 struct sched_request job_plan_schedule(const struct job_plan *plan, size_t microbatches);
 /* Which stages do forwards again; ret [JOB_MAX_STAGES]. */
 void job_plan_recompute(const struct job_plan *plan, bool *ret);
-/* What is opened for a stage, by the rank it lies on. */
-struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
 
 #endif

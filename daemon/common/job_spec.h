@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The job as the user asked for it: ringctl's options as one checked struct. Only the head's stage
- * reads it.
- */
-#ifndef DAEMON_STAGE_SPEC_H
-#define DAEMON_STAGE_SPEC_H
+ * The job as the user asked for it: ringctl's options as one checked struct. The head's daemon and
+ * its stage read it. Pure: any thread. */
+#ifndef DAEMON_JOB_SPEC_H
+#define DAEMON_JOB_SPEC_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -12,9 +11,10 @@
 #include <stdint.h>
 
 #include "daemon/common/fields.h"
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_type.h"
 #include "engine/err.h"
 #include "engine/train/data.h"
+#include "engine/num/num.h"
 #include "engine/train/lr.h"
 
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER, RECOMPUTE_STAGE, RECOMPUTE_AUTO };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/stage/plan/stage_plan.h"
+#include "daemon/common/job_plan.h"
 
 #include <errno.h>
 #include <float.h>
@@ -10,8 +10,6 @@
 #include "engine/pipe/sched.h"
 #include "engine/pipe/split.h"
 
-static const struct field_choice job_types[] = {
-    {"train", JOB_TRAIN}, {"generate", JOB_GENERATE}, {"score", JOB_SCORE}, {NULL, 0}};
 const struct field_choice job_computes[] = {
     {"f32", NUM_F32}, {"bf16", NUM_BF16}, {"int8", NUM_INT8}, {NULL, 0}};
 
@@ -124,11 +122,6 @@ const struct field *job_plan_fields(void)
 const struct field *job_tune_fields(void)
 {
     return tune_rows;
-}
-
-const char *job_type_name(enum job_type type)
-{
-    return type < JOB_TYPES ? job_types[type].name : "?";
 }
 
 static json_t *sizes(const size_t *at, size_t n)
@@ -328,18 +321,6 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     return 0;
 }
 
-int job_plan_check_model(const struct job_plan *plan, struct err *err)
-{
-    char mine[33];
-    int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
-    if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
-        r = err_set(err, -EINVAL,
-                    "the model in %s differs from the head's (fingerprint %.8s, the head's %.8s): "
-                    "copy it again",
-                    plan->model, mine, plan->fingerprint);
-    return r;
-}
-
 void job_plan_done(struct job_plan *p)
 {
     free(p->order);
@@ -367,32 +348,4 @@ void job_plan_recompute(const struct job_plan *p, bool *ret)
 {
     for (size_t s = 0; s < p->stages; s++)
         ret[s] = p->activations[s] > 0;
-}
-
-struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
-{
-    return (struct stage_spec){
-        .model_dir = p->model,
-        .config = *config,
-        .tune = p->tune,
-        .more = p->more,
-        .nmore = p->nmore,
-        .first_layer = p->first[stage],
-        .end_layer = p->first[stage + 1],
-        .embed = stage == 0,
-        .head = stage == p->stages - 1,
-        .training = p->training,
-        .split_backward = p->training && p->bwd_w_only[stage] > 0,
-        .slots = p->slots[stage],
-        .activations = p->activations[stage],
-        .bwd_x_only = p->bwd_x_only[stage],
-        .bwd_w_only = p->bwd_w_only[stage],
-        .by_layer = p->by_layer && p->training,
-        .tokens = p->tokens,
-        .seqs = p->seqs,
-        .positions = p->positions,
-        .weight_bits = p->weight_bits,
-        .kv = p->kv,
-        .sample = p->sample,
-    };
 }

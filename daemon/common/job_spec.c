@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/stage/stage_spec.h"
+#include "daemon/common/job_spec.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/common/job_plan.h"
 #include "daemon/common/spec_limits.h"
 #include "engine/pipe/sched.h"
 

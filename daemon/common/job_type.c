@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/common/job_type.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct field_choice job_types[] = {
+    {"train", JOB_TRAIN}, {"generate", JOB_GENERATE}, {"score", JOB_SCORE}, {NULL, 0}};
+
+const char *job_type_name(enum job_type type)
+{
+    return type < JOB_TYPES ? job_types[type].name : "?";
+}
+
+int job_type_read(enum job_type *ret, const char *name, struct err *err)
+{
+    for (enum job_type type = 0; type < JOB_TYPES; type++)
+        if (!strcmp(name, job_types[type].name)) {
+            *ret = type;
+            return 0;
+        }
+    return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%.40s\"", name);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The types of jobs. Pure: any thread. */
+#ifndef DAEMON_JOB_TYPE_H
+#define DAEMON_JOB_TYPE_H
+
+#include "daemon/common/fields.h"
+#include "engine/err.h"
+
+enum job_type { JOB_TRAIN, JOB_GENERATE, JOB_SCORE, JOB_TYPES };
+extern const struct field_choice job_types[]; /* their names */
+
+const char *job_type_name(enum job_type type); /* "train", "generate", "score"; "?" of no such type */
+int job_type_read(enum job_type *ret, const char *name, struct err *err); /* −EINVAL with a sentence */
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/plan/stage_of_plan.h"
+
+#include <errno.h>
+#include <string.h>
+
+int job_plan_check_model(const struct job_plan *plan, struct err *err)
+{
+    char mine[33];
+    int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
+    if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
+        r = err_set(err, -EINVAL,
+                    "the model in %s differs from the head's (fingerprint %.8s, the head's %.8s): "
+                    "copy it again",
+                    plan->model, mine, plan->fingerprint);
+    return r;
+}
+
+struct stage_spec job_plan_stage(const struct job_plan *p, const struct config *config, size_t stage)
+{
+    return (struct stage_spec){
+        .model_dir = p->model,
+        .config = *config,
+        .tune = p->tune,
+        .more = p->more,
+        .nmore = p->nmore,
+        .first_layer = p->first[stage],
+        .end_layer = p->first[stage + 1],
+        .embed = stage == 0,
+        .head = stage == p->stages - 1,
+        .training = p->training,
+        .split_backward = p->training && p->bwd_w_only[stage] > 0,
+        .slots = p->slots[stage],
+        .activations = p->activations[stage],
+        .bwd_x_only = p->bwd_x_only[stage],
+        .bwd_w_only = p->bwd_w_only[stage],
+        .by_layer = p->by_layer && p->training,
+        .tokens = p->tokens,
+        .seqs = p->seqs,
+        .positions = p->positions,
+        .weight_bits = p->weight_bits,
+        .kv = p->kv,
+        .sample = p->sample,
+    };
+}

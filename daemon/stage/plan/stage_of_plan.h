@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a rank opens of a plan. */
+#ifndef DAEMON_STAGE_OF_PLAN_H
+#define DAEMON_STAGE_OF_PLAN_H
+
+#include <stddef.h>
+
+#include "daemon/common/job_plan.h"
+#include "engine/err.h"
+#include "engine/model/stage.h"
+
+/* The model on this node must be the one the head planned with: files of the same names are easily
+ * of another version. */
+int job_plan_check_model(const struct job_plan *plan, struct err *err);
+/* What is opened for a stage, by the rank it lies on. */
+struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
+
+#endif
