@@ -155,11 +155,13 @@ static void tell_weights(struct process *p, const char *dir)
     stage_event(&p->events, "log", json_pack("{s:s}", "text", text));
 }
 
-static int alloc_scratch(struct slab *ret, size_t bytes, struct err *err)
+/* Every stage here carves it in its own way. */
+static int alloc_scratch(struct slab *ret, size_t bytes, bool is_shared, struct err *err)
 {
     ret->used = bytes;
     int r = slab_alloc(ret, "scratch", err);
     ret->used = r ? 0 : bytes;
+    ret->overlaps = is_shared;
     return r;
 }
 
@@ -171,7 +173,7 @@ static int open_stages(struct process *p, const struct config *config, struct er
     if (!r)
         r = stage_chunks(&bytes, &p->plan, config, p->rank, err);
     if (!r)
-        r = alloc_scratch(&p->scratch, bytes.work, err);
+        r = alloc_scratch(&p->scratch, bytes.work, p->plan.stages > p->plan.ranks, err);
     for (size_t s = 0; s < p->plan.stages && !r; s++) {
         struct stage_spec spec = job_plan_stage(&p->plan, config, s);
         spec.cache_dir = dir;

@@ -200,6 +200,8 @@ static void carve_slots(struct stage *s, struct slab *slab)
 static void carve_shared(struct stage *s, struct slab *slab)
 {
     const bool caches = stage_cached(&s->spec) > 0;
+    const bool overlaps = slab->overlaps;
+    slab->overlaps = true;
     const struct slab start = *slab;
     for (size_t l = 0; l < s->layers; l++) {
         struct block_layout layout = layout_of(s, l);
@@ -224,6 +226,7 @@ static void carve_shared(struct stage *s, struct slab *slab)
         slab_join(slab, &own);
         slab_join(slab, &other);
     }
+    slab->overlaps = overlaps;
 }
 
 static void carve_work(struct stage *s, struct slab *slab)
@@ -405,7 +408,7 @@ int stage_measure(struct stage_bytes *ret, const struct stage_spec *spec, struct
 /* Its scratch is that of others too. */
 static int borrow_scratch(struct stage *s, struct err *err)
 {
-    s->work = (struct slab){.base = s->spec.scratch->base};
+    s->work = (struct slab){.base = s->spec.scratch->base, .overlaps = s->spec.scratch->overlaps};
     carve_work(s, &s->work);
     if (!s->work.overflow && s->work.used <= s->spec.scratch->used)
         return 0;

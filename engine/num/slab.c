@@ -5,19 +5,27 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "num/poison.h"
+
 enum { LINE = 64 };
 
 void *slab_take(struct slab *slab, size_t n, size_t m, size_t size)
 {
-    size_t bytes, end;
-    if (__builtin_mul_overflow(n, m, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) ||
-        __builtin_add_overflow(bytes, LINE - 1, &bytes) ||
+    size_t piece, bytes, end;
+    if (__builtin_mul_overflow(n, m, &piece) || __builtin_mul_overflow(piece, size, &piece) ||
+        __builtin_add_overflow(piece, LINE - 1 + POISON_GAP, &bytes) ||
         __builtin_add_overflow(slab->used, bytes & ~(size_t)(LINE - 1), &end)) {
         slab->overflow = true;
         return NULL;
     }
-    void *at = slab->base ? slab->base + slab->used : NULL;
+    char *at = slab->base ? slab->base + slab->used : NULL;
+    const size_t taken = end - slab->used;
     slab->used = end;
+    if (!at)
+        return NULL;
+    ASAN_UNPOISON_MEMORY_REGION(at, slab->overlaps ? taken : piece);
+    if (!slab->overlaps)
+        ASAN_POISON_MEMORY_REGION(at + piece, taken - piece);
     return at;
 }
 
@@ -41,7 +49,10 @@ int slab_alloc(struct slab *slab, const char *what, struct err *err)
 
 void slab_free(struct slab *slab)
 {
-    if (slab->base)
-        munmap(slab->base, slab->used ? slab->used : LINE);
+    const size_t bytes = slab->used ? slab->used : LINE;
+    if (slab->base) {
+        ASAN_UNPOISON_MEMORY_REGION(slab->base, bytes);
+        munmap(slab->base, bytes);
+    }
     *slab = (struct slab){0};
 }

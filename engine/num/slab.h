@@ -15,9 +15,12 @@ struct slab {
     char *base;    /* NULL while measuring */
     size_t used;   /* bytes handed out, each piece rounded up to a cache line */
     bool overflow; /* a product or sum did not fit size_t; slab_alloc then refuses */
+    bool overlaps; /* its memory is carved in several ways, of which one is in use at a time. Gaps
+                      between pieces (poison.h) would lie in pieces of another way: none are marked */
 };
 
-/* n·m elements of `size` bytes, 64-byte aligned; NULL while measuring. */
+/* n·m elements of `size` bytes, 64-byte aligned; NULL while measuring. With AddressSanitizer what
+ * lies between two pieces must not be touched. */
 void *slab_take(struct slab *slab, size_t n, size_t m, size_t size);
 static inline float *slab_floats(struct slab *slab, size_t n, size_t m)
 {

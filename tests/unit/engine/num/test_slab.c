@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "num/poison.h"
 #include "num/slab.h"
 #include "tests/lib/near.h"
 
@@ -33,7 +34,7 @@ static void measures_and_carves_alike(void **state)
     (void)state;
     carve(&slab, at);
     size_t measured = slab.used;
-    assert_int_equal(measured, 64 + 64 + 0 + 64 + 2432);
+    assert_int_equal(measured, 64 + 64 + 0 + 64 + 2432 + PIECES * POISON_GAP);
     for (size_t i = 0; i < PIECES; i++)
         assert_null(at[i]);
     must(slab_alloc(&slab, "the test", &err), &err);
@@ -67,7 +68,7 @@ static void sizes_that_do_not_fit_are_refused(void **state)
         slab_take(&slab, 1, 1, 64);
         assert_null(slab_take(&slab, wrap[i].n, wrap[i].m, wrap[i].size));
         assert_true(slab.overflow);
-        assert_int_equal(slab.used, 64);
+        assert_int_equal(slab.used, 64 + POISON_GAP);
         must_refuse(slab_alloc(&slab, "the activations", &err), -EOVERFLOW, &err, "the activations");
         assert_null(slab.base);
     }
@@ -81,7 +82,7 @@ static void what_is_joined_tells_its_overflow(void **state)
     slab_take(&first, 1, 1, 64);
     slab_take(&second, 1, 1, 200);
     slab_join(&first, &second);
-    assert_int_equal(first.used, 256);
+    assert_int_equal(first.used, 256 + POISON_GAP);
     assert_false(first.overflow);
     slab_take(&second, SIZE_MAX, 2, 1);
     slab_join(&first, &second);
