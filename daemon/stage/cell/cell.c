@@ -99,6 +99,8 @@ static int drop_capabilities(struct err *err)
     const uint32_t keep = 1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH;
     if (syscall(SYS_capget, &header, has))
         return 0; /* a kernel without them has none to lose */
+    if (!has[0].permitted && !has[1].permitted)
+        return 0; /* a service may not even ask for fewer */
     for (int i = 0; i < 2; i++) {
         has[i].effective &= i ? 0 : keep;
         has[i].permitted &= i ? 0 : keep;
