@@ -283,7 +283,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.fish $(B)/ringctl.zs
 deb:
 	@systemd/make-deb $(VERSION)
 system: deps-system
-	@$(MAKE) --no-print-directory deb
+	@$(MAKE) --no-print-directory deb $(escapes)
 	@tests/run boot $(B)
 clean:
 	rm -rf build build-*
