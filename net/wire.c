@@ -24,7 +24,7 @@ static const struct wire_message messages[] = {
 enum field_form { FIELD_BYTES, FIELD_STRING, FIELD_UINT };
 enum { TLV_CRITICAL = 0x8000 }; /* a reader that does not know the type must refuse */
 
-struct field {
+struct hello_field {
     uint16_t type;
     const char *name;
     enum field_form form;
@@ -40,7 +40,7 @@ struct field {
 
 /* Numbers are never used twice. */
 enum { EVERY = IN(LINK_CONTROL) | IN(LINK_DATA) | IN(LINK_JOIN), DATA = IN(LINK_DATA) };
-static const struct field fields[] = {
+static const struct hello_field fields[] = {
     FIELD(1, node_id, FIELD_BYTES, EVERY, false),
     FIELD(2, name, FIELD_STRING, EVERY, false),
     FIELD(3, version, FIELD_STRING, EVERY, false),
@@ -182,7 +182,7 @@ int wire_hello_encode(const struct link_hello *h, enum link_kind kind, uint8_t *
 
     buf_out_init(&b, out, cap);
     for (size_t i = 0; i < FIELDS; i++) {
-        const struct field *f = &fields[i];
+        const struct hello_field *f = &fields[i];
         const uint8_t *at = (const uint8_t *)h + f->at;
         size_t n = f->form == FIELD_STRING ? strnlen((const char *)at, f->size - 1) : f->size;
 
@@ -200,7 +200,7 @@ int wire_hello_encode(const struct link_hello *h, enum link_kind kind, uint8_t *
     return buf_out_size(&b);
 }
 
-static int decode_field(const struct field *f, const uint8_t *value, size_t n, struct link_hello *h)
+static int decode_field(const struct hello_field *f, const uint8_t *value, size_t n, struct link_hello *h)
 {
     uint8_t *at = (uint8_t *)h + f->at;
     struct buf_in in;

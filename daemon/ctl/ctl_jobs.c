@@ -59,12 +59,12 @@ static const char *short_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-struct row {
+struct text_row {
     char text[2048];
     size_t n;
 };
 
-static void add_cell(struct row *r, bool is_wanted, const char *text)
+static void add_cell(struct text_row *r, bool is_wanted, const char *text)
 {
     if (is_wanted && r->n && r->n + 1 < sizeof r->text)
         r->text[r->n++] = '\t';
@@ -73,9 +73,9 @@ static void add_cell(struct row *r, bool is_wanted, const char *text)
     r->text[r->n] = 0;
 }
 
-static struct row heads_of(const struct columns *c)
+static struct text_row heads_of(const struct columns *c)
 {
-    struct row r = {"JOB\tTYPE\tMODEL\tSTATE", 0};
+    struct text_row r = {"JOB\tTYPE\tMODEL\tSTATE", 0};
     r.n = strlen(r.text);
     add_cell(&r, c->is_wide, "CREATED");
     add_cell(&r, true, "TOOK");
@@ -86,9 +86,9 @@ static struct row heads_of(const struct columns *c)
     return r;
 }
 
-static struct row row_of(const struct columns *c, const json_t *j)
+static struct text_row row_of(const struct columns *c, const json_t *j)
 {
-    struct row r = {"", 0};
+    struct text_row r = {"", 0};
     char step[64] = "-", tokens[32] = "-", loss[32] = "-", state[32];
     const json_t *seconds = json_object_get(j, "seconds");
     /* The head cannot be reached now: its last report is shown. */

@@ -105,7 +105,7 @@ static bool is_ours(struct serve *s, const struct kernel_addr *a)
     return a->is_tagged ? a->owner == PORTS_OWNER : find_lease(s, a->ifindex, &a->addr) != NULL;
 }
 
-struct search {
+struct addr_search {
     struct serve *serve;
     uint32_t ifindex;
     const struct prefix *addr;
@@ -116,7 +116,7 @@ struct search {
 
 static bool on_found(void *arg, const struct kernel_addr *a)
 {
-    struct search *f = arg;
+    struct addr_search *f = arg;
     bool ours = is_ours(f->serve, a);
 
     f->ours += ours;
@@ -199,7 +199,7 @@ static void tell_kernel(struct rlink_reply *a, const char *what, int error)
 
 static void add_addr(struct serve *s, const struct rlink_request *r, struct rlink_reply *a)
 {
-    struct search f = {.serve = s, .ifindex = r->ifindex, .addr = &r->addr};
+    struct addr_search f = {.serve = s, .ifindex = r->ifindex, .addr = &r->addr};
     int error = kernel_addrs(s->kernel, r->addr.family, on_found, &f);
     char text[PREFIX_TEXT];
 
@@ -221,7 +221,7 @@ static void add_addr(struct serve *s, const struct rlink_request *r, struct rlin
 
 static void del_addr(struct serve *s, const struct rlink_request *r, struct rlink_reply *a)
 {
-    struct search f = {.serve = s, .ifindex = r->ifindex, .addr = &r->addr};
+    struct addr_search f = {.serve = s, .ifindex = r->ifindex, .addr = &r->addr};
     int error = kernel_addrs(s->kernel, r->addr.family, on_found, &f);
     char text[PREFIX_TEXT];
 
@@ -280,7 +280,7 @@ static bool send_reply(int fd, const struct rlink_reply *a)
     return send(fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof out;
 }
 
-struct listing {
+struct listing_reply {
     struct client *client;
     struct rlink_reply reply;
     bool sent;
@@ -288,7 +288,7 @@ struct listing {
 
 static bool on_listed(void *arg, const struct kernel_addr *a)
 {
-    struct listing *l = arg;
+    struct listing_reply *l = arg;
 
     if (!is_ours(l->client->serve, a))
         return true;
@@ -302,7 +302,7 @@ static bool on_listed(void *arg, const struct kernel_addr *a)
 
 static bool list(struct client *c, const struct rlink_request *r)
 {
-    struct listing l = {.client = c, .reply.to = *r, .sent = true};
+    struct listing_reply l = {.client = c, .reply.to = *r, .sent = true};
     struct rlink_reply last = {.to = *r};
     int error = kernel_addrs(c->serve->kernel, AF_INET6, on_listed, &l);
 

@@ -32,7 +32,7 @@ struct measure;
 struct metrics;
 struct metrics_sources;
 struct peers;
-struct plan_request;
+struct plan_requests;
 struct records;
 struct relay;
 struct service;
@@ -59,17 +59,17 @@ struct node {
     struct store *store;
     struct cables *cables;
     struct peers *peers;
-    struct measure *measure;           /* what the cables can do */
-    struct relay *relay;               /* data connections of others, passing through */
-    struct worker *worker;             /* runs stages, for any head */
-    struct coord *coord;               /* runs the jobs submitted here */
-    struct plan_request *plan_request; /* plans without a job */
-    struct intake *intake;             /* looks at the paths of what is submitted */
-    struct cost_query *cost_query;     /* asks the other nodes what a model costs them */
-    struct cost_server *cost_server;   /* and answers, when others ask */
-    struct elsewhere *elsewhere;       /* the jobs of other heads; NULL while the node opens */
-    struct doctor *doctor;             /* examines this node and the others */
-    struct api *api;                   /* answers the requests */
+    struct measure *measure;            /* what the cables can do */
+    struct relay *relay;                /* data connections of others, passing through */
+    struct worker *worker;              /* runs stages, for any head */
+    struct coord *coord;                /* runs the jobs submitted here */
+    struct plan_requests *plan_request; /* plans without a job */
+    struct intake *intake;              /* looks at the paths of what is submitted */
+    struct cost_query *cost_query;      /* asks the other nodes what a model costs them */
+    struct cost_server *cost_server;    /* and answers, when others ask */
+    struct elsewhere *elsewhere;        /* the jobs of other heads; NULL while the node opens */
+    struct doctor *doctor;              /* examines this node and the others */
+    struct api *api;                    /* answers the requests */
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */

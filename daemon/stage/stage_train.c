@@ -108,7 +108,7 @@ struct progress_of {
 };
 
 /* A step under way. */
-struct step {
+struct train_step {
     struct batch_sum sum;
     size_t first, *packs; /* its first microbatch; [batch] owned: which packs it learns */
 };
@@ -118,7 +118,7 @@ struct train_run {
     struct runner *r;
     struct batch batch;
     struct progress_of of[JOB_MAX_ADAPTERS];
-    struct step *steps; /* [plan.round_steps] owned, as the next two: of the round */
+    struct train_step *steps; /* [plan.round_steps] owned, as the next two: of the round */
     struct go_step *go;
     struct head_step *round;
     size_t *packs;         /* [plan.round_steps · batch] owned */
@@ -146,7 +146,7 @@ static int log_line(struct train_run *run, const json_t *line, struct err *err)
 }
 
 /* Which lines of the data a step has learnt: with the seed, what its permutation was. */
-static json_t *lines_of(const struct train_run *run, const struct step *step)
+static json_t *lines_of(const struct train_run *run, const struct train_step *step)
 {
     const struct stage_data *d = &run->h->train;
     json_t *lines = json_array();
@@ -168,7 +168,7 @@ static double seconds_between(struct instant from, struct instant to)
  * often it comes; the bubble is that since any step ended. */
 static int report_step(struct train_run *run, size_t at, struct err *err)
 {
-    const struct step *step = &run->steps[at];
+    const struct train_step *step = &run->steps[at];
     const struct go_step *go = &run->go[at];
     const struct head_step *round = &run->round[at];
     struct progress_of *of = &run->of[go->adapter];
@@ -204,7 +204,7 @@ static void prepare_step(struct train_run *run, size_t at, size_t adapter, uint6
 {
     const struct head_adapter *a = &run->h->adapters[adapter];
     const struct job_spec *s = &a->spec;
-    struct step *step = &run->steps[at];
+    struct train_step *step = &run->steps[at];
     step->packs = run->packs + at * s->batch;
     step->first = run->batch.n;
     for (size_t i = 0; i < s->batch; i++)

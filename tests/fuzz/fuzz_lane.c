@@ -49,7 +49,7 @@ static int open_record(struct seal *s, const uint8_t *head, uint8_t *data, size_
 static void next_record(struct stream *s)
 {
     uint8_t length[2] = {0};
-    struct frame last;
+    struct lane_frame last;
     if (s->payload) {
         s->length = s->payload;
         s->payload = 0;

@@ -110,7 +110,7 @@ static bool stages_text(char *ret, size_t size, const struct step_view *v)
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-struct line {
+struct chart_line {
     char *cells; /* [columns], owned */
     size_t columns;
     double per_column; /* seconds */
@@ -123,7 +123,7 @@ static char letter_of(const struct step_task *t, const struct chunks *chunks)
 }
 
 /* Its name where there is room, and on to its end. */
-static void draw(struct line *l, const struct step_task *t, char letter, double start, double end)
+static void draw(struct chart_line *l, const struct step_task *t, char letter, double start, double end)
 {
     size_t from = (size_t)lround(fmax(start, 0) / l->per_column),
            to = (size_t)lround(fmax(end, 0) / l->per_column);
@@ -140,7 +140,7 @@ static void draw(struct line *l, const struct step_task *t, char letter, double 
     memcpy(l->cells + from, name, (size_t)n);
 }
 
-static void text_line(FILE *to, struct line *l, const struct step_rank *r, bool planned)
+static void text_line(FILE *to, struct chart_line *l, const struct step_rank *r, bool planned)
 {
     struct chunks chunks;
     memset(l->cells, '.', l->columns);
@@ -170,7 +170,7 @@ static void print_name(FILE *to, const char *name, size_t columns)
     fprintf(to, "%.*s%*s", (int)bytes, name, (int)(columns - text_columns(name, bytes)), "");
 }
 
-static void text_ranks(FILE *to, const struct step_view *v, struct line *l, size_t names, bool colors)
+static void text_ranks(FILE *to, const struct step_view *v, struct chart_line *l, size_t names, bool colors)
 {
     for (size_t r = 0; r < v->nranks; r++) {
         print_name(to, v->ranks[r].node, names);
@@ -214,7 +214,7 @@ void step_chart_text(FILE *to, const struct step_view *v, size_t width, bool col
 {
     enum { WORD = 9, LEAST = 20 }; /* " planned " */
     size_t names = name_columns(v), left = names + WORD;
-    struct line l = {.columns = width > left + LEAST ? width - left : LEAST};
+    struct chart_line l = {.columns = width > left + LEAST ? width - left : LEAST};
     char text[256];
     l.cells = malloc(l.columns);
     l.per_column = length_of(v) / (double)l.columns;

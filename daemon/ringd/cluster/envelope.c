@@ -17,7 +17,7 @@ enum {
 };
 
 /* One life of an author: its messages have numbers of their own. */
-struct life {
+struct author_life {
     uint64_t boot; /* 0 = none */
     struct replay heard;
 };
@@ -25,7 +25,7 @@ struct author {
     uint8_t id[16];
     bool used;
     uint64_t forgotten; /* the latest life that has lost its place: it and those before stay silent */
-    struct life lives[ENVELOPE_LIVES];
+    struct author_life lives[ENVELOPE_LIVES];
 };
 struct envelopes {
     const struct auth_identity *identity; /* borrowed */
@@ -134,9 +134,9 @@ static struct author *author_of(struct envelopes *e, const struct roster *roster
     return place;
 }
 
-static struct life *life_of(struct author *a, uint64_t boot)
+static struct author_life *life_of(struct author *a, uint64_t boot)
 {
-    struct life *first = &a->lives[0];
+    struct author_life *first = &a->lives[0];
     for (size_t i = 0; i < ENVELOPE_LIVES; i++) {
         if (a->lives[i].boot == boot)
             return &a->lives[i];
@@ -147,7 +147,7 @@ static struct life *life_of(struct author *a, uint64_t boot)
         return NULL;
     if (first->boot > a->forgotten)
         a->forgotten = first->boot;
-    *first = (struct life){.boot = boot};
+    *first = (struct author_life){.boot = boot};
     return first;
 }
 
@@ -176,7 +176,7 @@ static enum envelope_verdict judge(struct envelopes *e, const struct roster *ros
         !auth_verify(data + AT_KEY, purpose, data + AT_SIGNED, n - AT_SIGNED, data + AT_SIGNATURE))
         return ENVELOPE_FORGED;
     struct author *a = author_of(e, roster, v->from);
-    struct life *life = a ? life_of(a, v->from_boot) : NULL;
+    struct author_life *life = a ? life_of(a, v->from_boot) : NULL;
     if (!life || !replay_is_new(&life->heard, v->number))
         return ENVELOPE_REPEATED;
     replay_note(&life->heard, v->number);

@@ -16,7 +16,7 @@ struct event_base;
 struct http_call;
 struct intake;
 struct mailbox;
-struct plan_request;
+struct plan_requests;
 
 struct intake_setup {
     /* all borrowed */
@@ -24,7 +24,7 @@ struct intake_setup {
     struct mailbox *mailbox;
     const char *state_dir;
     struct coord *coord;
-    struct plan_request *plan_request;
+    struct plan_requests *plan_request;
 };
 struct intake *intake_new(const struct intake_setup *setup);
 void intake_free(struct intake *in); /* nobody waits for an answer any more */

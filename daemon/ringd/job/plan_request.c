@@ -21,18 +21,18 @@ enum { PLAN_S = 900, MOST_AT_ONCE = 2 };
 
 struct question {
     LIST_ENTRY(question) next;
-    struct plan_request *plan_request; /* borrowed */
-    struct http_call *call;            /* NULL = answered */
-    struct job *job;                   /* owned: what is asked about; no list of jobs has it */
-    json_t *lines;                     /* owned: what the stage said meanwhile */
-    json_t *message;                   /* owned: what it was told */
-    bool is_timing;                    /* it may time what the model costs */
-    struct spawn *stage;               /* owned */
-    struct event *deadline;            /* owned */
-    struct event *reap;                /* owned: frees all this outside the stage's own callback */
+    struct plan_requests *plan_request; /* borrowed */
+    struct http_call *call;             /* NULL = answered */
+    struct job *job;                    /* owned: what is asked about; no list of jobs has it */
+    json_t *lines;                      /* owned: what the stage said meanwhile */
+    json_t *message;                    /* owned: what it was told */
+    bool is_timing;                     /* it may time what the model costs */
+    struct spawn *stage;                /* owned */
+    struct event *deadline;             /* owned */
+    struct event *reap;                 /* owned: frees all this outside the stage's own callback */
 };
 
-struct plan_request {
+struct plan_requests {
     struct plan_request_setup setup;
     LIST_HEAD(, question) questions;
     size_t n;
@@ -66,7 +66,7 @@ static void end(struct question *q)
     event_active(q->reap, EV_TIMEOUT, 0);
 }
 
-static void refuse_call(struct plan_request *p, struct http_call *call, enum plan_refusal kind,
+static void refuse_call(struct plan_requests *p, struct http_call *call, enum plan_refusal kind,
                         const char *why)
 {
     p->setup.refused(p->setup.owner, call, kind, why);
@@ -157,7 +157,7 @@ static json_t *message_of(struct question *q, const struct members_ring *ring, c
                      "nodes", job_take_nodes(q->job, ring));
 }
 
-void plan_request_yield(struct plan_request *p)
+void plan_request_yield(struct plan_requests *p)
 {
     struct question *q;
     LIST_FOREACH (q, &p->questions, next)
@@ -168,7 +168,7 @@ void plan_request_yield(struct plan_request *p)
         }
 }
 
-void plan_request_ask(struct plan_request *p, enum job_type type, const json_t *spec, struct http_call *call)
+void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec, struct http_call *call)
 {
     static const struct timeval wait = {PLAN_S, 0};
     struct members_ring ring;
@@ -196,15 +196,15 @@ void plan_request_ask(struct plan_request *p, enum job_type type, const json_t *
     start(q);
 }
 
-struct plan_request *plan_request_new(const struct plan_request_setup *setup)
+struct plan_requests *plan_request_new(const struct plan_request_setup *setup)
 {
-    struct plan_request *p = xcalloc(1, sizeof *p);
+    struct plan_requests *p = xcalloc(1, sizeof *p);
     p->setup = *setup;
     LIST_INIT(&p->questions);
     return p;
 }
 
-void plan_request_free(struct plan_request *p)
+void plan_request_free(struct plan_requests *p)
 {
     if (!p)
         return;

@@ -15,7 +15,7 @@ struct coord;
 struct cost_query;
 struct event_base;
 struct opts;
-struct plan_request;
+struct plan_requests;
 struct worker;
 
 enum plan_refusal { PLAN_REFUSED, PLAN_BUSY, PLAN_STOPPING };
@@ -34,14 +34,15 @@ struct plan_request_setup { /* the pointers are borrowed */
     void (*refused)(void *owner, struct http_call *call, enum plan_refusal kind, const char *why);
 };
 
-struct plan_request *plan_request_new(const struct plan_request_setup *setup);
-void plan_request_free(struct plan_request *p); /* whoever still waits is told that the daemon ends */
+struct plan_requests *plan_request_new(const struct plan_request_setup *setup);
+void plan_request_free(struct plan_requests *p); /* whoever still waits is told that the daemon ends */
 
 /* A job begins here: plans under way go on with what is kept of earlier timings. */
-void plan_request_yield(struct plan_request *p);
+void plan_request_yield(struct plan_requests *p);
 
 /* Answers call with the plan, or with the sentence that a job of this type and spec would end
  * with. */
-void plan_request_ask(struct plan_request *p, enum job_type type, const json_t *spec, struct http_call *call);
+void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec,
+                      struct http_call *call);
 
 #endif

@@ -15,14 +15,14 @@
 
 /* --- ours --- */
 
-struct local {
+struct local_message {
     struct peers *p;
     json_t *body;
 };
 
 static void deliver_local(void *arg)
 {
-    struct local *l = arg;
+    struct local_message *l = arg;
     l->p->s.ops->message(l->p->s.owner, members_self(l->p->s.members)->id, l->body);
     json_decref(l->body);
     free(l);
@@ -58,8 +58,8 @@ static int send_text(struct peers *p, const uint8_t to[16], const char *text, si
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
 {
     if (!memcmp(to, members_self(p->s.members)->id, 16)) {
-        struct local *l = xmalloc(sizeof *l);
-        *l = (struct local){p, body};
+        struct local_message *l = xmalloc(sizeof *l);
+        *l = (struct local_message){p, body};
         mailbox_post(p->s.mailbox, deliver_local, l);
         return 0;
     }

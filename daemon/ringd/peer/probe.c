@@ -14,7 +14,7 @@ enum phase { REST, ASKED, SENDING, HEARING, TAKING };
 /* ASKED: for leave · SENDING: a burst, until its report · HEARING: the other's bursts, until DONE ·
  * TAKING: the same, until TURN */
 
-struct way {
+struct probe_way {
     uint64_t cable, path; /* path 0 = no connection */
     uint8_t peer[16];
     struct instant due;
@@ -28,12 +28,12 @@ struct probe {
     uint8_t self[16];
     uint64_t random;
     size_t n;
-    struct way at[PROBE_WAYS];
+    struct probe_way at[PROBE_WAYS];
     struct instant last_up,
         even; /* when the measurements so far will have been made up for, at one a PROBE_PACE_US */
     /* the one measurement under way */
     enum phase phase;
-    struct way *way;
+    struct probe_way *way;
     unsigned frames; /* of our burst */
     unsigned bursts; /* that said enough */
     uint32_t rates[PROBE_TIMES];
@@ -63,15 +63,15 @@ void probe_free(struct probe *p)
 
 /* --- ways --- */
 
-static struct way *by_cable(const struct probe *p, uint64_t cable)
+static struct probe_way *by_cable(const struct probe *p, uint64_t cable)
 {
     for (size_t i = 0; i < p->n; i++)
         if (p->at[i].cable == cable)
-            return (struct way *)&p->at[i];
+            return (struct probe_way *)&p->at[i];
     return NULL;
 }
 
-static struct way *by_path(struct probe *p, uint64_t path)
+static struct probe_way *by_path(struct probe *p, uint64_t path)
 {
     for (size_t i = 0; i < p->n; i++)
         if (p->at[i].path == path && path)
@@ -79,7 +79,7 @@ static struct way *by_path(struct probe *p, uint64_t path)
     return NULL;
 }
 
-static struct way *new_way(struct probe *p)
+static struct probe_way *new_way(struct probe *p)
 {
     if (p->n < PROBE_WAYS)
         return &p->at[p->n++];
@@ -89,7 +89,7 @@ static struct way *new_way(struct probe *p)
     return NULL;
 }
 
-static bool asks(const struct probe *p, const struct way *w)
+static bool asks(const struct probe *p, const struct probe_way *w)
 {
     return memcmp(p->self, w->peer, sizeof p->self) < 0;
 }
@@ -129,7 +129,7 @@ static uint64_t scatter(struct probe *p, uint64_t us)
     return us + (p->random >> 33) % (us + 1);
 }
 
-static void put_off(struct probe *p, struct way *w, struct instant now)
+static void put_off(struct probe *p, struct probe_way *w, struct instant now)
 {
     w->due.us = now.us + scatter(p, w->retry_us);
     w->retry_us = w->retry_us * 2 < PROBE_RETRY_MAX_US ? w->retry_us * 2 : PROBE_RETRY_MAX_US;
@@ -144,7 +144,7 @@ static void rest(struct probe *p)
 
 static void give_up(struct probe *p, struct instant now)
 {
-    struct way *w = p->way;
+    struct probe_way *w = p->way;
     rest(p);
     if (w)
         put_off(p, w, now);
@@ -152,7 +152,7 @@ static void give_up(struct probe *p, struct instant now)
 
 void probe_up(struct probe *p, uint64_t cable, uint64_t path, const uint8_t peer[16], struct instant now)
 {
-    struct way *w = by_cable(p, cable);
+    struct probe_way *w = by_cable(p, cable);
     if (w && w->path == path)
         return;
     if (!w && !(w = new_way(p)))
@@ -160,7 +160,7 @@ void probe_up(struct probe *p, uint64_t cable, uint64_t path, const uint8_t peer
     if (w == p->way)
         rest(p);
     if (w->cable != cable)
-        *w = (struct way){.cable = cable};
+        *w = (struct probe_way){.cable = cable};
     memcpy(w->peer, peer, sizeof w->peer);
     w->path = path;
     w->retry_us = PROBE_RETRY_US;
@@ -170,7 +170,7 @@ void probe_up(struct probe *p, uint64_t cable, uint64_t path, const uint8_t peer
 
 void probe_down(struct probe *p, uint64_t path, struct instant now)
 {
-    struct way *w = by_path(p, path);
+    struct probe_way *w = by_path(p, path);
     if (!w)
         return;
     if (w == p->way)
@@ -180,7 +180,7 @@ void probe_down(struct probe *p, uint64_t path, struct instant now)
 
 void probe_again(struct probe *p, uint64_t cable, struct instant now)
 {
-    struct way *w = by_cable(p, cable);
+    struct probe_way *w = by_cable(p, cable);
     if (!w)
         return;
     w->retry_us = PROBE_RETRY_US;
@@ -189,13 +189,13 @@ void probe_again(struct probe *p, uint64_t cable, struct instant now)
 
 bool probe_is_up(const struct probe *p, uint64_t cable)
 {
-    const struct way *w = by_cable(p, cable);
+    const struct probe_way *w = by_cable(p, cable);
     return w && w->path;
 }
 
 bool probe_result(const struct probe *p, uint64_t cable, struct probe_result *ret)
 {
-    const struct way *w = by_cable(p, cable);
+    const struct probe_way *w = by_cable(p, cable);
     if (!w || !w->known)
         return false;
     *ret = w->result;
@@ -225,14 +225,14 @@ static void say(struct probe *p, uint64_t path, enum kind kind, uint32_t a, uint
     p->ops->send(p->owner, path, body, sizeof body);
 }
 
-static void enter(struct probe *p, struct way *w, enum phase phase, struct instant now)
+static void enter(struct probe *p, struct probe_way *w, enum phase phase, struct instant now)
 {
     p->way = w;
     p->phase = phase;
     p->deadline.us = now.us + PROBE_ANSWER_US;
 }
 
-static void send_burst(struct probe *p, struct way *w, unsigned frames, struct instant now)
+static void send_burst(struct probe *p, struct probe_way *w, unsigned frames, struct instant now)
 {
     uint8_t *body = p->burst;
     p->frames = frames;
@@ -266,7 +266,7 @@ static uint64_t again_us(const struct probe *p)
 
 static void finish(struct probe *p, struct instant now)
 {
-    struct way *w = p->way;
+    struct probe_way *w = p->way;
     rest(p);
     w->known = true;
     w->result.at = now;
@@ -283,7 +283,7 @@ static uint32_t middle(const uint32_t r[PROBE_TIMES])
     return r[2] < low ? low : r[2] > high ? high : r[2];
 }
 
-static void hear_report(struct probe *p, struct way *w, uint32_t bytes, uint32_t us, struct instant now)
+static void hear_report(struct probe *p, struct probe_way *w, uint32_t bytes, uint32_t us, struct instant now)
 {
     bool enough = us >= PROBE_ENOUGH_US || p->frames >= PROBE_FRAMES || p->bursts;
     if (!enough) {
@@ -305,7 +305,7 @@ static void hear_report(struct probe *p, struct way *w, uint32_t bytes, uint32_t
         finish(p, now);
 }
 
-static void hear_burst(struct probe *p, struct way *w, uint32_t i, uint32_t frames, struct instant now)
+static void hear_burst(struct probe *p, struct probe_way *w, uint32_t i, uint32_t frames, struct instant now)
 {
     if (i == 0)
         p->first = now;
@@ -316,7 +316,7 @@ static void hear_burst(struct probe *p, struct way *w, uint32_t i, uint32_t fram
     say(p, w->path, REPORT, (frames - 1) * PROBE_FRAME, us < UINT32_MAX ? (uint32_t)us : UINT32_MAX);
 }
 
-static void hear_ask(struct probe *p, struct way *w, struct instant now)
+static void hear_ask(struct probe *p, struct probe_way *w, struct instant now)
 {
     if (p->phase != REST || asks(p, w) || now.us < allowed_at(p).us || !p->ops->idle(p->owner, w->peer)) {
         say(p, w->path, NO, 0, 0);
@@ -331,7 +331,7 @@ static void hear_ask(struct probe *p, struct way *w, struct instant now)
 /* What does not fit what we are doing is late, and dropped. */
 void probe_frame(struct probe *p, uint64_t path, const uint8_t *body, size_t n, struct instant now)
 {
-    struct way *w = by_path(p, path);
+    struct probe_way *w = by_path(p, path);
     if (!w || n < SMALL)
         return;
     uint32_t a = get32(body + 1), b = get32(body + 5);
@@ -381,20 +381,20 @@ void probe_frame(struct probe *p, uint64_t path, const uint8_t *body, size_t n, 
 
 /* --- time --- */
 
-static struct way *next_way(const struct probe *p)
+static struct probe_way *next_way(const struct probe *p)
 {
-    struct way *next = NULL;
+    struct probe_way *next = NULL;
     for (size_t i = 0; i < p->n; i++) {
-        const struct way *w = &p->at[i];
+        const struct probe_way *w = &p->at[i];
         if (w->path && asks(p, w) && (!next || w->due.us < next->due.us))
-            next = (struct way *)w;
+            next = (struct probe_way *)w;
     }
     return next;
 }
 
 struct instant probe_due(const struct probe *p)
 {
-    const struct way *w = next_way(p);
+    const struct probe_way *w = next_way(p);
     if (p->phase != REST)
         return p->deadline;
     return w ? later(w->due, allowed_at(p)) : (struct instant){UINT64_MAX};
@@ -402,7 +402,7 @@ struct instant probe_due(const struct probe *p)
 
 void probe_tick(struct probe *p, struct instant now)
 {
-    struct way *w;
+    struct probe_way *w;
     if (p->phase != REST && now.us >= p->deadline.us) {
         say(p, p->way->path, NO, 0, 0);
         give_up(p, now);

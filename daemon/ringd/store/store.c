@@ -27,7 +27,7 @@ enum {
 };
 
 struct queue {
-    struct request *first, **last; /* owned */
+    struct store_request *first, **last; /* owned */
 };
 
 struct store {
@@ -58,16 +58,16 @@ static void queue_init(struct queue *q)
     q->last = &q->first;
 }
 
-static void queue_push(struct queue *q, struct request *r)
+static void queue_push(struct queue *q, struct store_request *r)
 {
     r->next = NULL;
     *q->last = r;
     q->last = &r->next;
 }
 
-static struct request *queue_pop(struct queue *q)
+static struct store_request *queue_pop(struct queue *q)
 {
-    struct request *r = q->first;
+    struct store_request *r = q->first;
     if (r && !(q->first = r->next))
         q->last = &q->first;
     return r;
@@ -75,11 +75,11 @@ static struct request *queue_pop(struct queue *q)
 
 static void queue_move(struct queue *from, struct queue *to, size_t most)
 {
-    for (struct request *r; most-- > 0 && (r = queue_pop(from));)
+    for (struct store_request *r; most-- > 0 && (r = queue_pop(from));)
         queue_push(to, r);
 }
 
-static void request_free(struct request *r)
+static void request_free(struct store_request *r)
 {
     free(r->word);
     free(r->json);
@@ -88,21 +88,21 @@ static void request_free(struct request *r)
 
 static void queue_done(struct queue *q)
 {
-    for (struct request *r; (r = queue_pop(q));)
+    for (struct store_request *r; (r = queue_pop(q));)
         request_free(r);
 }
 
 /* --- what waits for the disk, on the store thread --- */
 
-static size_t request_bytes(const struct request *r)
+static size_t request_bytes(const struct store_request *r)
 {
     return sizeof *r + (r->word ? strlen(r->word) : 0) + (r->json ? strlen(r->json) : 0);
 }
 
 /* at: a link of the list. */
-static void refused_drop(struct store *s, struct request **at)
+static void refused_drop(struct store *s, struct store_request **at)
 {
-    struct request *r = *at;
+    struct store_request *r = *at;
     *at = r->next;
     if (!r->next)
         s->refused.last = at;
@@ -114,7 +114,7 @@ static void refused_drop(struct store *s, struct request **at)
 static void refused_shrink(struct store *s)
 {
     while (s->refused_bytes > WAITING_MAX && s->refused.first) {
-        struct request **at = &s->refused.first;
+        struct store_request **at = &s->refused.first;
         while (*at && (*at)->kind == PUT_JOB)
             at = &(*at)->next;
         refused_drop(s, *at ? at : &s->refused.first);
@@ -122,10 +122,10 @@ static void refused_shrink(struct store *s)
     }
 }
 
-static void refused_push(struct store *s, struct request *r)
+static void refused_push(struct store *s, struct store_request *r)
 {
     /* A newer record of the same job makes the older one worthless. */
-    for (struct request **at = &s->refused.first; r->kind == PUT_JOB && *at;) {
+    for (struct store_request **at = &s->refused.first; r->kind == PUT_JOB && *at;) {
         if ((*at)->kind == PUT_JOB && (*at)->job == r->job)
             refused_drop(s, at);
         else
@@ -140,7 +140,7 @@ static void refused_push(struct store *s, struct request *r)
  * what it should see be tried. */
 static bool is_due(struct store *s)
 {
-    struct request *r;
+    struct store_request *r;
     while (s->refused.first && !s->closing && (r = s->todo.first) && request_is_put(r))
         refused_push(s, queue_pop(&s->todo));
     return s->todo.first || s->closing;
@@ -152,7 +152,7 @@ static bool is_due(struct store *s)
 static void deliver(void *arg)
 {
     struct store *s = arg;
-    struct request *r;
+    struct store_request *r;
     do {
         pthread_mutex_lock(&s->lock);
         r = queue_pop(&s->finished);
@@ -168,7 +168,7 @@ static void settle_batch(struct store *s, struct queue *batch, bool is_well)
 {
     bool answers = false;
     pthread_mutex_lock(&s->lock);
-    for (struct request *r = batch->first, *next; r; r = next) {
+    for (struct store_request *r = batch->first, *next; r; r = next) {
         next = r->next;
         if (!request_is_put(r)) {
             queue_push(&s->finished, r);
@@ -322,9 +322,10 @@ uint64_t store_next_job(struct store *s)
     return s->next_job++;
 }
 
-static struct request *request_new(enum request_kind kind, uint64_t job, const char *word, const char *json)
+static struct store_request *request_new(enum request_kind kind, uint64_t job, const char *word,
+                                         const char *json)
 {
-    struct request *r = xcalloc(1, sizeof *r);
+    struct store_request *r = xcalloc(1, sizeof *r);
     r->kind = kind;
     r->job = job;
     r->word = xstrdup(word);
@@ -332,7 +333,7 @@ static struct request *request_new(enum request_kind kind, uint64_t job, const c
     return r;
 }
 
-static void post(struct store *s, struct request *r)
+static void post(struct store *s, struct store_request *r)
 {
     pthread_mutex_lock(&s->lock);
     queue_push(&s->todo, r);
@@ -340,7 +341,7 @@ static void post(struct store *s, struct request *r)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void post_read(struct store *s, struct request *r, void (*done)(void *arg, const char *json),
+static void post_read(struct store *s, struct store_request *r, void (*done)(void *arg, const char *json),
                       void *arg)
 {
     r->done = done;
@@ -371,7 +372,7 @@ void store_get_job(struct store *s, uint64_t job, void (*done)(void *arg, const 
 void store_get_events(struct store *s, uint64_t job, const char *kind, int64_t from,
                       void (*done)(void *arg, const char *json), void *arg)
 {
-    struct request *r = request_new(GET_EVENTS, job, kind, NULL);
+    struct store_request *r = request_new(GET_EVENTS, job, kind, NULL);
     r->from = from;
     post_read(s, r, done, arg);
 }
@@ -384,7 +385,7 @@ void store_put_points(struct store *s, const char *rows)
 unsigned store_get_points(struct store *s, const char *series, int64_t from, int64_t to, int64_t now,
                           void (*done)(void *arg, const char *json), void *arg)
 {
-    struct request *r = request_new(GET_POINTS, 0, series, NULL);
+    struct store_request *r = request_new(GET_POINTS, 0, series, NULL);
     r->from = from;
     r->to = to;
     unsigned seconds = store_sql_level(from, now, &r->level);
@@ -410,11 +411,11 @@ static void hand_over(void *arg, const char *json)
 char *store_unfinished(struct store *s)
 {
     char *json = NULL;
-    struct request *r = request_new(GET_UNFINISHED, 0, NULL, NULL);
+    struct store_request *r = request_new(GET_UNFINISHED, 0, NULL, NULL);
     post_read(s, r, hand_over, &json);
     /* Waits for this one answer without the loop; other answers stay for their delivery. */
     pthread_mutex_lock(&s->lock);
-    struct request **at = &s->finished.first;
+    struct store_request **at = &s->finished.first;
     while (*at != r) {
         if (*at) {
             at = &(*at)->next;

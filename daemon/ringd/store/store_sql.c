@@ -139,7 +139,7 @@ static int trim(struct store_sql *s)
     return rc;
 }
 
-static int put_points(struct store_sql *s, const struct request *r)
+static int put_points(struct store_sql *s, const struct store_request *r)
 {
     int rc = SQLITE_OK;
     for (int i = 0; i < LEVELS && rc == SQLITE_OK; i++) {
@@ -153,7 +153,7 @@ static int put_points(struct store_sql *s, const struct request *r)
     return rc;
 }
 
-static int put_line(struct store_sql *s, const struct request *r)
+static int put_line(struct store_sql *s, const struct store_request *r)
 {
     sqlite3_stmt *stmt = s->statements[r->kind == PUT_JOB ? SQL_PUT_JOB : SQL_PUT_EVENT];
     sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
@@ -163,13 +163,13 @@ static int put_line(struct store_sql *s, const struct request *r)
     return step_once(stmt);
 }
 
-static int put(struct store_sql *s, const struct request *r)
+static int put(struct store_sql *s, const struct store_request *r)
 {
     int rc = r->kind == PUT_POINTS ? put_points(s, r) : put_line(s, r);
     return rc == SQLITE_OK && s->events_since_trim >= EVENTS_PER_TRIM ? trim(s) : rc;
 }
 
-static int get(struct store_sql *s, struct request *r)
+static int get(struct store_sql *s, struct store_request *r)
 {
     static const enum statement statement_of[] = {
         [GET_JOBS] = SQL_JOBS,     [GET_JOB] = SQL_JOB,
@@ -203,7 +203,7 @@ static int get(struct store_sql *s, struct request *r)
 
 /* --- a batch --- */
 
-bool request_is_put(const struct request *r)
+bool request_is_put(const struct store_request *r)
 {
     return r->kind == PUT_JOB || r->kind == PUT_EVENT || r->kind == PUT_POINTS;
 }
@@ -224,11 +224,12 @@ static const char *trouble_of(const struct store_sql *s, int rc)
     return is_full ? s->full : sqlite3_errstr(rc);
 }
 
-bool store_sql_run(struct store_sql *s, struct request *first, const char **ret_trouble, bool *ret_wrote)
+bool store_sql_run(struct store_sql *s, struct store_request *first, const char **ret_trouble,
+                   bool *ret_wrote)
 {
     bool writing = false;
     int rc = SQLITE_OK, skipped = SQLITE_OK;
-    for (struct request *r = first; r; r = r->next) {
+    for (struct store_request *r = first; r; r = r->next) {
         if (!request_is_put(r)) {
             int read_rc = get(s, r);
             rc = rc ? rc : read_rc;

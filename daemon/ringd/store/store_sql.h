@@ -22,8 +22,8 @@ enum request_kind {
     GET_SERIES
 };
 
-struct request {
-    struct request *next; /* in the order they were posted */
+struct store_request {
+    struct store_request *next; /* in the order they were posted */
     enum request_kind kind;
     uint64_t job; /* or the limit, for GET_JOBS */
     char *word;   /* owned: state of PUT_JOB, kind of the events; may be NULL */
@@ -45,11 +45,12 @@ void store_sql_set_limit(struct store_sql *s, uint64_t bytes); /* any thread */
 /* How fine the points since `from` are kept: the level, and the seconds between two of them. */
 unsigned store_sql_level(int64_t from, int64_t now, int *ret_level);
 
-bool request_is_put(const struct request *r);
+bool request_is_put(const struct store_request *r);
 /* All writes of the list or none, but for rows that SQLite can never take: those are left out, and
  * ret_trouble says so; each read sees the writes before it, and has its answer afterwards. False:
  * ret_trouble says why, a text that lives as long as `s`. Reading well says nothing about writing:
  * ret_wrote, whether there was any. */
-bool store_sql_run(struct store_sql *s, struct request *first, const char **ret_trouble, bool *ret_wrote);
+bool store_sql_run(struct store_sql *s, struct store_request *first, const char **ret_trouble,
+                   bool *ret_wrote);
 
 #endif

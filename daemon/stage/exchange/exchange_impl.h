@@ -38,7 +38,7 @@ enum chunk_state {
     CHUNK_DONE = 0xfe
 }; /* else the lane it was sent on and not yet acknowledged */
 
-struct frame {
+struct lane_frame {
     enum frame_type type;
     struct msg_key key;
     uint64_t size, offset; /* of the whole message; of a chunk in it */
@@ -94,7 +94,7 @@ struct lane {
     int64_t look_again;   /* when to see whether another lane sent what was left to it; 0: nothing was */
     uint64_t taken, sent; /* pieces of work the senders have taken, and sent in the order of taking */
     bool quick;           /* sending the last chunk took no longer than sealing one might */
-    struct frame acks
+    struct lane_frame acks
         [MAX_ACKS]; /* still to be sent, over the lane the chunk came on: if it breaks, the chunk comes again anyway */
     size_t ack_first, nacks;
 };
@@ -169,16 +169,16 @@ void request_short_timeslice(void); /* the calling thread's first words */
  * again over the others. */
 void lane_break(struct lane *l, int r);
 
-void frame_encode(uint8_t out[HEAD], const struct frame *f);
+void frame_encode(uint8_t out[HEAD], const struct lane_frame *f);
 int64_t exchange_now_ns(void); /* of a clock that only goes forward */
-int frame_decode(struct frame *f, const uint8_t in[HEAD]);
+int frame_decode(struct lane_frame *f, const uint8_t in[HEAD]);
 
 static inline unsigned lane_index(const struct lane *l)
 {
     return (unsigned)(l - l->neighbor->lanes);
 }
 
-static inline size_t chunk_length(const struct frame *f)
+static inline size_t chunk_length(const struct lane_frame *f)
 {
     return f->size - f->offset < CHUNK ? f->size - f->offset : CHUNK;
 }

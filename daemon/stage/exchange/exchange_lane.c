@@ -60,7 +60,7 @@ void lane_break(struct lane *l, int r)
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-void frame_encode(uint8_t out[HEAD], const struct frame *f)
+void frame_encode(uint8_t out[HEAD], const struct lane_frame *f)
 {
     uint32_t round = htole32(f->key.round), mb = htole32(f->key.mb);
     uint16_t kind = htole16(f->key.kind), stage = htole16(f->key.stage);
@@ -76,7 +76,7 @@ void frame_encode(uint8_t out[HEAD], const struct frame *f)
     memcpy(out + 24, &offset, 8);
 }
 
-int frame_decode(struct frame *f, const uint8_t in[HEAD])
+int frame_decode(struct lane_frame *f, const uint8_t in[HEAD])
 {
     uint32_t round, mb;
     uint16_t kind, stage;
@@ -87,11 +87,11 @@ int frame_decode(struct frame *f, const uint8_t in[HEAD])
     memcpy(&mb, in + 12, 4);
     memcpy(&size, in + 16, 8);
     memcpy(&offset, in + 24, 8);
-    *f = (struct frame){.type = in[0],
-                        .key = {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)},
-                        .size = le64toh(size),
-                        .offset = le64toh(offset),
-                        .again = in[1]};
+    *f = (struct lane_frame){.type = in[0],
+                             .key = {le32toh(round), le16toh(kind), le16toh(stage), le32toh(mb)},
+                             .size = le64toh(size),
+                             .offset = le64toh(offset),
+                             .again = in[1]};
     static const uint8_t nothing[HEAD];
     bool known = in[0] >= FRAME_CREDIT && in[0] <= FRAME_ACK;
     known |= in[0] == FRAME_REKEY && !memcmp(in + 1, nothing, HEAD - 1);

@@ -85,7 +85,7 @@ static int receive_heads(struct lane *l, uint8_t record[SEAL_HEAD + BATCH * HEAD
 
 /* A chunk that has been read and not yet opened. */
 struct chunk_arrival {
-    struct frame frame;
+    struct lane_frame frame;
     struct inbox *in; /* the place in it is claimed; NULL: it is here already, or another lane is at it */
     uint8_t *to;      /* NULL: no chunk has come */
     size_t n;
@@ -141,7 +141,7 @@ static int on_credit(struct neighbor *p, const struct msg_key *key)
     return 0;
 }
 
-static void on_ack(struct neighbor *p, const struct frame *f)
+static void on_ack(struct neighbor *p, const struct lane_frame *f)
 {
     struct outbox *o = find_outbox(p, &f->key);
     const size_t i = f->offset / CHUNK;
@@ -157,11 +157,11 @@ static void on_ack(struct neighbor *p, const struct frame *f)
 
 /* The receiver runs ahead of its lane's sender by at most what the other end had credit for; a
  * neighbor that sends more without reading its acknowledgements breaks the protocol. */
-static int push_ack(struct lane *l, const struct frame *f)
+static int push_ack(struct lane *l, const struct lane_frame *f)
 {
     if (l->nacks == MAX_ACKS)
         return -EPROTO;
-    struct frame *ack = &l->acks[(l->ack_first + l->nacks++) % MAX_ACKS];
+    struct lane_frame *ack = &l->acks[(l->ack_first + l->nacks++) % MAX_ACKS];
     *ack = *f;
     ack->type = FRAME_ACK;
     ack->again = 0;
@@ -181,7 +181,7 @@ static bool is_recent(const struct neighbor *p, const struct msg_key *key)
 /* Where a chunk goes: into the message (claimed for this lane), or nowhere, because it is here
  * already or another lane is at it. −EPROTO for a message nobody posted, or of another size: the
  * plan told both ends what comes. */
-static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
+static int claim(struct lane *l, const struct lane_frame *f, struct inbox **ret)
 {
     struct inbox *in = exchange_find_inbox(l->neighbor, &f->key);
     *ret = NULL;
@@ -206,7 +206,7 @@ static int claim(struct lane *l, const struct frame *f, struct inbox **ret)
 
 /* The other end waits for nothing but the last acknowledgement of a message, on whichever lane it
  * is: they are sent once it is complete. */
-static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
+static int accept_chunk(struct lane *l, struct inbox *in, const struct lane_frame *f)
 {
     struct neighbor *p = l->neighbor;
     in->place[f->offset / CHUNK].have = HAVE;
@@ -230,7 +230,7 @@ static int accept_chunk(struct lane *l, struct inbox *in, const struct frame *f)
 static int settle_duplicate(struct lane *l, const struct chunk_arrival *a)
 {
     struct neighbor *p = l->neighbor;
-    const struct frame *f = &a->frame;
+    const struct lane_frame *f = &a->frame;
     pthread_mutex_lock(&p->x->lock);
     struct inbox *in = NULL;
     struct chunk_place *place = NULL;
@@ -267,7 +267,7 @@ static int settle_chunk(struct lane *l, const struct chunk_arrival *a, int r)
     return r;
 }
 
-static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, struct chunk_arrival *ret)
+static int read_chunk(struct lane *l, const struct lane_frame *f, uint8_t *scratch, struct chunk_arrival *ret)
 {
     struct neighbor *p = l->neighbor;
     struct inbox *in;
@@ -288,7 +288,7 @@ static int read_chunk(struct lane *l, const struct frame *f, uint8_t *scratch, s
     return read_payload(l, ret);
 }
 
-static int read_frame(struct lane *l, const struct frame *f)
+static int read_frame(struct lane *l, const struct lane_frame *f)
 {
     struct neighbor *p = l->neighbor;
     pthread_mutex_lock(&p->x->lock);
@@ -308,7 +308,7 @@ static int read_record(struct lane *l, uint8_t *scratch, struct chunk_arrival *r
     size_t n = 0;
     int r = receive_heads(l, record, &n);
     for (size_t at = 0; !r && at < n; at += HEAD) {
-        struct frame f;
+        struct lane_frame f;
         r = frame_decode(&f, record + SEAL_HEAD + at);
         if (!r && f.type == FRAME_REKEY)
             is_last = true;

@@ -17,7 +17,7 @@
 enum { QUICK_NS = 300 * 1000 };
 
 struct lane_work {
-    struct frame frames[BATCH]; /* the last may be a chunk, */
+    struct lane_frame frames[BATCH]; /* the last may be a chunk, */
     size_t n;
     struct outbox *out;         /* of this message */
     uint64_t number;            /* sent after all lower ones of its lane */
@@ -42,7 +42,7 @@ static void take_small(struct lane *l, struct lane_work *w)
     for (struct inbox *in = p->in; in && w->n < BATCH - 1; in = in->next)
         if (!in->credited) {
             in->credited = true;
-            w->frames[w->n++] = (struct frame){.type = FRAME_CREDIT, .key = in->key};
+            w->frames[w->n++] = (struct lane_frame){.type = FRAME_CREDIT, .key = in->key};
         }
     for (; l->nacks && w->n < BATCH - 1; l->nacks--) {
         w->frames[w->n++] = l->acks[l->ack_first];
@@ -64,7 +64,7 @@ static size_t next_chunk(const struct outbox *o)
 }
 
 /* Bytes on the wire, near enough, and never 0. */
-static size_t share_bytes(const struct frame *f)
+static size_t share_bytes(const struct lane_frame *f)
 {
     return chunk_length(f) + HEAD;
 }
@@ -84,7 +84,7 @@ static void take_chunk_of(struct neighbor *p, struct outbox *o, size_t i, struct
     o->readers++;
     w->out = o;
     uint8_t *again = &o->chunk[o->chunks + i];
-    w->frames[w->n++] = (struct frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK, *again};
+    w->frames[w->n++] = (struct lane_frame){FRAME_CHUNK, o->key, o->size, (uint64_t)i * CHUNK, *again};
     *again += *again < UINT8_MAX;
     if (has_choice(p))
         share_give(p->share, MAX_LANES, lane, share_bytes(&w->frames[w->n - 1]), exchange_now_ns());
@@ -96,8 +96,8 @@ static void take_chunk_of(struct neighbor *p, struct outbox *o, size_t i, struct
 static void queue_up(struct share_queue *queue, const struct outbox *o)
 {
     const size_t whole = (o->size < CHUNK ? o->size : CHUNK) + HEAD;
-    const struct frame next = {.size = o->size, .offset = (uint64_t)next_chunk(o) * CHUNK},
-                       last = {.size = o->size, .offset = (uint64_t)(o->chunks - 1) * CHUNK};
+    const struct lane_frame next = {.size = o->size, .offset = (uint64_t)next_chunk(o) * CHUNK},
+                            last = {.size = o->size, .offset = (uint64_t)(o->chunks - 1) * CHUNK};
     const size_t rest = o->chunk[o->chunks - 1] == CHUNK_UNSENT ? share_bytes(&last) : whole;
     queue->last =
         !queue->bytes && rest < whole ? rest : 0; /* alone in the queue, it is what is over whole ones */
@@ -155,7 +155,7 @@ static void take_chunk(struct lane *l, struct lane_work *w)
 static void take_rekey(const struct lane *l, struct lane_work *w)
 {
     if (exchange_now_ns() - l->keyed_at >= REKEY_NS)
-        w->frames[w->n++] = (struct frame){.type = FRAME_REKEY};
+        w->frames[w->n++] = (struct lane_frame){.type = FRAME_REKEY};
 }
 
 /* The work's place among the others of its lane. */
@@ -218,7 +218,7 @@ static int seal_work(struct lane_work *w, uint8_t *scratch, size_t *ret)
     size_t at = 0, n = w->n * HEAD;
     int r = seal_seal(&w->heads, scratch, heads, n);
     at += SEAL_HEAD + n + SEAL_TAG;
-    const struct frame *last = &w->frames[w->n - 1];
+    const struct lane_frame *last = &w->frames[w->n - 1];
     size_t payload = w->out ? chunk_length(last) : 0;
     if (!r && payload) {
         r = seal_seal(&w->payload, scratch + at, (const uint8_t *)w->out->buffer + last->offset, payload);

@@ -23,14 +23,14 @@ struct machine {
     float *scale;    /* owned: of FP8's blocks */
 };
 
-struct weights {
+struct weight_form {
     const char *name;
     enum dtype dtype;
     size_t bits; /* 0: elements of dtype */
 };
-static const struct weights types[] = {{"f32", DTYPE_F32, 0},   {"f16", DTYPE_F16, 0},
-                                       {"bf16", DTYPE_BF16, 0}, {"fp8", DTYPE_F8_E4M3, 0},
-                                       {"int8", DTYPE_F32, 8},  {"int4", DTYPE_F32, 4}};
+static const struct weight_form types[] = {{"f32", DTYPE_F32, 0},   {"f16", DTYPE_F16, 0},
+                                           {"bf16", DTYPE_BF16, 0}, {"fp8", DTYPE_F8_E4M3, 0},
+                                           {"int8", DTYPE_F32, 8},  {"int4", DTYPE_F32, 4}};
 
 static double seconds_now(void)
 {
@@ -136,19 +136,19 @@ double machine_read(const struct machine *m)
 
 /* --- products --------------------------------------------------------------------------------- */
 
-static size_t weight_bytes(const struct weights *w)
+static size_t weight_bytes(const struct weight_form *w)
 {
     return w->bits ? SIDE * SIDE * w->bits / 8 : SIDE * SIDE * dtype_size(w->dtype);
 }
 
 /* What scales and biases take beside them. */
-static size_t side_bytes(const struct weights *w)
+static size_t side_bytes(const struct weight_form *w)
 {
     return w->bits ? 2 * SIDE * quant_groups(QUANT_GROUP, SIDE) * dtype_size(DTYPE_BF16) : 0;
 }
 
 /* A matrix of that type, the next of the block each time, so that none is in a cache still. */
-static struct mat take_mat(const struct machine *m, const struct weights *w, struct quant *quant,
+static struct mat take_mat(const struct machine *m, const struct weight_form *w, struct quant *quant,
                            size_t number)
 {
     const size_t bytes = weight_bytes(w), sides = side_bytes(w), each = bytes + sides;
@@ -164,7 +164,7 @@ static struct mat take_mat(const struct machine *m, const struct weights *w, str
 }
 
 /* Products a second, of so many rows with one matrix after the other. */
-static double run(const struct machine *m, const struct weights *w, size_t rows, size_t *number)
+static double run(const struct machine *m, const struct weight_form *w, size_t rows, size_t *number)
 {
     struct quant quant;
     size_t n = 0;
@@ -182,7 +182,7 @@ bool machine_product(struct machine_product *ret, const struct machine *m, size_
 {
     if (number >= sizeof types / sizeof *types)
         return false;
-    const struct weights *w = &types[number];
+    const struct weight_form *w = &types[number];
     double many[TURNS], one[TURNS];
     size_t at = 0;
     for (size_t i = 0; i < TURNS; i++) {
