@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/stage/plan/stage_head.h"
+#include "daemon/stage/plan/stage_schedule.h"
 #include "daemon/stage/stage_nodes.h"
 #include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/plan/stage_search.h"
@@ -18,72 +19,7 @@
 #include "engine/pipe/sched_text.h"
 #include "engine/pipe/split.h"
 
-/* --- the schedule ----------------------------------------------------------------------------- */
-
-static int read_order(struct head *h, struct err *err)
-{
-    const char *path = h->spec.schedule;
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return err_set(err, -errno,
-                       "--schedule %s is no built-in schedule, and no file the daemon can read: %s", path,
-                       strerror(errno));
-    char *text = calloc(1, JOB_ORDER_MAX + 2);
-    size_t n = text ? fread(text, 1, JOB_ORDER_MAX + 1, f) : 0;
-    int saved = ferror(f) ? errno : 0;
-    fclose(f);
-    free(h->plan.order); /* of a try on other nodes */
-    h->plan.order = text;
-    if (!text)
-        return err_set(err, -ENOMEM, "out of memory");
-    if (saved)
-        return err_set(err, -saved, "--schedule %s cannot be read: %s", path, strerror(saved));
-    if (n > JOB_ORDER_MAX || strlen(text) != n)
-        return err_set(err, -EINVAL, "--schedule %s is no text of at most %d KiB", path, JOB_ORDER_MAX >> 10);
-    return 0;
-}
-
-/* As it travels: nothing but tasks. */
-static int write_order(struct job_plan *p, const struct sched *sched, struct err *err)
-{
-    char *text = NULL;
-    size_t n;
-    FILE *to = open_memstream(&text, &n);
-    int e = to ? sched_write(to, sched, false, err) : err_set(err, -ENOMEM, "out of memory");
-    if (to && fclose(to) && !e)
-        e = err_set(err, -ENOMEM, "out of memory");
-    if (e) {
-        free(text);
-        return e;
-    }
-    free(p->order);
-    p->order = text;
-    snprintf(p->schedule, sizeof p->schedule, "own");
-    return 0;
-}
-
-static int make_schedule(struct head *h, struct sched **ret, struct err *err)
-{
-    struct job_plan *p = &h->plan;
-    if (p->nmore && !sched_info(p->schedule))
-        return err_set(
-            err, -EINVAL,
-            "--schedule %s is the order of one step: --sweep takes steps of several adapters together, "
-            "with a schedule that there is, as 1f1b",
-            p->schedule);
-    int e = sched_info(p->schedule) ? 0 : read_order(h, err);
-    if (e)
-        return e;
-    struct sched_request req = {.name = p->schedule,
-                                .text = p->order,
-                                .ranks = p->ranks,
-                                .chunks = h->spec.chunks,
-                                .microbatches = p->microbatches};
-    e = sched_make(ret, &req, err);
-    if (e)
-        return err_prefix(err, e, "--schedule %s", h->spec.schedule);
-    return p->order ? write_order(p, *ret, err) : 0;
-}
+/* --- stages and slots ------------------------------------------------------------------------- */
 
 static bool has_again(const struct plan *plan, size_t stage, uint32_t rank)
 {
@@ -214,7 +150,7 @@ static int plan_stages(struct head *h, struct sched **ret_sched, size_t *ret_han
         recompute[s] = h->spec.recompute == RECOMPUTE_STAGE;
     if (!p->training)
         return 0;
-    int e = make_schedule(h, ret_sched, err);
+    int e = stage_schedule_make(h, ret_sched, err);
     if (!e && (e = plan_slots(p, *ret_sched, recompute, ret_handed, err)) && p->order)
         err_prefix(err, e, "--schedule %s", h->spec.schedule);
     return e;
@@ -314,26 +250,41 @@ static int take_split(struct head *h, struct err *err)
                            wanted ? wanted : "missing", is ? is : "?");
     }
     if (json_array_size(split) != p->stages)
-        return err_set(err, -EINVAL, "the split is for %zu stages, and %s on %zu nodes has %zu",
+        return err_set(err, -EINVAL, "the split is for %zu stages, but %s on %zu nodes has %zu",
                        json_array_size(split), p->schedule, p->ranks, p->stages);
     for (size_t s = 0; s < p->stages; s++) {
         const json_t *v = json_array_get(split, s);
         const json_int_t n = json_integer_value(v);
         p->first[s] = sum;
         if (!json_is_integer(v) || n < 0 || (size_t)n > h->config.layers - sum)
-            return err_set(
-                err, -EINVAL,
-                "the split gives stage %zu no number of layers that is left: the model has %zu in all", s,
-                h->config.layers);
+            return err_set(err, -EINVAL,
+                           "the split gives stage %zu no number of layers, or more than are left: the model "
+                           "has %zu in all",
+                           s, h->config.layers);
         sum += (size_t)n;
     }
     p->first[p->stages] = sum;
     return sum == h->config.layers
                ? 0
-               : err_set(err, -EINVAL, "the split shares out %zu layers, and the model has %zu", sum,
+               : err_set(err, -EINVAL, "the split covers %zu layers, but the model has %zu", sum,
                          h->config.layers);
 }
 
+static int split_within(struct head *h, const struct split_inputs *in, const size_t *memory, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    const struct split_request req = {.stages = p->stages,
+                                      .layers = h->config.layers,
+                                      .unit_cost = in->cost,
+                                      .unit_bytes = in->bytes,
+                                      .speed = in->speed,
+                                      .memory = memory};
+    int e = split_layers(p->first, &req, err);
+    return e ? e : split_check(p->first, p->stages, h->config.layers, err);
+}
+
+/* The bytes of single units add up to more than a stage takes, because layers share their scratch.
+ * If they do not fit, the fastest split is measured exactly, and made to fit. */
 static int split(struct head *h, const struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
@@ -341,19 +292,8 @@ static int split(struct head *h, const struct split_inputs *in, struct err *err)
         return take_split(h, err);
     if (h->planning.has_split)
         return split_check(p->first, p->stages, h->config.layers, err);
-    struct split_request req = {.stages = p->stages,
-                                .layers = h->config.layers,
-                                .unit_cost = in->cost,
-                                .unit_bytes = in->bytes,
-                                .speed = in->speed,
-                                .memory = in->memory};
-    int e = split_layers(p->first, &req, err);
-    if (e ==
-        -ENOSPC) { /* unit by unit it did not fit: the exact sum, below, names the node, or finds that it does */
-        req.memory = NULL;
-        e = split_layers(p->first, &req, err);
-    }
-    return e ? e : split_check(p->first, p->stages, h->config.layers, err);
+    int e = split_within(h, in, in->memory, err);
+    return e == -ENOSPC ? split_within(h, in, NULL, err) : e;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -396,20 +336,101 @@ static int measure_ranks(struct head *h, const struct split_inputs *in, struct e
     return e;
 }
 
-/* Ranks that are short of memory keep only inputs and do forwards again, unless it was said who
- * does. */
+static bool is_full(const struct job_plan *p, const struct split_inputs *in, uint32_t rank)
+{
+    return p->bytes[rank] > in->available[rank];
+}
+
+static uint32_t first_full(const struct job_plan *p, const struct split_inputs *in)
+{
+    uint32_t rank = 0;
+    while (rank < p->ranks && !is_full(p, in, rank))
+        rank++;
+    return rank;
+}
+
+/* Ranks that are short of memory keep only inputs and do forwards again, unless the user said which
+ * ranks do. */
 static int save_memory(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
 {
     struct job_plan *p = &h->plan;
     bool recompute[JOB_MAX_STAGES], any = false;
     job_plan_recompute(p, recompute);
     for (size_t s = 0; s < p->stages; s++)
-        if (p->bytes[p->place[s]] > in->available[p->place[s]] && !recompute[s])
+        if (is_full(p, in, p->place[s]) && !recompute[s])
             any = recompute[s] = true;
     if (!any || h->spec.recompute != RECOMPUTE_AUTO)
         return 0;
     int e = plan_slots(p, sched, recompute, in->handed, err);
     return e ? e : measure_ranks(h, in, err);
+}
+
+/* sched: NULL if nothing is trained. */
+static int measure_split(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
+{
+    int e = measure_ranks(h, in, err);
+    return !e && sched ? save_memory(h, sched, in, err) : e;
+}
+
+/* After another split, for which no stage does forwards again yet. */
+static int measure_again(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
+{
+    static const bool none[JOB_MAX_STAGES];
+    int e =
+        sched && h->spec.recompute == RECOMPUTE_AUTO ? plan_slots(&h->plan, sched, none, in->handed, err) : 0;
+    return e ? e : measure_split(h, sched, in, err);
+}
+
+static size_t share_bytes(const struct head *h, const struct split_inputs *in, size_t stage)
+{
+    const struct job_plan *p = &h->plan;
+    size_t sum = stage ? 0 : in->bytes[0];
+    for (size_t layer = p->first[stage]; layer < p->first[stage + 1]; layer++)
+        sum += in->bytes[layer + 1];
+    return sum + (stage + 1 == p->stages ? in->bytes[h->config.layers + 1] : 0);
+}
+
+/* The largest stage of each full rank may not be as large again. */
+static void tighten(const struct head *h, const struct split_inputs *in, size_t *limits)
+{
+    const struct job_plan *p = &h->plan;
+    for (uint32_t r = first_full(p, in); r < p->ranks; r++) {
+        size_t most = 0, largest = 0;
+        for (size_t s = 0; s < p->stages; s++)
+            if (p->place[s] == r && share_bytes(h, in, s) >= most) {
+                most = share_bytes(h, in, s);
+                largest = s;
+            }
+        if (is_full(p, in, r))
+            limits[largest] = most ? most - 1 : 0;
+    }
+}
+
+/* Moves layers from full ranks to others until all fit, and takes the fastest of such splits. Where
+ * there is none, the first split stays, and check_memory names what it lacks. Each try has a lower
+ * limit than the one before, so there is an end. */
+static int make_fit(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    size_t limits[JOB_MAX_STAGES], first[JOB_MAX_STAGES + 1];
+    struct err quiet;
+    int e = 0;
+    memcpy(first, p->first, sizeof first);
+    for (size_t s = 0; s < p->stages; s++)
+        limits[s] = SIZE_MAX;
+    while (!e && first_full(p, in) < p->ranks) {
+        tighten(h, in, limits);
+        e = split_within(h, in, limits, &quiet);
+        if (e == -ENOSPC) {
+            memcpy(p->first, first, sizeof first);
+            return measure_again(h, sched, in, err);
+        }
+        if (e)
+            *err = quiet;
+        else
+            e = measure_again(h, sched, in, err);
+    }
+    return e;
 }
 
 /* "; in all the job needs 45.2 GiB, and the 3 nodes have 32.0 GiB": whether another split could do,
@@ -438,7 +459,7 @@ static int check_memory(struct head *h, const json_t *nodes, const struct split_
         layers_text(layers, sizeof layers, p, r);
         whole_need(whole, sizeof whole, p, in);
         const struct err_amounts here = err_amounts(p->bytes[r], in->available[r]);
-        if (p->bytes[r] > in->available[r])
+        if (is_full(p, in, r))
             return err_set(err, -ENOSPC,
                            "node %s needs %s for %s and has %s%s: use %sa smaller --seq-len or "
                            "--micro-batch-size, or add a node",
@@ -464,9 +485,9 @@ static int split_on_nodes(struct head *h, struct err *err)
     if (!e)
         e = split(h, &in, err);
     if (!e)
-        e = measure_ranks(h, &in, err);
-    if (!e && sched)
-        e = save_memory(h, sched, &in, err);
+        e = measure_split(h, sched, &in, err);
+    if (!e && !h->spec.split && !h->planning.has_split)
+        e = make_fit(h, sched, &in, err);
     if (!e)
         e = check_memory(h, nodes, &in, err);
     const bool from_file =
@@ -491,7 +512,7 @@ static size_t ranks_of_order(struct head *h)
     struct sched *sched = NULL;
     struct err quiet;
     if (!p->training || p->nmore || sched_info(p->schedule) || !strcmp(p->schedule, "auto") ||
-        read_order(h, &quiet) || sched_read(&sched, p->order, &quiet))
+        stage_schedule_read(h, &quiet) || sched_read(&sched, p->order, &quiet))
         return 0;
     const size_t ranks = sched->ranks;
     sched_free(sched);
@@ -505,10 +526,9 @@ static void take_nodes(struct head *h, const json_t *all, uint32_t mask, size_t 
     const uint32_t every = (1u << json_array_size(all)) - 1;
     stage_nodes_text(in, sizeof in, all, mask);
     stage_nodes_text(out, sizeof out, all, every & ~mask);
-    stage_say(h->events,
-              "the schedule has %zu line%s: %s take%s part, and %s only pass%s on what lies on the way",
-              ranks, ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
-              json_array_size(all) - ranks == 1 ? "es" : "");
+    stage_say(h->events, "the schedule has %zu line%s: %s take%s part, and %s only relay%s data", ranks,
+              ranks == 1 ? "" : "s", in, ranks == 1 ? "s" : "", out,
+              json_array_size(all) - ranks == 1 ? "s" : "");
     json_decref(h->planning.nodes);
     h->planning.nodes = stage_nodes_take(all, mask);
     h->plan.ranks = ranks;
@@ -526,7 +546,7 @@ static int split_on_some(struct head *h, size_t ranks, struct err *err)
     struct err first = {""}, why;
     int e = n ? -ENOSPC
               : err_set(&first, -EINVAL,
-                        "the plan is for %zu nodes, and not all of them are in the ring now: plan again",
+                        "the plan is for %zu nodes, but not all of them are in the ring now: plan again",
                         json_array_size(h->spec.split_nodes));
     for (size_t i = 0; i < n && e == -ENOSPC; i++) {
         json_decref(h->planning.nodes);

@@ -118,6 +118,29 @@ static void too_little_memory_names_the_node(void **state)
     assert_non_null(strstr(err.text, "add a node"));
 }
 
+/* The fast node gets most layers, until it has not the memory for them: then the slow one does. */
+static void layers_move_to_where_memory_is(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1"};
+    const double threads[] = {8, 1};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (size_t percent = 70; percent <= 90; percent += 5) {
+            size_t memory[] = {4ul * GIB, 4ul * GIB}, held = 0;
+            struct err err = {""};
+            assert_int_equal(split(2, threads, memory, schedules[i], &err), 0);
+            memory[0] = head.plan.bytes[0] / 100 * percent;
+            for (size_t s = 0; s < head.plan.stages; s++)
+                held += head.plan.place[s] == 0 ? head.plan.first[s + 1] - head.plan.first[s] : 0;
+            if (split(2, threads, memory, schedules[i], &err))
+                fail_msg("%s with %zu %%: %s", schedules[i], percent, err.text);
+            assert_covers(&head.plan, memory);
+            for (size_t s = 0; s < head.plan.stages; s++)
+                held -= head.plan.place[s] == 0 ? head.plan.first[s + 1] - head.plan.first[s] : 0;
+            assert_true(held > 0 && held < LAYERS);
+        }
+}
+
 static void a_split_of_ones_own_shares_out_all_layers(void **state)
 {
     (void)state;
@@ -127,10 +150,10 @@ static void a_split_of_ones_own_shares_out_all_layers(void **state)
     json_t *too_few = json_pack("[i,i]", 2, 5), *of_three = json_pack("[i,i,i]", 2, 3, 3);
     head.spec.split = too_few;
     assert_int_equal(split(2, threads, memory, "1f1b", &err), -EINVAL);
-    assert_string_equal(err.text, "the split shares out 7 layers, and the model has 8");
+    assert_string_equal(err.text, "the split covers 7 layers, but the model has 8");
     head.spec.split = of_three;
     assert_int_equal(split(2, threads, memory, "1f1b", &err), -EINVAL);
-    assert_string_equal(err.text, "the split is for 3 stages, and 1f1b on 2 nodes has 2");
+    assert_string_equal(err.text, "the split is for 3 stages, but 1f1b on 2 nodes has 2");
     json_decref(too_few);
     json_decref(of_three);
 }
@@ -141,6 +164,7 @@ int main(void)
         cmocka_unit_test_teardown(every_layer_lies_in_one_stage, stop),
         cmocka_unit_test_teardown(more_threads_get_more_layers, stop),
         cmocka_unit_test_teardown(too_little_memory_names_the_node, stop),
+        cmocka_unit_test_teardown(layers_move_to_where_memory_is, stop),
         cmocka_unit_test_teardown(a_split_of_ones_own_shares_out_all_layers, stop),
     };
     return cmocka_run_group_tests_name("stage_split", tests, NULL, NULL);

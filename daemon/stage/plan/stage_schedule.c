@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/stage/plan/stage_schedule.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/pipe/sched_text.h"
+
+int stage_schedule_read(struct head *h, struct err *err)
+{
+    const char *path = h->spec.schedule;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return err_set(err, -errno,
+                       "--schedule %s is no built-in schedule, and no file the daemon can read: %s", path,
+                       strerror(errno));
+    char *text = calloc(1, JOB_ORDER_MAX + 2);
+    size_t n = text ? fread(text, 1, JOB_ORDER_MAX + 1, f) : 0;
+    int saved = ferror(f) ? errno : 0;
+    fclose(f);
+    free(h->plan.order); /* of a try on other nodes */
+    h->plan.order = text;
+    if (!text)
+        return err_set(err, -ENOMEM, "out of memory");
+    if (saved)
+        return err_set(err, -saved, "--schedule %s cannot be read: %s", path, strerror(saved));
+    if (n > JOB_ORDER_MAX || strlen(text) != n)
+        return err_set(err, -EINVAL, "--schedule %s is no text of at most %d KiB", path, JOB_ORDER_MAX >> 10);
+    return 0;
+}
+
+/* As it travels: nothing but tasks. */
+static int write_order(struct job_plan *p, const struct sched *sched, struct err *err)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *to = open_memstream(&text, &n);
+    int e = to ? sched_write(to, sched, false, err) : err_set(err, -ENOMEM, "out of memory");
+    if (to && fclose(to) && !e)
+        e = err_set(err, -ENOMEM, "out of memory");
+    if (e) {
+        free(text);
+        return e;
+    }
+    free(p->order);
+    p->order = text;
+    snprintf(p->schedule, sizeof p->schedule, "own");
+    return 0;
+}
+
+int stage_schedule_make(struct head *h, struct sched **ret, struct err *err)
+{
+    struct job_plan *p = &h->plan;
+    if (p->nmore && !sched_info(p->schedule))
+        return err_set(err, -EINVAL,
+                       "--schedule %s orders one step, but --sweep trains several adapters together: use a "
+                       "built-in schedule, such as 1f1b",
+                       p->schedule);
+    int e = sched_info(p->schedule) ? 0 : stage_schedule_read(h, err);
+    if (e)
+        return e;
+    struct sched_request req = {.name = p->schedule,
+                                .text = p->order,
+                                .ranks = p->ranks,
+                                .chunks = h->spec.chunks,
+                                .microbatches = p->microbatches};
+    e = sched_make(ret, &req, err);
+    if (e)
+        return err_prefix(err, e, "--schedule %s", h->spec.schedule);
+    return p->order ? write_order(p, *ret, err) : 0;
+}
