@@ -137,7 +137,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         break;
     case LINK_HANDSHAKE:
         link_fail(link, LINK_END_TIMEOUT,
-                  "%s did not finish the handshake within %.1f s: it may not be a ringd, or be stuck",
+                  "%s did not finish the handshake within %.1f s: it may be stuck, or another program",
                   link->who, (double)link->handshake_us / 1e6);
         break;
     case LINK_HELLO:

@@ -295,7 +295,7 @@ static void take_record(struct link *link, const uint8_t *plain, size_t n)
     }
     if (f.length < message->min || f.length > message->max || !fits(link, &f, n)) {
         link_fail(link, LINK_END_PROTOCOL,
-                  "%s sent a %s of %u bytes (%zu to %zu are allowed) that does not add up", link->who,
+                  "%s sent a %s of %u bytes (%zu to %zu are allowed), which is malformed", link->who,
                   message->name, f.length, message->min, message->max);
         return;
     }

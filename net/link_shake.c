@@ -26,7 +26,7 @@ static int say(struct link *link, const uint8_t *payload, int n)
 
     if (r < 0) {
         link_fail(link, LINK_END_HANDSHAKE, "cannot shake hands with %s: %s", link->who,
-                  r == -EBADMSG ? "its key is not one that keeps a secret"
+                  r == -EBADMSG ? "its key is too weak to keep a secret"
                   : r == -EINVAL
                       ? "our own name or version is not printable text; correct it in the configuration"
                       : strerror(-r));
@@ -269,8 +269,8 @@ void link_shake_step(struct link *link)
     link_want(link, WIRE_PREFIX);
     r = read_message(link, message, n, payload, sizeof payload);
     if (r == -EALREADY)
-        link_fail(link, LINK_END_BAD_MAC,
-                  "%s began with words that were said before: somebody plays a recording", link->who);
+        link_fail(link, LINK_END_BAD_MAC, "%s repeated an old handshake: somebody plays a recording",
+                  link->who);
     else if (r < 0)
         link_fail(link, LINK_END_BAD_MAC,
                   "%s does not know this cluster's secret: if it should belong here, join it with a token",

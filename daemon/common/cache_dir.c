@@ -12,9 +12,8 @@ int cache_dir(char *ret, size_t size, const char *what, struct err *err)
             : xdg && *xdg   ? snprintf(ret, size, "%s/ringd/%s", xdg, what)
             : home && *home ? snprintf(ret, size, "%s/.cache/ringd/%s", home, what)
                             : -1;
-    return n > 0 && (size_t)n < size ? 0
-                                     : err_set(err, -ENOENT,
-                                               "there is no place to keep %s: start ringd with "
-                                               "CACHE_DIRECTORY set to one",
-                                               what);
+    return n > 0 && (size_t)n < size
+               ? 0
+               : err_set(err, -ENOENT,
+                         "ringd has no folder to keep %s: start it with CACHE_DIRECTORY set to one", what);
 }

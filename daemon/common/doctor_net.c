@@ -122,7 +122,7 @@ static void look_iommu(struct judge *j)
         const json_t *tb = json_object_get(port, "thunderbolt");
         if (fact_known(tb, "iommu") && !fact_flag(tb, "iommu"))
             doctor_say(j, DOCTOR_NOTE, fact_text(port, "name"), NULL,
-                       "no IOMMU keeps plugged-in devices from this machine's memory: switch it on in the "
+                       "no IOMMU protects this machine's memory from plugged-in devices: switch it on in the "
                        "firmware, and with intel_iommu=on or amd_iommu=on on the kernel's command line");
     }
 }
@@ -136,25 +136,23 @@ static void look_thunderbolt(struct judge *j)
         doctor_say(
             j, DOCTOR_ERROR, "thunderbolt-net",
             xstrdup("modprobe thunderbolt-net && echo thunderbolt-net >/etc/modules-load.d/ringd.conf"),
-            "there is a Thunderbolt controller and the module thunderbolt-net is not loaded: neither end "
-            "sees the other as a "
-            "network before it is");
+            "this machine has Thunderbolt, but the module thunderbolt-net is not loaded: without it, neither "
+            "end sees the other as a network");
     json_array_foreach (json_object_get(tb, "waiting"), i, device) {
         const char *name = json_string_value(device);
         if (name)
             doctor_say(
                 j, DOCTOR_WARNING, name,
                 xasprintf("echo 1 >/sys/bus/thunderbolt/devices/%s/authorized", doctor_word(name).text),
-                "the Thunderbolt device %s is not authorised (security level %s): boltctl enroll does it for "
-                "good",
+                "the Thunderbolt device %s is not authorised (security level %s): `boltctl enroll` "
+                "authorises it permanently",
                 name, fact_text(tb, "security"));
     }
     look_iommu(j);
     if (has_thunderbolt_port(j->me) && drops_large_packets(fact_text(j->me, "kernel")))
         doctor_say(j, DOCTOR_WARNING, "kernel", xstrdup("apt-get install --only-upgrade linux-image-amd64"),
-                   "kernel %s may lose large IPv6 packets over Thunderbolt: connections stand and nothing "
-                   "gets through; fixed in 5.15.134 "
-                   "and 6.1.56",
+                   "kernel %s may lose large IPv6 packets over Thunderbolt, so that connections hang: "
+                   "5.15.134 and 6.1.56 repair that",
                    fact_text(j->me, "kernel"));
 }
 
@@ -166,14 +164,14 @@ static void look_port(struct judge *j, const json_t *port)
     struct word word = doctor_word(name);
     if (fact_known(port, "up") && !fact_flag(port, "up"))
         doctor_say(j, DOCTOR_NOTE, name, xasprintf("ip link set %s up", word.text),
-                   "the port is down: nothing can be found on it");
+                   "the port is down, so no node can be found on it");
     else if (!fact_flag(port, "carrier") || fact_flag(port, "enslaved"))
         return; /* empty, or part of a bridge: no fault */
     else if (fact_flag(port, "ipv6_disabled"))
         doctor_say(j, DOCTOR_WARNING, name,
                    xasprintf("echo 0 >/proc/sys/net/ipv6/conf/%s/disable_ipv6", word.text),
-                   "IPv6 is off on a port that has something plugged in: neighbours are found, and talked "
-                   "to, by its link-local address");
+                   "IPv6 is off on a port with a cable: ringd finds and reaches neighbours by IPv6 "
+                   "link-local addresses");
     else if (fact_known(port, "usable") && !fact_flag(port, "usable") && !*fact_text(port, "link_local"))
         doctor_say(j, DOCTOR_WARNING, name,
                    xasprintf("ip link set %s addrgenmode eui64 && ip link set %s down && ip link set %s up",
@@ -221,9 +219,8 @@ static void look_deaf(struct judge *j, const json_t *port)
                    other_port);
     else if (fact_number(port, "arrived") > 0)
         doctor_say(j, DOCTOR_ERROR, name, open_port(j->me),
-                   "a firewall eats the beacons of %s: packets arrive from its port %s, and none of them is "
-                   "heard; let UDP port 17464 in, "
-                   "multicast too",
+                   "a firewall here drops the beacons of %s: other packets arrive from its port %s; let UDP "
+                   "port 17464 in, multicast too",
                    other, other_port);
     else
         doctor_say(j, DOCTOR_ERROR, name,
@@ -245,18 +242,16 @@ static void look_heard(struct judge *j, const json_t *port, const json_t *heard)
         return;
     if (is(state, "one-way"))
         doctor_say(j, DOCTOR_ERROR, name, NULL,
-                   "%s is heard and does not hear this node: a firewall there that drops UDP port 17464, or "
-                   "a cable with one dead "
-                   "direction; `ringctl doctor` on %s tells which",
+                   "%s does not hear this node: a firewall there drops UDP port 17464, or the cable works "
+                   "one way only; `ringctl doctor` on %s shows which",
                    who, who);
     else if (is(state, "version"))
         doctor_say(j, DOCTOR_ERROR, name, NULL,
                    "%s speaks another version of the protocol: install the same ringd on both", who);
     else if (is(state, "cloned"))
         doctor_say(j, DOCTOR_ERROR, name, NULL,
-                   "%s is alive twice under one identity: remove the file identity in the state directory of "
-                   "the copied machine, and let it "
-                   "join again",
+                   "two machines have the identity of %s: remove the file identity in the state directory of "
+                   "the copied machine, and let it join again",
                    who);
 }
 
@@ -378,14 +373,13 @@ static void look_mtu(struct judge *j)
                 doctor_say(j, DOCTOR_WARNING, name,
                            xasprintf("ip link set %s mtu %.0f", doctor_word(name).text, most),
                            "MTU %.0f here and %.0f at the other end: larger packets from there are lost "
-                           "without a word, and this port takes "
-                           "%.0f at most: on %s, `ip link set %s mtu %.0f`",
+                           "silently, and this port takes %.0f at most: on %s, `ip link set %s mtu %.0f`",
                            mine, theirs, most, who, doctor_word(other).text, most);
             else
                 doctor_say(j, DOCTOR_WARNING, name,
                            xasprintf("ip link set %s mtu %.0f", doctor_word(name).text, theirs),
                            "MTU %.0f here and %.0f at the other end, %s of %s: larger packets from there are "
-                           "lost without a word",
+                           "lost silently",
                            mine, theirs, other, who);
         }
     }
@@ -402,8 +396,8 @@ static void look_rate(struct judge *j)
                negotiated = fact_number(item, "negotiated_mbps");
         if (measured > 0 && negotiated > 0 && measured * 100 < negotiated * MEASURED_PERCENT)
             doctor_say(j, DOCTOR_WARNING, fact_text(item, "peer"), NULL,
-                       "%.0f Mb/s were measured to %s (%s), of %.0f negotiated: another cable or port, or "
-                       "less work for this CPU",
+                       "%.0f Mb/s were measured to %s (%s), of %.0f negotiated: try another cable or port, "
+                       "or give this CPU less work",
                        measured, fact_text(item, "peer"), fact_text(item, "address"), negotiated);
     }
     json_array_foreach (ports_of(j->me), i, item) {
@@ -411,10 +405,10 @@ static void look_rate(struct judge *j)
         const char *name = fact_text(item, "name");
         if (is(fact_text(item, "kind"), "ethernet") && fact_flag(item, "carrier") && speed > 0 &&
             speed < SLOW_ETHERNET_MBPS && json_array_size(json_object_get(item, "heard")))
-            doctor_say(
-                j, DOCTOR_WARNING, name, xasprintf("ethtool -s %s autoneg on", doctor_word(name).text),
-                "the cable runs at %.0f Mb/s: a cable with a broken pair does, and so does an old switch",
-                speed);
+            doctor_say(j, DOCTOR_WARNING, name, xasprintf("ethtool -s %s autoneg on", doctor_word(name).text),
+                       "the cable runs at %.0f Mb/s: the cable may have a broken pair, or an old switch is "
+                       "in between",
+                       speed);
     }
 }
 
@@ -510,12 +504,12 @@ static void look_beacons(struct judge *j)
                    foreign);
     if (garbage * 100 > (taken + garbage) * GARBAGE_PERCENT || limited > taken)
         doctor_say(j, DOCTOR_NOTE, "beacons", NULL,
-                   "%.0f datagrams on UDP port 17464 were no beacons and %.0f too many to look at: somebody "
-                   "else uses this port",
+                   "%.0f datagrams on UDP port 17464 were no beacons, and %.0f more were dropped unread: "
+                   "another program uses this port",
                    garbage, limited);
     if (unsent * 2 > sent && unsent > 10)
         doctor_say(j, DOCTOR_WARNING, "beacons", open_port(j->me),
-                   "%.0f of %.0f beacons could not be sent: a firewall here keeps them in", unsent,
+                   "%.0f of %.0f beacons could not be sent: a firewall here blocks them", unsent,
                    sent + unsent);
 }
 

@@ -78,7 +78,8 @@ static void look_version(struct judge *j)
     if (newest != mine)
         doctor_say(j, DOCTOR_WARNING, "ringd",
                    xstrdup("apt-get install --only-upgrade ringd && systemctl restart ringd"),
-                   "ringd %s runs here and %s on %s: jobs want the same everywhere", mine, newest, where);
+                   "ringd %s runs here and %s on %s: jobs need the same version on all nodes", mine, newest,
+                   where);
 }
 
 /* --- clock ------------------------------------------------------------------------------------ */
@@ -117,7 +118,7 @@ static void look_clock(struct judge *j)
     if (fabs(off) <= CLOCK_LIMIT_US + unsure)
         return;
     doctor_say(j, DOCTOR_WARNING, "clock", xstrdup("timedatectl set-ntp true"),
-               "the clock is %.1f s %s that of %s: tokens expire and logs are dated by it", fabs(off) / 1e6,
+               "the clock is %.1f s %s that of %s: tokens and logs depend on it", fabs(off) / 1e6,
                off > 0 ? "ahead of" : "behind", many ? "most nodes" : fact_text(first(j), "name"));
 }
 
@@ -146,8 +147,8 @@ static void look_cpu(struct judge *j)
                    "the CPU is held at its lowest frequency (governor powersave)");
     if (is(isa, "base"))
         doctor_say(j, DOCTOR_NOTE, "kernels", NULL,
-                   "the CPU lacks AVX2, or this machine hides it: stages here are several times slower; a "
-                   "virtual machine wants the CPU type host");
+                   "the CPU lacks AVX2, or this machine hides it: stages here are several times slower; give "
+                   "a virtual machine the CPU type host");
     if (*isa && *fact_text(other, "isa") && !is(isa, fact_text(other, "isa")))
         doctor_say(j, DOCTOR_NOTE, "kernels", NULL,
                    "this CPU computes with %s and %s with %s: a loss differs in its last digits from that of "
@@ -170,7 +171,7 @@ static void look_memory(struct judge *j)
     double swap = fact_number(m, "swap_total"), used = swap - fact_number(m, "swap_free");
     if (total > 0 && (available < total / 20 || available < 256 * MIB))
         doctor_say(j, DOCTOR_WARNING, "memory", xstrdup("ps -eo rss,pid,comm --sort=-rss | head"),
-                   "only %.0f MiB of %.1f GiB memory are available: the command shows who has it",
+                   "only %.0f MiB of %.1f GiB memory are available: the command shows which programs use it",
                    available / MIB, total / GIB);
     if (used > total / 10 && used > GIB)
         doctor_say(j, DOCTOR_NOTE, "swap", xstrdup("swapoff -a && swapon -a"),
@@ -366,7 +367,7 @@ const struct check doctor_node_checks[] = {
     {"clock", "within a second of the others", has_clock, look_clock},
     {"cpu", "fast kernels, full speed", has_cpu, look_cpu},
     {"memory", "enough is free", always, look_memory},
-    {"disk", "room for state and history, and files enough", has_disk, look_disk},
+    {"disk", "space for state and history, and enough file descriptors", has_disk, look_disk},
     {"programs", "ringd-stage, which computes, is where ringd looks for it", has_stage, look_stage},
     {"cell", "the kernel can confine ringd-stage", has_cell, look_cell},
     {"model", "the same model everywhere, and memory for it", has_model, look_model},

@@ -24,26 +24,26 @@ const struct field_choice job_computes[] = {
 
 static const struct field plan_fields[] = {
     ROW("type", FIELD_CHOICE, AT(type), .choices = job_types, .doc = "of the job"),
-    ROW("model", FIELD_FIXED, AT(model), .path = FIELD_MODEL, .doc = "a path, the same on every node"),
+    ROW("model", FIELD_FIXED, AT(model), .path = FIELD_MODEL, .doc = "a path that is the same on every node"),
     ROW("fingerprint", FIELD_FIXED, AT(fingerprint),
-        .doc = "of the model; a node whose model has another one refuses"),
+        .doc = "hash of the model's shape; a node whose model has another hash refuses the job"),
     ROW("weights", FIELD_OWNED, AT(weights), .max = WEIGHTS_TEXT_MAX,
-        .doc = "what the tensors hold, see below"),
+        .doc = "hash of the tensors' values, see below"),
     ROW("first", FIELD_LIST, BY_HAND,
         .doc = "stages + 1 numbers: stage s has layers `first[s]` … `first[s+1]` − 1"),
     ROW("places", FIELD_LIST, BY_HAND,
-        .doc = "the rank of each stage; every rank has one, and the first is rank 0's"),
-    ROW("schedule", FIELD_FIXED, AT(schedule), .doc = "its name, `own` for one of the user's"),
+        .doc = "rank of each stage; every rank has a stage, and stage 0 is on rank 0"),
+    ROW("schedule", FIELD_FIXED, AT(schedule), .doc = "name of the schedule; `own` for a custom one"),
     ROW("order", FIELD_OWNED, AT(order), .max = JOB_ORDER_MAX,
         .doc = "the tasks of the user's schedule (docs/SCHEDULES.md); else empty"),
     ROW("microbatches", FIELD_WHOLE, AT(microbatches), .min = 1, .max = FIELD_ANY,
         .doc = "of a training step"),
-    ROW("tune", FIELD_OBJECT, BY_HAND, .doc = "what is trained, see below"),
+    ROW("tune", FIELD_OBJECT, BY_HAND, .doc = "the adapter or the weights to train, see below"),
     ROW("training", FIELD_FLAG, AT(training), .doc = "there are backwards"),
     ROW("compute", FIELD_CHOICE, AT(compute), .choices = job_computes,
-        .doc = "what products with many rows are multiplied in"),
-    ROW("kv", FIELD_FLAG, AT(kv), .doc = "keys and values are kept from task to task"),
-    ROW("by_layer", FIELD_FLAG, AT(by_layer), .doc = "layers keep their inputs alone"),
+        .doc = "number type of products with many rows"),
+    ROW("kv", FIELD_FLAG, AT(kv), .doc = "whether tasks keep keys and values for the next"),
+    ROW("by_layer", FIELD_FLAG, AT(by_layer), .doc = "layers keep only their inputs"),
     ROW("tokens", FIELD_WHOLE, AT(tokens), .min = 1, .max = FIELD_ANY, .doc = "of a microbatch, at most"),
     ROW("seqs", FIELD_WHOLE, AT(seqs), .min = 1, .max = FIELD_ANY, .doc = "of a microbatch, at most"),
     ROW("positions", FIELD_WHOLE, AT(positions), .min = 1, .max = FIELD_ANY, .doc = "of a sequence, at most"),
@@ -61,9 +61,9 @@ static const struct field plan_fields[] = {
     ROW("bwd_w_only", FIELD_LIST, BY_HAND, .doc = "by stage: buffers for what task I leaves for W"),
     ROW("bytes", FIELD_LIST, BY_HAND, .doc = "by rank: the memory it takes"),
     ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
-        .doc = "most steps of a round, those of all adapters counted"),
+        .doc = "most steps of a round, over all adapters"),
     ROW("more", FIELD_LIST, BY_HAND,
-        .doc = "further adapters on the same weights: each as `tune`, and put on what that is put on"),
+        .doc = "further adapters on the same weights, each as `tune` and on the same linears"),
     {.name = NULL},
 };
 
@@ -77,7 +77,7 @@ static const struct field tune_rows[] = {
         .doc = "of the factors, at least 1 of LoRA"),
     ROW("alpha", FIELD_NUMBER, OF_TUNE(alpha), .min = 0, .max = FLT_MAX, .doc = "scales their product"),
     ROW("dropout", FIELD_NUMBER, OF_TUNE(dropout), .min = 0, .max = 1,
-        .doc = "share of inputs that is left out"),
+        .doc = "share of inputs that training drops"),
     ROW("rslora", FIELD_FLAG, OF_TUNE(rslora), .doc = "scaled by alpha / √rank, not alpha / rank"),
     ROW("plus_ratio", FIELD_NUMBER, OF_TUNE(plus_ratio), .min = 0, .max = DBL_MAX,
         .doc = "how much faster B learns than A; 0 counts as 1"),
@@ -86,8 +86,7 @@ static const struct field tune_rows[] = {
         .doc = "the first that has LoRA"),
     ROW("end_layer", FIELD_WHOLE, OF_TUNE(end_layer), .min = 0, .max = FIELD_ANY,
         .doc = "the one after the last"),
-    ROW("seed", FIELD_WHOLE, OF_TUNE(seed), .min = 0, .max = FIELD_ANY,
-        .doc = "of all that is drawn by chance"),
+    ROW("seed", FIELD_WHOLE, OF_TUNE(seed), .min = 0, .max = FIELD_ANY, .doc = "seed of all random choices"),
     ROW("random_init", FIELD_FLAG, OF_TUNE(random_init), .doc = "weights are drawn, not read"),
     {.name = NULL},
 };
@@ -311,11 +310,11 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
         !more_decode(&p, json_object_get(json, "more"), &why) ||
         (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8)) {
         job_plan_done(&p);
-        return r == -ENOMEM
-                   ? err_set(err, r, "%s", why.text)
-                   : err_set(err, -EBADMSG,
-                             "the head sent a plan this version cannot read (%s): same ringd on all nodes?",
-                             why.text);
+        return r == -ENOMEM ? err_set(err, r, "%s", why.text)
+                            : err_set(err, -EBADMSG,
+                                      "the head sent a plan this version cannot read (%s): install the same "
+                                      "ringd on all nodes",
+                                      why.text);
     }
     *ret = p;
     return 0;

@@ -71,17 +71,17 @@ static const struct field spec_fields[] = {
          .missing = "--model DIR is needed"),
     PATH("adapter", TRAIN | GENERATE | SCORE, adapter, FIELD_READS,
          "Absolute path of an adapter to start with"),
-    WHOLE("seed", TRAIN | GENERATE | SCORE, seed, 0, SPEC_SEED_MAX, 0, "Of all that is drawn by chance"),
+    WHOLE("seed", TRAIN | GENERATE | SCORE, seed, 0, SPEC_SEED_MAX, 0, "Seed of all random choices"),
     CHOICE("weights", TRAIN | GENERATE | SCORE, weight_bits, weights, 0,
            "The weights of the model are quantized when they are opened"),
     CHOICE("compute", TRAIN | GENERATE | SCORE, compute, job_computes, NUM_F32,
-           "What products with many rows are multiplied in; training takes f32 alone"),
+           "Number type of products with many rows; training takes only f32"),
     FLAG("dry_run", TRAIN | GENERATE | SCORE, dry_run, "Refused: POST /v1/plan plans a job"),
     FLAG("forecast", GENERATE | SCORE, forecast, "The nodes time the model first: the plan then has `speed`"),
     LIST("ids", GENERATE | SCORE, ids, "integer", "Tokens, instead of a text"),
     TEXT("text", SCORE, text, "The text that is scored"),
     WHOLE("top_logprobs", SCORE, top_logprobs, 0, SPEC_TOP_LOGPROBS_MAX, 0,
-          "The likeliest tokens in each place, so many; with text and ids"),
+          "Number of likeliest tokens to return in each place; with text or ids"),
 
     PATH("data", TRAIN, data, FIELD_READS, "Absolute path of JSON lines, or of a directory with them",
          .missing = "--data FILE|DIR is needed: what to train on"),
@@ -89,9 +89,8 @@ static const struct field spec_fields[] = {
     PATH("data", CHECK, data, FIELD_READS, "Absolute path of JSON lines, or of a directory with them",
          .missing = "--data FILE|DIR is needed"),
     CHOICE("mask", ROWS, mask, masks, DATA_MASK_NONE,
-           "Which tokens are left out of the loss: none, the prompt, or all but the assistant's turns"),
-    CHOICE("overlong", ROWS, overlong, overlongs, DATA_TRUNCATE,
-           "What becomes of a row that is longer than seq_len"),
+           "Tokens left out of the loss: none, the prompt, or all but the assistant's turns"),
+    CHOICE("overlong", ROWS, overlong, overlongs, DATA_TRUNCATE, "What happens to a row longer than seq_len"),
     TEXT("text_field", ROWS, fields.text, "Key of texts, if it is not \"text\""),
     TEXT("prompt_field", ROWS, fields.prompt, "Key of prompts, if it is not \"prompt\""),
     TEXT("completion_field", ROWS, fields.completion, "Key of completions, if it is not \"completion\""),
@@ -106,52 +105,53 @@ static const struct field spec_fields[] = {
     PATH("valid", TRAIN, valid, FIELD_READS, "Absolute path of rows for the validation loss"),
     PATH("adapter_out", TRAIN, adapter_out, FIELD_WRITES, "Absolute path of the folder for the result",
          .missing = "--adapter-out DIR is needed: where the result goes"),
-    PATH("init_adapter", TRAIN, init_adapter, FIELD_READS,
-         "Absolute path of the adapter whose training goes on"),
+    PATH("init_adapter", TRAIN, init_adapter, FIELD_READS, "Absolute path of an adapter to train further"),
     PATH("log", TRAIN, log, FIELD_APPENDS, "Absolute path of a file that gets a line of JSON for each step"),
     PATH("schedule", TRAIN, schedule, FIELD_MAY_READ,
-         "As GET /v1/schedules names them, or the absolute path of a file", .text = "1f1b"),
+         "A name from GET /v1/schedules, or the absolute path of a file", .text = "1f1b"),
     CHOICE("recompute", TRAIN, recompute, recomputes, RECOMPUTE_AUTO,
            "What is computed again instead of kept"),
-    CHOICE("objective", TRAIN, save_memory, objectives, false, "What schedule auto looks for"),
+    CHOICE("objective", TRAIN, save_memory, objectives, false, "Aim of schedule auto"),
     LIST("split", TRAIN, split, "integer", "The number of layers of each stage"),
     LIST("split_nodes", TRAIN, split_nodes, "string", "The names of the nodes the split is meant for"),
     WHOLE("chunks", TRAIN, chunks, 1, SCHED_MAX_CHUNKS, 0, "Stages on each node"),
     WHOLE("microbatches", TRAIN, microbatches, 1, SPEC_BATCH_MAX, 0,
-          "Of a step; instead of micro_batch_size"),
+          "Microbatches in a step; instead of micro_batch_size"),
     CHOICE("fine_tune_type", TRAIN, full, tune_types, false,
            "lora: an adapter is trained; full: the weights of the model"),
     CHOICE("init", TRAIN, random_init, inits, false, "Full fine-tuning from random weights"),
-    FLAG("resume", TRAIN, resume, "Go on from the state in adapter_out"),
+    FLAG("resume", TRAIN, resume, "Continue from the state in adapter_out"),
     FLAG("trace", TRAIN, trace, "Every step is recorded, for GET /v1/jobs/{id}/timelines"),
-    FLAG("no_shuffle", TRAIN, no_shuffle, "Rows in their order"),
+    FLAG("no_shuffle", TRAIN, no_shuffle, "Keep the rows in their order"),
     TEXT("target_modules", TRAIN, targets,
          "Which linear layers get an adapter: names with commas between them, a pattern, or all-linear"),
     TEXT("layers", TRAIN, layers, "Which layers get an adapter, as 0-3,8"),
-    WHOLE("num_layers", TRAIN, num_layers, 1, SPEC_LAYERS_MAX, 0, "The last so many layers get an adapter"),
+    WHOLE("num_layers", TRAIN, num_layers, 1, SPEC_LAYERS_MAX, 0,
+          "Number of last layers that get an adapter"),
     FLAG("rslora", TRAIN, rslora, "Scale by alpha / sqrt(rank)"),
-    WHOLE("rank", TRAIN, rank, 1, SPEC_RANK_MAX, 8, "Of the adapter's factors"),
+    WHOLE("rank", TRAIN, rank, 1, SPEC_RANK_MAX, 8, "Rank of the adapter's factors"),
     NUMBER("alpha", TRAIN, alpha, SPEC_ALPHA_MIN, SPEC_ALPHA_MAX, 16,
            "The product of the factors is scaled by alpha / rank"),
     NUMBER("dropout", TRAIN, dropout, 0, SPEC_DROPOUT_MAX, 0,
-           "Share of the adapter's inputs that is left out"),
+           "Share of the adapter's inputs that training drops at random"),
     NUMBER("lora_plus_ratio", TRAIN, plus_ratio, SPEC_PLUS_RATIO_MIN, SPEC_PLUS_RATIO_MAX, 1,
            "How much faster B learns than A"),
     WHOLE("batch_size", TRAIN, batch, 1, SPEC_BATCH_MAX, 4, "Rows of a step"),
     WHOLE("micro_batch_size", TRAIN, micro_batch, 1, SPEC_MICRO_BATCH_MAX, 1,
           "Rows that are computed at once"),
     WHOLE("iters", TRAIN, iters, 0, SPEC_STEPS_MAX, 0, "Steps"),
-    WHOLE("epochs", TRAIN, epochs, 0, SPEC_EPOCHS_MAX, 0, "Times through the data; instead of iters"),
+    WHOLE("epochs", TRAIN, epochs, 0, SPEC_EPOCHS_MAX, 0, "Passes over the data; instead of iters"),
     WHOLE("eval_every", TRAIN, eval_every, 0, SPEC_STEPS_MAX, 0, "Steps between validations; 0: at the end"),
     WHOLE("save_every", TRAIN, save_every, 0, SPEC_STEPS_MAX, 0, "Steps between saves; 0: at the end"),
-    TEXT("sample_prompt", TRAIN, sample_prompt, "What the model goes on from, to show how it writes"),
+    TEXT("sample_prompt", TRAIN, sample_prompt, "Text that the model continues, to show its progress"),
     WHOLE("sample_every", TRAIN, sample_every, 0, SPEC_STEPS_MAX, 0, "Steps between samples; 0: at the end"),
     WHOLE("sample_tokens", TRAIN, sample_tokens, 1, SPEC_SAMPLE_TOKENS_MAX, 64,
           "Tokens of a sample, at most"),
-    WHOLE("warmup", TRAIN, warmup, 0, SPEC_STEPS_MAX, 0, "Steps in which the rate rises"),
+    WHOLE("warmup", TRAIN, warmup, 0, SPEC_STEPS_MAX, 0, "Steps in which the learning rate rises"),
     NUMBER("lr", TRAIN, lr, 0, SPEC_LR_MAX, SPEC_LR_LORA,
            "Learning rate; without it 0.0002 for full fine-tuning"),
-    CHOICE("lr_schedule", TRAIN, lr_kind, lr_kinds, LR_CONSTANT, "What becomes of the rate after the warmup"),
+    CHOICE("lr_schedule", TRAIN, lr_kind, lr_kinds, LR_CONSTANT,
+           "How the learning rate falls after the warmup"),
     NUMBER("weight_decay", TRAIN, weight_decay, 0, SPEC_WEIGHT_DECAY_MAX, 0, "Of AdamW"),
     NUMBER("max_grad_norm", TRAIN, max_grad_norm, 0, SPEC_GRAD_NORM_MAX, 0, "0: gradients are not clipped"),
     /* Read by sweep_read: each adapter then has a spec of its own. */
@@ -169,11 +169,11 @@ static const struct field spec_fields[] = {
     NUMBER("temperature", GENERATE, temperature, 0, SPEC_TEMPERATURE_MAX, 0,
            "0: the likeliest token each time"),
     NUMBER("top_p", GENERATE, top_p, SPEC_TOP_P_MIN, 1, 1,
-           "Only the likeliest tokens, which have this share together"),
+           "Choose only among the likeliest tokens whose probabilities add up to this"),
     WHOLE("keep_alive", GENERATE, keep_alive, 0, SPEC_KEEP_ALIVE_MAX, 0,
           "Seconds that the model stays loaded for the next turn; with messages"),
     WHOLE("max_kv_size", GENERATE, max_kv_size, 1, SPEC_TOKENS_MAX, SPEC_KV_SIZE,
-          "Tokens of a conversation that memory is set aside for"),
+          "Tokens of a conversation for which memory is reserved"),
     {.name = NULL},
 };
 
@@ -221,7 +221,7 @@ static void check_lora(const struct job_spec *s, struct rules *r)
 static void cut_batch(struct job_spec *s, struct rules *r)
 {
     demand(r, !s->microbatches || !has(r, "micro_batch_size"),
-           "--microbatches and --micro-batch-size both say how the rows of a step are cut up: give one");
+           "--microbatches and --micro-batch-size both set the size of a microbatch: give one");
     demand(r, s->microbatches <= s->batch,
            "--microbatches is more than the rows of a step: raise --batch-size");
     if (s->microbatches)
@@ -234,13 +234,12 @@ static void cut_batch(struct job_spec *s, struct rules *r)
 static void check_train(struct job_spec *s, struct rules *r)
 {
     demand(r, !s->split || strcmp(s->schedule, "auto") != 0,
-           "--schedule auto decides who gets which layers: \"split\" needs a schedule by name");
+           "--schedule auto chooses the split itself: \"split\" needs a schedule by name");
     check_lora(s, r);
     cut_batch(s, r);
-    demand(r, s->valid || !s->eval_every,
-           "--eval-every says how often, and nothing says on what: give --valid FILE|DIR too");
+    demand(r, s->valid || !s->eval_every, "--eval-every needs rows to evaluate: give --valid FILE|DIR too");
     demand(r, s->sample_prompt || !s->sample_every,
-           "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
+           "--sample-every needs a text to begin with: give --sample-prompt TEXT too");
     if (s->full && !has(r, "lr"))
         s->lr = SPEC_LR_FULL;
     demand(r, !s->group_by_length || !s->no_shuffle,
@@ -258,10 +257,10 @@ static void check_generate(const struct job_spec *s, struct rules *r)
     demand(r, !s->chat || s->prompt, "--chat is for a PROMPT in words, not for --ids");
     demand(r, !s->system || s->chat, "--system needs --chat: a plain text has no instructions");
     demand(r, !s->template_args || s->chat || s->messages,
-           "--template-arg belongs to --chat: nothing else has a template");
+           "--template-arg needs --chat: a plain text has no template");
     demand(r, !s->messages || (!s->prompt && !s->ids), "\"messages\" are the prompt: give no other");
     demand(r, !s->keep_alive || s->messages,
-           "\"keep_alive\" belongs to \"messages\": who else has more to say");
+           "\"keep_alive\" needs \"messages\": only a conversation goes on");
     demand(r, s->prompt || s->ids || s->messages, "a PROMPT, or --ids, is needed");
 }
 
@@ -269,7 +268,7 @@ static void check_score(const struct job_spec *s, struct rules *r)
 {
     demand(r, !!s->text + !!s->ids + !!s->data == 1, "give one of --text, --ids and --data");
     demand(r, !s->top_logprobs || !s->data,
-           "--top-logprobs belongs to --text and --ids: of a data set no single tokens are shown");
+           "--top-logprobs needs --text or --ids: ringd shows no single tokens of a data set");
 }
 
 int job_spec_read(struct job_spec *ret, enum job_type type, const json_t *json, struct err *err)

@@ -211,7 +211,7 @@ static void print_cables(const json_t *bench)
                   print_number(json_object_get(c, "rtt_ms"), "-").text);
     putchar('\n');
     if (json_is_null(cables))
-        puts("cables: no ringd answers here, which would have measured them");
+        puts("cables: not measured, as no ringd answers here");
     else if (!table_rows(t))
         puts("cables: none");
     else
@@ -232,7 +232,7 @@ int ctl_bench_main(struct ctl *ctl)
     const bool is_busy = json_is_integer(json_object_get(node, "job"));
     if (is_busy && !opts_flag(ctl->opts, "anyway"))
         rc = ctl_fail(CTL_FAILED,
-                      "job %.0f works on this node, and each would slow the other: ask again after it, or "
+                      "job %.0f runs on this node, and the two would slow each other: measure after it, or "
                       "give --anyway",
                       field_number(node, "job"));
     if (!rc) {

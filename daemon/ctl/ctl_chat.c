@@ -344,7 +344,7 @@ static int read_options(struct chat *c)
     const struct ctl *ctl = c->ctl;
     const char *system = opts_str(ctl->opts, "system");
     if (ctl->n_args)
-        return ctl_usage(ctl, "\"%s\": what to say comes from standard input, a line at a time",
+        return ctl_usage(ctl, "\"%s\": chat takes no arguments, it reads lines from standard input",
                          ctl->args[0]);
     c->spec = ctl_spec_new(ctl);
     json_object_del(c->spec, "system");

@@ -223,7 +223,7 @@ static void zsh_command(const struct ctl_command *c, const struct opt_def *globa
         printf("        '1:%s:(%s)' \\\n", c->name, c->words);
     if (names)
         printf("        '%d:%s:_ringctl_%s' \\\n", c->words ? 2 : 1, names, names);
-    puts("        '--help[say how it is used]'\n        ;;");
+    puts("        '--help[show how it is used]'\n        ;;");
 }
 
 static void print_zsh(const struct ctl_tables *tables)
@@ -244,9 +244,8 @@ static void print_zsh(const struct ctl_tables *tables)
     puts("    )\n    _describe command commands\n}\n"
          "_ringctl() {\n    local curcontext=$curcontext state line\n    _arguments -C \\");
     zsh_options(tables->options);
-    puts("        '--help[say how it is used]' \\\n        '1:command:_ringctl_commands' "
-         "'*::argument:->argument' && return\n"
-         "    [[ $state == argument ]] || return\n    case $words[1] in");
+    puts("        '--help[show how it is used]' \\\n        '1:command:_ringctl_commands' "
+         "'*::argument:->argument' && return\n    [[ $state == argument ]] || return\n    case $words[1] in");
     for (const struct ctl_command *c = tables->commands; c->name; c++)
         zsh_command(c, tables->options);
     puts("    esac\n}\n"
@@ -387,7 +386,7 @@ static void print_fish(const struct ctl_tables *tables)
     for (const struct ctl_command *c = tables->commands; c->name; c++)
         fish_command(c);
     fish_options(NULL, tables->options);
-    puts("complete -c ringctl -l help -d 'say how it is used'");
+    puts("complete -c ringctl -l help -d 'show how it is used'");
 }
 
 int ctl_completion_main(struct ctl *ctl)

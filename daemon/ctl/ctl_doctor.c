@@ -78,7 +78,7 @@ static json_t *no_daemon(const struct ctl *ctl, const char *host, int error)
         why = "this user may not use the socket; it belongs to the group ringd (log in again after the "
               "command)";
     } else if (error == -ECONNREFUSED) {
-        why = "the socket is there and nobody listens: ringd has ended without removing it";
+        why = "the socket exists, but no ringd listens: ringd ended without removing it";
     } else {
         why = strerror(-error);
     }

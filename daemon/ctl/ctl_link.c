@@ -91,7 +91,7 @@ static void print_port_details(const json_t *port)
                *field_text(tb, "security", "") ? field_text(tb, "security", "") : "unknown",
                json_is_true(json_object_get(tb, "iommu"))
                    ? "with an IOMMU between the cable and the memory"
-                   : "without an IOMMU: who is on the cable may read the memory");
+                   : "without an IOMMU: the machine on the cable may read the memory");
     json_array_foreach (json_object_get(port, "heard"), i, one)
         for (size_t k = 0; k < 3; k++)
             if (*field_text(one, troubles[k], ""))
@@ -179,8 +179,8 @@ static int adopt(const struct ctl *ctl, const char *port)
         return ctl_fail(CTL_FAILED, "%s", err.text);
     print_adopted(ctl, &file, "wrote");
     if (!ctl->json && strstr(file.path, "NetworkManager"))
-        printf("and, as NetworkManager no longer sets it up, ports-allow = %s in /etc/ringd/ringd.conf: then "
-               "ringd does\n",
+        printf("NetworkManager no longer sets it up: write ports-allow = %s into /etc/ringd/ringd.conf, so "
+               "that ringd does\n",
                port);
     return CTL_OK;
 }
@@ -202,6 +202,6 @@ int ctl_link_main(struct ctl *ctl)
     if (!is_adopt && !is_release)
         return ctl_usage(ctl, "say what to do and with which port, as in: ringctl link adopt enp3s0");
     if (is_release && opts_flag(ctl->opts, "dry-run"))
-        return ctl_usage(ctl, "--dry-run is for adopt");
+        return ctl_usage(ctl, "--dry-run needs adopt");
     return is_adopt ? adopt(ctl, ctl->args[1]) : release(ctl, ctl->args[1]);
 }

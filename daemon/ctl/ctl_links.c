@@ -84,12 +84,12 @@ static const char *why_no_cable(const char *state)
     static const struct {
         const char *state, *why;
     } reasons[] = {
-        {"heard", "it is heard, and has not answered a beacon of ours yet: that takes a second or two"},
-        {"one-way", "it is heard and does not hear us: a firewall there drops UDP port 17464, or one pair of "
-                    "the cable is dead"},
-        {"version", "it runs a ringd whose protocol we do not speak: install the same version"},
-        {"cloned", "it is alive twice under one identity: remove the file identity in one machine's state "
-                   "directory"},
+        {"heard", "it has not answered a beacon of this node yet: that takes a second or two"},
+        {"one-way", "it does not hear this node: a firewall there drops UDP port 17464, or one pair of the "
+                    "cable is dead"},
+        {"version", "it runs a ringd with another protocol: install the same version"},
+        {"cloned",
+         "it has its identity on two machines: remove the file identity in one machine's state directory"},
     };
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (!strcmp(state, reasons[i].state))
@@ -184,7 +184,7 @@ static void explain_port(const json_t *port)
     if (*field_text(port, "why", ""))
         printf("%s: %s\n", name, field_text(port, "why", ""));
     else if (!json_array_size(json_object_get(port, "heard")))
-        printf("%s: nobody is heard: ringd is not running at the other end, belongs to another cluster, or a "
+        printf("%s: no node is heard: the other end does not run ringd or is in another cluster, or a "
                "firewall here drops UDP port 17464\n",
                name);
     json_array_foreach (json_object_get(port, "heard"), i, heard) {
@@ -220,7 +220,7 @@ static void print_verbose(const json_t *ports, const json_t *links)
             add_link(t, *port ? port : "-", *peer ? peer : field_text(one, "address", "?"), one);
     }
     if (!table_rows(t))
-        table_add(t, "none: ringd has no port to look at (--discover, --ports-allow) and no --peer");
+        table_add(t, "none: ringd uses no port (--discover, --ports-allow) and has no --peer");
     table_print_free(t, stdout);
     json_array_foreach (ports, i, one)
         explain_port(one);

@@ -122,5 +122,5 @@ int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec, const ch
 
 int ctl_plan_main(struct ctl *ctl)
 {
-    return ctl_usage(ctl, "a plan of what? Of a job: train, generate or score, with its options");
+    return ctl_usage(ctl, "plan needs a job: train, generate or score, with its options");
 }

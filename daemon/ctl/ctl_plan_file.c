@@ -24,7 +24,7 @@ int plan_file_write(const char *path, const json_t *plan)
     const size_t stages = json_array_size(first) - 1, ranks = json_array_size(json_object_get(plan, "nodes"));
     if (!json_is_object(forecast) || !ranks)
         return ctl_fail(CTL_FAILED,
-                        "%s was not written: a plan is kept of training with one of the built-in schedules",
+                        "%s was not written: only a plan of training with a built-in schedule can be kept",
                         path);
     json_t *split = json_array();
     for (size_t s = 0; s < stages; s++)

@@ -238,7 +238,7 @@ int ctl_result_main(struct ctl *ctl)
     struct fetch f = {.ctl = ctl};
     json_t *answer = NULL;
     if (ctl->n_args > 2)
-        return ctl_usage(ctl, "a job number and a folder are all it takes");
+        return ctl_usage(ctl, "result takes a job number and a folder only");
     first.n_args = ctl->n_args ? 1 : 0;
     int rc = ctl_job_arg(&first, &f.id);
     if (!rc && lies_elsewhere(f.id))

@@ -114,8 +114,7 @@ static int make(struct shown *s, const struct ctl *ctl, const char *what, struct
     }
     s->turns = s->turns ? s->turns : 1;
     if (s->adapters * s->turns > 1)
-        return err_set(err, -EINVAL, "%s is the order of one step: several need a schedule that there is",
-                       what);
+        return err_set(err, -EINVAL, "%s orders one step: several steps need a built-in schedule", what);
     char *text = read_file(what, err);
     req.text = text;
     int rc = text ? sched_make(&s->sched, &req, err) : -EINVAL;

@@ -206,7 +206,7 @@ static int read_request(struct forecast_request *ret, const struct ctl *ctl)
     size_t nodes = size_of(ctl, "nodes", 0), layers = 4 * nodes;
     const bool frozen = opts_is_set(ctl->opts, "adapters");
     if (opts_is_set(ctl->opts, "steps") && !frozen)
-        return ctl_usage(ctl, "--steps is how many steps of each adapter a round has: give --adapters, too");
+        return ctl_usage(ctl, "--steps counts the steps of each adapter: give --adapters, too");
     if (weights > backward)
         return ctl_usage(ctl, "--weights-ms is a part of --bwd-ms and cannot be longer");
     *ret =
@@ -385,7 +385,7 @@ static int many_rings(const struct ctl *ctl, const struct forecast_request *req)
     struct err err;
     int rc = CTL_OK;
     if (req->nodes * req->replicas > to)
-        return ctl_usage(ctl, "--scale-to %zu is less than the %zu nodes there are to begin with", to,
+        return ctl_usage(ctl, "--scale-to %zu is below the %zu nodes of the first ring", to,
                          req->nodes * req->replicas);
     if (ctl->json)
         s.rows = json_array();

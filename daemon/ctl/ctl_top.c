@@ -205,9 +205,9 @@ static void refresh(const struct ctl *ctl)
     else
         draw(&c, world);
     put(&c, PAINT_NONE, "");
-    put(&c, PAINT_DIM, rc ? "q leaves; it is tried again" : "q leaves");
+    put(&c, PAINT_DIM, rc ? "ringctl tries again; q leaves" : "q leaves");
     fclose(c.to);
-    show_text(text, rc ? "q leaves; it is tried again" : "q leaves", term_height(stdout));
+    show_text(text, rc ? "ringctl tries again; q leaves" : "q leaves", term_height(stdout));
     free(text);
     json_decref(world);
 }

@@ -256,46 +256,43 @@ const struct opt_def ctl_train_options[] = {
 static int check(const struct ctl *ctl)
 {
     if (ctl->n_args)
-        return ctl_usage(ctl, "\"%s\": nothing but options is expected", ctl->args[0]);
+        return ctl_usage(ctl, "\"%s\": train takes options only", ctl->args[0]);
     const char *schedule = opts_str(ctl->opts, "schedule");
     const bool is_auto = !strcmp(schedule, "auto");
     static const char *const planned[] = {"schedule", "chunks", "recompute", "microbatches",
                                           "micro-batch-size"};
     for (size_t i = 0; opts_is_set(ctl->opts, "plan") && i < sizeof planned / sizeof *planned; i++)
         if (opts_is_set(ctl->opts, planned[i]))
-            return ctl_usage(ctl, "--plan says what --%s would: give one", planned[i]);
+            return ctl_usage(ctl, "--plan already sets what --%s sets: give one", planned[i]);
     if (opts_is_set(ctl->opts, "out") && !ctl_plan_wanted(ctl))
-        return ctl_usage(ctl,
-                         "--out is where a plan is written, and this is a job: `ringctl plan train` plans");
+        return ctl_usage(ctl, "--out writes a plan, but this is a job: use `ringctl plan train`");
     if (opts_is_set(ctl->opts, "trace") && ctl_plan_wanted(ctl))
-        return ctl_usage(ctl, "--trace is about the steps of a job, and a plan has none: leave it out");
+        return ctl_usage(ctl, "--trace records the steps of a job, but a plan has none: leave it out");
     if (opts_is_set(ctl->opts, "trace") && opts_flag(ctl->opts, "detach"))
         return ctl_usage(ctl, "--trace is written while ringctl follows the job: leave out --detach");
     if (opts_is_set(ctl->opts, "objective") && !is_auto)
-        return ctl_usage(ctl, "--objective is what --schedule auto looks for: give that too");
+        return ctl_usage(ctl, "--objective needs --schedule auto: give that too");
     if (!is_auto && !sched_info(schedule) && access(schedule, F_OK))
         return ctl_usage(ctl,
-                         "--schedule %s is neither a schedule there is (see train --help) nor a file: %s",
+                         "--schedule %s is neither a built-in schedule (see train --help) nor a file: %s",
                          schedule, strerror(errno));
     if (opts_is_set(ctl->opts, "iters") && opts_is_set(ctl->opts, "epochs"))
-        return ctl_usage(ctl, "--iters and --epochs both say how long: give one");
+        return ctl_usage(ctl, "--iters and --epochs both set the length of the training: give one");
     if (opts_is_set(ctl->opts, "microbatches") && opts_is_set(ctl->opts, "micro-batch-size"))
         return ctl_usage(ctl,
-                         "--microbatches and --micro-batch-size both say how the rows are cut up: give one");
+                         "--microbatches and --micro-batch-size both set the size of a microbatch: give one");
     if (opts_is_set(ctl->opts, "layers") && opts_is_set(ctl->opts, "num-layers"))
-        return ctl_usage(ctl, "--layers and --num-layers both say which layers: give one");
+        return ctl_usage(ctl, "--layers and --num-layers both choose layers: give one");
     if (opts_flag(ctl->opts, "group-by-length") && opts_flag(ctl->opts, "no-shuffle"))
         return ctl_usage(
             ctl,
             "--group-by-length sorts the rows and --no-shuffle keeps their order: give only one of them");
     if (opts_is_set(ctl->opts, "sample-every") && !opts_is_set(ctl->opts, "sample-prompt"))
-        return ctl_usage(
-            ctl, "--sample-every says how often, and nothing says from what: give --sample-prompt TEXT too");
+        return ctl_usage(ctl, "--sample-every needs a text to begin with: give --sample-prompt TEXT too");
     if (opts_is_set(ctl->opts, "eval-every") && !opts_is_set(ctl->opts, "valid"))
-        return ctl_usage(ctl,
-                         "--eval-every says how often, and nothing says on what: give --valid FILE|DIR too");
+        return ctl_usage(ctl, "--eval-every needs rows to evaluate: give --valid FILE|DIR too");
     if (opts_is_set(ctl->opts, "init") && opts_is_set(ctl->opts, "init-adapter"))
-        return ctl_usage(ctl, "--init and --init-adapter both say where to begin: give one");
+        return ctl_usage(ctl, "--init and --init-adapter both set the first weights: give one");
     return CTL_OK;
 }
 

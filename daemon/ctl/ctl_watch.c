@@ -195,8 +195,10 @@ static int settle(struct watching *w, int rc)
                                            strcmp(field_text(w->end, "state", ""), "done") != 0))
         return CTL_INTERRUPTED;
     if (rc == CTL_NO_DAEMON)
-        ctl_fail(rc, "job %s was lost sight of: once ringd is back, `ringctl attach %s` shows how it ended",
-                 w->job, w->job);
+        ctl_fail(
+            rc,
+            "the connection to job %s was lost: once ringd is back, `ringctl attach %s` shows how it ended",
+            w->job, w->job);
     return rc;
 }
 

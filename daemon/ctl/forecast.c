@@ -30,11 +30,10 @@ static int check_turns(const struct making *m, const struct sched_request *step,
     size_t most = 1;
     int rc = steps_per_adapter_go(&most, step, m->req->adapters, m->turns, err);
     if (!rc && most != m->turns)
-        return err_set(
-            err, -EINVAL,
-            "%zu steps of each adapter cannot follow each other so on %zu nodes, %zu can: leave --steps out, "
-            "or take more adapters or microbatches",
-            m->turns, step->ranks, most);
+        return err_set(err, -EINVAL,
+                       "%zu steps of each adapter cannot follow each other on %zu nodes, only %zu can: leave "
+                       "--steps out, or take more adapters or microbatches",
+                       m->turns, step->ranks, most);
     return rc;
 }
 
@@ -206,7 +205,7 @@ static int check(const struct forecast_request *req, struct err *err)
 {
     if (req->layers < 1 || !(req->rate > 0) || !(req->forward + req->input + req->weights > 0))
         return err_set(err, -EINVAL,
-                       "a forecast needs a layer, a link with a rate, and a time that a layer takes");
+                       "a forecast needs at least one layer, a link rate above 0, and a layer time above 0");
     return 0;
 }
 

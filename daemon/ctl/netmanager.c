@@ -153,7 +153,7 @@ static int check_port(const char *root, const char *port, struct err *err)
     if (has_default_route(root, port))
         return err_set(
             err, -EBUSY,
-            "%s carries the default route: it is this machine's way to the world and stays as it is", port);
+            "%s carries the default route: it connects this machine to the world and stays as it is", port);
     if (has_port(root, port, "phy80211"))
         return err_set(err, -EBUSY, "%s is wifi, which needs its manager: it stays as it is", port);
     if (has_port(root, port, "master"))

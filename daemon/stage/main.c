@@ -150,7 +150,7 @@ static void tell_weights(struct process *p, const char *dir)
                      "rank %u: weights in %zu bits under %s: %.1f MiB quantized now, %.1f MiB found", p->rank,
                      p->plan.weight_bits, dir, (double)sum.made / (1 << 20), (double)sum.found / (1 << 20));
     if (sum.removed)
-        snprintf(text + n, sizeof text - (size_t)n, "; %.1f MiB long unused were deleted for room",
+        snprintf(text + n, sizeof text - (size_t)n, "; %.1f MiB, unused for long, were deleted to make room",
                  (double)sum.removed / (1 << 20));
     stage_event(&p->events, "log", json_pack("{s:s}", "text", text));
 }
@@ -246,10 +246,12 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
 
 static int do_connect(struct process *p, struct ipc_lane *lane, int fd, struct err *err)
 {
-    int r = fd < 0 || !p->exchange
-                ? err_set(err, -EBADMSG,
-                          "the daemon sent a data connection this stage cannot use: same version of both?")
-                : exchange_add(p->exchange, lane->rank, lane->path, fd, &lane->tx, &lane->rx, err);
+    int r =
+        fd < 0 || !p->exchange
+            ? err_set(
+                  err, -EBADMSG,
+                  "the daemon sent a data connection this stage cannot use: install the same version of both")
+            : exchange_add(p->exchange, lane->rank, lane->path, fd, &lane->tx, &lane->rx, err);
     seal_wipe(&lane->tx);
     seal_wipe(&lane->rx);
     return r;
@@ -318,7 +320,7 @@ static int do_run(struct process *p, struct err *err)
     exchange_on_lost(p->exchange, on_lane_lost, p);
     int r = pthread_create(&listener, NULL, listen_main, p);
     if (r)
-        return err_set(err, -r, "a thread for the daemon's messages: %s", strerror(r));
+        return err_set(err, -r, "no thread can be started for the daemon's messages: %s", strerror(r));
     r = drive_job(p, &result, err);
     shutdown(IPC_FD, SHUT_RD);
     pthread_join(listener, NULL);
@@ -364,8 +366,10 @@ static int obey(struct process *p, const json_t *msg, struct err *err)
     else if (what && !strcmp(what, "run") && p->runner)
         return do_run(p, err);
     else
-        err_set(err, r, "the daemon asked for \"%s\": same version of ringd and ringd-stage?",
-                what ? what : "");
+        err_set(
+            err, r,
+            "the daemon sent an unknown request, \"%s\": install the same version of ringd and ringd-stage",
+            what ? what : "");
     return r ? r : 1;
 }
 

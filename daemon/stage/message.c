@@ -211,7 +211,7 @@ int message_send_floats(struct messages *m, const struct task *t, enum msg_kind 
     if (!t->to_here)
         return message_send(m, t, kind, buffer, err);
     if (!buffer)
-        return err_set(err, -ENOMEM, "out of memory for what stage %u hands on", t->stage);
+        return err_set(err, -ENOMEM, "out of memory for the output of stage %u", t->stage);
     uint32_t to = kind == MSG_ACT ? t->stage + 1 : t->stage - 1;
     return hand_over(m, &(struct message_handed){kind, to, t->mb, buffer}, err);
 }

@@ -52,7 +52,7 @@ int chat_prompt_read(struct chat_prompt *ret, const char *model, struct tokenize
     if (!r && tok)
         r = tokenizer_encode(*tok, p.text.text, p.text.n, false, &p.ids, &p.n, err);
     if (!r && tok && !p.n)
-        r = err_set(err, -EINVAL, "the chat template makes nothing of these messages");
+        r = err_set(err, -EINVAL, "the chat template makes an empty text of these messages");
     const char *end = r ? NULL : chat_template_token(tpl, "eos_token");
     p.end = end ? strdup(end) : NULL;
     chat_template_close(tpl);

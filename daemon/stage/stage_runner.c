@@ -336,8 +336,10 @@ static int next_go(struct runner *r, struct go *go, struct err *err)
     if (!e && go->round != r->round)
         e = -EBADMSG;
     if (e)
-        return err_set(err, e, "rank %u started a round in a way this version cannot read",
-                       r->state.messages.prev);
+        return err_set(
+            err, e,
+            "rank %u started a round that this version cannot read: install the same ringd on all nodes",
+            r->state.messages.prev);
     e = plan_admit_go(r->state.plan, go, r->state.messages.prev, err);
     if (!e && go->program != GO_STOP &&
         (e = exchange_post(r->state.messages.exchange, r->state.messages.prev, &after, cap, true)))

@@ -83,7 +83,7 @@ static int add_value(struct sweep *to, const struct sweep_one *of, size_t option
     }
     json_decref(one.spec);
     return twice
-               ? err_set(err, -EINVAL, "--sweep %s: %s stands there twice", text, value)
+               ? err_set(err, -EINVAL, "--sweep %s: %s is given twice", text, value)
                : err_set(err, -EINVAL,
                          "--sweep %s makes more than %d adapters, or too long a name: leave out some values",
                          text, JOB_MAX_ADAPTERS);
@@ -100,8 +100,7 @@ static int add_option(struct sweep *s, const char *text, const json_t *spec, str
     if (option == OPTIONS)
         return refuse_option(text, err);
     if (options[option].is_shape && json_object_get(spec, "init_adapter"))
-        return err_set(err, -EINVAL, "--sweep %s: the adapter of --init-adapter has a shape of its own",
-                       text);
+        return err_set(err, -EINVAL, "--sweep %s: the adapter of --init-adapter has a fixed shape", text);
     struct sweep more = {0};
     int r = 0;
     for (size_t i = 0; i < s->n && !r; i++)
@@ -139,10 +138,8 @@ int sweep_read(struct sweep *ret, const json_t *spec, struct err *err)
     if (!json_array_size(list))
         return 0;
     if (type && !strcmp(type, "full"))
-        return err_set(
-            err, -EINVAL,
-            "--sweep trains several adapters on weights that stay as they are: it is for LoRA, not for "
-            "--fine-tune-type full");
+        return err_set(err, -EINVAL,
+                       "--sweep trains several adapters on frozen weights: leave out --fine-tune-type full");
     json_object_del(ret->one[0].spec, "sweep");
     json_array_foreach (list, i, text) {
         if (!r && !json_is_string(text))

@@ -131,9 +131,9 @@ static void refuse_unknown(struct config_reader *r)
 {
     const char *act = config_string(r, r->root, "hidden_act", "silu");
     if (act && strcmp(act, "silu") != 0)
-        config_complain(r, "hidden_act \"%s\" is not computed here (silu is)", input_quote(act).text);
+        config_complain(r, "hidden_act \"%s\" is not supported (silu is)", input_quote(act).text);
     if (config_real(r, r->root, "attention_dropout", 0, 0, 1) > 0)
-        config_complain(r, "attention_dropout is not computed here; set it to 0");
+        config_complain(r, "attention_dropout is not supported; set it to 0");
 }
 
 static void read_common(struct config_reader *r, struct config *c, size_t max_positions)
@@ -175,13 +175,13 @@ static void read_heads(struct config_reader *r, struct config *c, size_t kv_head
     if (c->head % 2 != 0)
         config_complain(r, "head_dim %zu is odd, but rotation takes pairs", c->head);
     if (c->head > MAX_HEAD)
-        config_complain(r, "hidden_size / num_attention_heads is %zu, possible are up to %d", c->head,
+        config_complain(r, "hidden_size / num_attention_heads is %zu, allowed are up to %d", c->head,
                         MAX_HEAD);
     if (c->kv_heads && c->heads / c->kv_heads > MAX_GROUP)
-        config_complain(r, "num_attention_heads is %zu times num_key_value_heads, possible are up to %d",
+        config_complain(r, "num_attention_heads is %zu times num_key_value_heads, allowed are up to %d",
                         c->heads / c->kv_heads, MAX_GROUP);
     if (c->heads * c->head > MAX_WIDTH)
-        config_complain(r, "num_attention_heads × head_dim is %zu, possible are up to %d", c->heads * c->head,
+        config_complain(r, "num_attention_heads × head_dim is %zu, allowed are up to %d", c->heads * c->head,
                         MAX_WIDTH);
 }
 
@@ -193,8 +193,8 @@ static void refuse_window(struct config_reader *r, const struct config *c, size_
         window = config_size(r, r->root, "sliding_window", 0, INT32_MAX);
     if (window && window < c->max_positions)
         config_complain(r,
-                        "sliding_window %zu is not computed here; take a model without one, or set it to "
-                        "null and stay below that many tokens",
+                        "sliding_window %zu is not supported; take a model without one, or set it to null "
+                        "and stay below that many tokens",
                         window);
 }
 
@@ -296,12 +296,12 @@ static void read_mla(struct config_reader *r, struct config *c)
     if (m->rope % 2 != 0)
         config_complain(r, "qk_rope_head_dim %zu is odd, but rotation takes pairs", m->rope);
     if (c->heads * (c->head + m->value) > MAX_WIDTH)
-        config_complain(r, "num_attention_heads × their widths is %zu, possible are up to %d",
+        config_complain(r, "num_attention_heads × their widths is %zu, allowed are up to %d",
                         c->heads * (c->head + m->value), MAX_WIDTH);
     if (config_bool(r, r->root, "attention_bias", false))
-        config_complain(r, "attention_bias is not computed here for this family");
+        config_complain(r, "attention_bias is not supported for this family");
     if (!config_bool(r, r->root, "rope_interleave", true))
-        config_complain(r, "rope_interleave = false is not computed here");
+        config_complain(r, "rope_interleave = false is not supported");
 }
 
 /* Groups: n_group of them, topk_group of which are searched. */
@@ -336,7 +336,7 @@ static void read_deepseek(struct config_reader *r, struct config *c)
     c->moe.scale = config_real(r, r->root, "routed_scaling_factor", 1, 1e-6, 1e6);
     c->moe.norm = config_bool(r, r->root, "norm_topk_prob", false);
     if (config_size(r, r->root, "moe_layer_freq", 1, MAX_LAYERS) != 1)
-        config_complain(r, "moe_layer_freq other than 1 is not computed here");
+        config_complain(r, "moe_layer_freq other than 1 is not supported");
     read_tokens(r, c, 0, 1);
 }
 
@@ -344,8 +344,8 @@ static void expect(struct config_reader *r, const char *key, const char *fallbac
 {
     const char *is = config_string(r, r->root, key, fallback);
     if (is && strcmp(is, wanted) != 0)
-        config_complain(r, "%s \"%s\" is not computed here for this family (%s is)", key,
-                        input_quote(is).text, wanted);
+        config_complain(r, "%s \"%s\" is not supported for this family (%s is)", key, input_quote(is).text,
+                        wanted);
 }
 
 static void read_deepseek_v2(struct config_reader *r, struct config *c)
@@ -358,7 +358,7 @@ static void read_deepseek_v2(struct config_reader *r, struct config *c)
     else
         expect(r, "topk_method", "greedy", "greedy");
     if (c->moe.norm) /* implementations differ in whether the scaling factor then applies */
-        config_complain(r, "norm_topk_prob is not computed here for this family");
+        config_complain(r, "norm_topk_prob is not supported for this family");
 }
 
 static void read_deepseek_v3(struct config_reader *r, struct config *c)
@@ -407,7 +407,7 @@ static void check_architecture(struct config_reader *r, const struct family_read
     }
     const char *first = json_string_value(json_array_get(list, 0));
     if (list)
-        config_complain(r, "architectures name %s, possible is %s", first ? input_quote(first).text : "none",
+        config_complain(r, "architectures name %s, allowed is %s", first ? input_quote(first).text : "none",
                         f->architecture);
 }
 
@@ -428,6 +428,5 @@ void config_read_family(struct config_reader *r, struct config *c)
         return;
     }
     list_families(known, sizeof known);
-    config_complain(r, "the model family \"%s\" is not computed here (known: %s)", input_quote(type).text,
-                    known);
+    config_complain(r, "the model family \"%s\" is not supported (known: %s)", input_quote(type).text, known);
 }

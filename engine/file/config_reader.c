@@ -48,7 +48,7 @@ size_t config_size(struct config_reader *r, const json_t *obj, const char *key, 
     json_int_t n = json_integer_value(v);
     if (n >= 1 && (uint64_t)n <= max)
         return (size_t)n;
-    config_complain(r, "%s is %" JSON_INTEGER_FORMAT ", possible are 1 to %zu", key, n, max);
+    config_complain(r, "%s is %" JSON_INTEGER_FORMAT ", allowed are 1 to %zu", key, n, max);
     return 0;
 }
 
@@ -68,7 +68,7 @@ double config_real(struct config_reader *r, const json_t *obj, const char *key, 
     double x = json_number_value(v);
     if (x >= low && x <= high)
         return x;
-    config_complain(r, "%s is %g, possible are %g to %g", key, x, low, high);
+    config_complain(r, "%s is %g, allowed are %g to %g", key, x, low, high);
     return NAN;
 }
 

@@ -38,7 +38,7 @@ static void read_yarn(struct config_reader *r, const json_t *obj, struct config 
     if (c->rope_high <= c->rope_low)
         config_complain(r, "beta_fast %g must be above beta_slow %g", c->rope_high, c->rope_low);
     if (!config_bool(r, obj, "truncate", true))
-        config_complain(r, "yarn with truncate = false is not computed here");
+        config_complain(r, "yarn with truncate = false is not supported");
 }
 
 static const struct {
@@ -65,7 +65,7 @@ static void read_kind(struct config_reader *r, const json_t *obj, struct config 
             kinds[i].read(r, obj, c);
         return;
     }
-    config_complain(r, "rope type \"%s\" is not computed here (default, linear, llama3 and yarn are)",
+    config_complain(r, "rope type \"%s\" is not supported (default, linear, llama3 and yarn are)",
                     input_quote(name).text);
 }
 
@@ -90,18 +90,18 @@ void config_read_rope(struct config_reader *r, struct config *c)
     c->rope_factor = 1;
     c->rope_theta = config_real(r, r->root, "rope_theta", 10000, 1, theta_max);
     if (config_real(r, r->root, "partial_rotary_factor", 1, 0, 1) < 1)
-        config_complain(r, "partial_rotary_factor below 1 is not computed here");
+        config_complain(r, "partial_rotary_factor below 1 is not supported");
     if (!obj)
         return;
     if (!json_is_object(obj)) {
         config_complain(r, "%s must be an object", where);
     } else if (is_nested(obj)) {
-        config_complain(r, "%s differ by kind of layer, which is not computed here", where);
+        config_complain(r, "%s differ by kind of layer, which is not supported", where);
     } else {
         if (config_lookup(obj, "rope_theta"))
             c->rope_theta = config_real(r, obj, "rope_theta", 10000, 1, theta_max);
         if (config_real(r, obj, "partial_rotary_factor", 1, 0, 1) < 1)
-            config_complain(r, "partial_rotary_factor below 1 is not computed here");
+            config_complain(r, "partial_rotary_factor below 1 is not supported");
         read_kind(r, obj, c);
     }
 }

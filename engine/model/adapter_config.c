@@ -37,11 +37,11 @@ static int refuse_unknown(const json_t *o, const char *path, struct err *err)
         bool empty = !v || json_is_null(v) || json_is_false(v) ||
                      (json_is_object(v) && !json_object_size(v)) || (json_is_array(v) && !json_array_size(v));
         if (!empty)
-            return err_set(err, -ENOTSUP, "%s: \"%s\" is set, which is not computed here", path, keys[i]);
+            return err_set(err, -ENOTSUP, "%s: \"%s\" is set, which is not supported", path, keys[i]);
     }
     const char *bias = json_string_value(json_object_get(o, "bias"));
     if (bias && strcmp(bias, "none"))
-        return err_set(err, -ENOTSUP, "%s: \"bias\": \"%s\" is not computed here, only \"none\"", path,
+        return err_set(err, -ENOTSUP, "%s: \"bias\": \"%s\" is not supported, only \"none\"", path,
                        input_quote(bias).text);
     const char *type = json_string_value(json_object_get(o, "peft_type"));
     if (!type || strcmp(type, "LORA"))
@@ -307,8 +307,8 @@ static int read_mlx(struct tune *tune, const json_t *o, const struct family *f, 
                      layers = json_integer_value(json_object_get(o, "num_layers"));
     const double scale = json_number_value(json_object_get(p, "scale"));
     if (type && strcmp(type, "lora"))
-        return err_set(err, -ENOTSUP, "%s: \"fine_tune_type\": \"%s\" is not computed here, only \"lora\"",
-                       path, input_quote(type).text);
+        return err_set(err, -ENOTSUP, "%s: \"fine_tune_type\": \"%s\" is not supported, only \"lora\"", path,
+                       input_quote(type).text);
     if (rank < 1 || rank > 65536 || !(scale > 0) || scale > 1e6)
         return err_set(err, -EINVAL, "%s: rank and scale in lora_parameters must be positive numbers", path);
     tune->kind = TUNE_LORA;

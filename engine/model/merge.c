@@ -234,7 +234,7 @@ static int put_tensor(struct merge *m, struct st_writer *w, const struct st_tens
 {
     const struct pair *p = pair_of(m, t);
     if (m->req->stop && m->req->stop(m->req->arg))
-        return err_set(m->err, -ECANCELED, "interrupted; nothing is left of it");
+        return err_set(m->err, -ECANCELED, "interrupted: the unfinished result was removed");
     int r = p || t->dtype == DTYPE_F8_E4M3 ? put_rows(m, w, t, p) : put_plain(m, w, t);
     st_dontneed(m->st, t); /* what is done would count as ours until the end */
     return r;
@@ -284,12 +284,11 @@ static int open_all(struct merge *m)
         return r;
     if (m->config.quant_bits)
         return err_set(m->err, -ENOTSUP,
-                       "%s is stored in %zu bits, and what an adapter adds would be lost in rounding to "
-                       "them: merge into the model it "
-                       "was quantized from",
+                       "%s is stored in %zu bits, which would round the adapter's changes away: merge into "
+                       "the model it was quantized from",
                        q->model, m->config.quant_bits);
     if (!(m->family = family_find(m->config.family)))
-        return err_set(m->err, -ENOTSUP, "%s: models of the family \"%s\" are not known here", q->model,
+        return err_set(m->err, -ENOTSUP, "%s: models of the family \"%s\" are not supported", q->model,
                        m->config.family);
     m->tune.end_layer = m->config.layers;
     r = adapter_read_config(&m->tune, q->adapter, m->family, &m->config, m->err);

@@ -133,7 +133,7 @@ static int read_keyed(struct keyed *k, const json_t *config, const char *key, do
     json_object_foreach ((json_t *)o, text, v) {
         k->value[k->n] = json_number_value(v);
         if (!(k->value[k->n] >= least && k->value[k->n] <= most))
-            return err_set(err, -EINVAL, "\"%s\" has %s for %s, possible are %g to %g", key,
+            return err_set(err, -EINVAL, "\"%s\" has %s for %s, allowed are %g to %g", key,
                            json_is_number(v) ? "an impossible number" : "no number", input_quote(text).text,
                            least, most);
         const int r = compile(&k->at[k->n], err, "\\A(?:.*\\.)?(?:%s)\\z", text);

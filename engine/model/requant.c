@@ -232,7 +232,7 @@ static int open_file(struct requant_making *m, struct st **ret)
     int r = st_open_file(&made, m->path, m->err);
     if (!r && !is_complete(m, made)) {
         st_close(made);
-        r = err_set(m->err, -EBADMSG, "%s is not what its name says: delete it", m->path);
+        r = err_set(m->err, -EBADMSG, "%s does not hold the weights that its name says: delete it", m->path);
     }
     if (r)
         return r;

@@ -296,9 +296,9 @@ static int make_units(struct stage *s, struct err *err)
     const struct config *c = &spec->config;
     s->family = family_find(c->family);
     if (!s->family)
-        return err_set(err, -ENOTSUP, "models of the family \"%s\" are not known here", c->family);
+        return err_set(err, -ENOTSUP, "models of the family \"%s\" are not supported", c->family);
     if (spec->first_layer > spec->end_layer || spec->end_layer > c->layers)
-        return err_set(err, -EINVAL, "layers %zu to %zu are not layers of a model that has %zu",
+        return err_set(err, -EINVAL, "layers %zu to %zu do not exist in a model of %zu layers",
                        spec->first_layer, spec->end_layer, c->layers);
     if (spec->tune.random_init && spec->tune.kind != TUNE_FULL)
         return err_set(
@@ -412,8 +412,8 @@ static int borrow_scratch(struct stage *s, struct err *err)
     carve_work(s, &s->work);
     if (!s->work.overflow && s->work.used <= s->spec.scratch->used)
         return 0;
-    return err_set(err, -ENOBUFS, "the scratch of a stage needs %zu bytes, %zu are there", s->work.used,
-                   s->spec.scratch->used);
+    return err_set(err, -ENOBUFS, "the scratch of a stage needs %zu bytes, but only %zu are set aside",
+                   s->work.used, s->spec.scratch->used);
 }
 
 static int carve_all(struct stage *s, struct err *err)

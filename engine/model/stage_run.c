@@ -25,8 +25,8 @@ int stage_begin(struct stage *s, size_t at, struct seqs seqs, uint64_t drop, str
     struct slot *slot = &s->slot[at];
     if (seqs.n > s->spec.seqs || seqs.start[seqs.n] > s->spec.tokens)
         return err_set(err, -E2BIG,
-                       "a microbatch of %zu sequences, %u tokens is more than the plan's %zu, %zu", seqs.n,
-                       seqs.start[seqs.n], s->spec.seqs, s->spec.tokens);
+                       "a microbatch has %zu sequences and %u tokens, but the plan allows %zu and %zu",
+                       seqs.n, seqs.start[seqs.n], s->spec.seqs, s->spec.tokens);
     for (size_t i = 0; i < seqs.n; i++) {
         uint32_t len = seqs.start[i + 1] - seqs.start[i];
         if (len > s->spec.positions)

@@ -167,7 +167,7 @@ bool stored_find(struct stored *ret, const struct st *st, const struct tensor_de
         snprintf(why, size, "%s is %s, config.json says %s", def->name, is, wanted);
     } else if (!ret->is_quantized &&
                (v->t->dtype == DTYPE_COUNT || (v->t->dtype == DTYPE_F8_E4M3 && !(fp8 && def->linear))))
-        snprintf(why, size, "%s is stored as %s, which is not computed with here", def->name,
+        snprintf(why, size, "%s is stored as %s, with which ringd cannot compute", def->name,
                  v->t->dtype_name);
     return !*why;
 }

@@ -236,7 +236,7 @@ static int ask_one(void *arg, const struct tensor_def *def)
         return r;
     if (a->matched[i] && (a->form[i].rank != form.rank || a->form[i].alpha != form.alpha))
         return err_set(a->err, -ENOTSUP,
-                       "it gives %s in layer %zu factors of several ranks or alphas, which is not done here",
+                       "it gives %s in layer %zu factors of several ranks or alphas, which is not supported",
                        k.text, a->layer);
     a->matched[i]++;
     a->form[i] = form;
@@ -265,7 +265,7 @@ static int table_layer(struct target_table *t, const struct tune_ask *ask, const
         uint16_t *at = &t->at[i * t->layers + layer];
         if (a.matched[i] && a.matched[i] != a.here[i])
             return err_set(err, -ENOTSUP,
-                           "it takes some of %s in layer %zu and not all, which is not done here",
+                           "it takes some of %s in layer %zu and not all, which is not supported",
                            t->kinds.at[i].text, layer);
         *at = a.here[i] ? NO_FACTORS : ABSENT;
         if (a.matched[i])

@@ -77,7 +77,7 @@ static int check_size(size_t wanted, size_t has, const char *what, struct err *e
 {
     return !wanted || wanted == has
                ? 0
-               : err_set(err, -EINVAL, "the schedule is written for %zu %s, and there are %zu", has, what,
+               : err_set(err, -EINVAL, "the schedule is written for %zu %s, but there are %zu", has, what,
                          wanted);
 }
 

@@ -82,11 +82,10 @@ static int add_text(struct data_reader *r, const json_t *row)
     if (!json_is_string(text))
         return data_bad(r, -EBADMSG, "\"%s\" must be a string", key);
     if (r->req->mask != DATA_MASK_NONE)
-        return data_bad(
-            r, -EINVAL,
-            "has only \"%s\", where nothing is a prompt or an assistant's: leave out --mask, or give rows of "
-            "\"prompt\" and \"completion\", or of \"messages\"",
-            key);
+        return data_bad(r, -EINVAL,
+                        "has only \"%s\", without prompts and assistant's turns: leave out --mask, or give "
+                        "rows of \"prompt\" and \"completion\", or of \"messages\"",
+                        key);
     return data_add_plain(r, json_string_value(text), json_string_length(text), 0);
 }
 

@@ -87,7 +87,7 @@ mend 2
 if command -v nft >/dev/null && ns_exec 2 nft add table inet filter; then
     ns_exec 2 nft add chain inet filter input '{ type filter hook input priority 0; policy accept; }'
     ns_exec 2 nft add rule inet filter input iifname cable2 udp dport 17464 drop
-    expect "firewall" '^error n2 cables cable2: a firewall eats the beacons of n1'
+    expect "firewall" '^error n2 cables cable2: a firewall here drops the beacons of n1'
     mend 2
 else
     echo "note: no nftables here: the firewall is left out"

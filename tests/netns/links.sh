@@ -40,7 +40,7 @@ for node in 1 2; do
     start_ringd $node
     await_line "$tmp/$(name_of $node).log" 'API on' 20
 done
-expect a 5 '^cable1 +nobody is heard' '^cable2: nobody is heard'
+expect a 5 '^cable1 +nobody is heard' '^cable2: no node is heard'
 ok "without a cluster nobody is heard"
 enrol 1
 enrol 2
@@ -82,7 +82,7 @@ for _round in 1 2; do
     plug 2
     wait_for $((10 * slow)) seen a '^cable2 +b cable2, two-way +(up|flapping) ' || fail "a: $(cat "$tmp/links.txt")"
 done
-expect a 5 '^cable2 +b cable2, two-way +flapping .*hold' 'b on cable2: it came and went three times'
+expect a 5 '^cable2 +b cable2, two-way +flapping .*hold' 'b on cable2: the connection broke three times'
 ok "it is left alone after the third time"
 
 # --- refused

@@ -99,7 +99,7 @@ for who in b a; do
     kill -CONT "$(cat "$tmp/$who.pid")"
     both_connected
     steps_on still
-    tail -n "+$(cat "$tmp/$who.mark")" "$tmp/$who.log" | grep 'does not hear us' && fail "$who takes its own standstill for a fault of the cable"
+    tail -n "+$(cat "$tmp/$who.mark")" "$tmp/$who.log" | grep 'does not hear us\|does not hear this node' && fail "$who takes its own standstill for a fault of the cable"
     ok "$who stood still for as long as it took $other to miss it, at step $(steps still)"
     [ "$(steps still)" -lt $iters ] || fail "the job was over before $who went on: more steps are needed"
     await_job still

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packets that are too large for a cable are lost without a word. usage: packets.sh BUILD
+# Packets that are too large for a cable are lost silently. usage: packets.sh BUILD
 #
 #     a = node 1 ══ cable1 ══ b = node 2
 #

@@ -33,7 +33,7 @@ id=$(on 1 train --model "$model" --data rows.jsonl --adapter-out out --iters 100
     fail "train: $(cat err)"
 await_line job.log '"step":2' 30
 RINGD_SOCKET=$(sock_of 2) bench && fail "a node at work was measured"
-holds "a node at work" err "job $id works on this node, .*--anyway"
+holds "a node at work" err "job $id runs on this node, .*--anyway"
 RINGD_SOCKET=$(sock_of 2) bench --anyway --json >beside.json || fail "bench --anyway: $(cat err)"
 jq -e --argjson id "$id" '.beside_job == $id and .read_gbs > 0 and (.cables | length) >= 2' beside.json >/dev/null || fail "--anyway: $(cat beside.json)"
 on 1 cancel "$id" >/dev/null

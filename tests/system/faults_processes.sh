@@ -69,7 +69,7 @@ now=$(milliseconds)
 stop_node 1 KILL
 await_end "$job_process" 15
 equal "ringctl without its daemon" $? 3
-holds "ringctl without its daemon" "$work/headless.err" 'was lost sight of'
+holds "ringctl without its daemon" "$work/headless.err" 'was lost: once ringd is back'
 works "without the head" 2
 lasted "two nodes found together" "$now"
 no_stages 2 3

@@ -29,4 +29,4 @@ jq -e --argjson n "$new" '.tokens[-$n:] | all(.id == .top[0].id and .text == .to
 jq -e '.tokens | all(has("top") | not)' "$work/plain" >/dev/null || fail "not asked for, and there: $(cat "$work/plain")"
 holds "a table" "$work/shown" '^ID +TOKEN +LOGPROB +LIKELIEST$'
 holds "a row" "$work/shown" '^[0-9]+ +".*" +-[0-9.]+ +".*" -[0-9.]+ +".*" -[0-9.]+ +".*" -[0-9.]+$'
-holds "of a data set" "$work/refused" 'top-logprobs belongs to --text and --ids'
+holds "of a data set" "$work/refused" 'top-logprobs needs --text or --ids'

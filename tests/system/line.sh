@@ -54,7 +54,7 @@ at 'await:> ' "$@" "send:/quit$enter" -- "$chat" || wrong "^C behind text, statu
 cp "$kept" before
 at 'await:> ' "send:secret$enter" 'await:> ' "send:/quit$enter" -- "$chat" --no-history || wrong "--no-history, status $?"
 cmp before "$kept" || wrong "--no-history keeps: $(cat "$kept")"
-XDG_STATE_HOME=/dev/null at 'await:is not kept, /dev/null/ringd/chat_history cannot be used: Not a directory' 'await:> ' "send:x$enter" 'await:> ' \
+XDG_STATE_HOME=/dev/null at 'await:are not saved, as /dev/null/ringd/chat_history cannot be used: Not a directory' 'await:> ' "send:x$enter" 'await:> ' \
     "send:/quit$enter" -- "$chat" || wrong "no place for the history, status $?"
 said "no place for the history" x
 

@@ -19,7 +19,7 @@ train 2 two.csv two || fail "on two nodes: $(cat two.out)"
 for nodes in 3 4; do
     train $nodes two.csv of$nodes || fail "two of $nodes nodes: $(cat of$nodes.out)"
     same "two of $nodes nodes, the result" two/adapters.safetensors of$nodes/adapters.safetensors
-    holds "who takes part, of $nodes" of$nodes.out 'the schedule has 2 lines: n1 and n[2-4] take part, and n.* only pass'
+    holds "who takes part, of $nodes" of$nodes.out 'the schedule has 2 lines: n1 and n[2-4] take part, and n.* only relay'
     holds "the plan of two of $nodes" of$nodes.out 'planned: n1 layers .*, n[2-4] layers [0-9 -]*\([0-9.]* MiB\)$'
 done
 train 2 bad.csv bad && fail "a schedule that is none"
@@ -36,7 +36,7 @@ RINGD_SOCKET=$(sock_of 1) "$ringctl" train --model "$model" --data rows.jsonl --
     --iters 1000000 --batch-size 2 --micro-batch-size 1 --seq-len 64 >apart.out 2>&1 &
 job_process=$!
 await_line apart.jsonl '"step":3,' 60
-apart=$(sed -n 's/.*and \(n[0-9]\) only passes on.*/\1/p' apart.out)
+apart=$(sed -n 's/.*and \(n[0-9]\) only relays data.*/\1/p' apart.out)
 head_log=$(next_line "$(log_of 1)")
 stop_node "${apart#n}" KILL
 await_line "$(log_of 1)" 'a ring of 2' 20 "$head_log"

@@ -51,7 +51,7 @@ restart() {
         fail "job $id after the restart of n$node_number: $(jq -c '[.state, .error]' "$work/job.json")"
     say "n$node_number, SIG$2: $(jq -r .error "$work/job.json")"
     if [ "$node_number" = 1 ]; then
-        holds "ringctl without its daemon" "$work/run$number.err" 'was lost sight of: once ringd is back'
+        holds "ringctl without its daemon" "$work/run$number.err" 'was lost: once ringd is back'
     else
         equal "number of sentences of run $number" "$(grep -c '^ringctl: ' "$work/run$number.err")" 1
     fi

@@ -55,7 +55,7 @@ export ringctl work llama tables cases
 for nodes in 1 3; do
     rm -rf "$work"/*.adapter "$work"/*.log
     limit 90 "$ringctl" local $nodes --threads 1 -- exec sh "$work/script" || fail "$nodes nodes"
-    holds "a run that is replaced" "$work/onward.err" 'onward.adapter holds a run.*: --resume would continue it'
+    holds "a run that is replaced" "$work/onward.err" 'will replace the run in .*onward.adapter: --resume would continue it'
     for name in straight halves saving sampling full full6; do
         numbers "$work/$name.log" | jq -c 'select(.loss)' >"$work/$name.steps"
     done

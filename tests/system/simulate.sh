@@ -54,7 +54,7 @@ simulate --adapters 2 --microbatches 8 --scale-to 64 --csv || fail "weak scaling
 awk -F, 'NR > 1 && $1 <= 8 && $6 > 0.5 { exit 1 } NR > 2 && $7 >= before { exit 1 } { before = $7 }' out ||
     fail "more nodes than the adapters have microbatches for: $(cat out)"
 sweep --adapters 1 --steps 2 && fail "steps of one adapter follow each other"
-holds "steps of one" err '2 steps of each adapter cannot follow each other so on 4 nodes, 1 can: leave --steps out'
+holds "steps of one" err '2 steps of each adapter cannot follow each other on 4 nodes, only 1 can: leave --steps out'
 simulate --steps 2 && fail "steps of no adapter"
 holds "steps of no adapter" err 'give --adapters, too'
 

@@ -54,7 +54,7 @@ for file in adapter_model.safetensors adapters.safetensors adapter_config.json t
 done
 holds "a run that was killed at its end" "$work/finished" 'has done all of its 4 steps: its result is written again'
 equal "steps beyond the last" "$(wc -l <"$work/killed.log")" 0
-holds "fewer steps than are done" "$work/fewer" 'has already done 4 steps, and 3 are asked for: raise --iters'
+holds "fewer steps than are done" "$work/fewer" 'has already done 4 steps, but this job asks for 3: raise --iters'
 holds "a flipped bit" "$work/damaged" 'training_state.safetensors cannot be used to resume: tensor .* does not match its checksum.*--init-adapter'
 for file in adapter_model.safetensors adapter_config.json; do
     same "beside a damaged state: $file" "$work/whole/$file" "$work/flipped/$file"

@@ -124,7 +124,7 @@ static void open_history(struct ctl_line *l, const char *path)
         r = read_history(l);
     if (!r)
         return;
-    fprintf(stderr, "ringctl: what you type is not kept, %s cannot be used: %s\n", path, strerror(-r));
+    fprintf(stderr, "ringctl: your lines are not saved, as %s cannot be used: %s\n", path, strerror(-r));
     if (l->file >= 0)
         close(l->file);
     l->file = -1;

@@ -192,7 +192,7 @@ static void text_notes(FILE *to, const struct step_view *v)
     double error = 0;
     char stages[STAGES_TEXT];
     if (stages_text(stages, sizeof stages, v))
-        fprintf(to, "stages: %s; every other one of a node in lower case\n", stages);
+        fprintf(to, "stages: %s; every second stage of a node is in lower case\n", stages);
     for (size_t i = 0; i < n; i++) {
         char text[256];
         wait_text(text, sizeof text, v, &waits[i]);

@@ -101,8 +101,9 @@ int step_view_read(struct step_view **ret, const json_t *timeline, struct err *e
         step_view_free(v);
         return rc == -ENOMEM
                    ? err_set(err, rc, "out of memory")
-                   : err_set(err, rc,
-                             "the daemon's timeline cannot be read by this ringctl: same version of both?");
+                   : err_set(
+                         err, rc,
+                         "this ringctl cannot read the daemon's timeline: install the same version of both");
     }
     *ret = v;
     return 0;

@@ -362,7 +362,7 @@ int cluster_adopt(struct cluster *c, const uint8_t token_cluster[static CERT_ID]
                   size_t n, struct err *err)
 {
     static const char forged[] =
-        "the answer of the cluster does not hold together (%s): make a new token and try again";
+        "the answer of the cluster is inconsistent (%s): make a new token and try again";
     uint8_t id[CERT_ID];
     /* Back into the same cluster: what it knew of it stays, and the roster goes forward. */
     bool same = c->has && !memcmp(c->now.key, key, sizeof c->now.key);
@@ -442,7 +442,8 @@ static int change_node(struct cluster *c, const uint8_t id[static CERT_ID],
 int cluster_remove(struct cluster *c, const uint8_t id[static CERT_ID], struct err *err)
 {
     if (cluster_is_authority(c) && !memcmp(id, c->node_id, sizeof c->node_id))
-        return err_set(err, -EPERM, "a node does not remove itself: promote another and run it there");
+        return err_set(err, -EPERM,
+                       "a node cannot remove itself: promote another node, and remove this one there");
     return change_node(c, id, roster_remove, err);
 }
 
@@ -522,9 +523,9 @@ static int load_tokens(struct cluster *c, struct err *err)
     int r = n == -ENOENT ? 0 : n < 0 ? (int)n : token_book_decode(bytes, (size_t)n, &c->tokens);
 
     sodium_memzero(bytes, sizeof bytes);
-    return r == -EPROTO
-               ? err_set(err, r, "%s is damaged: remove it; tokens given out are void then", c->tokens_path)
-               : r;
+    return r == -EPROTO ? err_set(err, r, "%s is damaged: remove it, and make new tokens for those given out",
+                                  c->tokens_path)
+                        : r;
 }
 
 int cluster_open(struct cluster **ret, const char *state_dir, const struct auth_identity *id, struct err *err)

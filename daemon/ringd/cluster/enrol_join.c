@@ -152,8 +152,8 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
     int r = token_read(token, &t);
     if (r)
         return err_set(err, r,
-                       r == -EBADMSG ? "there is a slip in this token: copy it again"
-                                     : "this is not a token: one begins with " TOKEN_PREFIX
+                       r == -EBADMSG ? "this token has a typing error: copy it again"
+                                     : "this is not a token: a token begins with " TOKEN_PREFIX
                                        " and has %d characters",
                        TOKEN_TEXT - 1);
     /* The same cluster again is fine: a node that was removed while it was away does not know
@@ -167,7 +167,8 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
     const struct token_book *own = cluster_tokens(e->setup.cluster);
     for (size_t i = 0; own && i < own->n; i++)
         if (!memcmp(own->at[i].id, t.id, TOKEN_ID))
-            return err_set(err, -EEXIST, "this node made this token, for another one: type it there");
+            return err_set(err, -EEXIST,
+                           "this node made the token for another node: run `ringctl join` there");
     if (j->active)
         return err_set(err, -EALREADY, "this node is joining already: wait until that is over");
     *j = (struct joining){.active = true, .searching = !host, .token = t, .done = done, .arg = arg};

@@ -234,8 +234,8 @@ static void read_by_hand(const struct members *m, const struct view *v, const st
             "--ring of %s cannot be followed: %s; the computed ring is used meanwhile", ret->who->name, why);
     if (other)
         add(ret->trouble, sizeof ret->trouble,
-            "%s%s and %s have different --ring: that of %s counts, for its id is smaller", *why ? "; " : "",
-            ret->who->name, other->name, ret->who->name);
+            "%s%s and %s have different --ring: ringd follows that of %s, which has the smaller id",
+            *why ? "; " : "", ret->who->name, other->name, ret->who->name);
 }
 
 void members_override(const struct members *m, char ret_ring[MEMBER_RING_TEXT], char *trouble, size_t n)

@@ -265,8 +265,8 @@ static void read_model(struct doctor_reply *w, const char *dir)
     if (why)
         w->model = json_pack("{s:s s:s}", "dir", dir, "error", why);
     if (!w->is_deep && doctor_model_read(w->a->reader, dir))
-        w->model = json_pack("{s:s s:s}", "dir", dir, "error",
-                             "another model is being read for somebody else: ask again");
+        w->model =
+            json_pack("{s:s s:s}", "dir", dir, "error", "this node already reads another model: ask again");
 }
 
 void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t *ask)

@@ -87,7 +87,7 @@ const char *doctor_deep_read(struct doctor_deep *d, const char *dir)
     if (d->dir && !strcmp(d->dir, dir))
         return NULL;
     if (d->stage || d->error)
-        return "another model is being read for somebody else: ask again when that is over";
+        return "this node already reads another model: ask again when that is over";
     if (!worker_is_idle(s->worker))
         return "a job works on this node: ask again when it is over";
     const int threads = (int)cores_threads((unsigned)opts_int(s->opts, "threads"));

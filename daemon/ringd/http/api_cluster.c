@@ -223,9 +223,8 @@ static void change_node(struct api *api, struct http_call *call,
 void api_post_remove(struct api *api, struct http_call *call)
 {
     change_node(api, call, cluster_remove,
-                "it held the cluster's key: if it is lost rather than retired, make a new cluster, for it "
-                "could let itself "
-                "in again");
+                "it held the cluster's key: if a stranger may have the machine, make a new cluster, as that "
+                "key could let it in again");
 }
 
 void api_post_promote(struct api *api, struct http_call *call)

@@ -270,11 +270,10 @@ void api_post_turn(struct api *api, struct http_call *call)
     case -ENOENT: fail_unknown(api, call, id); break;
     case -EALREADY:
         http_fail(call, 409, "already-ended",
-                  "job %llu has already ended: start another with all that was said", (unsigned long long)id);
-        break;
-    default:
-        http_fail(call, 409, "refused", "job %llu does not wait for anything to be said",
+                  "job %llu has already ended: start another with the whole conversation",
                   (unsigned long long)id);
+        break;
+    default: http_fail(call, 409, "refused", "job %llu does not wait for a message", (unsigned long long)id);
     }
 }
 
@@ -387,11 +386,11 @@ void api_get_job_timelines(struct api *api, struct http_call *call)
                   "\"trace\": true runs",
                   (unsigned long long)id);
     else if (!http_feed_can(call))
-        http_fail(call, 409, "refused",
-                  "the steps of job %llu are given on its own node alone: ask the daemon there",
+        http_fail(call, 409, "refused", "only the head of job %llu gives its steps: ask the daemon there",
                   (unsigned long long)id);
     else if (timelines_is_read(job->timelines))
-        http_fail(call, 409, "refused", "the steps of job %llu have a reader already, and there can be one",
+        http_fail(call, 409, "refused",
+                  "another client already reads the steps of job %llu, and only one can",
                   (unsigned long long)id);
     else
         timelines_feed(job->timelines, call);

@@ -30,9 +30,9 @@ static int clear_path(const char *path, const struct sockaddr_un *addr, struct e
     if (lstat(path, &st))
         return errno == ENOENT ? 0 : err_set(err, -errno, "socket %s: %s", path, strerror(errno));
     if (!S_ISSOCK(st.st_mode))
-        return err_set(
-            err, -EEXIST,
-            "socket %s: there is something else of that name: move it away or choose another --socket", path);
+        return err_set(err, -EEXIST,
+                       "socket %s: another file has that name: move it away or choose another --socket",
+                       path);
     int fd = new_socket(AF_UNIX);
     if (fd < 0)
         return err_set(err, -errno, "socket %s: %s", path, strerror(errno));

@@ -132,7 +132,7 @@ static int look_at_model(struct path_look *l)
         return refuse(l, "--model", dir, r, "models");
     if (stat(dir, &st) || !S_ISDIR(st.st_mode))
         return err_set(&l->err, -ENOTDIR,
-                       "--model %s is not a folder: it names the one that config.json lies in", dir);
+                       "--model %s is not a folder: name the folder that holds config.json", dir);
     char *config = xasprintf("%s/config.json", dir);
     r = readable(config);
     if (r == ENOENT)

@@ -187,7 +187,7 @@ static void take_events(struct errand *e, const json_t *body)
     size_t n;
     char *text = decode_part(body, &n);
     if (!text || !json_is_integer(next) || memchr(text, '\0', n)) {
-        give_up(e, "answered what cannot be read: is it a ringd of another version?");
+        give_up(e, "sent an answer that cannot be read: is it a ringd of another version?");
     } else {
         e->after = (uint64_t)json_integer_value(next);
         feed(e, text, n, json_is_true(json_object_get(body, "last")));
@@ -227,9 +227,9 @@ static void take_answer(struct errand *e, const json_t *body)
     char *text = decode_part(body, &n);
     if (!text || size < at || size > PROXY_ANSWER || at != (json_int_t)e->n || status < 200 || status > 599 ||
         n > (size_t)size - e->n || (!n && size)) {
-        give_up(e, "answered what cannot be read: is it a ringd of another version?");
+        give_up(e, "sent an answer that cannot be read: is it a ringd of another version?");
     } else if (e->p->bytes + n > MOST_BYTES) {
-        give_up(e, "has a long answer, and many such are under way here: ask again in a few seconds");
+        give_up(e, "has a long answer, and many long answers are under way here: ask again in a few seconds");
     } else {
         e->text = xrealloc(e->text, e->n + n + 1);
         memcpy(e->text + e->n, text, n);

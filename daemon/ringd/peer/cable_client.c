@@ -359,7 +359,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         if (n < 0 && errno == ECONNRESET)
             continue; /* told once, before what was said last */
         if (n <= 0)
-            disconnect(l, "ringd-link is gone: is its service running? Addresses of cables last a while yet",
+            disconnect(l,
+                       "ringd-link is gone: is its service running? Cables keep their addresses for a while",
                        now);
         else if (rlink_reply_decode(data, (size_t)n, &a) < 0)
             disconnect(l, "ringd-link's answer is not understood: are ringd and ringd-link of one version?",

@@ -156,10 +156,10 @@ static void on_trouble(void *owner, const struct cable *with, enum neighbour_sta
 {
     (void)owner;
     static const char *const advice[] = {
-        [NEIGHBOUR_ONE_WAY] = "is heard and does not hear us: a firewall there that drops UDP port 17464, or "
-                              "a cable with one dead pair",
-        [NEIGHBOUR_VERSION] = "runs a ringd whose protocol we do not speak: install the same version",
-        [NEIGHBOUR_CLONED] = "is alive twice under one identity: was a disk copied? Remove the file identity "
+        [NEIGHBOUR_ONE_WAY] =
+            "does not hear this node: a firewall there drops UDP port 17464, or the cable has a dead pair",
+        [NEIGHBOUR_VERSION] = "runs a ringd with another protocol: install the same version",
+        [NEIGHBOUR_CLONED] = "has its identity on two machines: was a disk copied? Remove the file identity "
                              "in one machine's state directory",
     };
     if (state < sizeof advice / sizeof *advice && advice[state])
@@ -334,7 +334,8 @@ int cables_open(struct cables **ret, const struct cables_setup *setup, struct er
         r = open_finder(c);
     if (!r)
         replan(c);
-    return r ? err_set(err, r, "the network interfaces cannot be watched: %s; --discover off does without",
+    return r ? err_set(err, r,
+                       "ringd cannot watch the network interfaces: %s; with --discover off it needs not",
                        strerror(-r))
              : 0;
 }

@@ -151,7 +151,8 @@ static enum way_action on_fired(struct way *w, struct instant now)
     case WAY_TIMER_BACKOFF: return without(w, false, now);
     case WAY_TIMER_HANDSHAKE:
         snprintf(w->words, sizeof w->words,
-                 "the connection was not made in time: the other end may be stuck, or a firewall swallow it");
+                 "the connection was not made in time: the other end may hang, or a firewall may drop its "
+                 "packets");
         without(w, true, now);
         return WAY_DROP;
     case WAY_TIMER_FORGET: return WAY_FORGOTTEN;
@@ -195,7 +196,7 @@ const char *way_why(const struct way *w)
     case WAY_WAITING: return *w->words ? w->words : "the other end makes the connection";
     case WAY_DIALING: return *w->words ? w->words : "it is being called";
     case WAY_FLAPPING:
-        return "it came and went three times within a minute and is left alone for half a minute: look at "
+        return "the connection broke three times within a minute, so ringd waits for half a minute: check "
                "the plugs of this cable";
     case WAY_BACKING_OFF:
     case WAY_OUT: return w->words;

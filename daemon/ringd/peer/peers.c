@@ -175,7 +175,7 @@ static int on_hello(void *owner, struct link *link, const struct link_hello *pee
     }
     bool enrols = enrol_is_key(link_key_tag(link));
     if (enrols != (link_kind(link) == LINK_JOIN)) {
-        snprintf(why, size, "a token's secret is for joining, and for nothing else");
+        snprintf(why, size, "a token's secret only lets a node join");
         return -EPERM;
     }
     if (enrols)

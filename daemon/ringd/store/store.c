@@ -207,7 +207,7 @@ static void log_trouble(void *arg)
     else if (!trouble && s->has_logged)
         log_info("job history is written again");
     if (dropped)
-        log_warning("%zu rows of job history were dropped while the disk took none", dropped);
+        log_warning("%zu rows of job history were dropped while they could not be written", dropped);
     s->has_logged = trouble != NULL;
 }
 

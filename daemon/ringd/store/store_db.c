@@ -103,7 +103,7 @@ static int open_db(sqlite3 **ret, const char *path, bool *ret_damaged, struct er
                 "the file away to begin a new history",
                 path, version, SCHEMA_VERSION);
     else
-        err_set(err, -EIO, "%s: %s: is there room, and may ringd write there?", path, sqlite3_errstr(rc));
+        err_set(err, -EIO, "%s: %s: is there space, and may ringd write there?", path, sqlite3_errstr(rc));
     sqlite3_close(db);
     return version > SCHEMA_VERSION ? -EPROTO : -EIO;
 }

@@ -173,7 +173,8 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
         l->used = false;
         p->share[lane_index(l)].alive = false;
         pthread_mutex_unlock(&x->lock);
-        return err_set(err, r, "a thread for the data connection to rank %u: %s", rank, strerror(-r));
+        return err_set(err, r, "no thread can be started for the data connection to rank %u: %s", rank,
+                       strerror(-r));
     }
     return 0;
 }

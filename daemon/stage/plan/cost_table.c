@@ -180,12 +180,14 @@ void cost_table_say(const struct cost_table *t)
         const double fast = 1 / cost_table_slowness(t, r);
         if (!node->any)
             stage_say(t->h->events,
-                      "%s was not timed%s%s: taken to be %.3g times as fast as %s, by its %.0f threads",
+                      "%s was not timed%s%s: the forecast takes it as %.3g times as fast as %s, by its %.0f "
+                      "threads",
                       cost_table_name(t, r), *node->why ? ", for " : "", node->why, fast,
                       cost_table_name(t, 0), cost_table_threads(t, r));
         else if (*node->why)
-            stage_say(t->h->events,
-                      "%s could not time all of it (%s): the rest is taken to be %.3g times as fast as %s",
-                      cost_table_name(t, r), node->why, fast, cost_table_name(t, 0));
+            stage_say(
+                t->h->events,
+                "%s could not time all units (%s): the forecast takes the rest as %.3g times as fast as %s",
+                cost_table_name(t, r), node->why, fast, cost_table_name(t, 0));
     }
 }

@@ -172,7 +172,7 @@ void decode_forecast_make(struct head *h)
         cost_table_say(o->timed);
         h->planning.speed = tell(o, &err);
     } else {
-        stage_say(h->events, "how fast it will be cannot be said: %s", err.text);
+        stage_say(h->events, "no forecast of the speed: %s", err.text);
     }
     if (o)
         cost_table_free(o->timed);

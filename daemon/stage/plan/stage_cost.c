@@ -363,7 +363,7 @@ int unit_cost(struct sched_cost *ret, struct num *num, const struct unit_trial *
     if (!kept || !find(ret, path, key)) {
         e = may_time ? measure(ret, num, want, quota, err)
                      : err_set(err, -EBUSY,
-                               "nothing was timed there before, and while a job runs or begins nothing is");
+                               "it was not timed before, and cannot be timed while a job runs or begins");
         if (!e && kept)
             keep(ret, path, key);
     }

@@ -60,8 +60,7 @@ static int read_text(struct head *h, const char *text, struct err *err)
     if (!r)
         r = tokenizer_encode(h->tok, text, strlen(text), true, &h->ids, &h->nids, err);
     if (!r && !h->nids)
-        r = err_set(err, -EINVAL,
-                    "the text is empty and this tokenizer adds nothing: there is nothing to start from");
+        r = err_set(err, -EINVAL, "the text is empty, and this tokenizer adds no token: give a text");
     return r;
 }
 
@@ -91,7 +90,7 @@ static size_t larger(size_t a, size_t b)
 static int refuse_out(const char *dir, struct err *err)
 {
     return err_set(err, -errno, "--adapter-out %s cannot be created: %s%s", dir, strerror(errno),
-                   errno == ENOENT ? "; make the folder it shall lie in first" : "");
+                   errno == ENOENT ? "; make the folder above it first" : "");
 }
 
 static int check_parent(const char *dir, struct err *err)
@@ -178,8 +177,8 @@ static int plan_tunes(struct head *h, struct err *err)
         r = plan_tune(h, &h->adapters[a], t, err);
         if (!r && !tune_same_place(t, &p->tune))
             r = err_set(err, -EINVAL,
-                        "%s and %s are adapters of other layers or linears, and cannot be trained together: "
-                        "go on with each by itself",
+                        "%s and %s differ in their layers or linears, so they cannot be trained together: "
+                        "resume each in a job of its own",
                         h->adapters[0].spec.adapter_out, h->adapters[a].spec.adapter_out);
     }
     return r;
@@ -195,7 +194,7 @@ static int plan_steps(struct head *h, struct err *err)
         done = h->adapters[a].first_step < done ? h->adapters[a].first_step : done;
     if (done > h->steps)
         return err_set(err, -EINVAL,
-                       "the run in %s has already done %llu steps, and %llu are asked for: raise --iters",
+                       "the run in %s has already done %llu steps, but this job asks for %llu: raise --iters",
                        h->spec.adapter_out, (unsigned long long)done, (unsigned long long)h->steps);
     if (done == h->steps)
         stage_say(h->events, "the run in %s has done all of its %llu steps: its result is written again",
@@ -235,7 +234,7 @@ static void tell_replaced(struct head *h)
         snprintf(path, sizeof path, "%s/" ADAPTER_STATE_FILE, dir);
         if (!access(path, F_OK))
             stage_say(h->events,
-                      "%s holds a run, which the result of this one replaces: --resume would continue it",
+                      "the result of this run will replace the run in %s: --resume would continue it instead",
                       dir);
     }
 }
@@ -356,7 +355,7 @@ static int plan_model(struct head *h, struct err *err)
         return r;
     h->family = family_find(h->config.family);
     if (!h->family)
-        return err_set(err, -ENOTSUP, "%s: models of the family \"%s\" are not known here", p->model,
+        return err_set(err, -ENOTSUP, "%s: models of the family \"%s\" are not supported", p->model,
                        h->config.family);
     p->vocab = h->config.vocab;
     p->dim = h->config.dim;

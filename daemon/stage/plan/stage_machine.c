@@ -71,7 +71,7 @@ int machine_new(struct machine **ret, struct num *num, struct err *err)
                               .scale = aligned_alloc(LINE, sizeof(float) * BLOCKS * BLOCKS)};
     if (!m || !m->block || !m->x || !m->y || !m->scale) {
         machine_free(m);
-        return err_set(err, -ENOMEM, "measuring this machine takes %d MiB of memory: end something else",
+        return err_set(err, -ENOMEM, "measuring this machine takes %d MiB of memory: free some first",
                        MACHINE_BYTES >> 20);
     }
     fill(m);

@@ -76,8 +76,8 @@ void memory_explain(struct err *err, size_t planned)
         snprintf(plan, sizeof plan, "%s were planned for this stage", had.need);
     snprintf(why, sizeof why, "%s", err->text);
     err_set(err, -ENOMEM,
-            "%.250s: %s, it has %s, and this node has %s available; another split, a smaller --seq-len or "
-            "--micro-batch-size helps",
+            "%.250s: %s, it has %s, and this node has %s available: use another split, or a smaller "
+            "--seq-len or --micro-batch-size",
             why, plan, had.have, left.need);
 }
 

@@ -422,7 +422,7 @@ void head_forecast(struct head *h)
         cost_table_say(s.timed);
         h->planning.forecast = forecast_of(&s, &found);
     } else {
-        stage_say(h->events, "what a step will take cannot be said: %s", err.text);
+        stage_say(h->events, "no forecast of a step: %s", err.text);
     }
     search_done(&s);
 }

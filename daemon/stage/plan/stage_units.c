@@ -155,7 +155,8 @@ json_t *units_answer(const json_t *question, int threads, bool may_time)
     if (!e)
         e = plan_admit_model(&plan, &config, &err);
     if (!e && units_decode(list, json_object_get(question, "units"), &plan, &config))
-        e = err_set(&err, -EBADMSG, "the head asks what this version cannot read: same ringd on all nodes?");
+        e = err_set(&err, -EBADMSG,
+                    "this version cannot read the head's question: install the same ringd on all nodes");
     if (!e)
         units_time(costs, have, list, &plan, &config, threads, may_time, &err);
     json_t *answer = encode_answer(costs, have, e ? 0 : list->n, err.text);

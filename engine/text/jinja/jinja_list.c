@@ -128,7 +128,7 @@ static struct jinja_value map(struct jinja_run *run, const struct jinja_call *ca
     if (!path && args->n && args->at[0].kind == JINJA_TEXT)
         filter = jinja_find_filter(args->at[0].text);
     if (!path && !filter)
-        return jinja_fail(run, -ENOTSUP, "map: neither an attribute nor a filter that is known");
+        return jinja_fail(run, -ENOTSUP, "map: an attribute or a known filter is needed");
     if (filter) {
         memcpy(rest.key, args->key, args->nkeys * sizeof *rest.key);
         rest.nkeys = args->nkeys;
@@ -149,7 +149,8 @@ static struct jinja_value end_of(struct jinja_run *run, const struct jinja_call 
 {
     struct jinja_list items = items_of(run, call->self);
     if (!items.n)
-        return jinja_undefined(jinja_word(is_first ? "the first of nothing" : "the last of nothing").text);
+        return jinja_undefined(
+            jinja_word(is_first ? "first: the list is empty" : "last: the list is empty").text);
     return items.at[is_first ? 0 : items.n - 1];
 }
 

@@ -362,7 +362,7 @@ static struct jinja_value pad(struct jinja_run *run, const struct jinja_call *ca
     if (width > JINJA_RANGE_MAX)
         jinja_fail(run, -EFBIG, "%s: a width of more than %d", call->name, JINJA_RANGE_MAX);
     if (pytext_length(fill.s, fill.n) != 1)
-        jinja_fail(run, -EINVAL, "%s: what fills up must be one character", call->name);
+        jinja_fail(run, -EINVAL, "%s: the fill must be one character", call->name);
     int64_t room = run->code || width < n ? 0 : width - n;
     /* Python's center leans to the left where the width is even. */
     int64_t left = sides == LEFT ? room : sides == RIGHT ? 0 : room / 2 + (room & width & 1);

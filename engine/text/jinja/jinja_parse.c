@@ -367,7 +367,7 @@ static struct jinja_node *body(struct jinja_parser *p, const char *const *ends)
         enum jinja_token_kind kind = p->at->kind;
         if (kind == TOKEN_END) {
             if (*ends)
-                jinja_parse_fail(p, -EINVAL, "what begins on line %u has no {%% %s %%}", line,
+                jinja_parse_fail(p, -EINVAL, "the block that begins on line %u has no {%% %s %%}", line,
                                  ends[1] ? ends[2] ? ends[2] : ends[1] : ends[0]);
             break;
         }

@@ -254,10 +254,10 @@ static void test_bad_frames(void **state)
         {WIRE_ACCEPT, true, 0, 0, "accept (type 2) in state up"},
         {WIRE_BEAT, true, 5, 5, "heartbeat of 5 bytes (24 to 4120 are allowed)"},
         {WIRE_BEAT, false, 300, 100, "heartbeat of 300 bytes"},
-        {LINK_FRAME_USER, true, 9, 8, "does not add up"},
-        {LINK_FRAME_USER, true, 7, 8, "does not add up"},
-        {LINK_FRAME_USER, false, 8, 8, "does not add up"},
-        {LINK_FRAME_USER, false, 8, 0, "does not add up"},
+        {LINK_FRAME_USER, true, 9, 8, "is malformed"},
+        {LINK_FRAME_USER, true, 7, 8, "is malformed"},
+        {LINK_FRAME_USER, false, 8, 8, "is malformed"},
+        {LINK_FRAME_USER, false, 8, 0, "is malformed"},
         {LINK_FRAME_USER, false, LINK_FRAME_MAX + 1, 8, "without a proper frame head"},
     };
 
@@ -317,7 +317,7 @@ static void test_fragments_and_records(void **state)
             assert_memory_equal(w->b.body, "abcdef", 6);
         } else {
             expect_end(&w->b, i == 2 ? LINK_END_BAD_MAC : LINK_END_PROTOCOL,
-                       i == 1   ? "does not add up"
+                       i == 1   ? "is malformed"
                        : i == 2 ? "changed on its way"
                                 : "longer than");
         }

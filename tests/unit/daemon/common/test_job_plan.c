@@ -139,7 +139,7 @@ static void refuse(json_t *json, const char *what)
     back.ranks = 77;
     if (job_plan_decode(&back, json, &err) != -EBADMSG)
         fail_msg("taken: %s", what);
-    assert_non_null(strstr(err.text, "same ringd on all nodes?"));
+    assert_non_null(strstr(err.text, "install the same ringd on all nodes"));
     assert_int_equal(back.ranks, 77);
     json_decref(json);
 }

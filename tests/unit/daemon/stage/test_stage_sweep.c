@@ -92,13 +92,13 @@ static void what_cannot_differ_is_refused(void **state)
     refuse(json_pack("[s]", "rank=4,8.5"), NULL, NULL, "\"8.5\" is no value of --rank");
     refuse(json_pack("[s]", "seed=99999999999999999999"), NULL, NULL, "is no value of --seed");
     refuse(json_pack("[s]", "lr-schedule=../up"), NULL, NULL, "is no value of --lr-schedule");
-    refuse(json_pack("[s]", "lr=1e-4,1e-4"), NULL, NULL, "1e-4 stands there twice");
+    refuse(json_pack("[s]", "lr=1e-4,1e-4"), NULL, NULL, "1e-4 is given twice");
     refuse(json_pack("[s,s,s]", "seed=1,2,3", "rank=1,2,3", "alpha=1,2"), NULL, NULL,
            "more than 16 adapters");
     refuse(json_pack("[i]", 3), NULL, NULL, "a list of texts");
     refuse(json_string("lr=1"), NULL, NULL, "must be a list");
-    refuse(json_pack("[s]", "lr=1e-4,3e-4"), "fine_tune_type", "full", "it is for LoRA");
-    refuse(json_pack("[s]", "rank=4,8"), "init_adapter", "/a", "has a shape of its own");
+    refuse(json_pack("[s]", "lr=1e-4,3e-4"), "fine_tune_type", "full", "frozen weights");
+    refuse(json_pack("[s]", "rank=4,8"), "init_adapter", "/a", "has a fixed shape");
 }
 
 int main(void)

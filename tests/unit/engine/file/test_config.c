@@ -134,8 +134,7 @@ static void test_refusals(void **state)
         snprintf(json, sizeof json, "{" SMALL ",%s}", cases[i][0]);
         refuse(json, -ENOTSUP, cases[i][1]);
     }
-    refuse("{\"model_type\":\"gpt2\"}", -ENOTSUP,
-           "family \"gpt2\" is not computed here (known: llama, mistral");
+    refuse("{\"model_type\":\"gpt2\"}", -ENOTSUP, "family \"gpt2\" is not supported (known: llama, mistral");
     refuse("{}", -ENOTSUP, "model_type is missing");
     refuse("[]", -EBADMSG, "no JSON object");
     refuse("{\"a\":1,\"a\":2}", -EBADMSG, "duplicate");
@@ -153,12 +152,12 @@ static void test_heads_too_large(void **state)
     struct err err = {""};
 #define MODEL "{\"model_type\":\"llama\",\"intermediate_size\":8,\"num_hidden_layers\":1,\"vocab_size\":9,"
     assert_int_equal(parse(&c, MODEL "\"hidden_size\":4096,\"num_attention_heads\":2}", &err), -ENOTSUP);
-    assert_non_null(strstr(err.text, "hidden_size / num_attention_heads is 2048, possible are up to 1024"));
+    assert_non_null(strstr(err.text, "hidden_size / num_attention_heads is 2048, allowed are up to 1024"));
     assert_int_equal(
         parse(&c, MODEL "\"hidden_size\":1024,\"num_attention_heads\":128,\"num_key_value_heads\":1}", &err),
         -ENOTSUP);
     assert_non_null(
-        strstr(err.text, "num_attention_heads is 128 times num_key_value_heads, possible are up to 64"));
+        strstr(err.text, "num_attention_heads is 128 times num_key_value_heads, allowed are up to 64"));
 #undef MODEL
 }
 
@@ -292,13 +291,13 @@ static void test_family_refusals(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {TINY("mistral", ""), "sliding_window 4096 is not computed here"},
+        {TINY("mistral", ""), "sliding_window 4096 is not supported"},
         {TINY("deepseek_v2", MLA ",\"first_k_dense_replace\":\"1\""),
          "first_k_dense_replace must be a number of layers"},
         {TINY("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":64"), "sliding_window 64"},
         {TINY("qwen3_moe", ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":20"),
          "num_experts_per_tok 9 is more than the 8 experts"},
-        {TINY("deepseek_v2", MLA ",\"norm_topk_prob\":true"), "norm_topk_prob is not computed here"},
+        {TINY("deepseek_v2", MLA ",\"norm_topk_prob\":true"), "norm_topk_prob is not supported"},
         {TINY("deepseek_v2", MLA ",\"topk_method\":\"noaux_tc\""), "topk_method \"noaux_tc\""},
         {TINY("deepseek_v3", MLA ",\"n_group\":3"), "8 experts cannot form 3 groups"},
         {TINY("deepseek_v3", MLA ",\"n_group\":4,\"topk_group\":5"), "topk_group 5 of 4 groups"},

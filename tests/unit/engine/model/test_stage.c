@@ -91,7 +91,7 @@ static void refuses_wrong_specs(void **state)
     struct stage_spec spec = whole_stage(p);
     spec.end_layer = LAYERS + 1;
     must_refuse(stage_open(&s, num, &spec, &err), -EINVAL, &err,
-                "layers 0 to 5 are not layers of a model that has 4");
+                "layers 0 to 5 do not exist in a model of 4 layers");
     struct stage_bytes bytes;
     must_refuse(stage_measure(&bytes, &spec, &err), -EINVAL, &err, "0 to 5");
     spec = whole_stage(p);

@@ -153,10 +153,10 @@ static void test_sizes(void **state)
     struct err err;
     struct sched_request req = {.text = "0F0,0B0\n1F0,1B0", .ranks = 3};
     assert_int_equal(sched_make(&sched, &req, &err), -EINVAL);
-    assert_string_equal(err.text, "the schedule is written for 2 ranks, and there are 3");
+    assert_string_equal(err.text, "the schedule is written for 2 ranks, but there are 3");
     req = (struct sched_request){.text = req.text, .microbatches = 4};
     assert_int_equal(sched_make(&sched, &req, &err), -EINVAL);
-    assert_string_equal(err.text, "the schedule is written for 1 microbatches, and there are 4");
+    assert_string_equal(err.text, "the schedule is written for 1 microbatches, but there are 4");
     req = (struct sched_request){.text = req.text, .chunks = 1};
     assert_int_equal(sched_make(&sched, &req, &err), -EINVAL);
     req = (struct sched_request){.text = req.text, .ranks = 2, .microbatches = 1};

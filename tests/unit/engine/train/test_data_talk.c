@@ -169,7 +169,7 @@ static void test_plain(void **state)
           "### Instruction:\nDo\n\n### Input:\nit\n\n### Response:\n[so</s>]");
     wants(p, "{\"instruction\": \"Do\", \"input\": \"\", \"output\": \"so\", \"system\": \"Be\"}",
           "Be\n\n### Instruction:\nDo\n\n### Response:\n[so</s>]");
-    refuses(p, "{\"text\": \"x\"}", "has only \"text\", where nothing is a prompt");
+    refuses(p, "{\"text\": \"x\"}", "has only \"text\", without prompts");
     refuses(p, "{\"input_ids\": [1]}", "leave out --mask");
     refuses(p, "{\"prompt\": \"x\", \"completion\": 7}", "\"completion\" must be a string");
     refuses(p, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}",

@@ -182,7 +182,7 @@ static void stages_of_a_node_are_told_apart(void **state)
     (void)state;
     char *out = chart(chunks, 4 + 9 + 20);
     has(out, "     done    F0---f0---b0---B0---\n");
-    has(out, "stages: a 0 and 3; every other one of a node in lower case\n");
+    has(out, "stages: a 0 and 3; every second stage of a node is in lower case\n");
     free(out);
     out = chart(chunks, 0);
     has(out, ">0F0</text>");

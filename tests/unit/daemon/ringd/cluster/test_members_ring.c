@@ -310,7 +310,7 @@ static void an_order_by_hand_is_followed(void **state)
     assert_true(r.by_hand);
     orders(m, 3, "n0,n2,n1,n3");
     ring_is(m, "n3 n1 n0 n2");
-    trouble_is(m, "n2 and n3 have different --ring: that of n2 counts, for its id is smaller");
+    trouble_is(m, "n2 and n3 have different --ring: ringd follows that of n2, which has the smaller id");
     orders(m, 0, "n1,n0,n3,n2");
     ring_is(m, "n1 n0 n3 n2");
     members_free(m);
@@ -328,7 +328,7 @@ static void the_smaller_id_orders(void **state)
     snprintf(members_self(m)->ring, sizeof other.ring, "n2,n0");
     assert_int_equal(learn(m, &other, 1), 1);
     ring_is(m, "n0 n2");
-    trouble_is(m, "n0 and n2 have different --ring: that of n0 counts, for its id is smaller");
+    trouble_is(m, "n0 and n2 have different --ring: ringd follows that of n0, which has the smaller id");
     members_free(m);
 }
 

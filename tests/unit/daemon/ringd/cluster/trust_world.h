@@ -176,7 +176,7 @@ static inline int in_hello(void *owner, struct link *link, const struct link_hel
 
     end->hellos++;
     if (enrol_is_key(link_key_tag(link)) != (link_kind(link) == LINK_JOIN)) {
-        snprintf(why, size, "a token's secret is for joining, and for nothing else");
+        snprintf(why, size, "a token's secret only lets a node join");
         return -EPERM;
     }
     return link_kind(link) == LINK_JOIN ? enrol_hello(end->enrol, link, peer, why, size)

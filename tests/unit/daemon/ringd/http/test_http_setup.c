@@ -31,7 +31,7 @@ static void wrong_setups_are_refused_in_words(void **state)
     assert_true(try_start(f, longer, NULL, &err) < 0);
     assert_non_null(strstr(err.text, "more than 107 bytes"));
     assert_true(try_start(f, "/etc/passwd", NULL, &err) < 0);
-    assert_non_null(strstr(err.text, "something else of that name"));
+    assert_non_null(strstr(err.text, "another file has that name"));
     assert_true(try_start(f, NULL, "0.0.0.0:0", &err) < 0);
     assert_non_null(strstr(err.text, "--http-token-file"));
     static const char *const bad[] = {"8473", "127.0.0.1",      "127.0.0.1:x", "127.0.0.1:70000",

@@ -253,7 +253,7 @@ static void a_whole_that_shrinks_is_refused(void **state)
     deliver_one(w);
     assert_int_equal(w->answers, 1);
     assert_int_equal(w->status, 503);
-    assert_non_null(strstr(w->text, "answered what cannot be read"));
+    assert_non_null(strstr(w->text, "sent an answer that cannot be read"));
     assert_int_equal(deliver(w), 0);
 }
 

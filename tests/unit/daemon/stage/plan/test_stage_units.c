@@ -85,7 +85,7 @@ static void test_timed_and_kept(void **state)
     bool have[UNITS];
     char why[300];
     assert_int_equal(ask(w, false, costs, have, why), 0); /* a job runs, and nothing is known yet */
-    assert_non_null(strstr(why, "nothing was timed"));
+    assert_non_null(strstr(why, "not timed before"));
     assert_int_equal(ask(w, true, costs, have, why), UNITS);
     assert_string_equal(why, "");
     for (size_t u = 0; u < UNITS; u++) {
