@@ -177,7 +177,10 @@ static void all_bodies_together_have_a_budget(void **state)
     assert_false(hear(holder, buf, sizeof buf, NULL));
     assert_non_null(strstr(buf, "done"));
     close(holder);
-    expect(dial_unix(f), request, "200", "body=xx");
+    /* The client hears of the end before the server has let go of that body. */
+    *buf = '\0';
+    while (!strstr(buf, "body=xx"))
+        ask(dial_unix(f), request, buf, sizeof buf);
 }
 
 static void events_stream_until_the_job_ends(void **state)
