@@ -32,7 +32,7 @@ enum beacon_limits {
     BEACON_PORTS = 64,      /* ports of ours */
     BEACON_INTERVAL_US =
         1000000, /* on cables all ports of a node together; else ± 20 %, so that nodes do not fall into step */
-    BEACON_EARLY_US = 1000,       /* what is due so soon is sent now: timers of the loop go off a bit early */
+    BEACON_EARLY_US = 5000,       /* what is due so soon is sent now, while the loop is awake */
     BEACON_SLOW_US = 5000000,     /* on a settled shared segment */
     BEACON_SETTLED_US = 10000000, /* without a change */
     BEACON_QUICK_US = 200000,     /* after a change: */

@@ -20,6 +20,7 @@ enum {
     PACKET_HEADS = 48,  /* of IPv6 and UDP, before a datagram */
     PACKET_MAX = 65535,
     PROBES_PER_S = 50,
+    LATE_US = 20000, /* a timer so late may have overtaken what waits in sockets */
 };
 
 static const struct in6_addr group = {{{0xff, 0x02, [12] = 0x72, [13] = 0x69, [14] = 0x6e, [15] = 0x67}}};
@@ -30,6 +31,7 @@ struct finder_port {
     int fd;             /* owned; −1: see error */
     struct event *read; /* owned */
     int error;
+    bool is_behind;             /* more waits in its socket than was read */
     struct instant probes_even; /* when the probes sent back so far will have been made up for */
     struct finder_port *next;
 };
@@ -42,6 +44,7 @@ struct finder {
     struct beacons *beacons;  /* owned */
     struct event *timer;      /* owned */
     struct finder_port *list; /* owned */
+    struct instant due;       /* when the timer should go off */
     uint16_t udp_port;
     struct finder_stats stats;
 };
@@ -172,6 +175,7 @@ static void arm(struct finder *f)
     if (us > UINT64_C(3600000000)) /* nothing is due: an hour is as good as never, and fits in every time_t */
         us = UINT64_C(3600000000);
     tv = (struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    f->due.us = now + us;
     event_add(f->timer, &tv);
 }
 
@@ -315,6 +319,7 @@ static void read_port(struct finder_port *p)
         for (size_t k = 0; k < n; k++)
             take_datagram(p, &at[k]);
     }
+    p->is_behind = n == MOUTHFUL;
 }
 
 static void on_read(evutil_socket_t fd, short what, void *arg)
@@ -329,13 +334,14 @@ static void on_read(evutil_socket_t fd, short what, void *arg)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct finder *f = arg;
+    const bool is_late = clock_since_us(clock_now(), f->due) > LATE_US;
 
     (void)fd, (void)what;
-    /* if we come late, what proves the neighbours alive is already waiting */
     for (struct finder_port *p = f->list; p; p = p->next) {
         if (p->fd < 0)
             p->error = open_socket(p);
-        read_port(p);
+        if (is_late || p->is_behind) /* what proves the neighbours alive is already waiting */
+            read_port(p);
     }
     beacons_expire(f->beacons, clock_now());
     settle(f);
@@ -521,6 +527,7 @@ void finder_heard(struct finder *f, uint64_t cable)
 void finder_keep_step(struct finder *f, struct instant beat)
 {
     beacons_keep_step(f->beacons, beat);
+    settle(f);
 }
 
 size_t finder_neighbours(const struct finder *f, struct neighbour_view *out, size_t cap)

@@ -63,6 +63,7 @@ int finder_probe(struct finder *finder, unsigned ifindex, const struct in6_addr 
 int finder_port_error(const struct finder *finder, unsigned ifindex);
 void finder_heard(struct finder *finder, uint64_t cable); /* beacons_heard */
 void finder_connection_ended(struct finder *finder);      /* beacons_expire */
+/* Beacons go out with what the node sends at `beat`, and at once where they are due with it. */
 void finder_keep_step(struct finder *finder, struct instant beat);
 size_t finder_neighbours(const struct finder *finder, struct neighbour_view *out, size_t cap);
 

@@ -157,6 +157,10 @@ int link_send(struct link *link, uint8_t type, const void *body, size_t n);
 /* The keys of a control link that is up are changed now, not when they are old, if we dialed it:
  * the dialer asks. */
 void link_rekey(struct link *link);
+/* The heartbeat that is due within LINK_EARLY_US goes out in this turn of the loop, which is awake
+ * anyway. Only of a link with a `beat` to keep step with. */
+enum { LINK_EARLY_US = 5000 };
+void link_beat_early(struct link *link);
 /* Ends the link from this side: the peer gets BYE with the text; `down` is called here too (from
  * the loop, not from inside). */
 void link_close(struct link *link, enum link_end end, const char *text);

@@ -135,6 +135,13 @@ static void send_beat(struct link *link)
     link_arm(link, link->beat ? clock_until_beat_us(now, link->beat_us, *link->beat) : link->beat_us);
 }
 
+void link_beat_early(struct link *link)
+{
+    if (link->state == LINK_UP && link->kind != LINK_DATA && link->beat &&
+        link->due.us <= clock_now().us + LINK_EARLY_US)
+        event_active(link->timer, EV_TIMEOUT, 0);
+}
+
 void link_session_tick(struct link *link)
 {
     struct instant now = clock_now();

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "engine/err.h"
+#include "net/clock.h"
 
 struct coord;
 struct event_base;
@@ -32,6 +33,8 @@ struct service_setup {
     struct coord *coord;
     struct worker *worker;
     void *owner;
+    /* The loop is awake whole seconds from then, for heartbeats: ticks go with them. */
+    struct instant (*beat)(void *owner);
     /* Adds a sample of each series to rows, for the history: metrics_sample. */
     void (*sample)(void *owner, double seconds, int64_t now, json_t *rows);
     /* The token that the fresh options name counts from now on. */

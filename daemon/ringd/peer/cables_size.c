@@ -16,7 +16,7 @@
 #include "daemon/common/xalloc.h"
 #include "net/packet_size.h"
 
-enum { PACKET_MOST = 65535 };
+enum { PACKET_MOST = 65535, BEAT_US = 1000000 };
 
 struct sized {
     struct cable cable;
@@ -73,6 +73,15 @@ static void tell(struct cables_sizes *s, struct sized *z)
     z->warned = *text != 0;
 }
 
+/* A probe that has time goes with the next heartbeats: this node and its neighbour are awake. */
+static uint64_t wait_us(const struct cables_sizes *s, struct instant now, uint64_t due)
+{
+    const uint64_t us = due > now.us ? due - now.us : 0;
+    const struct instant before = {now.us + us - BEAT_US / 2};
+    return us < BEAT_US ? us
+                        : us - BEAT_US / 2 + clock_until_beat_us(before, BEAT_US, peers_beat(s->c->s.peers));
+}
+
 static void step(struct cables_sizes *s)
 {
     const struct instant now = clock_now();
@@ -87,7 +96,7 @@ static void step(struct cables_sizes *s)
     }
     if (due == UINT64_MAX)
         return;
-    const uint64_t us = due > now.us ? due - now.us : 0;
+    const uint64_t us = wait_us(s, now, due);
     event_add(s->timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
 }
 

@@ -350,7 +350,10 @@ struct instant peers_beat(const struct peers *p)
 
 static void keep_step(struct peers *p, struct instant beat)
 {
+    struct session *s;
     p->beat = beat;
+    LIST_FOREACH (s, &p->sessions, next)
+        link_beat_early(s->link);
     p->s.ops->beat_changed(p->s.owner, beat);
 }
 
