@@ -47,7 +47,7 @@ BLAS_LIBS   := -L$(BLASDIR) -Wl,-rpath,$(BLASDIR) -lopenblas
 NET_LIBS    := -levent_core -lsodium -lcrypto -lmnl
 CELL_LIBS   := -lseccomp
 ENGINE_LIBS := $(BLAS_LIBS) -ljansson -lpcre2-8 -lutf8proc -lm
-DAEMON_LIBS := -lmicrohttpd -lsqlite3 -lsystemd -linih -ljansson
+DAEMON_LIBS := -lmicrohttpd -lsqlite3 -linih -ljansson
 
 # --- sources -------------------------------------------------------------------------------------------------
 net_src    := $(sort $(wildcard net/*.c))
@@ -218,7 +218,7 @@ bench: all $(bench_bin) $(sleeping) $(free)
 	@tests/bench/run $(B)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
-BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libsystemd-dev libopenblas-openmp-dev libmnl-dev \
+BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libopenblas-openmp-dev libmnl-dev \
               libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2
 # for `make deb` and `make system`
 SYSTEM_DEPS := build-essential debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq

@@ -32,12 +32,12 @@ enum beacon_limits {
     BEACON_PORTS = 64,      /* ports of ours */
     BEACON_INTERVAL_US =
         1000000, /* on cables all ports of a node together; else ± 20 %, so that nodes do not fall into step */
-    BEACON_EARLY_US = 5000,       /* what is due so soon is sent now, while the loop is awake */
-    BEACON_SLOW_US = 5000000,     /* on a settled shared segment */
-    BEACON_SETTLED_US = 10000000, /* without a change */
-    BEACON_QUICK_US = 200000,     /* after a change: */
-    BEACON_QUICK = 5,             /* so many */
-    BEACON_HOLD_US = 3500000,     /* 3.5 intervals: two losses in a row do no harm */
+    BEACON_EARLY_US = 5000,         /* what is due so soon is sent now, while the loop is awake */
+    BEACON_SLOW_US = 5000000,       /* on a settled shared segment */
+    BEACON_SETTLED_US = 10000000,   /* without a change */
+    BEACON_QUICK_US = 200000,       /* after a change: */
+    BEACON_QUICK = 5,               /* so many */
+    BEACON_HOLD_US = 3500000,       /* 3.5 intervals: two losses in a row do no harm */
     BEACON_HOLD_SLOW_US = 17500000, /* shared segments */
     BEACON_CLONE_US = 20000000,     /* after the last proof of a second machine */
     BEACON_LATE_US = 500000,        /* who calls so much later than it was asked to has stood still */

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
-#include <systemd/sd-journal.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "daemon/ringd/systemd.h"
 
 static enum log_level threshold = LOG_LEVEL_INFO; /* the one global beside main's arguments */
 
@@ -35,23 +35,22 @@ static bool to_journal(void)
 
 static bool send_entry(enum log_level level, const struct log_about *about, const char *text)
 {
-    static const char priority[] = {'3', '4', '6', '7'}; /* syslog(3) */
-    char fields[6][1100];
-    struct iovec entry[6];
-    int n = 0;
-    snprintf(fields[n++], sizeof fields[0], "MESSAGE=%s", text);
-    snprintf(fields[n++], sizeof fields[0], "PRIORITY=%c", priority[level]);
+    static const char *const priority[] = {"3", "4", "6", "7"}; /* syslog(3) */
+    char job[24], stage[16];
+    struct systemd_field fields[7] = {
+        {"MESSAGE", text}, {"PRIORITY", priority[level]}, {"SYSLOG_IDENTIFIER", "ringd"}};
+    size_t n = 3;
     if (about->id)
-        snprintf(fields[n++], sizeof fields[0], "MESSAGE_ID=%s", about->id);
+        fields[n++] = (struct systemd_field){"MESSAGE_ID", about->id};
+    snprintf(job, sizeof job, "%llu", (unsigned long long)about->job);
     if (about->job)
-        snprintf(fields[n++], sizeof fields[0], "RINGD_JOB=%llu", (unsigned long long)about->job);
+        fields[n++] = (struct systemd_field){"RINGD_JOB", job};
     if (about->peer)
-        snprintf(fields[n++], sizeof fields[0], "RINGD_PEER=%s", about->peer);
+        fields[n++] = (struct systemd_field){"RINGD_PEER", about->peer};
+    snprintf(stage, sizeof stage, "%d", about->stage - 1);
     if (about->stage)
-        snprintf(fields[n++], sizeof fields[0], "RINGD_STAGE=%d", about->stage - 1);
-    for (int i = 0; i < n; i++)
-        entry[i] = (struct iovec){fields[i], strlen(fields[i])};
-    return !sd_journal_sendv(entry, n);
+        fields[n++] = (struct systemd_field){"RINGD_STAGE", stage};
+    return systemd_log(fields, n);
 }
 
 /* What the journal adds by itself, and nobody else: the priority of sd-daemon(3) as that reads it,

@@ -27,6 +27,9 @@ int main(int argc, char **argv)
     bool help = false;
     signal(SIGPIPE, SIG_IGN);
     mallopt(M_ARENA_MAX, 1); /* the threads mostly wait, and memory that one gives back serves all */
+    /* Else the first large block that is freed raises this bound. The buffers of connections would
+     * then lie in the heap, which gives little back after a job. */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
     int r = conf_load(&opts, argc, argv, &help, &err);
     if (!r && help) {
         opts_free(opts);

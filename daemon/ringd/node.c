@@ -46,7 +46,7 @@
 /* Finding the ring of many nodes with many cables takes a while: of each second this much at most,
  * and nobody waits longer. */
 enum { PATIENCE = 4, SOON_MOST_US = 200000 };
-enum { EVENTS_KEPT = 2048, EVENTS_BYTES = 384 << 10 };
+enum { EVENTS_KEPT = 2048, EVENTS_BYTES = 128 << 10 };
 enum {
     RECORD_LIVES = 3
 }; /* × --dead-after: a record on its way round a ring may have been held up at every hop */
@@ -267,6 +267,12 @@ static void on_hangup(evutil_socket_t fd, short what, void *arg)
         json_decref(done);
 }
 
+static struct instant beat(void *owner)
+{
+    const struct node *n = owner;
+    return peers_beat(n->peers);
+}
+
 static void on_sample(void *owner, double seconds, int64_t now, json_t *rows)
 {
     struct metrics_sources from;
@@ -308,6 +314,7 @@ static void open_service(struct node *n)
                                                      .coord = n->coord,
                                                      .worker = n->worker,
                                                      .owner = n,
+                                                     .beat = beat,
                                                      .sample = on_sample,
                                                      .reload_token = reload_token,
                                                      .applied = on_options_applied});

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 
 #include "daemon/common/conf.h"
@@ -17,6 +16,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/store.h"
+#include "daemon/ringd/systemd.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
@@ -50,9 +50,11 @@ struct service {
 
 static void arm(struct service *s)
 {
-    struct timeval in = {s->period_ms / 1000, (suseconds_t)(s->period_ms % 1000) * 1000};
-    s->due = (struct instant){clock_now().us + (uint64_t)s->period_ms * 1000};
-    event_add(s->tick, &in);
+    const struct instant now = clock_now();
+    const uint64_t us =
+        clock_until_beat_us(now, (uint64_t)s->period_ms * 1000, s->setup.beat(s->setup.owner));
+    s->due.us = now.us + us;
+    event_add(s->tick, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
 }
 
 static void write_samples(struct service *s)
@@ -82,7 +84,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)what;
     s->late_us[s->ticks++ % MINUTE] = clock_since_us(now, s->due);
     if (s->watched)
-        sd_notify(0, "WATCHDOG=1");
+        systemd_notify("WATCHDOG=1");
     if (s->ticks % SAMPLE_TICKS == 0)
         sample(s, now);
     service_status(s);
@@ -92,10 +94,10 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 struct service *service_new(const struct service_setup *setup)
 {
     struct service *s = xcalloc(1, sizeof *s);
-    uint64_t watchdog_us = 0;
+    const uint64_t watchdog_us = systemd_watchdog_us();
     s->setup = *setup;
     s->samples = json_array();
-    s->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
+    s->watched = watchdog_us > 0;
     s->period_ms = s->watched && watchdog_us / 3000 < TICK_MS ? (unsigned)(watchdog_us / 3000) + 1 : TICK_MS;
     s->tick = event_new(setup->base, -1, 0, on_tick, s);
     arm(s);
@@ -149,7 +151,7 @@ void service_status(struct service *s)
         return;
     memcpy(s->said, text, sizeof s->said);
     snprintf(line, sizeof line, "STATUS=%s", text);
-    sd_notify(0, line);
+    systemd_notify(line);
 }
 
 /* Said when it is wrong, not at the first job, so that the one who starts the daemon sees it. */
@@ -164,14 +166,14 @@ void service_ready(struct service *s)
 {
     check_stage(s->setup.opts);
     s->ready = true;
-    sd_notify(0, "READY=1");
+    systemd_notify("READY=1");
     service_status(s);
 }
 
 void service_stopping(struct service *s)
 {
     s->ready = false;
-    sd_notify(0, "STOPPING=1\nSTATUS=stopping");
+    systemd_notify("STOPPING=1\nSTATUS=stopping");
 }
 
 /* --- health ----------------------------------------------------------------------------------- */
@@ -238,7 +240,7 @@ int service_reload(struct service *s, json_t **ret, struct err *err)
 {
     struct opts *fresh;
     bool help;
-    sd_notify(0, "RELOADING=1");
+    systemd_notify("RELOADING=1");
     int r = conf_load(&fresh, s->setup.argc, s->setup.argv, &help, err);
     json_t *applied = json_array(), *restart = json_array();
     for (const struct opt_def *def = conf_table; !r && def->name; def++)
@@ -250,7 +252,7 @@ int service_reload(struct service *s, json_t **ret, struct err *err)
             apply(s, fresh, applied);
         opts_free(fresh);
     }
-    sd_notify(0, "READY=1");
+    systemd_notify("READY=1");
     if (r) {
         log_error("the new configuration was not applied: %s; the current one stays", err->text);
         json_decref(applied);

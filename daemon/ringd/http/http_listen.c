@@ -13,8 +13,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
+
+#include "daemon/ringd/systemd.h"
 
 enum { BACKLOG = 128 };
 
@@ -73,17 +74,21 @@ int listen_unix(int *ret_fd, const char *path, struct err *err)
     return 0;
 }
 
+/* Systemd's, of that kind and listening; −1: anything else. */
+static int checked(int fd)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNSPEC};
+    socklen_t size = sizeof at, n = sizeof(int);
+    int type = 0, listens = 0;
+    const bool is_ours = !getsockname(fd, (struct sockaddr *)&at, &size) && at.sun_family == AF_UNIX &&
+                         !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) && type == SOCK_STREAM &&
+                         !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) && listens;
+    return is_ours ? fd : -1;
+}
+
 int listen_inherited(void)
 {
-    char **names = NULL;
-    int found = -1, n = sd_listen_fds_with_names(1, &names);
-    for (int i = 0; i < n; i++) {
-        int fd = SD_LISTEN_FDS_START + i;
-        if (!strcmp(names[i], "control") && sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) > 0)
-            found = fd;
-        free(names[i]);
-    }
-    free(names);
+    const int named = systemd_socket("control"), found = named < 0 ? -1 : checked(named);
     if (found >= 0)
         fcntl(found, F_SETFL, fcntl(found, F_GETFL) | O_NONBLOCK);
     return found;

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
+
+#include "daemon/ringd/systemd.h"
 
 int peers_split_address(const char *text, char *host, size_t size, uint16_t *port)
 {
@@ -23,20 +24,6 @@ int peers_split_address(const char *text, char *host, size_t size, uint16_t *por
     snprintf(host, size, "%.*s", (int)(colon - text - (brackets ? 2 : 0)), text + (brackets ? 1 : 0));
     *port = (uint16_t)v;
     return 0;
-}
-
-/* A socket handed over by systemd (or by whoever plays its part), named "peer". */
-static int inherited_socket(void)
-{
-    char **names = NULL;
-    int found = -1, n = sd_listen_fds_with_names(0, &names);
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(names[i], "peer"))
-            found = SD_LISTEN_FDS_START + i;
-        free(names[i]);
-    }
-    free(names);
-    return found;
 }
 
 static int bind_listener(const char *address, struct err *err)
@@ -79,6 +66,6 @@ uint16_t peers_bound_port(int fd)
 
 int peers_listen_socket(const char *address, struct err *err)
 {
-    int fd = inherited_socket();
+    int fd = systemd_socket("peer");
     return fd < 0 ? bind_listener(address, err) : fd;
 }

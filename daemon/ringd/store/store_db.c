@@ -18,7 +18,7 @@
 enum {
     SCHEMA_VERSION = 2, /* 2: points */
     BUSY_MS = 5000,     /* somebody else has the file open, such as a backup */
-    CACHE_KIB = 256,    /* lines are written once and seldom read */
+    CACHE_KIB = 128,    /* lines are written once and seldom read */
 };
 
 static int64_t ask_number(sqlite3 *db, const char *sql, int64_t otherwise)

@@ -135,40 +135,6 @@ static void test_heartbeats(void **state)
     assert_string_equal(w->b.beat_text, "a is well");
 }
 
-static uint64_t sent_bytes(const struct world *w)
-{
-    struct link_stats stats;
-
-    link_stats(w->a.link, &stats);
-    return stats.tx_bytes;
-}
-
-/* A node that is awake sends the heartbeat that is due next, and none that has time. */
-static void beat_early(struct world *w, uint64_t period_us, bool expected)
-{
-    static struct instant beat;
-    uint64_t before;
-
-    beat = clock_now();
-    w->a.setup.beat = &beat;
-    w->a.setup.beat_us = period_us;
-    bring_up(w);
-    before = sent_bytes(w);
-    link_beat_early(w->a.link);
-    event_base_loop(w->base, EVLOOP_NONBLOCK);
-    assert_int_equal(sent_bytes(w) > before, expected);
-}
-
-static void test_early_heartbeat(void **state)
-{
-    beat_early(*state, LINK_EARLY_US / 2, true);
-}
-
-static void test_heartbeat_with_time(void **state)
-{
-    beat_early(*state, UINT64_C(3600000000), false);
-}
-
 static void test_refusal(void **state)
 {
     for (int who = 0; who < 3; who++) { /* the acceptor, the dialer, both */
@@ -574,8 +540,6 @@ int main(void)
         TEST(test_frames_of_all_sizes),
         TEST(test_send_limits),
         TEST(test_heartbeats),
-        TEST(test_early_heartbeat),
-        TEST(test_heartbeat_with_time),
         TEST(test_refusal),
         TEST(test_version),
         TEST(test_wrong_secret),

@@ -341,6 +341,40 @@ static void test_lost_without_goodbye(void **state)
     expect_end(&w->b, LINK_END_LOST, "hand (a local socket)");
 }
 
+static uint64_t sent_bytes(const struct world *w)
+{
+    struct link_stats stats;
+
+    link_stats(w->a.link, &stats);
+    return stats.tx_bytes;
+}
+
+/* A node that is awake sends the heartbeat that is due next, and none that has time. */
+static void beat_early(struct world *w, uint64_t period_us, bool expected)
+{
+    static struct instant beat;
+    uint64_t before;
+
+    beat = clock_now();
+    w->a.setup.beat = &beat;
+    w->a.setup.beat_us = period_us;
+    bring_up(w);
+    before = sent_bytes(w);
+    link_beat_early(w->a.link);
+    event_base_loop(w->base, EVLOOP_NONBLOCK);
+    assert_int_equal(sent_bytes(w) > before, expected);
+}
+
+static void test_early_heartbeat(void **state)
+{
+    beat_early(*state, LINK_EARLY_US / 2, true);
+}
+
+static void test_heartbeat_with_time(void **state)
+{
+    beat_early(*state, UINT64_C(3600000000), false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +389,8 @@ int main(void)
         TEST(test_bad_frames),
         TEST(test_fragments_and_records),
         TEST(test_lost_without_goodbye),
+        TEST(test_early_heartbeat),
+        TEST(test_heartbeat_with_time),
     };
 
     signal(SIGPIPE, SIG_IGN);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What systemd hands to the daemon and is told by it: sd_notify(3), sd_listen_fds(3) and the
+ * journal's native protocol, which are datagrams and variables. libsystemd would bring five more
+ * libraries, 1 MiB of resident memory, for this much. Owns nothing. Without systemd nothing is
+ * handed over, and what is told goes nowhere. Loop thread; the journal from any. */
+#ifndef DAEMON_SYSTEMD_H
+#define DAEMON_SYSTEMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* text: lines of VARIABLE=VALUE, such as "READY=1". Never waits. */
+void systemd_notify(const char *text);
+/* How often WATCHDOG=1 is wanted at least, in microseconds; 0: never. */
+uint64_t systemd_watchdog_us(void);
+/* The socket handed over under that name, −1: none. Children inherit none of them from now on. */
+int systemd_socket(const char *name);
+
+struct systemd_field {
+    const char *name, *value; /* borrowed; a value may have several lines */
+};
+/* An entry in the form of the journal. Returns its bytes, 0 when they are more than cap. */
+size_t systemd_encode(const struct systemd_field *fields, size_t n, char *ret, size_t cap);
+/* To the journal; false: it did not take it. Never waits for longer than the journal is busy. */
+bool systemd_log(const struct systemd_field *fields, size_t n);
+
+#endif
