@@ -46,6 +46,8 @@ void enrol_free(struct enrol *e); /* a join under way is dropped without a word 
  */
 int enrol_join(struct enrol *e, const char *token, const char *name, const char *host, uint16_t port,
                void (*done)(void *arg, const char *error), void *arg, struct err *err);
+/* A token of the cluster that this node is a member of, as far as it knows. */
+bool enrol_is_own(const struct enrol *e, const char *token);
 /* For discovery, while a join looks for a member: what to ask on every cable (false: nothing is
  * looked for), whether an answer is one, and the address it came from. Called for any address that
  * may be a member's: a wrong one costs a handshake. */

@@ -144,6 +144,16 @@ void enrol_try(struct enrol *e, const char *host, uint16_t port)
         snprintf(j->why, sizeof j->why, "%s cannot be dialled: %s", host, reason_of(r).text);
 }
 
+bool enrol_is_own(const struct enrol *e, const char *token)
+{
+    struct token t;
+    if (cluster_state(e->setup.cluster) != CLUSTER_MEMBER || token_read(token, &t))
+        return false;
+    const bool is_own = !memcmp(cluster_roster(e->setup.cluster)->cluster_id, t.cluster_id, CERT_ID);
+    sodium_memzero(&t, sizeof t);
+    return is_own;
+}
+
 int enrol_join(struct enrol *e, const char *token, const char *name, const char *host, uint16_t port,
                void (*done)(void *arg, const char *error), void *arg, struct err *err)
 {

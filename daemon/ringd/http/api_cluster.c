@@ -150,6 +150,24 @@ static void joined(void *arg, const char *error)
     free(w);
 }
 
+/* A member that was removed while it was away does not know it, and then reaches no other. One that
+ * reaches another has nothing to join; trying would cost it that connection. NULL: it may join. */
+static const char *in_touch_with(const struct api *api, const char *text)
+{
+    const struct members *members = api->setup.members;
+    const bool is_own = enrol_is_own(api->setup.enrol, text);
+    for (size_t i = 1; is_own && i < members_count(members); i++)
+        if (members_reachable(members, members_at(members, i)->id))
+            return members_at(members, i)->name;
+    return NULL;
+}
+
+/* Without --peer a member is found by beacons. */
+static bool can_search(const struct api *api)
+{
+    return strcmp(opts_str(api->setup.opts, "discover"), "off") != 0;
+}
+
 void api_post_join(struct api *api, struct http_call *call)
 {
     json_t *body = body_of(call);
@@ -165,6 +183,15 @@ void api_post_join(struct api *api, struct http_call *call)
         http_fail(call, 400, "bad-request", "token: the line `ringctl invite` printed is missing");
     } else if (peer && (peers_split_address(peer, host, sizeof host, &port) || !*host || !port)) {
         http_fail(call, 400, "bad-request", "--peer %s is not HOST:PORT", peer);
+    } else if (in_touch_with(api, token)) {
+        http_fail(call, 409, "refused",
+                  "this node is in cluster %s already and connected to %s: there is nothing to join",
+                  cluster_roster(api->setup.cluster)->name, in_touch_with(api, token));
+    } else if (!peer && !can_search(api)) {
+        http_fail(
+            call, 409, "refused",
+            "this node looks for no members on its cables, for it runs with --discover off: name one with "
+            "--peer HOST:PORT");
     } else if (enrol_join(api->setup.enrol, token, opts_str(api->setup.opts, "name"), peer ? host : NULL,
                           port, joined, w, &err)) {
         refuse(call, err.text);
