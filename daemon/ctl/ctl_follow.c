@@ -63,7 +63,7 @@ static int follow_steps(const struct ctl *ctl, const char *job, bool can_detach,
     return rc;
 }
 
-int ctl_follow_training(const struct ctl *ctl, const char *job)
+int ctl_follow_training(const struct ctl *ctl, const char *job, bool is_attached)
 {
     struct meter m;
     json_t *end = NULL;
@@ -71,7 +71,7 @@ int ctl_follow_training(const struct ctl *ctl, const char *job)
     if (rc)
         return rc;
     int verdict = ctl_watch_verdict(end);
-    rc = verdict ? verdict : result_deliver(ctl, end);
+    rc = verdict ? verdict : result_deliver(ctl, end, is_attached);
     if (ctl->json)
         print_json(end);
     else if (!rc)
@@ -229,7 +229,7 @@ int ctl_attach_main(struct ctl *ctl)
     const char *type = field_text(job, "type", "");
     rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, name, true)
          : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, name, true)
-                                   : ctl_follow_training(ctl, name);
+                                   : ctl_follow_training(ctl, name, true);
     json_decref(job);
     return rc;
 }

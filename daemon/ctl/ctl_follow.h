@@ -8,7 +8,7 @@
 
 #include "daemon/ctl/ctl.h"
 
-int ctl_follow_training(const struct ctl *ctl, const char *job);
+int ctl_follow_training(const struct ctl *ctl, const char *job, bool is_attached);
 int ctl_follow_generation(const struct ctl *ctl, const char *job, bool can_detach);
 int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach);
 

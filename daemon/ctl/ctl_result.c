@@ -96,13 +96,36 @@ static int sync_folder(const char *path)
     return r == EINVAL ? 0 : r; /* file systems that keep no folders */
 }
 
+/* The job of another node: this one passes it on. */
+static bool lies_elsewhere(const char *name)
+{
+    return strchr(name, '@');
+}
+
+/* A file of another node comes part by part: nobody has to hold the whole of it. */
+static int fetch_parts(const struct fetch *f, const char *url, uint64_t bytes, int fd, uint64_t *ret_got)
+{
+    uint64_t got = 0, more = 1;
+    int rc = CTL_OK;
+    while (!rc && more && got < bytes) {
+        char *part = xasprintf("%s?from=%" PRIu64, url, got);
+        rc = ctl_download(f->ctl, part, fd, &more);
+        got += more;
+        free(part);
+    }
+    *ret_got = got;
+    return rc;
+}
+
 /* The file under its temporary name, whole and on the disk. */
 static int fetch_part(struct fetch *f, const char *name, uint64_t bytes, const char *part)
 {
     uint64_t got = 0;
     char *url = url_of(f, name);
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    int rc = fd < 0 ? fail_at(f, part, errno) : ctl_download(f->ctl, url, fd, &got);
+    int rc = fd < 0                  ? fail_at(f, part, errno)
+             : lies_elsewhere(f->id) ? fetch_parts(f, url, bytes, fd, &got)
+                                     : ctl_download(f->ctl, url, fd, &got);
     if (!rc && got != bytes)
         rc = ctl_fail(CTL_FAILED, "%s has changed while it was fetched: fetch it again when no job writes it",
                       name);
@@ -189,13 +212,19 @@ static int fetch_all(struct fetch *f, const json_t *answer)
     return rc;
 }
 
-/* Files are sent by the head itself, and passed on by no other node. */
-static bool lies_elsewhere(const char *name)
+/* Whoever follows the job of another user has nothing to write where that one asked for it. */
+static bool is_ours(const char *out)
 {
-    return strchr(name, '@');
+    struct stat st;
+    char *folder = xstrdup(out), *slash = strrchr(folder, '/');
+    if (slash && access(folder, F_OK))
+        slash[slash == folder] = '\0';
+    const bool is = stat(folder, &st) || st.st_uid == geteuid();
+    free(folder);
+    return is;
 }
 
-int result_deliver(const struct ctl *ctl, const json_t *job)
+int result_deliver(const struct ctl *ctl, const json_t *job, bool is_attached)
 {
     const json_t *spec = json_object_get(job, "spec");
     const char *out = field_text(spec, "adapter_out", NULL);
@@ -203,8 +232,17 @@ int result_deliver(const struct ctl *ctl, const json_t *job)
     if (!out || !json_object_get(spec, "kept_in"))
         return CTL_OK;
     if (lies_elsewhere(field_text(job, "name", "?"))) {
+        ctl_fail(
+            CTL_OK,
+            "the daemon of the job's head keeps the result of job %s: `ringctl result %s DIR` fetches it",
+            field_text(job, "name", "?"), field_text(job, "name", "?"));
+        return CTL_OK;
+    }
+    if (is_attached && !is_ours(out)) {
         ctl_fail(CTL_OK,
-                 "the daemon of the job's head keeps the result of job %s: `ringctl result` fetches it there",
+                 "%s belongs to another user, so the result of job %s stays in %s: `ringctl result %s DIR` "
+                 "fetches it",
+                 out, field_text(job, "name", "?"), field_text(spec, "kept_in", "?"),
                  field_text(job, "name", "?"));
         return CTL_OK;
     }
@@ -241,10 +279,12 @@ int ctl_result_main(struct ctl *ctl)
         return ctl_usage(ctl, "result takes a job number and a folder only");
     first.n_args = ctl->n_args ? 1 : 0;
     int rc = ctl_job_arg(&first, &f.id);
-    if (!rc && lies_elsewhere(f.id))
-        rc = ctl_fail(
-            CTL_FAILED,
-            "job %s was submitted on another node: run `ringctl result` there, with the number alone", f.id);
+    if (!rc && lies_elsewhere(f.id) && ctl->n_args < 2)
+        rc =
+            ctl_fail(CTL_USAGE,
+                     "job %s was submitted on another node, with a folder of that node: say where its result "
+                     "goes here, as in `ringctl result %s DIR`",
+                     f.id, f.id);
     rc = rc ? rc : ask(ctl, f.id, &answer);
     if (rc)
         return rc;

@@ -7,6 +7,7 @@
 #define DAEMON_CTL_RESULT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "daemon/ctl/ctl.h"
 
@@ -17,7 +18,8 @@ json_t *result_seen(const json_t *spec);
 /* The daemon's answer to a job that was submitted: says it, if the result will have to be
  * fetched. */
 void result_announce(const json_t *reply);
-/* Fetches the result of a job that has ended well, if the daemon has kept it. */
-int result_deliver(const struct ctl *ctl, const json_t *job);
+/* Fetches the result of a job that has ended well, if the daemon has kept it. Into the folder of
+ * another user only for who submitted it, not for who attached to it. */
+int result_deliver(const struct ctl *ctl, const json_t *job, bool is_attached);
 
 #endif

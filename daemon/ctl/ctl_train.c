@@ -352,7 +352,7 @@ static int submit(const struct ctl *ctl, json_t *spec)
         return CTL_OK;
     }
     rc = trace ? ctl_trace_begin(trace, ctl, job) : CTL_OK;
-    int followed = ctl_follow_training(ctl, job);
+    int followed = ctl_follow_training(ctl, job, false);
     int traced = ctl_trace_end(trace, ctl, followed == CTL_OK || followed == CTL_FAILED);
     return followed ? followed : rc ? rc : traced;
 }

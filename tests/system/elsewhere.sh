@@ -80,6 +80,44 @@ done
 same "the steps at both" steps1 steps2
 [ "$(wc -c <steps2)" -gt 200000 ] || fail "the answer fits into one message: $(wc -c <steps2) bytes"
 
+# A result that n1 keeps, for it sees another folder than its user: fetched at n2, a large file in parts.
+mkdir kept
+printf '{"type":"train","spec":{"model":"%s","data":"%s","adapter_out":"%s","iters":1,"seq_len":32},"seen":{"path":"%s","dev":1,"ino":1}}' \
+    "$model" "$work/data" "$work/kept/out" "$work/kept" >spec.json
+folder=$(curl -s --unix-socket "$(sock_of 1)" -H 'Content-Type: application/json' -d @spec.json http://localhost/v1/jobs | jq -r .kept_in)
+limit 60 env RINGD_SOCKET="$(sock_of 2)" "$ringctl" attach 4@n1 >attached.out 2>attached.err || fail "attach: $(cat attached.err)"
+holds "where the result is" attached.err 'keeps the result of job 4@n1: `ringctl result 4@n1 DIR` fetches it'
+[ ! -e kept/out ] || fail "attach at n2 wrote the folder of a user of n1"
+head -c 2500000 /dev/urandom >"$folder/large.bin"
+: >"$folder/empty.bin"
+on 2 result 4@n1 2>refused && fail "a result of another node needs no folder"
+holds "a folder of this node" refused 'say where its result goes here, as in `ringctl result 4@n1 DIR`'
+on 2 result 4@n1 "$work/fetched" >said || fail "result at n2: $(cat said)"
+diff -r "$folder" fetched || fail "what was fetched at n2 differs from what n1 has"
+on 2 result 4 "$work/none" 2>refused && fail "n2 has a job 4 of its own"
+holds "a result of the same number" refused 'no job 4 was submitted to this node: did you mean 4@n1\?'
+mkdir theirs && chown 65534 theirs 2>/dev/null && {
+    sed "s,$work/kept,$work/theirs,g" spec.json >theirs.json
+    curl -s --unix-socket "$(sock_of 1)" -H 'Content-Type: application/json' -d @theirs.json http://localhost/v1/jobs >/dev/null
+    limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" attach 5 >attached.out 2>attached.err || fail "attach: $(cat attached.err)"
+    holds "the folder of another user" attached.err 'theirs/out belongs to another user, so the result of job 5 stays in .*: `ringctl result 5 DIR` fetches it'
+    [ ! -e theirs/out ] || fail "attach wrote the folder of another user"
+}
+
+# A member that reaches others has nothing to join, and one that searches no cables says so. Both at once, and nothing ends.
+from=$(next_line "$(log_of 2)")
+on 2 join "$(on 1 invite)" --peer "127.0.0.1:$(cat "$work/n1/port")" 2>refused && fail "n2 joins its own cluster"
+holds "joining again" refused 'in cluster .* already and connected to n[13]: there is nothing to join'
+tail -n "+$from" "$(log_of 2)" | grep 'connection to .* ended' && fail "a join that was refused ended a connection"
+mkdir "$work/n9"
+"$build/ringd" --state-dir "$work/n9" --name n9 --http-listen none --discover off --listen 127.0.0.1:0 2>"$work/n9/log" </dev/null &
+ninth=$!
+await_line "$work/n9/log" 'API on' 20
+on 9 join "$(on 1 invite)" 2>refused && fail "n9 finds members without looking"
+holds "joining without a search" refused 'runs with --discover off: name one with --peer HOST:PORT'
+kill $ninth
+wait $ninth 2>/dev/null
+
 # n1 is started again: its jobs are known as before.
 stop_node 1
 await_line events '"text":"(a|an|no) .*' 20
@@ -101,8 +139,9 @@ limit 30 env RINGD_SOCKET="$(sock_of 2)" "$ringctl" attach 2@n1 >attached.out 2>
 holds "attach after the restart" attached.out '^job 2@n1 done'
 
 # Its number goes on, and it goes while it is followed: that ends with a sentence.
-equal "the number goes on" "$(train 1)" 4
-RINGD_SOCKET=$(sock_of 2) limit 60 "$ringctl" attach 4@n1 >attached.out 2>attached.err &
+last=$(on 1 jobs --json | jq "[.jobs[] | select(.node == null) | .id] | max")
+equal "the number goes on" "$(train 1)" $((last + 1))
+RINGD_SOCKET=$(sock_of 2) limit 60 "$ringctl" attach $((last + 1))@n1 >attached.out 2>attached.err &
 attached=$!
 await_line attached.err 'step [0-9]+/100000' 30
 stop_node 1 KILL

@@ -68,7 +68,7 @@ limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" generate --model "$model" --
 on 1 result 1 2>"$work/err" && fail "a result is fetched that lies where it was asked for"
 holds "nothing to fetch" "$work/err" "^ringctl: job 1 writes its result into $work/straight itself"
 on 1 result 99 2>"$work/err" && fail "a result of no job"
-holds "no job" "$work/err" '^ringctl: there is no such job on this node'
+holds "no job" "$work/err" '^ringctl: no job 99 was submitted to this node'
 
 say "a sweep, and a folder that the service sees otherwise"
 mkdir -p "$work/tmp/mine"

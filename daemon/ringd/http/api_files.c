@@ -4,10 +4,14 @@
  * on disk, says where. */
 #include "daemon/ringd/http/api_files.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "daemon/ringd/http/api_jobs.h"
 #include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
@@ -22,7 +26,12 @@ struct wanted_files {
     struct http_call *call;
     uint64_t id;
     char *name; /* owned; NULL = the list */
+    bool is_part;
+    uint64_t from; /* of a part: its first byte */
 };
+
+/* Another node passes a file on in such parts, and asks for the next when the client has one. */
+enum { PART = 1 << 20 };
 
 static void send_list(const struct wanted_files *w, const json_t *record, const char *folder)
 {
@@ -38,6 +47,21 @@ static void send_list(const struct wanted_files *w, const json_t *record, const 
                   err.text);
 }
 
+static void send_part(const struct wanted_files *w, int fd, uint64_t bytes)
+{
+    const uint64_t left = w->from < bytes ? bytes - w->from : 0;
+    const size_t n = left < PART ? (size_t)left : PART;
+    char *part = xmalloc(n + 1);
+    const ssize_t got = pread(fd, part, n, (off_t)w->from);
+    if (got < 0)
+        http_fail(w->call, 500, "failed", "the file %s of job %" PRIu64 " cannot be read: %s", w->name, w->id,
+                  strerror(errno));
+    else
+        http_reply(w->call, 200, "application/octet-stream", part, (size_t)got);
+    free(part);
+    close(fd);
+}
+
 static void send_file(const struct wanted_files *w, const char *folder)
 {
     int fd;
@@ -47,6 +71,8 @@ static void send_file(const struct wanted_files *w, const char *folder)
         http_fail(w->call, 404, "no-files",
                   "the result of job %" PRIu64 " has no file %s that can be sent: %s", w->id, w->name,
                   strerror(-r));
+    else if (w->is_part)
+        send_part(w, fd, bytes);
     else
         http_reply_fd(w->call, "application/octet-stream", fd, bytes);
 }
@@ -57,8 +83,7 @@ static void send(const struct wanted_files *w, const json_t *record)
     const char *out = json_string_value(json_object_get(spec, "adapter_out"));
     char *folder = record ? results_of(w->api->setup.state_dir, record) : NULL;
     if (!record)
-        http_fail(w->call, 404, "no-such-job",
-                  "there is no such job on this node; `ringctl jobs --all` lists its jobs");
+        api_fail_unknown_job(w->api, w->call, w->id);
     else if (!out)
         http_fail(w->call, 404, "no-files", "job %" PRIu64 " does not train: it leaves no files", w->id);
     else if (!folder)
@@ -92,8 +117,14 @@ static void get(struct api *api, struct http_call *call, bool is_list)
         http_fail(call, 404, "no-such-job", "a job is named by its number");
         return;
     }
+    const char *from = http_query(call, "from");
     struct wanted_files *w = xmalloc(sizeof *w);
-    *w = (struct wanted_files){api, call, id, is_list ? NULL : xstrdup(end + sizeof "/files/" - 1)};
+    *w = (struct wanted_files){.api = api,
+                               .call = call,
+                               .id = id,
+                               .name = is_list ? NULL : xstrdup(end + sizeof "/files/" - 1),
+                               .is_part = from,
+                               .from = from ? strtoull(from, NULL, 10) : 0};
     const struct job *job = coord_find(api->setup.coord, id);
     if (!job) {
         store_get_job(api->setup.store, id, on_record, w);

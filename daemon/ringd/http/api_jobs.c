@@ -172,7 +172,7 @@ struct job_lookup {
     uint64_t id;
 };
 
-static void fail_unknown(struct api *api, struct http_call *call, uint64_t id)
+void api_fail_unknown_job(struct api *api, struct http_call *call, uint64_t id)
 {
     char names[256];
     elsewhere_namesakes(api->setup.elsewhere, id, names, sizeof names);
@@ -191,7 +191,7 @@ static void send_record(void *arg, const char *text)
     if (text)
         http_reply(l->call, 200, "application/json", text, strlen(text));
     else
-        fail_unknown(l->api, l->call, l->id);
+        api_fail_unknown_job(l->api, l->call, l->id);
     free(l);
 }
 
@@ -221,7 +221,7 @@ static void refuse_to_cancel(void *arg, const char *record)
         http_fail(l->call, 409, "already-ended", "job %llu has already ended: %s", (unsigned long long)l->id,
                   how);
     else
-        fail_unknown(l->api, l->call, l->id);
+        api_fail_unknown_job(l->api, l->call, l->id);
     json_decref(job);
     free(l);
 }
@@ -267,7 +267,7 @@ void api_post_turn(struct api *api, struct http_call *call)
     }
     switch (coord_turn(api->setup.coord, id, turn)) {
     case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
-    case -ENOENT: fail_unknown(api, call, id); break;
+    case -ENOENT: api_fail_unknown_job(api, call, id); break;
     case -EALREADY:
         http_fail(call, 409, "already-ended",
                   "job %llu has already ended: start another with the whole conversation",
@@ -322,7 +322,7 @@ static void find_history(void *arg, const char *record)
                          strcmp(h->kind, "timeline") ? send_history : send_timeline, h);
         return;
     }
-    fail_unknown(h->api, h->call, h->id);
+    api_fail_unknown_job(h->api, h->call, h->id);
     free(h);
 }
 
@@ -410,7 +410,7 @@ static void send_end_of_record(void *arg, const char *record)
     if (record)
         send_end(l->call, record);
     else
-        fail_unknown(l->api, l->call, l->id);
+        api_fail_unknown_job(l->api, l->call, l->id);
     free(l);
 }
 

@@ -4,6 +4,8 @@
 #ifndef DAEMON_API_JOBS_H
 #define DAEMON_API_JOBS_H
 
+#include <stdint.h>
+
 struct http_call;
 struct api;
 
@@ -21,5 +23,7 @@ void api_get_job_samples(struct api *api, struct http_call *call);
 void api_get_job_timeline(struct api *api, struct http_call *call);
 void api_get_job_timelines(struct api *api, struct http_call *call);
 void api_get_job_events(struct api *api, struct http_call *call);
+/* 404: no such job here; names those of other heads that have the number. */
+void api_fail_unknown_job(struct api *api, struct http_call *call, uint64_t id);
 
 #endif

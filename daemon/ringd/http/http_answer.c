@@ -117,7 +117,7 @@ void http_reply_fd(struct http_call *call, const char *content_type, int fd, uin
 {
     if (call->inside) {
         close(fd);
-        http_fail(call, 409, "refused", "only the node that is the job's head sends its files: ask there");
+        http_fail(call, 409, "refused", "another node passes a file on in parts: ask with ?from=BYTE");
         return;
     }
     struct MHD_Response *r = response_dress(MHD_create_response_from_fd64(n, fd), content_type);
