@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/ledger.h"
 
 struct event_log_entry {
     uint64_t job;
@@ -24,6 +25,7 @@ struct event_log {
     struct event_log_entry *events; /* owned; the event with id i is at (i - 1) % size; under lock */
     size_t size;
     size_t bytes, bytes_max; /* of all texts; under lock */
+    struct ledger_queue queue;
     uint64_t oldest, newest; /* ids; newest 0 = none yet; under lock */
     void (*on_publish)(void *owner);
     void *owner; /* borrowed, under lock as on_publish */
@@ -38,6 +40,11 @@ struct event_log *event_log_new(size_t events, size_t bytes)
     log->oldest = 1;
     log->events = xcalloc(log->size, sizeof *log->events);
     return log;
+}
+
+void event_log_register(struct event_log *log, struct ledger *ledger)
+{
+    ledger_register(ledger, &log->queue, "events", log->bytes_max);
 }
 
 void event_log_free(struct event_log *log)
@@ -82,6 +89,7 @@ uint64_t event_log_publish(struct event_log *log, uint64_t job, const char *type
     while (log->oldest < id && (id - log->oldest >= log->size || log->bytes > log->bytes_max))
         forget_oldest(log);
     log->events[(id - 1) % log->size] = fresh;
+    ledger_set(&log->queue, log->bytes);
     void (*on_publish)(void *) = log->on_publish;
     void *owner = log->owner;
     pthread_mutex_unlock(&log->lock);

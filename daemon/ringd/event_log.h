@@ -11,10 +11,13 @@
 #include <stdint.h>
 
 struct event_log;
+struct ledger;
 
 /* How many events are kept at most, and how many bytes of their texts; the last one whatever its
  * size. */
 struct event_log *event_log_new(size_t events, size_t bytes);
+/* As the queue "events": the oldest events go when it is full. */
+void event_log_register(struct event_log *log, struct ledger *ledger);
 void event_log_free(struct event_log *log);
 /* `type`: "job", "step", "valid", "token", "log", "node", "end"; json: one line, copied. job 0 =
  * not of a job. Returns the id. */

@@ -27,6 +27,7 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/http/intake.h"
 #include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/node_impl.h"
@@ -326,7 +327,9 @@ static int open_rest(struct node *n, struct err *err)
     int r = mailbox_new(&n->mailbox, n->base);
     if (r)
         return err_set(err, r, "the loop's mailbox: %s", strerror(-r));
+    n->ledger = ledger_new();
     n->events = event_log_new(EVENTS_KEPT, EVENTS_BYTES);
+    event_log_register(n->events, n->ledger);
     r = store_open(&n->store, n->state_dir, n->mailbox, note, err);
     if (r)
         return r;
@@ -429,6 +432,7 @@ void node_close(struct node *n)
     elsewhere_free(n->elsewhere);
     metrics_free(n->metrics);
     event_log_free(n->events);
+    ledger_free(n->ledger);
     mailbox_free(n->mailbox);
     records_free(n->records);
     members_free(n->members);

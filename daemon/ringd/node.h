@@ -28,6 +28,7 @@ struct http;
 struct event_log;
 struct intake;
 struct mailbox;
+struct ledger;
 struct measure;
 struct metrics;
 struct metrics_sources;
@@ -56,6 +57,7 @@ struct node {
     struct records *records; /* as they travel */
     struct mailbox *mailbox;
     struct event_log *events;
+    struct ledger *ledger;
     struct store *store;
     struct cables *cables;
     struct peers *peers;

@@ -85,6 +85,7 @@ int node_open_http(struct node *n, struct err *err)
         return r;
     struct http_setup setup = {.mailbox = n->mailbox,
                                .events = n->events,
+                               .ledger = n->ledger,
                                .unix_path = opts_str(n->opts, "socket"),
                                .tcp_listen = tcp && strcmp(tcp, "none") ? tcp : NULL,
                                .token = token,
@@ -148,6 +149,7 @@ static void open_elsewhere(struct node *n)
                                                            .store = n->store,
                                                            .coord = n->coord,
                                                            .events = n->events,
+                                                           .ledger = n->ledger,
                                                            .handle = on_request,
                                                            .owner = n});
 }

@@ -58,6 +58,7 @@ static void open_coord(struct node *n)
                                                .store = n->store,
                                                .metrics = n->metrics,
                                                .events = n->events,
+                                               .ledger = n->ledger,
                                                .send = send_message,
                                                .last_words = last_words,
                                                .plan = plan_here,
@@ -142,5 +143,6 @@ void node_metrics_sources(const struct node *n, struct metrics_sources *ret)
                                     .worker = n->worker,
                                     .coord = n->coord,
                                     .store = n->store,
+                                    .ledger = n->ledger,
                                     .lateness = service_lateness(n->service)};
 }

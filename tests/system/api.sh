@@ -64,6 +64,27 @@ ask 1 POST /v1/plan 400 '' '{"type":"dance","spec":{}}'
 ask 1 POST /v1/jobs 400 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"dry_run\":true}}"
 equal "jobs after plans" "$(on 1 jobs --json | jq -c '[.jobs[].id]')" '[1]'
 ask 1 POST /v1/jobs 201 '' "{\"type\":\"generate\",\"spec\":{\"model\":\"$llama\",\"ids\":[1],\"max_tokens\":2}}"
+
+# Jobs that wait have a cap in bytes, and so has each: what does not fit is refused, and the queue says how full it is.
+queued() { limit 20 curl -sS --unix-socket "$(sock_of 1)" http://localhost/metrics | sed -n "s/^ringd_queue_$1{name=\"job_specs\"} //p"; }
+heavy() { # IDS: the status of a job of so many
+    jq -nc --arg model "$llama" --argjson n "$1" '{type: "generate", spec: {model: $model, max_tokens: 2, ids: [range($n) | 1]}}' >heavy.json
+    limit 20 curl -sS -o answer.json -w '%{http_code}' --unix-socket "$(sock_of 1)" -d @heavy.json http://localhost/v1/jobs
+}
+before=$(queued bytes)
+equal "a job of 300,000 ids" "$(heavy 300000)" 201
+large=$(jq .id answer.json)
+[ "$(queued bytes)" -gt $((before + 8 * 300000)) ] || fail "$(queued bytes) bytes of jobs are in memory after a large one, $before before"
+equal "a job of 1,000,000 ids" "$(heavy 1000000)" 413
+equal "a second job of 300,000 ids" "$(heavy 300000)" 201
+second=$(jq .id answer.json)
+equal "a third job of 300,000 ids" "$(heavy 300000)" 503
+jq -e '.error.code == "busy" and (.error.message | test("the jobs that wait take all the memory"))' answer.json >/dev/null || fail "the third: $(cat answer.json)"
+[ "$(queued bytes)" -le "$(queued cap_bytes)" ] || fail "more than the cap is in memory"
+equal "how often there was no room" "$(queued refused_total)" 1
+on 1 cancel "$large" >cancelled && on 1 cancel "$second" >cancelled
+equal "one more, when two have ended" "$(heavy 300000)" 201
+on 1 cancel "$(jq .id answer.json)" >cancelled
 ask 1 POST /v1/jobs/1/turn 409 "$one/turn" '{}'
 ask 1 POST /v1/jobs/99/turn 404 "$one/turn" '{}'
 ask 1 POST /v1/jobs/1/turn 400 "$one/turn" '[]'

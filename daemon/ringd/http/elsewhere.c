@@ -306,6 +306,7 @@ struct elsewhere *elsewhere_new(const struct elsewhere_setup *setup)
                                                     .owner = e,
                                                     .boot = members_self(setup->members)->boot});
     e->proxy = proxy_new(&(struct proxy_setup){.base = setup->base,
+                                               .ledger = setup->ledger,
                                                .send = send_message,
                                                .reaches = reaches,
                                                .handle = handle,

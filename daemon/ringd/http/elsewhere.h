@@ -17,6 +17,7 @@ struct elsewhere;
 struct event_base;
 struct event_log;
 struct http_call;
+struct ledger;
 struct members;
 struct peers;
 struct store;
@@ -30,6 +31,7 @@ struct elsewhere_setup {
     struct store *store;
     struct coord *coord;
     struct event_log *events;
+    struct ledger *ledger;
     /* Answers a request of another node: the API's handler. */
     void (*handle)(void *owner, struct http_call *call);
     void *owner;

@@ -92,7 +92,14 @@ void http_reply(struct http_call *call, int status, const char *content_type, co
         inside_reply(call, status, content_type, body, n);
         return;
     }
+    if (call->http && !ledger_take(&call->http->answers, n)) {
+        http_fail(
+            call, 503, "busy",
+            "answers that others have not taken yet fill all the memory for them: ask again in a moment");
+        return;
+    }
     call->n_answer = n;
+    call->kept = call->http ? n : 0;
     call_answer(call, (unsigned)status, plain_response(content_type, body, n), false);
 }
 

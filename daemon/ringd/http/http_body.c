@@ -11,35 +11,16 @@ static const struct body_refusal too_large = {413, "too-large", "a request body 
                                             "other requests take all the memory there is for bodies: "
                                             "send this one again in a moment"};
 
-void bodies_init(struct bodies *b, size_t bytes_max)
-{
-    pthread_mutex_init(&b->lock, NULL);
-    b->bytes = 0;
-    b->bytes_max = bytes_max ? bytes_max : BODIES_MAX;
-}
-
-void bodies_done(struct bodies *b)
-{
-    pthread_mutex_destroy(&b->lock);
-}
-
-static bool has_room(struct bodies *b, size_t n, bool take)
-{
-    pthread_mutex_lock(&b->lock);
-    bool fits = n <= b->bytes_max - b->bytes;
-    b->bytes += fits && take ? n : 0;
-    pthread_mutex_unlock(&b->lock);
-    return fits;
-}
-
-void body_begin(struct body *body, struct bodies *bodies, const char *length, const char *encoding)
+void body_begin(struct body *body, struct ledger_queue *bodies, const char *length, const char *encoding)
 {
     body->bodies = bodies;
     body->announced = length ? strtoull(length, NULL, 10) : 0;
     body->follows = body->announced || encoding;
     if (body->announced > BODY_MAX)
         body->refusal = &too_large;
-    else if (!has_room(bodies, body->announced, false))
+    else if (ledger_take(bodies, body->announced)) /* taken for good as it comes */
+        ledger_give(bodies, body->announced);
+    else
         body->refusal = &no_room;
 }
 
@@ -51,7 +32,7 @@ void body_add(struct body *body, const char *data, size_t n)
     if (!body->refusal && needed > body->room) {
         size_t room = 2 * needed < BODY_MAX + 1 ? 2 * needed : BODY_MAX + 1;
         room = known >= needed && known < room ? known : room;
-        if (has_room(body->bodies, room - body->room, true)) {
+        if (ledger_take(body->bodies, room - body->room)) {
             body->data = xrealloc(body->data, room);
             body->room = room;
         } else {
@@ -69,11 +50,8 @@ void body_add(struct body *body, const char *data, size_t n)
 
 void body_done(struct body *body)
 {
-    if (body->bodies) {
-        pthread_mutex_lock(&body->bodies->lock);
-        body->bodies->bytes -= body->room;
-        pthread_mutex_unlock(&body->bodies->lock);
-    }
+    if (body->bodies)
+        ledger_give(body->bodies, body->room);
     free(body->data);
     body->data = NULL;
     body->n = body->room = 0;

@@ -6,18 +6,14 @@
 #ifndef DAEMON_HTTP_BODY_H
 #define DAEMON_HTTP_BODY_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "daemon/ringd/ledger.h"
 
 enum {
     BODY_MAX = 8 << 20,
     BODIES_MAX = 64 << 20,
-};
-
-struct bodies {
-    pthread_mutex_t lock;
-    size_t bytes, bytes_max; /* bytes under lock: room of all bodies */
 };
 
 struct body_refusal {
@@ -26,21 +22,18 @@ struct body_refusal {
 };
 
 struct body {
-    struct bodies *bodies; /* borrowed; NULL = a body that is in no budget */
-    size_t announced;      /* its length, 0 = not known */
-    bool follows;          /* the headers say that there is one */
-    char *data;            /* owned, NUL-terminated; NULL = empty */
+    struct ledger_queue *bodies; /* borrowed: of all; NULL = a body that is in no budget */
+    size_t announced;            /* its length, 0 = not known */
+    bool follows;                /* the headers say that there is one */
+    char *data;                  /* owned, NUL-terminated; NULL = empty */
     size_t n, room;
     const struct body_refusal *refusal; /* borrowed: why it was not kept; NULL = it was */
 };
 
-void bodies_init(struct bodies *bodies, size_t bytes_max); /* 0 = BODIES_MAX */
-void bodies_done(struct bodies *bodies);
-
 /* The headers are complete; `length` and `encoding` are Content-Length and Transfer-Encoding, or
  * NULL. A length that is too much, or more than the budget has left, is refused before a byte is
  * read. */
-void body_begin(struct body *body, struct bodies *bodies, const char *length, const char *encoding);
+void body_begin(struct body *body, struct ledger_queue *bodies, const char *length, const char *encoding);
 /* What came of it; copied. A body without a length may turn out too large only here: then what was
  * held of it goes, and so does what follows. */
 void body_add(struct body *body, const char *data, size_t n);

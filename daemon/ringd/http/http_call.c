@@ -75,6 +75,8 @@ void call_free(struct http_call *call)
     free(call->method);
     free(call->path);
     body_done(&call->body);
+    if (call->http)
+        ledger_give(&call->http->answers, call->kept);
     free(call->if_none_match);
     free(call->ticket);
     free(call->text);

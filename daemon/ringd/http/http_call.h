@@ -51,7 +51,7 @@ struct http {
     pthread_mutex_t lock;
     struct http_call *calls; /* all that live, under lock */
     bool stopping;           /* under lock */
-    struct bodies bodies;
+    struct ledger_queue bodies, answers;
     struct guard_entry *wake_streams; /* owned: those of all events, a moment after the last time */
     struct instant woken;             /* when they last were, under lock */
     bool is_wake_due;                 /* wake_streams has been set, under lock */
@@ -100,6 +100,7 @@ struct http_call {
     struct MHD_Response *response;  /* owned; set once, before resuming */
     unsigned status;
     uint64_t n_answer; /* bytes of it; 0 for a stream */
+    size_t kept;       /* bytes of it that are in memory, in http->answers */
 
     /* of an event stream; server's thread but for ping_due, which is under http->lock */
     uint64_t job, after;

@@ -30,7 +30,8 @@ enum limits {
     CONNECTION_MEMORY = 32 << 10, /* headers of a request and its reply; touched as far as they go */
     INACTIVE_SECONDS = 30,        /* a client that takes nothing of its answer */
     DEADLINE_MS = 10000,
-    IDLE_MS = 30000, /* between two requests of one connection, headers of the second included */
+    ANSWERS_MAX = 64 << 20, /* bytes of answers that clients have not taken yet */
+    IDLE_MS = 30000,        /* between two requests of one connection, headers of the second included */
 };
 
 /* --- requests, on the server's threads --- */
@@ -339,7 +340,9 @@ int http_start(struct http **ret, const struct http_setup *setup, struct err *er
     http->token = setup->token && *setup->token ? xstrdup(setup->token) : NULL;
     pthread_mutex_init(&http->lock, NULL);
     sessions_init(&http->sessions);
-    bodies_init(&http->bodies, setup->bodies_max);
+    ledger_register(setup->ledger, &http->bodies, "http_bodies",
+                    setup->bodies_max ? setup->bodies_max : BODIES_MAX);
+    ledger_register(setup->ledger, &http->answers, "http_answers", ANSWERS_MAX);
     int rc = guard_start(&http->guard);
     if (rc)
         err_set(err, rc, "the HTTP server's guard cannot be started: %s", strerror(-rc));
@@ -411,7 +414,6 @@ void http_stop(struct http *http)
     if (http->unix_path)
         unlink(http->unix_path);
     pthread_mutex_destroy(&http->lock);
-    bodies_done(&http->bodies);
     free(http->unix_path);
     free(http->token);
     free(http);

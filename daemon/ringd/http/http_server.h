@@ -2,7 +2,8 @@
  *
  * The HTTP server: libmicrohttpd with its own epoll thread, on a Unix socket and optionally on TCP.
  * Requests are handed to the loop through the mailbox, answers come back and resume the connection.
- * It knows no route; daemon/ringd/http/api.c does. */
+ * It knows no route; daemon/ringd/http/api.c does. Bodies of requests and answers that wait for
+ * their clients are capped: what is new and does not fit is answered with 503. */
 #ifndef DAEMON_HTTP_SERVER_H
 #define DAEMON_HTTP_SERVER_H
 
@@ -15,6 +16,7 @@
 struct event_log;
 struct http;
 struct http_call; /* http.h */
+struct ledger;
 struct mailbox;
 
 struct http_setup {
@@ -32,7 +34,8 @@ struct http_setup {
     void *owner;
     /* For the headers of a request, again for its body, and for each MiB of the answer; 0 = 10 s */
     unsigned deadline_ms;
-    size_t bodies_max; /* bytes of all requests' bodies together; 0 = 64 MiB */
+    size_t bodies_max;     /* bytes of all requests' bodies together; 0 = 64 MiB */
+    struct ledger *ledger; /* borrowed: gets the queues http_bodies and http_answers; may be NULL */
 };
 enum { HTTP_LINK_ROOM = 384 };
 

@@ -329,7 +329,10 @@ static void submit(struct intake_question *q, struct path_look *l)
     uint64_t id;
     struct err err;
     json_t *spec = json_incref(l->spec), *kept = json_incref(json_object_get(spec, "kept_in"));
-    if (coord_submit(q->in->setup.coord, q->type, spec, &id, &err))
+    int r = coord_submit(q->in->setup.coord, q->type, spec, &id, &err);
+    if (r == -ENOBUFS || r == -EMSGSIZE)
+        http_fail(q->call, r == -ENOBUFS ? 503 : 413, r == -ENOBUFS ? "busy" : "too-large", "%s", err.text);
+    else if (r)
         http_fail(q->call, 400, "bad-request", "%s", err.text);
     else if (kept)
         api_reply(q->call, 201,

@@ -9,6 +9,7 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
@@ -149,6 +150,21 @@ static void write_requests(FILE *to, const struct metrics_counts *m)
         }
 }
 
+/* What may grow by what others do, and how far. */
+static void write_queues(FILE *to, const struct ledger *ledger)
+{
+    describe(to, "queue_bytes", "gauge", "Bytes that wait in a queue whose length others decide.");
+    for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
+        fprintf(to, "ringd_queue_bytes{name=\"%s\"} %zu\n", q->name, atomic_load(&q->bytes));
+    describe(to, "queue_cap_bytes", "gauge", "Bytes that this queue may hold.");
+    for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
+        fprintf(to, "ringd_queue_cap_bytes{name=\"%s\"} %zu\n", q->name, q->cap);
+    describe(to, "queue_refused_total", "counter", "How often something did not fit into this queue.");
+    for (const struct ledger_queue *q = ledger_first(ledger); q; q = q->next)
+        fprintf(to, "ringd_queue_refused_total{name=\"%s\"} %llu\n", q->name,
+                (unsigned long long)atomic_load(&q->refused));
+}
+
 /* --- links ------------------------------------------------------------------------------------ */
 
 static const char *text_of(const json_t *link, const char *key)
@@ -256,6 +272,7 @@ char *metrics_text(const struct metrics_sources *n)
         "Messages of other daemons that were dropped: their sender or one of their fields is not allowed.");
     fprintf(to, "ringd_messages_dropped_total %llu\n",
             (unsigned long long)metrics_counts(n->metrics)->messages_dropped);
+    write_queues(to, n->ledger);
     json_decref(lanes);
     json_decref(links);
     if (!fclose(to))

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct coord;
+struct ledger;
 struct members;
 struct metrics;
 struct peers;
@@ -23,6 +24,7 @@ struct metrics_sources { /* all borrowed; the node's own record is up to date */
     struct worker *worker;
     struct coord *coord;
     struct store *store;
+    const struct ledger *ledger;
     double lateness; /* of the loop, in seconds */
 };
 

@@ -15,6 +15,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/proxy_answer.h"
+#include "daemon/ringd/ledger.h"
 #include "daemon/common/xalloc.h"
 
 enum {
@@ -45,7 +46,8 @@ struct proxy {
     struct proxy_setup setup;
     struct proxy_answers *answers; /* owned */
     LIST_HEAD(, errand) errands;
-    size_t n, bytes;
+    size_t n;
+    struct ledger_queue bytes; /* of answers that are not complete yet: what no longer fits is given up */
     json_int_t rounds;
 };
 
@@ -55,7 +57,7 @@ static void errand_free(struct errand *e)
 {
     LIST_REMOVE(e, next);
     e->p->n--;
-    e->p->bytes -= e->n;
+    ledger_give(&e->p->bytes, e->n);
     event_free(e->timer);
     if (e->feed)
         http_feed_end(e->feed);
@@ -228,13 +230,12 @@ static void take_answer(struct errand *e, const json_t *body)
     if (!text || size < at || size > PROXY_ANSWER || at != (json_int_t)e->n || status < 200 || status > 599 ||
         n > (size_t)size - e->n || (!n && size)) {
         give_up(e, "sent an answer that cannot be read: is it a ringd of another version?");
-    } else if (e->p->bytes + n > MOST_BYTES) {
+    } else if (!ledger_take(&e->p->bytes, n)) {
         give_up(e, "has a long answer, and many long answers are under way here: ask again in a few seconds");
     } else {
         e->text = xrealloc(e->text, e->n + n + 1);
         memcpy(e->text + e->n, text, n);
         e->n += n;
-        e->p->bytes += n;
         if (e->n == (size_t)size)
             complete(e, (int)status, type_of(body));
         else
@@ -290,6 +291,7 @@ struct proxy *proxy_new(const struct proxy_setup *setup)
 {
     struct proxy *p = xcalloc(1, sizeof *p);
     p->setup = *setup;
+    ledger_register(setup->ledger, &p->bytes, "proxy_questions", MOST_BYTES);
     p->answers = proxy_answers_new(&p->setup);
     LIST_INIT(&p->errands);
     return p;

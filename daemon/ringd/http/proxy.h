@@ -13,10 +13,12 @@
 
 struct event_base;
 struct http_call;
+struct ledger;
 struct proxy;
 
 struct proxy_setup {
     struct event_base *base; /* borrowed */
+    struct ledger *ledger;   /* borrowed: gets the queues proxy_questions and proxy_answers; may be NULL */
     /* Takes the message's reference; not 0: there is no way to that node. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     bool (*reaches)(void *owner, const uint8_t id[16]);

@@ -14,6 +14,7 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_inside.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/ledger.h"
 
 enum {
     MOST_ANSWERS = 64,
@@ -37,12 +38,14 @@ struct proxy_reply {
     char type[64];
     char *text; /* owned */
     size_t n;
+    size_t kept; /* bytes of it in all->bytes: of an answer, not of a sentence why there is none */
 };
 
 struct proxy_answers {
     const struct proxy_setup *setup; /* borrowed */
     LIST_HEAD(, proxy_reply) list;
-    size_t n, bytes;
+    size_t n;
+    struct ledger_queue bytes; /* of what is kept for its next part: what no longer fits is refused */
 };
 
 static void answer_free(struct proxy_reply *a)
@@ -50,7 +53,7 @@ static void answer_free(struct proxy_reply *a)
     if (a->all) {
         LIST_REMOVE(a, next);
         a->all->n--;
-        a->all->bytes -= a->n;
+        ledger_give(&a->all->bytes, a->kept);
         event_free(a->timer);
     }
     free(a->text);
@@ -97,10 +100,8 @@ static void refuse(struct proxy_reply *a, int status, const char *code, const ch
     a->status = status;
     snprintf(a->type, sizeof a->type, "application/json");
     free(a->text);
-    a->all->bytes -= a->n;
     a->text = text;
     a->n = strlen(text);
-    a->all->bytes += a->n;
     send_part(a, 0);
 }
 
@@ -118,15 +119,14 @@ static void on_reply(void *owner, int status, const char *content_type, const ch
                "head");
         return;
     }
-    if (a->all->bytes + n > MOST_BYTES) {
+    if (!ledger_take(&a->all->bytes, n)) {
         refuse(a, 503, "busy", "that node passes on too much already: ask again in a few seconds");
         return;
     }
     a->status = status;
     snprintf(a->type, sizeof a->type, "%s", content_type);
     a->text = xmemdup(body, n);
-    a->n = n;
-    a->all->bytes += n;
+    a->n = a->kept = n;
     send_part(a, 0);
 }
 
@@ -273,6 +273,7 @@ struct proxy_answers *proxy_answers_new(const struct proxy_setup *setup)
 {
     struct proxy_answers *all = xcalloc(1, sizeof *all);
     all->setup = setup;
+    ledger_register(setup->ledger, &all->bytes, "proxy_answers", MOST_BYTES);
     LIST_INIT(&all->list);
     return all;
 }

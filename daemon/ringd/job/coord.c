@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_life.h"
@@ -17,6 +18,7 @@
 #include "daemon/ringd/job/results.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
@@ -24,18 +26,21 @@
 enum coord_limits {
     SETTLE_MS = 30000,
     RETRY_MS = 300,
-    KEEP_ENDED = 16, /* ended jobs kept in memory; the store has all */
+    SPEC_BYTES = 16 << 20,  /* of one job */
+    SPECS_BYTES = 32 << 20, /* of all in memory */
+    KEEP_ENDED = 16,        /* ended jobs kept in memory; the store has all */
 };
 
 struct coord {
     struct coord_setup setup;
     struct job_log log;
     struct job_post post;
-    struct job *jobs;      /* owned, newest first */
-    struct job_life *life; /* owned: of the one that has left the queue */
-    struct event *retry;   /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring; /* owned: what order a job would get */
-    struct event *settle;  /* owned: the first queued job has waited long enough for a ring */
+    struct job *jobs;          /* owned, newest first */
+    struct job_life *life;     /* owned: of the one that has left the queue */
+    struct event *retry;       /* owned: a job that was refused because two heads collided waits */
+    struct job_ring *ring;     /* owned: what order a job would get */
+    struct ledger_queue specs; /* bytes of all jobs' specs */
+    struct event *settle;      /* owned: the first queued job has waited long enough for a ring */
 };
 
 static struct job *active(const struct coord *c)
@@ -117,18 +122,49 @@ static void on_ring(void *owner)
 
 /* --- the end of a job ------------------------------------------------------------------------- */
 
+/* Takes it out of memory; the store has it. */
+static void forget(struct coord *c, struct job **at)
+{
+    struct job *job = *at;
+    *at = job->next;
+    ledger_give(&c->specs, job->spec_bytes);
+    job_free(job);
+}
+
+/* The oldest of more than `keep` ended ones. False: there are no more. */
+static bool forget_one(struct coord *c, size_t keep)
+{
+    struct job **oldest = NULL;
+    size_t ended = 0;
+    for (struct job **at = &c->jobs; *at; at = &(*at)->next)
+        if (job_state_ended((*at)->state) && *at != active(c) && ++ended > keep)
+            oldest = at;
+    if (oldest)
+        forget(c, oldest);
+    return oldest;
+}
+
 static void trim(struct coord *c)
 {
-    size_t ended = 0;
-    for (struct job **at = &c->jobs; *at;) {
-        struct job *job = *at;
-        if (job_state_ended(job->state) && ++ended > KEEP_ENDED) {
-            *at = job->next;
-            job_free(job);
-        } else {
-            at = &job->next;
-        }
-    }
+    while (forget_one(c, KEEP_ENDED))
+        ;
+}
+
+static int take_room(struct coord *c, size_t bytes, struct err *err)
+{
+    if (bytes > SPEC_BYTES)
+        return err_set(
+            err, -EMSGSIZE,
+            "this job takes %zu MiB of the daemon's memory, and %d MiB are allowed: put its text into a file",
+            bytes >> 20, SPEC_BYTES >> 20);
+    while (c->specs.cap - atomic_load(&c->specs.bytes) < bytes && forget_one(c, 0))
+        ;
+    if (ledger_take(&c->specs, bytes))
+        return 0;
+    return err_set(err, -ENOBUFS,
+                   "the jobs that wait take all the memory there is for them, %d MiB: submit this one again "
+                   "when some have ended",
+                   SPECS_BYTES >> 20);
 }
 
 static void end_timeline(struct coord *c, struct job *job)
@@ -206,7 +242,14 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *re
         json_decref(spec);
         return r;
     }
+    const size_t bytes = sizeof(struct job) + json_weight(spec);
+    r = take_room(c, bytes, err);
+    if (r) {
+        json_decref(spec);
+        return r;
+    }
     struct job *job = job_new(store_next_job(c->setup.store), type, &asked, spec);
+    job->spec_bytes = bytes;
     if (active(c))
         snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
@@ -338,6 +381,7 @@ struct coord *coord_new(const struct coord_setup *setup)
 {
     struct coord *c = xcalloc(1, sizeof *c);
     c->setup = *setup;
+    ledger_register(setup->ledger, &c->specs, "job_specs", SPECS_BYTES);
     c->setup.limits.settle_ms = setup->limits.settle_ms ? setup->limits.settle_ms : SETTLE_MS;
     c->setup.limits.retry_ms = setup->limits.retry_ms ? setup->limits.retry_ms : RETRY_MS;
     c->log = (struct job_log){setup->events, setup->store, setup->published, setup->owner};

@@ -18,6 +18,7 @@ struct cluster;
 struct coord;
 struct event_base;
 struct event_log;
+struct ledger;
 struct job;
 struct members;
 struct members_ring;
@@ -39,6 +40,7 @@ struct coord_setup { /* the pointers are borrowed */
     struct store *store;
     struct metrics *metrics;
     struct event_log *events;
+    struct ledger *ledger; /* may be NULL */
     void *owner;
     /* To a member, perhaps this node. Takes the reference; −EHOSTUNREACH: there is no way now. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
@@ -58,7 +60,9 @@ void coord_free(struct coord *c);
 void coord_end_streams(struct coord *c);
 
 /* Takes the spec's reference. −EINVAL with a sentence for a spec that cannot be read, and for what
- * is asked of POST /v1/plan. */
+ * is asked of POST /v1/plan. Specs in memory have a cap in bytes (the queue "job_specs"): to make
+ * room, ended jobs go from memory; −EMSGSIZE: this one alone is too much, −ENOBUFS: with those that
+ * wait. */
 int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *ret_id, struct err *err);
 int coord_cancel(struct coord *c,
                  uint64_t id); /* −ENOENT unknown, −EALREADY ended, −EBUSY is about to end as it will */

@@ -33,6 +33,7 @@ struct job {
     enum job_state state;
     struct job_spec asked;           /* read from spec; all zero of a job that is only planned */
     json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
+    size_t spec_bytes;               /* what the spec takes, as coord counts it */
     char error[768];                 /* why it failed, or why it still waits */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
