@@ -2,6 +2,7 @@
  *
  * Owns the libcurl handles of ringctl and the reader of server-sent events. Main thread. */
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/common/text_clean.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -83,6 +84,13 @@ static int refused(const struct ctl *ctl, long status, const char *body)
                                     status);
     json_decref(json);
     return rc;
+}
+
+/* What a model writes goes to a file or a program as it is; all else is cleaned before it is
+ * shown. */
+static const char *kept_text(void)
+{
+    return isatty(STDOUT_FILENO) ? NULL : "text";
 }
 
 static size_t take_body(char *data, size_t size, size_t n, void *owner)
@@ -204,6 +212,8 @@ static int settle(const struct ctl *ctl, CURL *curl, CURLcode code, const struct
         return ctl_complain(ctl, CTL_FAILED,
                             "the daemon's answer is not JSON (%s): is it a ringd of another version?",
                             where.text);
+    if (!ctl->json)
+        text_clean_json(json, kept_text());
     *ret = json;
     return CTL_OK;
 }
@@ -336,6 +346,7 @@ struct reader {
     uint64_t id;
     bool has_id, stopped;
     struct text refusal; /* the body of an answer that is not 200 */
+    bool is_raw;         /* texts are passed on as they came: what prints them is JSON */
 };
 
 static void end_event(struct reader *r)
@@ -344,6 +355,8 @@ static void end_event(struct reader *r)
         r->stream->last_id = r->id;
     if (r->data.n) {
         json_t *json = json_loads(r->data.data, JSON_DECODE_ANY, NULL);
+        if (!r->is_raw)
+            text_clean_json(json, strcmp(r->type, "log") != 0 ? kept_text() : NULL);
         r->stopped = !r->stream->event(r->stream->owner, r->type, json);
         json_decref(json);
     }
@@ -449,7 +462,7 @@ int ctl_follow(const struct ctl *ctl, const char *path, struct ctl_stream *strea
     char last_id[64];
     CURL *curl = new_handle(ctl, path);
     CURLM *multi = curl_multi_init();
-    struct reader r = {.curl = curl, .stream = stream};
+    struct reader r = {.curl = curl, .stream = stream, .is_raw = ctl->json};
     struct curl_slist *headers = curl_slist_append(NULL, "Accept: text/event-stream");
     if (!curl || !multi || stream->n_fds > FDS_MAX)
         abort();

@@ -8,13 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/ctl/ctl.h"
 
 __attribute__((format(printf, 1, 0))) static void fail(const char *fmt, va_list ap)
 {
-    fputs("ringctl: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    char text[4096], clean[sizeof text];
+    vsnprintf(text, sizeof text, fmt, ap);
+    text_clean(clean, sizeof clean, text, true);
+    fprintf(stderr, "ringctl: %s\n", clean);
 }
 
 int ctl_fail(int status, const char *fmt, ...)

@@ -55,6 +55,12 @@ write_to adapter_out "$work/to-state" "adapter-out $work/to-state is a symbolic 
 write_to adapter_out "$work/to-state/new" "lies in ringd's own folder"
 equal "the identity afterwards" "$(sha256sum <n1/identity)" "$mark"
 
+# What a terminal would obey reaches none, and neither the log.
+escape=$(printf '\033')
+refused 1 "nowhere.\[2Jelse cannot be opened" generate --model "$work/nowhere$escape[2Jelse" --max-tokens 1 hello
+! grep -q "$escape" err || fail "an escape character reached the terminal: $(cat -v err)"
+! grep -q "$escape" "$(log_of 1)" || fail "an escape character reached the log"
+
 train 1 'no linear layer of this model is called "lm_head2"; there are q_proj' --target-modules lm_head2
 whole="; in all the job needs [0-9.]+ [KMG]iB, and the 3 nodes have [0-9.]+ [KMG]iB"
 train 1 "(has [0-9.]+ [KMG]iB$whole: use a smaller --seq-len|stage 0 cannot hold its share)" --micro-batch-size 16 --batch-size 16

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_call.h"
@@ -32,11 +33,12 @@ static struct MHD_Response *plain_response(const char *content_type, const char 
 
 char *http_error_text(const char *code, const char *message)
 {
-    json_t *error = json_pack("{s:{s:s,s:s}}", "error", "code", code, "message", message);
-    /* What is not UTF-8 (a file name) cannot be told in JSON. */
-    if (!error)
-        error = json_pack("{s:{s:s,s:s}}", "error", "code", code, "message",
-                          "the reason cannot be written as text");
+    /* It may hold what others wrote, and a file's name need not be UTF-8. */
+    const size_t size = TEXT_CLEAN_GROWTH * strlen(message) + 1;
+    char *clean = xmalloc(size);
+    text_clean(clean, size, message, true);
+    json_t *error = json_pack("{s:{s:s,s:s}}", "error", "code", code, "message", clean);
+    free(clean);
     char *text = json_dumps(error, JSON_COMPACT);
     json_decref(error);
     return text ? text : xstrdup("{}");

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/job.h"
@@ -85,7 +86,7 @@ static void try_start(struct coord *c)
         event_del(c->settle);
     }
     if (strcmp(job->error, why)) {
-        snprintf(job->error, sizeof job->error, "%s", why);
+        text_clean(job->error, sizeof job->error, why, true);
         job_log_publish(&c->log, job, "job", job_encode_short(job));
         if (stands)
             job_send_wanted(&c->post, &ring);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_log.h"
 #include "daemon/common/layers_text.h"
@@ -118,6 +119,8 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     char kind[16];
     snprintf(kind, sizeof kind, "%s", event_kind(body));
     json_object_del(event, "ev");
+    if (!strcmp(kind, "log")) /* a line that any rank may write */
+        text_clean_json(event, NULL);
     if (!strcmp(kind, "log"))
         json_object_set_new(event, "time", json_integer(time(NULL)));
     if (is_of_rank)

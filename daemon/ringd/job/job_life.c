@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_hear.h"
@@ -79,7 +80,7 @@ static void stop(struct job_life *l, enum job_state outcome, const char *cause)
         return;
     job->outcome = outcome;
     if (outcome != JOB_DONE)
-        snprintf(job->error, sizeof job->error, "%s", cause);
+        text_clean(job->error, sizeof job->error, cause, true);
     if (stopping)
         return;
     for (size_t r = 1; r < job->ranks && !job->opened; r++)

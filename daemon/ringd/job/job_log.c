@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/log.h"
@@ -67,11 +68,12 @@ void job_log_changed(const struct job_log *l, const struct job *job)
 
 void job_log_note(const struct job_log *l, const struct job *job, const char *fmt, ...)
 {
-    char text[1024];
+    char whole[1024], text[sizeof whole];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(whole, sizeof whole, fmt, ap);
     va_end(ap);
+    text_clean(text, sizeof text, whole, true);
     log_job(LOG_LEVEL_INFO, job->id, "%s", text);
     job_log_publish(l, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
 }

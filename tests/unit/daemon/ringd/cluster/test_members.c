@@ -39,6 +39,27 @@ static void every_field_travels(void **state)
 }
 
 /* A record that says the same is not sent again at once: whatever others decide by must count. */
+/* What is too long is cut between two characters, and what a terminal would obey is none of it:
+ * such a node is shown like any other. */
+static void text_of_others_can_be_shown(void **state)
+{
+    (void)state;
+    struct member a = make(7, 1, 9), b;
+    json_t *record = member_encode(&a), *again;
+    char longer[4 * sizeof a.doing];
+    for (size_t shift = 0; shift < 3; shift++) { /* of three-byte characters, wherever the end is */
+        snprintf(longer, sizeof longer, "%.*s\x1B[2J", (int)shift, "abc");
+        while (strlen(longer) + 4 < sizeof longer)
+            strcat(longer, "\xE2\x82\xAC");
+        json_object_set_new(record, "doing", json_string(longer));
+        assert_int_equal(member_decode(&b, record), 0);
+        assert_null(strchr(b.doing, '\x1B'));
+        assert_non_null(again = member_encode(&b)); /* NULL if it is no UTF-8 */
+        json_decref(again);
+    }
+    json_decref(record);
+}
+
 static void what_others_decide_by_is_new(void **state)
 {
     (void)state;
@@ -305,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_travels),
+        cmocka_unit_test(text_of_others_can_be_shown),
         cmocka_unit_test(what_others_decide_by_is_new),
         cmocka_unit_test(only_later_words_are_news),
         cmocka_unit_test(a_former_life_is_believed_only_while_it_talks),
