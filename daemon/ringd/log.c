@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/log.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,16 +12,21 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/common/text_clean.h"
 #include "daemon/ringd/systemd.h"
 
-static enum log_level threshold = LOG_LEVEL_INFO; /* the one global beside main's arguments */
+/* The one global beside main's arguments. */
+static struct {
+    enum log_level threshold;
+    uint64_t dropped, dropped_ever; /* lines: since the last one that got through, since the start */
+} logger = {.threshold = LOG_LEVEL_INFO};
 
 void log_set_level(const char *name)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     for (int i = 0; i < 4; i++)
         if (name && !strcmp(name, names[i]))
-            threshold = (enum log_level)i;
+            logger.threshold = (enum log_level)i;
 }
 
 /* systemd names device and inode of the stream it gave us; where standard error is still that, it
@@ -33,7 +40,8 @@ static bool to_journal(void)
            st.st_dev == device && st.st_ino == inode;
 }
 
-static bool send_entry(enum log_level level, const struct log_about *about, const char *text)
+/* 0, or a negative errno. */
+static int send_entry(enum log_level level, const struct log_about *about, const char *text)
 {
     static const char *const priority[] = {"3", "4", "6", "7"}; /* syslog(3) */
     char job[24], stage[16];
@@ -69,24 +77,63 @@ static size_t begin_line(char *line, size_t size, enum log_level level, bool jou
     return (size_t)snprintf(line, size, "%s%s", at, word[level]);
 }
 
+/* A line goes out whole and at once, or not at all: a pipe with room for less than PIPE_BUF, or a
+ * terminal that is held, is not writable. */
+static bool write_at_once(const char *line, size_t n)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))
+        return false;
+    return write(STDERR_FILENO, line, n) >= 0 || errno != EAGAIN; /* elsewhere there is nobody to tell */
+}
+
+/* text: cleaned. False: whoever reads the log is behind. */
+static bool put_line(enum log_level level, const struct log_about *about, const char *text)
+{
+    char line[1200];
+    const bool journal = to_journal();
+    const int r = journal ? send_entry(level, about, text) : -ENOENT;
+    if (!r || r == -EAGAIN || r == -EWOULDBLOCK)
+        return !r;
+    size_t n = begin_line(line, sizeof line, level, journal);
+    if (about->job)
+        n += (size_t)snprintf(line + n, sizeof line - n, "job %llu: ", (unsigned long long)about->job);
+    n += text_clean(line + n, sizeof line - n - 1, text, false);
+    line[n] = '\n';
+    return write_at_once(line, n + 1);
+}
+
+/* The first line that gets through after others did not says so. */
+static bool tell_dropped(void)
+{
+    char text[96];
+    if (!logger.dropped)
+        return true;
+    snprintf(text, sizeof text, "%llu lines of the log were lost: nobody read it in time",
+             (unsigned long long)logger.dropped);
+    if (!put_line(LOG_LEVEL_WARNING, &(struct log_about){0}, text))
+        return false;
+    logger.dropped = 0;
+    return true;
+}
+
 __attribute__((format(printf, 3, 0))) static void
 write_line(enum log_level level, const struct log_about *about, const char *fmt, va_list ap)
 {
-    char line[1024];
-    bool journal = to_journal();
-    if (level > threshold)
+    char whole[1024], text[sizeof whole];
+    if (level > logger.threshold)
         return;
-    size_t n = begin_line(line, sizeof line, level, journal);
-    size_t text = n;
-    if (about->job)
-        n += (size_t)snprintf(line + n, sizeof line - n, "job %llu: ", (unsigned long long)about->job);
-    vsnprintf(line + n, sizeof line - n - 1, fmt, ap);
-    if (journal && send_entry(level, about, line + text))
+    vsnprintf(whole, sizeof whole, fmt, ap);
+    text_clean(text, sizeof text, whole, false);
+    if (tell_dropped() && put_line(level, about, text))
         return;
-    size_t len = strlen(line);
-    line[len] = '\n';
-    if (write(STDERR_FILENO, line, len + 1) < 0)
-        return; /* nowhere left to say it */
+    logger.dropped++;
+    logger.dropped_ever++;
+}
+
+uint64_t log_dropped(void)
+{
+    return logger.dropped_ever;
 }
 
 void log_line(enum log_level level, const char *fmt, ...)

@@ -3,6 +3,8 @@
  * The daemon's only logger: one line to standard error, with the time of day (on a terminal) or
  * date and time (in a file) before it. Where standard error is the journal, which $JOURNAL_STREAM
  * says, it is an entry with fields, so that `journalctl RINGD_JOB=7` finds what was said of a job.
+ * Nothing waits for a reader: while a pipe is full or journald stands still, lines are dropped and
+ * counted, and the next one that gets through says how many. Lines are cleaned (text_clean.h).
  * Loop thread. */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
@@ -25,6 +27,7 @@ struct log_about {
     int stage;        /* RINGD_STAGE=: rank + 1 */
 };
 
+uint64_t log_dropped(void);           /* lines that nobody read in time, since the start */
 void log_set_level(const char *name); /* "error" … "debug" */
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log_about(enum log_level level, const struct log_about *about, const char *fmt, ...)

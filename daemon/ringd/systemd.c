@@ -15,31 +15,31 @@ enum {
     ENTRY_MAX = 12288, /* bytes of an entry; the log's are a fifth of it */
 };
 
-/* path: a file, or with '@' first a name without one. False: it was not sent. */
-static bool send_to(const char *path, const void *data, size_t n, int flags)
+/* path: a file, or with '@' first a name without one. Never waits. 0, or a negative errno. */
+static int send_to(const char *path, const void *data, size_t n)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const size_t size = strlen(path);
     if ((*path != '/' && *path != '@') || size >= sizeof to.sun_path)
-        return false;
+        return -EINVAL;
     memcpy(to.sun_path, path, size);
     if (*path == '@')
         to.sun_path[0] = '\0';
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return false;
+        return -errno;
     const socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
-    const bool sent =
-        sendto(fd, data, n, MSG_NOSIGNAL | flags, (const struct sockaddr *)&to, len) == (ssize_t)n;
+    const int r =
+        sendto(fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&to, len) < 0 ? -errno : 0;
     close(fd);
-    return sent;
+    return r;
 }
 
 void systemd_notify(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     if (path)
-        send_to(path, text, strlen(text), MSG_DONTWAIT);
+        send_to(path, text, strlen(text));
 }
 
 /* The number in a variable, 0: there is none. */
@@ -105,9 +105,9 @@ size_t systemd_encode(const struct systemd_field *fields, size_t n, char *ret, s
     return fits ? at : 0;
 }
 
-bool systemd_log(const struct systemd_field *fields, size_t n)
+int systemd_log(const struct systemd_field *fields, size_t n)
 {
     char entry[ENTRY_MAX];
     const size_t size = systemd_encode(fields, n, entry, sizeof entry);
-    return size && send_to("/run/systemd/journal/socket", entry, size, 0);
+    return size ? send_to("/run/systemd/journal/socket", entry, size) : -EMSGSIZE;
 }

@@ -23,7 +23,7 @@ struct systemd_field {
 };
 /* An entry in the form of the journal. Returns its bytes, 0 when they are more than cap. */
 size_t systemd_encode(const struct systemd_field *fields, size_t n, char *ret, size_t cap);
-/* To the journal; false: it did not take it. Never waits for longer than the journal is busy. */
-bool systemd_log(const struct systemd_field *fields, size_t n);
+/* To the journal. Never waits. 0, or a negative errno: −EAGAIN, the journal does not read now. */
+int systemd_log(const struct systemd_field *fields, size_t n);
 
 #endif

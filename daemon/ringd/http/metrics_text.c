@@ -10,6 +10,7 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/ledger.h"
+#include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
@@ -68,6 +69,8 @@ static void write_node(FILE *to, const struct metrics_sources *n)
            (double)self->memory_available);
     single(to, "loop_lateness_seconds", "gauge",
            "The longest the event loop was late within the last minute.", n->lateness);
+    single(to, "log_dropped_total", "counter", "Lines of the log that nobody read in time.",
+           (double)log_dropped());
     single(to, "history_failing", "gauge", "1 while the job history cannot be written.",
            store_trouble(n->store) != NULL);
 }
