@@ -239,12 +239,9 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *re
     int r = job_spec_read(&asked, type, spec, err);
     if (!r && asked.dry_run)
         r = err_set(err, -EINVAL, "a plan is no job: POST /v1/plan answers with one");
-    if (r) {
-        json_decref(spec);
-        return r;
-    }
     const size_t bytes = sizeof(struct job) + json_weight(spec);
-    r = take_room(c, bytes, err);
+    if (!r)
+        r = take_room(c, bytes, err);
     if (r) {
         json_decref(spec);
         return r;
