@@ -2,6 +2,7 @@
 #include "daemon/common/progress.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,10 +13,12 @@
 
 int progress_create(struct progress **ret, int *ret_fd)
 {
-    int fd = memfd_create("ringd-progress", MFD_CLOEXEC);
+    int fd = memfd_create("ringd-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    if (ftruncate(fd, sizeof(struct progress)) || !(*ret = progress_attach(fd))) {
+    /* A page that the stage could cut off would end the daemon by SIGBUS. */
+    if (ftruncate(fd, sizeof(struct progress)) ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) || !(*ret = progress_attach(fd))) {
         int saved = errno;
         close(fd);
         return -saved;

@@ -39,7 +39,7 @@ struct progress {
     char last_words[512];            /* of a stage that a signal ends: "had to end: …" */
 };
 
-/* A fresh page in a memfd for the stage to inherit; −errno. */
+/* A fresh page in a memfd for the stage to inherit, whose size nobody can change; −errno. */
 int progress_create(struct progress **ret, int *ret_fd);
 struct progress *progress_attach(int fd); /* NULL on failure */
 void progress_detach(struct progress *p);

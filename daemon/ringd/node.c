@@ -36,6 +36,7 @@
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/ringd/service.h"
@@ -82,8 +83,9 @@ void node_refresh_self(struct node *n)
     struct member *self = members_self(n->members);
     uint64_t limit = n->memory_limit ? n->memory_limit : UINT64_MAX, total, available;
     read_memory(&total, &available);
+    const uint64_t lost = n->spawner ? spawner_lingering(n->spawner) : 0;
     self->memory_total = smaller(total, limit);
-    self->memory_available = smaller(available, limit);
+    self->memory_available = smaller(available, limit > lost ? limit - lost : 0);
     node_refresh_doings(n);
 }
 
@@ -427,6 +429,7 @@ void node_close(struct node *n)
     cost_query_free(n->cost_query);
     coord_free(n->coord);
     doctor_free(n->doctor);
+    spawner_free(n->spawner);
     store_close(n->store);
     api_free(n->api);
     elsewhere_free(n->elsewhere);

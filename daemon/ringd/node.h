@@ -37,6 +37,7 @@ struct plan_requests;
 struct records;
 struct relay;
 struct service;
+struct spawner;
 struct store;
 struct cost_query;
 struct worker;
@@ -63,6 +64,7 @@ struct node {
     struct peers *peers;
     struct measure *measure;            /* what the cables can do */
     struct relay *relay;                /* data connections of others, passing through */
+    struct spawner *spawner;            /* all stage processes */
     struct worker *worker;              /* runs stages, for any head */
     struct coord *coord;                /* runs the jobs submitted here */
     struct plan_requests *plan_request; /* plans without a job */

@@ -165,6 +165,7 @@ static void open_doctor(struct node *n)
                                                   .cables = n->cables,
                                                   .peers = n->peers,
                                                   .store = n->store,
+                                                  .spawner = n->spawner,
                                                   .worker = n->worker});
 }
 

@@ -2,15 +2,19 @@
  *
  * Wires the modules that run and plan jobs: what they borrow, and where their news goes. Called by
  * node.c; loop thread. */
+#include <stdlib.h>
+
 #include "daemon/ringd/doctor/doctor_ask.h"
 #include "daemon/ringd/http/api_reply.h"
 #include "daemon/ringd/http/elsewhere.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/metrics_text.h"
+#include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
 #include "daemon/ringd/job/plan_request.h"
+#include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/node.h"
 #include "daemon/ringd/node_impl.h"
@@ -84,9 +88,7 @@ static void on_refused(void *owner, struct http_call *call, enum plan_refusal ki
 
 static void open_plan_request(struct node *n)
 {
-    n->plan_request = plan_request_new(&(struct plan_request_setup){.base = n->base,
-                                                                    .opts = n->opts,
-                                                                    .threads = &n->threads,
+    n->plan_request = plan_request_new(&(struct plan_request_setup){.spawner = n->spawner,
                                                                     .coord = n->coord,
                                                                     .cost_query = n->cost_query,
                                                                     .worker = n->worker,
@@ -110,11 +112,20 @@ static void on_worker_changed(void *owner)
     node_changed(owner);
 }
 
+static void open_spawner(struct node *n)
+{
+    char *groups = cgroup_find_room();
+    n->spawner = spawner_new(
+        &(struct spawner_setup){.base = n->base, .opts = n->opts, .threads = &n->threads, .groups = groups});
+    free(groups);
+}
+
 static void open_worker(struct node *n)
 {
     n->worker = worker_new(&(struct worker_setup){.base = n->base,
                                                   .opts = n->opts,
                                                   .threads = &n->threads,
+                                                  .spawner = n->spawner,
                                                   .members = n->members,
                                                   .peers = n->peers,
                                                   .relay = n->relay,
@@ -128,10 +139,14 @@ void node_open_job(struct node *n)
 {
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
+    open_spawner(n);
     open_worker(n);
     open_coord(n);
-    n->cost_server = cost_server_new(&(struct cost_server_setup){
-        .base = n->base, .opts = n->opts, .threads = &n->threads, .peers = n->peers, .worker = n->worker});
+    n->cost_server = cost_server_new(&(struct cost_server_setup){.base = n->base,
+                                                                 .threads = &n->threads,
+                                                                 .spawner = n->spawner,
+                                                                 .peers = n->peers,
+                                                                 .worker = n->worker});
     open_plan_request(n);
 }
 

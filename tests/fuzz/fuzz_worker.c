@@ -14,16 +14,34 @@ enum { MESSAGES = 16 };
 /* --- a stage that is no process --- */
 
 struct spawn {
-    const struct spawn_ops *ops;
+    const struct spawn_ops *ops; /* NULL: there is none */
     void *owner;
+    bool is_ending;
 };
-static struct spawn the_stage; /* ops: NULL while there is none */
+static struct spawn the_stage;
 
-int spawn_start(struct spawn **ret, struct event_base *base, const struct opts *opts, int threads,
-                const struct spawn_ops *ops, void *owner, struct err *err)
+struct spawner *spawner_new(const struct spawner_setup *setup)
 {
-    (void)base, (void)opts, (void)threads, (void)err;
-    the_stage = (struct spawn){ops, owner};
+    (void)setup;
+    return NULL;
+}
+
+void spawner_free(struct spawner *m)
+{
+    (void)m;
+}
+
+uint64_t spawner_lingering(const struct spawner *m)
+{
+    (void)m;
+    return 0;
+}
+
+int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const struct spawn_ops *ops,
+                void *owner, struct err *err)
+{
+    (void)m, (void)within_us, (void)err;
+    the_stage = (struct spawn){ops, owner, false};
     *ret = &the_stage;
     return 0;
 }
@@ -41,9 +59,32 @@ int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd)
     return 0;
 }
 
-void spawn_kill(struct spawn *s, int signal)
+void spawn_end(struct spawn *s)
 {
-    (void)s, (void)signal;
+    s->is_ending = true;
+}
+
+void spawn_kill(struct spawn *s, const char *cause)
+{
+    (void)s, (void)cause;
+}
+
+void spawn_free(struct spawn *s)
+{
+    if (s)
+        s->ops = NULL;
+}
+
+int spawn_confine(struct spawn *s, uint64_t job)
+{
+    (void)s, (void)job;
+    return 0;
+}
+
+struct cgroup *spawn_group(const struct spawn *s)
+{
+    (void)s;
+    return NULL;
 }
 
 const struct progress *spawn_progress(const struct spawn *s)
@@ -51,12 +92,6 @@ const struct progress *spawn_progress(const struct spawn *s)
     static struct progress progress;
     (void)s;
     return &progress;
-}
-
-pid_t spawn_pid(const struct spawn *s)
-{
-    (void)s;
-    return 0;
 }
 
 uint64_t spawn_peak(const struct spawn *s)
@@ -69,12 +104,6 @@ uint64_t spawn_memory(const struct spawn *s)
 {
     (void)s;
     return 0;
-}
-
-void spawn_free(struct spawn *s)
-{
-    if (s)
-        s->ops = NULL;
 }
 
 /* --- messages --- */
@@ -127,6 +156,14 @@ static void stage_says(uint8_t what, struct input *in)
     json_decref(event);
 }
 
+static void stage_ends(void)
+{
+    const struct spawn_ops *ops = the_stage.ops;
+    the_stage.ops = NULL;
+    if (ops)
+        ops->ended(the_stage.owner, the_stage.is_ending ? "" : "was killed by SIGKILL");
+}
+
 static void neighbour_dials(struct worker *w, struct input *in)
 {
     struct link_hello hello = {
@@ -158,8 +195,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             stage_says(what, &in);
         else if (what % 8 == 6)
             neighbour_dials(w, &in);
+        else if (the_stage.is_ending || what > 200)
+            stage_ends();
         else
-            event_base_loop(node.base, EVLOOP_NONBLOCK); /* a stage that was to end has ended */
+            event_base_loop(node.base, EVLOOP_NONBLOCK);
         worker_describe(w, &me);
         expect(memchr(me.doing, '\0', sizeof me.doing) != NULL);
     }

@@ -11,6 +11,7 @@ struct mailbox;
 struct members;
 struct opts;
 struct peers;
+struct spawner;
 struct store;
 struct worker;
 
@@ -25,6 +26,7 @@ struct doctor_setup {
     struct cables *cables;
     struct peers *peers;
     struct store *store;
+    struct spawner *spawner;
     struct worker *worker;
 };
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/log.h"
 #include "engine/err.h"
 
 struct cgroup {
@@ -60,6 +62,17 @@ int cgroup_prepare(const char *folder)
     return r;
 }
 
+char *cgroup_find_room(void)
+{
+    char folder[3072];
+    if (cgroup_find_delegated(folder, sizeof folder))
+        return NULL;
+    int r = cgroup_prepare(folder);
+    if (r)
+        log_info("stage cgroups unavailable, no memory limit: %s: %s", folder, strerror(-r));
+    return r ? NULL : xstrdup(folder);
+}
+
 int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job)
 {
     struct cgroup *s = xcalloc(1, sizeof *s);
@@ -100,6 +113,32 @@ uint64_t cgroup_memory(const struct cgroup *s)
         fclose(f);
     free(path);
     return bytes;
+}
+
+/* Before Linux 5.14, one by one. 0 is a process that this one cannot see. */
+static void kill_each(const struct cgroup *s)
+{
+    char *path = xasprintf("%s/cgroup.procs", s->folder);
+    int pid;
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &pid) == 1)
+        if (pid > 0 && pid != (int)getpid())
+            kill(pid, SIGKILL);
+    if (f)
+        fclose(f);
+    free(path);
+}
+
+void cgroup_kill(struct cgroup *s)
+{
+    if (write_file(s->folder, "cgroup.kill", "1"))
+        kill_each(s);
+}
+
+int cgroup_remove(const struct cgroup *s)
+{
+    const bool is_busy = rmdir(s->folder) && (errno == EBUSY || errno == ENOTEMPTY);
+    return is_busy ? -EBUSY : 0;
 }
 
 bool cgroup_ran_out(const struct cgroup *s)
@@ -149,7 +188,6 @@ void cgroup_free(struct cgroup *s)
 {
     if (!s)
         return;
-    rmdir(s->folder);
     free(s->folder);
     free(s);
 }

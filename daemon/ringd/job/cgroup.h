@@ -20,11 +20,19 @@ int cgroup_find_delegated(char *ret, size_t size);
  * as it was. */
 int cgroup_prepare(const char *folder);
 
+/* Both, for stages: the folder, to be freed. NULL: outside a service there is none; if it cannot be
+ * used, the log says why. */
+char *cgroup_find_room(void);
+
 int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job);
 int cgroup_add(struct cgroup *s, pid_t pid);
 int cgroup_limit(struct cgroup *s, uint64_t bytes);
 /* What its processes have resident, with what they map of files; 0: nobody says. s may be NULL. */
 uint64_t cgroup_memory(const struct cgroup *s);
+/* All its processes, also those that a stage has started. */
+void cgroup_kill(struct cgroup *s);
+/* The group, not the struct. −EBUSY: a process is still in it, to be tried again later. */
+int cgroup_remove(const struct cgroup *s);
 /* Was a process of it killed because memory ran out? */
 bool cgroup_ran_out(const struct cgroup *s);
 /* Most a stage may have that was planned with so many bytes. */
@@ -34,6 +42,6 @@ uint64_t cgroup_with_headroom(uint64_t planned);
  * two, or another such text, or "" if it just ended. */
 void cgroup_why_ended(char *ret, size_t size, const struct cgroup *s, uint64_t planned, uint64_t peak,
                       const char *how);
-void cgroup_free(struct cgroup *s); /* its processes are gone */
+void cgroup_free(struct cgroup *s); /* the struct */
 
 #endif

@@ -62,7 +62,7 @@ static void finish(struct round *r)
         json_array_append(answers, r->asked[i].answer);
     /* A stage that cannot be told would wait for ever. */
     if (spawn_send(r->stage, json_pack("{s:s s:o}", "do", "surveyed", "answers", answers)))
-        spawn_kill(r->stage, SIGKILL);
+        spawn_kill(r->stage, "does not take messages");
     round_free(r);
 }
 

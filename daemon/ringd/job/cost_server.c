@@ -3,17 +3,16 @@
  * Owns the questions that wait and the stage process that answers one. Loop thread. */
 #include "daemon/ringd/job/cost_server.h"
 
-#include <event2/event.h>
-#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
+#include "daemon/ringd/timer.h"
 #include "daemon/common/xalloc.h"
 
 enum { MOST_WAITING = 8, WITHIN_S = 85 /* the one who asks waits little longer */ };
@@ -32,7 +31,7 @@ struct cost_server {
     struct request *current; /* owned: the stage works on it, or NULL */
     struct spawn *stage;     /* owned */
     bool is_timing;
-    struct event *deadline, *reap; /* owned; reap frees the stage outside its own callback */
+    struct timer *next; /* owned: starts the next outside of the callbacks of this one */
 };
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -61,33 +60,9 @@ static void end(struct cost_server *g)
 {
     request_free(g->current);
     g->current = NULL;
-    event_del(g->deadline);
-    event_active(g->reap, EV_TIMEOUT, 0);
-}
-
-static void on_stage_event(void *owner, const char *kind, json_t *event)
-{
-    struct cost_server *g = owner;
-    if (!g->current)
-        return;
-    if (!strcmp(kind, "measured")) {
-        tell(g, g->current, "cost-told", json_incref(json_object_get(event, "answer")));
-        end(g);
-    } else if (!strcmp(kind, "failed")) {
-        const char *why = json_string_value(json_object_get(event, "error"));
-        refuse(g, g->current, why ? why : "its stage process gives no reason");
-        end(g);
-    }
-}
-
-static void on_stage_ended(void *owner, const char *text)
-{
-    struct cost_server *g = owner;
-    (void)text;
-    if (!g->current)
-        return;
-    refuse(g, g->current, "its stage process ended before it was done");
-    end(g);
+    spawn_free(g->stage);
+    g->stage = NULL;
+    timer_set_us(g->next, 0);
 }
 
 static void give_up(struct cost_server *g, const char *why)
@@ -96,44 +71,45 @@ static void give_up(struct cost_server *g, const char *why)
     end(g);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void on_stage_event(void *owner, const char *kind, json_t *event)
 {
-    (void)fd;
-    (void)what;
-    give_up(arg, "timing took too long");
+    struct cost_server *g = owner;
+    if (!strcmp(kind, "measured")) {
+        tell(g, g->current, "cost-told", json_incref(json_object_get(event, "answer")));
+        end(g);
+    } else if (!strcmp(kind, "failed")) {
+        const char *why = json_string_value(json_object_get(event, "error"));
+        give_up(g, why ? why : "its stage process gives no reason");
+    }
+}
+
+static void on_stage_ended(void *owner, const char *text)
+{
+    char why[600];
+    snprintf(why, sizeof why, "its stage process %s", *text ? text : "ended before it was done");
+    give_up(owner, why);
 }
 
 /* --- questions -------------------------------------------------------------------------------- */
 
-static void start_next(struct cost_server *g)
+static void start_next(void *owner)
 {
     static const struct spawn_ops ops = {on_stage_event, on_stage_ended};
-    static const struct timeval within = {WITHIN_S, 0};
+    struct cost_server *g = owner;
     const struct cost_server_setup *n = &g->setup;
     const int threads = *n->threads;
     struct err err;
-    if (g->stage || !(g->current = TAILQ_FIRST(&g->waiting)))
+    if (g->current || !(g->current = TAILQ_FIRST(&g->waiting)))
         return;
     TAILQ_REMOVE(&g->waiting, g->current, next);
     g->n--;
     g->is_timing = worker_is_idle(n->worker);
-    event_add(g->deadline, &within);
-    if (spawn_start(&g->stage, n->base, n->opts, threads, &ops, g, &err))
+    if (spawn_start(&g->stage, n->spawner, WITHIN_S * UINT64_C(1000000), &ops, g, &err))
         give_up(g, err.text);
     else if (spawn_send(g->stage,
                         json_pack("{s:s s:O s:i s:b}", "do", "measure", "question", g->current->question,
                                   "threads", threads, "may_time", (int)g->is_timing)))
         give_up(g, "its stage process does not take messages");
-}
-
-static void on_reap(evutil_socket_t fd, short what, void *arg)
-{
-    struct cost_server *g = arg;
-    (void)fd;
-    (void)what;
-    spawn_free(g->stage);
-    g->stage = NULL;
-    start_next(g);
 }
 
 void cost_server_take_ask(struct cost_server *g, const uint8_t from[16], const json_t *body)
@@ -150,15 +126,13 @@ void cost_server_take_ask(struct cost_server *g, const uint8_t from[16], const j
     }
     TAILQ_INSERT_TAIL(&g->waiting, q, next);
     g->n++;
-    if (!event_pending(g->reap, EV_TIMEOUT, NULL))
-        start_next(g);
+    timer_set_us(g->next, 0);
 }
 
 void cost_server_yield(struct cost_server *g)
 {
     if (!g->current || !g->is_timing)
         return;
-    spawn_kill(g->stage, SIGKILL);
     give_up(g, "a job has begun there");
 }
 
@@ -169,8 +143,7 @@ struct cost_server *cost_server_new(const struct cost_server_setup *setup)
     struct cost_server *g = xcalloc(1, sizeof *g);
     g->setup = *setup;
     TAILQ_INIT(&g->waiting);
-    g->deadline = evtimer_new(setup->base, on_deadline, g);
-    g->reap = event_new(setup->base, -1, 0, on_reap, g);
+    g->next = timer_new(setup->base, start_next, g);
     return g;
 }
 
@@ -184,7 +157,6 @@ void cost_server_free(struct cost_server *g)
     }
     request_free(g->current);
     spawn_free(g->stage);
-    event_free(g->deadline);
-    event_free(g->reap);
+    timer_free(g->next);
     free(g);
 }

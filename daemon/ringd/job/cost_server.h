@@ -11,14 +11,14 @@
 
 struct cost_server;
 struct event_base;
-struct opts;
 struct peers;
+struct spawner;
 struct worker;
 
 struct cost_server_setup { /* all borrowed */
     struct event_base *base;
-    const struct opts *opts; /* stage-binary, which may change, as may */
-    const int *threads;
+    const int *threads; /* may change */
+    struct spawner *spawner;
     struct peers *peers;
     const struct worker *worker;
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/lanes.h"
 
-#include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/relay.h"
+#include "daemon/ringd/timer.h"
 #include "daemon/common/xalloc.h"
 
 enum {
@@ -23,7 +23,7 @@ struct lane_dial {
     struct link *link;     /* owned while it is being made, then NULL */
     bool up;               /* handed over, or come from the other end */
     bool unanswered;       /* the last attempt met with no answer: the other end is to dial */
-    struct event *again;   /* owned: the next attempt, or the end of waiting for an answer */
+    struct timer *again;   /* owned: the next attempt, or the end of waiting for an answer */
     bool is_via;           /* the one through other nodes, whose path is that to the first of them: */
     bool retired;          /* up, but a direct one is too */
     struct relay_ask *ask; /* owned while we wait for the answer */
@@ -41,15 +41,9 @@ struct lanes {
 static void dial(struct lane_dial *d);
 static void update_via(struct lanes *l);
 
-static void look_in(struct lane_dial *d, unsigned ms)
-{
-    struct timeval in = {ms / 1000, (suseconds_t)(ms % 1000 * 1000)};
-    event_add(d->again, &in);
-}
-
 static void dial_later(struct lane_dial *d)
 {
-    look_in(d, REDIAL_MS);
+    timer_set_ms(d->again, REDIAL_MS);
 }
 
 static int on_hello(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
@@ -119,7 +113,7 @@ static void make_link(struct lane_dial *d, const char *host, uint16_t port, uint
     if (link_dial(&d->link, &setup, host, port))
         dial_later(d);
     else if (!d->is_via)
-        look_in(d, ANSWER_MS);
+        timer_set_ms(d->again, ANSWER_MS);
 }
 
 /* A control connection stands over the path, so the node is there and listens: a firewall swallows
@@ -173,11 +167,9 @@ static void dial(struct lane_dial *d)
     make_link(d, path.host, path.port, path.max_segment, NULL);
 }
 
-static void on_again(evutil_socket_t fd, short what, void *arg)
+static void on_again(void *owner)
 {
-    struct lane_dial *d = arg;
-    (void)fd;
-    (void)what;
+    struct lane_dial *d = owner;
     if (d->unanswered || (!d->is_via && d->link && link_state(d->link) == LINK_DIALING))
         leave_to_peer(d);
     else
@@ -214,7 +206,7 @@ static void drop(struct lane_dial *d)
 {
     relay_ask_free(d->ask);
     link_free(d->link);
-    event_del(d->again);
+    timer_stop(d->again);
     d->ask = NULL;
     d->link = NULL;
     d->up = d->retired = d->unanswered = false;
@@ -235,8 +227,8 @@ static void update_via(struct lanes *l)
     } else if (direct && !v->up) {
         drop(v);
     }
-    if (!l->started || !l->relays || direct || v->up || v->link || v->ask ||
-        event_pending(v->again, EV_TIMEOUT, NULL) || peers_paths(l->setup.peers, l->to, paths))
+    if (!l->started || !l->relays || direct || v->up || v->link || v->ask || timer_is_pending(v->again) ||
+        peers_paths(l->setup.peers, l->to, paths))
         return;
     struct relay_want want = {.job = l->hello.job};
     memcpy(want.from, members_self(l->setup.members)->id, sizeof want.from);
@@ -323,10 +315,9 @@ struct lanes *lanes_new(const struct lanes_setup *setup)
     l->setup = *setup;
     for (size_t k = 0; k < PEERS_MAX_PATHS; k++) {
         l->dials[k].l = l;
-        l->dials[k].again = event_new(setup->base, -1, 0, on_again, &l->dials[k]);
+        l->dials[k].again = timer_new(setup->base, on_again, &l->dials[k]);
     }
-    l->via =
-        (struct lane_dial){.l = l, .is_via = true, .again = event_new(setup->base, -1, 0, on_again, &l->via)};
+    l->via = (struct lane_dial){.l = l, .is_via = true, .again = timer_new(setup->base, on_again, &l->via)};
     return l;
 }
 
@@ -336,7 +327,7 @@ void lanes_free(struct lanes *l)
         return;
     lanes_stop(l);
     for (size_t k = 0; k < PEERS_MAX_PATHS; k++)
-        event_free(l->dials[k].again);
-    event_free(l->via.again);
+        timer_free(l->dials[k].again);
+    timer_free(l->via.again);
     free(l);
 }

@@ -3,7 +3,6 @@
  * Owns the questions under way, each with its stage process. Called by the API; loop thread. */
 #include "daemon/ringd/job/plan_request.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +10,24 @@
 
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/common/optable.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/common/xalloc.h"
+#include "net/clock.h"
 
 enum { PLAN_S = 900, MOST_AT_ONCE = 2 };
 
 struct question {
     LIST_ENTRY(question) next;
     struct plan_requests *plan_request; /* borrowed */
-    struct http_call *call;             /* NULL = answered */
-    struct job *job;                    /* owned: what is asked about; no list of jobs has it */
-    json_t *lines;                      /* owned: what the stage said meanwhile */
-    json_t *message;                    /* owned: what it was told */
-    bool is_timing;                     /* it may time what the model costs */
-    struct spawn *stage;                /* owned */
-    struct event *deadline;             /* owned */
-    struct event *reap;                 /* owned: frees all this outside the stage's own callback */
+    struct http_call *call;
+    struct job *job;     /* owned: what is asked about; no list of jobs has it */
+    json_t *lines;       /* owned: what the stage said meanwhile */
+    json_t *message;     /* owned: what it was told */
+    bool is_timing;      /* it may time what the model costs */
+    struct spawn *stage; /* owned */
+    struct instant due;  /* there has to be a plan by then */
 };
 
 struct plan_requests {
@@ -50,20 +48,10 @@ static void question_free(struct question *q)
     LIST_REMOVE(q, next);
     q->plan_request->n--;
     end_stage(q);
-    event_free(q->deadline);
-    event_free(q->reap);
     job_free(q->job);
     json_decref(q->lines);
     json_decref(q->message);
     free(q);
-}
-
-/* The caller has answered. */
-static void end(struct question *q)
-{
-    q->call = NULL;
-    event_del(q->deadline);
-    event_active(q->reap, EV_TIMEOUT, 0);
 }
 
 static void refuse_call(struct plan_requests *p, struct http_call *call, enum plan_refusal kind,
@@ -75,24 +63,7 @@ static void refuse_call(struct plan_requests *p, struct http_call *call, enum pl
 static void refuse(struct question *q, const char *why)
 {
     refuse_call(q->plan_request, q->call, PLAN_REFUSED, why);
-    end(q);
-}
-
-static void on_reap(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    question_free(arg);
-}
-
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
-{
-    struct question *q = arg;
-    char why[100];
-    (void)fd;
-    (void)what;
-    snprintf(why, sizeof why, "no plan within %d s: model and data take too long to read", PLAN_S);
-    refuse(q, why);
+    question_free(q);
 }
 
 static void answer(struct question *q, const json_t *event)
@@ -106,15 +77,13 @@ static void answer(struct question *q, const json_t *event)
                json_pack("{s:s s:O s:o s:O}", "type", job_type_name(q->job->type), "steps",
                          json_object_get(event, "steps"), "plan", job_encode_plan(q->job), "lines",
                          q->lines));
-    end(q);
+    question_free(q);
 }
 
 static void on_stage_event(void *owner, const char *kind, json_t *event)
 {
     struct question *q = owner;
     json_t *text = json_object_get(event, "text");
-    if (!q->call)
-        return;
     if (!strcmp(kind, "planned")) {
         answer(q, event);
     } else if (!strcmp(kind, "failed")) {
@@ -132,8 +101,7 @@ static void on_stage_ended(void *owner, const char *text)
     struct question *q = owner;
     char why[600];
     snprintf(why, sizeof why, "the stage process %s", *text ? text : "ended before there was a plan");
-    if (q->call)
-        refuse(q, why);
+    refuse(q, why);
 }
 
 static void start(struct question *q)
@@ -143,7 +111,9 @@ static void start(struct question *q)
     struct err err;
     q->is_timing = worker_is_idle(n->worker);
     json_object_set_new(q->message, "may_time", json_boolean(q->is_timing));
-    if (spawn_start(&q->stage, n->base, n->opts, *n->threads, &ops, q, &err))
+    const struct instant now = clock_now();
+    const uint64_t within_us = q->due.us > now.us ? q->due.us - now.us : 1;
+    if (spawn_start(&q->stage, n->spawner, within_us, &ops, q, &err))
         refuse(q, err.text);
     else if (spawn_send(q->stage, json_incref(q->message)))
         refuse(q, "the stage process does not take messages");
@@ -159,18 +129,18 @@ static json_t *message_of(struct question *q, const struct members_ring *ring, c
 
 void plan_request_yield(struct plan_requests *p)
 {
-    struct question *q;
-    LIST_FOREACH (q, &p->questions, next)
-        if (q->call && q->is_timing && q->stage) {
-            end_stage(q);
-            json_array_clear(q->lines);
-            start(q);
-        }
+    for (struct question *q = LIST_FIRST(&p->questions), *next; q; q = next) {
+        next = LIST_NEXT(q, next);
+        if (!q->is_timing)
+            continue;
+        end_stage(q);
+        json_array_clear(q->lines);
+        start(q);
+    }
 }
 
 void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec, struct http_call *call)
 {
-    static const struct timeval wait = {PLAN_S, 0};
     struct members_ring ring;
     char why[700], text[800];
     p->setup.begins(p->setup.owner);
@@ -185,13 +155,13 @@ void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t 
         return;
     }
     struct question *q = xcalloc(1, sizeof *q);
-    *q = (struct question){
-        .plan_request = p, .call = call, .job = job_new(0, type, NULL, json_object()), .lines = json_array()};
-    q->deadline = evtimer_new(p->setup.base, on_deadline, q);
-    q->reap = evtimer_new(p->setup.base, on_reap, q);
+    *q = (struct question){.plan_request = p,
+                           .call = call,
+                           .job = job_new(0, type, NULL, json_object()),
+                           .lines = json_array(),
+                           .due = {clock_now().us + PLAN_S * UINT64_C(1000000)}};
     LIST_INSERT_HEAD(&p->questions, q, next);
     p->n++;
-    evtimer_add(q->deadline, &wait);
     q->message = message_of(q, &ring, spec);
     start(q);
 }
@@ -209,8 +179,7 @@ void plan_request_free(struct plan_requests *p)
     if (!p)
         return;
     for (struct question *q; (q = LIST_FIRST(&p->questions));) {
-        if (q->call)
-            refuse_call(p, q->call, PLAN_STOPPING, "ringd is stopping");
+        refuse_call(p, q->call, PLAN_STOPPING, "ringd is stopping");
         question_free(q);
     }
     free(p);

@@ -13,17 +13,14 @@
 struct http_call;
 struct coord;
 struct cost_query;
-struct event_base;
-struct opts;
 struct plan_requests;
+struct spawner;
 struct worker;
 
 enum plan_refusal { PLAN_REFUSED, PLAN_BUSY, PLAN_STOPPING };
 
 struct plan_request_setup { /* the pointers are borrowed */
-    struct event_base *base;
-    const struct opts *opts; /* stage-binary, which may change, as may */
-    const int *threads;
+    struct spawner *spawner;
     struct coord *coord;
     struct cost_query *cost_query;
     const struct worker *worker;

@@ -1,42 +1,77 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/spawn.h"
 
-#include <endian.h>
 #include <errno.h>
-#include <event2/buffer.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/common/ipc.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/spawn_env.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/spawn_socket.h"
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/timer.h"
+#include "net/clock.h"
+
+enum {
+    KILL_AFTER_US = 2000000,
+    GIVE_UP_US = 5000000,
+    CLOSE_US = 2000000, /* of our own end, all processes together */
+    LOOK_US = 200000,   /* until we look again at what the kernel does not report */
+    LOOK_MOST_US = 60000000,
+    STUCK_MAX = 8 /* processes that do not end, until no other is started */
+};
+
+enum spawn_state {
+    SPAWN_RUNS,
+    SPAWN_ASKED,  /* to end, or it closed its socket */
+    SPAWN_KILLED, /* the kernel has to end it */
+    SPAWN_STUCK,  /* it did not */
+    SPAWN_REAPED
+};
 
 struct spawn {
+    LIST_ENTRY(spawn) next;
+    struct spawner *m; /* borrowed: owner */
+    enum spawn_state state;
     pid_t pid;
-    int pidfd, sock;
-    struct event *on_exit, *on_read; /* owned */
-    struct event *on_room;           /* owned: the socket takes bytes again */
-    struct ipc_frame **waiting;      /* owned: messages it has not taken yet, the first perhaps in part */
-    size_t n_waiting, bytes_waiting;
-    struct evbuffer *in;       /* owned: bytes of unfinished events */
-    struct progress *progress; /* owned mapping */
-    const struct spawn_ops *ops;
+    int pidfd;
+    struct event *on_exit;       /* owned */
+    struct timer *due;           /* owned: the end of the patience with this state */
+    struct timer *look;          /* owned: for an end that the kernel does not report */
+    struct spawn_socket *socket; /* owned */
+    struct progress *progress;   /* owned mapping */
+    struct cgroup *group;        /* owned; NULL: none */
+    const struct spawn_ops *ops; /* NULL: the owner has let go, or knows the end */
     void *owner;
-    bool reaped;
+    bool is_dropped; /* by its owner: freed when the kernel has let go too */
+    bool is_closed;  /* its socket, by itself */
+    char cause[200]; /* why it was killed; "": at the owner's wish */
+    uint64_t within_us;
     uint64_t peak_bytes;             /* most it had resident, once it has ended */
     unsigned long long kills_before; /* by the kernel, when it began */
+};
+
+struct spawner {
+    struct spawner_setup setup;
+    char *groups; /* owned */
+    LIST_HEAD(, spawn) all;
+    struct timer *sweep; /* owned: frees what nobody needs any more, outside of all callbacks */
+    uint64_t sweep_us;   /* until it is tried again */
 };
 
 /* --- the child's side: between fork and exec only what is safe in a process with threads ------ */
@@ -65,36 +100,7 @@ static void child_exec(const char *binary, char **env, int sock, int progress, p
     _exit(127);
 }
 
-/* --- events ----------------------------------------------------------------------------------- */
-
-static void take_events(struct spawn *s)
-{
-    for (;;) {
-        uint32_t length;
-        if (evbuffer_copyout(s->in, &length, 4) < 4)
-            return;
-        size_t n = le32toh(length);
-        if (n > IPC_MAX || evbuffer_get_length(s->in) < n + 4)
-            return;
-        evbuffer_drain(s->in, 4);
-        json_t *event = json_loadb((const char *)evbuffer_pullup(s->in, (ssize_t)n), n, 0, NULL);
-        evbuffer_drain(s->in, n);
-        const char *kind = json_string_value(json_object_get(event, "ev"));
-        if (kind)
-            s->ops->event(s->owner, kind, event);
-        json_decref(event);
-    }
-}
-
-static void on_read(evutil_socket_t fd, short what, void *arg)
-{
-    struct spawn *s = arg;
-    (void)what;
-    int n = evbuffer_read(s->in, fd, 1 << 16);
-    if (n <= 0 && !(n < 0 && errno == EAGAIN))
-        event_del(s->on_read);
-    take_events(s);
-}
+/* --- its end ---------------------------------------------------------------------------------- */
 
 /* How many processes the kernel has ended since it started because memory ran out; 0: it does not
  * tell. */
@@ -125,162 +131,211 @@ static void describe_end(char *buf, size_t size, const siginfo_t *info, bool ker
         snprintf(buf, size, "was killed by SIG%s", sigabbrev_np(info->si_status));
 }
 
+static void sweep_in(struct spawner *m, uint64_t us)
+{
+    m->sweep_us = us;
+    timer_set_us(m->sweep, us);
+}
+
+static void tell_ended(struct spawn *s, const char *text)
+{
+    const struct spawn_ops *ops = s->ops;
+    s->ops = NULL;
+    if (ops)
+        ops->ended(s->owner, text);
+}
+
+/* Its number is its own until it is reaped. */
+static void send_signal(const struct spawn *s, int signal_number)
+{
+    kill(s->pid, signal_number);
+}
+
+static void patience(struct spawn *s, enum spawn_state state, uint64_t us)
+{
+    s->state = state;
+    timer_set_us(s->due, us);
+}
+
+static void kill_now(struct spawn *s)
+{
+    send_signal(s, SIGKILL);
+    if (s->group)
+        cgroup_kill(s->group);
+    patience(s, SPAWN_KILLED, s->m->setup.give_up_us);
+}
+
+void spawn_kill(struct spawn *s, const char *cause)
+{
+    if (s->state >= SPAWN_KILLED)
+        return;
+    snprintf(s->cause, sizeof s->cause, "%s", cause);
+    spawn_socket_stop(s->socket);
+    kill_now(s);
+}
+
+void spawn_end(struct spawn *s)
+{
+    if (s->state != SPAWN_RUNS)
+        return;
+    send_signal(s, SIGTERM);
+    send_signal(s, SIGCONT); /* a stopped process cannot die of SIGTERM */
+    patience(s, SPAWN_ASKED, s->m->setup.kill_after_us);
+}
+
+void spawn_free(struct spawn *s)
+{
+    if (!s)
+        return;
+    s->ops = NULL;
+    s->is_dropped = true;
+    spawn_socket_stop(s->socket);
+    if (s->state < SPAWN_KILLED)
+        kill_now(s);
+    else if (s->state == SPAWN_REAPED)
+        sweep_in(s->m, 0);
+}
+
+/* It sleeps in the kernel where no signal wakes it. */
+static void give_up(struct spawn *s)
+{
+    const struct err_amounts memory = err_amounts(spawn_memory(s), 0);
+    char text[sizeof s->cause + 100];
+    s->state = SPAWN_STUCK;
+    log_warning("stage process %d was killed and does not end: it may wait for a disk or a device; its %s of "
+                "memory stay taken until it ends",
+                (int)s->pid, memory.need);
+    snprintf(text, sizeof text, "%s%swas killed and does not end (process %d)", s->cause,
+             *s->cause ? ", " : "", (int)s->pid);
+    spawn_socket_stop(s->socket);
+    tell_ended(s, text);
+}
+
+static void on_due(void *owner)
+{
+    struct spawn *s = owner;
+    char text[100];
+    if (s->state == SPAWN_RUNS) {
+        snprintf(text, sizeof text, "was not done within %g s", (double)s->within_us / 1e6);
+        spawn_kill(s, text);
+    } else if (s->state == SPAWN_ASKED) {
+        spawn_kill(s, s->is_closed ? "closed its connection with ringd and went on" : "");
+    } else if (s->state == SPAWN_KILLED) {
+        give_up(s);
+    }
+}
+
+static bool reap(struct spawn *s, siginfo_t *ret)
+{
+    struct rusage used = {0};
+    *ret = (siginfo_t){0};
+    if (syscall(SYS_waitid, P_PID, s->pid, ret, WEXITED | WNOHANG, &used) || !ret->si_pid)
+        return false;
+    if (s->state == SPAWN_STUCK)
+        log_info("stage process %d has ended at last", (int)s->pid);
+    s->state = SPAWN_REAPED;
+    s->peak_bytes = (uint64_t)used.ru_maxrss * 1024;
+    return true;
+}
+
 /* What it said before it ended is still in the socket: read that first, so that its own words come
  * before "ended". */
+static void look(struct spawn *s)
+{
+    siginfo_t info;
+    char text[sizeof s->progress->last_words];
+    if (s->on_exit)
+        event_del(s->on_exit);
+    if (!reap(s, &info)) { /* whoever traces it hears of its end before us */
+        timer_set_us(s->look, LOOK_US);
+        return;
+    }
+    timer_stop(s->due);
+    if (!*s->cause)
+        spawn_socket_drain(s->socket);
+    progress_last_words(s->progress, text);
+    if (*s->cause)
+        snprintf(text, sizeof text, "%s", s->cause);
+    else if (!*text)
+        describe_end(text, sizeof text, &info, out_of_memory_kills() > s->kills_before);
+    tell_ended(s, text);
+    if (s->is_dropped)
+        sweep_in(s->m, 0);
+}
+
 static void on_exit_event(evutil_socket_t fd, short what, void *arg)
 {
-    struct spawn *s = arg;
     (void)fd;
     (void)what;
-    siginfo_t info = {0};
-    struct rusage used = {0};
-    if (syscall(SYS_waitid, P_PID, s->pid, &info, WEXITED | WNOHANG, &used) || !info.si_pid)
+    look(arg);
+}
+
+static void on_look(void *owner)
+{
+    look(owner);
+}
+
+/* --- its socket ------------------------------------------------------------------------------- */
+
+static void on_event(void *owner, const char *kind, json_t *event)
+{
+    struct spawn *s = owner;
+    if (s->ops)
+        s->ops->event(s->owner, kind, event);
+}
+
+static void on_broken(void *owner, const char *why)
+{
+    spawn_kill(owner, why);
+}
+
+/* As it does when it ends. If it does not end, nobody can talk to it any more. */
+static void on_closed(void *owner)
+{
+    struct spawn *s = owner;
+    if (s->state != SPAWN_RUNS)
         return;
-    s->reaped = true;
-    s->peak_bytes = (uint64_t)used.ru_maxrss * 1024;
-    event_del(s->on_exit);
-    while (evbuffer_read(s->in, s->sock, 1 << 16) > 0)
-        ;
-    event_del(s->on_read);
-    char text[sizeof s->progress->last_words];
-    progress_last_words(s->progress, text);
-    if (!*text)
-        describe_end(text, sizeof text, &info, out_of_memory_kills() > s->kills_before);
-    const struct spawn_ops *ops = s->ops;
-    void *owner = s->owner;
-    take_events(s);
-    ops->ended(owner, text);
-}
-
-/* --- messages --------------------------------------------------------------------------------- */
-
-static void push(struct spawn *s)
-{
-    size_t sent = 0;
-    int r = 0;
-    while (sent < s->n_waiting && !(r = ipc_frame_push(s->waiting[sent], s->sock)))
-        ipc_frame_free(s->waiting[sent++]);
-    s->n_waiting -= sent;
-    memmove(s->waiting, s->waiting + sent, s->n_waiting * sizeof(struct ipc_frame *));
-    s->bytes_waiting = 0;
-    for (size_t i = 0; i < s->n_waiting; i++)
-        s->bytes_waiting += ipc_frame_left(s->waiting[i]);
-    if (r == -EAGAIN)
-        event_add(s->on_room, NULL); /* else the stage is gone, which is told elsewhere */
-}
-
-static void on_room(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    push(arg);
-}
-
-static int send_frame(struct spawn *s, struct ipc_frame *frame)
-{
-    if (s->bytes_waiting > IPC_MAX) {
-        ipc_frame_free(frame);
-        return -EAGAIN;
-    }
-    s->waiting = xreallocarray(s->waiting, s->n_waiting + 1, sizeof(struct ipc_frame *));
-    s->waiting[s->n_waiting++] = frame;
-    push(s);
-    return 0;
+    s->is_closed = true;
+    patience(s, SPAWN_ASKED, s->m->setup.kill_after_us);
 }
 
 int spawn_send(struct spawn *s, json_t *message)
 {
     struct ipc_frame *frame;
     int r = ipc_frame_new(&frame, message, -1);
-    return r ? r : send_frame(s, frame);
+    return r ? r : spawn_socket_send(s->socket, frame);
 }
 
 int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd)
 {
     struct ipc_frame *frame;
     int r = ipc_frame_new_lane(&frame, lane, fd);
-    return r ? r : send_frame(s, frame);
+    return r ? r : spawn_socket_send(s->socket, frame);
 }
 
-/* --- start and end ---------------------------------------------------------------------------- */
+/* --- its memory ------------------------------------------------------------------------------- */
 
-static int watch(struct spawn *s, struct event_base *base)
+int spawn_confine(struct spawn *s, uint64_t job)
 {
-    s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-    s->in = evbuffer_new();
-    s->on_exit = s->pidfd < 0 ? NULL : event_new(base, s->pidfd, EV_READ | EV_PERSIST, on_exit_event, s);
-    s->on_read = event_new(base, s->sock, EV_READ | EV_PERSIST, on_read, s);
-    s->on_room = event_new(base, s->sock, EV_WRITE, on_room, s);
-    if (!s->in || !s->on_exit || !s->on_read || !s->on_room)
-        return -ENOMEM;
-    event_add(s->on_exit, NULL);
-    event_add(s->on_read, NULL);
-    return 0;
+    int r = s->m->groups && !s->group ? cgroup_new(&s->group, s->m->groups, job) : 0;
+    return !r && s->group ? cgroup_add(s->group, s->pid) : r;
 }
 
-int spawn_start(struct spawn **ret, struct event_base *base, const struct opts *opts, int threads,
-                const struct spawn_ops *ops, void *owner, struct err *err)
+struct cgroup *spawn_group(const struct spawn *s)
 {
-    int pair[2] = {-1, -1}, progress = -1;
-    struct spawn *s = xcalloc(1, sizeof *s);
-    *s = (struct spawn){.pidfd = -1, .sock = -1, .ops = ops, .owner = owner, .reaped = true};
-    int r = progress_create(&s->progress, &progress);
-    if (!r && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-        r = -errno;
-    if (!r) {
-        size_t inherited;
-        char **env = spawn_environment(threads, &inherited);
-        pid_t parent = getpid();
-        sigset_t all, before; /* a signal for a child that is not a stage yet waits until it is */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        s->pid = fork();
-        if (s->pid == 0)
-            child_exec(opts_str(opts, "stage-binary"), env, pair[1], progress, parent);
-        r = s->pid < 0 ? -errno : 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        spawn_environment_free(env, inherited);
-    }
-    if (!r) {
-        s->reaped = false;
-        s->kills_before = out_of_memory_kills();
-        s->sock = pair[0];
-        fcntl(s->sock, F_SETFL, O_NONBLOCK);
-        r = watch(s, base);
-        if (!r)
-            r = spawn_send(s, json_pack("{s:s s:s}", "do", "cell", "state", opts_str(opts, "state-dir")));
-    } else if (pair[0] >= 0) {
-        close(pair[0]);
-    }
-    if (pair[1] >= 0)
-        close(pair[1]);
-    if (progress >= 0)
-        close(progress);
-    if (r) {
-        spawn_free(s);
-        return err_set(err, r, "a stage process cannot be started: %s", strerror(-r));
-    }
-    *ret = s;
-    return 0;
-}
-
-void spawn_kill(struct spawn *s, int signal)
-{
-    if (!s->reaped)
-        syscall(SYS_pidfd_send_signal, s->pidfd, signal, NULL, 0);
-}
-
-pid_t spawn_pid(const struct spawn *s)
-{
-    return s->pid;
+    return s->group;
 }
 
 uint64_t spawn_memory(const struct spawn *s)
 {
     char path[64];
     unsigned long long pages = 0;
+    /* In a service, /proc hides a process that lets nobody look into its memory. */
+    const uint64_t grouped = cgroup_memory(s->group);
+    if (grouped)
+        return grouped;
     snprintf(path, sizeof path, "/proc/%d/statm", (int)s->pid);
-    FILE *f = s->reaped ? NULL : fopen(path, "re");
+    FILE *f = s->state == SPAWN_REAPED ? NULL : fopen(path, "re");
     if (f && fscanf(f, "%*u %llu", &pages) != 1)
         pages = 0;
     if (f)
@@ -298,29 +353,205 @@ const struct progress *spawn_progress(const struct spawn *s)
     return s->progress;
 }
 
-void spawn_free(struct spawn *s)
+/* --- start ------------------------------------------------------------------------------------ */
+
+static int fork_stage(struct spawn *s, int sock, int progress)
 {
-    if (!s)
+    size_t inherited;
+    const char *binary = opts_str(s->m->setup.opts, "stage-binary");
+    char **env = spawn_environment(*s->m->setup.threads, &inherited);
+    pid_t parent = getpid();
+    sigset_t all, before; /* a signal for a child that is not a stage yet waits until it is */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    s->pid = fork();
+    if (s->pid == 0)
+        child_exec(binary, env, sock, progress, parent);
+    int r = s->pid < 0 ? -errno : 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    spawn_environment_free(env, inherited);
+    return r;
+}
+
+static void watch_end(struct spawn *s)
+{
+    s->kills_before = out_of_memory_kills();
+    s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+    if (s->pidfd < 0) { /* too many files are open: its end has to be looked for */
+        timer_set_us(s->look, LOOK_US);
         return;
-    if (!s->reaped) {
-        kill(s->pid, SIGKILL);
-        waitpid(s->pid, NULL, 0);
     }
+    s->on_exit = event_new(s->m->setup.base, s->pidfd, EV_READ | EV_PERSIST, on_exit_event, s);
+    event_add(s->on_exit, NULL);
+}
+
+static size_t count_stuck(const struct spawner *m)
+{
+    const struct spawn *s;
+    size_t n = 0;
+    LIST_FOREACH (s, &m->all, next)
+        n += s->state == SPAWN_STUCK;
+    return n;
+}
+
+static void begin(struct spawn *s, struct spawner *m, int sock)
+{
+    static const struct spawn_socket_ops socket_ops = {on_event, on_broken, on_closed};
+    struct event_base *base = m->setup.base;
+    LIST_INSERT_HEAD(&m->all, s, next);
+    s->due = timer_new(base, on_due, s);
+    s->look = timer_new(base, on_look, s);
+    s->socket = spawn_socket_new(base, sock, &socket_ops, s);
+    if (s->within_us)
+        timer_set_us(s->due, s->within_us);
+    watch_end(s);
+}
+
+int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const struct spawn_ops *ops,
+                void *owner, struct err *err)
+{
+    int pair[2] = {-1, -1}, progress = -1;
+    if (count_stuck(m) >= STUCK_MAX)
+        return err_set(err, -EBUSY,
+                       "a stage process cannot be started: %d that were killed have not ended, they may wait "
+                       "for a disk or a device; if that does not come back, restart this machine",
+                       STUCK_MAX);
+    struct spawn *s = xcalloc(1, sizeof *s);
+    *s = (struct spawn){.m = m, .pidfd = -1, .ops = ops, .owner = owner, .within_us = within_us};
+    int r = progress_create(&s->progress, &progress);
+    if (!r && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+        r = -errno;
+    if (!r)
+        r = fork_stage(s, pair[1], progress);
+    if (pair[1] >= 0)
+        close(pair[1]);
+    if (progress >= 0)
+        close(progress);
+    if (r) {
+        if (pair[0] >= 0)
+            close(pair[0]);
+        progress_detach(s->progress);
+        free(s);
+        return err_set(err, r, "a stage process cannot be started: %s", strerror(-r));
+    }
+    begin(s, m, pair[0]);
+    r = spawn_send(s, json_pack("{s:s s:s}", "do", "cell", "state", opts_str(m->setup.opts, "state-dir")));
+    if (r) {
+        spawn_free(s);
+        return err_set(err, r, "a stage process cannot be started: it takes no messages: %s", strerror(-r));
+    }
+    *ret = s;
+    return 0;
+}
+
+/* --- the spawner ------------------------------------------------------------------------------ */
+
+/* All but its control group. */
+static void release(struct spawn *s)
+{
     if (s->on_exit)
         event_free(s->on_exit);
-    if (s->on_read)
-        event_free(s->on_read);
-    if (s->on_room)
-        event_free(s->on_room);
-    for (size_t i = 0; i < s->n_waiting; i++)
-        ipc_frame_free(s->waiting[i]);
-    free(s->waiting);
-    if (s->in)
-        evbuffer_free(s->in);
+    timer_free(s->due);
+    timer_free(s->look);
+    spawn_socket_free(s->socket);
+    progress_detach(s->progress);
     if (s->pidfd >= 0)
         close(s->pidfd);
-    if (s->sock >= 0)
-        close(s->sock);
-    progress_detach(s->progress);
-    free(s);
+    s->on_exit = NULL;
+    s->due = s->look = NULL;
+    s->socket = NULL;
+    s->progress = NULL;
+    s->pidfd = -1;
+}
+
+/* Also what the process itself has started, and left. */
+static bool remove_group(struct spawn *s)
+{
+    if (!s->group)
+        return true;
+    cgroup_kill(s->group);
+    if (cgroup_remove(s->group) == -EBUSY)
+        return false;
+    cgroup_free(s->group);
+    s->group = NULL;
+    return true;
+}
+
+static void on_sweep(void *owner)
+{
+    struct spawner *m = owner;
+    bool is_busy = false;
+    struct spawn *next;
+    for (struct spawn *s = LIST_FIRST(&m->all); s; s = next) {
+        next = LIST_NEXT(s, next);
+        if (!s->is_dropped || s->state != SPAWN_REAPED)
+            continue;
+        release(s);
+        if (remove_group(s)) {
+            LIST_REMOVE(s, next);
+            free(s);
+        } else {
+            is_busy = true;
+        }
+    }
+    if (is_busy)
+        sweep_in(m, m->sweep_us < LOOK_US            ? LOOK_US
+                    : m->sweep_us < LOOK_MOST_US / 2 ? m->sweep_us * 2
+                                                     : LOOK_MOST_US);
+}
+
+uint64_t spawner_lingering(const struct spawner *m)
+{
+    const struct spawn *s;
+    uint64_t bytes = 0;
+    LIST_FOREACH (s, &m->all, next)
+        if (s->is_dropped)
+            bytes += spawn_memory(s);
+    return bytes;
+}
+
+struct spawner *spawner_new(const struct spawner_setup *setup)
+{
+    struct spawner *m = xcalloc(1, sizeof *m);
+    m->setup = *setup;
+    m->groups = setup->groups ? xstrdup(setup->groups) : NULL;
+    m->setup.kill_after_us = setup->kill_after_us ? setup->kill_after_us : KILL_AFTER_US;
+    m->setup.give_up_us = setup->give_up_us ? setup->give_up_us : GIVE_UP_US;
+    LIST_INIT(&m->all);
+    m->sweep = timer_new(setup->base, on_sweep, m);
+    return m;
+}
+
+static void wait_for(struct spawn *s, struct instant until)
+{
+    siginfo_t info;
+    const struct instant now = clock_now();
+    struct pollfd end = {.fd = s->pidfd, .events = POLLIN};
+    if (s->state == SPAWN_REAPED || reap(s, &info))
+        return;
+    if (now.us < until.us)
+        poll(&end, 1, (int)((until.us - now.us) / 1000) + 1);
+    reap(s, &info);
+}
+
+void spawner_free(struct spawner *m)
+{
+    struct spawn *s;
+    if (!m)
+        return;
+    LIST_FOREACH (s, &m->all, next)
+        if (s->state != SPAWN_REAPED)
+            spawn_free(s);
+    const struct instant until = {clock_now().us + CLOSE_US};
+    while ((s = LIST_FIRST(&m->all))) {
+        wait_for(s, until);
+        release(s);
+        if (!remove_group(s))
+            cgroup_free(s->group);
+        LIST_REMOVE(s, next);
+        free(s);
+    }
+    timer_free(m->sweep);
+    free(m->groups);
+    free(m);
 }

@@ -2,8 +2,6 @@
 #include "daemon/ringd/job/worker_impl.h"
 
 #include <errno.h>
-#include <event2/event.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include "daemon/ringd/job/lane_counts.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
+#include "daemon/ringd/timer.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
@@ -21,7 +20,6 @@
 #include "daemon/common/xalloc.h"
 
 enum {
-    KILL_AFTER_S = 2,
     RETURN_US = 2000000, /* from the plug to a data connection, at most: no part of the outage */
     LATE_US = 500000     /* our own lateness from which on the time does not count */
 };
@@ -77,20 +75,11 @@ static void tell_failed(struct worker *w, const char *cause)
 
 /* --- the stage process ------------------------------------------------------------------------ */
 
-static void on_kill_timer(evutil_socket_t fd, short what, void *arg)
-{
-    struct worker *w = arg;
-    (void)fd;
-    (void)what;
-    if (w->stage)
-        spawn_kill(w->stage, SIGKILL);
-}
-
 static void stop_dialing(struct worker *w)
 {
     for (size_t i = 0; i < 2; i++)
         lanes_stop(w->lanes[i]);
-    event_del(w->patience);
+    timer_stop(w->patience);
 }
 
 static void end_stage(struct worker *w)
@@ -99,14 +88,10 @@ static void end_stage(struct worker *w)
         return;
     w->state = WORKER_ENDING;
     stop_dialing(w);
-    if (w->stage) {
-        struct timeval in = {KILL_AFTER_S, 0};
-        spawn_kill(w->stage, SIGTERM);
-        spawn_kill(w->stage, SIGCONT); /* a stopped process cannot die of SIGTERM */
-        event_add(w->kill_timer, &in);
-    } else {
-        event_active(w->reap, EV_TIMEOUT, 0);
-    }
+    if (w->stage)
+        spawn_end(w->stage);
+    else
+        timer_set_us(w->release, 0);
 }
 
 static void add_stage(const struct spawn *stage, struct worker_totals *to)
@@ -129,9 +114,7 @@ void worker_totals(const struct worker *w, struct worker_totals *ret)
 {
     *ret = w->past;
     ret->running = w->stage != NULL;
-    /* In a service, /proc hides a process that lets nobody look into its memory. */
-    const uint64_t grouped = w->stage ? cgroup_memory(w->cgroup) : 0;
-    ret->memory_bytes = grouped || !w->stage ? grouped : spawn_memory(w->stage);
+    ret->memory_bytes = spawner_lingering(w->setup.spawner) + (w->stage ? spawn_memory(w->stage) : 0);
     ret->planned_bytes = w->stage ? w->planned_bytes : 0;
     add_stage(w->stage, ret);
 }
@@ -141,21 +124,16 @@ json_t *worker_lanes(const struct worker *w)
     return lane_counts_encode(w->counts, w->stage ? spawn_progress(w->stage) : NULL);
 }
 
-/* After the process is gone: the lease is free again. */
-static void on_reap(evutil_socket_t fd, short what, void *arg)
+/* After the process is gone, or was given up: the lease is free again. */
+static void on_release(void *owner)
 {
-    struct worker *w = arg;
-    (void)fd;
-    (void)what;
+    struct worker *w = owner;
     add_stage(w->stage, &w->past);
     if (w->stage)
         lane_counts_keep(w->counts, spawn_progress(w->stage));
     cost_query_forget(w->setup.cost_query, w->stage);
     spawn_free(w->stage);
     w->stage = NULL;
-    cgroup_free(w->cgroup);
-    w->cgroup = NULL;
-    event_del(w->kill_timer);
     w->state = WORKER_IDLE;
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the stage on this node has ended");
     worker_tell(w, "job-stopped", json_object());
@@ -165,9 +143,8 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
 
 void worker_wait(struct worker *w, uint64_t us)
 {
-    struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
     w->patience_due.us = clock_now().us + us;
-    event_add(w->patience, &wait);
+    timer_set_us(w->patience, us);
 }
 
 /* A data connection broke under a running job. The end that made it makes another, over whatever
@@ -181,7 +158,7 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
     w->alive[rank]--;
     log_stage(LOG_LEVEL_INFO, w->job, w->rank, "a data connection to rank %u broke, %u left: %s", rank,
               w->alive[rank], why);
-    if (!w->alive[rank] && !event_pending(w->patience, EV_TIMEOUT, NULL)) {
+    if (!w->alive[rank] && !timer_is_pending(w->patience)) {
         snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u for %lld s: %s", rank,
                  seconds, why);
         worker_wait(w, (uint64_t)seconds * 1000000 + RETURN_US);
@@ -190,11 +167,9 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
         lanes_lost(w->lanes[i], path);
 }
 
-static void on_patience(evutil_socket_t fd, short what, void *arg)
+static void on_patience(void *owner)
 {
-    struct worker *w = arg;
-    (void)fd;
-    (void)what;
+    struct worker *w = owner;
     if (clock_since_us(clock_now(), w->patience_due) > LATE_US) { /* it was we who stood still */
         worker_wait(w, RETURN_US);
         return;
@@ -244,20 +219,19 @@ static void stage_ended(void *owner, const char *text)
     struct worker *w = owner;
     char cause[700];
     if (w->state != WORKER_ENDING) {
-        cgroup_why_ended(cause, sizeof cause, w->cgroup, w->planned_bytes, spawn_peak(w->stage), text);
+        cgroup_why_ended(cause, sizeof cause, spawn_group(w->stage), w->planned_bytes, spawn_peak(w->stage),
+                         text);
         tell_failed(w, cause);
     }
     w->state = WORKER_ENDING;
     stop_dialing(w);
-    event_active(w->reap, EV_TIMEOUT, 0);
+    timer_set_us(w->release, 0);
 }
 
 /* Its own group, limited once there is a plan. Without one it runs all the same. */
 static void confine(struct worker *w)
 {
-    int r = w->groups && !w->cgroup ? cgroup_new(&w->cgroup, w->groups, w->job) : 0;
-    if (!r && w->cgroup)
-        r = cgroup_add(w->cgroup, spawn_pid(w->stage));
+    int r = spawn_confine(w->stage, w->job);
     if (r)
         log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "stage cgroup unavailable, no memory limit: %s",
                   strerror(-r));
@@ -272,7 +246,7 @@ static int start_stage(struct worker *w)
     w->read_bytes = w->read_total = 0;
     w->setup.stage_begins(w->setup.owner);
     memset(w->alive, 0, sizeof w->alive);
-    int r = spawn_start(&w->stage, w->setup.base, w->setup.opts, *w->setup.threads, &spawn_ops, w, &err);
+    int r = spawn_start(&w->stage, w->setup.spawner, 0, &spawn_ops, w, &err);
     if (r) {
         tell_failed(w, err.text);
         end_stage(w);
@@ -375,8 +349,8 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
               w->rank, w->ranks, of ? of->name : "another node");
     if (!planned_here && start_stage(w))
         return;
-    if (w->cgroup && w->planned_bytes)
-        cgroup_limit(w->cgroup, cgroup_with_headroom(w->planned_bytes));
+    if (spawn_group(w->stage) && w->planned_bytes)
+        cgroup_limit(spawn_group(w->stage), cgroup_with_headroom(w->planned_bytes));
     worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
                             *w->setup.threads));
     peers_flood_self(w->setup.peers);
@@ -470,16 +444,14 @@ static void look_for_head(struct worker *w)
             w->absent.n = 0;
     }
     const uint64_t due = absence_due(&w->absent, patience_us).us, us = due > now.us ? due - now.us : 0;
-    event_del(w->missed);
+    timer_stop(w->missed);
     if (due != UINT64_MAX)
-        event_add(w->missed, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+        timer_set_us(w->missed, us);
 }
 
-static void on_missed(evutil_socket_t fd, short what, void *arg)
+static void on_missed(void *owner)
 {
-    (void)fd;
-    (void)what;
-    look_for_head(arg);
+    look_for_head(owner);
 }
 
 void worker_changed(struct worker *w)
@@ -511,25 +483,11 @@ void worker_describe(const struct worker *w, struct member *self)
         snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
 }
 
-/* Outside a service there is none, and nothing to say. */
-static void find_groups(struct worker *w)
-{
-    char folder[3072];
-    if (cgroup_find_delegated(folder, sizeof folder))
-        return;
-    int r = cgroup_prepare(folder);
-    if (r)
-        log_info("stage cgroups unavailable, no memory limit: %s: %s", folder, strerror(-r));
-    else
-        w->groups = xstrdup(folder);
-}
-
 struct worker *worker_new(const struct worker_setup *setup)
 {
     struct worker *w = xcalloc(1, sizeof *w);
     w->setup = *setup;
-    w->kill_timer = event_new(setup->base, -1, 0, on_kill_timer, w);
-    w->reap = event_new(setup->base, -1, 0, on_reap, w);
+    w->release = timer_new(setup->base, on_release, w);
     for (size_t i = 0; i < 2; i++)
         w->lanes[i] = lanes_new(&(struct lanes_setup){.base = setup->base,
                                                       .members = setup->members,
@@ -538,10 +496,9 @@ struct worker *worker_new(const struct worker_setup *setup)
                                                       .ops = &worker_lanes_ops,
                                                       .owner = w});
     w->counts = lane_counts_new();
-    w->patience = event_new(setup->base, -1, 0, on_patience, w);
-    w->missed = event_new(setup->base, -1, 0, on_missed, w);
+    w->patience = timer_new(setup->base, on_patience, w);
+    w->missed = timer_new(setup->base, on_missed, w);
     w->reports = json_array();
-    find_groups(w);
     return w;
 }
 
@@ -553,12 +510,9 @@ void worker_free(struct worker *w)
         lanes_free(w->lanes[i]);
     lane_counts_free(w->counts);
     spawn_free(w->stage);
-    cgroup_free(w->cgroup);
-    free(w->groups);
-    event_free(w->kill_timer);
-    event_free(w->reap);
-    event_free(w->patience);
-    event_free(w->missed);
+    timer_free(w->release);
+    timer_free(w->patience);
+    timer_free(w->missed);
     json_decref(w->reports);
     free(w);
 }

@@ -21,12 +21,14 @@ struct members;
 struct opts;
 struct peers;
 struct relay;
+struct spawner;
 struct worker;
 
 struct worker_setup { /* the pointers are borrowed */
     struct event_base *base;
-    const struct opts *opts; /* stage-binary, dead-after; which may change, as may */
+    const struct opts *opts; /* dead-after, which may change, as may */
     const int *threads;
+    struct spawner *spawner;
     struct members *members;
     struct peers *peers;
     struct relay *relay;
@@ -37,7 +39,7 @@ struct worker_setup { /* the pointers are borrowed */
 };
 
 struct worker *worker_new(const struct worker_setup *setup);
-void worker_free(struct worker *w); /* kills the stage */
+void worker_free(struct worker *w); /* lets go of the stage, which is killed */
 
 /* Head: a stage process that reads the inputs and answers with a plan. Takes references. Reports
  * through messages, like the rest. */
@@ -72,7 +74,8 @@ struct worker_totals {
     bool running;                      /* a stage is here */
     double busy_seconds, wait_seconds; /* of all stages so far, */
     uint64_t tx_bytes, rx_bytes;       /* these too: over data connections */
-    uint64_t memory_bytes, planned_bytes;
+    uint64_t memory_bytes;             /* of the stage, and of earlier ones that do not end */
+    uint64_t planned_bytes;
 };
 /* What data connections carried, by cable, as lane_counts_encode says it; a new list. */
 json_t *worker_lanes(const struct worker *w);

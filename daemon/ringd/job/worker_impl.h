@@ -29,21 +29,18 @@ struct worker {
     uint8_t nodes[RING_MAX_NODES][16]; /* by rank */
     char fingerprint[33];
     uint32_t dim;
-    struct spawn *stage;   /* owned */
-    char *groups;          /* owned: where stages get a control group each, NULL = nowhere */
-    struct cgroup *cgroup; /* owned: the stage's, or NULL */
+    struct spawn *stage; /* owned */
     struct lanes *lanes
         [2]; /* owned: data connections to the next rank, and to the one before; of two ranks all are in the first */
     unsigned alive[RING_MAX_NODES];  /* data connections the stage has, by rank */
     struct absence absent;           /* the head, while it is out of reach */
-    struct event *missed;            /* owned: for too long */
+    struct timer *missed;            /* owned: for too long */
     json_t *reports;                 /* owned: messages to the head, sent again if it may have missed them */
     bool is_connecting;              /* it has said so */
-    struct event *patience;          /* owned: how long a broken connection may stay broken; */
+    struct timer *patience;          /* owned: how long a broken connection may stay broken; */
     struct instant patience_due;     /* until then */
     char why_lost[400];              /* the sentence if it runs out */
-    struct event *kill_timer;        /* owned: from asking the stage to end to making it */
-    struct event *reap;              /* owned: frees the stage outside its own callback */
+    struct timer *release;           /* owned: frees the lease outside of all callbacks */
     struct worker_totals past;       /* of stages that are gone */
     struct lane_counts *counts;      /* owned: what its data connections carried */
     uint64_t planned_bytes;          /* of memory, for the stage here */

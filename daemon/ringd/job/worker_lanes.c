@@ -4,7 +4,6 @@
  * node dials and those that it takes, and each goes to the stage as a lane. Called by worker.c and
  * by whoever accepts connections; loop thread. */
 #include <errno.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker_impl.h"
+#include "daemon/ringd/timer.h"
 
 enum { REFUSED_US = 3000000 };
 
@@ -55,7 +55,7 @@ static void hand_over(struct worker *w, struct link *link, uint32_t rank, uint64
     bool was = all_reached(w);
     w->alive[rank]++;
     if (all_reached(w)) {
-        event_del(w->patience);
+        timer_stop(w->patience);
         if (w->state == WORKER_READY && !was)
             worker_tell(w, "job-connected", json_object());
     }
@@ -71,7 +71,7 @@ static void on_lane_up(void *owner, struct link *link, uint32_t rank, uint64_t p
 static void on_lane_refused(void *owner, uint32_t rank, const char *text)
 {
     struct worker *w = owner;
-    if (w->state != WORKER_READY || event_pending(w->patience, EV_TIMEOUT, NULL))
+    if (w->state != WORKER_READY || timer_is_pending(w->patience))
         return;
     snprintf(w->why_lost, sizeof w->why_lost, "no data connection to rank %u: %s", rank, text);
     worker_wait(w, REFUSED_US);

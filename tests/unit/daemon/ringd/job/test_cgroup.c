@@ -9,10 +9,12 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/ringd/job/cgroup.h"
@@ -121,8 +123,46 @@ static void a_stage_is_limited_and_its_end_explained(void **state)
          "another split, a smaller --seq-len or --micro-batch-size, or --memory-limit helps");
     drop("job-7/memory.events");
     drop("job-7/memory.max");
+    assert_int_equal(cgroup_remove(s), -EBUSY); /* to be tried again */
     drop("job-7/cgroup.procs");
-    cgroup_free(s); /* takes the folder with it */
+    assert_int_equal(cgroup_remove(s), 0);
+    cgroup_free(s);
+}
+
+static pid_t sleeper(void)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    return pid;
+}
+
+static void all_processes_of_a_group_end(void **state)
+{
+    (void)state;
+    struct cgroup *s;
+    char list[64];
+    int status[2];
+    const pid_t pid[2] = {sleeper(), sleeper()};
+    assert_int_equal(cgroup_new(&s, folder, 7), 0);
+    snprintf(list, sizeof list, "0\n%d\n%d\n", (int)pid[0], (int)pid[1]);
+    put("job-7/cgroup.procs", list);
+    put("job-7/cgroup.kill", "");
+    cgroup_kill(s);
+    expect("job-7/cgroup.kill", "1"); /* the kernel's to do */
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(waitpid(pid[i], &status[i], WNOHANG), 0);
+    drop("job-7/cgroup.kill");
+    cgroup_kill(s); /* an older kernel has no such file */
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(waitpid(pid[i], &status[i], 0), pid[i]);
+        assert_true(WIFSIGNALED(status[i]));
+    }
+    drop("job-7/cgroup.procs");
+    assert_int_equal(cgroup_remove(s), 0);
+    cgroup_free(s);
 }
 
 static void without_a_group_nothing_is_claimed(void **state)
@@ -140,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_daemon_makes_room_for_children, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_is_limited_and_its_end_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_processes_of_a_group_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_a_group_nothing_is_claimed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/job/cost_query.h"
+#include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/peer/peers.h"
@@ -32,6 +33,7 @@ struct alone {
     struct peers *peers;
     struct relay *relay;
     struct cost_query *cost_query;
+    struct spawner *spawner;
     int threads;
     unsigned begun, changed; /* how often the worker said so */
     void (*told)(struct alone *a, const char *kind, const json_t *body);
@@ -122,6 +124,11 @@ static inline bool alone_open(struct alone *a, struct err *err)
                                                .log = alone_log});
     a->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = a->base, .members = a->members, .peers = a->peers});
+    a->spawner = spawner_new(&(struct spawner_setup){.base = a->base,
+                                                     .opts = a->opts,
+                                                     .threads = &a->threads,
+                                                     .kill_after_us = 50000,
+                                                     .give_up_us = 200000});
     return true;
 }
 
@@ -130,6 +137,7 @@ static inline struct worker *alone_worker(struct alone *a)
     return worker_new(&(struct worker_setup){.base = a->base,
                                              .opts = a->opts,
                                              .threads = &a->threads,
+                                             .spawner = a->spawner,
                                              .members = a->members,
                                              .peers = a->peers,
                                              .relay = a->relay,
@@ -142,6 +150,7 @@ static inline struct worker *alone_worker(struct alone *a)
 /* After the worker. */
 static inline void alone_close(struct alone *a)
 {
+    spawner_free(a->spawner);
     cost_query_free(a->cost_query);
     peers_close(a->peers);
     relay_free(a->relay);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker whose node is its own head: the lease is free again after every end of a stage, and the
+ * head hears why. The stage is a script. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/ringd/log.h"
+#include "daemon/ringd/timer.h"
+#include "tests/unit/daemon/ringd/job/worker_world.h"
+
+enum { JOB = 7, GUARD_MS = 60000 };
+
+struct test {
+    struct alone alone; /* first: `told` gets it */
+    struct worker *worker;
+    struct timer *guard;
+    char folder[32], script[64], cause[700];
+    unsigned failed, stopped;
+    int pid; /* of the stage, as it says */
+};
+
+static void on_told(struct alone *a, const char *kind, const json_t *body)
+{
+    struct test *t = (struct test *)a;
+    const char *cause = json_string_value(json_object_get(body, "cause"));
+    const char *pid = json_string_value(json_object_get(json_object_get(body, "event"), "pid"));
+    if (!strcmp(kind, "job-failed")) {
+        t->failed++;
+        snprintf(t->cause, sizeof t->cause, "%s", cause ? cause : "");
+    }
+    t->stopped += !strcmp(kind, "job-stopped");
+    if (pid)
+        t->pid = (int)strtol(pid, NULL, 10);
+    if (pid || !strcmp(kind, "job-stopped"))
+        event_base_loopbreak(a->base);
+}
+
+static void on_guard(void *owner)
+{
+    (void)owner;
+    fail_msg("what was waited for does not come");
+}
+
+static int set_up(void **state)
+{
+    struct test *t = calloc(1, sizeof *t);
+    struct err err;
+    *state = t;
+    log_set_level("error");
+    strcpy(t->folder, "/tmp/ringd-worker-XXXXXX");
+    if (!mkdtemp(t->folder) || !alone_open(&t->alone, &err))
+        return -1;
+    snprintf(t->script, sizeof t->script, "%s/stage", t->folder);
+    t->alone.told = on_told;
+    t->worker = alone_worker(&t->alone);
+    t->guard = timer_new(t->alone.base, on_guard, t);
+    timer_set_ms(t->guard, GUARD_MS);
+    return opts_set(t->alone.opts, "stage-binary", t->script, &err);
+}
+
+static int tear_down(void **state)
+{
+    struct test *t = *state;
+    worker_free(t->worker);
+    timer_free(t->guard);
+    alone_close(&t->alone);
+    unlink(t->script);
+    rmdir(t->folder);
+    free(t);
+    return 0;
+}
+
+static void plan(struct test *t, const char *lines)
+{
+    FILE *f = fopen(t->script, "we");
+    assert_non_null(f);
+    fprintf(f,
+            "#!/bin/sh\n"
+            "say() { printf \"\\\\$(printf %%o ${#1})\\\\0\\\\0\\\\0%%s\" \"$1\" >&3; }\n"
+            "%s\n",
+            lines);
+    fclose(f);
+    assert_int_equal(chmod(t->script, 0755), 0);
+    worker_plan(t->worker, JOB, "train", json_object(), json_array());
+    assert_false(worker_is_idle(t->worker));
+    event_base_dispatch(t->alone.base);
+}
+
+static void stop(struct test *t)
+{
+    const uint8_t head[16] = {1};
+    json_t *body = json_pack("{s:i, s:s}", "job", JOB, "cause", "a test");
+    assert_true(worker_is_head(t->worker, head, body));
+    worker_take_stop(t->worker, body);
+    json_decref(body);
+    event_base_dispatch(t->alone.base);
+}
+
+static void is_free(const struct test *t, unsigned times)
+{
+    assert_true(worker_is_idle(t->worker));
+    assert_int_equal(t->alone.begun, times);
+    assert_int_equal(t->alone.changed, times);
+    assert_int_equal(t->stopped, times);
+}
+
+static void the_head_hears_how_a_stage_fails(void **state)
+{
+    static const struct {
+        const char *lines, *cause;
+    } ends[] = {
+        {"say '{\"ev\":\"failed\",\"error\":\"no such model\"}'", "no such model"},
+        {"kill -SEGV $$", "the stage process was killed by SIGSEGV"},
+        {"say 'nonsense'; exec sleep 1000",
+         "the stage process sent a message that ringd cannot read: are both of the same version?"},
+    };
+    struct test *t = *state;
+    for (unsigned i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        plan(t, ends[i].lines);
+        assert_int_equal(t->failed, i + 1);
+        assert_string_equal(t->cause, ends[i].cause);
+        is_free(t, i + 1);
+    }
+}
+
+static void a_stage_that_ignores_the_stop_is_killed(void **state)
+{
+    struct test *t = *state;
+    plan(t, "trap '' TERM; say '{\"ev\":\"hello\",\"pid\":\"'$$'\"}'; exec sleep 1000");
+    stop(t);
+    assert_int_equal(t->failed, 0); /* it was to end */
+    is_free(t, 1);
+    assert_int_equal(kill(t->pid, 0), -1);
+}
+
+/* Whoever traces the stage holds it before its end, as a disk may hold it in the kernel. */
+static pid_t trace(pid_t pid)
+{
+    int ready[2];
+    char byte = 0;
+    assert_int_equal(pipe(ready), 0);
+    const pid_t tracer = fork();
+    if (tracer == 0) {
+        byte = ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) ? 'n' : 'y';
+        if (write(ready[1], &byte, 1) == 1 && byte == 'y')
+            pause();
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    if (byte == 'y')
+        return tracer;
+    waitpid(tracer, NULL, 0);
+    skip();
+    return -1;
+}
+
+static void the_lease_does_not_hang_with_the_stage(void **state)
+{
+    struct test *t = *state;
+    struct worker_totals totals;
+    plan(t, "say '{\"ev\":\"hello\",\"pid\":\"'$$'\"}'; exec sleep 1000");
+    const pid_t tracer = trace(t->pid);
+    stop(t);
+    is_free(t, 1);
+    assert_int_equal(kill(t->pid, 0), 0);
+    worker_totals(t->worker, &totals);
+    assert_false(totals.running);
+    assert_true(totals.memory_bytes > 0); /* taken all the same */
+    plan(t, "exit 0");                    /* the next job has its stage */
+    is_free(t, 2);
+    kill(tracer, SIGKILL);
+    waitpid(tracer, NULL, 0);
+    while (kill(t->pid, 0) == 0)
+        event_base_loop(t->alone.base, EVLOOP_ONCE);
+    worker_totals(t->worker, &totals);
+    assert_int_equal(totals.memory_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_head_hears_how_a_stage_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stage_that_ignores_the_stop_is_killed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_lease_does_not_hang_with_the_stage, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
