@@ -44,6 +44,7 @@
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 /* Finding the ring of many nodes with many cables takes a while: of each second this much at most,
  * and nobody waits longer. */
@@ -119,34 +120,30 @@ static void arm_ring_timer(struct node *n, struct instant settled)
     if (settled.us < due.us)
         due = settled;
     if (due.us == UINT64_MAX) {
-        event_del(n->ring_timer);
+        timer_stop(n->ring_timer);
         return;
     }
     uint64_t us = due.us > now.us ? due.us - now.us : 0;
-    event_add(n->ring_timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+    timer_set_us(n->ring_timer, us);
 }
 
-static void on_ring_timer(evutil_socket_t fd, short what, void *arg)
+static void on_ring_timer(void *owner)
 {
-    struct node *n = arg;
-    (void)fd;
-    (void)what;
+    struct node *n = owner;
     members_expire(n->members, clock_now());
     node_changed(n);
 }
 
-static void on_soon(evutil_socket_t fd, short what, void *arg)
+static void on_soon(void *owner)
 {
-    (void)fd;
-    (void)what;
-    node_changed(arg);
+    node_changed(owner);
 }
 
 void node_changed_soon(struct node *n)
 {
     uint64_t us = n->change_us * PATIENCE < SOON_MOST_US ? n->change_us * PATIENCE : SOON_MOST_US;
-    if (!event_pending(n->soon, EV_TIMEOUT, NULL))
-        event_add(n->soon, &(struct timeval){0, (suseconds_t)us});
+    if (!timer_is_pending(n->soon))
+        timer_set_us(n->soon, us);
 }
 
 void node_changed(struct node *n)
@@ -378,8 +375,8 @@ int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struc
     if (!r && !(n->base = new_base()))
         r = err_set(err, -ENOMEM, "the event loop cannot start");
     if (!r) {
-        n->ring_timer = event_new(n->base, -1, 0, on_ring_timer, n);
-        n->soon = event_new(n->base, -1, 0, on_soon, n);
+        n->ring_timer = timer_new(n->base, on_ring_timer, n);
+        n->soon = timer_new(n->base, on_soon, n);
         open_members(n);
         r = open_rest(n, err);
     }
@@ -439,10 +436,8 @@ void node_close(struct node *n)
     mailbox_free(n->mailbox);
     records_free(n->records);
     members_free(n->members);
-    if (n->ring_timer)
-        event_free(n->ring_timer);
-    if (n->soon)
-        event_free(n->soon);
+    timer_free(n->ring_timer);
+    timer_free(n->soon);
     if (n->sigterm)
         event_free(n->sigterm);
     if (n->sigint)

@@ -39,6 +39,7 @@ struct relay;
 struct service;
 struct spawner;
 struct store;
+struct timer;
 struct cost_query;
 struct worker;
 
@@ -77,7 +78,8 @@ struct node {
     struct http *http;
     struct metrics *metrics; /* what has been counted */
     struct service *service; /* what systemd is told; the configuration read again */
-    struct event *sigterm, *sigint, *sighup, *ring_timer, *soon;
+    struct event *sigterm, *sigint, *sighup;
+    struct timer *ring_timer, *soon;
     uint64_t change_us; /* how long node_changed took last */
 };
 

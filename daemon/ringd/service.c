@@ -2,7 +2,6 @@
 #include "daemon/ringd/service.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "daemon/ringd/job/worker.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "net/clock.h"
 
 enum {
@@ -34,7 +34,7 @@ enum {
 
 struct service {
     struct service_setup setup;
-    struct event *tick; /* owned */
+    struct timer *tick; /* owned */
     unsigned period_ms;
     struct instant due; /* of the next tick */
     uint64_t late_us[MINUTE];
@@ -54,7 +54,7 @@ static void arm(struct service *s)
     const uint64_t us =
         clock_until_beat_us(now, (uint64_t)s->period_ms * 1000, s->setup.beat(s->setup.owner));
     s->due.us = now.us + us;
-    event_add(s->tick, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+    timer_set_us(s->tick, us);
 }
 
 static void write_samples(struct service *s)
@@ -76,12 +76,10 @@ static void sample(struct service *s, struct instant now)
         write_samples(s);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg)
+static void on_tick(void *owner)
 {
-    struct service *s = arg;
+    struct service *s = owner;
     struct instant now = clock_now();
-    (void)fd;
-    (void)what;
     s->late_us[s->ticks++ % MINUTE] = clock_since_us(now, s->due);
     if (s->watched)
         systemd_notify("WATCHDOG=1");
@@ -99,7 +97,7 @@ struct service *service_new(const struct service_setup *setup)
     s->samples = json_array();
     s->watched = watchdog_us > 0;
     s->period_ms = s->watched && watchdog_us / 3000 < TICK_MS ? (unsigned)(watchdog_us / 3000) + 1 : TICK_MS;
-    s->tick = event_new(setup->base, -1, 0, on_tick, s);
+    s->tick = timer_new(setup->base, on_tick, s);
     arm(s);
     return s;
 }
@@ -109,7 +107,7 @@ void service_free(struct service *s)
     if (!s)
         return;
     write_samples(s);
-    event_free(s->tick);
+    timer_free(s->tick);
     json_decref(s->samples);
     free(s);
 }

@@ -2,7 +2,6 @@
 #include "daemon/ringd/cluster/enrol.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "daemon/ringd/cluster/enrol_impl.h"
 #include "daemon/ringd/log.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 static uint64_t now_s(const struct enrol *e)
 {
@@ -264,14 +264,14 @@ static struct serving *find_serving(struct enrol *e, const struct link *link)
 /* Nobody will let it in with this token. */
 static void refuse(struct serving *s, const char *why)
 {
-    event_del(s->timer);
+    timer_stop(s->timer);
     link_close(s->link, LINK_END_REFUSED, why);
 }
 
 /* Not here and not now: another member may be able to. */
 static void send_on(struct serving *s, const char *why)
 {
-    event_del(s->timer);
+    timer_stop(s->timer);
     link_close(s->link, LINK_END_LOCAL, why);
 }
 
@@ -282,12 +282,10 @@ static void hand_out(struct serving *s, const uint8_t *frame, size_t n)
         send_on(s, "the answer cannot be sent: no memory");
 }
 
-static void on_no_answer(evutil_socket_t fd, short what, void *arg)
+static void on_no_answer(void *owner)
 {
-    struct serving *s = arg;
+    struct serving *s = owner;
 
-    (void)fd;
-    (void)what;
     send_on(s, s->granted ? "the answer was not taken in time"
                : s->asked ? "the node that made this token did not answer in time"
                           : "the newcomer did not prove in time that it was given this token");
@@ -328,9 +326,9 @@ void enrol_serve(struct enrol *e, struct link *link)
     struct serving *s = xcalloc(1, sizeof *s);
 
     *s = (struct serving){.e = e, .link = link, .number = ++e->last_number};
-    s->timer = event_new(e->setup.base, -1, 0, on_no_answer, s);
+    s->timer = timer_new(e->setup.base, on_no_answer, s);
     LIST_INSERT_HEAD(&e->servings, s, next);
-    enrol_arm(s->timer, e->setup.answer_ms);
+    timer_set_ms(s->timer, e->setup.answer_ms);
     if (enrol_is_return(link_key_tag(link))) {
         s->granted = true;
         enrol_return_serve(e, link);
@@ -385,7 +383,7 @@ void enrol_left(struct enrol *e, struct link *link)
 
     if (s) {
         LIST_REMOVE(s, next);
-        event_free(s->timer);
+        timer_free(s->timer);
         free(s);
     }
     token_of(link_key_tag(link), token);
@@ -443,7 +441,7 @@ void enrol_free(struct enrol *e)
         return;
     for (struct serving *s; (s = LIST_FIRST(&e->servings));) {
         LIST_REMOVE(s, next);
-        event_free(s->timer);
+        timer_free(s->timer);
         free(s);
     }
     enrol_join_done(e);

@@ -5,7 +5,6 @@
 #ifndef DAEMON_ENROL_IMPL_H
 #define DAEMON_ENROL_IMPL_H
 
-#include <event2/event.h>
 #include <sys/queue.h>
 
 #include "daemon/ringd/cluster/enrol.h"
@@ -30,7 +29,7 @@ struct serving {
     LIST_ENTRY(serving) next;
     struct enrol *e;     /* borrowed: owner */
     struct link *link;   /* borrowed: peers */
-    struct event *timer; /* owned */
+    struct timer *timer; /* owned */
     uint64_t number;     /* of the question to the authority */
     bool asked, granted; /* the joiner has proved that it has the token; it was let in */
 };
@@ -51,7 +50,7 @@ struct joining {
 };
 struct returning {
     struct link *link;      /* owned */
-    struct event *deadline; /* owned */
+    struct timer *deadline; /* owned */
     bool asked;
     uint8_t nonce[8];                    /* of the last question */
     struct instant ask_again, try_again; /* not before */
@@ -65,7 +64,7 @@ struct enrol {
     size_t n_foreign;
     struct foreign foreign[ENROL_FOREIGN_MAX];
     struct joining joining;
-    struct event *deadline; /* owned: of the join under way */
+    struct timer *deadline; /* owned: of the join under way */
     struct returning returning;
 };
 
@@ -89,11 +88,6 @@ static inline int enrol_hello_vetted(void *owner, struct link *link, const struc
     (void)why;
     (void)size;
     return 0;
-}
-
-static inline void enrol_arm(struct event *timer, unsigned ms)
-{
-    event_add(timer, &(struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000});
 }
 
 /* enrol_join.c */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/ringd/cluster/enrol_impl.h"
+#include "daemon/ringd/timer.h"
 #include "net/reason.h"
 
 static void finish(struct enrol *e, const char *error)
@@ -13,7 +14,7 @@ static void finish(struct enrol *e, const char *error)
     char text[512];
 
     snprintf(text, sizeof text, "%s", error ? error : ""); /* it may lie in what is wiped now */
-    event_del(e->deadline);
+    timer_stop(e->deadline);
     link_free(j.link);
     sodium_memzero(&e->joining, sizeof e->joining);
     sodium_memzero(&j.token, sizeof j.token);
@@ -65,7 +66,7 @@ static void join_up(void *owner, struct link *link)
         .token = j->token.id, .pub = e->setup.id->pub, .hash = link_hash(link), .name = j->name};
     uint8_t proof[AUTH_SIGNATURE];
 
-    enrol_arm(e->deadline, e->setup.answer_ms);
+    timer_set_ms(e->deadline, e->setup.answer_ms);
     if (token_prove(&j->token, &claim, proof) || link_send(link, ENROL_FRAME_PROOF, proof, sizeof proof))
         give_up(e, false, "the proof of the token cannot be sent: no memory");
 }
@@ -100,13 +101,11 @@ static void join_down(void *owner, struct link *link, enum link_end end, const c
 static const struct link_ops join_ops = {
     .vet = join_vet, .hello = enrol_hello_vetted, .up = join_up, .frame = join_frame, .down = join_down};
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void on_deadline(void *owner)
 {
-    struct enrol *e = arg;
+    struct enrol *e = owner;
     char text[512];
 
-    (void)fd;
-    (void)what;
     if (e->joining.link)
         snprintf(text, sizeof text, "the member at %s did not answer in time: try again",
                  link_address(e->joining.link));
@@ -185,7 +184,7 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
     snprintf(j->name, sizeof j->name, "%s", name);
     token_derive(&t, &j->keys);
     sodium_memzero(&t, sizeof t);
-    enrol_arm(e->deadline, e->setup.search_ms);
+    timer_set_ms(e->deadline, e->setup.search_ms);
     if (host)
         enrol_try(e, host, port);
     return 0;
@@ -207,11 +206,11 @@ bool enrol_is_answer(const struct enrol *e, const uint8_t answer[static TOKEN_TA
 
 void enrol_join_init(struct enrol *e)
 {
-    e->deadline = event_new(e->setup.base, -1, 0, on_deadline, e);
+    e->deadline = timer_new(e->setup.base, on_deadline, e);
 }
 
 void enrol_join_done(struct enrol *e)
 {
     link_free(e->joining.link);
-    event_free(e->deadline);
+    timer_free(e->deadline);
 }

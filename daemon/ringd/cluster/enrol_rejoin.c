@@ -13,6 +13,7 @@
 
 #include "daemon/ringd/cluster/enrol_impl.h"
 #include "daemon/ringd/log.h"
+#include "daemon/ringd/timer.h"
 
 enum {
     NONCE = 8,
@@ -143,7 +144,7 @@ static void finish(struct enrol *e)
 {
     link_free(e->returning.link);
     e->returning.link = NULL;
-    event_del(e->returning.deadline);
+    timer_stop(e->returning.deadline);
 }
 
 static int return_vet(void *owner, struct link *link, const struct link_hello *peer, char *why, size_t size)
@@ -219,24 +220,22 @@ void enrol_return(struct enrol *e, const char *host, uint16_t port)
     r->try_again.us = now.us + TRY_US;
     r->asked = false;
     if (!link_dial(&r->link, &setup, host, port))
-        enrol_arm(r->deadline, e->setup.answer_ms);
+        timer_set_ms(r->deadline, e->setup.answer_ms);
     sodium_memzero(&key, sizeof key);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void on_deadline(void *owner)
 {
-    (void)fd;
-    (void)what;
-    finish(arg);
+    finish(owner);
 }
 
 void enrol_return_init(struct enrol *e)
 {
-    e->returning.deadline = event_new(e->setup.base, -1, 0, on_deadline, e);
+    e->returning.deadline = timer_new(e->setup.base, on_deadline, e);
 }
 
 void enrol_return_done(struct enrol *e)
 {
     link_free(e->returning.link);
-    event_free(e->returning.deadline);
+    timer_free(e->returning.deadline);
 }

@@ -4,7 +4,6 @@
  * to be read. Called by doctor_ask.c. Loop thread. */
 #include "daemon/ringd/doctor/doctor_answer.h"
 
-#include <event2/event.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +23,11 @@
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "engine/num/kernels.h"
 
 /* A beacon comes every 1.2 s at the latest. */
-enum { ANSWER_MS = 1300, READING_S = 25 /* of silence; less than the asker bears */, MOST_ANSWERS = 8 };
-static const struct timeval silence = {READING_S, 0};
+enum { ANSWER_MS = 1300, READING_MS = 25000 /* of silence; less than the asker bears */, MOST_ANSWERS = 8 };
 
 struct doctor_reply {
     LIST_ENTRY(doctor_reply) next;
@@ -36,7 +35,7 @@ struct doctor_reply {
     uint8_t to[16];
     json_int_t round;
     int64_t asked_us;
-    struct event *timer;        /* owned */
+    struct timer *timer;        /* owned */
     json_t *received;           /* owned: packets by port when asked; NULL: not counted */
     struct doctor_calls *calls; /* owned: to the neighbours; NULL: there was nobody to call */
     bool answered;              /* all of them */
@@ -153,7 +152,7 @@ static void answer_free(struct doctor_reply *w)
 {
     LIST_REMOVE(w, next);
     w->a->n--;
-    event_free(w->timer);
+    timer_free(w->timer);
     doctor_calls_free(w->calls);
     json_decref(w->received);
     json_decref(w->model);
@@ -182,11 +181,9 @@ static void finish(struct doctor_reply *w)
     answer_free(w);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    (void)fd;
-    (void)what;
-    finish(arg);
+    finish(owner);
 }
 
 static bool is_complete(const struct doctor_reply *w)
@@ -200,7 +197,7 @@ static void on_answered(void *owner)
     struct doctor_reply *w = owner;
     w->answered = true;
     if (is_complete(w))
-        event_active(w->timer, EV_TIMEOUT, 0);
+        timer_set_us(w->timer, 0);
 }
 
 static void call_neighbours(struct doctor_reply *w)
@@ -251,7 +248,7 @@ static void on_reading(void *owner, const json_t *event)
     LIST_FOREACH (w, &a->waiting, next) {
         if (!w->is_deep || w->model)
             continue;
-        evtimer_add(w->timer, &silence);
+        timer_set_ms(w->timer, READING_MS);
         peers_send(a->setup->peers, w->to,
                    json_pack("{s:s s:I s:O s:O}", "kind", "doctor-reading", "round", w->round, "done",
                              json_object_get(event, "done"), "total", json_object_get(event, "total")));
@@ -271,7 +268,6 @@ static void read_model(struct doctor_reply *w, const char *dir)
 
 void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t *ask)
 {
-    static const struct timeval wait = {ANSWER_MS / 1000, ANSWER_MS % 1000 * 1000};
     const char *dir = json_string_value(json_object_get(ask, "model"));
     if (a->n == MOST_ANSWERS)
         return;
@@ -282,7 +278,7 @@ void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t 
                                .received = count(a->setup),
                                .is_deep = dir && json_is_true(json_object_get(ask, "deep"))};
     memcpy(w->to, to, sizeof w->to);
-    w->timer = evtimer_new(a->setup->base, on_timer, w);
+    w->timer = timer_new(a->setup->base, on_timer, w);
     LIST_INSERT_HEAD(&a->waiting, w, next);
     a->n++;
     if (dir)
@@ -291,7 +287,7 @@ void doctor_answer(struct doctor_answers *a, const uint8_t to[16], const json_t 
     if (is_complete(w))
         finish(w);
     else
-        evtimer_add(w->timer, w->is_deep && !w->model ? &silence : &wait);
+        timer_set_ms(w->timer, w->is_deep && !w->model ? READING_MS : ANSWER_MS);
 }
 
 void doctor_answers_yield(struct doctor_answers *a)

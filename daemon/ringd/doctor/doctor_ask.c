@@ -4,7 +4,6 @@
 #include "daemon/ringd/doctor/doctor_ask.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,9 @@
 #include "daemon/ringd/doctor/doctor_setup.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
-enum { ROUND_MS = 2000, READING_S = 30 /* of silence, while nodes read a model */, MOST_ROUNDS = 4 };
+enum { ROUND_MS = 2000, READING_MS = 30000 /* of silence, while nodes read a model */, MOST_ROUNDS = 4 };
 
 struct doctor_asked {
     uint8_t id[16];
@@ -32,7 +32,7 @@ struct doctor_round {
     struct doctor *d;                          /* borrowed: owner */
     void (*done)(void *owner, json_t *answer); /* called once */
     void *owner;
-    struct event *timer; /* owned */
+    struct timer *timer; /* owned */
     json_int_t number;
     size_t n, n_answered;
     struct doctor_asked asked[RING_MAX_NODES];
@@ -54,7 +54,7 @@ static void round_free(struct doctor_round *r)
 {
     LIST_REMOVE(r, next);
     r->d->n--;
-    event_free(r->timer);
+    timer_free(r->timer);
     for (size_t i = 0; i < r->n; i++)
         json_decref(r->asked[i].facts);
     json_decref(r->silent);
@@ -99,11 +99,9 @@ static void finish(struct doctor_round *r)
     round_free(r);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    (void)fd;
-    (void)what;
-    finish(arg);
+    finish(owner);
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -136,7 +134,6 @@ static void cannot_ask(struct doctor_round *r, const struct member *m)
 int doctor_examine(struct doctor *d, const char *model, bool is_deep,
                    void (*done)(void *owner, json_t *answer), void *owner, struct err *err)
 {
-    static const struct timeval wait = {ROUND_MS / 1000, ROUND_MS % 1000 * 1000}, longer = {READING_S, 0};
     const struct members *members = d->setup.members;
     if (model && *model != '/')
         return err_set(err, -EINVAL, "model must be an absolute path");
@@ -149,10 +146,10 @@ int doctor_examine(struct doctor *d, const char *model, bool is_deep,
                                .number = ++d->numbers,
                                .silent = json_array(),
                                .is_deep = is_deep};
-    r->timer = evtimer_new(d->setup.base, on_timer, r);
+    r->timer = timer_new(d->setup.base, on_timer, r);
     LIST_INSERT_HEAD(&d->rounds, r, next);
     d->n++;
-    evtimer_add(r->timer, is_deep ? &longer : &wait);
+    timer_set_ms(r->timer, is_deep ? READING_MS : ROUND_MS);
     for (size_t i = 0; i < members_count(members) && r->n < RING_MAX_NODES; i++) {
         const struct member *m = members_at(members, i);
         if (!i || members_reachable(members, m->id))
@@ -180,12 +177,11 @@ static void add_clock(const struct doctor_asked *a, const json_t *body, json_t *
 /* A node that reads goes on. */
 void doctor_take_reading(struct doctor *d, const json_t *body)
 {
-    static const struct timeval wait = {READING_S, 0};
     json_int_t number = json_integer_value(json_object_get(body, "round"));
     struct doctor_round *r;
     LIST_FOREACH (r, &d->rounds, next) {
         if (r->number == number && r->is_deep)
-            evtimer_add(r->timer, &wait);
+            timer_set_ms(r->timer, READING_MS);
     }
 }
 

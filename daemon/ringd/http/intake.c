@@ -5,7 +5,6 @@
 #include "daemon/ringd/http/intake.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <stdatomic.h>
@@ -25,6 +24,7 @@
 #include "daemon/ringd/job/results.h"
 #include "daemon/common/output_path.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 enum { LOOK_S = 10, MOST_AT_ONCE = 16 };
 
@@ -49,7 +49,7 @@ struct intake_question {
     enum job_type type;
     bool is_plan; /* no job is wanted, only its plan */
     struct path_look *look;
-    struct event *timer; /* owned */
+    struct timer *timer; /* owned */
 };
 
 struct intake {
@@ -299,7 +299,7 @@ static void *look_at_paths(void *arg)
 static void question_free(struct intake_question *q)
 {
     LIST_REMOVE(q, next);
-    event_free(q->timer);
+    timer_free(q->timer);
     free(q);
 }
 
@@ -358,11 +358,9 @@ static void on_looked(void *arg)
     look_free(l);
 }
 
-static void on_late(evutil_socket_t fd, short what, void *arg)
+static void on_late(void *owner)
 {
-    struct intake_question *q = arg;
-    (void)fd;
-    (void)what;
+    struct intake_question *q = owner;
     http_fail(q->call, 504, "slow-path",
               "the paths of this job have not answered for %d s: is one on a network share that hangs?",
               LOOK_S);
@@ -372,7 +370,6 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 
 void intake_take(struct intake *in, const struct intake_request *req, struct http_call *call)
 {
-    static const struct timeval wait = {LOOK_S, 0};
     pthread_t thread;
     if (atomic_load(in->looks) > MOST_AT_ONCE) {
         http_fail(call, 503, "busy",
@@ -402,8 +399,8 @@ void intake_take(struct intake *in, const struct intake_request *req, struct htt
         return;
     }
     pthread_detach(thread);
-    q->timer = evtimer_new(in->setup.base, on_late, q);
-    evtimer_add(q->timer, &wait);
+    q->timer = timer_new(in->setup.base, on_late, q);
+    timer_set_ms(q->timer, LOOK_S * UINT64_C(1000));
     LIST_INSERT_HEAD(&in->questions, q, next);
 }
 

@@ -5,7 +5,6 @@
  * more than a batch waits here. */
 #include "daemon/ringd/http/proxy.h"
 
-#include <event2/event.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "daemon/ringd/http/proxy_answer.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 enum {
     PATIENCE_S = 10,        /* for each part */
@@ -31,7 +31,7 @@ struct errand {
     struct proxy *p;        /* borrowed: owner */
     struct http_call *call; /* to be answered once; NULL: its events flow into `feed` */
     struct http_feed *feed; /* owned, of events */
-    struct event *timer;    /* owned */
+    struct timer *timer;    /* owned */
     uint8_t to[16];
     char name[64];
     char *path; /* owned: at that node */
@@ -58,7 +58,7 @@ static void errand_free(struct errand *e)
     LIST_REMOVE(e, next);
     e->p->n--;
     ledger_give(&e->p->bytes, e->n);
-    event_free(e->timer);
+    timer_free(e->timer);
     if (e->feed)
         http_feed_end(e->feed);
     free(e->path);
@@ -75,11 +75,9 @@ static void give_up(struct errand *e, const char *why)
     errand_free(e);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    (void)fd;
-    (void)what;
-    give_up(arg, "did not answer in time: ask again, and see `ringctl nodes`");
+    give_up(owner, "did not answer in time: ask again, and see `ringctl nodes`");
 }
 
 /* --- asking ----------------------------------------------------------------------------------- */
@@ -87,9 +85,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 static void say(struct errand *e, json_t *message)
 {
     struct proxy *p = e->p;
-    struct timeval in = {e->feed ? EVENTS_PATIENCE_S : PATIENCE_S, 0};
     e->is_asked = true;
-    event_add(e->timer, &in);
+    timer_set_ms(e->timer, (e->feed ? EVENTS_PATIENCE_S : PATIENCE_S) * UINT64_C(1000));
     if (message && p->setup.send(p->setup.owner, e->to, message) == 0)
         return;
     give_up(e, "is out of reach: ask again when `ringctl nodes` shows it up");
@@ -134,7 +131,7 @@ void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], co
     *e = (struct errand){.p = p, .call = call, .path = xstrdup(path), .after = http_feed_after(call)};
     snprintf(e->name, sizeof e->name, "%s", name);
     memcpy(e->to, to, sizeof e->to);
-    e->timer = evtimer_new(p->setup.base, on_timer, e);
+    e->timer = timer_new(p->setup.base, on_timer, e);
     LIST_INSERT_HEAD(&p->errands, e, next);
     p->n++;
     ask(e, n ? body : NULL);
@@ -254,7 +251,7 @@ void proxy_take_told(struct proxy *p, const uint8_t from[16], const json_t *body
     if (!e)
         return;
     e->is_asked = false;
-    event_del(e->timer);
+    timer_stop(e->timer);
     if (json_object_get(body, "status"))
         take_answer(e, body);
     else

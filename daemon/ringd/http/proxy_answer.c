@@ -15,6 +15,7 @@
 #include "daemon/ringd/http/http_inside.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/ledger.h"
+#include "daemon/ringd/timer.h"
 
 enum {
     MOST_ANSWERS = 64,
@@ -32,7 +33,7 @@ struct proxy_reply {
     uint8_t to[16];
     json_int_t round;
     bool is_made, is_waiting; /* the handler is through; an event of `job` is waited for */
-    struct event *timer;      /* owned */
+    struct timer *timer;      /* owned */
     uint64_t job, after;
     int status;
     char type[64];
@@ -54,13 +55,13 @@ static void answer_free(struct proxy_reply *a)
         LIST_REMOVE(a, next);
         a->all->n--;
         ledger_give(&a->all->bytes, a->kept);
-        event_free(a->timer);
+        timer_free(a->timer);
     }
     free(a->text);
     free(a);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg);
+static void on_timer(void *owner);
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
@@ -76,8 +77,7 @@ static json_t *encode_part(const char *text, size_t n)
 
 static void wait_for(struct proxy_reply *a, unsigned seconds)
 {
-    struct timeval in = {seconds, 0};
-    event_add(a->timer, &in);
+    timer_set_ms(a->timer, seconds * UINT64_C(1000));
 }
 
 /* The part at that place; the last one ends the answer here. */
@@ -183,11 +183,9 @@ void proxy_answers_published(struct proxy_answers *all, uint64_t job)
     }
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    struct proxy_reply *a = arg;
-    (void)fd;
-    (void)what;
+    struct proxy_reply *a = owner;
     if (a->is_waiting)
         send_events(a, true);
     else
@@ -236,7 +234,7 @@ static struct proxy_reply *answer_new(struct proxy_answers *all, const uint8_t t
     struct proxy_reply *a = xcalloc(1, sizeof *a);
     *a = (struct proxy_reply){.all = all, .round = round};
     memcpy(a->to, to, sizeof a->to);
-    a->timer = evtimer_new(all->setup->base, on_timer, a);
+    a->timer = timer_new(all->setup->base, on_timer, a);
     LIST_INSERT_HEAD(&all->list, a, next);
     all->n++;
     return a;
@@ -288,7 +286,7 @@ void proxy_answers_free(struct proxy_answers *all)
             continue;
         }
         LIST_REMOVE(a, next);
-        event_free(a->timer);
+        timer_free(a->timer);
         a->all = NULL;
     }
     free(all);

@@ -2,7 +2,6 @@
 #include "daemon/ringd/job/coord.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
 #include "daemon/ringd/store/store.h"
+#include "daemon/ringd/timer.h"
 
 enum coord_limits {
     SETTLE_MS = 30000,
@@ -38,20 +38,15 @@ struct coord {
     struct job_post post;
     struct job *jobs;          /* owned, newest first */
     struct job_life *life;     /* owned: of the one that has left the queue */
-    struct event *retry;       /* owned: a job that was refused because two heads collided waits */
+    struct timer *retry;       /* owned: a job that was refused because two heads collided waits */
     struct job_ring *ring;     /* owned: what order a job would get */
     struct ledger_queue specs; /* bytes of all jobs' specs */
-    struct event *settle;      /* owned: the first queued job has waited long enough for a ring */
+    struct timer *settle;      /* owned: the first queued job has waited long enough for a ring */
 };
 
 static struct job *active(const struct coord *c)
 {
     return job_life_job(c->life);
-}
-
-static struct timeval in_ms(uint64_t ms)
-{
-    return (struct timeval){(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
 }
 
 /* --- the queue -------------------------------------------------------------------------------- */
@@ -67,7 +62,7 @@ static struct job *first_queued(struct coord *c)
 
 static void try_start(struct coord *c)
 {
-    struct job *job = active(c) || event_pending(c->retry, EV_TIMEOUT, NULL) ? NULL : first_queued(c);
+    struct job *job = active(c) || timer_is_pending(c->retry) ? NULL : first_queued(c);
     if (!job)
         return;
     struct members_ring ring;
@@ -75,15 +70,14 @@ static void try_start(struct coord *c)
     c->setup.begins(c->setup.owner);
     const bool stands = job_ring_now(c->ring, &ring, why, sizeof why);
     if (!*why) {
-        event_del(c->settle);
+        timer_stop(c->settle);
         job_life_begin(c->life, job, &ring);
         return;
     }
-    if (!stands && !event_pending(c->settle, EV_TIMEOUT, NULL)) {
-        const struct timeval in = in_ms(c->setup.limits.settle_ms);
-        event_add(c->settle, &in);
+    if (!stands && !timer_is_pending(c->settle)) {
+        timer_set_ms(c->settle, c->setup.limits.settle_ms);
     } else if (stands) {
-        event_del(c->settle);
+        timer_stop(c->settle);
     }
     if (strcmp(job->error, why)) {
         text_clean(job->error, sizeof job->error, why, true);
@@ -102,18 +96,15 @@ static void requeue(struct coord *c, struct job *job)
     for (size_t i = 1; i < members_count(all); i++)
         if (memcmp(members_at(all, i)->id, members_at(all, 0)->id, 16) < 0)
             wait_ms += c->setup.limits.retry_ms;
-    const struct timeval in = in_ms(wait_ms);
     job_reset(job);
-    event_add(c->retry, &in);
+    timer_set_ms(c->retry, wait_ms);
     job->state = JOB_QUEUED;
     job_log_changed(&c->log, job);
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *arg)
+static void on_retry(void *owner)
 {
-    (void)fd;
-    (void)what;
-    try_start(arg);
+    try_start(owner);
 }
 
 static void on_ring(void *owner)
@@ -196,19 +187,17 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
 static void on_over(void *owner, struct job *job, enum job_state how)
 {
     struct coord *c = owner;
-    event_del(c->settle);
+    timer_stop(c->settle);
     if (how == JOB_QUEUED)
         requeue(c, job);
     else
         finish(c, job, how);
 }
 
-static void on_settle(evutil_socket_t fd, short what, void *arg)
+static void on_settle(void *owner)
 {
-    struct coord *c = arg;
+    struct coord *c = owner;
     struct job *job = active(c) ? NULL : first_queued(c);
-    (void)fd;
-    (void)what;
     if (!job)
         return;
     char why[700];
@@ -384,8 +373,8 @@ struct coord *coord_new(const struct coord_setup *setup)
     c->setup.limits.retry_ms = setup->limits.retry_ms ? setup->limits.retry_ms : RETRY_MS;
     c->log = (struct job_log){setup->events, setup->store, setup->published, setup->owner};
     c->post = (struct job_post){setup->send, setup->owner};
-    c->retry = evtimer_new(setup->base, on_retry, c);
-    c->settle = evtimer_new(setup->base, on_settle, c);
+    c->retry = timer_new(setup->base, on_retry, c);
+    c->settle = timer_new(setup->base, on_settle, c);
     c->ring = job_ring_new(&(struct job_ring_setup){.base = setup->base,
                                                     .cluster = setup->cluster,
                                                     .members = setup->members,
@@ -412,8 +401,8 @@ void coord_free(struct coord *c)
         next = job->next;
         job_free(job);
     }
-    event_free(c->retry);
-    event_free(c->settle);
+    timer_free(c->retry);
+    timer_free(c->settle);
     job_ring_free(c->ring);
     job_life_free(c->life);
     free(c);

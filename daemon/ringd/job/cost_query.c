@@ -3,7 +3,6 @@
  * Owns the rounds of questions under way. Loop thread. */
 #include "daemon/ringd/job/cost_query.h"
 
-#include <event2/event.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 enum {
     HEARD_S = 10, /* a node that knows the question says so at once */
@@ -31,7 +31,7 @@ struct round {
     LIST_ENTRY(round) next;
     struct cost_query *cost_query; /* borrowed: owner */
     struct spawn *stage;           /* borrowed: whose question it is */
-    struct event *timer;           /* owned */
+    struct timer *timer;           /* owned */
     json_int_t number;
     bool is_late; /* the time to be heard of is over */
     size_t n;
@@ -49,7 +49,7 @@ struct cost_query {
 static void round_free(struct round *r)
 {
     LIST_REMOVE(r, next);
-    event_free(r->timer);
+    timer_free(r->timer);
     for (size_t i = 0; i < r->n; i++)
         json_decref(r->asked[i].answer);
     free(r);
@@ -83,15 +83,12 @@ static void give_up(struct asked *a, const char *why)
 
 static void wait_for(struct round *r, int seconds)
 {
-    struct timeval in = {seconds, 0};
-    event_add(r->timer, &in);
+    timer_set_ms(r->timer, (uint64_t)seconds * 1000);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    struct round *r = arg;
-    (void)fd;
-    (void)what;
+    struct round *r = owner;
     for (size_t i = 0; i < r->n; i++)
         if (r->is_late || !r->asked[i].heard)
             give_up(&r->asked[i], r->asked[i].heard ? "its answer took too long"
@@ -126,7 +123,7 @@ void cost_query_ask(struct cost_query *s, struct spawn *stage, const json_t *eve
     struct round *r = xcalloc(1, sizeof *r);
     cost_query_forget(s, stage); /* one question at a time */
     *r = (struct round){.cost_query = s, .stage = stage, .number = ++s->numbers};
-    r->timer = evtimer_new(s->setup.base, on_timer, r);
+    r->timer = timer_new(s->setup.base, on_timer, r);
     LIST_INSERT_HEAD(&s->rounds, r, next);
     for (size_t i = 0; i < json_array_size(nodes) && i < RING_MAX_NODES; i++) {
         struct asked *a = &r->asked[r->n++];

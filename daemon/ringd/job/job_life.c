@@ -2,7 +2,6 @@
 #include "daemon/ringd/job/job_life.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +15,13 @@
 #include "daemon/ringd/job/job_watch.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/log.h"
+#include "daemon/ringd/timer.h"
 #include "engine/err.h"
 
 struct job_life {
     struct job_life_setup setup;
     struct job *job;         /* borrowed: coord's; NULL: none */
-    struct event *deadline;  /* owned: of its state */
+    struct timer *deadline;  /* owned: of its state */
     struct job_watch *watch; /* owned: its nodes, while they are needed */
 };
 
@@ -35,14 +35,14 @@ static unsigned limit_ms(const struct job_life *l, enum job_state state)
 
 static void limit_to(struct job_life *l, unsigned ms)
 {
-    event_add(l->deadline, &(struct timeval){ms / 1000, (suseconds_t)(ms % 1000) * 1000});
+    timer_set_ms(l->deadline, ms);
 }
 
 static void enter(struct job_life *l, enum job_state state)
 {
     const unsigned ms = limit_ms(l, state);
     l->job->state = state;
-    event_del(l->deadline);
+    timer_stop(l->deadline);
     if (ms)
         limit_to(l, ms);
     job_log_changed(l->setup.log, l->job);
@@ -51,7 +51,7 @@ static void enter(struct job_life *l, enum job_state state)
 static void leave(struct job_life *l)
 {
     struct job *job = l->job;
-    event_del(l->deadline);
+    timer_stop(l->deadline);
     l->job = NULL;
     l->setup.over(l->setup.owner, job, job->outcome);
 }
@@ -111,13 +111,11 @@ static void fail_ended(struct job_life *l)
     fail(l, "node %s: its stage process ended before the job did", job->names[r]);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+static void on_deadline(void *owner)
 {
-    struct job_life *l = arg;
+    struct job_life *l = owner;
     struct job *job = l->job;
     const struct job_phase *phase = job_phase(job->state);
-    (void)fd;
-    (void)what;
     switch (phase->late) {
     case JOB_LATE_NEVER: break;
     case JOB_LATE_FAILS:
@@ -338,7 +336,7 @@ struct job_life *job_life_new(const struct job_life_setup *setup)
 {
     struct job_life *l = xcalloc(1, sizeof *l);
     l->setup = *setup;
-    l->deadline = evtimer_new(setup->base, on_deadline, l);
+    l->deadline = timer_new(setup->base, on_deadline, l);
     l->watch = job_watch_new(&(struct job_watch_setup){.base = setup->base,
                                                        .opts = setup->opts,
                                                        .members = setup->members,
@@ -354,7 +352,7 @@ void job_life_free(struct job_life *l)
 {
     if (!l)
         return;
-    event_free(l->deadline);
+    timer_free(l->deadline);
     job_watch_free(l->watch);
     free(l);
 }

@@ -1,42 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/job_ring.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "net/roster.h"
 
 enum {
-    CHAIN_S = 3,
-    START_S = 6, /* after the start of the daemon, for members that come up with it */
+    CHAIN_MS = 3000,
+    START_MS = 6000, /* after the start of the daemon, for members that come up with it */
 };
 
 struct job_ring {
     struct job_ring_setup setup;
-    struct event *chain; /* owned: the chain has stood for long enough */
+    struct timer *chain; /* owned: the chain has stood for long enough */
     bool chain_stands;
-    struct event *begun; /* owned: whoever has not come by now is not waited for */
+    struct timer *begun; /* owned: whoever has not come by now is not waited for */
     bool is_starting;
 };
 
-static void on_chain(evutil_socket_t fd, short what, void *arg)
+static void on_chain(void *owner)
 {
-    struct job_ring *j = arg;
-    (void)fd;
-    (void)what;
+    struct job_ring *j = owner;
     j->chain_stands = true;
     j->setup.stands(j->setup.owner);
 }
 
-static void on_begun(evutil_socket_t fd, short what, void *arg)
+static void on_begun(void *owner)
 {
-    struct job_ring *j = arg;
-    (void)fd;
-    (void)what;
+    struct job_ring *j = owner;
     j->is_starting = false;
     j->setup.stands(j->setup.owner);
 }
@@ -58,13 +54,12 @@ static size_t missing_members(const struct job_ring_setup *n, char *names, size_
 void job_ring_changed(struct job_ring *j)
 {
     struct members_ring ring;
-    struct timeval in = {CHAIN_S, 0};
     members_ring(j->setup.members, NULL, &ring);
     if (ring.shape != RING_CHAIN) {
-        event_del(j->chain);
+        timer_stop(j->chain);
         j->chain_stands = false;
-    } else if (!j->chain_stands && !event_pending(j->chain, EV_TIMEOUT, NULL)) {
-        event_add(j->chain, &in);
+    } else if (!j->chain_stands && !timer_is_pending(j->chain)) {
+        timer_set_ms(j->chain, CHAIN_MS);
     }
 }
 
@@ -104,11 +99,10 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
 struct job_ring *job_ring_new(const struct job_ring_setup *setup)
 {
     struct job_ring *j = xcalloc(1, sizeof *j);
-    struct timeval in = {START_S, 0};
     *j = (struct job_ring){.setup = *setup, .is_starting = true};
-    j->chain = event_new(setup->base, -1, 0, on_chain, j);
-    j->begun = event_new(setup->base, -1, 0, on_begun, j);
-    event_add(j->begun, &in);
+    j->chain = timer_new(setup->base, on_chain, j);
+    j->begun = timer_new(setup->base, on_begun, j);
+    timer_set_ms(j->begun, START_MS);
     return j;
 }
 
@@ -116,7 +110,7 @@ void job_ring_free(struct job_ring *j)
 {
     if (!j)
         return;
-    event_free(j->chain);
-    event_free(j->begun);
+    timer_free(j->chain);
+    timer_free(j->begun);
     free(j);
 }

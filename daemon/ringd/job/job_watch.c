@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/job_watch.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,12 +9,13 @@
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_log.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 struct job_watch {
     struct job_watch_setup setup;
     struct job *job; /* borrowed; NULL: none */
     struct absence absent;
-    struct event *missed; /* owned: somebody has been out of reach for too long */
+    struct timer *missed; /* owned: somebody has been out of reach for too long */
 };
 
 static unsigned patience_s(const struct job_watch *w)
@@ -59,9 +59,9 @@ static void tell(struct job_watch *w, size_t rank, enum absence_news news)
 static void arm(struct job_watch *w, struct instant due, struct instant now)
 {
     uint64_t us = clock_since_us(due, now);
-    event_del(w->missed);
+    timer_stop(w->missed);
     if (due.us != UINT64_MAX)
-        event_add(w->missed, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+        timer_set_us(w->missed, us);
 }
 
 void job_watch_look(struct job_watch *w)
@@ -76,11 +76,9 @@ void job_watch_look(struct job_watch *w)
         arm(w, absence_due(&w->absent, patience_us), now);
 }
 
-static void on_missed(evutil_socket_t fd, short what, void *arg)
+static void on_missed(void *owner)
 {
-    (void)fd;
-    (void)what;
-    job_watch_look(arg);
+    job_watch_look(owner);
 }
 
 void job_watch_begin(struct job_watch *w, struct job *job)
@@ -92,14 +90,14 @@ void job_watch_begin(struct job_watch *w, struct job *job)
 void job_watch_end(struct job_watch *w)
 {
     w->job = NULL;
-    event_del(w->missed);
+    timer_stop(w->missed);
 }
 
 struct job_watch *job_watch_new(const struct job_watch_setup *setup)
 {
     struct job_watch *w = xcalloc(1, sizeof *w);
     w->setup = *setup;
-    w->missed = event_new(setup->base, -1, 0, on_missed, w);
+    w->missed = timer_new(setup->base, on_missed, w);
     return w;
 }
 
@@ -107,6 +105,6 @@ void job_watch_free(struct job_watch *w)
 {
     if (!w)
         return;
-    event_free(w->missed);
+    timer_free(w->missed);
     free(w);
 }

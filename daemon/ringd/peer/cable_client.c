@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "net/clock.h"
 #include "net/reason.h"
 
@@ -42,9 +43,10 @@ struct linkctl {
     void *owner; /* borrowed */
     struct sockaddr_un path;
     uint32_t lease_s;
-    int fd;                   /* owned; −1: not connected */
-    struct event *io, *timer; /* owned */
-    struct prefix scope[2];   /* family 0: none */
+    int fd;           /* owned; −1: not connected */
+    struct event *io; /* owned, as is the next */
+    struct timer *timer;
+    struct prefix scope[2]; /* family 0: none */
     bool scope_told[2];
     struct item *items; /* owned */
     size_t n;
@@ -72,8 +74,7 @@ static void wake(struct linkctl *l, struct instant at)
     uint64_t us = at.us > now.us ? at.us - now.us : 0;
 
     if (at.us != never.us)
-        event_add(l->timer, &(struct timeval){.tv_sec = (time_t)(us / 1000000),
-                                              .tv_usec = (suseconds_t)(us % 1000000)});
+        timer_set_us(l->timer, us);
 }
 
 static void set_text(struct linkctl *l, char text[RLINK_TEXT], const char *fmt, ...)
@@ -484,12 +485,10 @@ static void next_step(struct linkctl *l)
     wake(l, l->fd < 0 ? l->connect_due : l->under_way.verb != 0 ? l->answer_due : earliest(l));
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    (void)fd;
-    (void)what;
-    next_step(arg);
-    tell_news(arg);
+    next_step(owner);
+    tell_news(owner);
 }
 
 /* --- life and reports ------------------------------------------------------------------------- */
@@ -510,7 +509,7 @@ int linkctl_open(struct linkctl **ret, const struct linkctl_setup *setup)
                           .fd = -1,
                           .list_due = never};
     strcpy(l->path.sun_path, path);
-    l->timer = evtimer_new(l->base, on_timer, l);
+    l->timer = timer_new(l->base, on_timer, l);
     if (!l->timer) {
         linkctl_close(l);
         return -ENOMEM;
@@ -526,8 +525,7 @@ void linkctl_close(struct linkctl *l)
         return;
     if (l->io)
         event_free(l->io);
-    if (l->timer)
-        event_free(l->timer);
+    timer_free(l->timer);
     if (l->fd >= 0)
         close(l->fd);
     free(l->items);

@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 enum { ASK_EVERY_S = 1, ANSWER_SIZE = TOKEN_TAG + 2 };
 
@@ -66,9 +66,8 @@ static void replan(struct cables *c)
     struct cables_facts facts;
     collect_facts(c, &facts, seen);
     uint64_t again_us = cables_plan_update(&c->plan, &facts);
-    struct timeval again = {(time_t)(again_us / 1000000), (suseconds_t)(again_us % 1000000)};
     if (again_us)
-        event_add(c->settling, &again);
+        timer_set_us(c->settling, again_us);
     tell_attempts(c);
     struct linkctl_want *want = xcalloc(2 * facts.nports + 3 * c->plan.n + 1, sizeof *want);
     linkctl_want(c->link, want, cables_plan_want(&c->plan, &facts, want));
@@ -76,11 +75,9 @@ static void replan(struct cables *c)
     free(seen);
 }
 
-static void on_settled(evutil_socket_t fd, short what, void *arg)
+static void on_settled(void *owner)
 {
-    (void)fd;
-    (void)what;
-    replan(arg);
+    replan(owner);
 }
 
 static void on_link_news(void *owner)
@@ -194,23 +191,20 @@ static void on_ask(void *owner, unsigned ifindex, const struct in6_addr *from, e
     }
 }
 
-static void on_asking(evutil_socket_t fd, short what, void *arg)
+static void on_asking(void *owner)
 {
-    struct cables *c = arg;
+    struct cables *c = owner;
     uint8_t question[TOKEN_TAG];
-    struct timeval again = {ASK_EVERY_S, 0};
-    (void)fd;
-    (void)what;
     if (!enrol_question(c->s.enrol, question))
         return;
     finder_ask(c->finder, 0, BEACON_JOINQ, question, sizeof question);
-    event_add(c->asking, &again);
+    timer_set_ms(c->asking, ASK_EVERY_S * UINT64_C(1000));
 }
 
 void cables_search(struct cables *c)
 {
     if (c && c->finder)
-        event_active(c->asking, EV_TIMEOUT, 0);
+        timer_set_us(c->asking, 0);
 }
 
 /* Another cluster's, mostly; or of ours, with a key that was made while we were away. */
@@ -235,11 +229,9 @@ static uint64_t proved_boot(void *owner, const uint8_t node_id[static 16])
 }
 
 /* From the loop: the finder may be what ended the connection. */
-static void on_connection_ended(evutil_socket_t fd, short what, void *arg)
+static void on_connection_ended(void *owner)
 {
-    const struct cables *c = arg;
-    (void)fd;
-    (void)what;
+    const struct cables *c = owner;
     if (c->finder)
         finder_connection_ended(c->finder);
 }
@@ -247,7 +239,7 @@ static void on_connection_ended(evutil_socket_t fd, short what, void *arg)
 void cables_connection_ended(struct cables *c)
 {
     if (c)
-        event_active(c->ended, EV_TIMEOUT, 0);
+        timer_set_us(c->ended, 0);
 }
 
 static const struct finder_ops finder_ops = {
@@ -307,9 +299,9 @@ int cables_open(struct cables **ret, const struct cables_setup *setup, struct er
 {
     struct cables *c = xcalloc(1, sizeof *c);
     c->s = *setup;
-    c->asking = event_new(setup->base, -1, 0, on_asking, c);
-    c->settling = event_new(setup->base, -1, 0, on_settled, c);
-    c->ended = event_new(setup->base, -1, 0, on_connection_ended, c);
+    c->asking = timer_new(setup->base, on_asking, c);
+    c->settling = timer_new(setup->base, on_settled, c);
+    c->ended = timer_new(setup->base, on_connection_ended, c);
     c->sizes = cables_sizes_new(c);
     *ret = c;
     const char *pool = opts_str(setup->opts, "ipv4-pool");
@@ -349,9 +341,9 @@ void cables_close(struct cables *c)
 {
     if (!c)
         return;
-    event_free(c->asking);
-    event_free(c->settling);
-    event_free(c->ended);
+    timer_free(c->asking);
+    timer_free(c->settling);
+    timer_free(c->ended);
     finder_close(c->finder);
     cables_sizes_free(c->sizes);
     ports_close(c->ports);

@@ -14,9 +14,9 @@ struct cables {
     struct cables_setup s;
     struct ports *ports;        /* owned */
     struct finder *finder;      /* owned */
-    struct event *asking;       /* owned: while this node looks for a member that knows its token */
-    struct event *settling;     /* owned: a cable is too new to be planned for */
-    struct event *ended;        /* owned: a connection is no more */
+    struct timer *asking;       /* owned: while this node looks for a member that knows its token */
+    struct timer *settling;     /* owned: a cable is too new to be planned for */
+    struct timer *ended;        /* owned: a connection is no more */
     struct linkctl *link;       /* owned: sets up what is planned, through ringd-link */
     struct prefix pool;         /* --ipv4-pool; family 0: none */
     struct cables_plan plan;    /* owned */

@@ -3,7 +3,6 @@
  * What packets each cable passes: owns the searches (net/packet_size.h) and their timer, sends
  * probes through the finder, and tells peers and the log what came of them. Called by cables.c and
  * cables_show.c. Loop thread. */
-#include <event2/event.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "net/packet_size.h"
 
 enum { PACKET_MOST = 65535, BEAT_US = 1000000 };
@@ -27,7 +27,7 @@ struct sized {
 };
 struct cables_sizes {
     struct cables *c;    /* borrowed: owner */
-    struct event *timer; /* owned */
+    struct timer *timer; /* owned */
     size_t n;
     struct sized at[CABLES_SEEN];
 };
@@ -96,15 +96,12 @@ static void step(struct cables_sizes *s)
     }
     if (due == UINT64_MAX)
         return;
-    const uint64_t us = wait_us(s, now, due);
-    event_add(s->timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+    timer_set_us(s->timer, wait_us(s, now, due));
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    (void)fd;
-    (void)what;
-    step(arg);
+    step(owner);
 }
 
 /* The search goes on from the loop, not inside the finder's callbacks. */
@@ -114,7 +111,7 @@ static void begin(struct cables_sizes *s, struct sized *z)
     const uint32_t mine = port ? port->mtu : 0, theirs = z->cable.mtu;
     const uint32_t whole = !theirs || (mine && mine < theirs) ? mine : theirs;
     packet_search_begin(&z->search, whole > PACKET_MOST ? PACKET_MOST : whole, clock_now());
-    event_active(s->timer, EV_TIMEOUT, 0);
+    timer_set_us(s->timer, 0);
 }
 
 void cables_sizes_take(struct cables_sizes *s, const struct cable *cable)
@@ -149,7 +146,7 @@ void cables_sizes_answered(struct cables_sizes *s, unsigned ifindex, uint64_t nu
     for (size_t i = 0; i < s->n; i++)
         if (s->at[i].number == number && s->at[i].cable.ifindex == ifindex)
             packet_search_answered(&s->at[i].search, packet, clock_now());
-    event_active(s->timer, EV_TIMEOUT, 0);
+    timer_set_us(s->timer, 0);
 }
 
 void cables_trouble(const struct cables *c, uint64_t cable, char ret[static CABLES_TROUBLE])
@@ -182,7 +179,7 @@ struct cables_sizes *cables_sizes_new(struct cables *c)
 {
     struct cables_sizes *s = xcalloc(1, sizeof *s);
     s->c = c;
-    s->timer = event_new(c->s.base, -1, 0, on_timer, s);
+    s->timer = timer_new(c->s.base, on_timer, s);
     return s;
 }
 
@@ -190,6 +187,6 @@ void cables_sizes_free(struct cables_sizes *s)
 {
     if (!s)
         return;
-    event_free(s->timer);
+    timer_free(s->timer);
     free(s);
 }

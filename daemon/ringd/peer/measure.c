@@ -3,7 +3,6 @@
  * The cables' speeds. Owns the probe and its timer; called by cables.c and peers.c, on the loop. */
 #include "daemon/ringd/peer/measure.h"
 
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/peer/probe.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "net/beacon.h"
 
 enum { WARN_PERCENT = 60 };
@@ -29,7 +29,7 @@ struct neighbour_class {
 struct measure {
     struct measure_setup s;
     struct probe *probe; /* owned */
-    struct event *timer; /* owned */
+    struct timer *timer; /* owned */
     size_t n, n_neighbours;
     struct known at[PROBE_WAYS];
     struct neighbour_class neighbour[RING_MAX_NODES];
@@ -49,18 +49,16 @@ static void arm(struct measure *m)
 {
     struct instant due = probe_due(m->probe), now = clock_now();
     if (due.us == UINT64_MAX) {
-        event_del(m->timer);
+        timer_stop(m->timer);
         return;
     }
     uint64_t us = due.us > now.us ? due.us - now.us : 0;
-    event_add(m->timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+    timer_set_us(m->timer, us);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    struct measure *m = arg;
-    (void)fd;
-    (void)what;
+    struct measure *m = owner;
     probe_tick(m->probe, clock_now());
     arm(m);
 }
@@ -97,7 +95,7 @@ struct measure *measure_new(const struct measure_setup *setup)
     const struct member *self = members_self(setup->members);
     m->s = *setup;
     m->probe = probe_new(self->id, self->boot, &probe_ops, m);
-    m->timer = event_new(setup->base, -1, 0, on_timer, m);
+    m->timer = timer_new(setup->base, on_timer, m);
     return m;
 }
 
@@ -105,7 +103,7 @@ void measure_free(struct measure *m)
 {
     if (!m)
         return;
-    event_free(m->timer);
+    timer_free(m->timer);
     probe_free(m->probe);
     free(m);
 }

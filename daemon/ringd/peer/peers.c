@@ -2,7 +2,6 @@
 #include "daemon/ringd/peer/peers.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 #include "daemon/ringd/peer/relay.h"
 #include "daemon/common/xalloc.h"
 #include "net/wire.h"
+#include "daemon/ringd/timer.h"
 
 enum {
     REFRESH_US = 900000,
@@ -478,7 +478,7 @@ static int add_peer(struct peers *p, const char *address, struct err *err)
     struct dial *d = peers_way_new(p);
     if (peers_split_address(address, d->host, sizeof d->host, &d->port) || !*d->host || !d->port)
         return err_set(err, -EINVAL, "--peer %s is not HOST:PORT", address);
-    event_active(d->timer, EV_TIMEOUT, 0); /* it is called from the loop, once the rest of the node stands */
+    timer_set_us(d->timer, 0); /* it is called from the loop, once the rest of the node stands */
     return 0;
 }
 

@@ -23,6 +23,7 @@
 #include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
+#include "daemon/ringd/timer.h"
 #include "net/reason.h"
 
 enum {
@@ -122,7 +123,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)len;
     if (++p->accepted == ACCEPTS) {
         evconnlistener_disable(l);
-        event_add(p->resume_accept, &(struct timeval){.tv_usec = PAUSE_US});
+        timer_set_us(p->resume_accept, PAUSE_US);
     }
     if (cluster_state(p->s.cluster) != CLUSTER_MEMBER || !may_call(p, from))
         hang_up(fd);
@@ -140,14 +141,12 @@ static void on_accept_error(struct evconnlistener *l, void *arg)
         log_error("a connection of another node cannot be accepted: %s", reason_of(error).text);
     }
     evconnlistener_disable(l);
-    event_add(p->resume_accept, &(struct timeval){.tv_sec = FULL_S});
+    timer_set_ms(p->resume_accept, FULL_S * UINT64_C(1000));
 }
 
-static void on_resume(evutil_socket_t fd, short what, void *arg)
+static void on_resume(void *owner)
 {
-    struct peers *p = arg;
-    (void)fd;
-    (void)what;
+    struct peers *p = owner;
     p->accepted = 0;
     evconnlistener_enable(p->listener);
 }
@@ -160,7 +159,7 @@ int peers_door_open(struct peers *p, struct err *err)
     evutil_make_socket_nonblocking(fd);
     evutil_make_socket_closeonexec(fd);
     p->port = peers_bound_port(fd);
-    p->resume_accept = event_new(p->s.base, -1, 0, on_resume, p);
+    p->resume_accept = timer_new(p->s.base, on_resume, p);
     p->listener = evconnlistener_new(p->s.base, on_accept, p, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
     if (p->listener)
         evconnlistener_set_error_cb(p->listener, on_accept_error);
@@ -171,6 +170,5 @@ void peers_door_close(struct peers *p)
 {
     if (p->listener)
         evconnlistener_free(p->listener);
-    if (p->resume_accept)
-        event_free(p->resume_accept);
+    timer_free(p->resume_accept);
 }

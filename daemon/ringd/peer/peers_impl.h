@@ -45,7 +45,7 @@ struct dial {
     LIST_ENTRY(dial) next;
     struct peers *p; /* borrowed: owner */
     struct way way;
-    struct event *timer; /* owned: the way's */
+    struct timer *timer; /* owned: the way's */
     char host[128];
     uint16_t port;
     uint64_t cable;       /* its id; 0 = configured */
@@ -79,7 +79,7 @@ struct words { /* last reason a node's link ended */
 struct peers {
     struct peers_setup s;
     struct evconnlistener *listener; /* owned */
-    struct event *resume_accept;     /* owned: when it listens again */
+    struct timer *resume_accept;     /* owned: when it listens again */
     unsigned accepted;               /* calls taken since */
     struct instant full;             /* when the log last named a limit that keeps callers out */
     struct allowance strangers;

@@ -2,7 +2,6 @@
  *
  * Carries out what peering.c decides about the ways to other nodes: dials, sets their timers, and
  * tells them which connections came and went. Loop thread. */
-#include <event2/event.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "daemon/ringd/peer/peers_impl.h"
 #include "net/reason.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 #include "net/port.h"
 
 enum { SILENCE_US = 3500000 };
@@ -28,11 +28,9 @@ uint64_t peers_silence_us(const struct peers *p)
     return has_no_beacons && SILENCE_US < patience_us ? SILENCE_US : patience_us;
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void on_timer(void *owner)
 {
-    struct dial *d = arg;
-    (void)fd;
-    (void)what;
+    struct dial *d = owner;
     bool is_first = d->way.timer == WAY_TIMER_NONE; /* set off by hand */
     peers_way_step(d, &(struct way_news){.event = is_first && d->way.has_cluster ? WAY_OPENED : WAY_FIRED});
 }
@@ -44,7 +42,7 @@ struct dial *peers_way_new(struct peers *p)
     randombytes_buf(&seed, sizeof seed);
     d->p = p;
     way_init(&d->way, seed, cluster_state(p->s.cluster) == CLUSTER_MEMBER, clock_now());
-    d->timer = event_new(p->s.base, -1, 0, on_timer, d);
+    d->timer = timer_new(p->s.base, on_timer, d);
     LIST_INSERT_HEAD(&p->dials, d, next);
     return d;
 }
@@ -56,7 +54,7 @@ void peers_way_free(struct dial *d)
         if (s->dial == d)
             s->dial = NULL;
     LIST_REMOVE(d, next);
-    event_free(d->timer);
+    timer_free(d->timer);
     free(d);
 }
 
@@ -120,11 +118,10 @@ static void hang_up(struct dial *d)
 static void arm(struct dial *d)
 {
     uint64_t us = clock_since_us(d->way.due, clock_now());
-    struct timeval in = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
     if (d->way.timer == WAY_TIMER_NONE || d->way.timer == WAY_TIMER_DEAD)
-        event_del(d->timer);
+        timer_stop(d->timer);
     else
-        event_add(d->timer, &in);
+        timer_set_us(d->timer, us);
 }
 
 /* A cable that comes and goes is better left alone, but not if the node is out of reach without

@@ -19,6 +19,7 @@
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/peer/splice.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 enum { PATIENCE_US = 10000000, MAX_HOPS = 32, TOKEN = 16, TOKEN_AT = LINK_PREAMBLE - TOKEN };
 static const uint8_t magic[TOKEN_AT] = {'R', 'N', 'G', 'R'};
@@ -32,7 +33,7 @@ struct relay_ask { /* ours, or a leg's for what lies behind it */
     uint8_t token[TOKEN];
     bool ready;
     char why[256];       /* what is said if it does not become so */
-    struct event *timer; /* owned: the deadline; at once when the answer is there */
+    struct timer *timer; /* owned: the deadline; at once when the answer is there */
 };
 enum leg_state { LEG_ASKING, LEG_OFFERED, LEG_CONNECTING, LEG_SPLICING };
 struct leg { /* our part of somebody's way */
@@ -46,7 +47,8 @@ struct leg { /* our part of somebody's way */
     uint64_t path_in;                /* over which the connection came; 0 = not known */
     int in, out;                     /* owned until they are spliced; −1 */
     struct splice *splice;           /* owned */
-    struct event *timer, *connected; /* owned */
+    struct timer *timer;             /* owned, as is the next */
+    struct event *connected;
 };
 struct guest { /* a connection that still has to say its token */
     LIST_ENTRY(guest) link;
@@ -65,10 +67,9 @@ struct relay {
     size_t nlegs, nguests;
 };
 
-static struct timeval patience(const struct relay *r)
+static uint64_t patience(const struct relay *r)
 {
-    uint64_t us = r->s.patience_us ? r->s.patience_us : PATIENCE_US;
-    return (struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    return r->s.patience_us ? r->s.patience_us : PATIENCE_US;
 }
 
 static void say(struct relay *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -97,11 +98,9 @@ static bool read_id(uint8_t ret[16], const json_t *body, const char *key)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
+static void on_ask_timer(void *owner)
 {
-    struct relay_ask *ask = arg;
-    (void)fd;
-    (void)what;
+    struct relay_ask *ask = owner;
     if (ask->ready)
         ask->ops->ready(ask->owner, &ask->way);
     else
@@ -110,14 +109,13 @@ static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
 
 static void answer(struct relay_ask *ask)
 {
-    event_del(ask->timer);
-    event_active(ask->timer, EV_TIMEOUT, 0);
+    timer_stop(ask->timer);
+    timer_set_us(ask->timer, 0);
 }
 
 static void send_open(struct relay_ask *ask, const struct relay_want *want, int hops)
 {
     struct relay *r = ask->r;
-    struct timeval wait = patience(r);
     const char *name = r->s.name(r->s.owner, ask->way.hop.id);
     randombytes_buf(ask->token, sizeof ask->token);
     memcpy(ask->way.preamble, magic, sizeof magic);
@@ -127,12 +125,12 @@ static void send_open(struct relay_ask *ask, const struct relay_want *want, int 
                                 hex(ask->token), "from", hex(want->from), "to", hex(want->to), "head",
                                 hex(want->head), "job", (json_int_t)want->job, "hops", hops);
     snprintf(ask->why, sizeof ask->why, "%s did not say within %.0f s whether it relays", name,
-             (double)wait.tv_sec + (double)wait.tv_usec / 1e6);
+             (double)patience(r) / 1e6);
     if (!message || r->s.send(r->s.owner, ask->way.hop.id, message)) {
         snprintf(ask->why, sizeof ask->why, "%s cannot be asked to relay", name);
         answer(ask);
     } else {
-        event_add(ask->timer, &wait);
+        timer_set_us(ask->timer, patience(r));
     }
 }
 
@@ -142,7 +140,7 @@ static struct relay_ask *ask_next(struct relay *r, const struct relay_want *want
 {
     struct relay_ask *ask = xcalloc(1, sizeof *ask);
     *ask = (struct relay_ask){.r = r, .ops = ops, .owner = owner};
-    ask->timer = event_new(r->s.base, -1, 0, on_ask_timer, ask);
+    ask->timer = timer_new(r->s.base, on_ask_timer, ask);
     LIST_INSERT_HEAD(&r->asks, ask, link);
     int no_way = r->s.next(r->s.owner, want->to, &ask->way.hop);
     if (no_way || hops < 1 || (not_back && !memcmp(ask->way.hop.id, not_back, 16))) {
@@ -169,7 +167,7 @@ void relay_ask_free(struct relay_ask *ask)
     if (!ask)
         return;
     LIST_REMOVE(ask, link);
-    event_free(ask->timer);
+    timer_free(ask->timer);
     sodium_memzero(ask, sizeof *ask);
     free(ask);
 }
@@ -214,7 +212,7 @@ static void leg_free(struct leg *leg)
     splice_free(leg->splice);
     if (leg->connected)
         event_free(leg->connected);
-    event_free(leg->timer);
+    timer_free(leg->timer);
     if (leg->in >= 0)
         close(leg->in);
     if (leg->out >= 0)
@@ -242,18 +240,15 @@ static void leg_end(struct leg *leg, const char *why)
     leg_free(leg);
 }
 
-static void on_leg_timer(evutil_socket_t fd, short what, void *arg)
+static void on_leg_timer(void *owner)
 {
-    (void)fd;
-    (void)what;
-    leg_free(arg);
+    leg_free(owner);
 }
 
 static void on_way_ready(void *owner, const struct relay_way *way)
 {
     struct leg *leg = owner;
     struct relay *r = leg->r;
-    struct timeval wait = patience(r);
     char through[2 * sizeof way->through];
     leg->way = *way;
     leg->state = LEG_OFFERED;
@@ -261,7 +256,7 @@ static void on_way_ready(void *owner, const struct relay_way *way)
     leg->ask = NULL;
     snprintf(through, sizeof through, "%s%s%s", r->s.name(r->s.owner, NULL), *leg->way.through ? ", " : "",
              leg->way.through);
-    event_add(leg->timer, &wait);
+    timer_set_us(leg->timer, patience(leg->r));
     json_t *message =
         json_pack("{s:s s:o s:s}", "kind", "relay-ready", "token", hex(leg->token), "through", through);
     if (!message || r->s.send(r->s.owner, leg->asker, message))
@@ -302,7 +297,7 @@ void relay_take_open(struct relay *r, const uint8_t asker[16], const json_t *bod
     *leg = (struct leg){.r = r, .want = want, .in = -1, .out = -1};
     memcpy(leg->asker, asker, sizeof leg->asker);
     memcpy(leg->token, token, sizeof token);
-    leg->timer = event_new(r->s.base, -1, 0, on_leg_timer, leg);
+    leg->timer = timer_new(r->s.base, on_leg_timer, leg);
     LIST_INSERT_HEAD(&r->legs, leg, link);
     r->nlegs++;
     leg->ask = ask_next(r, &want, asker, hops < 1 || hops > MAX_HOPS ? 0 : (int)hops - 1, &leg_ask_ops, leg);
@@ -321,7 +316,7 @@ static void join(struct leg *leg)
     char from[64];
     int in = leg->in, out = leg->out;
     leg->in = leg->out = -1;
-    event_del(leg->timer);
+    timer_stop(leg->timer);
     if (splice_new(&leg->splice, r->s.base, in, out, on_splice_end, leg)) {
         leg_free(leg);
         return;
@@ -379,7 +374,6 @@ static int connect_to(const struct relay_hop *hop)
 
 static void start_leg(struct leg *leg, int fd, uint64_t path)
 {
-    struct timeval wait = patience(leg->r);
     leg->state = LEG_CONNECTING;
     leg->in = fd;
     leg->path_in = path;
@@ -391,7 +385,7 @@ static void start_leg(struct leg *leg, int fd, uint64_t path)
         return;
     }
     event_add(leg->connected, NULL);
-    event_add(leg->timer, &wait);
+    timer_set_us(leg->timer, patience(leg->r));
 }
 
 static void guest_free(struct guest *g, bool keeps_socket)
@@ -438,7 +432,8 @@ static void on_guest(evutil_socket_t fd, short what, void *arg)
 
 void relay_accept(struct relay *r, int fd, const char *address)
 {
-    struct timeval wait = patience(r);
+    const uint64_t us = patience(r);
+    const struct timeval wait = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
     struct guest *g = xcalloc(1, sizeof *g);
     if (r->nguests == RELAY_MAX_GUESTS) { /* those who say nothing do not keep out who knows what to say */
         struct guest *oldest = LIST_FIRST(&r->guests);

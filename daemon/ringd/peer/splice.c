@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/common/xalloc.h"
+#include "daemon/ringd/timer.h"
 
 enum splice_limits {
     PIPE_BYTES = 256 << 10,
@@ -28,7 +29,7 @@ struct flow {               /* one direction */
 struct splice {
     int fd[2]; /* owned */
     struct flow flow[2];
-    struct event *closing; /* owned */
+    struct timer *closing; /* owned */
     uint64_t bytes;
     void (*on_end)(void *owner);
     void *owner;
@@ -66,7 +67,6 @@ static int move(struct flow *f)
 static void pump(struct flow *f)
 {
     struct splice *s = f->s;
-    struct timeval patience = {CLOSING_S, 0};
     uint64_t until = s->bytes + BURST;
     int r;
     do
@@ -75,7 +75,7 @@ static void pump(struct flow *f)
     if (f->ended && !f->waiting && !f->done) {
         f->done = true;
         shutdown(f->to, SHUT_WR);
-        event_add(s->closing, &patience);
+        timer_set_ms(s->closing, CLOSING_S * UINT64_C(1000));
     }
     if (r < 0 || (s->flow[0].done && s->flow[1].done)) {
         s->on_end(s->owner);
@@ -94,11 +94,9 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
     pump(arg);
 }
 
-static void on_closing(evutil_socket_t fd, short what, void *arg)
+static void on_closing(void *owner)
 {
-    struct splice *s = arg;
-    (void)fd;
-    (void)what;
+    struct splice *s = owner;
     s->on_end(s->owner);
 }
 
@@ -118,7 +116,7 @@ int splice_new(struct splice **ret, struct event_base *base, int a, int b, void 
     struct splice *s = xcalloc(1, sizeof *s);
     int r = 0;
     *s = (struct splice){.fd = {a, b}, .on_end = ended, .owner = owner};
-    s->closing = event_new(base, -1, 0, on_closing, s);
+    s->closing = timer_new(base, on_closing, s);
     for (size_t i = 0; i < 2; i++) {
         s->flow[i] = (struct flow){.s = s, .from = s->fd[i], .to = s->fd[1 - i], .pipe = {-1, -1}};
         r = r || evutil_make_socket_nonblocking(s->fd[i]) ? -EIO : flow_init(&s->flow[i], base);
@@ -146,8 +144,7 @@ void splice_free(struct splice *s)
             close(f->pipe[1]);
         }
     }
-    if (s->closing)
-        event_free(s->closing);
+    timer_free(s->closing);
     for (size_t i = 0; i < 2; i++)
         close(s->fd[i]);
     free(s);
