@@ -134,7 +134,8 @@ static void write_stage(FILE *to, const struct metrics_sources *n)
            (double)t.tx_bytes);
     single(to, "stage_rx_bytes_total", "counter", "Bytes stages of this node received from others.",
            (double)t.rx_bytes);
-    single(to, "stage_memory_bytes", "gauge", "Memory of the stage, including the mapped files of the model.",
+    single(to, "stage_memory_bytes", "gauge",
+           "Memory of the stage, with the mapped files of the model, and of killed stages that do not end.",
            (double)t.memory_bytes);
     single(to, "stage_planned_memory_bytes", "gauge", "Memory the plan foresees for the stage.",
            (double)t.planned_bytes);
