@@ -27,7 +27,7 @@ holds "what is wrong" bad.out 'bad.csv: line 2, column 4: 1B0 is a duplicate of 
 train 2 worse.csv worse && fail "a task that is none"
 holds "what is no task" worse.out 'worse.csv: line 1, column 3 \(0Q0\): not a task'
 train 1 two.csv large && fail "a schedule for more nodes than there are"
-holds "too few nodes" large.out 'written for 2 ranks, and there are 1'
+holds "too few nodes" large.out 'written for 2 ranks, but there are 1'
 
 # A node without a part may end: the job goes on.
 at_end() { kill_ring; }
