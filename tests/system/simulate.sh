@@ -79,7 +79,7 @@ holds "chunks" err 'zbv has 2 stages on each rank, not 3'
 simulate --fwd-ms 1 --bwd-ms 2 --weights-ms 3 && fail "more W than backward"
 holds "W" err 'weights-ms is a part of --bwd-ms'
 simulate --scale-to 4 && fail "less than there is"
-holds "less" err 'less than the 8 nodes'
+holds "less" err 'below the 8 nodes'
 simulate --nodes 1025 && fail "too many nodes"
 simulate --scale-to 1024 --layers 4096 && fail "too many layers"
 holds "too many layers" err '^ringctl: 16 nodes: '
