@@ -1,4 +1,4 @@
-# Booted Debian 12 containers with the package's own systemd, in the namespaces and on the cables of tests/netns/lib.sh, which
+# Booted Debian containers with the package's own systemd, in the namespaces and on the cables of tests/netns/lib.sh, which
 # is sourced before this together with nodes.sh. Node 1 is called a, node 2 b, and so on.
 #
 #   base_root DEB [MORE]  a minimal Debian with what DEB depends on, and packages MORE (commas between them); made once from where apt
@@ -13,7 +13,8 @@
 # The base root is never written to, nothing is registered with the host, and all mounts stay in this process's own mount
 # namespace. Every container has a cgroup of its own, as its systemd would manage, and end, whatever else is in it.
 # SPDX-License-Identifier: MIT
-suite=bookworm
+# The release of this machine: a package is made for that.
+suite=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-bookworm}" || echo bookworm)
 cache=${RINGD_CACHE:-/var/cache/ringd-tests}
 up= # names of the containers that were started
 

@@ -22,12 +22,14 @@ trap 'rm -rf "$work"' EXIT
 
 dpkg-deb -c "$deb" | awk '{ print $6 }' >"$work/files"
 for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/ringd/ringd-stage /etc/ringd/ringd.conf \
-    /etc/apparmor.d/usr.sbin.ringd /usr/lib/systemd/catalog/ringd.catalog /lib/systemd/system/ringd.service /lib/systemd/system/ringd.socket \
-    /lib/systemd/system/ringd-link.service /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
+    /etc/apparmor.d/usr.sbin.ringd /usr/lib/systemd/catalog/ringd.catalog /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
     /usr/lib/modules-load.d/ringd.conf /usr/share/bash-completion/completions/ringctl \
     /usr/share/fish/vendor_completions.d/ringctl.fish /usr/share/zsh/vendor-completions/_ringctl /usr/share/man/man1/ringctl.1.gz /usr/share/man/man5/ringd.conf.5.gz \
     /usr/share/man/man8/ringd.8.gz /usr/share/man/man8/ringd-link.8.gz; do
     grep -qx ".$file" "$work/files" || fail "$file is not in the package"
+done
+for unit in ringd.service ringd.socket ringd-link.service; do # Debian 12 has them in /lib
+    grep -qxE "\.(/usr)?/lib/systemd/system/$unit" "$work/files" || fail "$unit is not in the package"
 done
 for file in README.md API.md PROTOCOL.md SCHEDULES.md ADAPTERS.md DATA.md QUANTIZATION.md; do
     grep -qxE "./usr/share/doc/ringd/$file(.gz)?" "$work/files" || fail "$file is not among the package's documents"
