@@ -159,11 +159,25 @@ static void on_planned(struct job_life *l, size_t rank, const json_t *body)
         job_send_open(l->setup.post, job, r);
 }
 
+/* Of a job that stops: the rank was out of reach when it was told to, or the word that it had
+ * stopped was of an attempt before this one. It would keep its lease, and refuse all other jobs. */
+static bool stop_again(struct job_life *l, size_t rank)
+{
+    struct job *job = l->job;
+    if (job->state != JOB_STOPPING)
+        return false;
+    job->stopped[rank] = false;
+    job_send_stop(l->setup.post, job);
+    return true;
+}
+
 static void on_ready(struct job_life *l, size_t rank, const json_t *body)
 {
     struct job *job = l->job;
     struct err err;
     size_t left;
+    if (stop_again(l, rank))
+        return;
     job->ready[rank] = true;
     if (job_opened_as_planned(job, rank, json_object_get(body, "layers"), &err)) {
         fail(l, "%s", err.text);
@@ -182,6 +196,8 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
     struct job *job = l->job;
     size_t left;
     (void)body;
+    if (stop_again(l, rank))
+        return;
     job->connected[rank] = true;
     job_first_waited(job, &left);
     if (left)

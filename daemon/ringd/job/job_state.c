@@ -42,14 +42,15 @@ static const struct job_phase phases[JOB_STATES] = {
                      .late = JOB_LATE_ENDED,
                      .again = JOB_AGAIN_RUN,
                      .hears = ALWAYS | WORD(DONE)},
-    /* A stage gets 2 s to end, then SIGKILL. */
+    /* A stage gets 2 s to end, then SIGKILL. A rank that gets on with its work has missed the
+     * word. */
     [JOB_STOPPING] = {.name = "STOPPING",
                       .told = "running",
                       .limit_ms = 6000,
                       .doing = "ending its stage process",
                       .answer = JOB_ANSWER_STOPPED,
                       .late = JOB_LATE_GONE,
-                      .hears = ENDING},
+                      .hears = ENDING | WORD(READY) | WORD(CONNECTED)},
     [JOB_DONE] = {.name = "DONE", .told = "done", .is_end = true},
     [JOB_FAILED] = {.name = "FAILED", .told = "failed", .is_end = true},
     [JOB_CANCELLED] = {.name = "CANCELLED", .told = "cancelled", .is_end = true},

@@ -402,6 +402,23 @@ static void a_late_stage_is_sent_away(void **state)
 }
 
 /* Two heads reached for the same nodes: both let go, and try again. */
+/* Its first word is of an attempt before; a lease that is kept refuses all other jobs. */
+static void a_rank_that_missed_the_stop_is_told_again(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = job_in(h, JOB_OPENING);
+    say(h, job, 1, "job-stopped", json_object());
+    assert_int_equal(coord_cancel(h->coord, job->id), 0);
+    assert_int_equal(told(h, 1, "job-stop"), 0);
+    say(h, job, 1, "job-ready", json_pack("{s:[[i,i]]}", "layers", 1, 2));
+    assert_int_equal(told(h, 1, "job-stop"), 1);
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_STOPPING);
+    say(h, job, 1, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_CANCELLED);
+}
+
 static void a_collision_is_tried_again(void **state)
 {
     struct head *h = *state;
@@ -511,6 +528,7 @@ int main(void)
         WITH_HEAD(a_state_hears_what_belongs_to_it),
         WITH_HEAD(other_layers_than_planned_end_it),
         WITH_HEAD(a_late_stage_is_sent_away),
+        WITH_HEAD(a_rank_that_missed_the_stop_is_told_again),
         WITH_HEAD(a_collision_is_tried_again),
         WITH_HEAD(every_wait_has_a_deadline),
         WITH_HEAD(nobody_holds_up_the_end),
