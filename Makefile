@@ -219,7 +219,7 @@ bench: all $(bench_bin) $(sleeping) $(free)
 
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libopenblas-openmp-dev libmnl-dev \
-              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2
+              libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2 spin
 # for `make deb` and `make system`
 SYSTEM_DEPS := build-essential debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
 deps:
