@@ -11,7 +11,7 @@
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/doctor/doctor_ask.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "daemon/ringd/doctor/doctor_ask.h"
-#include "daemon/ringd/http/api_reply.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/api_reply.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http.h"
-#include "daemon/ringd/http/metrics_text.h"
+#include "daemon/ringd/api/metrics_text.h"
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"

@@ -7,7 +7,7 @@
 
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/job/worker.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/messages.h"

@@ -11,10 +11,10 @@
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/http_inside.h"
-#include "daemon/ringd/http/job_news.h"
-#include "daemon/ringd/http/job_row.h"
-#include "daemon/ringd/http/proxy.h"
-#include "daemon/ringd/http/proxy_answer.h"
+#include "daemon/ringd/api/job_news.h"
+#include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/api/proxy.h"
+#include "daemon/ringd/api/proxy_answer.h"
 #include "net/wire.h"
 
 enum { MESSAGES = 24 };

@@ -2,7 +2,7 @@
  *
  * The HTTP server: libmicrohttpd with its own epoll thread, on a Unix socket and optionally on TCP.
  * Requests are handed to the loop through the mailbox, answers come back and resume the connection.
- * It knows no route; daemon/ringd/http/api.c does. Bodies of requests and answers that wait for
+ * It knows no route; daemon/ringd/api/api.c does. Bodies of requests and answers that wait for
  * their clients are capped: what is new and does not fit is answered with 503. */
 #ifndef DAEMON_HTTP_SERVER_H
 #define DAEMON_HTTP_SERVER_H

@@ -17,7 +17,7 @@
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/cluster/envelope.h"
 #include "daemon/ringd/doctor/doctor_ask.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"

@@ -31,7 +31,7 @@
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/mailbox.h"
-#include "daemon/ringd/http/timelines_feed.h"
+#include "daemon/ringd/api/timelines_feed.h"
 #include "daemon/ringd/job/timelines.h"
 #include "net/clock.h"
 

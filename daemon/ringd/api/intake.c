@@ -2,7 +2,7 @@
  *
  * Owns the looking threads, detached: the one that comes last, thread or loop, frees what they
  * share. Loop thread, but for look_at_paths and what is under the lock. */
-#include "daemon/ringd/http/intake.h"
+#include "daemon/ringd/api/intake.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/mailbox.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/http/timelines_feed.h"
+#include "daemon/ringd/api/timelines_feed.h"
 
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/job/timelines.h"

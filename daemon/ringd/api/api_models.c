@@ -3,7 +3,7 @@
  * Owns nothing. Folders are read when they are asked for: those of the service alone, which lie on
  * this machine's own disk. A path that a job named is told as it was, and not looked at: it may be
  * on a disk that does not answer. */
-#include "daemon/ringd/http/api_models.h"
+#include "daemon/ringd/api/api_models.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/common/installed.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/http/job_row.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/job_row.h"
+#include "daemon/ringd/api/api_impl.h"
 
 enum { MOST = 200 };
 

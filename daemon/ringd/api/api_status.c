@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns the last answer. Called by the API; loop thread. */
-#include "daemon/ringd/http/api_status.h"
+#include "daemon/ringd/api/api_status.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/api_ring.h"
+#include "daemon/ringd/api/api_ring.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/cluster/record.h"
 #include "daemon/ringd/store/store.h"

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
  * Jobs: submitted, listed, shown, cancelled, and what is kept of them. */
-#include "daemon/ringd/http/api_jobs.h"
+#include "daemon/ringd/api/api_jobs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/event_log.h"
-#include "daemon/ringd/http/intake.h"
+#include "daemon/ringd/api/intake.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/ringd/job/timeline.h"
 #include "daemon/ringd/job/timelines.h"
-#include "daemon/ringd/http/timelines_feed.h"
+#include "daemon/ringd/api/timelines_feed.h"
 #include "daemon/common/xalloc.h"
 #include "engine/pipe/sched.h"
 

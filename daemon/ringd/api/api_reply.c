@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns nothing. Called by the API's handlers. */
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/http/api_service.h"
+#include "daemon/ringd/api/api_service.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/http/http_session.h"
 #include "daemon/ringd/cluster/identity_token.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"

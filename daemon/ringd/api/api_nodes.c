@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns nothing. Called by api.c. */
-#include "daemon/ringd/http/api_nodes.h"
+#include "daemon/ringd/api/api_nodes.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -10,8 +10,8 @@
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/doctor/doctor_ask.h"
-#include "daemon/ringd/http/api_impl.h"
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_impl.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/peer/peers.h"

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/api/api.h"
 #include "daemon/common/job_spec.h"
 
 static char *read_text(const char *path)

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns what the handlers share. Called for every request, of clients and of other nodes. */
-#include "daemon/ringd/http/api.h"
+#include "daemon/ringd/api/api.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/http/api_cluster.h"
-#include "daemon/ringd/http/api_files.h"
-#include "daemon/ringd/http/api_impl.h"
-#include "daemon/ringd/http/api_jobs.h"
-#include "daemon/ringd/http/api_models.h"
-#include "daemon/ringd/http/api_nodes.h"
-#include "daemon/ringd/http/api_ring.h"
-#include "daemon/ringd/http/api_service.h"
-#include "daemon/ringd/http/api_status.h"
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/api_cluster.h"
+#include "daemon/ringd/api/api_files.h"
+#include "daemon/ringd/api/api_impl.h"
+#include "daemon/ringd/api/api_jobs.h"
+#include "daemon/ringd/api/api_models.h"
+#include "daemon/ringd/api/api_nodes.h"
+#include "daemon/ringd/api/api_ring.h"
+#include "daemon/ringd/api/api_service.h"
+#include "daemon/ringd/api/api_status.h"
+#include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/web.h"
 

@@ -2,7 +2,7 @@
  *
  * Results that lie with the daemon: listed, and sent file by file. The job's record, which may be
  * on disk, says where. */
-#include "daemon/ringd/http/api_files.h"
+#include "daemon/ringd/api/api_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/ringd/http/api_jobs.h"
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_jobs.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/job/results.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"

@@ -16,8 +16,8 @@
 
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_inside.h"
-#include "daemon/ringd/http/proxy.h"
-#include "daemon/ringd/http/proxy_answer.h"
+#include "daemon/ringd/api/proxy.h"
+#include "daemon/ringd/api/proxy_answer.h"
 
 enum { WIRE = 64, A = 1, B = 2 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Owns nothing. Called for every row that goes to another node or comes from one. */
-#include "daemon/ringd/http/job_row.h"
+#include "daemon/ringd/api/job_row.h"
 
 #include <string.h>
 

@@ -2,13 +2,13 @@
  *
  * Owns the rows of all heads: those that other heads sent, and when each of ours changed. Called by
  * elsewhere.c. */
-#include "daemon/ringd/http/job_news.h"
+#include "daemon/ringd/api/job_news.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/job_row.h"
+#include "daemon/ringd/api/job_row.h"
 #include "daemon/common/xalloc.h"
 #include "net/ring.h"
 

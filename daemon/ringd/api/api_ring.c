@@ -2,11 +2,11 @@
  *
  * The ring as JSON: shape, order, what its slowest hop can do, what was set by hand, what is
  * missing. */
-#include "daemon/ringd/http/api_ring.h"
+#include "daemon/ringd/api/api_ring.h"
 
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/api_impl.h"
 
 json_t *api_ring_encode(const struct members *m)
 {

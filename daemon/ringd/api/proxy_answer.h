@@ -5,7 +5,7 @@
 #ifndef DAEMON_PROXY_ANSWER_H
 #define DAEMON_PROXY_ANSWER_H
 
-#include "daemon/ringd/http/proxy.h"
+#include "daemon/ringd/api/proxy.h"
 
 enum {
     PROXY_PART = 192 << 10,   /* bytes of an answer in a message, before base64 */

@@ -2,7 +2,7 @@
  *
  * Owns the two halves and gives them what they need. Called by the API, by messages.c,
  * and where records come in. */
-#include "daemon/ringd/http/elsewhere.h"
+#include "daemon/ringd/api/elsewhere.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/job/job.h"
-#include "daemon/ringd/http/job_news.h"
-#include "daemon/ringd/http/job_row.h"
+#include "daemon/ringd/api/job_news.h"
+#include "daemon/ringd/api/job_row.h"
 #include "daemon/ringd/peer/peers.h"
-#include "daemon/ringd/http/proxy.h"
+#include "daemon/ringd/api/proxy.h"
 #include "daemon/ringd/store/store.h"
 #include "daemon/common/xalloc.h"
 

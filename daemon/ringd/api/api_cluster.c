@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/http/api_cluster.h"
+#include "daemon/ringd/api/api_cluster.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/ringd/http/api_reply.h"
+#include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/http/api_impl.h"
+#include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"

@@ -3,7 +3,7 @@
  * Owns the questions under way to other nodes. An answer is asked for part by part, and events
  * batch by batch, as the client here takes them: so a slow client holds back the other node, and no
  * more than a batch waits here. */
-#include "daemon/ringd/http/proxy.h"
+#include "daemon/ringd/api/proxy.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_feed.h"
-#include "daemon/ringd/http/proxy_answer.h"
+#include "daemon/ringd/api/proxy_answer.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"

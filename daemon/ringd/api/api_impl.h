@@ -4,7 +4,7 @@
 #ifndef DAEMON_API_IMPL_H
 #define DAEMON_API_IMPL_H
 
-#include "daemon/ringd/http/api_setup.h"
+#include "daemon/ringd/api/api_setup.h"
 
 struct api_status;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/http/metrics_text.h"
+#include "daemon/ringd/api/metrics_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

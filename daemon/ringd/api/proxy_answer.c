@@ -2,7 +2,7 @@
  *
  * Owns the answers under way: being made by a handler, waiting for an event of a job, or waiting
  * for the other node to ask for the next part. Called by proxy.c. */
-#include "daemon/ringd/http/proxy_answer.h"
+#include "daemon/ringd/api/proxy_answer.h"
 
 #include <event2/event.h>
 #include <sodium.h>

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ringd/http/job_news.h"
-#include "daemon/ringd/http/job_row.h"
+#include "daemon/ringd/api/job_news.h"
+#include "daemon/ringd/api/job_row.h"
 
 enum { SECOND = 1000000 };
 
