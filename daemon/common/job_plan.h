@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What all stage processes of a job agree on, made by the head's stage and handed round as JSON:
- * the only thing a node is told. The head's daemon reads of it who has which layers. Pure: any
+ * all that a node gets to know. The head's daemon reads in it who has which layers. Pure: any
  * thread. */
 #ifndef DAEMON_JOB_PLAN_H
 #define DAEMON_JOB_PLAN_H

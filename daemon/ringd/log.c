@@ -84,10 +84,10 @@ static bool write_at_once(const char *line, size_t n)
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))
         return false;
-    return write(STDERR_FILENO, line, n) >= 0 || errno != EAGAIN; /* elsewhere there is nobody to tell */
+    return write(STDERR_FILENO, line, n) >= 0 || errno != EAGAIN; /* another error: nobody could read of it */
 }
 
-/* text: cleaned. False: whoever reads the log is behind. */
+/* text: cleaned. False: the reader of the log is behind. */
 static bool put_line(enum log_level level, const struct log_about *about, const char *text)
 {
     char line[1200];

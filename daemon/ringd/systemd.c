@@ -83,7 +83,7 @@ static bool add(char *to, size_t cap, size_t *at, const void *data, size_t n)
     return true;
 }
 
-/* A value with line breaks is told with its length, eight bytes with the lowest first. */
+/* Before a value with line breaks goes its length: eight bytes, the lowest first. */
 size_t systemd_encode(const struct systemd_field *fields, size_t n, char *ret, size_t cap)
 {
     size_t at = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What systemd hands to the daemon and is told by it: sd_notify(3), sd_listen_fds(3) and the
+ * What systemd passes to the daemon and hears from it: sd_notify(3), sd_listen_fds(3) and the
  * journal's native protocol, which are datagrams and variables. libsystemd would bring five more
  * libraries, 1 MiB of resident memory, for this much. Owns nothing. Without systemd nothing is
- * handed over, and what is told goes nowhere. Loop thread; the journal from any. */
+ * handed over, and what is sent goes nowhere. Loop thread; the journal from any. */
 #ifndef DAEMON_SYSTEMD_H
 #define DAEMON_SYSTEMD_H
 

@@ -123,7 +123,7 @@ void api_post_ticket(struct api *api, struct http_call *call)
         http_fail(call, 403, "forbidden", "only requests over the Unix socket get a link");
     else if (!api->setup.link(api->setup.owner, link))
         http_fail(call, 409, "refused",
-                  "this ringd serves no dashboard: http-listen is \"none\" in its configuration");
+                  "this ringd serves no dashboard: start it with --http-listen 127.0.0.1:8473");
     else
         api_reply(call, 201, json_pack("{s:s s:i}", "url", link, "seconds", TICKET_SECONDS));
 }

@@ -137,7 +137,7 @@ void proxy_ask(struct proxy *p, struct http_call *call, const uint8_t to[16], co
     ask(e, n ? body : NULL);
 }
 
-/* --- told ------------------------------------------------------------------------------------- */
+/* --- answers of the other node ---------------------------------------------------------------- */
 
 /* The bytes of a part, for the caller to free; NULL: nonsense. */
 static char *decode_part(const json_t *body, size_t *ret_n)

@@ -199,7 +199,7 @@ static int check_own(const struct enrol *e, const struct application *a, struct 
     for (size_t i = 0; i < own->n; i++)
         if (!memcmp(own->at[i].id, a->token, TOKEN_ID) && !token_is_proof(&own->at[i].keys, &claim, a->proof))
             return err_set(err, -EPERM, "%s did not prove that it was given this token", a->name);
-    return 0; /* one that is not there cannot be spent either, and that is told in better words */
+    return 0; /* a token that is not there is refused later, with a better sentence */
 }
 
 /* The whole decision; the frame for the joiner, or why not. */

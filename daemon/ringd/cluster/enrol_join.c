@@ -56,8 +56,8 @@ static int join_vet(void *owner, struct link *link, const struct link_hello *pee
     return e->joining.is_proved ? 0 : -EPERM;
 }
 
-/* The secret itself never leaves this node: no member could let in anybody else with what it is
- * told. */
+/* The secret itself never leaves this node: a member learns nothing that would let another node
+ * in. */
 static void join_up(void *owner, struct link *link)
 {
     struct enrol *e = owner;

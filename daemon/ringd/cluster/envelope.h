@@ -19,7 +19,7 @@ enum {
     ENVELOPE_TTL = RING_MAX_NODES, /* of a new one */
     ENVELOPE_HEAD = 1 + AUTH_SIGNATURE + AUTH_KEY + 2 * 24 + 8,
     ENVELOPE_TEXT_MAX = LINK_FRAME_MAX - ENVELOPE_HEAD,
-    ENVELOPE_LIVES = 4, /* of one author, whose messages are told from recordings */
+    ENVELOPE_LIVES = 4, /* of one author, in which a repeated message is recognized */
 };
 
 struct envelope {
@@ -47,7 +47,7 @@ enum envelope_verdict {
     ENVELOPE_STRANGER, /* its author is no active member */
     ENVELOPE_FORGED,   /* not signed by that member */
     ENVELOPE_STALE,    /* of an earlier life of either end */
-    ENVELOPE_REPEATED, /* heard before, or too old to tell */
+    ENVELOPE_REPEATED, /* heard before, or too old to know */
     ENVELOPE_VERDICTS
 };
 /* Only ENVELOPE_OURS changes anything but the counts. */

@@ -74,7 +74,7 @@ int coord_turn(struct coord *c, uint64_t id, json_t *turn);
 /* Messages, whose fields have been checked. Is the sender the rank of the job that it names? */
 bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body);
 void coord_take_word(struct coord *c, enum job_word word, const json_t *body); /* of such a rank */
-/* "job-ready" and "job-connected" of another: the stage of a job that is over is told to end. */
+/* "job-ready" and "job-connected" of a job that is over: asks that stage to end. */
 void coord_send_away(struct coord *c, const uint8_t from[16], const json_t *body);
 void coord_take_wanted(struct coord *c); /* another head needs nodes: "job-wanted" */
 void coord_changed(struct coord *c);     /* nodes came or went */

@@ -67,7 +67,7 @@ static void check_stopped(struct job_life *l)
     leave(l);
 }
 
-/* The one way out: every node is told to stop, and the job ends when all have, or at the deadline
+/* The one way out: every node is asked to stop, and the job ends when all have, or at the deadline
  * of STOPPING. */
 static void stop(struct job_life *l, enum job_state outcome, const char *cause)
 {
@@ -123,7 +123,7 @@ static void on_deadline(void *owner)
              limit_ms(l, job->state) / 1e3, phase->doing);
         break;
     case JOB_LATE_ENDED: fail_ended(l); break;
-    case JOB_LATE_GONE: /* a stage that should have ended by itself is told; its worker kills it */
+    case JOB_LATE_GONE: /* it should have ended by itself; its worker kills it now */
         job_send_stop(l->setup.post, job);
         leave(l);
         break;
@@ -141,7 +141,7 @@ static void on_planned(struct job_life *l, size_t rank, const json_t *body)
     job_choose(job, (uint32_t)json_integer_value(json_object_get(body, "chosen")));
     if (json_is_true(json_object_get(body, "mirrored")))
         job_mirror(job);
-    job_watch_begin(l->watch, job); /* whoever has no part in it may leave */
+    job_watch_begin(l->watch, job); /* a node without a part in it may leave */
     job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
     job_mark(job, &job->start.planned, clock_now());
@@ -310,8 +310,8 @@ void job_life_turn(struct job_life *l, json_t *turn)
 
 /* --- nodes out of reach ----------------------------------------------------------------------- */
 
-/* What it was told in vain, or on a connection that broke under it. Whoever has heard it already
- * repeats its answer. */
+/* The last message may be lost with the connection that broke. A rank that has it already repeats
+ * its answer. */
 static void on_back(void *owner, size_t rank)
 {
     struct job_life *l = owner;

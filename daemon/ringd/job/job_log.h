@@ -25,7 +25,7 @@ void job_log_publish(const struct job_log *l, const struct job *job, const char 
 /* For the history alone. Takes the reference. */
 void job_log_remember(const struct job_log *l, const struct job *job, const char *kind, json_t *json);
 void job_log_save(const struct job_log *l, const struct job *job);    /* its record */
-void job_log_changed(const struct job_log *l, const struct job *job); /* saved, and told as a "job" event */
+void job_log_changed(const struct job_log *l, const struct job *job); /* saved, and sent as a "job" event */
 /* A line of the job's log, and of ours. */
 void job_log_note(const struct job_log *l, const struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -19,7 +19,7 @@ struct job_ring {
     struct job_ring_setup setup;
     struct timer *chain; /* owned: the chain has stood for long enough */
     bool chain_stands;
-    struct timer *begun; /* owned: whoever has not come by now is not waited for */
+    struct timer *begun; /* owned: nodes that have not come by now are not waited for */
     bool is_starting;
 };
 

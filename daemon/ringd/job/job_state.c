@@ -7,10 +7,10 @@
 #define ALWAYS (ENDING | WORD(FAILED))
 
 static const struct job_phase phases[JOB_STATES] = {
-    [JOB_QUEUED] = {.name = "QUEUED", .told = "queued"}, /* job->error says why */
+    [JOB_QUEUED] = {.name = "QUEUED", .shown = "queued"}, /* job->error says why */
     /* A large data set is tokenized here. */
     [JOB_PLANNING] = {.name = "PLANNING",
-                      .told = "planned",
+                      .shown = "planned",
                       .limit_ms = 900000,
                       .doing = "reading model and data",
                       .answer = JOB_ANSWER_PLAN,
@@ -19,7 +19,7 @@ static const struct job_phase phases[JOB_STATES] = {
                       .extends = true},
     /* A cold model is mapped, full fine-tuning reads all of it. */
     [JOB_OPENING] = {.name = "OPENING",
-                     .told = "planned",
+                     .shown = "planned",
                      .limit_ms = 600000,
                      .doing = "opening its layers",
                      .answer = JOB_ANSWER_READY,
@@ -29,7 +29,7 @@ static const struct job_phase phases[JOB_STATES] = {
                      .extends = true},
     /* Handshakes between neighbours. */
     [JOB_CONNECTING] = {.name = "CONNECTING",
-                        .told = "planned",
+                        .shown = "planned",
                         .limit_ms = 15000,
                         .doing = "connecting to the next node",
                         .answer = JOB_ANSWER_CONNECTED,
@@ -38,22 +38,22 @@ static const struct job_phase phases[JOB_STATES] = {
                         .hears = ALWAYS | WORD(CONNECTED)},
     /* Watched by heartbeats. Its deadline begins with the first stage process that is gone. */
     [JOB_RUNNING] = {.name = "RUNNING",
-                     .told = "running",
+                     .shown = "running",
                      .late = JOB_LATE_ENDED,
                      .again = JOB_AGAIN_RUN,
                      .hears = ALWAYS | WORD(DONE)},
     /* A stage gets 2 s to end, then SIGKILL. A rank that gets on with its work has missed the
      * word. */
     [JOB_STOPPING] = {.name = "STOPPING",
-                      .told = "running",
+                      .shown = "running",
                       .limit_ms = 6000,
                       .doing = "ending its stage process",
                       .answer = JOB_ANSWER_STOPPED,
                       .late = JOB_LATE_GONE,
                       .hears = ENDING | WORD(READY) | WORD(CONNECTED)},
-    [JOB_DONE] = {.name = "DONE", .told = "done", .is_end = true},
-    [JOB_FAILED] = {.name = "FAILED", .told = "failed", .is_end = true},
-    [JOB_CANCELLED] = {.name = "CANCELLED", .told = "cancelled", .is_end = true},
+    [JOB_DONE] = {.name = "DONE", .shown = "done", .is_end = true},
+    [JOB_FAILED] = {.name = "FAILED", .shown = "failed", .is_end = true},
+    [JOB_CANCELLED] = {.name = "CANCELLED", .shown = "cancelled", .is_end = true},
 };
 
 const struct job_phase *job_phase(enum job_state s)
@@ -68,7 +68,7 @@ bool job_phase_hears(enum job_state s, enum job_word word)
 
 const char *job_state_name(enum job_state s)
 {
-    return phases[s].told;
+    return phases[s].shown;
 }
 
 bool job_state_ended(enum job_state s)

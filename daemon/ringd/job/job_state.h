@@ -47,15 +47,15 @@ enum job_late {
     JOB_LATE_NEVER,
     JOB_LATE_FAILS, /* the first rank that has not answered is the cause */
     JOB_LATE_ENDED, /* a stage process is gone, and rank 0 has not said that the job is through */
-    JOB_LATE_GONE,  /* the others are told once more, and not waited for */
+    JOB_LATE_GONE,  /* the others are asked once more, and not waited for */
 };
 
-/* What a node that was out of reach is told again: it may have missed it. */
+/* The message that is repeated to a node that was out of reach: it may have missed it. */
 enum job_again { JOB_AGAIN_NOTHING, JOB_AGAIN_OPEN, JOB_AGAIN_CONNECT, JOB_AGAIN_RUN };
 
 struct job_phase {
     const char *name;  /* as ARCHITECTURE.md has it */
-    const char *told;  /* as the API says it */
+    const char *shown; /* as the API says it */
     unsigned limit_ms; /* until its deadline; 0: it has none */
     const char *doing; /* what a rank does that has not answered; NULL: no rank is waited for */
     enum job_answer answer;
@@ -68,7 +68,7 @@ struct job_phase {
 const struct job_phase *job_phase(enum job_state s);
 bool job_phase_hears(enum job_state s, enum job_word word);
 
-const char *job_state_name(enum job_state s); /* job_phase(s)->told */
+const char *job_state_name(enum job_state s); /* job_phase(s)->shown */
 bool job_state_ended(enum job_state s);
 
 #endif

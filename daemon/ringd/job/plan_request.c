@@ -24,7 +24,7 @@ struct question {
     struct http_call *call;
     struct job *job;     /* owned: what is asked about; no list of jobs has it */
     json_t *lines;       /* owned: what the stage said meanwhile */
-    json_t *message;     /* owned: what it was told */
+    json_t *message;     /* owned: what the stage was sent */
     bool is_timing;      /* it may time what the model costs */
     struct spawn *stage; /* owned */
     struct instant due;  /* there has to be a plan by then */

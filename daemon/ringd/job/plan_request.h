@@ -32,7 +32,7 @@ struct plan_request_setup { /* the pointers are borrowed */
 };
 
 struct plan_requests *plan_request_new(const struct plan_request_setup *setup);
-void plan_request_free(struct plan_requests *p); /* whoever still waits is told that the daemon ends */
+void plan_request_free(struct plan_requests *p); /* callers that wait hear that the daemon ends */
 
 /* A job begins here: plans under way go on with what is kept of earlier timings. */
 void plan_request_yield(struct plan_requests *p);

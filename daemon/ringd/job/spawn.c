@@ -246,7 +246,7 @@ static void look(struct spawn *s)
     char text[sizeof s->progress->last_words];
     if (s->on_exit)
         event_del(s->on_exit);
-    if (!reap(s, &info)) { /* whoever traces it hears of its end before us */
+    if (!reap(s, &info)) { /* a debugger that traces it hears of its end first */
         timer_set_us(s->look, LOOK_US);
         return;
     }

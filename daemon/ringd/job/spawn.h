@@ -2,7 +2,7 @@
  *
  * Stage processes: starts each with its environment, hands it messages and sockets, reads its
  * events, sees that it ends in time, and names its end. The spawner owns all processes until the
- * kernel has let go of them, whoever started them; each start has one owner. Nothing here waits,
+ * kernel has let go of them, with any owner; each start has one owner. Nothing here waits,
  * but spawner_free does for a moment. Loop thread. */
 #ifndef DAEMON_SPAWN_H
 #define DAEMON_SPAWN_H

@@ -26,7 +26,7 @@ struct spawn_socket {
     struct instant window;           /* its begin */
     size_t events, bytes;            /* taken in it */
     struct evbuffer *in;             /* owned: of unfinished events, and of those of the next window */
-    bool is_closed, is_over;         /* by the stage; nothing is told any more */
+    bool is_closed, is_over;         /* by the stage; nothing is passed on any more */
     struct ipc_frame **waiting;      /* owned: messages not taken yet, the first perhaps in part */
     size_t n_waiting, bytes_waiting;
     const struct spawn_socket_ops *ops;
@@ -156,7 +156,7 @@ static void push(struct spawn_socket *s)
     for (size_t i = 0; i < s->n_waiting; i++)
         s->bytes_waiting += ipc_frame_left(s->waiting[i]);
     if (r == -EAGAIN)
-        event_add(s->on_room, NULL); /* else the stage is gone, which is told elsewhere */
+        event_add(s->on_room, NULL); /* else the stage is gone: its end is seen by spawn.c */
 }
 
 static void on_room(evutil_socket_t fd, short what, void *arg)

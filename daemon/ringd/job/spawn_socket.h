@@ -29,9 +29,9 @@ void spawn_socket_free(struct spawn_socket *s); /* not from its own callbacks */
 
 /* Takes the frame. In the order of the calls; −EAGAIN: too much waits already. */
 int spawn_socket_send(struct spawn_socket *s, struct ipc_frame *frame);
-/* The process has ended: what it said before is read now, and told. */
+/* The process has ended: what it said before is read now, and passed on. */
 void spawn_socket_drain(struct spawn_socket *s);
-/* Nothing more is read or told. Also from its own callbacks. */
+/* Nothing more is read or passed on. Also from its own callbacks. */
 void spawn_socket_stop(struct spawn_socket *s);
 
 #endif

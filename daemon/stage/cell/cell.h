@@ -44,9 +44,9 @@ int cell_add(struct cell_rules *rules, enum cell_use use, const char *option, co
              struct err *err);
 void cell_rules_done(struct cell_rules *rules);
 
-/* From here on the process has what the rules say. What a kernel lacks is left out: `ringctl
- * doctor` tells it (cell_kernel.h). A path that cannot be opened gets no rule, so that whoever
- * wants it says why; −EPERM and a sentence for one that leads to what is the daemon's own. After a
+/* From here on the process has what the rules say. What a kernel lacks is left out; `ringctl
+ * doctor` names it (cell_kernel.h). A path that cannot be opened gets no rule: the code that wants
+ * it says why. −EPERM and a sentence for one that leads to what is the daemon's own. After a
  * failure the process has to end. */
 int cell_enter(const struct cell_rules *rules, struct err *err);
 
