@@ -265,6 +265,8 @@ int coord_cancel(struct coord *c, uint64_t id)
         return -EALREADY;
     if (job == active(c))
         return job_life_cancel(c->life);
+    if (job == first_queued(c)) /* the next one waits for a ring from now on */
+        timer_stop(c->settle);
     snprintf(job->error, sizeof job->error, "it had not started yet");
     finish(c, job, JOB_CANCELLED);
     return 0;

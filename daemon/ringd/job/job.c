@@ -40,6 +40,7 @@ void job_reset(struct job *job)
                         .type = job->type,
                         .asked = job->asked,
                         .spec = job->spec,
+                        .spec_bytes = job->spec_bytes,
                         .created = job->created,
                         .timelines = job->timelines};
     memcpy(fresh.error, job->error, sizeof fresh.error);

@@ -34,7 +34,7 @@ enum job_word {
     JOB_WORDS
 };
 
-/* Which ranks have done what the state waits for; ALL_BUT_HEAD: nobody else is asked. */
+/* Which ranks have done what the state waits for. */
 enum job_answer {
     JOB_ANSWER_NONE,
     JOB_ANSWER_PLAN,

@@ -510,10 +510,6 @@ int linkctl_open(struct linkctl **ret, const struct linkctl_setup *setup)
                           .list_due = never};
     strcpy(l->path.sun_path, path);
     l->timer = timer_new(l->base, on_timer, l);
-    if (!l->timer) {
-        linkctl_close(l);
-        return -ENOMEM;
-    }
     wake(l, (struct instant){0});
     *ret = l;
     return 0;

@@ -26,7 +26,7 @@ struct linkctl_setup {
     void (*changed)(void *owner); /* what linkctl_at or linkctl_problem tell is new; may be NULL */
     void *owner;
 };
-/* Does not wait, nor fail for want of ringd-link. −ENOMEM, −ENAMETOOLONG. */
+/* Does not wait, nor fail for want of ringd-link. −ENAMETOOLONG. */
 int linkctl_open(struct linkctl **ret, const struct linkctl_setup *setup);
 void linkctl_close(struct linkctl *l); /* addresses stay until their lease ends */
 

@@ -109,7 +109,6 @@ static void on_ask_timer(void *owner)
 
 static void answer(struct relay_ask *ask)
 {
-    timer_stop(ask->timer);
     timer_set_us(ask->timer, 0);
 }
 

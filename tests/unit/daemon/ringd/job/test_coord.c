@@ -428,6 +428,7 @@ static void a_collision_is_tried_again(void **state)
     all_say(h, job, "job-stopped");
     assert_int_equal(job->state, JOB_QUEUED);
     assert_string_equal(job->error, "busy with job 3 of n7");
+    assert_true(job->spec_bytes > 0); /* what its spec takes is given back in the end */
     wait_for(h, job, JOB_PLANNING);
     assert_int_equal(h->plans, 2);
     assert_int_equal(h->events_of[1], 0);
