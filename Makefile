@@ -33,7 +33,7 @@ CFLAGS   ?= -O2 -g
 has       = $(shell $(CC) -Werror $(1) -c -x c -o /dev/null /dev/null 2>/dev/null && echo $(1))
 HARDEN   := $(if $(SAN),,$(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3) $(foreach f,-fstack-protector-strong -fstack-clash-protection \
             -fcf-protection -ftrivial-auto-var-init=zero,$(call has,$(f))))
-BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),,-Wno-format-truncation) -Wshadow \
+BASE     := -std=gnu17 -D_GNU_SOURCE -DRINGD_VERSION='"$(VERSION)"' -Wall -Wextra -Werror -Wformat=2 $(if $(findstring clang,$(CC)),-Wno-missing-field-initializers,-Wno-format-truncation) -Wshadow \
             -Wstrict-prototypes -Wmissing-prototypes -Wvla -fopenmp -fPIE -MMD -MP $(CPPFLAGS) $(CFLAGS) $(HARDEN) $(sanflags)
 LDBASE   := -fopenmp -pie -Wl,-z,relro,-z,now $(sanflags) $(LDFLAGS)
 
@@ -50,7 +50,7 @@ ENGINE_LIBS := $(BLAS_LIBS) -ljansson -lpcre2-8 -lutf8proc -lm
 DAEMON_LIBS := -lmicrohttpd -lsqlite3 -linih -ljansson
 
 # --- sources -------------------------------------------------------------------------------------------------
-net_src    := $(sort $(wildcard net/*.c))
+net_src    := $(sort $(wildcard net/*.c net/*/*.c))
 # kernels.c, integer.c and packed.c are compiled once per instruction set (below); everything else once.
 kern_src   := engine/num/kernels.c
 int_src    := engine/num/integer.c
@@ -76,14 +76,14 @@ kern_obj   := $(foreach i,$(kern_isas),$(B)/engine/num/kernels.$(i).o) $(foreach
 
 # The daemon's rooms, one folder each (docs/ARCHITECTURE.md). Each program's folder has one main.c; the rest of a room is a library,
 # so that tests link what the programs do.
-room       = $(sort $(wildcard daemon/$(1)/*.c daemon/$(1)/*/*.c))
-rooms     := common link ctl stage ringd
+room       = $(sort $(wildcard daemon/$(1)/*.c daemon/$(1)/*/*.c daemon/$(1)/*/*/*.c))
+rooms     := common link keys ctl stage ringd
 $(foreach r,$(rooms),$(eval $(r)_src := $(filter-out %/main.c,$(call room,$(r)))))
 main_obj   = $(B)/daemon/$(1)/main.o
 lib        = $(foreach r,$(1),$(B)/lib$(r).a)
 
-.PHONY: all deps deps-system demo check test-programs fuzz fuzz-programs bench netns arm64 web deb system format lint install clean headers unit
-all: $(B)/ringd $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
+.PHONY: all deps deps-system deps-fuzz demo check check-sanitized sanitized-programs threaded-programs test-programs build-fuzz fuzz fuzz-programs fuzz-rotate bench simulate netns arm64 web deb system format lint install clean headers unit
+all: $(B)/ringd $(B)/ringd-keys $(B)/ringd-stage $(B)/ringd-link $(B)/ringctl
 
 # The dashboard, in the program: every file of web/, and dygraphs from its Debian package; and what describes the API.
 DYGRAPHS   ?= /usr/share/javascript/dygraphs
@@ -101,6 +101,7 @@ $(B)/libnet.a: $(call obj,$(net_src))
 $(B)/libengine.a: $(call obj,$(engine_src)) $(kern_obj)
 $(B)/libcommon.a: $(call obj,$(common_src))
 $(B)/liblink.a: $(call obj,$(link_src))
+$(B)/libkeys.a: $(call obj,$(keys_src))
 $(B)/libctl.a: $(call obj,$(ctl_src))
 $(B)/libstage.a: $(call obj,$(stage_src))
 $(B)/libringd.a: $(call obj,$(ringd_src)) $(web_obj)
@@ -117,6 +118,8 @@ $(B)/ringd-stage: $(call main_obj,stage) $(call lib,stage common engine net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(CELL_LIBS)
 $(B)/ringd-link: $(call main_obj,link) $(call lib,link common net)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -levent_core -lmnl
+$(B)/ringd-keys: $(call main_obj,keys) $(call lib,keys common net engine)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lsodium $(CELL_LIBS)
 $(B)/ringctl: $(call main_obj,ctl) $(call lib,ctl common engine)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcurl -ledit -ljansson -linih -lm
 
@@ -152,33 +155,48 @@ bench_bin := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
 $(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(BASE) $(inc_tests) -c -o $@ $<
-all_libs  := $(call lib,ringd ctl stage link common engine net)
+all_libs  := $(call lib,ringd ctl stage link keys common engine net)
 # Writes what the test models are expected to say: called by their recipe.
 expect    := $(B)/tests/data/models/expect
 $(test_bin) $(bench_bin) $(expect): $(B)/%: $(B)/%.o $(test_lib) $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ -lcmocka $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 $(B)/tests/unit/engine/num/test_gemm_blas $(B)/tests/unit/engine/num/test_product: LDBASE += -Wl,--wrap=isa_pick_packed
 $(B)/tests/unit/engine/num/test_gemm_bf16: LDBASE += -Wl,--wrap=isa_pick_packed,--wrap=isa_pick_packed_bf16
+# A whole cluster in one process, on a clock of its own: daemons' code, and what stands for their kernel in tests/sim/cluster.
+simulator := $(B)/tests/sim/cluster/simulate
+$(simulator): $(call obj,$(sort $(wildcard tests/sim/cluster/*.c))) $(all_libs)
+	$(call say,LINK,$@) $(CC) $(LDBASE) -Wl,--wrap=time,--wrap=fopen,--wrap=cgroup_find_room,--wrap=event_log_publish,--wrap=held_files_begin -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 
 # --- checks ---------------------------------------------------------------------------------------------------------
-unit: $(test_bin)
+unit: $(test_bin) $(simulator) $(B)/ringd-keys
 	@tests/run unit $(B)
+# SEEDS worlds of the cluster that is simulated, from FROM on.
+SEEDS     ?= 100000
+FROM      ?= 1
+simulate: $(simulator)
+	@$(simulator) -n $(SEEDS) -s $(FROM)
 # Fuzz targets, one per decoder of what comes from outside. Plain builds link them with a main that replays what the corpus
 # holds; `make fuzz` makes new inputs with clang's libFuzzer: RUNS for each target whose name has ONLY in it.
 FUZZ_CC   ?= clang-14
 RUNS      ?= 100000
 fuzzer    := $(findstring fuzzer,$(SAN))
 fuzz_bin  := $(patsubst %.c,$(B)/%,$(fuzz_src))
-$(fuzz_bin): $(B)/%: $(B)/%.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(all_libs)
-	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
+$(fuzz_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(if $(fuzzer),,$(B)/tests/fuzz/replay.o) $(all_libs)
+	$(call say,LINK,$@) $(CC) $(LDBASE) $(if $(fuzzer),-fsanitize=fuzzer) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS) $(fuzz_libs)
+$(B)/tests/fuzz/fuzz_events: fuzz_libs := -lcurl
 fuzz-programs: $(fuzz_bin)
-fuzz:
-	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs $(FUZZ_CC): apt-get install clang-14, or name another with FUZZ_CC=" >&2; exit 1; }
+build-fuzz:
+	@command -v $(FUZZ_CC) >/dev/null || { echo "make $@ needs $(FUZZ_CC): apt-get install $(FUZZ_DEPS), or name another with FUZZ_CC=" >&2; exit 1; }
 	@$(MAKE) --no-print-directory B=build-fuzz CC=$(FUZZ_CC) SAN=fuzzer-no-link,address,undefined fuzz-programs
+fuzz: build-fuzz
 	@tests/fuzz/run build-fuzz "$(RUNS)" "$(ONLY)"
+# Ten minutes of CPU for all targets, on all cores. The day and the number of commits say where it looks this time.
+ROTATION  ?= $(shell echo $$(($$(date +%s) / 86400 + $$(git rev-list --count HEAD 2>/dev/null || echo 0))))
+fuzz-rotate: build-fuzz
+	@tests/fuzz/run build-fuzz rotate 600 $(ROTATION)
 # What the tests in network namespaces send with.
-netns_bin := $(addprefix $(B)/tests/netns/,flood revoked stripe)
-$(netns_bin): $(B)/%: $(B)/%.o $(all_libs)
+netns_bin := $(addprefix $(B)/tests/netns/,flood member revoked stripe)
+$(netns_bin): $(B)/%: $(B)/%.o $(B)/tests/lib/own_keys.o $(all_libs)
 	$(call say,LINK,$@) $(CC) $(LDBASE) -o $@ $^ $(ENGINE_LIBS) $(NET_LIBS) $(DAEMON_LIBS) $(CELL_LIBS)
 # A terminal for tests of what people see.
 system_bin := $(addprefix $(B)/tests/system/lib/,pty slow hang)
@@ -205,12 +223,20 @@ arm64:
 web: all
 	@tests/run web $(B)
 
-test-programs: $(test_bin) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping) $(escapes)
+test-programs: $(test_bin) $(simulator) $(expect) $(fuzz_bin) $(netns_bin) $(system_bin) $(sleeping) $(escapes)
 # Both begin with what the machine lacks; a sub-make then sees the compiler that may just have been installed.
 check: deps
 	@$(MAKE) --no-print-directory all test-programs
 	@tests/demo/run $(B)
 	@tests/run all $(B)
+# Units and real daemons with AddressSanitizer and UndefinedBehaviorSanitizer; what has threads also with ThreadSanitizer. About seven
+# minutes on two cores; WHOLE=1 runs more of the real daemons, and takes half an hour.
+sanitized-programs: all $(test_bin) $(simulator) $(expect) $(system_bin)
+threaded-programs: all $(system_bin) $(addprefix $(B)/tests/unit/,$(if $(filter threaded-programs,$(MAKECMDGOALS)),$(shell tests/run list-threaded)))
+check-sanitized: deps
+	@$(MAKE) --no-print-directory SAN=address,undefined CFLAGS='-O2 -g1' sanitized-programs
+	@$(MAKE) --no-print-directory SAN=thread CFLAGS='-O2 -g1' threaded-programs
+	@WHOLE=$(WHOLE) tests/run sanitized build-address-undefined build-thread
 demo: deps
 	@$(MAKE) --no-print-directory all
 	@tests/demo/run $(B)
@@ -220,10 +246,14 @@ bench: all $(bench_bin) $(sleeping) $(free)
 # --- what a bare Debian 12 lacks, installed only if missing ----------------------------------------------------------
 BUILD_DEPS := gcc libc6-dev libevent-dev libsodium-dev libssl-dev libmicrohttpd-dev libopenblas-openmp-dev libmnl-dev \
               libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev libseccomp-dev libcurl4-openssl-dev libedit-dev libinih-dev libcmocka-dev libjs-dygraphs curl jq iproute2 spin
+# for `make fuzz`
+FUZZ_DEPS   := clang-14 libclang-rt-14-dev libomp-14-dev
 # for `make deb` and `make system`
-SYSTEM_DEPS := build-essential debhelper dh-apparmor lintian systemd systemd-container debootstrap iproute2 procps jq
+SYSTEM_DEPS := build-essential debhelper dh-apparmor apparmor lintian systemd systemd-container debootstrap qemu-system-x86 iproute2 procps jq
 deps:
 	@tests/install-deps $(BUILD_DEPS)
+deps-fuzz:
+	@tests/install-deps $(BUILD_DEPS) $(FUZZ_DEPS)
 deps-system:
 	@tests/install-deps $(BUILD_DEPS) $(SYSTEM_DEPS)
 
@@ -264,7 +294,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.fish $(B)/ringctl.zs
 	    $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSCONFDIR)/ringd
 	install $(B)/ringd $(B)/ringd-link $(to)/sbin/
 	install $(B)/ringctl $(to)/bin/
-	install $(B)/ringd-stage $(to)/libexec/ringd/
+	install $(B)/ringd-keys $(B)/ringd-stage $(to)/libexec/ringd/
 	install -m 644 docs/ringctl.1 $(to)/share/man/man1/
 	install -m 644 docs/ringd.conf.5 $(to)/share/man/man5/
 	install -m 644 docs/ringd.8 docs/ringd-link.8 $(to)/share/man/man8/
@@ -281,7 +311,7 @@ install: all $(B)/ringd.conf $(B)/ringctl.bash $(B)/ringctl.fish $(B)/ringctl.zs
 
 # The Debian package, and three booted containers that live through what a user does with it (as root).
 deb:
-	@systemd/make-deb $(VERSION)
+	@systemd/make-deb $(VERSION) $(DEB_ARCH)
 system: deps-system
 	@$(MAKE) --no-print-directory deb $(escapes)
 	@tests/run boot $(B)

@@ -5,6 +5,7 @@
 #include "auth.h"
 
 #include "noise.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -34,22 +35,24 @@ void auth_node_id(uint8_t ret[static 16], const uint8_t pub[static AUTH_KEY])
 int auth_new(struct auth **ret, bool initiator, const struct auth_identity *id,
              const uint8_t psk[static AUTH_PSK], const void *prologue, size_t prologue_len)
 {
+    struct noise_static own = {.mix = id->mix, .holder = id->holder};
     struct noise_setup setup = {.pattern = &pattern,
                                 .initiator = initiator,
-                                .s = id->secret,
+                                .s = &own,
                                 .prologue = prologue,
                                 .prologue_len = prologue_len};
-    struct auth *auth = calloc(1, sizeof *auth);
+    struct auth *auth = secret_new(sizeof *auth);
     int r;
 
     if (!auth)
         return -ENOMEM;
+    memcpy(own.pub, id->pub, sizeof own.pub);
     memcpy(setup.psk[0], psk, AUTH_PSK);
     memcpy(setup.psk[1], psk, AUTH_PSK);
     r = noise_init(&auth->noise, &setup);
     sodium_memzero(setup.psk, sizeof setup.psk);
     if (r < 0) {
-        free(auth);
+        secret_free(auth);
         return r;
     }
     *ret = auth;
@@ -60,8 +63,7 @@ void auth_free(struct auth *auth)
 {
     if (!auth)
         return;
-    noise_wipe(&auth->noise);
-    free(auth);
+    secret_free(auth);
 }
 
 int auth_write(struct auth *auth, uint8_t *out, size_t cap, const void *payload, size_t n)

@@ -7,7 +7,10 @@
  *    hello]
  *
  * Every message payload is opaque to this file. Without the psk not even message 1 can be parsed,
- * so an outsider gets silence. */
+ * so an outsider gets silence.
+ *
+ * A node's secret keys may lie in another process: `struct auth_identity` says what is asked of
+ * whoever holds them, and `struct auth_pair` is what that one holds. */
 #ifndef NET_AUTH_H
 #define NET_AUTH_H
 
@@ -29,20 +32,35 @@ enum {
 /* One seed, two key pairs: Ed25519, and the X25519 pair that belongs to it by the curves' common
  * map. The node's name in certificates and rosters is the X25519 key; whoever signs with the
  * Ed25519 key shows it, and the map tells whose it is. */
-struct auth_identity {
+struct auth_pair {
     uint8_t secret[AUTH_KEY], pub[AUTH_KEY]; /* X25519: handshakes */
     uint8_t sign_secret[2 * AUTH_KEY],
         sign_pub[AUTH_KEY]; /* Ed25519: statements; sign_secret begins with the seed */
 };
-int auth_identity_generate(struct auth_identity *id); /* −EIO: no libsodium */
-int auth_identity_from_seed(struct auth_identity *id, const uint8_t seed[static AUTH_SEED]);
+int auth_pair_from_seed(struct auth_pair *pair, const uint8_t seed[static AUTH_SEED]); /* −EIO */
 
-/* A statement (auth_sign.c): `purpose` keeps a signature from being taken for one of another
+/* A statement (auth_sign.c): its purpose keeps a signature from being taken for one of another
  * kind. */
-int auth_sign(const struct auth_identity *id, const char *purpose, const void *text, size_t n,
-              uint8_t ret[static AUTH_SIGNATURE]);
-bool auth_verify(const uint8_t sign_pub[static AUTH_KEY], const char *purpose, const void *text, size_t n,
-                 const uint8_t signature[static AUTH_SIGNATURE]);
+enum auth_purpose { AUTH_RECORD, AUTH_MESSAGE, AUTH_JOIN, AUTH_PURPOSES };
+int auth_pair_sign(const struct auth_pair *pair, enum auth_purpose purpose, const void *text, size_t n,
+                   uint8_t ret[static AUTH_SIGNATURE]);
+bool auth_verify(const uint8_t sign_pub[static AUTH_KEY], enum auth_purpose purpose, const void *text,
+                 size_t n, const uint8_t signature[static AUTH_SIGNATURE]);
+
+/* SHA-512 of what is signed by its hash: a text too long for whoever holds the key. */
+void auth_hash(uint8_t ret[static AUTH_HASH], const void *text, size_t n);
+
+/* Who a node is, and who holds the secret half. What is asked is answered before the call returns,
+ * or fails with −errno. `mix`: the step of a handshake that needs the X25519 secret (noise_mix), so
+ * that nobody gets the shared secret itself. */
+struct auth_identity {
+    uint8_t pub[AUTH_KEY], sign_pub[AUTH_KEY];
+    int (*mix)(void *holder, const uint8_t ck[static AUTH_HASH], const uint8_t peer[static AUTH_KEY],
+               uint8_t ret_ck[static AUTH_HASH], uint8_t ret_key[static AUTH_KEY]);
+    int (*sign)(void *holder, enum auth_purpose purpose, const void *text, size_t n,
+                uint8_t ret[static AUTH_SIGNATURE]);
+    void *holder; /* borrowed */
+};
 /* Does this Ed25519 key belong to that X25519 key? (Two do, of opposite sign, and the owner has the
  * secrets of both.) */
 bool auth_is_signer(const uint8_t sign_pub[static AUTH_KEY], const uint8_t pub[static AUTH_KEY]);

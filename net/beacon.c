@@ -5,6 +5,7 @@
 #include "beacon_impl.h"
 
 #include "buf.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -54,6 +55,11 @@ int beacons_new(struct beacons **ret, const struct beacons_self *self, uint64_t 
     b = calloc(1, sizeof *b);
     if (!b)
         return -ENOMEM;
+    b->key = secret_new(sizeof *b->key);
+    if (!b->key) {
+        free(b);
+        return -ENOMEM;
+    }
     b->self = *self;
     b->self.name[sizeof b->self.name - 1] = '\0';
     b->random = seed;
@@ -71,7 +77,7 @@ void beacons_free(struct beacons *b)
         return;
     for (size_t i = 0; i < BEACON_PORTS; i++)
         free(b->ports[i]);
-    sodium_memzero(&b->key, sizeof b->key);
+    secret_free(b->key);
     free(b);
 }
 
@@ -80,11 +86,11 @@ void beacons_set_key(struct beacons *b, const struct beacon_key *key, struct ins
     const struct beacon_key none = {.id = 0}, *next = key ? key : &none;
 
     now = beacons_clock(b, now);
-    if (b->has_key != (key != NULL) || b->key.id != next->id ||
-        sodium_memcmp(b->key.key, next->key,
+    if (b->has_key != (key != NULL) || b->key->id != next->id ||
+        sodium_memcmp(b->key->key, next->key,
                       sizeof next->key)) /* what could not be opened before may be our own */
         b->stats = (struct beacons_stats){.sent = b->stats.sent};
-    b->key = *next;
+    *b->key = *next;
     b->has_key = key;
     for (size_t i = 0; i < BEACON_PORTS; i++)
         if (b->ports[i])
@@ -221,7 +227,7 @@ static int take(struct beacons *b, struct beacon_port *port, const struct in6_ad
     }
     if (type == BEACON_JOINQ || type == BEACON_JOINA)
         return 1;
-    r = beacon_decode(&beacon, b->has_key ? &b->key : NULL, from, data, n);
+    r = beacon_decode(&beacon, b->has_key ? b->key : NULL, from, data, n);
     if (r < 0)
         return r;
     if (beacon.boot == b->self.boot && memcmp(beacon.node_id, b->self.node_id, sizeof beacon.node_id) == 0)
@@ -354,7 +360,7 @@ static int make(struct beacons *b, struct beacon_port *port, enum beacon_type ty
     strcpy(beacon.name, b->self.name);
     strcpy(beacon.port_name, port->port.name);
     name_neighbours(&beacon, port);
-    n = beacon_encode(&beacon, &b->key, &port->port.link_local, nonce, out, cap);
+    n = beacon_encode(&beacon, b->key, &port->port.link_local, nonce, out, cap);
     if (n < 0)
         return n;
     port->sent[port->seq++ % BEACON_SENT] = now;

@@ -77,7 +77,7 @@ struct beacons {
     const struct beacons_ops *ops; /* borrowed */
     void *owner;                   /* borrowed */
     uint64_t random;
-    struct beacon_key key;
+    struct beacon_key *key; /* owned: secret.h */
     bool has_key;
     uint64_t last_seq; /* of all ports that are gone: one that comes back goes on from there */
     struct beacon_port *ports[BEACON_PORTS]; /* owned; NULL = free */

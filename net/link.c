@@ -4,6 +4,7 @@
  * the daemon's control and lane code, and by the other files of a link, on the loop. */
 #include "link_impl.h"
 #include "link_lookup.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -62,8 +63,7 @@ static void destroy(struct link *link)
         event_free(link->timer);
     free(link->record); /* only now: a frame's body may lie in it while its callback frees the link */
     free(link->parts);
-    sodium_memzero(link, sizeof *link);
-    free(link);
+    secret_free(link);
 }
 
 void link_enter(struct link *link)
@@ -111,7 +111,7 @@ static int take_secrets(struct link *link, const struct link_setup *setup)
     int r;
 
     if (tries) {
-        link->psks = calloc(setup->n_keys + 1, sizeof *link->psks);
+        link->psks = secret_new((setup->n_keys + 1) * sizeof *link->psks);
         link->tags = calloc(setup->n_keys + 1, sizeof *link->tags);
         if (!link->psks || !link->tags)
             return -ENOMEM;
@@ -135,7 +135,7 @@ static int link_new(struct link **ret, const struct link_setup *setup, bool dial
 
     if ((dialed && (setup->kind < LINK_CONTROL || setup->kind > LINK_JOIN)) || setup->n_keys > LINK_KEYS_MAX)
         return -EINVAL;
-    link = calloc(1, sizeof *link);
+    link = secret_new(sizeof *link);
     if (!link)
         return -ENOMEM;
     *link = (struct link){.base = setup->base,
@@ -453,6 +453,7 @@ void link_stats(const struct link *link, struct link_stats *ret)
                                .least_rtt_us = link->least_rtt_us,
                                .silent_us = link->last_heard.us ? clock_since_us(now, link->last_heard) : 0,
                                .up_us = up ? clock_since_us(now, link->up_since) : 0,
+                               .key_us = up ? clock_since_us(now, link->keyed_at) : 0,
                                .rekeys = link->rekeys,
                                .suite = link->suite};
     ret->suspect = up && link->kind != LINK_DATA && ret->silent_us > link->suspect_us;

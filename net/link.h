@@ -188,6 +188,7 @@ struct link_stats {
         packet; /* bytes of the largest packet that this connection may send or get, with all heads of IPv6; 0 = not known */
     uint64_t silent_us; /* since the last word of the peer */
     uint64_t up_us;     /* since UP */
+    uint64_t key_us;    /* age of the keys; 0 before UP */
     uint64_t rekeys;    /* changes of keys, but for those by counting bytes */
     enum seal_suite suite;
     bool suspect;

@@ -3,7 +3,7 @@
  * A link's socket: resolving, connecting, naming, options. Called by link.c on the loop. */
 #include "link_impl.h"
 #include "link_lookup.h"
-#include "reason.h"
+#include "base/reason.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -8,6 +8,7 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -154,6 +155,8 @@ void link_session_tick(struct link *link)
         link->keyed_at.us += late_us;
         if (link->last_heard.us > now.us)
             link->last_heard = now;
+        if (link->keyed_at.us > now.us)
+            link->keyed_at = now;
     }
     if (clock_since_us(now, link->last_heard) > link->dead_us) {
         link_fail(link, LINK_END_SILENT,
@@ -317,6 +320,7 @@ static void take_record(struct link *link, const uint8_t *plain, size_t n)
     link->parts_len = 0;
     link->in_frame = false;
     take_frame(link, f.type, parts, f.length);
+    sodium_memzero(parts, f.length);
     free(parts);
 }
 
@@ -371,4 +375,5 @@ void link_session_step(struct link *link)
     link->rx_bytes += SEAL_HEAD + n + SEAL_TAG;
     link->last_heard = clock_now();
     take_record(link, record, n);
+    sodium_memzero(record, n); /* it may have been keys; link_enter keeps the memory */
 }

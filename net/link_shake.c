@@ -6,6 +6,7 @@
 #include "link_impl.h"
 
 #include "buf.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -216,9 +217,7 @@ static void take_prefix(struct link *link)
 
 void link_shake_forget(struct link *link)
 {
-    if (link->psks)
-        sodium_memzero(link->psks, link->n_psks * sizeof *link->psks);
-    free(link->psks);
+    secret_free(link->psks);
     free(link->tags);
     link->psks = NULL;
     link->tags = NULL;

@@ -128,25 +128,50 @@ static int decrypt_and_hash(struct noise *n, struct buf_in *in, size_t sealed, u
     return 0;
 }
 
-static int mix_dh(struct noise *n, const struct noise_pair *own, const uint8_t *peer)
+int noise_mix(const uint8_t ck[static NOISE_HASH], const uint8_t secret[static NOISE_KEY],
+              const uint8_t peer[static NOISE_KEY], uint8_t ret_ck[static NOISE_HASH],
+              uint8_t ret_key[static NOISE_KEY])
 {
-    uint8_t shared[NOISE_KEY];
+    uint8_t shared[NOISE_KEY], out[2][NOISE_HASH];
     /* libsodium refuses points of small order: an all-zero secret would be known to everybody */
-    int r = crypto_scalarmult(shared, own->secret, peer) < 0 ? -EBADMSG : 0;
+    int r = crypto_scalarmult(shared, secret, peer) < 0 ? -EBADMSG : 0;
 
-    if (r == 0)
-        mix_key(n, shared);
+    if (r == 0) {
+        hkdf(out, 2, ck, shared, NOISE_KEY);
+        memcpy(ret_ck, out[0], NOISE_HASH);
+        memcpy(ret_key, out[1], NOISE_KEY);
+        sodium_memzero(out, sizeof out);
+    }
     sodium_memzero(shared, sizeof shared);
+    return r;
+}
+
+/* With the ephemeral key, which is ours, or with the static one, whose owner is asked. */
+static int mix_dh(struct noise *n, bool is_static, const uint8_t *peer)
+{
+    uint8_t ck[NOISE_HASH], key[NOISE_KEY];
+    int r = -EPROTO;
+
+    if (!is_static)
+        r = noise_mix(n->ck, n->e.secret, peer, ck, key);
+    else if (n->s.mix)
+        r = n->s.mix(n->s.holder, n->ck, peer, ck, key);
+    if (r == 0) {
+        memcpy(n->ck, ck, NOISE_HASH);
+        set_key(n, key);
+    }
+    sodium_memzero(ck, sizeof ck);
+    sodium_memzero(key, sizeof key);
     return r;
 }
 
 static int mix_token(struct noise *n, enum noise_token token)
 {
     switch (token) {
-    case NOISE_EE: return mix_dh(n, &n->e, n->re);
-    case NOISE_ES: return n->initiator ? mix_dh(n, &n->e, n->rs) : mix_dh(n, &n->s, n->re);
-    case NOISE_SE: return n->initiator ? mix_dh(n, &n->s, n->re) : mix_dh(n, &n->e, n->rs);
-    case NOISE_SS: return mix_dh(n, &n->s, n->rs);
+    case NOISE_EE: return mix_dh(n, false, n->re);
+    case NOISE_ES: return n->initiator ? mix_dh(n, false, n->rs) : mix_dh(n, true, n->re);
+    case NOISE_SE: return n->initiator ? mix_dh(n, true, n->re) : mix_dh(n, false, n->rs);
+    case NOISE_SS: return mix_dh(n, true, n->rs);
     case NOISE_PSK_TOKEN: mix_key_and_hash(n, n->psk[n->next_psk++ % NOISE_PSKS]); return 0;
     case NOISE_END:
     case NOISE_E:
@@ -174,8 +199,8 @@ static int load_keys(struct noise *n, const struct noise_setup *setup)
 {
     int r;
 
-    if (setup->s && (r = load_pair(&n->s, setup->s)) < 0)
-        return r;
+    if (setup->s)
+        n->s = *setup->s;
     if (setup->e && (r = load_pair(&n->e, setup->e)) < 0)
         return r;
     n->has_e = setup->e;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A small engine for Noise handshakes (noiseprotocol.org, revision 34) over X25519,
- * ChaCha20-Poly1305 and SHA-512, driven by a pattern table. ringd speaks one pattern (auth.c); the
- * engine runs any, so that it can be held against published vectors. */
+ * ChaCha20-Poly1305 and SHA-512, driven by a pattern table. ringd speaks one pattern (auth.c);
+ * the engine runs any, so that it can be held against published vectors. The static key's secret
+ * half is not the engine's: its owner is asked for the one step that needs it. */
 #ifndef NET_NOISE_H
 #define NET_NOISE_H
 
@@ -33,10 +34,18 @@ struct noise_pair {
     uint8_t secret[NOISE_KEY], pub[NOISE_KEY];
 };
 
+/* A static key of ours. `mix` is noise_mix with its secret, by whoever holds that. */
+struct noise_static {
+    uint8_t pub[NOISE_KEY];
+    int (*mix)(void *holder, const uint8_t ck[static NOISE_HASH], const uint8_t peer[static NOISE_KEY],
+               uint8_t ret_ck[static NOISE_HASH], uint8_t ret_key[static NOISE_KEY]);
+    void *holder; /* borrowed for the handshake's life */
+};
+
 struct noise_setup {
     const struct noise_pattern *pattern; /* borrowed for the handshake's life */
     bool initiator;
-    const uint8_t *s;  /* our static secret, or NULL */
+    const struct noise_static *s; /* our static key, or NULL; copied */
     const uint8_t *e;  /* a fixed ephemeral secret for test vectors; NULL = random, as it must be */
     const uint8_t *rs; /* the peer's static public key where it is known beforehand */
     const void *prologue;
@@ -52,9 +61,16 @@ struct noise {
     uint64_t nonce;
     uint8_t ck[NOISE_HASH], h[NOISE_HASH], key[NOISE_KEY];
     uint8_t psk[NOISE_PSKS][NOISE_KEY];
-    struct noise_pair s, e;
+    struct noise_static s; /* mix: NULL without one */
+    struct noise_pair e;
     uint8_t rs[NOISE_KEY], re[NOISE_KEY];
 };
+
+/* MixKey (§5.2) of the shared secret of two keys: the new chaining key, and the cipher's. −EBADMSG:
+ * an all-zero shared secret. */
+int noise_mix(const uint8_t ck[static NOISE_HASH], const uint8_t secret[static NOISE_KEY],
+              const uint8_t peer[static NOISE_KEY], uint8_t ret_ck[static NOISE_HASH],
+              uint8_t ret_key[static NOISE_KEY]);
 
 int noise_init(struct noise *n, const struct noise_setup *setup);
 void noise_wipe(struct noise *n);

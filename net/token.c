@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-static const uint8_t book_magic[4] = {'R', 'G', 'T', '2'};
+static const uint8_t book_magic[4] = {'R', 'G', 'T', '3'};
 
 /* BLAKE2b keyed by what the result is for. */
 static void derive(uint8_t *out, size_t n, const uint8_t *data, size_t len, const char *purpose)
@@ -138,20 +138,20 @@ int token_read(const char *text, struct token *ret)
     return 0;
 }
 
-static int make_pair(const struct token *t, struct auth_identity *ret)
+static int make_pair(const struct token *t, struct auth_pair *ret)
 {
     uint8_t seed[AUTH_SEED];
     int r;
 
     derive(seed, sizeof seed, t->secret, sizeof t->secret, "ringd/1 claim");
-    r = auth_identity_from_seed(ret, seed);
+    r = auth_pair_from_seed(ret, seed);
     sodium_memzero(seed, sizeof seed);
     return r;
 }
 
 void token_derive(const struct token *t, struct token_keys *ret)
 {
-    struct auth_identity pair = {.sign_pub = {0}};
+    struct auth_pair pair = {.sign_pub = {0}};
 
     (void)make_pair(t, &pair); /* without libsodium nobody can prove anything */
     memcpy(ret->sign_pub, pair.sign_pub, sizeof ret->sign_pub);
@@ -163,7 +163,6 @@ void token_derive(const struct token *t, struct token_keys *ret)
 
 /* --- what a joiner says --- */
 
-static const char purpose[] = "ringd/1 join";
 enum { CLAIM_MAX = TOKEN_ID + AUTH_KEY + AUTH_HASH + CERT_NAME - 1 };
 
 static int claim_text(const struct token_claim *claim, uint8_t out[static CLAIM_MAX])
@@ -180,12 +179,12 @@ static int claim_text(const struct token_claim *claim, uint8_t out[static CLAIM_
 
 int token_prove(const struct token *t, const struct token_claim *claim, uint8_t ret[static AUTH_SIGNATURE])
 {
-    struct auth_identity pair;
+    struct auth_pair pair;
     uint8_t text[CLAIM_MAX];
     int n = claim_text(claim, text), r = n < 0 ? -EINVAL : make_pair(t, &pair);
 
     if (!r)
-        r = auth_sign(&pair, purpose, text, (size_t)n, ret);
+        r = auth_pair_sign(&pair, AUTH_JOIN, text, (size_t)n, ret);
     sodium_memzero(&pair, sizeof pair);
     return r;
 }
@@ -196,7 +195,7 @@ bool token_is_proof(const struct token_keys *keys, const struct token_claim *cla
     uint8_t text[CLAIM_MAX];
     int n = claim_text(claim, text);
 
-    return n >= 0 && auth_verify(keys->sign_pub, purpose, text, (size_t)n, proof);
+    return n >= 0 && auth_verify(keys->sign_pub, AUTH_JOIN, text, (size_t)n, proof);
 }
 
 /* --- the list --- */
@@ -264,19 +263,11 @@ enum token_verdict token_book_use(struct token_book *b, const uint8_t id[static 
         return TOKEN_USED;
     if (now_s >= e->expires_s)
         return TOKEN_EXPIRED;
+    if (e->used)
+        return TOKEN_AGAIN;
     e->used = true;
     memcpy(e->used_by, node_id, CERT_ID);
     return TOKEN_OK;
-}
-
-bool token_book_fail(struct token_book *b, const uint8_t id[static TOKEN_ID])
-{
-    struct token_entry *e = token_book_find(b, id);
-
-    if (!e || ++e->failures < TOKEN_TRIES)
-        return false;
-    forget(b, (size_t)(e - b->at));
-    return true;
 }
 
 int token_book_encode(const struct token_book *b, uint8_t *out, size_t cap)
@@ -295,7 +286,6 @@ int token_book_encode(const struct token_book *b, uint8_t *out, size_t cap)
         buf_out_bytes(&o, e->keys.answer, sizeof e->keys.answer);
         buf_out_bytes(&o, e->keys.sign_pub, sizeof e->keys.sign_pub);
         buf_out_u64(&o, e->expires_s);
-        buf_out_u8(&o, e->failures);
         buf_out_u8(&o, e->used);
         buf_out_bytes(&o, e->used_by, sizeof e->used_by);
     }
@@ -323,11 +313,10 @@ int token_book_decode(const uint8_t *data, size_t n, struct token_book *ret)
         buf_in_bytes(&in, e->keys.answer, sizeof e->keys.answer);
         buf_in_bytes(&in, e->keys.sign_pub, sizeof e->keys.sign_pub);
         e->expires_s = buf_in_u64(&in);
-        e->failures = buf_in_u8(&in);
         used = buf_in_u8(&in);
         e->used = used;
         buf_in_bytes(&in, e->used_by, sizeof e->used_by);
-        if (in.bad || used > 1 || e->failures >= TOKEN_TRIES)
+        if (in.bad || used > 1)
             return -EPROTO;
     }
     if (!buf_in_is_done(&in))

@@ -22,7 +22,6 @@ enum {
     TOKEN_TEXT = 7 + (TOKEN_BYTES * 8 + 4) / 5 + 1, /* "ringd1-", 61 characters, NUL */
     TOKEN_TAG = 16,
     TOKENS_MAX = 64,           /* remembered at a time */
-    TOKEN_TRIES = 10,          /* attempts that came to nothing, after which a token is dead */
     TOKEN_AFTERLIFE_S = 86400, /* a token spent or expired is remembered so long, to be refused in words */
 };
 
@@ -65,7 +64,6 @@ struct token_entry {
     uint8_t id[TOKEN_ID];
     struct token_keys keys;
     uint64_t expires_s;
-    uint8_t failures;
     bool used;
     uint8_t used_by[CERT_ID]; /* node id */
 };
@@ -79,18 +77,16 @@ int token_book_add(struct token_book *b, const struct token *t, uint64_t now_s, 
 struct token_entry *token_book_find(struct token_book *b, const uint8_t id[static TOKEN_ID]);
 bool token_is_live(const struct token_entry *e, uint64_t now_s); /* may let somebody in */
 
-enum token_verdict { TOKEN_OK, TOKEN_NONE, TOKEN_EXPIRED, TOKEN_USED };
-/* May this node come in by it? On TOKEN_OK it is used from now on, by this node alone: who lost the
- * answer may ask again until it expires. */
+enum token_verdict { TOKEN_OK, TOKEN_AGAIN, TOKEN_NONE, TOKEN_EXPIRED, TOKEN_USED };
+/* May this node come in by it? On TOKEN_OK it is used from now on, by this node alone. TOKEN_AGAIN:
+ * this node has used it before; who lost the answer may ask again until it expires. */
 enum token_verdict token_book_use(struct token_book *b, const uint8_t id[static TOKEN_ID],
                                   const uint8_t node_id[static CERT_ID], uint64_t now_s);
-/* An attempt came to nothing. True: it was the last, the token is gone. */
-bool token_book_fail(struct token_book *b, const uint8_t id[static TOKEN_ID]);
 /* Forgets what has been dead for TOKEN_AFTERLIFE_S. */
 void token_book_purge(struct token_book *b, uint64_t now_s);
 
 enum {
-    TOKEN_ENTRY_BYTES = TOKEN_ID + 32 + 2 * TOKEN_TAG + AUTH_KEY + 8 + 1 + 1 + CERT_ID,
+    TOKEN_ENTRY_BYTES = TOKEN_ID + 32 + 2 * TOKEN_TAG + AUTH_KEY + 8 + 1 + CERT_ID,
     TOKEN_BOOK_BYTES = 4 + 2 + TOKENS_MAX * TOKEN_ENTRY_BYTES
 };
 /* As kept on disk. Bytes written or −ENOBUFS; −EPROTO. */

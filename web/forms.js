@@ -193,7 +193,7 @@ const talk = []; // {id, prompt}
 function answer({ id, prompt }) {
     const d = detail(id), job = d.job, over = job && isOver(job), text = job?.result?.text ?? d.text;
     return h('li', { 'data-key': `t${id}` }, h('p', { class: 'prose' }, h('span', { class: 'asked' }, prompt), h('span', { class: over ? '' : 'coming' }, text)),
-        h('p', { class: 'hint' }, h('a', { href: `#/job/${id}` }, `job ${id}`), ' ', over ? '' : job?.state === 'queued' ? job.error || 'waits for its turn' : job?.state === 'planned' ? 'opens the model on the ring…' : 'writes…',
+        h('p', { class: 'hint' }, h('a', { href: `#/job/${id}` }, `job ${id}`), ' ', over ? '' : job?.state === 'queued' ? job.error || 'waits for its turn' : job?.state === 'interrupted' ? job.error || 'goes on in a moment…' : job?.state === 'planned' ? 'opens the model on the ring…' : 'writes…',
             job?.error && over ? job.error : '', !over && h('button', { type: 'button', class: 'quiet', 'data-do': 'cancel', 'data-id': id }, 'Stop')));
 }
 

@@ -110,6 +110,10 @@ const struct opt_def conf_table[] = {
      .type = OPT_PATH,
      .placeholder = "PATH",
      .help = "start this ringd-stage (default: ringd-stage beside ringd, else ../libexec/ringd/ringd-stage)"},
+    {.name = "keys-binary",
+     .type = OPT_PATH,
+     .placeholder = "PATH",
+     .help = "start this ringd-keys (default: ringd-keys beside ringd, else ../libexec/ringd/ringd-keys)"},
     {.name = "log-level",
      .type = OPT_CHOICE,
      .placeholder = "error|warning|info|debug",
@@ -187,7 +191,8 @@ static int fill_in(struct opts *o, struct err *err)
         opts_is_set(o, "state-dir") ? xasprintf("%s/ringd.sock", dir) : xstrdup("/run/ringd/ringd.sock");
     int rc = set_default(o, "socket", socket, err);
     rc = rc ? rc : set_default(o, "name", xstrdup(host), err);
-    return rc ? rc : set_default(o, "stage-binary", conf_default_stage(), err);
+    rc = rc ? rc : set_default(o, "stage-binary", conf_default_stage(), err);
+    return rc ? rc : set_default(o, "keys-binary", installed_program("ringd-keys", "libexec/ringd"), err);
 }
 
 int conf_load(struct opts **ret, int argc, char **argv, bool *ret_help, struct err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/common/fields.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -14,45 +15,55 @@ int field_is_for(const struct field *f, unsigned use)
     return !f->use || (f->use & use);
 }
 
-static void choice_range(char ret[FIELD_RANGE], const struct field_choice *choices)
+void field_option(char ret[FIELD_OPTION], const struct field *field)
 {
-    size_t used = 0;
-    for (size_t i = 0; choices[i].name && used < FIELD_RANGE; i++)
-        used += (size_t)snprintf(ret + used, FIELD_RANGE - used, "%s%s",
-                                 !i                    ? ""
-                                 : choices[i + 1].name ? ", "
-                                                       : " or ",
-                                 choices[i].name);
+    snprintf(ret, FIELD_OPTION, "--%s", field->spelling ? field->spelling : field->name);
+    for (char *c = ret; *c; c++)
+        if (*c == '_')
+            *c = '-';
 }
 
-void field_range(char ret[FIELD_RANGE], const struct field *f)
+void field_words(char ret[RANGE_TEXT], const struct field *f)
 {
+    size_t used = 0;
+    *ret = '\0';
+    for (const struct field_choice *c = f->choices; c->name && used < RANGE_TEXT; c++)
+        used += (size_t)snprintf(ret + used, RANGE_TEXT - used, "%s%s", used ? "|" : "", c->name);
+}
+
+void field_range(char ret[RANGE_TEXT], const struct field *f)
+{
+    char words[RANGE_TEXT];
     switch (f->type) {
     case FIELD_TEXT:
     case FIELD_OWNED:
         if (f->max > 0)
-            snprintf(ret, FIELD_RANGE, "text of at most %.0f bytes", f->max);
+            snprintf(ret, RANGE_TEXT, "text of at most %.0f bytes", f->max);
         else
-            snprintf(ret, FIELD_RANGE, "text");
+            snprintf(ret, RANGE_TEXT, "text");
         break;
-    case FIELD_FIXED: snprintf(ret, FIELD_RANGE, "text"); break;
-    case FIELD_WHOLE:
+    case FIELD_FIXED: snprintf(ret, RANGE_TEXT, "text"); break;
+    case FIELD_WHOLE: range_whole(ret, f->min, f->max); break;
+    case FIELD_NUMBER: range_number(ret, f->min, f->max); break;
+    case FIELD_FLAG: snprintf(ret, RANGE_TEXT, "true or false"); break;
+    case FIELD_CHOICE:
+        field_words(words, f);
+        range_words(ret, words);
+        break;
+    case FIELD_WHOLES:
         if (f->max >= FIELD_ANY)
-            snprintf(ret, FIELD_RANGE, "a whole number of at least %.0f", f->min);
+            snprintf(ret, RANGE_TEXT, "a list of whole numbers of at least %.0f", f->min);
         else
-            snprintf(ret, FIELD_RANGE, "a whole number from %.0f to %.0f", f->min, f->max);
+            snprintf(ret, RANGE_TEXT, "a list of whole numbers from %.0f to %.0f", f->min, f->max);
         break;
-    case FIELD_NUMBER: snprintf(ret, FIELD_RANGE, "a number from %g to %g", f->min, f->max); break;
-    case FIELD_FLAG: snprintf(ret, FIELD_RANGE, "true or false"); break;
-    case FIELD_CHOICE: choice_range(ret, f->choices); break;
-    case FIELD_LIST: snprintf(ret, FIELD_RANGE, "a list"); break;
-    case FIELD_OBJECT: snprintf(ret, FIELD_RANGE, "an object"); break;
+    case FIELD_LIST: snprintf(ret, RANGE_TEXT, "a list"); break;
+    case FIELD_OBJECT: snprintf(ret, RANGE_TEXT, "an object"); break;
     }
 }
 
 static int refuse(const struct field *f, const json_t *given, struct err *err)
 {
-    char range[FIELD_RANGE], *text = json_dumps(given, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+    char range[RANGE_TEXT], *text = json_dumps(given, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
     field_range(range, f);
     err_set(err, -EINVAL, "\"%s\" must be %s, and is %.60s%s", f->name, range, text ? text : "unreadable",
             text && strlen(text) > 60 ? "…" : "");
@@ -185,6 +196,23 @@ static int read_choice(char *at, const struct field *f, const json_t *given, str
     return 0;
 }
 
+static int read_wholes(char *at, const struct field *f, const json_t *given, struct err *err)
+{
+    const size_t most = f->size / f->item;
+    const json_t *one;
+    size_t i;
+    if (!json_is_array(given) || json_array_size(given) > most)
+        return refuse(f, given, err);
+    memset(at, 0, f->size);
+    json_array_foreach (given, i, one) {
+        uint64_t whole;
+        if (!whole_of(f, one, &whole))
+            return refuse(f, given, err);
+        store_whole(at + i * f->item, f->item, whole);
+    }
+    return 0;
+}
+
 static int read_field(char *at, const struct field *f, const json_t *given, struct err *err)
 {
     const bool flag = json_is_true(given);
@@ -195,6 +223,7 @@ static int read_field(char *at, const struct field *f, const json_t *given, stru
     case FIELD_FIXED: return read_text(at, f, given, err);
     case FIELD_NUMBER: return read_number(at, f, given, err);
     case FIELD_CHOICE: return read_choice(at, f, given, err);
+    case FIELD_WHOLES: return read_wholes(at, f, given, err);
     case FIELD_WHOLE:
         if (!whole_of(f, given, &whole))
             return refuse(f, given, err);
@@ -217,7 +246,7 @@ static int read_field(char *at, const struct field *f, const json_t *given, stru
 
 static int refuse_missing(const struct field *f, struct err *err)
 {
-    char range[FIELD_RANGE];
+    char range[RANGE_TEXT];
     field_range(range, f);
     return *f->missing ? err_set(err, -EINVAL, "%s", f->missing)
                        : err_set(err, -EINVAL, "\"%s\" is missing: it must be %s", f->name, range);
@@ -243,6 +272,33 @@ int fields_read(void *ret, const struct field *table, unsigned use, const json_t
     return 0;
 }
 
+static size_t count_of(const void *from, const struct field *f)
+{
+    size_t n;
+    memcpy(&n, (const char *)from + f->count, sizeof n);
+    return n + f->more;
+}
+
+int fields_check_counts(const void *of, const struct field *table, unsigned use, const json_t *object,
+                        struct err *err)
+{
+    for (const struct field *f = table; f->name; f++) {
+        const size_t given = json_array_size(json_object_get(object, f->name));
+        if (f->type == FIELD_WHOLES && field_is_for(f, use) && given != count_of(of, f))
+            return err_set(err, -EINVAL, "\"%s\" must have %zu numbers, and has %zu", f->name,
+                           count_of(of, f), given);
+    }
+    return 0;
+}
+
+static json_t *write_wholes(const char *at, const struct field *f, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n && i < f->size / f->item; i++)
+        json_array_append_new(list, json_integer((json_int_t)load_whole(at + i * f->item, f->item)));
+    return list;
+}
+
 static json_t *write_field(const char *at, const struct field *f)
 {
     const char *text = NULL;
@@ -257,6 +313,7 @@ static json_t *write_field(const char *at, const struct field *f)
     case FIELD_NUMBER: return json_real(load_number(at, f->size));
     case FIELD_FLAG: memcpy(&flag, at, sizeof flag); return json_boolean(flag);
     case FIELD_CHOICE: c = choice_of(f, load_whole(at, f->size)); return c ? json_string(c->name) : NULL;
+    case FIELD_WHOLES: return NULL; /* write_wholes */
     case FIELD_LIST:
     case FIELD_OBJECT: memcpy(&json, at, sizeof json); return json_incref(json);
     }
@@ -278,7 +335,8 @@ json_t *fields_write(const void *from, const struct field *table, unsigned use)
         const char *at = (const char *)from + f->offset;
         if (!f->size || !field_is_for(f, use) || is_absent(at, f))
             continue;
-        if (json_object_set_new(object, f->name, write_field(at, f))) {
+        json_t *value = f->type == FIELD_WHOLES ? write_wholes(at, f, count_of(from, f)) : write_field(at, f);
+        if (json_object_set_new(object, f->name, value)) {
             json_decref(object);
             object = NULL;
         }
@@ -292,12 +350,15 @@ static json_t *plain_number(double x)
     return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
 }
 
+enum { SCHEMA_TEXT = 512 };
+
 static const char *schema_type(enum field_type type)
 {
     switch (type) {
     case FIELD_WHOLE: return "integer";
     case FIELD_NUMBER: return "number";
     case FIELD_FLAG: return "boolean";
+    case FIELD_WHOLES:
     case FIELD_LIST: return "array";
     case FIELD_OBJECT: return "object";
     default: return "string";
@@ -318,25 +379,67 @@ static json_t *schema_default(const struct field *f)
     return c ? json_string(c->name) : NULL;
 }
 
+static void add_limits(json_t *to, const struct field *f)
+{
+    json_object_set_new(to, "minimum", plain_number(f->min));
+    if (f->max < FIELD_ANY)
+        json_object_set_new(to, "maximum", plain_number(f->max));
+}
+
+static json_t *items_schema(const struct field *f)
+{
+    json_t *items = json_pack("{s:s}", "type", f->type == FIELD_WHOLES ? "integer" : f->items);
+    if (f->type == FIELD_WHOLES)
+        add_limits(items, f);
+    return items;
+}
+
+static json_t *choice_names(const struct field *f)
+{
+    json_t *names = json_array();
+    for (const struct field_choice *c = f->choices; c->name; c++)
+        json_array_append_new(names, json_string(c->name));
+    return names;
+}
+
+/* The meaning as a sentence about keys: "--seq-len" is told as "`seq_len`". */
+static json_t *schema_text(const struct field *f)
+{
+    static const char path[] = " (an absolute path)", file[] = " (of a file, its absolute path)";
+    const char *behind = f->path == FIELD_MAY_READ ? file : f->path ? path : "";
+    char text[SCHEMA_TEXT];
+    size_t n = 0;
+    bool in_option = false;
+    for (const char *at = f->doc; *at && n + sizeof file + 2 < sizeof text; at++) {
+        const bool begins = !strncmp(at, "--", 2);
+        const bool goes_on = in_option && (islower((unsigned char)*at) || *at == '-');
+        if (begins || (in_option && !goes_on))
+            text[n++] = '`';
+        in_option = begins || goes_on;
+        at += begins;
+        if (!begins)
+            text[n++] = in_option && *at == '-' ? '_' : *at;
+    }
+    snprintf(text + n, sizeof text - n, "%s%s", in_option ? "`" : "", behind);
+    *text = (char)toupper((unsigned char)*text);
+    return json_string(text);
+}
+
 static json_t *field_schema(const struct field *f)
 {
-    json_t *o = json_pack("{s:s}", "type", schema_type(f->type)), *names, *def = schema_default(f);
-    if (f->type == FIELD_CHOICE) {
-        json_object_set_new(o, "enum", names = json_array());
-        for (const struct field_choice *c = f->choices; c->name; c++)
-            json_array_append_new(names, json_string(c->name));
-    }
-    if (f->type == FIELD_LIST && f->items)
-        json_object_set_new(o, "items", json_pack("{s:s}", "type", f->items));
-    if (f->type == FIELD_WHOLE || f->type == FIELD_NUMBER) {
-        json_object_set_new(o, "minimum", plain_number(f->min));
-        if (f->max < FIELD_ANY)
-            json_object_set_new(o, "maximum", plain_number(f->max));
-    } else if (schema_type(f->type)[0] == 's' && f->max > 0)
+    json_t *o = f->of ? fields_schema(f->of, 0) : json_pack("{s:s}", "type", schema_type(f->type)),
+           *def = schema_default(f);
+    if (f->type == FIELD_CHOICE)
+        json_object_set_new(o, "enum", choice_names(f));
+    if (f->type == FIELD_WHOLES || f->items)
+        json_object_set_new(o, "items", items_schema(f));
+    if (f->type == FIELD_WHOLE || f->type == FIELD_NUMBER)
+        add_limits(o, f);
+    else if (schema_type(f->type)[0] == 's' && f->max > 0)
         json_object_set_new(o, "maxLength", plain_number(f->max));
     if (def)
         json_object_set_new(o, "default", def);
-    json_object_set_new(o, "description", json_string(f->doc));
+    json_object_set_new(o, "description", schema_text(f));
     return o;
 }
 

@@ -15,7 +15,11 @@ enum { LENGTH = 4 };
 #define IS_LANE (UINT32_C(1) << 31) /* in the length: not an object */
 
 struct ipc_frame {
-    int fd; /* owned until it has left; −1 */
+    int fd;         /* owned until it has left; −1 */
+    const int *fds; /* borrowed until let_go; NULL: none, or they have left */
+    size_t n_fds;
+    void (*let_go)(void *owner);
+    void *owner;
     size_t n, at;
     char bytes[];
 };
@@ -52,24 +56,50 @@ int ipc_frame_new_lane(struct ipc_frame **ret, const struct ipc_lane *lane, int 
     return frame_new(ret, lane, sizeof *lane, IS_LANE, fd);
 }
 
-/* The descriptor travels with the first bytes. */
+int ipc_frame_new_fds(struct ipc_frame **ret, const int *fds, size_t n, void (*let_go)(void *owner),
+                      void *owner)
+{
+    if (!n || n > IPC_FDS_MAX)
+        return -E2BIG;
+    struct ipc_frame *f = malloc(sizeof *f + 1);
+    if (!f)
+        return -ENOMEM;
+    *f = (struct ipc_frame){.fd = -1, .fds = fds, .n_fds = n, .let_go = let_go, .owner = owner, .n = 1};
+    f->bytes[0] = ' '; /* descriptors travel with a byte */
+    *ret = f;
+    return 0;
+}
+
+static void fds_left(struct ipc_frame *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
+    if (f->fds)
+        f->let_go(f->owner);
+    f->fds = NULL;
+}
+
+/* The descriptors travel with the first bytes. */
 int ipc_frame_push(struct ipc_frame *f, int sock)
 {
     union {
-        char buf[CMSG_SPACE(sizeof(int))];
+        char buf[CMSG_SPACE(IPC_FDS_MAX * sizeof(int))];
         struct cmsghdr align;
-    } control = {0};
+    } control;
     while (f->at < f->n) {
         struct iovec iov = {f->bytes + f->at, f->n - f->at};
         struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-        if (f->fd >= 0) {
+        const size_t size = (f->fds ? f->n_fds : 1) * sizeof f->fd;
+        if (f->fd >= 0 || f->fds) {
+            memset(control.buf, 0, CMSG_SPACE(size));
             msg.msg_control = control.buf;
-            msg.msg_controllen = sizeof control.buf;
+            msg.msg_controllen = CMSG_SPACE(size);
             struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
             c->cmsg_level = SOL_SOCKET;
             c->cmsg_type = SCM_RIGHTS;
-            c->cmsg_len = CMSG_LEN(sizeof f->fd);
-            memcpy(CMSG_DATA(c), &f->fd, sizeof f->fd);
+            c->cmsg_len = CMSG_LEN(size);
+            memcpy(CMSG_DATA(c), f->fds ? f->fds : &f->fd, size);
         }
         ssize_t sent = sendmsg(sock, &msg, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
@@ -77,9 +107,7 @@ int ipc_frame_push(struct ipc_frame *f, int sock)
         if (sent < 0)
             return -errno;
         f->at += (size_t)sent;
-        if (f->fd >= 0)
-            close(f->fd);
-        f->fd = -1;
+        fds_left(f);
     }
     return 0;
 }
@@ -93,8 +121,7 @@ void ipc_frame_free(struct ipc_frame *f)
 {
     if (!f)
         return;
-    if (f->fd >= 0)
-        close(f->fd);
+    fds_left(f);
     explicit_bzero(f->bytes, f->n);
     free(f);
 }
@@ -164,4 +191,58 @@ int ipc_receive(int sock, json_t **ret, struct ipc_lane *ret_lane, int *ret_fd)
         return -EBADMSG;
     r = receive_all(sock, ret_lane, sizeof *ret_lane, ret_fd);
     return r ? r : 1;
+}
+
+/* What came of them, in the order it was sent. */
+static size_t take_fds(struct msghdr *msg, int *ret, size_t most)
+{
+    size_t n = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t here = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < here; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+            if (n < most)
+                ret[n++] = fd;
+            else
+                close(fd);
+        }
+    }
+    return n;
+}
+
+ssize_t ipc_read_fds(int sock, void *to, size_t size, int flags, int *ret, size_t *ret_n, bool *ret_cut)
+{
+    union {
+        char buf[CMSG_SPACE(IPC_FDS_MAX * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {to, size};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
+    ssize_t got;
+    do
+        got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | flags);
+    while (got < 0 && errno == EINTR);
+    *ret_n = got < 0 ? 0 : take_fds(&msg, ret, IPC_FDS_MAX);
+    *ret_cut = got >= 0 && msg.msg_flags & MSG_CTRUNC;
+    return got < 0 ? -errno : got;
+}
+
+int ipc_receive_fds(int sock, int *ret, size_t n)
+{
+    int fds[IPC_FDS_MAX];
+    size_t have;
+    bool is_cut;
+    char byte;
+    const ssize_t got = ipc_read_fds(sock, &byte, 1, 0, fds, &have, &is_cut);
+    if (got == 1 && !is_cut && have == n) {
+        memcpy(ret, fds, n * sizeof *fds);
+        return 0;
+    }
+    for (size_t i = 0; i < have; i++)
+        close(fds[i]);
+    return got < 0 ? (int)got : got == 0 ? -EPIPE : is_cut ? -EMFILE : -EBADMSG;
 }

@@ -14,32 +14,65 @@ const struct field_choice job_computes[] = {
     {"f32", NUM_F32}, {"bf16", NUM_BF16}, {"int8", NUM_INT8}, {NULL, 0}};
 
 /* Every field is required: all nodes run the same ringd. */
-#define ROW(name, type, ...)                                                                                 \
+#define ROW_OF(use, name, type, ...)                                                                         \
     {                                                                                                        \
-        name, type, 0, __VA_ARGS__, .missing = ""                                                            \
+        name, type, use, __VA_ARGS__, .missing = ""                                                          \
     }
+#define ROW(...) ROW_OF(0, __VA_ARGS__)
+#define SENT(...) ROW_OF(JOB_PLAN_SENT, __VA_ARGS__)
+#define SHOWN(name, type, ...) ROW_OF(JOB_PLAN_SHOWN, name, type, BY_HAND, __VA_ARGS__)
 #define AT(member) FIELD_AT(struct job_plan, member)
 #define OF_TUNE(member) FIELD_AT(struct tune, member)
 #define BY_HAND 0, 0 /* a list or an object: decoded below */
+/* One number for each of `of`, and `plus` more. */
+#define NUMBERS(member, most, of, plus)                                                                      \
+    FIELD_WHOLES, AT(member), 0, most, .item = sizeof *((struct job_plan *)NULL)->member,                    \
+                                       .count = offsetof(struct job_plan, of), .more = plus
+
+static const struct field tune_rows[] = {
+    ROW("forms", FIELD_LIST, BY_HAND, .items = "array",
+        .doc = "pairs of rank and alpha, where an adapter differs by layer"),
+    ROW("form", FIELD_LIST, BY_HAND, .items = "string",
+        .doc = "with `forms`, for each target two hexadecimal digits a layer: 0 no factors, k + 1 form k"),
+    ROW("kind", FIELD_WHOLE, OF_TUNE(kind), .min = TUNE_NONE, .max = TUNE_FULL,
+        .doc = "0 nothing, 1 LoRA, 2 all"),
+    ROW("rank", FIELD_WHOLE, OF_TUNE(rank), .min = 0, .max = 65536,
+        .doc = "of the factors, at least 1 of LoRA"),
+    ROW("alpha", FIELD_NUMBER, OF_TUNE(alpha), .min = 0, .max = FLT_MAX, .doc = "scales their product"),
+    ROW("dropout", FIELD_NUMBER, OF_TUNE(dropout), .min = 0, .max = 1,
+        .doc = "share of inputs that training drops"),
+    ROW("rslora", FIELD_FLAG, OF_TUNE(rslora), .doc = "scaled by alpha / √rank, not alpha / rank"),
+    ROW("plus_ratio", FIELD_NUMBER, OF_TUNE(plus_ratio), .min = 0, .max = DBL_MAX,
+        .doc = "how much faster B learns than A; 0 counts as 1"),
+    ROW("targets", FIELD_LIST, BY_HAND, .items = "string", .doc = "names of linears, 16 at most"),
+    ROW("first_layer", FIELD_WHOLE, OF_TUNE(first_layer), .min = 0, .max = FIELD_ANY,
+        .doc = "the first that has LoRA"),
+    ROW("end_layer", FIELD_WHOLE, OF_TUNE(end_layer), .min = 0, .max = FIELD_ANY,
+        .doc = "the one after the last"),
+    ROW("seed", FIELD_WHOLE, OF_TUNE(seed), .min = 0, .max = FIELD_ANY, .doc = "seed of all random choices"),
+    ROW("random_init", FIELD_FLAG, OF_TUNE(random_init), .doc = "weights are drawn, not read"),
+    {.name = NULL},
+};
 
 static const struct field plan_fields[] = {
     ROW("type", FIELD_CHOICE, AT(type), .choices = job_types, .doc = "of the job"),
     ROW("model", FIELD_FIXED, AT(model), .path = FIELD_MODEL, .doc = "a path that is the same on every node"),
     ROW("fingerprint", FIELD_FIXED, AT(fingerprint),
         .doc = "hash of the model's shape; a node whose model has another hash refuses the job"),
-    ROW("weights", FIELD_OWNED, AT(weights), .max = WEIGHTS_TEXT_MAX,
-        .doc = "hash of the tensors' values, see below"),
-    ROW("first", FIELD_LIST, BY_HAND,
+    SENT("weights", FIELD_OWNED, AT(weights), .max = WEIGHTS_TEXT_MAX,
+         .doc = "hash of the tensors' values, see below"),
+    ROW("first", NUMBERS(first, FIELD_ANY, stages, 1),
         .doc = "stages + 1 numbers: stage s has layers `first[s]` … `first[s+1]` − 1"),
-    ROW("places", FIELD_LIST, BY_HAND,
+    ROW("places", NUMBERS(place, JOB_MAX_RANKS - 1, stages, 0),
         .doc = "rank of each stage; every rank has a stage, and stage 0 is on rank 0"),
     ROW("schedule", FIELD_FIXED, AT(schedule), .doc = "name of the schedule; `own` for a custom one"),
     ROW("order", FIELD_OWNED, AT(order), .max = JOB_ORDER_MAX,
         .doc = "the tasks of the user's schedule (docs/SCHEDULES.md); else empty"),
     ROW("microbatches", FIELD_WHOLE, AT(microbatches), .min = 1, .max = FIELD_ANY,
         .doc = "of a training step"),
-    ROW("tune", FIELD_OBJECT, BY_HAND, .doc = "the adapter or the weights to train, see below"),
+    ROW("tune", FIELD_OBJECT, BY_HAND, .of = tune_rows, .doc = "the adapter or the weights to train"),
     ROW("training", FIELD_FLAG, AT(training), .doc = "there are backwards"),
+    ROW("copies", FIELD_FLAG, AT(copies), .doc = "after a step ranks keep what is trained in memory, twice"),
     ROW("compute", FIELD_CHOICE, AT(compute), .choices = job_computes,
         .doc = "number type of products with many rows"),
     ROW("kv", FIELD_FLAG, AT(kv), .doc = "whether tasks keep keys and values for the next"),
@@ -53,65 +86,29 @@ static const struct field plan_fields[] = {
         .doc = "8 or 4: weights are quantized; 0: they are not"),
     ROW("vocab", FIELD_WHOLE, AT(vocab), .min = 1, .max = FIELD_ANY, .doc = "of the model"),
     ROW("dim", FIELD_WHOLE, AT(dim), .min = 1, .max = FIELD_ANY, .doc = "of the model"),
-    ROW("slots", FIELD_LIST, BY_HAND, .doc = "by stage: microbatches in flight at most"),
-    ROW("activations", FIELD_LIST, BY_HAND,
+    SENT("slots", NUMBERS(slots, FIELD_ANY, stages, 0), .doc = "by stage: microbatches in flight at most"),
+    ROW("activations", NUMBERS(activations, FIELD_ANY, stages, 0),
         .doc = "by stage: buffers for kept activations; 0: one for each slot"),
-    ROW("bwd_x_only", FIELD_LIST, BY_HAND,
+    ROW("bwd_x_only", NUMBERS(bwd_x_only, FIELD_ANY, stages, 0),
         .doc = "by stage: buffers for what only task I reads of a forward"),
-    ROW("bwd_w_only", FIELD_LIST, BY_HAND, .doc = "by stage: buffers for what task I leaves for W"),
-    ROW("bytes", FIELD_LIST, BY_HAND, .doc = "by rank: the memory it takes"),
+    ROW("bwd_w_only", NUMBERS(bwd_w_only, FIELD_ANY, stages, 0),
+        .doc = "by stage: buffers for what task I leaves for W"),
+    ROW("bytes", NUMBERS(bytes, FIELD_ANY, ranks, 0), .doc = "by rank: the memory it takes"),
     ROW("round_steps", FIELD_WHOLE, AT(round_steps), .min = 1, .max = JOB_MAX_STEPS,
         .doc = "most steps of a round, over all adapters"),
-    ROW("more", FIELD_LIST, BY_HAND,
+    ROW("more", FIELD_LIST, BY_HAND, .items = "object",
         .doc = "further adapters on the same weights, each as `tune` and on the same linears"),
+    SHOWN("slots", FIELD_LIST, .items = "integer", .doc = "by rank: of all its stages together"),
+    SHOWN("split", FIELD_LIST, .items = "array",
+          .doc = "by rank: of each of its stages the first layer, and the one after the last"),
+    SHOWN("nodes", FIELD_LIST, .items = "string", .doc = "by rank: the node's name"),
+    SHOWN("available", FIELD_LIST, .items = "integer", .doc = "by rank: the memory that the node had for it"),
+    {"forecast", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,
+     .doc = "of a training job: how long a step takes (docs/API.md)"},
+    {"speed", FIELD_OBJECT, JOB_PLAN_SHOWN, BY_HAND,
+     .doc = "of other jobs: how long they take (docs/API.md)"},
     {.name = NULL},
 };
-
-static const struct field tune_rows[] = {
-    ROW("forms", FIELD_LIST, BY_HAND, .doc = "pairs of rank and alpha, where an adapter differs by layer"),
-    ROW("form", FIELD_LIST, BY_HAND,
-        .doc = "with `forms`, for each target two hexadecimal digits a layer: 0 no factors, k + 1 form k"),
-    ROW("kind", FIELD_WHOLE, OF_TUNE(kind), .min = TUNE_NONE, .max = TUNE_FULL,
-        .doc = "0 nothing, 1 LoRA, 2 all"),
-    ROW("rank", FIELD_WHOLE, OF_TUNE(rank), .min = 0, .max = 65536,
-        .doc = "of the factors, at least 1 of LoRA"),
-    ROW("alpha", FIELD_NUMBER, OF_TUNE(alpha), .min = 0, .max = FLT_MAX, .doc = "scales their product"),
-    ROW("dropout", FIELD_NUMBER, OF_TUNE(dropout), .min = 0, .max = 1,
-        .doc = "share of inputs that training drops"),
-    ROW("rslora", FIELD_FLAG, OF_TUNE(rslora), .doc = "scaled by alpha / √rank, not alpha / rank"),
-    ROW("plus_ratio", FIELD_NUMBER, OF_TUNE(plus_ratio), .min = 0, .max = DBL_MAX,
-        .doc = "how much faster B learns than A; 0 counts as 1"),
-    ROW("targets", FIELD_LIST, BY_HAND, .doc = "names of linears, 16 at most"),
-    ROW("first_layer", FIELD_WHOLE, OF_TUNE(first_layer), .min = 0, .max = FIELD_ANY,
-        .doc = "the first that has LoRA"),
-    ROW("end_layer", FIELD_WHOLE, OF_TUNE(end_layer), .min = 0, .max = FIELD_ANY,
-        .doc = "the one after the last"),
-    ROW("seed", FIELD_WHOLE, OF_TUNE(seed), .min = 0, .max = FIELD_ANY, .doc = "seed of all random choices"),
-    ROW("random_init", FIELD_FLAG, OF_TUNE(random_init), .doc = "weights are drawn, not read"),
-    {.name = NULL},
-};
-
-/* Lists of numbers, one for each stage, layer range's end or rank. */
-enum extent { STAGES, ENDS, RANKS };
-static const struct {
-    const char *name;
-    size_t offset;
-    enum extent extent;
-} lists[] = {
-    {"first", offsetof(struct job_plan, first), ENDS},
-    {"slots", offsetof(struct job_plan, slots), STAGES},
-    {"activations", offsetof(struct job_plan, activations), STAGES},
-    {"bwd_x_only", offsetof(struct job_plan, bwd_x_only), STAGES},
-    {"bwd_w_only", offsetof(struct job_plan, bwd_w_only), STAGES},
-    {"bytes", offsetof(struct job_plan, bytes), RANKS},
-};
-enum { LISTS = sizeof lists / sizeof *lists };
-
-static size_t list_length(const struct job_plan *p, size_t list)
-{
-    const enum extent extent = lists[list].extent;
-    return extent == RANKS ? p->ranks : p->stages + (extent == ENDS);
-}
 
 const struct field *job_plan_fields(void)
 {
@@ -121,14 +118,6 @@ const struct field *job_plan_fields(void)
 const struct field *job_tune_fields(void)
 {
     return tune_rows;
-}
-
-static json_t *sizes(const size_t *at, size_t n)
-{
-    json_t *a = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(a, json_integer((json_int_t)at[i]));
-    return a;
 }
 
 /* Each target's forms, layer by layer, as two hexadecimal digits; nothing behind the last layer of
@@ -160,14 +149,6 @@ static json_t *tune_encode(const struct tune *t)
     return json;
 }
 
-static json_t *places(const struct job_plan *p)
-{
-    json_t *a = json_array();
-    for (size_t s = 0; s < p->stages; s++)
-        json_array_append_new(a, json_integer(p->place[s]));
-    return a;
-}
-
 static json_t *more_encode(const struct job_plan *p)
 {
     json_t *a = json_array();
@@ -176,42 +157,32 @@ static json_t *more_encode(const struct job_plan *p)
     return a;
 }
 
-json_t *job_plan_encode(const struct job_plan *p)
+static json_t *encode_for(const struct job_plan *p, unsigned use)
 {
-    json_t *json = fields_write(p, plan_fields, 0);
-    for (size_t i = 0; i < LISTS; i++)
-        json_object_set_new(json, lists[i].name,
-                            sizes((const size_t *)((const char *)p + lists[i].offset), list_length(p, i)));
-    json_object_set_new(json, "places", places(p));
+    json_t *json = fields_write(p, plan_fields, use);
     json_object_set_new(json, "tune", tune_encode(&p->tune));
     json_object_set_new(json, "more", more_encode(p));
     return json;
 }
 
-static bool get_sizes(size_t *ret, size_t n, const json_t *a)
+json_t *job_plan_encode(const struct job_plan *p)
 {
-    if (json_array_size(a) != n)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        json_int_t v = json_integer_value(json_array_get(a, i));
-        if (v < 0)
-            return false;
-        ret[i] = (size_t)v;
-    }
-    return true;
+    return encode_for(p, JOB_PLAN_SENT);
+}
+
+json_t *job_plan_show(const struct job_plan *p)
+{
+    return encode_for(p, JOB_PLAN_SHOWN);
 }
 
 /* Every rank has a stage, and the first stage is the head's. */
-static bool get_places(struct job_plan *p, const json_t *a)
+static bool check_places(const struct job_plan *p)
 {
     bool used[JOB_MAX_RANKS] = {false};
     for (size_t s = 0; s < p->stages; s++) {
-        const json_t *v = json_array_get(a, s);
-        json_int_t rank = json_integer_value(v);
-        if (!json_is_integer(v) || rank < 0 || rank >= (json_int_t)p->ranks)
+        if (p->place[s] >= p->ranks)
             return false;
-        p->place[s] = (uint32_t)rank;
-        used[rank] = true;
+        used[p->place[s]] = true;
     }
     for (size_t r = 0; r < p->ranks; r++)
         if (!used[r])
@@ -285,19 +256,13 @@ static bool more_decode(struct job_plan *p, const json_t *list, struct err *why)
     return true;
 }
 
-static bool lists_decode(struct job_plan *p, const json_t *json)
+/* Two of the lists say how many ranks and stages there are. */
+static bool check_lists(struct job_plan *p, const json_t *json, struct err *why)
 {
-    const json_t *place = json_object_get(json, "places");
     p->ranks = json_array_size(json_object_get(json, "bytes"));
-    p->stages = json_array_size(place);
-    if (p->ranks < 1 || p->ranks > JOB_MAX_RANKS || p->stages < p->ranks || p->stages > JOB_MAX_STAGES ||
-        !get_places(p, place))
-        return false;
-    for (size_t i = 0; i < LISTS; i++)
-        if (!get_sizes((size_t *)((char *)p + lists[i].offset), list_length(p, i),
-                       json_object_get(json, lists[i].name)))
-            return false;
-    return true;
+    p->stages = json_array_size(json_object_get(json, "places"));
+    return p->ranks >= 1 && p->stages >= p->ranks && check_places(p) &&
+           !fields_check_counts(p, plan_fields, JOB_PLAN_SENT, json, why);
 }
 
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
@@ -305,9 +270,9 @@ int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err)
     struct job_plan p = {0};
     struct err why = {"lists of its fields do not fit together"};
     const json_t *tune = json_object_get(json, "tune");
-    const int r = fields_read(&p, plan_fields, 0, json, &why);
-    if (r || !lists_decode(&p, json) || !tune_decode(&p.tune, tune, &why) || !forms_decode(&p.tune, tune) ||
-        !more_decode(&p, json_object_get(json, "more"), &why) ||
+    const int r = fields_read(&p, plan_fields, JOB_PLAN_SENT, json, &why);
+    if (r || !check_lists(&p, json, &why) || !tune_decode(&p.tune, tune, &why) ||
+        !forms_decode(&p.tune, tune) || !more_decode(&p, json_object_get(json, "more"), &why) ||
         (p.weight_bits != 0 && p.weight_bits != 4 && p.weight_bits != 8)) {
         job_plan_done(&p);
         return r == -ENOMEM ? err_set(err, r, "%s", why.text)
@@ -325,6 +290,17 @@ void job_plan_done(struct job_plan *p)
     free(p->order);
     free(p->weights);
     p->order = p->weights = NULL;
+}
+
+size_t job_plan_stage_of_unit(const struct job_plan *plan, size_t unit)
+{
+    const size_t last = plan->stages - 1;
+    size_t stage = 0;
+    if (unit == 0)
+        return 0;
+    while (stage < last && plan->first[stage + 1] < unit)
+        stage++;
+    return unit > plan->first[plan->stages] ? last : stage;
 }
 
 void job_plan_place_single(struct job_plan *p)

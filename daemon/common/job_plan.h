@@ -39,6 +39,7 @@ struct job_plan {
     size_t nmore;                           /* further adapters on the same weights, */
     struct tune more[JOB_MAX_ADAPTERS - 1]; /* which share with `tune` what it is put on */
     bool training, kv;
+    bool copies;   /* training: every rank keeps copies of what it trains in memory, and of its neighbour's */
     bool by_layer; /* as in stage_spec, and so are: */
     size_t tokens, seqs, positions, sample, weight_bits;
     enum num_compute compute; /* what products with many rows are multiplied in */
@@ -50,13 +51,19 @@ struct job_plan {
     size_t bytes[JOB_MAX_RANKS]; /* predicted memory */
 };
 
-/* Every key of a plan, and of its `tune`. A number, flag or text is added in this table, and its
- * member in the struct; a list also in `lists` of job_plan.c. */
+/* Where a key of a plan is to be found: as it goes round, as the API shows it and the store keeps
+ * it, or both. */
+enum job_plan_use { JOB_PLAN_SENT = 1, JOB_PLAN_SHOWN = 2 };
+
+/* Every key of a plan, and of its `tune`. What is added, is added in this table, and its member in
+ * the struct. */
 const struct field *job_plan_fields(void);
 const struct field *job_tune_fields(void);
 extern const struct field_choice job_computes[]; /* num_compute's names */
 
 json_t *job_plan_encode(const struct job_plan *plan);
+/* As it is shown, without what placed_plan.c adds. */
+json_t *job_plan_show(const struct job_plan *plan);
 int job_plan_decode(struct job_plan *ret, const json_t *json, struct err *err);
 void job_plan_done(struct job_plan *plan);
 
@@ -66,6 +73,8 @@ static inline const struct tune *job_plan_tune(const struct job_plan *plan, size
     return adapter ? &plan->more[adapter - 1] : &plan->tune;
 }
 
+/* The stage that trains a unit: 0 the embedding, 1 … the layers, then the head. */
+size_t job_plan_stage_of_unit(const struct job_plan *plan, size_t unit);
 /* One stage on each rank. */
 void job_plan_place_single(struct job_plan *plan);
 /* The schedule of a training step; borrows from the plan. */

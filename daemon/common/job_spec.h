@@ -17,6 +17,10 @@
 #include "engine/num/num.h"
 #include "engine/train/lr.h"
 
+/* What becomes of a job that loses a node. */
+enum on_loss { ON_LOSS_SHRINK, ON_LOSS_WAIT, ON_LOSS_STOP };
+/* What becomes of a step whose loss or gradient is not finite. */
+enum on_nan { ON_NAN_STOP, ON_NAN_SKIP };
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER, RECOMPUTE_STAGE, RECOMPUTE_AUTO };
 
 struct job_spec {
@@ -29,7 +33,8 @@ struct job_spec {
     const json_t *messages, *tools,
         *template_args; /* of a conversation; NULL where the prompt is all of it */
     const json_t *ids, *stop;
-    size_t weight_bits; /* 8 or 4: --weights int8, int4; 0: stored */
+    const json_t *sweep; /* texts as "lr=1e-4,3e-4", or NULL: several adapters at once */
+    size_t weight_bits;  /* 8 or 4: --weights int8, int4; 0: stored */
     enum num_compute compute;
     bool chat;                 /* the prompt goes through the chat template */
     struct data_fields fields; /* of data: what its keys are called, */
@@ -39,10 +44,17 @@ struct job_spec {
     bool full, random_init, resume, no_shuffle, rslora, dry_run, forecast;
     bool trace; /* every step is recorded for people to look at */
     enum recompute recompute;
+    bool copies;
+    bool is_fixed; /* it stays on the nodes that it began on */
+    enum on_loss on_loss;
+    enum on_nan on_nan;
+    size_t early_stop;         /* end after so many evaluations without a better loss; 0: never */
+    size_t wait_for;           /* seconds, with ON_LOSS_SHRINK */
     bool save_memory;          /* --objective memory */
     const json_t *split;       /* layers of each stage as asked for, or NULL */
     const json_t *split_nodes; /* names of the nodes that is meant for, or NULL */
     size_t microbatches;       /* of a step, 0 = as many as micro_batch makes */
+    bool has_micro_batch;      /* micro_batch was asked for */
     size_t chunks;             /* stages per node, 0 = what the schedule usually has */
     size_t rank, num_layers, batch, micro_batch, seq_len, iters, epochs, eval_every, save_every, warmup,
         max_tokens, sample_every, sample_tokens, top_logprobs;
@@ -52,12 +64,26 @@ struct job_spec {
     double alpha, dropout, plus_ratio, lr, weight_decay, max_grad_norm, temperature, top_p;
     enum lr_kind lr_kind;
     uint64_t seed;
+    /* The daemon's own words, NULL where it says nothing: where a result stays that its user
+     * fetches, where one goes that finds no room in adapter_out, and what no job may write to. */
+    const char *kept_in, *rescue_dir, *state_dir;
+    const json_t *said;   /* {kind of event: {adapter: step}}, of a job that was interrupted; or NULL */
+    const json_t *so_far; /* of a generation that was interrupted, or NULL (stage/so_far.h) */
+    /* With `said`: so many bytes of --log hold all lines up to that step; those behind are looked
+     * at. */
+    size_t log_from, log_step;
 };
 
-/* Every key of a spec, and which jobs have it: bits for `use`, one for each type, and one for what
- * job_spec_read_data reads. A field is added in this table, and its member in the struct. */
+/* Every key of a spec, and which jobs have it: bits for `use`. There is one for each type, one for
+ * what job_spec_read_data reads, one for what the daemon adds, which no user may say, one for the
+ * options of ringctl chat, which makes jobs that generate, and one for what adapters that are
+ * trained together may differ in. A field is added in the table of spec_fields.c, and its member in
+ * the struct. */
 #define JOB_SPEC_OF(type) (1U << (type))
 #define JOB_SPEC_OF_DATA JOB_SPEC_OF(JOB_TYPES)
+#define JOB_SPEC_OF_DAEMON JOB_SPEC_OF(JOB_TYPES + 1)
+#define JOB_SPEC_OF_CHAT JOB_SPEC_OF(JOB_TYPES + 2)
+#define JOB_SPEC_OF_SWEEP JOB_SPEC_OF(JOB_TYPES + 3)
 const struct field *job_spec_fields(void);
 
 /* Reads and checks {"model": …, …}; every complaint names the option, its value and what is

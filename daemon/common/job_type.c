@@ -12,6 +12,12 @@ const char *job_type_name(enum job_type type)
     return type < JOB_TYPES ? job_types[type].name : "?";
 }
 
+const char *job_type_unit(enum job_type type)
+{
+    static const char *const units[JOB_TYPES] = {"step", "token", "row"};
+    return units[type];
+}
+
 int job_type_read(enum job_type *ret, const char *name, struct err *err)
 {
     for (enum job_type type = 0; type < JOB_TYPES; type++)

@@ -2,6 +2,7 @@
 #include "daemon/common/model_facts.h"
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +11,32 @@
 #include "daemon/common/cache_dir.h"
 #include "daemon/common/xalloc.h"
 #include "engine/file/config.h"
+#include "engine/file/lent.h"
+
+static bool is_weights(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 12 && !strcmp(name + n - 12, ".safetensors");
+}
+
+static void add_lent(void *arg, const char *name, int fd)
+{
+    double *bytes = arg;
+    struct stat st;
+    if (is_weights(name) && !fstat(fd, &st))
+        *bytes += (double)st.st_size;
+}
 
 double model_file_bytes(const char *dir)
 {
     double bytes = 0;
+    if (lent_each(dir, add_lent, &bytes))
+        return bytes;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
-        size_t n = strlen(e->d_name);
         char *path = xasprintf("%s/%s", dir, e->d_name);
-        if (n > 12 && !strcmp(e->d_name + n - 12, ".safetensors") && !stat(path, &st))
+        if (is_weights(e->d_name) && !stat(path, &st))
             bytes += (double)st.st_size;
         free(path);
     }

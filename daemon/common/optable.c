@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/common/range_text.h"
 #include "daemon/common/xalloc.h"
 
 enum { HELP_WIDTH = 100, HELP_COLUMN_MAX = 34, INI_LINE_LIMIT = 199 /* inih cuts longer lines in two */ };
@@ -132,13 +133,21 @@ static bool has_limits(const struct opt_def *def)
     return def->min != 0 || def->max != 0;
 }
 
-static int out_of_range(const struct opt_def *def, const char *text, struct err *err)
+/* The sentence that fields.c has for JSON; what is no number is quoted as there. */
+static int refuse(const struct opt_def *def, const char *range, const char *text, struct err *err)
 {
-    if (isinf(def->max))
-        return err_set(err, -ERANGE, "--%s %s: out of range, allowed is %.15g or more", def->name, text,
-                       def->min);
-    return err_set(err, -ERANGE, "--%s %s: out of range, allowed is %.15g to %.15g", def->name, text,
-                   def->min, def->max);
+    char *end;
+    strtod(text, &end);
+    const char *quote = *text && !*end ? "" : "\"";
+    return err_set(err, -EINVAL, "--%s must be %s, and is %s%s%s", def->name, range, quote, text, quote);
+}
+
+static int refuse_number(const struct opt_def *def, const char *text, struct err *err)
+{
+    char range[RANGE_TEXT];
+    const double min = has_limits(def) ? def->min : -INFINITY, max = has_limits(def) ? def->max : INFINITY;
+    def->type == OPT_INT ? range_whole(range, min, max) : range_number(range, min, max);
+    return refuse(def, range, text, err);
 }
 
 static int read_int(const struct opt_def *def, const char *text, int64_t *ret, struct err *err)
@@ -146,10 +155,9 @@ static int read_int(const struct opt_def *def, const char *text, int64_t *ret, s
     char *end;
     errno = 0;
     long long v = strtoll(text, &end, 10);
-    if (end == text || *end)
-        return err_set(err, -EINVAL, "--%s \"%s\": a whole number is needed", def->name, text);
-    if (errno == ERANGE || (has_limits(def) && ((double)v < def->min || (double)v > def->max)))
-        return out_of_range(def, text, err);
+    const bool is_number = end != text && !*end && !errno;
+    if (!is_number || (has_limits(def) && ((double)v < def->min || (double)v > def->max)))
+        return refuse_number(def, text, err);
     *ret = v;
     return 0;
 }
@@ -158,10 +166,9 @@ static int read_float(const struct opt_def *def, const char *text, double *ret, 
 {
     char *end;
     double v = strtod(text, &end);
-    if (end == text || *end || !isfinite(v))
-        return err_set(err, -EINVAL, "--%s \"%s\": a number is needed", def->name, text);
-    if (has_limits(def) && (v < def->min || v > def->max))
-        return out_of_range(def, text, err);
+    const bool is_number = end != text && !*end && isfinite(v);
+    if (!is_number || (has_limits(def) && (v < def->min || v > def->max)))
+        return refuse_number(def, text, err);
     *ret = v;
     return 0;
 }
@@ -175,7 +182,7 @@ static int read_flag(const struct opt_def *def, const char *text, bool *ret, str
             return 0;
         }
     }
-    return err_set(err, -EINVAL, "--%s \"%s\": allowed are yes and no", def->name, text);
+    return refuse(def, "yes or no", text, err);
 }
 
 /* A path has a slash or a dot; no choice has. */
@@ -190,7 +197,9 @@ static int check_choice(const struct opt_def *def, const char *text, struct err 
             return 0;
         p += len;
     }
-    return err_set(err, -EINVAL, "--%s \"%s\": allowed is one of %s", def->name, text, def->placeholder);
+    char range[RANGE_TEXT];
+    range_words(range, def->placeholder);
+    return refuse(def, range, text, err);
 }
 
 /* --- setting a value --- */

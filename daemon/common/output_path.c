@@ -18,15 +18,32 @@ static const char *below(const char *path, const char *folder)
     return !strncmp(path, folder, n) && (path[n] == '/' || !path[n]) ? path + n + (path[n] == '/') : NULL;
 }
 
-/* `real` has no symbolic links in it. */
+bool output_path_is_own(const char *state, const char *real)
+{
+    const char *inside = state && *state ? below(real, state) : NULL;
+    const char *results = inside ? below(inside, "results") : NULL,
+               *models = inside ? below(inside, "models") : NULL;
+    return inside && !(results && *results) && !(models && *models);
+}
+
 static bool is_own(const char *state_dir, const char *real)
 {
     char *state = state_dir ? realpath(state_dir, NULL) : NULL;
-    const char *inside = state ? below(real, state) : NULL;
-    const char *results = inside ? below(inside, "results") : NULL,
-               *models = inside ? below(inside, "models") : NULL;
+    const bool own = output_path_is_own(state, real);
     free(state);
-    return inside && !(results && *results) && !(models && *models);
+    return own;
+}
+
+int output_path_check_input(const char *state_dir, const char *option, const char *path, struct err *err)
+{
+    char *real = realpath(path, NULL);
+    const bool own = real && is_own(state_dir, real);
+    free(real);
+    return own ? err_set(err, -EPERM,
+                         "%s %s lies in ringd's own folder %s: choose another place, or a name below its "
+                         "results/ or models/",
+                         option, path, state_dir)
+               : 0;
 }
 
 static int refuse_own(const char *state_dir, const char *option, const char *path, struct err *err)
@@ -78,22 +95,56 @@ int output_path_check(const char *state_dir, const char *option, const char *pat
     return r;
 }
 
-/* A folder on the way may have become a link since it was looked at: the kernel knows where the
- * file is that is open. */
-static int check_open(int fd, const char *state_dir, const char *option, const char *path, struct err *err)
+/* Where that descriptor is, as the kernel knows it; −errno. */
+static int real_of(char ret[PATH_MAX], int fd)
 {
-    char link[64], real[PATH_MAX];
-    struct stat st;
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, real, sizeof real - 1);
-    if (n < 0 || fstat(fd, &st))
+    ssize_t n = readlink(link, ret, PATH_MAX - 1);
+    ret[n < 0 ? 0 : n] = '\0';
+    return n < 0 ? -errno : 0;
+}
+
+static int cannot(int error, const char *option, const char *path, struct err *err)
+{
+    return error == ELOOP ? refuse_link(option, path, err)
+                          : err_set(err, -error, "%s %s cannot be opened: %s", option, path, strerror(error));
+}
+
+/* A folder on the way may have become a link since it was looked at. So the folder is opened first,
+ * and looked at where it is; the file is made in that very folder. */
+static int open_in_folder(const char *state_dir, const char *option, const char *path, int flags,
+                          struct err *err)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char folder[PATH_MAX], real[PATH_MAX + NAME_MAX + 2];
+    if (strlen(path) >= sizeof folder || strlen(name) > NAME_MAX)
+        return cannot(ENAMETOOLONG, option, path, err);
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int place = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = place < 0 ? cannot(errno, option, path, err) : 0;
+    if (!fd && (fd = real_of(real, place)))
+        cannot(-fd, option, path, err);
+    if (!fd) {
+        const size_t n = strlen(real);
+        snprintf(real + n, sizeof real - n, "/%s", name);
+        fd = is_own(state_dir, real) ? refuse_own(state_dir, option, path, err) : 0;
+    }
+    if (!fd && (fd = openat(place, name, flags, 0666)) < 0)
+        fd = cannot(errno, option, path, err);
+    if (place >= 0)
+        close(place);
+    return fd;
+}
+
+static int check_open(int fd, const char *option, const char *path, struct err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st))
         return err_set(err, -errno, "%s %s cannot be looked at: %s", option, path, strerror(errno));
-    real[n] = '\0';
-    if (is_own(state_dir, real))
-        return refuse_own(state_dir, option, path, err);
-    if (!S_ISREG(st.st_mode))
-        return err_set(err, -EINVAL, "%s %s is not a file: choose another name", option, path);
-    return 0;
+    return S_ISREG(st.st_mode)
+               ? 0
+               : err_set(err, -EINVAL, "%s %s is not a file: choose another name", option, path);
 }
 
 int output_path_open(const char *state_dir, const char *option, const char *path, bool append, FILE **ret,
@@ -103,14 +154,12 @@ int output_path_open(const char *state_dir, const char *option, const char *path
     if (r)
         return r;
     /* Neither a link nor a FIFO without a reader holds it up; and nothing is emptied yet. */
-    int fd =
-        open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (append ? O_APPEND : 0), 0666);
+    const int flags = O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (append ? O_RDWR | O_APPEND : O_WRONLY);
+    int fd = open_in_folder(state_dir, option, path, flags, err);
     if (fd < 0)
-        return errno == ELOOP
-                   ? refuse_link(option, path, err)
-                   : err_set(err, -errno, "%s %s cannot be opened: %s", option, path, strerror(errno));
-    r = check_open(fd, state_dir, option, path, err);
-    FILE *f = r || (!append && ftruncate(fd, 0)) ? NULL : fdopen(fd, append ? "a" : "w");
+        return fd;
+    r = check_open(fd, option, path, err);
+    FILE *f = r || (!append && ftruncate(fd, 0)) ? NULL : fdopen(fd, append ? "a+" : "w");
     if (!r && !f)
         r = err_set(err, -errno, "%s %s cannot be opened: %s", option, path, strerror(errno));
     if (r)

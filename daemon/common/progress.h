@@ -25,6 +25,7 @@ struct progress_lane {
     _Atomic uint32_t used; /* 1: a path has this place */
     _Atomic uint32_t rtt_us;
     _Atomic uint64_t tx_bytes, rx_bytes, retransmits;
+    _Atomic uint64_t keyed_us; /* when what is sent there got its key, as since_us; 0: no lane is there */
 };
 
 struct progress {

@@ -49,7 +49,8 @@ struct ctl_command {
     const char *args; /* as in its usage line */
     const char *help; /* one line */
     int (*main)(struct ctl *ctl);
-    const struct opt_def *options; /* its own, NULL = none */
+    const struct opt_def *options; /* its own, behind those for `spec`; NULL = none */
+    unsigned spec;                 /* the use of the fields of job_spec.h that are its options; 0 = none */
     bool has_rest;                 /* stops reading options at its second argument */
     bool leads;           /* another command of those it names comes behind it, and only its plan is wanted */
     const char *group;    /* the heading it is the first below, NULL = as before */
@@ -95,6 +96,10 @@ int ctl_gantt_main(struct ctl *ctl);
 int ctl_reload_main(struct ctl *ctl);
 int ctl_dashboard_main(struct ctl *ctl);
 int ctl_token_main(struct ctl *ctl);
+int ctl_pause_main(struct ctl *ctl);
+int ctl_continue_main(struct ctl *ctl);
+int ctl_drain_main(struct ctl *ctl);
+int ctl_undrain_main(struct ctl *ctl);
 int ctl_cancel_main(struct ctl *ctl);
 int ctl_result_main(struct ctl *ctl);
 int ctl_completion_main(struct ctl *ctl);
@@ -106,7 +111,7 @@ extern const struct opt_def ctl_local_options[], ctl_merge_options[], ctl_data_o
     ctl_schedule_options[], ctl_simulate_options[], ctl_bench_options[], ctl_train_options[],
     ctl_generate_options[], ctl_chat_options[], ctl_score_options[], ctl_doctor_options[], ctl_jobs_options[],
     ctl_top_options[], ctl_links_options[], ctl_link_options[], ctl_trace_options[], ctl_gantt_options[],
-    ctl_init_options[], ctl_invite_options[], ctl_join_options[];
+    ctl_init_options[], ctl_invite_options[], ctl_join_options[], ctl_drain_options[];
 
 /* Prints "ringctl: …" on standard error and returns `status`. */
 int ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

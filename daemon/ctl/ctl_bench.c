@@ -18,7 +18,6 @@
 #include "daemon/common/cores.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
-#include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/terminal/ctl_table.h"
@@ -38,7 +37,11 @@ const struct opt_def ctl_bench_options[] = {
      .min = 1,
      .max = 1 << 20,
      .help = "tokens of the training sequence, of the prompt, and of the context before the answer"},
-    OPTION_WEIGHTS("with --model: use the weights"),
+    {.name = "weights",
+     .type = OPT_CHOICE,
+     .placeholder = "stored|int8|int4",
+     .def = "stored",
+     .help = "with --model: use the weights as they are stored, or quantized to 8 or 4 bits"},
     {.name = "threads",
      .type = OPT_INT,
      .placeholder = "N",

@@ -17,7 +17,6 @@
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_line.h"
 #include "daemon/ctl/terminal/ctl_meter.h"
-#include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/ctl/ctl_text.h"
@@ -28,33 +27,6 @@ enum { LINE_MOST = 1 << 20 };
 static const char prompt[] = "> ";
 
 const struct opt_def ctl_chat_options[] = {
-    OPTION_MODEL("model with a chat template, as a Hugging Face directory"),
-    OPTION_ADAPTER,
-    OPTION_WEIGHTS("compute with the weights"),
-    OPTION_COMPUTE,
-    OPTION_SYSTEM("put these instructions to the model before the conversation"),
-    OPTION_MAX_TOKENS("512", "generate at most this many tokens for each answer"),
-    OPTION_TEMPERATURE("0.7"),
-    OPTION_TOP_P("0.9"),
-    OPTION_SEED(
-        "seed of the random choice of tokens in the first answer; each later answer uses the next seed"),
-    {.name = "keep-alive",
-     .type = OPT_INT,
-     .placeholder = "SECONDS",
-     .def = "300",
-     .min = 0,
-     .max = SPEC_KEEP_ALIVE_MAX,
-     .help = "keep the model and the conversation in memory for this time after an answer; another job frees "
-             "them earlier; 0 frees them at once"},
-    {.name = "max-kv-size",
-     .type = OPT_INT,
-     .placeholder = "N",
-     .def = "4096",
-     .min = 1,
-     .max = SPEC_TOKENS_MAX,
-     .help = "reserve memory for this many tokens of the conversation; a longer conversation is computed "
-             "again, with memory for as many tokens more"},
-    OPTION_TEMPLATE_ARG("set a variable of the chat template, such as enable_thinking=false"),
     {.name = "no-history",
      .type = OPT_FLAG,
      .help = "do not save the lines you type; otherwise the arrow keys recall them from "
@@ -198,9 +170,11 @@ static void on_answer_event(void *owner, const char *type, const json_t *data)
     } else if (!strcmp(type, "resync")) {
         a->is_broken = true;
     } else if (!strcmp(type, "token") && !a->is_broken) {
-        if (!a->silent)
+        if (!a->silent) {
             fputs(text, stdout);
-        fflush(stdout);
+            fflush(stdout);
+            meter_wrote(&a->meter, text);
+        }
         a->text = xrealloc(a->text, a->n + n + 1);
         memcpy(a->text + a->n, text, n + 1);
         a->n += n;
@@ -271,7 +245,7 @@ static int get_answer(struct chat *c, struct watch *watch, json_t **ret_end)
     json_t *turn = json_pack("{s:O s:I}", "messages", c->messages, "seed", seed_of(c));
     int rc = post_turn(c, turn) ? await_answer(c, watch, true, ret_end) : CTL_OK;
     if (!rc && !*ret_end)
-        rc = ctl_spec_submit(c->ctl, "generate", turn_spec(c), c->job);
+        rc = ctl_spec_submit(c->ctl, JOB_GENERATE, turn_spec(c), c->job);
     return rc || *ret_end ? rc : await_answer(c, watch, false, ret_end);
 }
 
@@ -342,17 +316,15 @@ static int converse(struct chat *c)
 static int read_options(struct chat *c)
 {
     const struct ctl *ctl = c->ctl;
-    const char *system = opts_str(ctl->opts, "system");
     if (ctl->n_args)
         return ctl_usage(ctl, "\"%s\": chat takes no arguments, it reads lines from standard input",
                          ctl->args[0]);
-    c->spec = ctl_spec_new(ctl);
+    int rc = ctl_spec_read(ctl, &c->spec);
+    if (rc)
+        return rc;
+    c->system = json_incref(json_object_get(c->spec, "system"));
     json_object_del(c->spec, "system");
-    json_object_del(c->spec, "no_history");
-    c->system = system ? json_string(system) : NULL;
-    if (system && !c->system)
-        return ctl_usage(ctl, "--system is not UTF-8");
-    return ctl_spec_template_args(ctl, c->spec);
+    return CTL_OK;
 }
 
 /* Refuses a model without a template, or one whose template refuses --system, before the user

@@ -283,16 +283,22 @@ struct download {
     struct text refusal; /* the body of an answer that is not 200 */
 };
 
+/* The body of an answer that is not 200 is kept, to be said. */
+static bool is_refusal(CURL *curl, struct text *refusal, const char *data, size_t n)
+{
+    long status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status != 200)
+        text_add(refusal, data, n);
+    return status != 200;
+}
+
 static size_t take_file(char *data, size_t size, size_t n, void *owner)
 {
     struct download *d = owner;
     size_t total = size * n;
-    long status = 0;
-    curl_easy_getinfo(d->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200) {
-        text_add(&d->refusal, data, total);
+    if (is_refusal(d->curl, &d->refusal, data, total))
         return total;
-    }
     for (size_t at = 0; at < total;) {
         ssize_t wrote = write(d->fd, data + at, total - at);
         if (wrote < 0 && errno == EINTR)
@@ -384,12 +390,8 @@ static size_t take_stream(char *data, size_t size, size_t n, void *owner)
 {
     struct reader *r = owner;
     size_t total = size * n;
-    long status = 0;
-    curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200) {
-        text_add(&r->refusal, data, total);
+    if (is_refusal(r->curl, &r->refusal, data, total))
         return total;
-    }
     for (size_t at = 0; at < total && !r->stopped;) {
         const char *eol = memchr(data + at, '\n', total - at);
         size_t len = eol ? (size_t)(eol - data) - at : total - at;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commands about membership: init, invite, join, members, remove, promote. */
+ * The commands about membership: init, invite, join, members, remove, promote; and drain,
+ * undrain. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,14 @@ const struct opt_def ctl_join_options[] = {
      .type = OPT_STRING,
      .placeholder = "HOST:PORT",
      .help = "ask this member (default: any member on a cable that knows the token)"},
+    {.name = NULL},
+};
+
+const struct opt_def ctl_drain_options[] = {
+    {.name = "reason",
+     .type = OPT_STRING,
+     .placeholder = "TEXT",
+     .help = "say why, for those who look at the nodes and jobs (default: its operator takes it out)"},
     {.name = NULL},
 };
 
@@ -175,4 +184,35 @@ int ctl_remove_main(struct ctl *ctl)
 int ctl_promote_main(struct ctl *ctl)
 {
     return name_one(ctl, "/v1/cluster/promote", print_promote);
+}
+
+/* --- drain, undrain --- */
+
+static void print_drain(const json_t *answer)
+{
+    const char *node = field_text(answer, "node", "?");
+    printf("%s takes no part in new jobs until `ringctl undrain %s`, or until its ringd is started again.\n",
+           node, node);
+    if (field_number(answer, "job") > 0)
+        printf("Job %.0f moves to other nodes after its next step: `ringctl nodes` shows when %s is idle.\n",
+               field_number(answer, "job"), node);
+}
+
+static void print_undrain(const json_t *answer)
+{
+    printf("%s takes part in jobs again.\n", field_text(answer, "node", "?"));
+}
+
+int ctl_drain_main(struct ctl *ctl)
+{
+    const char *reason = opts_str(ctl->opts, "reason");
+    if (ctl->n_args != 1)
+        return ctl_usage(ctl, "one node is needed, by its name, as `ringctl nodes` shows it");
+    return ctl_request_print(ctl, "POST", "/v1/drain",
+                             json_pack("{s:s s:s*}", "node", ctl->args[0], "reason", reason), print_drain);
+}
+
+int ctl_undrain_main(struct ctl *ctl)
+{
+    return name_one(ctl, "/v1/undrain", print_undrain);
 }

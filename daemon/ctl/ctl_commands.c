@@ -4,6 +4,8 @@
  * made from it. */
 #include "daemon/ctl/ctl_commands.h"
 
+#include "daemon/common/job_spec.h"
+
 static const struct opt_def global_options[] = {
     {.name = "socket",
      .type = OPT_PATH,
@@ -21,13 +23,14 @@ static const struct opt_def global_options[] = {
 
 static const struct ctl_command commands[] = {
     {"train", "--model DIR --data FILE|DIR --adapter-out DIR [OPTIONS]", "fine-tune a model on the ring",
-     ctl_train_main, .options = ctl_train_options, .group = "Work"},
+     ctl_train_main, .options = ctl_train_options, .spec = JOB_SPEC_OF(JOB_TRAIN), .group = "Work"},
     {"generate", "--model DIR [OPTIONS] (PROMPT | --ids 1,2,3)", "continue a text", ctl_generate_main,
-     .options = ctl_generate_options},
+     .options = ctl_generate_options, .spec = JOB_SPEC_OF(JOB_GENERATE)},
     {"chat", "--model DIR [OPTIONS]", "talk with a model, line by line", ctl_chat_main,
-     .options = ctl_chat_options},
+     .options = ctl_chat_options, .spec = JOB_SPEC_OF_CHAT},
     {"score", "--model DIR [OPTIONS] (--text S | --ids 1,2,3 | --data FILE)",
-     "print the log-probability of each token of a text", ctl_score_main, .options = ctl_score_options},
+     "print the log-probability of each token of a text", ctl_score_main, .options = ctl_score_options,
+     .spec = JOB_SPEC_OF(JOB_SCORE)},
     {"plan", "(train | generate | score) [OPTIONS]",
      "plan a job without running it: which node would hold which layers, and whether they fit", ctl_plan_main,
      .options = NULL, .leads = true, .words = "train generate score"},
@@ -35,7 +38,7 @@ static const struct ctl_command commands[] = {
      ctl_merge_main, .options = ctl_merge_options},
     {"data", "check --model DIR --data FILE|DIR [OPTIONS]",
      "show which tokens of a data set training would learn", ctl_data_main, .options = ctl_data_options,
-     .words = "check"},
+     .spec = JOB_SPEC_OF_DATA, .words = "check"},
     {"tokenize", "--model DIR [--ids] [TEXT | -]",
      "print the tokens that a model's tokenizer makes of a text", ctl_tokenize_main,
      .options = ctl_tokenize_options},
@@ -63,6 +66,9 @@ static const struct ctl_command commands[] = {
      .options = ctl_trace_options, .names = CTL_NAMES_JOBS},
     {"result", "ID [DIR]", "fetch the result of a job, if the daemon has kept it for you", ctl_result_main,
      .names = CTL_NAMES_JOBS},
+    {"pause", "ID", "let a job that trains stop after its next step, until `continue`", ctl_pause_main,
+     .names = CTL_NAMES_JOBS},
+    {"continue", "ID", "let a job that was paused go on", ctl_continue_main, .names = CTL_NAMES_JOBS},
     {"cancel", "ID", "end a job", ctl_cancel_main, .names = CTL_NAMES_JOBS},
 
     {"status", "", "show this node, the ring, the jobs and all faults", ctl_status_main, .options = NULL,
@@ -72,6 +78,10 @@ static const struct ctl_command commands[] = {
     {"ring", "", "show the order of the nodes, the slowest hop, and which connection would close the ring",
      ctl_ring_main, .options = NULL},
     {"nodes", "", "list the nodes of the ring and their work", ctl_nodes_main, .options = NULL},
+    {"drain", "NODE [--reason TEXT]", "move the jobs of a node to others, and give it no more",
+     ctl_drain_main, .options = ctl_drain_options, .names = CTL_NAMES_MEMBERS},
+    {"undrain", "NODE", "let a drained node take part in jobs again", ctl_undrain_main, .options = NULL,
+     .names = CTL_NAMES_MEMBERS},
     {"links", "[-v | --hosts]", "list the connections of this node", ctl_links_main,
      .options = ctl_links_options},
     {"ports", "", "list this node's ports, and the nodes that it hears on each", ctl_ports_main,

@@ -4,9 +4,11 @@
  * The script asks the daemon for the numbers of jobs and the names of members and ports; where none
  * answers it offers nothing. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/spec_options.h"
 
 /* --- all shells ------------------------------------------------------------------------------- */
 
@@ -19,6 +21,18 @@ static enum value_kind value_kind(const struct opt_def *def)
     case OPT_PATH: return !strcmp(def->placeholder, "DIR") ? VALUE_FOLDER : VALUE_FILE;
     case OPT_CHOICE: return VALUE_CHOICE;
     default: return VALUE_ANY;
+    }
+}
+
+/* Calls that for every command, with the options that it alone has. */
+static void each_command(const struct ctl_tables *tables,
+                         void (*print)(const struct ctl_command *c, const struct opt_def *own,
+                                       const struct opt_def *global))
+{
+    for (const struct ctl_command *c = tables->commands; c->name; c++) {
+        struct opt_def *own = spec_options_new(c->spec, c->options, NULL);
+        print(c, own, tables->options);
+        free(own);
     }
 }
 
@@ -60,6 +74,14 @@ static void bash_option_names(const struct opt_def *defs)
         printf(" --%s", def->name);
 }
 
+static void bash_options(const struct ctl_command *c, const struct opt_def *own, const struct opt_def *global)
+{
+    (void)global;
+    printf("    %s) words='", c->name);
+    bash_option_names(own);
+    puts("' ;;");
+}
+
 /* Cases of COMMAND:OPTION whose value can be offered; "" is every command. */
 static void bash_values(const char *command, const struct opt_def *defs)
 {
@@ -82,6 +104,13 @@ static void bash_values(const char *command, const struct opt_def *defs)
             puts("' ;;");
         }
     }
+}
+
+static void bash_command_values(const struct ctl_command *c, const struct opt_def *own,
+                                const struct opt_def *global)
+{
+    (void)global;
+    bash_values(c->name, own);
 }
 
 static void bash_arguments(const struct ctl_command *c)
@@ -136,18 +165,13 @@ static void print_bash(const struct ctl_tables *tables)
     puts("'");
     fputs(names_functions, stdout);
     puts("_ringctl_options() {\n    case $1 in");
-    for (const struct ctl_command *c = tables->commands; c->name; c++) {
-        printf("    %s) words='", c->name);
-        bash_option_names(c->options);
-        puts("' ;;");
-    }
+    each_command(tables, bash_options);
     fputs("    esac\n    words+='", stdout);
     bash_option_names(tables->options);
     puts(" --help'\n}");
     puts("# How the value of an option is completed: files, folders, words, nothing; none if it takes none.\n"
          "_ringctl_value() {\n    how=none\n    case $1:$2 in");
-    for (const struct ctl_command *c = tables->commands; c->name; c++)
-        bash_values(c->name, c->options);
+    each_command(tables, bash_command_values);
     bash_values("*", tables->options);
     puts("    esac\n}\n_ringctl_arguments() {\n    case $1:$2 in");
     for (const struct ctl_command *c = tables->commands; c->name; c++)
@@ -209,11 +233,11 @@ static void zsh_options(const struct opt_def *defs)
         zsh_option(def);
 }
 
-static void zsh_command(const struct ctl_command *c, const struct opt_def *global)
+static void zsh_command(const struct ctl_command *c, const struct opt_def *own, const struct opt_def *global)
 {
     const char *names = names_word(c->names);
     printf("    %s)\n        _arguments \\\n", c->name);
-    zsh_options(c->options);
+    zsh_options(own);
     zsh_options(global);
     if (c->has_rest)
         puts("        '1:N:' '*:::command:_ringctl_again' \\");
@@ -246,8 +270,7 @@ static void print_zsh(const struct ctl_tables *tables)
     zsh_options(tables->options);
     puts("        '--help[show how it is used]' \\\n        '1:command:_ringctl_commands' "
          "'*::argument:->argument' && return\n    [[ $state == argument ]] || return\n    case $words[1] in");
-    for (const struct ctl_command *c = tables->commands; c->name; c++)
-        zsh_command(c, tables->options);
+    each_command(tables, zsh_command);
     puts("    esac\n}\n"
          "# Read as a file of fpath it is the function itself; sourced, it registers one.\n"
          "if [[ $funcstack[1] == _ringctl ]]; then _ringctl \"$@\"; else compdef _ringctl ringctl; fi");
@@ -356,9 +379,17 @@ static void fish_valued(const char *command, const struct opt_def *defs)
     }
 }
 
-static void fish_command(const struct ctl_command *c)
+static void fish_command_valued(const struct ctl_command *c, const struct opt_def *own,
+                                const struct opt_def *global)
+{
+    (void)global;
+    fish_valued(c->name, own);
+}
+
+static void fish_command(const struct ctl_command *c, const struct opt_def *own, const struct opt_def *global)
 {
     const char *names = names_word(c->names);
+    (void)global;
     printf("complete -c ringctl -n __ringctl_wants_command -a %s -d ", c->name);
     fish_text(c->help);
     putchar('\n');
@@ -367,7 +398,7 @@ static void fish_command(const struct ctl_command *c)
     if (names)
         printf("complete -c ringctl -n '__ringctl_argument %s %d' -a '(__ringctl_names %s)'\n", c->name,
                c->words ? 1 : 0, names);
-    fish_options(c->name, c->options);
+    fish_options(c->name, own);
 }
 
 static void print_fish(const struct ctl_tables *tables)
@@ -379,12 +410,10 @@ static void print_fish(const struct ctl_tables *tables)
         printf(" %s", c->name);
     fputs("\nset -g __ringctl_valued", stdout);
     fish_valued("", tables->options);
-    for (const struct ctl_command *c = tables->commands; c->name; c++)
-        fish_valued(c->name, c->options);
+    each_command(tables, fish_command_valued);
     putchar('\n');
     fputs(fish_body, stdout);
-    for (const struct ctl_command *c = tables->commands; c->name; c++)
-        fish_command(c);
+    each_command(tables, fish_command);
     fish_options(NULL, tables->options);
     puts("complete -c ringctl -l help -d 'show how it is used'");
 }

@@ -2,8 +2,6 @@
  *
  * ringctl data check: a data set as training would read it, here and now, by a ringd-stage that is
  * started for it; no daemon is needed. */
-#include "daemon/ctl/ctl_data.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,18 +14,6 @@
 #include "daemon/ctl/terminal/ctl_term.h"
 
 const struct opt_def ctl_data_options[] = {
-    {.name = "model",
-     .type = OPT_PATH,
-     .placeholder = "DIR",
-     .help = "model with the tokenizer and chat template, as a Hugging Face directory",
-     .required = true},
-    {.name = "data",
-     .type = OPT_PATH,
-     .placeholder = "FILE|DIR",
-     .help = "rows to check, as for train; in a directory, ringctl checks train, valid and test",
-     .required = true},
-    CTL_DATA_OPTIONS("512"),
-    CTL_PACKING_OPTION,
     {.name = "rows",
      .type = OPT_INT,
      .placeholder = "N",
@@ -42,14 +28,13 @@ int ctl_data_main(struct ctl *ctl)
 {
     if (ctl->n_args != 1 || strcmp(ctl->args[0], "check") != 0)
         return ctl_usage(ctl, "give an action; the only one is: ringctl data check");
-    json_t *spec = ctl_spec_new(ctl);
-    int rc = ctl_spec_template_args(ctl, spec);
-    char *text = rc ? NULL : json_dumps(spec, JSON_COMPACT);
-    json_decref(spec);
+    json_t *spec = NULL;
+    int rc = ctl_spec_read(ctl, &spec);
     if (rc)
         return rc;
-    if (!text)
-        return ctl_fail(CTL_USAGE, "the options cannot be passed on: a path or a text is not UTF-8");
+    json_object_set_new(spec, "rows", json_integer(opts_int(ctl->opts, "rows")));
+    char *text = json_dumps(spec, JSON_COMPACT);
+    json_decref(spec);
     char *stage = conf_default_stage();
     char *argv[] = {stage,
                     (char *)"data",

@@ -16,8 +16,8 @@
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/ctl_path.h"
-#include "daemon/common/doctor.h"
-#include "daemon/common/doctor_host.h"
+#include "daemon/common/doctor/doctor.h"
+#include "daemon/common/doctor/doctor_host.h"
 #include "daemon/common/installed.h"
 #include "daemon/common/xalloc.h"
 

@@ -49,12 +49,16 @@ static void print_trained(const struct meter *m, const json_t *end)
 
 /* Follows, with a meter, a job that has steps. CTL_OK: ret_end is how it ended, whether well or
  * not. */
-static int follow_steps(const struct ctl *ctl, const char *job, bool can_detach, struct meter *m,
-                        json_t **ret_end)
+static int follow_steps(const struct ctl *ctl, const char *job, bool can_detach, bool outlives,
+                        struct meter *m, json_t **ret_end)
 {
     meter_init(m);
     m->shows_start = true;
-    struct watch watch = {.event = on_meter_event, .owner = m, .can_detach = can_detach, .is_chatty = true};
+    struct watch watch = {.event = on_meter_event,
+                          .owner = m,
+                          .can_detach = can_detach,
+                          .outlives = outlives,
+                          .is_chatty = true};
     int rc = ctl_watch(ctl, job, &watch, ret_end);
     if (m->is_passing)
         meter_clear(m);
@@ -63,11 +67,11 @@ static int follow_steps(const struct ctl *ctl, const char *job, bool can_detach,
     return rc;
 }
 
-int ctl_follow_training(const struct ctl *ctl, const char *job, bool is_attached)
+int ctl_follow_training(const struct ctl *ctl, const char *job, bool is_attached, bool outlives)
 {
     struct meter m;
     json_t *end = NULL;
-    int rc = follow_steps(ctl, job, true, &m, &end);
+    int rc = follow_steps(ctl, job, true, outlives, &m, &end);
     if (rc)
         return rc;
     int verdict = ctl_watch_verdict(end);
@@ -103,6 +107,7 @@ static void on_generate_event(void *owner, const char *type, const json_t *data)
     } else if (!strcmp(type, "token") && !v->silent && !v->is_broken) {
         fputs(text, stdout);
         fflush(stdout);
+        meter_wrote(&v->meter, text);
         if (n > sizeof v->printed - v->n_printed) {
             v->is_broken = true;
             return;
@@ -207,7 +212,7 @@ int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach)
 {
     struct meter m;
     json_t *end = NULL;
-    int rc = follow_steps(ctl, job, can_detach, &m, &end);
+    int rc = follow_steps(ctl, job, can_detach, false, &m, &end);
     rc = rc ? rc : ctl_watch_verdict(end);
     if (!rc && ctl->json)
         print_json(json_object_get(end, "result"));
@@ -219,6 +224,11 @@ int ctl_follow_scoring(const struct ctl *ctl, const char *job, bool can_detach)
 
 /* --- ringctl attach --------------------------------------------------------------------------- */
 
+static bool outlives(const json_t *job)
+{
+    return strcmp(field_text(json_object_get(job, "spec"), "on_loss", ""), "stop") != 0;
+}
+
 int ctl_attach_main(struct ctl *ctl)
 {
     const char *name;
@@ -229,7 +239,7 @@ int ctl_attach_main(struct ctl *ctl)
     const char *type = field_text(job, "type", "");
     rc = !strcmp(type, "generate") ? ctl_follow_generation(ctl, name, true)
          : !strcmp(type, "score")  ? ctl_follow_scoring(ctl, name, true)
-                                   : ctl_follow_training(ctl, name, true);
+                                   : ctl_follow_training(ctl, name, true, outlives(job));
     json_decref(job);
     return rc;
 }

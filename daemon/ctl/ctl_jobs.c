@@ -188,6 +188,8 @@ static void print_job(const json_t *j, const char *name)
         printf("%s\n", field_text(j, "error", ""));
     else if (*field_text(j, "waits_for", ""))
         printf("%s\n", field_text(j, "waits_for", ""));
+    if (*field_text(j, "unsaved", ""))
+        printf("not saved: %s\n", field_text(j, "unsaved", ""));
     printf("created %s, started %s, ended %s\n", print_time(field_number(j, "created")).text,
            print_time(field_number(j, "started")).text, print_time(field_number(j, "ended")).text);
     print_start(json_object_get(j, "start"));
@@ -295,6 +297,31 @@ static void print_log(const json_t *answer)
 int ctl_log_main(struct ctl *ctl)
 {
     return show_job(ctl, "/log", print_log);
+}
+
+static int change(struct ctl *ctl, const char *what, const char *said)
+{
+    const char *name;
+    json_t *answer = NULL;
+    int rc = ctl_request_job(ctl, "POST", what, &name, &answer);
+    if (rc)
+        return rc;
+    if (ctl->json)
+        print_json(answer);
+    else
+        printf("job %s %s\n", name, said);
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int ctl_pause_main(struct ctl *ctl)
+{
+    return change(ctl, "/pause", "stops after its next step: `ringctl continue` lets it go on");
+}
+
+int ctl_continue_main(struct ctl *ctl)
+{
+    return change(ctl, "/continue", "goes on when its turn comes: `ringctl attach` shows its progress");
 }
 
 int ctl_cancel_main(struct ctl *ctl)

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/ctl/netmanager.h"
+#include "daemon/ctl/host/netmanager.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
 #include "daemon/ctl/terminal/ctl_print.h"
 #include "daemon/ctl/terminal/ctl_table.h"
-#include "daemon/ctl/hosts.h"
+#include "daemon/ctl/host/hosts.h"
 
 const struct opt_def ctl_link_options[] = {
     {.name = "dry-run", .type = OPT_FLAG, .help = "show the files, but write none"},

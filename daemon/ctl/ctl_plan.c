@@ -99,7 +99,7 @@ bool ctl_plan_wanted(const struct ctl *ctl)
     return ctl->plans || opts_flag(ctl->opts, "dry-run");
 }
 
-int ctl_plan_ask(const struct ctl *ctl, const char *type, json_t *spec, const char *out)
+int ctl_plan_ask(const struct ctl *ctl, enum job_type type, json_t *spec, const char *out)
 {
     enum { WITHIN_S = 1000 }; /* the daemon gives up sooner, and says so: a large data set is read */
     json_t *answer = NULL, *line;

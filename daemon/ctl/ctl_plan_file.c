@@ -67,7 +67,6 @@ int plan_file_read(const char *path, json_t *spec)
         }
         json_object_set(spec, kept[i][1], v);
     }
-    json_object_del(spec, "microbatches");
     json_decref(o);
     return CTL_OK;
 }

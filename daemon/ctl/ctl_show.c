@@ -2,6 +2,7 @@
  *
  * The commands about this node and the others that ask once and print: status, nodes. */
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/ctl_client.h"
@@ -61,10 +62,11 @@ static void print_nodes(const json_t *answer)
     json_t *n;
     json_array_foreach (json_object_get(answer, "nodes"), i, n) {
         const json_t *seconds = json_object_get(n, "seconds");
+        const bool is_drained = *field_text(n, "drained", "") && !strcmp(field_text(n, "state", ""), "up");
         table_add(t, "%s%s\t%s\t%s\t%.0f\t%s of %s\t%s\t%s\t%s%s%s", field_text(n, "name", "?"),
-                  json_is_true(json_object_get(n, "self")) ? " (this)" : "", field_text(n, "state", "?"),
-                  field_text(n, "address", "-"), field_number(n, "threads"),
-                  print_bytes(field_number(n, "memory_available")).text,
+                  json_is_true(json_object_get(n, "self")) ? " (this)" : "",
+                  is_drained ? "drained" : field_text(n, "state", "?"), field_text(n, "address", "-"),
+                  field_number(n, "threads"), print_bytes(field_number(n, "memory_available")).text,
                   print_bytes(field_number(n, "memory_total")).text,
                   print_number(json_object_get(n, "job"), "-").text,
                   print_number(json_object_get(n, "rank"), "-").text, field_text(n, "doing", "-"),

@@ -9,64 +9,18 @@
 #include <unistd.h>
 
 #include "daemon/ctl/ctl_client.h"
+#include "daemon/ctl/ctl_loan.h"
 #include "daemon/ctl/ctl_path.h"
 #include "daemon/ctl/ctl_result.h"
+#include "daemon/ctl/spec_options.h"
+#include "daemon/common/job_spec.h"
 #include "daemon/common/xalloc.h"
-
-static json_t *list_json(const struct opts *o, const char *name)
-{
-    const char *const *items;
-    size_t n = opts_list(o, name, &items);
-    json_t *list = n ? json_array() : NULL;
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_string(items[i]));
-    return list;
-}
-
-/* NULL for an option that has no value. */
-static json_t *value_json(const struct opts *o, const struct opt_def *def)
-{
-    const char *text = def->type == OPT_LIST ? NULL : opts_str(o, def->name);
-    if (def->type == OPT_FLAG)
-        return json_boolean(opts_flag(o, def->name));
-    if (def->type == OPT_LIST)
-        return list_json(o, def->name);
-    if (!text)
-        return NULL;
-    switch (def->type) {
-    case OPT_INT: return json_integer(opts_int(o, def->name));
-    case OPT_FLOAT: return json_real(opts_float(o, def->name));
-    case OPT_PATH: {
-        char *path = ctl_absolute_path(text);
-        json_t *value = json_string(path);
-        free(path);
-        return value;
-    }
-    default: return json_string(text);
-    }
-}
-
-json_t *ctl_spec_new(const struct ctl *ctl)
-{
-    json_t *spec = json_object();
-    for (const struct opt_def *def = ctl->command->options; def->name; def++) {
-        json_t *value = value_json(ctl->opts, def);
-        char *key = xstrdup(def->name);
-        for (char *p = key; (p = strchr(p, '-'));)
-            *p = '_';
-        if (value)
-            json_object_set_new(spec, key, value);
-        free(key);
-    }
-    return spec;
-}
 
 int ctl_spec_template_args(const struct ctl *ctl, json_t *spec)
 {
     const char *const *items;
     size_t n = opts_list(ctl->opts, "template-arg", &items);
     json_t *args = n ? json_object() : NULL;
-    json_object_del(spec, "template_arg");
     for (size_t i = 0; i < n; i++) {
         const char *eq = strchr(items[i], '=');
         if (!eq || eq == items[i]) {
@@ -84,7 +38,21 @@ int ctl_spec_template_args(const struct ctl *ctl, json_t *spec)
     return CTL_OK;
 }
 
-json_t *ctl_spec_ids(const char *text)
+static json_t *list_json(const struct opts *o, const char *name)
+{
+    const char *const *items;
+    size_t n = opts_list(o, name, &items);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_string(items[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* "1,2,3" → [1,2,3]; NULL if it is anything else. */
+static json_t *ids_json(const char *text)
 {
     json_t *ids = json_array();
     for (const char *p = text;;) {
@@ -102,18 +70,92 @@ json_t *ctl_spec_ids(const char *text)
     }
 }
 
-int ctl_spec_send(const struct ctl *ctl, const char *path, const char *type, json_t *spec, unsigned within_s,
-                  json_t **ret)
+static json_t *path_json(const char *text)
 {
-    json_t *body = json_pack("{s:s,s:o,s:o*}", "type", type, "spec", spec, "seen", result_seen(spec));
+    char *path = ctl_absolute_path(text);
+    json_t *value = json_string(path);
+    free(path);
+    return value;
+}
+
+/* A path has a slash or a dot; no name has. */
+static bool is_path(const struct field *f, const char *text)
+{
+    return f->path == FIELD_MAY_READ ? strpbrk(text, "/.") != NULL : f->path != FIELD_NO_PATH;
+}
+
+static json_t *value_json(const struct opts *o, const struct field *f, const char *name)
+{
+    switch (f->type) {
+    case FIELD_FLAG: return json_boolean(opts_flag(o, name));
+    case FIELD_WHOLE: return json_integer(opts_int(o, name));
+    case FIELD_NUMBER: return json_real(opts_float(o, name));
+    case FIELD_LIST: return strcmp(f->items, "integer") ? list_json(o, name) : ids_json(opts_str(o, name));
+    default:
+        return is_path(f, opts_str(o, name)) ? path_json(opts_str(o, name)) : json_string(opts_str(o, name));
+    }
+}
+
+static int put_value(const struct ctl *ctl, const struct field *f, const char *name, json_t *spec)
+{
+    const bool is_ids = f->type == FIELD_LIST && !strcmp(f->items, "integer");
+    if (f->type == FIELD_OBJECT)
+        return ctl_spec_template_args(ctl, spec);
+    if (!json_object_set_new(spec, f->name, value_json(ctl->opts, f, name)))
+        return CTL_OK;
+    return is_ids ? ctl_usage(ctl, "--%s \"%s\": token ids separated by commas are needed, as 1,2,3", name,
+                              opts_str(ctl->opts, name))
+                  : ctl_usage(ctl, "--%s is not UTF-8", name);
+}
+
+int ctl_spec_read(const struct ctl *ctl, json_t **ret)
+{
+    const unsigned jobs = JOB_SPEC_OF(JOB_TYPES) - 1;
+    json_t *spec = json_object();
+    int rc = CTL_OK;
+    for (const struct field *f = job_spec_fields(); f->name && !rc; f++) {
+        char option[FIELD_OPTION];
+        const char *name = option + 2;
+        field_option(option, f);
+        if (!spec_option_is_for(f, ctl->command->spec))
+            continue;
+        const bool is_ours = !(f->use & jobs) && opts_str(ctl->opts, name);
+        if (opts_is_set(ctl->opts, name) || is_ours)
+            rc = put_value(ctl, f, name, spec);
+    }
+    if (rc)
+        json_decref(spec);
+    else
+        *ret = spec;
+    return rc;
+}
+
+int ctl_spec_check(const struct ctl *ctl, enum job_type type, const json_t *spec)
+{
+    struct job_spec read;
+    struct err err;
+    return job_spec_read(&read, type, spec, &err) ? ctl_usage(ctl, "%s", err.text) : CTL_OK;
+}
+
+int ctl_spec_send(const struct ctl *ctl, const char *path, enum job_type type, json_t *spec,
+                  unsigned within_s, json_t **ret)
+{
+    struct ctl_loan loan;
+    json_t *body =
+        json_pack("{s:s,s:o,s:o*}", "type", job_type_name(type), "spec", spec, "seen", result_seen(spec));
     if (!body)
         return ctl_fail(CTL_USAGE, "the options cannot be sent: a path or a text is not UTF-8");
+    ctl_loan_hand_in(&loan, ctl, spec);
+    if (*loan.ticket)
+        json_object_set_new(body, "loan", json_string(loan.ticket));
     int rc = ctl_request_within(ctl, "POST", path, body, within_s, ret);
+    if (rc == CTL_FAILED && *loan.why && !ctl->complaint)
+        ctl_complain(ctl, rc, "%s", loan.why);
     json_decref(body);
     return rc;
 }
 
-int ctl_spec_submit(const struct ctl *ctl, const char *type, json_t *spec, char ret_name[CTL_JOB_NAME])
+int ctl_spec_submit(const struct ctl *ctl, enum job_type type, json_t *spec, char ret_name[CTL_JOB_NAME])
 {
     enum { ANSWER_S = 60 };
     json_t *reply = NULL;

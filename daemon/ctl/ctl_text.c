@@ -17,14 +17,17 @@
 #include <unistd.h>
 
 #include "daemon/common/conf.h"
-#include "daemon/ctl/ctl_options.h"
 #include "daemon/ctl/ctl_spec.h"
 #include "daemon/common/xalloc.h"
 
 enum { CHECK_MS = 30000 };
 
 const struct opt_def ctl_tokenize_options[] = {
-    OPTION_MODEL("model, or a directory with a tokenizer.json"),
+    {.name = "model",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .required = true,
+     .help = "model, or a directory with a tokenizer.json"},
     {.name = "ids",
      .type = OPT_FLAG,
      .help = "print only the ids, such as 1,2,3, for --ids of generate and score"},
@@ -35,7 +38,11 @@ const struct opt_def ctl_tokenize_options[] = {
 };
 
 const struct opt_def ctl_detokenize_options[] = {
-    OPTION_MODEL("model, or a directory with a tokenizer.json"),
+    {.name = "model",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .required = true,
+     .help = "model, or a directory with a tokenizer.json"},
     {.name = "skip-special",
      .type = OPT_FLAG,
      .help = "leave out special tokens, such as the tokens that begin and end a text"},
@@ -43,7 +50,11 @@ const struct opt_def ctl_detokenize_options[] = {
 };
 
 const struct opt_def ctl_render_options[] = {
-    OPTION_MODEL("model with a chat template, as a Hugging Face directory"),
+    {.name = "model",
+     .type = OPT_PATH,
+     .placeholder = "DIR",
+     .required = true,
+     .help = "model with a chat template, as a Hugging Face directory"},
     {.name = "message",
      .type = OPT_LIST,
      .placeholder = "ROLE=TEXT",
@@ -51,7 +62,10 @@ const struct opt_def ctl_render_options[] = {
     {.name = "no-generation-prompt",
      .type = OPT_FLAG,
      .help = "do not append the prompt for an answer, as training renders a whole conversation"},
-    OPTION_TEMPLATE_ARG("set a variable of the chat template, such as enable_thinking=false"),
+    {.name = "template-arg",
+     .type = OPT_LIST,
+     .placeholder = "NAME=VALUE",
+     .help = "variables of the chat template, such as enable_thinking=false"},
     {.name = NULL},
 };
 

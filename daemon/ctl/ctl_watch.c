@@ -4,10 +4,13 @@
  * does the answer to what ^C asks. Called by train, generate, score, attach, chat. */
 #include "daemon/ctl/ctl_watch.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/ctl/terminal/ctl_ask.h"
@@ -17,6 +20,10 @@
 
 /* Streams that end at once, one after the other, before it is given up. */
 enum { EMPTY_STREAMS_MAX = 3 };
+enum {
+    BACK_S = 60,     /* a daemon that went away is waited for */
+    AGAIN_MS = 5000, /* a socket that systemd holds does not change in the file system */
+};
 
 /* In the order of the fds that the stream waits for. */
 enum source { SOURCE_SIGNAL, SOURCE_KEY, N_SOURCES };
@@ -154,21 +161,113 @@ static bool has_ended(const json_t *job)
     return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "cancelled");
 }
 
+/* The daemon does not answer any more, and will perhaps. */
+static bool is_away(const struct watching *w, int rc)
+{
+    return rc == CTL_NO_DAEMON && w->watch->outlives && can_detach(w) && !strchr(w->job, '@') &&
+           w->leaving == LEAVING_NOT;
+}
+
 /* The stream is over without the job's end: has the end been missed, or is there more to come? */
 static int look_again(struct watching *w)
 {
     char path[CTL_JOB_PATH];
     json_t *job = NULL;
     snprintf(path, sizeof path, "/v1/jobs/%s", w->job);
-    int rc = ctl_request(w->ctl, "GET", path, NULL, &job);
+    struct ctl quiet = *w->ctl;
+    char why[512];
+    quiet.complaint = why;
+    quiet.complaint_size = sizeof why;
+    int rc = ctl_request(&quiet, "GET", path, NULL, &job);
     if (rc)
-        return rc;
+        return is_away(w, rc) ? rc : ctl_complain(w->ctl, rc, "%s", why);
     if (has_ended(job) || (w->watch->is_answer && json_is_true(json_object_get(job, "idle"))))
         w->end = json_incref(job);
     json_object_set_new(w->end, "name", json_string(w->job));
     json_decref(job);
     return CTL_OK;
 }
+
+/* --- a daemon that is started again ----------------------------------------------------------- */
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The folder of the socket is watched: a socket is made there, and opened once it listens. −1: that
+ * cannot be. */
+static int watch_folder(const char *socket)
+{
+    const char *slash = strrchr(socket, '/');
+    char *folder = slash ? xstrndup(socket, (size_t)(slash - socket) + 1) : xstrdup(".");
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd >= 0 && inotify_add_watch(fd, folder, IN_CREATE | IN_ATTRIB | IN_MOVED_TO) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    free(folder);
+    return fd;
+}
+
+static bool answers(const struct ctl *ctl)
+{
+    char text[512];
+    struct ctl quiet = *ctl;
+    json_t *reply = NULL;
+    quiet.complaint = text;
+    quiet.complaint_size = sizeof text;
+    const bool is_there = ctl_request(&quiet, "GET", "/v1/status", NULL, &reply) == CTL_OK;
+    json_decref(reply);
+    return is_there;
+}
+
+/* CTL_OK: ringd answers; CTL_INTERRUPTED: signal_fd can be read; CTL_NO_DAEMON: neither within
+ * `seconds`. */
+static int wait_for_daemon(const struct ctl *ctl, int signal_fd, unsigned seconds)
+{
+    const int64_t until = now_ms() + (int64_t)seconds * 1000;
+    struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN},
+                           {.fd = watch_folder(ctl->socket), .events = POLLIN}};
+    int rc = CTL_NO_DAEMON;
+    for (int64_t left = until - now_ms(); left > 0; left = until - now_ms()) {
+        char events[4096];
+        if (answers(ctl)) {
+            rc = CTL_OK;
+            break;
+        }
+        poll(fds, 2, (int)(left < AGAIN_MS ? left : AGAIN_MS));
+        if (fds[0].revents) {
+            rc = CTL_INTERRUPTED;
+            break;
+        }
+        while (fds[1].fd >= 0 && read(fds[1].fd, events, sizeof events) > 0)
+            ;
+    }
+    if (fds[1].fd >= 0)
+        close(fds[1].fd);
+    return rc;
+}
+
+/* Its daemon went away, and the job goes on with the next one. The new one counts events from the
+ * beginning. */
+static int await_daemon(struct watching *w)
+{
+    json_t *log = json_pack(
+        "{s:o}", "text", json_sprintf("ringd has ended: job %s goes on when ringd is started again", w->job));
+    w->watch->event(w->watch->owner, "log", log);
+    json_decref(log);
+    w->stream.last_id = 0;
+    const int rc = wait_for_daemon(w->ctl, w->fds[SOURCE_SIGNAL], BACK_S);
+    if (rc != CTL_INTERRUPTED)
+        return rc;
+    detach(w);
+    return CTL_OK;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static int follow_to_the_end(struct watching *w)
 {
@@ -180,6 +279,8 @@ static int follow_to_the_end(struct watching *w)
         rc = ctl_follow(w->ctl, path, &w->stream, true);
         empty = w->heard ? 0 : empty + 1;
         if ((rc == CTL_OK || rc == CTL_NO_DAEMON) && !w->end && w->leaving != LEAVING_DETACHED)
+            rc = look_again(w);
+        if (is_away(w, rc) && !(rc = await_daemon(w)) && w->leaving == LEAVING_NOT)
             rc = look_again(w);
         if (!rc && !w->end && empty == EMPTY_STREAMS_MAX)
             rc = ctl_fail(CTL_FAILED, "job %s runs, but its events do not come: see `ringctl job %s`", w->job,

@@ -16,6 +16,7 @@ struct watch {
     void (*event)(void *owner, const char *type, const json_t *data); /* all but "end" */
     void *owner;
     bool can_detach; /* the job is worth something without this command */
+    bool outlives;   /* it goes on when its daemon is started again */
     bool
         is_answer; /* ^C ends the job and not the command, which gets the job as it ended, or as it is when it has answered */
     uint64_t last_id; /* in: events after this one; out: the last one seen */

@@ -68,7 +68,7 @@ static int run(struct ctl *ctl)
 /* argv[word] is the command's name, argv[led_by] that of one before it that leads, or 0. */
 static int run_command(const struct ctl_command *command, int argc, char **argv, int word, int led_by)
 {
-    struct opt_def *defs = ctl_all_options(&ctl_tables, command->options);
+    struct opt_def *defs = ctl_all_options(&ctl_tables, command);
     struct ctl ctl = {
         .command = command, .tables = &ctl_tables, .opts = opts_new(defs), .plans = led_by != 0};
     struct err err;

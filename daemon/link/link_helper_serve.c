@@ -197,16 +197,28 @@ static void tell_kernel(struct rlink_reply *a, const char *what, int error)
                strerror(-error));
 }
 
-static void add_addr(struct serve *s, const struct rlink_request *r, struct rlink_reply *a)
+/* Looks for the address of a request. Refused: the kernel does not say which there are. */
+static struct addr_search search(struct serve *s, const struct rlink_request *r, struct rlink_reply *a,
+                                 char text[PREFIX_TEXT])
 {
     struct addr_search f = {.serve = s, .ifindex = r->ifindex, .addr = &r->addr};
-    int error = kernel_addrs(s->kernel, r->addr.family, on_found, &f);
-    char text[PREFIX_TEXT];
+    const int error = kernel_addrs(s->kernel, r->addr.family, on_found, &f);
 
     prefix_format(&r->addr, text);
     if (error)
         refuse(a, RLINK_KERNEL, "the kernel did not list its addresses: %s", strerror(-error));
-    else if (f.foreign_at != 0)
+    return f;
+}
+
+static void add_addr(struct serve *s, const struct rlink_request *r, struct rlink_reply *a)
+{
+    char text[PREFIX_TEXT];
+    const struct addr_search f = search(s, r, a, text);
+    int error;
+
+    if (a->code != RLINK_OK)
+        return;
+    if (f.foreign_at != 0)
         refuse(a, RLINK_NOT_OURS, "%s is on interface %u already and was not set by ringd-link", text,
                f.foreign_at);
     else if (!f.here && f.ours >= MAX_ADDRESSES)
@@ -221,14 +233,12 @@ static void add_addr(struct serve *s, const struct rlink_request *r, struct rlin
 
 static void del_addr(struct serve *s, const struct rlink_request *r, struct rlink_reply *a)
 {
-    struct addr_search f = {.serve = s, .ifindex = r->ifindex, .addr = &r->addr};
-    int error = kernel_addrs(s->kernel, r->addr.family, on_found, &f);
     char text[PREFIX_TEXT];
+    const struct addr_search f = search(s, r, a, text);
 
-    prefix_format(&r->addr, text);
-    if (error)
-        refuse(a, RLINK_KERNEL, "the kernel did not list its addresses: %s", strerror(-error));
-    else if (f.here && !f.here_is_ours)
+    if (a->code != RLINK_OK)
+        return;
+    if (f.here && !f.here_is_ours)
         refuse(a, RLINK_NOT_OURS, "%s on interface %u was not set by ringd-link and stays", text, r->ifindex);
     else if (f.here) /* gone is what was asked for, whoever did it */
         tell_kernel(a, "remove the address", kernel_addr_del(s->kernel, r->ifindex, &r->addr));

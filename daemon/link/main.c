@@ -99,12 +99,23 @@ static int parse_options(struct serve_setup *ret, bool *ret_help, int argc, char
     return r;
 }
 
+/* A service has no other from the start, and may not even ask for fewer. */
+static bool holds_only(unsigned mask)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct has[2] = {{0}};
+
+    return syscall(SYS_capget, &head, has) == 0 && has[0].effective == mask && has[0].permitted == mask &&
+           !has[1].permitted;
+}
+
 /* Keeps CAP_NET_ADMIN, in this program only: nothing it could start would have
  * it. */
 static int drop_privileges(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct caps[2] = {{0}};
+    const unsigned mask = 1u << CAP_NET_ADMIN;
     const struct rlimit no_core = {0};
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -115,8 +126,8 @@ static int drop_privileges(void)
                   0); /* needs CAP_SETPCAP; without it there is nothing to gain anyway
                        */
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    caps[0].effective = caps[0].permitted = 1u << CAP_NET_ADMIN;
-    if (syscall(SYS_capset, &head, caps) < 0)
+    caps[0].effective = caps[0].permitted = mask;
+    if (!holds_only(mask) && syscall(SYS_capset, &head, caps) < 0)
         return complain("CAP_NET_ADMIN is missing (%s): start ringd-link by its "
                         "service, or as root",
                         strerror(errno));

@@ -15,6 +15,8 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/ringd/systemd.h"
 
+enum { HEAD_ROOM = 128 /* time, level and job */, TEXT_ROOM = 1024 };
+
 /* The one global beside main's arguments. */
 static struct {
     enum log_level threshold;
@@ -87,10 +89,10 @@ static bool write_at_once(const char *line, size_t n)
     return write(STDERR_FILENO, line, n) >= 0 || errno != EAGAIN; /* another error: nobody could read of it */
 }
 
-/* text: cleaned. False: the reader of the log is behind. */
+/* text: cleaned, shorter than TEXT_ROOM. False: the reader of the log is behind. */
 static bool put_line(enum log_level level, const struct log_about *about, const char *text)
 {
-    char line[1200];
+    char line[HEAD_ROOM + TEXT_ROOM];
     const bool journal = to_journal();
     const int r = journal ? send_entry(level, about, text) : -ENOENT;
     if (!r || r == -EAGAIN || r == -EWOULDBLOCK)
@@ -98,7 +100,7 @@ static bool put_line(enum log_level level, const struct log_about *about, const 
     size_t n = begin_line(line, sizeof line, level, journal);
     if (about->job)
         n += (size_t)snprintf(line + n, sizeof line - n, "job %llu: ", (unsigned long long)about->job);
-    n += text_clean(line + n, sizeof line - n - 1, text, false);
+    n += (size_t)snprintf(line + n, TEXT_ROOM, "%s", text);
     line[n] = '\n';
     return write_at_once(line, n + 1);
 }
@@ -120,7 +122,7 @@ static bool tell_dropped(void)
 __attribute__((format(printf, 3, 0))) static void
 write_line(enum log_level level, const struct log_about *about, const char *fmt, va_list ap)
 {
-    char whole[1024], text[sizeof whole];
+    char whole[TEXT_ROOM], text[TEXT_ROOM];
     if (level > logger.threshold)
         return;
     vsnprintf(whole, sizeof whole, fmt, ap);

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringd: options, one node, the loop. */
+#include <jansson.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/common/conf.h"
 #include "daemon/common/fds.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/node.h"
+
+/* Messages hold what makes a token good, and answers tokens: nothing of them stays where it was. */
+static void wipe_and_free(void *p)
+{
+    if (p)
+        explicit_bzero(p, malloc_usable_size(p));
+    free(p);
+}
 
 static int usage(void)
 {
@@ -26,6 +36,7 @@ int main(int argc, char **argv)
     struct err err = {""};
     bool help = false;
     signal(SIGPIPE, SIG_IGN);
+    json_set_alloc_funcs(malloc, wipe_and_free);
     mallopt(M_ARENA_MAX, 1); /* the threads mostly wait, and memory that one gives back serves all */
     /* Else the first large block that is freed raises this bound. The buffers of connections would
      * then lie in the heap, which gives little back after a job. */

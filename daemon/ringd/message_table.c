@@ -47,13 +47,19 @@ enum {
 #define NEEDED .missing = ""
 #define COMMON .missing = "", .doc = NULL
 
-#define JOB WHOLE("job", FIELD_ANY, COMMON)
+#define JOB_ID WHOLE("job", FIELD_ANY, COMMON)
+#define ATTEMPT WHOLE("attempt", UINT32_MAX, .doc = NULL)
+#define JOB JOB_ID, ATTEMPT
 #define RANK WHOLE("rank", RING_MAX_NODES - 1, COMMON)
 #define ROUND WHOLE("round", FIELD_ANY, COMMON)
 #define TOKEN TEXT("token", HEX_ID, COMMON)
 
 static const struct field common_fields[] = {
     WHOLE("job", FIELD_ANY, NEEDED, .doc = "the head's number of the job"),
+    WHOLE("attempt", UINT32_MAX,
+          .doc =
+              "how often the job was begun before, and 256 for each time that its head was started again; of "
+              "another attempt nothing is heard"),
     WHOLE("rank", RING_MAX_NODES - 1, NEEDED,
           .doc = "the receiver's in messages of the head, else the sender's"),
     WHOLE("round", FIELD_ANY, NEEDED,
@@ -85,10 +91,6 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                              {WHOLE("number", FIELD_ANY, NEEDED, .doc = "the asker's"),
                               TEXT("grant", GRANT, .doc = "the body of frame 40 in hex"),
                               TEXT("error", SENTENCE, .doc = "a sentence")}},
-    [MESSAGE_TOKEN_FAILED] = {"token-failed",
-                              MESSAGE_FROM_MEMBER,
-                              "to the authority: somebody tried that token and did not get in",
-                              {TOKEN}},
 
     /* --- the doctor --- */
     [MESSAGE_DOCTOR_ASK] = {"doctor-ask",
@@ -157,7 +159,9 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           WHOLE("steps", FIELD_ANY, NEEDED, .doc = "of the whole job"),
           FLAG("mirrored", .doc = "its ranks follow the ring the other way round"),
           WHOLE("chosen", UINT32_MAX,
-                .doc = "the nodes that take part, bit *i* the *i*-th from the head on, 0 all")}},
+                .doc = "the nodes that take part, bit *i* the *i*-th from the head on, 0 all"),
+          OBJECT("forecast", .doc = "of a training job: how long a step takes, for people"),
+          OBJECT("speed", .doc = "of other jobs: how long they take, for people")}},
     [MESSAGE_JOB_OPEN] = {"job-open",
                           MESSAGE_FROM_ANYONE,
                           "take the lease, start a stage, open these layers; the sender is the head",
@@ -171,18 +175,32 @@ static const struct message_row rows[MESSAGE_KINDS] = {
           LIST("layers", NEEDED,
                .doc = "of pairs: of each stage of the rank its first layer and the one after the last"),
           TEXT("isa", 31, .doc = "the instruction set it computes with"),
-          WHOLE("threads", 65535, .doc = "that it computes with")}},
+          WHOLE("threads", 65535, .doc = "that it computes with"),
+          LIST("held",
+               .doc = "copies of what the job trained before: of each `step` and `units`, see below")}},
     [MESSAGE_JOB_CONNECT] = {"job-connect", MESSAGE_FROM_HEAD, "dial the next rank", {JOB}},
     [MESSAGE_JOB_CONNECTED] = {"job-connected",
                                MESSAGE_FROM_RANK,
                                "its stage has all its data connections",
                                {JOB, RANK}},
-    [MESSAGE_JOB_RUN] = {"job-run", MESSAGE_FROM_HEAD, "go", {JOB}},
+    [MESSAGE_JOB_RUN] = {"job-run",
+                         MESSAGE_FROM_HEAD,
+                         "go",
+                         {JOB, OBJECT("restore", .doc = "to rank 0: the copies to go on from, see below")}},
     [MESSAGE_JOB_TURN] =
         {"job-turn",
          MESSAGE_FROM_HEAD,
-         "to rank 0, after the event `answer` of a conversation that is kept loaded: the next message",
-         {JOB, OBJECT("turn", .doc = "`messages` and `seed`; none for the end")}},
+         "to rank 0, after the event `answer` of a conversation that is kept loaded: the next message; after "
+         "the event `commit` of a training job: it is done",
+         {JOB, OBJECT("turn", .doc = "`messages` and `seed`, or `committed`, the number; none for the end")}},
+    [MESSAGE_JOB_LEAVE] = {"job-leave",
+                           MESSAGE_FROM_HEAD,
+                           "to rank 0 of a job that trains: stop after the next step, it goes on later",
+                           {JOB, FLAG("save", .doc = "put what is trained on the disk first")}},
+    [MESSAGE_JOB_LEFT] = {"job-left",
+                          MESSAGE_FROM_RANK,
+                          "its stage has stopped after a step, as the head asked",
+                          {JOB, RANK}},
     [MESSAGE_JOB_EVENT] = {"job-event",
                            MESSAGE_FROM_RANK,
                            "something happened, see below",
@@ -200,11 +218,15 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                             MESSAGE_FROM_RANK,
                             "the stage has failed, or the node takes no part",
                             {JOB, RANK, TEXT("cause", SENTENCE, NEEDED, .doc = "a sentence"),
-                             FLAG("busy", .doc = "the node works on another job")}},
+                             FLAG("busy", .doc = "the node works on another job"),
+                             FLAG("lost",
+                                  .doc = "the process or its connections; nothing is wrong with the job")}},
     [MESSAGE_JOB_STOP] = {"job-stop",
                           MESSAGE_FROM_HEAD,
                           "end the stage",
-                          {JOB, RANK, TEXT("cause", SENTENCE, .doc = "a sentence for the node's log")}},
+                          {JOB, RANK, TEXT("cause", SENTENCE, .doc = "a sentence for the node's log"),
+                           FLAG("keep",
+                                .doc = "the job goes on later: copies of what it trained stay in memory")}},
     [MESSAGE_JOB_STOPPED] = {"job-stopped",
                              MESSAGE_FROM_RANK,
                              "the stage process is gone, the lease free",
@@ -214,6 +236,10 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                             "another head's first job waits for busy nodes: who heads a conversation that is "
                             "only kept loaded ends it, at once or after the answer under way",
                             {{.name = NULL}}},
+    [MESSAGE_DRAIN] = {"drain",
+                       MESSAGE_FROM_ANYONE,
+                       "take no part in jobs from now on, or take part again",
+                       {TEXT("reason", 95, NEEDED, .doc = "why; empty: take part again")}},
     [MESSAGE_LANE_TURN] = {"lane-turn",
                            MESSAGE_FROM_ANYONE,
                            "the other end of a cable is to dial the data connections over it",
@@ -239,7 +265,7 @@ static const struct message_row rows[MESSAGE_KINDS] = {
                             "to the next hop: a way between these two is wanted",
                             {TOKEN, TEXT("from", HEX_ID, NEEDED, .doc = "an end's id in hex"),
                              TEXT("to", HEX_ID, NEEDED, .doc = "the other's"),
-                             TEXT("head", HEX_ID, NEEDED, .doc = "of the job"), JOB,
+                             TEXT("head", HEX_ID, NEEDED, .doc = "of the job"), JOB_ID,
                              WHOLE("hops", RING_MAX_NODES, .doc = "may still follow")}},
     [MESSAGE_RELAY_READY] = {"relay-ready",
                              MESSAGE_FROM_ANYONE,
@@ -284,9 +310,9 @@ int message_check(enum message_kind *ret_kind, const json_t *body, struct err *e
 /* "`job`, `rank`; `plan`: an object (see below); perhaps …". */
 static char *fields_text(const struct field *fields)
 {
-    char *text = xstrdup(""), range[FIELD_RANGE];
+    char *text = xstrdup(""), range[RANGE_TEXT];
     for (const struct field *f = fields; f->name; f++) {
-        const bool is_common = f->missing && !f->doc, was_common = f > fields && !f[-1].doc;
+        const bool is_common = !f->doc, was_common = f > fields && !f[-1].doc;
         const char *between = f == fields ? "" : is_common && was_common ? ", " : "; ";
         char *former = text;
         field_range(range, f);

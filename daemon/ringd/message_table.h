@@ -16,7 +16,6 @@ enum message_kind {
     MESSAGE_TOKENS,
     MESSAGE_JOIN_ASK,
     MESSAGE_JOIN_ANSWER,
-    MESSAGE_TOKEN_FAILED,
     MESSAGE_DOCTOR_ASK,
     MESSAGE_DOCTOR_FACTS,
     MESSAGE_DOCTOR_READING,
@@ -33,6 +32,8 @@ enum message_kind {
     MESSAGE_JOB_CONNECTED,
     MESSAGE_JOB_RUN,
     MESSAGE_JOB_TURN,
+    MESSAGE_JOB_LEAVE,
+    MESSAGE_JOB_LEFT,
     MESSAGE_JOB_EVENT,
     MESSAGE_JOB_RELAYED,
     MESSAGE_JOB_DONE,
@@ -40,6 +41,7 @@ enum message_kind {
     MESSAGE_JOB_STOP,
     MESSAGE_JOB_STOPPED,
     MESSAGE_LANE_TURN,
+    MESSAGE_DRAIN,
     MESSAGE_COST_ASK,
     MESSAGE_COST_HEARD,
     MESSAGE_COST_TOLD,
@@ -62,7 +64,7 @@ struct message_row {
     const char *name;
     enum message_sender sender;
     const char *doc;
-    struct field fields[9]; /* ends with a name of NULL; all of size 0: the handler reads them */
+    struct field fields[10]; /* ends with a name of NULL; all of size 0: the handler reads them */
 };
 const struct message_row *message_row(enum message_kind kind);
 /* Fields that several kinds have with one meaning: their rows have no text of their own. */

@@ -35,11 +35,10 @@
 HANDLER(on_tokens, enrol_take_tokens(n->enrol, from, body))
 HANDLER(on_join_ask, enrol_take_join_ask(n->enrol, from, body))
 HANDLER(on_join_answer, enrol_take_join_answer(n->enrol, body))
-HANDLER(on_token_failed, enrol_take_token_failed(n->enrol, body))
 
 HANDLER(on_doctor_ask, doctor_take_ask(n->doctor, from, body))
 HANDLER(on_doctor_facts, doctor_take_facts(n->doctor, from, body))
-HANDLER(on_doctor_reading, doctor_take_reading(n->doctor, body))
+HANDLER(on_doctor_reading, doctor_take_reading(n->doctor, from, body))
 
 HANDLER(on_jobs_ask, elsewhere_take_jobs_ask(n->elsewhere, from, body))
 HANDLER(on_jobs_told, elsewhere_take_jobs_told(n->elsewhere, from, body))
@@ -54,13 +53,16 @@ HANDLER(on_job_connected, coord_take_word(n->coord, JOB_WORD_CONNECTED, body))
 HANDLER(on_job_event, coord_take_word(n->coord, JOB_WORD_EVENT, body))
 HANDLER(on_job_relayed, coord_take_word(n->coord, JOB_WORD_RELAYED, body))
 HANDLER(on_job_failed, coord_take_word(n->coord, JOB_WORD_FAILED, body))
+HANDLER(on_job_left, coord_take_word(n->coord, JOB_WORD_LEFT, body))
 HANDLER(on_job_done, coord_take_word(n->coord, JOB_WORD_DONE, body))
 HANDLER(on_job_stopped, coord_take_word(n->coord, JOB_WORD_STOPPED, body))
 HANDLER(send_away, coord_send_away(n->coord, from, body))
 
 HANDLER(on_job_open, worker_take_open(n->worker, from, body))
 HANDLER(on_job_connect, worker_take_connect(n->worker))
-HANDLER(on_job_run, worker_take_run(n->worker))
+HANDLER(on_job_run, worker_take_run(n->worker, body))
+HANDLER(on_job_leave, worker_take_leave(n->worker, body))
+HANDLER(on_drain, node_drain(n, from, json_string_value(json_object_get(body, "reason"))))
 HANDLER(on_job_turn, worker_take_turn(n->worker, body))
 HANDLER(on_job_stop, worker_take_stop(n->worker, body))
 HANDLER(say_stopped, worker_say_stopped(n->worker, from, body))
@@ -83,7 +85,6 @@ static const struct {
     [MESSAGE_TOKENS] = {on_tokens},
     [MESSAGE_JOIN_ASK] = {on_join_ask},
     [MESSAGE_JOIN_ANSWER] = {on_join_answer},
-    [MESSAGE_TOKEN_FAILED] = {on_token_failed},
     [MESSAGE_DOCTOR_ASK] = {on_doctor_ask},
     [MESSAGE_DOCTOR_FACTS] = {on_doctor_facts},
     [MESSAGE_DOCTOR_READING] = {on_doctor_reading},
@@ -100,6 +101,8 @@ static const struct {
     [MESSAGE_JOB_CONNECTED] = {on_job_connected, send_away},
     [MESSAGE_JOB_RUN] = {on_job_run},
     [MESSAGE_JOB_TURN] = {on_job_turn},
+    [MESSAGE_JOB_LEAVE] = {on_job_leave},
+    [MESSAGE_JOB_LEFT] = {on_job_left},
     [MESSAGE_JOB_EVENT] = {on_job_event},
     [MESSAGE_JOB_RELAYED] = {on_job_relayed},
     [MESSAGE_JOB_DONE] = {on_job_done},
@@ -107,6 +110,7 @@ static const struct {
     [MESSAGE_JOB_STOP] = {on_job_stop, say_stopped},
     [MESSAGE_JOB_STOPPED] = {on_job_stopped},
     [MESSAGE_LANE_TURN] = {on_lane_turn},
+    [MESSAGE_DRAIN] = {on_drain},
     [MESSAGE_COST_ASK] = {on_cost_ask},
     [MESSAGE_COST_HEARD] = {on_cost_heard},
     [MESSAGE_COST_TOLD] = {on_cost_told},

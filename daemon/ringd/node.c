@@ -27,7 +27,11 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/api/intake.h"
 #include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/cluster/keys.h"
+#include "daemon/ringd/cluster/keys_process.h"
 #include "daemon/ringd/ledger.h"
+#include "daemon/ringd/api/loan_desk.h"
+#include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/node_impl.h"
@@ -202,14 +206,17 @@ void node_membership_changed(struct node *n)
 
 /* --- opening, top down ------------------------------------------------------------------------ */
 
+/* First of all, while there is nothing else that it could inherit. */
 static int open_identity(struct node *n, struct err *err)
 {
     snprintf(n->state_dir, sizeof n->state_dir, "%s", opts_str(n->opts, "state-dir"));
     if (mkdir(n->state_dir, 0700) && errno != EEXIST)
         return err_set(err, -errno, "--state-dir %s cannot be created: %s", n->state_dir, strerror(errno));
-    int r = identity_load(&n->id, n->state_dir, err);
+    int r = keys_process_start(&n->keys_process, opts_str(n->opts, "keys-binary"), n->state_dir, err);
     if (!r)
-        r = cluster_open(&n->cluster, n->state_dir, &n->id, err);
+        r = keys_open(&n->keys, &(struct keys_setup){keys_process_ask, n->keys_process}, err);
+    if (!r)
+        r = cluster_open(&n->cluster, n->state_dir, n->keys, err);
     if (!r)
         n->memory_limit = conf_size(n->opts, "memory-limit", err);
     return r;
@@ -227,7 +234,7 @@ static void open_members(struct node *n)
     struct timespec now;
     struct err err;
     clock_gettime(CLOCK_REALTIME, &now);
-    auth_node_id(self.id, n->id.pub);
+    auth_node_id(self.id, keys_identity(n->keys)->pub);
     choose_name(n);
     memcpy(self.name, n->name, sizeof self.name);
     snprintf(self.version, sizeof self.version, "%s", RINGD_VERSION);
@@ -242,7 +249,7 @@ static void open_members(struct node *n)
     if (opts_str(n->opts, "ring"))
         snprintf(self.ring, sizeof self.ring, "%s", opts_str(n->opts, "ring"));
     n->members = members_new(&self);
-    n->records = records_new(&n->id, n->members);
+    n->records = records_new(keys_identity(n->keys), n->members);
     apply_patience(n);
     node_refresh_self(n);
 }
@@ -252,8 +259,7 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
     struct node *n = arg;
     (void)fd;
     (void)what;
-    service_stopping(n->service);
-    event_base_loopbreak(n->base);
+    node_end(n);
 }
 
 static void on_hangup(evutil_socket_t fd, short what, void *arg)
@@ -265,6 +271,16 @@ static void on_hangup(evutil_socket_t fd, short what, void *arg)
     (void)what;
     if (!service_reload(n->service, &done, &err)) /* else it has been said in the log */
         json_decref(done);
+}
+
+/* Without its keys a node can do nothing more: whoever starts it again starts both. */
+static void on_keys_lost(void *owner, const char *why)
+{
+    struct node *n = owner;
+    log_error("%s", why);
+    n->is_lost = true;
+    service_stopping(n->service);
+    event_base_loopbreak(n->base);
 }
 
 static struct instant beat(void *owner)
@@ -326,10 +342,14 @@ static int open_rest(struct node *n, struct err *err)
     int r = mailbox_new(&n->mailbox, n->base);
     if (r)
         return err_set(err, r, "the loop's mailbox: %s", strerror(-r));
+    r = cluster_start_writing(n->cluster, n->base, n->mailbox, 0);
+    if (r)
+        return err_set(err, r, "the thread that writes %s/cluster cannot start: %s", n->state_dir,
+                       strerror(-r));
     n->ledger = ledger_new();
     n->events = event_log_new(EVENTS_KEPT, EVENTS_BYTES);
     event_log_register(n->events, n->ledger);
-    r = store_open(&n->store, n->state_dir, n->mailbox, note, err);
+    r = store_open(&n->store, n->state_dir, n->mailbox, n->ledger, note, err);
     if (r)
         return r;
     if (*note)
@@ -384,6 +404,7 @@ int node_open(struct node **ret, struct opts *opts, int argc, char **argv, struc
         node_close(n);
         return r;
     }
+    keys_process_watch(n->keys_process, n->base, on_keys_lost, n);
     n->sigterm = evsignal_new(n->base, SIGTERM, on_signal, n);
     n->sigint = evsignal_new(n->base, SIGINT, on_signal, n);
     event_add(n->sigterm, NULL);
@@ -399,7 +420,8 @@ int node_run(struct node *n)
     node_changed(n);
     log_info("%s: peers on port %u, API on %s", n->name, peers_port(n->peers), opts_str(n->opts, "socket"));
     service_ready(n->service);
-    return event_base_dispatch(n->base) < 0 ? -EIO : 0;
+    int r = n->is_lost ? 0 : event_base_dispatch(n->base);
+    return n->is_lost ? -EPIPE : r < 0 ? -EIO : 0;
 }
 
 /* --- closing, bottom up ----------------------------------------------------------------------- */
@@ -421,13 +443,17 @@ void node_close(struct node *n)
     relay_free(n->relay);
     service_free(n->service);
     intake_free(n->intake);
+    loan_desk_free(n->loan_desk);
     plan_request_free(n->plan_request);
     cost_server_free(n->cost_server);
     cost_query_free(n->cost_query);
     coord_free(n->coord);
     doctor_free(n->doctor);
     spawner_free(n->spawner);
+    loan_book_free(n->loans);
     store_close(n->store);
+    if (n->cluster)
+        cluster_stop_writing(n->cluster);
     api_free(n->api);
     elsewhere_free(n->elsewhere);
     metrics_free(n->metrics);
@@ -438,6 +464,7 @@ void node_close(struct node *n)
     members_free(n->members);
     timer_free(n->ring_timer);
     timer_free(n->soon);
+    timer_free(n->leaving);
     if (n->sigterm)
         event_free(n->sigterm);
     if (n->sigint)
@@ -447,6 +474,7 @@ void node_close(struct node *n)
     if (n->base)
         event_base_free(n->base);
     cluster_close(n->cluster);
-    sodium_memzero(&n->id, sizeof n->id);
+    keys_close(n->keys);
+    keys_process_close(n->keys_process);
     free(n);
 }

@@ -12,7 +12,6 @@
 
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/common/optable.h"
-#include "net/auth.h"
 #include "net/link.h"
 
 struct api;
@@ -27,8 +26,12 @@ struct cost_server;
 struct http;
 struct event_log;
 struct intake;
+struct keys;
+struct keys_process;
 struct mailbox;
 struct ledger;
+struct loan_book;
+struct loan_desk;
 struct measure;
 struct metrics;
 struct metrics_sources;
@@ -47,8 +50,10 @@ struct node {
     struct opts *opts; /* borrowed: main, as the words they come from */
     int argc;
     char **argv;
-    struct event_base *base; /* all below owned */
-    struct auth_identity id;
+    struct event_base *base;           /* all below owned */
+    struct keys_process *keys_process; /* has the secret keys */
+    struct keys *keys;                 /* what is asked of it */
+    bool is_lost;                      /* it has gone */
     char name[64], state_dir[3072];
     int threads;
     uint64_t memory_limit;   /* 0 = what the machine has */
@@ -69,6 +74,8 @@ struct node {
     struct worker *worker;              /* runs stages, for any head */
     struct coord *coord;                /* runs the jobs submitted here */
     struct plan_requests *plan_request; /* plans without a job */
+    struct loan_book *loans;            /* what clients opened for their jobs, */
+    struct loan_desk *loan_desk;        /* and where they hand it in */
     struct intake *intake;              /* looks at the paths of what is submitted */
     struct cost_query *cost_query;      /* asks the other nodes what a model costs them */
     struct cost_server *cost_server;    /* and answers, when others ask */
@@ -80,6 +87,8 @@ struct node {
     struct service *service; /* what systemd is told; the configuration read again */
     struct event *sigterm, *sigint, *sighup;
     struct timer *ring_timer, *soon;
+    struct timer
+        *leaving;       /* this daemon ends once its part of a job is with other nodes; NULL: it does not */
     uint64_t change_us; /* how long node_changed took last */
 };
 
@@ -99,6 +108,8 @@ void node_changed_soon(struct node *n);
 /* Whoever watches is told that this node's status is another; an answer kept for the next who asks
  * is old from now on. */
 void node_publish(struct node *n);
+/* As the member of that id asks: this node takes no part in jobs; "": it does again. */
+void node_drain(struct node *n, const uint8_t by[16], const char *reason);
 /* The roster changed, or we have become a member of a cluster or were removed from one. */
 void node_membership_changed(struct node *n);
 

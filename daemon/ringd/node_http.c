@@ -14,8 +14,11 @@
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/http/http_server.h"
 #include "daemon/ringd/api/intake.h"
+#include "daemon/ringd/api/loan_desk.h"
 #include "daemon/ringd/node.h"
+#include "daemon/ringd/cluster/keys_process.h"
 #include "daemon/ringd/node_impl.h"
+#include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/cables.h"
 #include "daemon/ringd/service.h"
 #include "daemon/ringd/api/metrics_text.h"
@@ -104,11 +107,6 @@ static void on_self_shown(void *owner)
     node_refresh_self(owner);
 }
 
-static void on_membership_changed(void *owner)
-{
-    node_membership_changed(owner);
-}
-
 static json_t *cables_elsewhere(void *owner)
 {
     return cables_elsewhere_encode(owner);
@@ -140,6 +138,16 @@ static bool on_link(void *owner, char *ret)
     return http_make_link(n->http, ret);
 }
 
+static int on_drain(void *owner, const uint8_t id[16], const char *reason)
+{
+    struct node *n = owner;
+    const struct member *self = members_self(n->members);
+    if (memcmp(id, self->id, 16) != 0)
+        return peers_send(n->peers, id, json_pack("{s:s s:s}", "kind", "drain", "reason", reason));
+    node_drain(n, self->id, reason);
+    return 0;
+}
+
 static void open_elsewhere(struct node *n)
 {
     n->elsewhere = elsewhere_new(&(struct elsewhere_setup){.base = n->base,
@@ -166,18 +174,22 @@ static void open_doctor(struct node *n)
                                                   .peers = n->peers,
                                                   .store = n->store,
                                                   .spawner = n->spawner,
-                                                  .worker = n->worker});
+                                                  .worker = n->worker,
+                                                  .keys_pid = keys_process_pid(n->keys_process)});
 }
 
 void node_open_api(struct node *n)
 {
     open_elsewhere(n);
     open_doctor(n);
+    n->loan_desk =
+        loan_desk_new(&(struct loan_desk_setup){.base = n->base, .mailbox = n->mailbox, .book = n->loans});
     n->intake = intake_new(&(struct intake_setup){.base = n->base,
                                                   .mailbox = n->mailbox,
                                                   .state_dir = n->state_dir,
                                                   .coord = n->coord,
-                                                  .plan_request = n->plan_request});
+                                                  .plan_request = n->plan_request,
+                                                  .ledger = n->ledger});
     n->api = api_new(&(struct api_setup){.state_dir = n->state_dir,
                                          .opts = n->opts,
                                          .cluster = n->cluster,
@@ -192,13 +204,14 @@ void node_open_api(struct node *n)
                                          .events = n->events,
                                          .elsewhere = n->elsewhere,
                                          .intake = n->intake,
+                                         .loan_desk = n->loan_desk,
                                          .owner = n,
                                          .self_shown = on_self_shown,
-                                         .membership_changed = on_membership_changed,
                                          .cables_elsewhere = cables_elsewhere,
                                          .healthy = healthy,
                                          .metrics_text = text_of_metrics,
                                          .reload = on_reload,
                                          .token = on_token,
+                                         .drain = on_drain,
                                          .link = on_link});
 }

@@ -17,6 +17,11 @@ void node_open_relay(struct node *n);
 int node_open_peers(struct node *n, struct err *err);
 int node_open_cables(struct node *n, struct err *err);
 
+/* node_drain.c: at once, or once a job that trains here has moved to other nodes; asked again, at
+ * once. The other: this node's part in a job is over. */
+void node_end(struct node *n);
+void node_left_job(struct node *n);
+
 /* node_job.c: the room job */
 void node_open_job(struct node *n);
 /* Where metrics_text finds what it shows. */

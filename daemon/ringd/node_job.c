@@ -13,6 +13,7 @@
 #include "daemon/ringd/job/coord.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/cost_server.h"
+#include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/worker.h"
@@ -40,10 +41,11 @@ static const char *last_words(void *owner, const uint8_t id[16])
     return peers_last_words(n->peers, id);
 }
 
-static void plan_here(void *owner, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+static void plan_here(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
+                      json_t *nodes, struct loan *loan)
 {
     const struct node *n = owner;
-    worker_plan(n->worker, job, type, spec, nodes);
+    worker_plan(n->worker, job, attempt, type, spec, nodes, loan);
 }
 
 static void on_published(void *owner, uint64_t job, const char *type)
@@ -110,6 +112,7 @@ static void on_stage_begins(void *owner)
 static void on_worker_changed(void *owner)
 {
     node_changed(owner);
+    node_left_job(owner);
 }
 
 static void open_spawner(struct node *n)
@@ -123,6 +126,7 @@ static void open_spawner(struct node *n)
 static void open_worker(struct node *n)
 {
     n->worker = worker_new(&(struct worker_setup){.base = n->base,
+                                                  .cluster = n->cluster,
                                                   .opts = n->opts,
                                                   .threads = &n->threads,
                                                   .spawner = n->spawner,
@@ -137,6 +141,7 @@ static void open_worker(struct node *n)
 
 void node_open_job(struct node *n)
 {
+    n->loans = loan_book_new(n->ledger, n->state_dir);
     n->cost_query =
         cost_query_new(&(struct cost_query_setup){.base = n->base, .members = n->members, .peers = n->peers});
     open_spawner(n);

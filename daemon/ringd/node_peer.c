@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/ringd/cluster/enrol.h"
+#include "daemon/ringd/cluster/keys.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/api/elsewhere.h"
 #include "daemon/ringd/job/worker.h"
@@ -42,8 +43,9 @@ static void enrol_changed(void *owner)
 
 void node_open_enrol(struct node *n)
 {
+    cluster_set_kept(n->cluster, enrol_changed, n);
     n->enrol = enrol_new(&(struct enrol_setup){.base = n->base,
-                                               .id = &n->id,
+                                               .id = keys_identity(n->keys),
                                                .cluster = n->cluster,
                                                .version = RINGD_VERSION,
                                                .send = send_message,
@@ -232,7 +234,7 @@ int node_open_peers(struct node *n, struct err *err)
     return peers_open(&n->peers,
                       &(struct peers_setup){.base = n->base,
                                             .opts = n->opts,
-                                            .id = &n->id,
+                                            .id = keys_identity(n->keys),
                                             .name = n->name,
                                             .state_dir = n->state_dir,
                                             .cluster = n->cluster,

@@ -2,10 +2,12 @@
  *
  * ringd-stage: hosts one rank of one job. Started by ringd with a socket (fd 3) and a progress page
  * (fd 4); what it is told:
- *   {"do":"cell","state"}                   first: the directory that is the daemon's own. With the
+ *   {"do":"cell","state","user"}            first: the directory that is the daemon's own. With the
  *                                           next message it enters its cell (cell/cell.h)
+ *   {"do":"lend","files","folders"}         before all that follows, on the head: paths that a
+ *                                           client opened for its job; their descriptors come next
  *   {"do":"plan","type","spec","nodes"}     head only: read the inputs and answer
- *   {"ev":"planned","plan","mirrored","chosen"}; before that perhaps
+ *   {"ev":"planned","plan","steps","mirrored","chosen","forecast","speed"}; before that perhaps
  *                                           {"ev":"survey","nodes","question"}, which
  *                                           {"do":"surveyed","answers"} answers
  *   {"do":"measure","question","threads"}   instead of all else: what another head asks
@@ -16,17 +18,21 @@
  *   struct ipc_lane, and a socket           a data connection; repeated
  *   {"do":"run"}                            go; ends with {"ev":"done","result"} or
  *   {"ev":"failed","error"} While it runs, {"ev":"lane-lost","rank","path","why"} asks for another
- *   connection, and further ones come; {"do":"paths"} names those to keep. Of a conversation,
- *   {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages","seed"}} may come;
- *   without "turn" it is the end. It never outlives its daemon. Threads: this one computes; while
- *   it runs a second one listens to the daemon; exchange_lane.c adds four per connection. */
+ *   connection, and further ones come; {"do":"paths"} names those to keep. Of a generation,
+ *   {"ev":"prompt","kept","seed","ids"} is what the daemon keeps for another try. Of a
+ *   conversation, {"ev":"answer","result"} says that the next {"do":"turn","turn":{"messages",
+ *   "seed"}} may come; without "turn" it is the end. It never outlives its daemon. Threads: this
+ *   one computes; while it runs a second one listens to the daemon; exchange_lane.c adds four per
+ *   connection. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,6 +42,8 @@
 #include "daemon/common/model_facts.h"
 #include "daemon/stage/stage_cell.h"
 #include "daemon/stage/stage_faults.h"
+#include "daemon/stage/hold/hold.h"
+#include "daemon/stage/stage_lent.h"
 #include "daemon/stage/stage_drive.h"
 #include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_room.h"
@@ -60,6 +68,9 @@ struct process {
     struct stage *stages[JOB_MAX_STAGES]; /* owned: of this rank, */
     struct slab scratch;                  /* owned: for whichever of them computes */
     struct exchange *exchange;
+    int held[HOLD_FILES_MAX]; /* owned: files for copies, the last is this process's to write */
+    size_t nheld;
+    struct hold *hold; /* owned; NULL: the plan has none */
     struct runner *runner;
     struct memory_watch memory;
 };
@@ -67,27 +78,23 @@ struct process {
 static int do_plan(struct process *p, const json_t *msg, struct err *err)
 {
     const char *name = json_string_value(json_object_get(msg, "type"));
-    enum job_type type = JOB_TRAIN;
-    while (type < JOB_TYPES && (!name || strcmp(name, job_type_name(type))))
-        type++;
-    if (type == JOB_TYPES)
-        return err_set(err, -EINVAL, "a job is of type train, generate or score, not \"%s\"",
-                       name ? name : "");
+    enum job_type type;
+    int r = job_type_read(&type, name ? name : "", err);
+    if (r)
+        return r;
     p->is_head = true;
     p->head.planning.must_not_time = json_is_false(json_object_get(msg, "may_time"));
-    int r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
+    r = head_plan(&p->head, type, json_object_get(msg, "spec"), json_object_get(msg, "nodes"), err);
     if (!r && !p->head.spec.dry_run)
         r = weights_of_head(&p->head, err);
     if (r)
         return r;
-    json_t *plan = job_plan_encode(&p->head.plan);
-    if (p->head.planning.forecast)
-        json_object_set(plan, "forecast", p->head.planning.forecast);
-    if (p->head.planning.speed)
-        json_object_set(plan, "speed", p->head.planning.speed);
+    const struct head_planning *planning = &p->head.planning;
     stage_event(&p->events, "planned",
-                json_pack("{s:o s:I s:b s:I}", "plan", plan, "steps", (json_int_t)p->head.steps, "mirrored",
-                          (int)p->head.planning.is_mirrored, "chosen", (json_int_t)p->head.planning.chosen));
+                json_pack("{s:o s:I s:b s:I s:O* s:O*}", "plan", job_plan_encode(&p->head.plan), "steps",
+                          (json_int_t)p->head.steps, "mirrored", (int)planning->is_mirrored, "chosen",
+                          (json_int_t)planning->chosen, "forecast", planning->forecast, "speed",
+                          planning->speed));
     return 0;
 }
 
@@ -132,6 +139,12 @@ static void on_begun(void *owner)
 {
     struct process *p = owner;
     stage_event(&p->events, "begun", json_object());
+}
+
+static void on_settled(void *owner)
+{
+    struct process *p = owner;
+    stage_event(&p->events, "settled", json_object());
 }
 
 static void tell_weights(struct process *p, const char *dir)
@@ -197,11 +210,50 @@ static json_t *opened_layers(const struct process *p)
     return list;
 }
 
-/* Twice: as the model stores them, and as they are quantized. */
-static uint64_t mapped_bytes(const struct job_plan *plan)
+/* Weights twice: as the model stores them, and as they are quantized. And what earlier processes
+ * left. */
+static uint64_t mapped_bytes(const struct process *p)
 {
-    const double bytes = model_file_bytes(plan->model);
-    return plan->tune.random_init ? 0 : 2 * (uint64_t)bytes;
+    uint64_t bytes = p->plan.tune.random_init ? 0 : 2 * (uint64_t)model_file_bytes(p->plan.model);
+    struct stat st;
+    for (size_t i = 0; i + 1 < p->nheld; i++)
+        bytes += fstat(p->held[i], &st) ? 0 : (uint64_t)st.st_size;
+    return bytes;
+}
+
+static int open_hold(struct process *p, const struct config *config, struct err *err)
+{
+    if (!p->plan.copies)
+        return 0;
+    if (!p->nheld)
+        return err_set(err, -EBADMSG,
+                       "ringd gave no file for copies: install the same version of ringd and ringd-stage");
+    return hold_new(&p->hold,
+                    &(struct hold_setup){.plan = &p->plan,
+                                         .config = config,
+                                         .rank = p->rank,
+                                         .stages = p->stages,
+                                         .exchange = p->exchange,
+                                         .progress = p->progress,
+                                         .files = p->held,
+                                         .nfiles = p->nheld,
+                                         .settled = on_settled,
+                                         .owner = p},
+                    err);
+}
+
+/* The head's node gets files from the one who asks, this one does not. */
+static int explain_rights(const struct process *p, int code, struct err *err)
+{
+    const char *user = json_string_value(json_object_get(p->cell, "user"));
+    char text[sizeof err->text];
+    if (code != -EACCES || !p->rank)
+        return code;
+    snprintf(text, sizeof text, "%s", err->text);
+    return err_set(err, code,
+                   "%s. Here ringd's user %s opens it, because ringctl hands over files only where it runs: "
+                   "use a path that this user can read",
+                   text, user ? user : "");
 }
 
 static int do_open(struct process *p, const json_t *msg, struct err *err)
@@ -210,37 +262,43 @@ static int do_open(struct process *p, const json_t *msg, struct err *err)
     int r = job_plan_decode(&p->plan, json_object_get(msg, "plan"), err);
     p->rank = (uint32_t)json_integer_value(json_object_get(msg, "rank"));
     if (!r)
-        r = job_plan_check_model(&p->plan, err);
-    if (!r)
         r = config_read(&config, p->plan.model, err);
     if (!r)
+        r = job_plan_check_model(&p->plan, &config, err);
+    if (!r)
         r = plan_admit(&p->plan, &config, p->rank, p->is_head, err);
+    if (!r)
+        r = plan_admit_memory(&p->plan, &config, p->rank, memory_of_machine(), err);
     if (!r && p->rank && !p->plan.tune.random_init)
         r = weights_of_rank(&p->events, &p->plan, &config, p->rank, err);
     if (!r)
         r = num_new(&p->num, (int)json_integer_value(json_object_get(msg, "threads")), err);
     if (r)
-        return r;
+        return explain_rights(p, r, err);
     num_set_compute(p->num, p->plan.compute);
-    cell_limit_memory(p->plan.bytes[p->rank], mapped_bytes(&p->plan), (unsigned)num_threads(p->num));
+    cell_limit_memory(p->plan.bytes[p->rank], mapped_bytes(p), (unsigned)num_threads(p->num));
     r = open_stages(p, &config, err);
     if (!r)
         r = exchange_new(&p->exchange, p->progress, err);
-    struct runner_setup setup = {&p->plan,
-                                 p->rank,
-                                 p->stages,
-                                 p->exchange,
-                                 p->progress,
-                                 on_traced,
-                                 on_round,
-                                 p->rank ? NULL : on_begun,
-                                 p};
+    if (!r)
+        r = open_hold(p, &config, err);
+    const struct runner_setup setup = {.plan = &p->plan,
+                                       .config = &config,
+                                       .rank = p->rank,
+                                       .stages = p->stages,
+                                       .exchange = p->exchange,
+                                       .progress = p->progress,
+                                       .hold = p->hold,
+                                       .traced = on_traced,
+                                       .rounded = on_round,
+                                       .begun = p->rank ? NULL : on_begun,
+                                       .owner = p};
     if (!r)
         r = runner_new(&p->runner, &setup, err);
     if (!r)
         stage_event(&p->events, "ready",
-                    json_pack("{s:o s:s s:i}", "layers", opened_layers(p), "isa", num_isa(p->num), "threads",
-                              num_threads(p->num)));
+                    json_pack("{s:o s:s s:i s:o*}", "layers", opened_layers(p), "isa", num_isa(p->num),
+                              "threads", num_threads(p->num), "held", p->hold ? hold_report(p->hold) : NULL));
     return r;
 }
 
@@ -295,6 +353,9 @@ static void *listen_main(void *arg)
             keep_paths(p, json_object_get(msg, "alive"));
         if (what && !strcmp(what, "turn"))
             chat_inbox_put(&p->head.inbox, json_incref(json_object_get(msg, "turn")));
+        if (what && !strcmp(what, "leave"))
+            atomic_store(&p->head.leave,
+                         json_is_true(json_object_get(msg, "save")) ? HEAD_SAVES_AND_LEAVES : HEAD_LEAVES);
         json_decref(msg);
     }
     chat_inbox_put(&p->head.inbox, NULL); /* the daemon is gone */
@@ -310,10 +371,10 @@ static int drive_job(struct process *p, json_t **ret_result, struct err *err)
     int r = head_load(&p->head, p->runner, err);
     if (!r)
         r = drive[p->plan.type](&p->head, p->runner, ret_result, err);
-    return r ? r : runner_stop(p->runner, err);
+    return r ? r : runner_stop(p->runner, p->head.has_left, err);
 }
 
-static int do_run(struct process *p, struct err *err)
+static int do_run(struct process *p, const json_t *msg, struct err *err)
 {
     json_t *result = NULL;
     pthread_t listener;
@@ -321,33 +382,55 @@ static int do_run(struct process *p, struct err *err)
     int r = pthread_create(&listener, NULL, listen_main, p);
     if (r)
         return err_set(err, -r, "no thread can be started for the daemon's messages: %s", strerror(r));
-    r = drive_job(p, &result, err);
+    r = p->is_head ? head_restore_read(&p->head, json_object_get(msg, "restore"), err) : 0;
+    if (!r)
+        r = drive_job(p, &result, err);
     shutdown(IPC_FD, SHUT_RD);
     pthread_join(listener, NULL);
-    if (!r)
-        stage_event(&p->events, "done", json_pack("{s:o}", "result", result ? result : json_null()));
-    else
-        json_decref(result);
+    if (!r && runner_has_left(p->runner))
+        stage_event(&p->events, "left", json_object());
+    else if (!r)
+        stage_event(&p->events, "done", json_pack("{s:O}", "result", result ? result : json_null()));
+    json_decref(result);
     return r;
 }
 
 /* Nothing that comes from outside is looked at before. */
 static int enter_cell(struct process *p, const json_t *msg, struct err *err)
 {
-    int r = p->is_in_cell ? 0 : stage_cell_enter(p->cell, msg, err);
+    int r = p->is_in_cell ? 0 : stage_cell_enter(p->cell, msg, (unsigned)p->nheld, err);
     p->is_in_cell = !r;
     return r;
 }
 
-/* Returns 1 to go on, 0 when the job is done, negative on failure. */
-static int obey(struct process *p, const json_t *msg, struct err *err)
+static int take_held(struct process *p, int fd, struct err *err)
+{
+    const int to = IPC_PROGRESS_FD + 1 + (int)p->nheld; /* nothing else is open yet */
+    if (fd < 0 || p->nheld == HOLD_FILES_MAX || p->is_in_cell || (fd != to && dup3(fd, to, O_CLOEXEC) < 0))
+        return err_set(
+            err, -EBADMSG,
+            "the daemon sent a file for copies that this stage cannot use: install the same version of both");
+    if (fd != to)
+        close(fd);
+    p->held[p->nheld++] = to;
+    return 1;
+}
+
+/* Returns 1 to go on, 0 when the job is done, negative on failure. fd: what came with the message,
+ * or −1. */
+static int obey(struct process *p, const json_t *msg, int fd, struct err *err)
 {
     const char *what = json_string_value(json_object_get(msg, "do"));
+    if (what && !strcmp(what, "hold"))
+        return take_held(p, fd, err);
     if (what && !strcmp(what, "cell") && !p->cell) {
         p->cell = json_deep_copy(msg);
         return 1;
     }
-    int r = enter_cell(p, msg, err);
+    int r = what && !strcmp(what, "lend") && !p->is_in_cell ? stage_lent_take(IPC_FD, msg, err) : 1;
+    if (r <= 0)
+        return r ? r : 1;
+    r = enter_cell(p, msg, err);
     if (r)
         return r;
     r = -EINVAL;
@@ -364,7 +447,7 @@ static int obey(struct process *p, const json_t *msg, struct err *err)
     else if (what && !strcmp(what, "open"))
         r = do_open(p, msg, err);
     else if (what && !strcmp(what, "run") && p->runner)
-        return do_run(p, err);
+        return do_run(p, msg, err);
     else
         err_set(
             err, r,
@@ -377,6 +460,9 @@ static void process_done(struct process *p)
 {
     runner_free(p->runner);
     exchange_free(p->exchange);
+    hold_free(p->hold);
+    for (size_t i = 0; i < p->nheld; i++)
+        close(p->held[i]);
     for (size_t s = 0; s < JOB_MAX_STAGES; s++)
         stage_close(p->stages[s]);
     slab_free(&p->scratch);
@@ -422,7 +508,7 @@ int main(int argc, char **argv)
             int added = do_connect(&p, &lane, fd, &err);
             r = added ? added : 1;
         } else {
-            r = obey(&p, msg, &err);
+            r = obey(&p, msg, fd, &err);
             json_decref(msg);
         }
     }

@@ -10,6 +10,7 @@
 #include "daemon/stage/exchange/exchange.h"
 #include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_go.h"
+#include "daemon/stage/stage_round.h"
 #include "daemon/stage/stage_trace.h"
 #include "engine/model/param_piece.h"
 
@@ -18,12 +19,14 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors travel as they lie in memory: little-endian only");
 struct norm_message {
-    double partial; /* Σ g² of the stages above */
-    double busy;    /* seconds they computed */
+    double partial;       /* Σ g² of the stages above */
+    double busy;          /* seconds they computed */
+    struct bad_value bad; /* the first of theirs */
 };
 struct scale_message {
     double gscale;
-    float lr, beta1, beta2, eps, weight_decay, pad;
+    float lr, beta1, beta2, eps, weight_decay;
+    uint32_t update; /* number of this update, from 1; 0: the step is not applied */
 };
 
 struct message_cursor { /* how far the receives of a link are posted */

@@ -3,13 +3,15 @@
 
 #include <errno.h>
 
+#include "daemon/stage/hold/held_memory.h"
+#include "daemon/stage/plan/stage_room.h"
 #include "daemon/stage/round_plan.h"
 #include "engine/pipe/split.h"
 #include "engine/train/data.h"
 
 enum { COUNT_MAX = INT32_MAX }; /* of tokens, sequences, positions: they are numbered in 32 bits */
 
-static const char *const programs[] = {"train", "forward", "decode", "save", "load"};
+static const char *const programs[] = {"train", "forward", "decode", "save", "load", "restore"};
 
 /* --- the plan --------------------------------------------------------------------------------- */
 
@@ -46,7 +48,9 @@ static int admit_tune(const struct tune *t, const struct job_plan *p, const stru
             "on all nodes?",
             job_type_name(p->type), (int)t->kind);
     int r = at_most(err, "tune.end_layer", t->end_layer, c->layers);
-    return r || t->kind != TUNE_LORA ? r : at_most(err, "tune.first_layer", t->first_layer + 1, t->end_layer);
+    return r || t->kind != TUNE_LORA || t->first_layer < t->end_layer
+               ? r
+               : refuse_plan(err, "tune.first_layer", t->first_layer, "below", t->end_layer);
 }
 
 int plan_admit_model(const struct job_plan *p, const struct config *c, struct err *err)
@@ -66,6 +70,8 @@ int plan_admit_model(const struct job_plan *p, const struct config *c, struct er
         r = at_most(err, "positions", p->positions, COUNT_MAX);
     if (!r)
         r = at_most(err, "sample", p->sample, p->training ? COUNT_MAX : 0);
+    if (!r)
+        r = at_most(err, "copies", p->copies, p->training && c->layers + 2 <= HELD_UNITS_MAX);
     if (!r)
         r = admit_tune(&p->tune, p, c, err);
     return r;
@@ -142,6 +148,53 @@ int plan_admit(const struct job_plan *p, const struct config *c, uint32_t rank, 
     return r ? r : admit_first_round(p, c, err);
 }
 
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* Tables of rotary positions are no part of what a stage is measured to take. */
+static size_t bytes_of_tables(const struct job_plan *p, const struct config *c)
+{
+    const size_t longest = p->positions > p->sample ? p->positions : p->sample;
+    return longest * config_rope_width(c) * sizeof(float);
+}
+
+int plan_admit_positions(const struct job_plan *p, const struct config *c, size_t machine, struct err *err)
+{
+    const size_t cached = p->kv ? p->positions * 2 * c->kv_heads * c->head * sizeof(float) : 0,
+                 takes = bytes_of_tables(p, c) + cached;
+    const struct err_amounts is = err_amounts(takes, machine);
+    return machine && takes > machine
+               ? err_set(err, -EBADMSG,
+                         "the head's plan does not fit this node: positions is %zu, which takes %s, and this "
+                         "machine has %s of memory: use shorter rows, or a smaller --max-tokens",
+                         p->positions, is.need, is.have)
+               : 0;
+}
+
+int plan_admit_memory(const struct job_plan *p, const struct config *c, uint32_t rank, size_t machine,
+                      struct err *err)
+{
+    struct stage_bytes bytes = {0};
+    size_t stages = 0;
+    int r = plan_admit_positions(p, c, machine, err);
+    if (!r)
+        r = stage_chunks(&bytes, p, c, rank, err);
+    size_t held = 0;
+    if (!r)
+        r = held_bytes(&held, p, c, rank, err);
+    for (size_t s = 0; s < p->stages; s++)
+        stages += p->place[s] == rank;
+    const size_t takes = r ? 0 : bytes.total - bytes.mapped + stages * bytes_of_tables(p, c) + held;
+    const struct err_amounts is = err_amounts(takes, machine);
+    return r || !machine || takes <= machine
+               ? r
+               : err_set(
+                     err, -EBADMSG,
+                     "the head's plan does not fit this node: its buffers for tokens %zu, positions %zu and "
+                     "slots take %s, and this machine has %s of memory: use another split, shorter rows, "
+                     "or a smaller --micro-batch-size",
+                     p->tokens, p->positions, is.need, is.have);
+}
+
 /* --- a compiled round ------------------------------------------------------------------------- */
 
 static int refuse_round(struct err *err, const char *what, size_t stage, size_t needs, size_t has)
@@ -169,13 +222,8 @@ static int admit_places(const struct job_plan *p, const struct plan *compiled, s
 
 int plan_admit_compiled(const struct job_plan *p, const struct plan *compiled, struct err *err)
 {
-    if (compiled->program == PROGRAM_SAVE || compiled->program == PROGRAM_LOAD)
+    if (program_moves(compiled->program))
         return 0; /* they know ranks alone, and hold no slot */
-    if (compiled->ranks != p->ranks || compiled->stages != p->stages)
-        return err_set(err, -EBADMSG,
-                       "the head's plan does not fit its own schedule: it has %zu stages on %zu ranks, its "
-                       "schedule %zu on %zu; same ringd on all nodes?",
-                       p->stages, p->ranks, compiled->stages, compiled->ranks);
     for (size_t s = 0; s < p->stages; s++) {
         const size_t slots = p->slots[s], activations = p->activations[s] ? p->activations[s] : slots,
                      bwd_x_only = p->bwd_x_only[s] ? p->bwd_x_only[s] : slots;
@@ -202,6 +250,7 @@ static bool has_program(const struct job_plan *p, uint32_t program)
     case PROGRAM_FORWARD: return trains || p->type == JOB_SCORE;
     case PROGRAM_DECODE: return p->type == JOB_GENERATE || (trains && p->sample);
     case PROGRAM_LOAD: return p->tune.kind != TUNE_NONE;
+    case PROGRAM_RESTORE: return trains && p->copies;
     default: return false;
     }
 }
@@ -216,7 +265,9 @@ static int refuse_go(struct err *err, uint32_t from, const struct go *go, const 
 
 static int admit_flags(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
-    const bool moves = go->program == PROGRAM_SAVE || go->program == PROGRAM_LOAD;
+    const bool moves = program_moves(go->program);
+    if (go->program == PROGRAM_RESTORE && !go->state)
+        return refuse_go(err, from, go, "the flag for optimizer state", 0);
     if (go->state && !(moves && p->training))
         return refuse_go(err, from, go, "the flag for optimizer state", 1);
     if (go->logprobs && go->program != PROGRAM_FORWARD)
@@ -225,6 +276,9 @@ static int admit_flags(const struct job_plan *p, const struct go *go, uint32_t f
         return refuse_go(err, from, go, "the number of likeliest tokens", go->top);
     if (go->want_token && go->program != PROGRAM_DECODE)
         return refuse_go(err, from, go, "the flag for a token", 1);
+    const bool holds = go->program == PROGRAM_TRAIN || go->program == PROGRAM_RESTORE;
+    if (go->hold && !(holds && p->copies))
+        return refuse_go(err, from, go, "the flag for copies", 1);
     return 0;
 }
 
@@ -240,6 +294,18 @@ static int admit_steps(const struct job_plan *p, const struct go *go, uint32_t f
         if (!go->steps[i].step)
             return refuse_go(err, from, go, "the number of a step", 0);
     }
+    return 0;
+}
+
+/* Each unit of the model from a rank that there is. */
+static int admit_held(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
+{
+    const size_t units = p->first[p->stages] + 2;
+    if (go->nheld != (go->program == PROGRAM_RESTORE ? units : 0))
+        return refuse_go(err, from, go, "the number of units that are held", go->nheld);
+    for (size_t u = 0; u < go->nheld; u++)
+        if (go->held_by[u] >= p->ranks)
+            return refuse_go(err, from, go, "the rank that holds a unit", go->held_by[u]);
     return 0;
 }
 
@@ -262,7 +328,7 @@ static int admit_seqs(const struct job_plan *p, const struct go *go, const struc
 static int admit_microbatches(const struct job_plan *p, const struct go *go, uint32_t from, struct err *err)
 {
     const size_t steps = go->nsteps ? go->nsteps : 1, cached = p->kv ? p->positions : p->sample;
-    const bool moves = go->program == PROGRAM_SAVE || go->program == PROGRAM_LOAD;
+    const bool moves = program_moves(go->program);
     if (moves ? go->microbatches > 0 : !go->microbatches || go->microbatches > steps * p->microbatches)
         return refuse_go(err, from, go, "the number of microbatches", go->microbatches);
     uint64_t tokens = 0;
@@ -285,11 +351,13 @@ int plan_admit_go(const struct job_plan *p, const struct go *go, uint32_t from, 
         return err_set(err, -EBADMSG,
                        "rank %u started a round of program %u (%s), which a job of type %s does not have; "
                        "same ringd on all nodes?",
-                       from, go->program, go->program <= PROGRAM_LOAD ? programs[go->program] : "unknown",
+                       from, go->program, go->program <= PROGRAM_RESTORE ? programs[go->program] : "unknown",
                        job_type_name(p->type));
     int r = admit_flags(p, go, from, err);
     if (!r)
         r = admit_steps(p, go, from, err);
+    if (!r)
+        r = admit_held(p, go, from, err);
     return r ? r : admit_microbatches(p, go, from, err);
 }
 

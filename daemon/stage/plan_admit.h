@@ -24,6 +24,15 @@ int plan_admit(const struct job_plan *plan, const struct config *config, uint32_
  * which a head asks what units take here. */
 int plan_admit_model(const struct job_plan *plan, const struct config *config, struct err *err);
 
+/* What the longest sequence of a plan takes by itself, in tables and caches of one layer, against
+ * the memory of this machine in bytes (0: not known). Of an admitted model, also before layers are
+ * shared out. */
+int plan_admit_positions(const struct job_plan *plan, const struct config *config, size_t machine,
+                         struct err *err);
+/* What an admitted plan makes this rank allocate, all but mapped weights, against the same. */
+int plan_admit_memory(const struct job_plan *plan, const struct config *config, uint32_t rank, size_t machine,
+                      struct err *err);
+
 /* A GO that go_decode let through, from rank `from`, against an admitted plan: a program that jobs
  * of this type have, adapters, steps and microbatches that the plan has room for, flags that the
  * program has, positions that the caches have, no sequence that is empty or too long. */

@@ -22,7 +22,20 @@ struct plan_request round_request(const struct job_plan *p, const struct config 
         .want_token = go->want_token,
         .first = p->first,
         .pieces = pieces,
+        .held_by = go->held_by,
     };
+}
+
+/* What is known of stages and ranks is of the plan: an order with more of them would be read too
+ * far. */
+static int check_schedule(const struct job_plan *p, const struct sched *sched, struct err *err)
+{
+    if (sched->ranks == p->ranks && sched->stages == p->stages)
+        return 0;
+    return err_set(err, -EBADMSG,
+                   "the head's plan does not fit its own schedule: it has %zu stages on %zu ranks, its "
+                   "schedule %zu on %zu; same ringd on all nodes?",
+                   p->stages, p->ranks, sched->stages, sched->ranks);
 }
 
 int round_compile(struct plan **ret, const struct job_plan *plan, const struct config *config,
@@ -37,6 +50,8 @@ int round_compile(struct plan **ret, const struct job_plan *plan, const struct c
         adapter_of_step[i] = go->steps[i].adapter;
     struct sched_request want = job_plan_schedule(plan, go->microbatches);
     int e = go->program == PROGRAM_TRAIN ? sched_make(&sched, &want, err) : 0;
+    if (!e && sched)
+        e = check_schedule(plan, sched, err);
     if (!e) {
         struct plan_request req = round_request(plan, config, go, pieces);
         job_plan_recompute(plan, recompute);

@@ -2,43 +2,34 @@
 #include "daemon/stage/stage_cell.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/common/job_plan.h"
 #include "daemon/common/job_spec.h"
+#include "engine/file/lent.h"
 
 static const char *text_at(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
 }
 
-/* "adapter_out" is --adapter-out to whoever asked for it. */
-static void name_option(char ret[24], const char *field)
-{
-    snprintf(ret, 24, "--%s", field);
-    for (char *c = ret; *c; c++)
-        if (*c == '_')
-            *c = '-';
-}
-
 static int add_fields(struct cell_rules *rules, const struct field *table, unsigned use, const json_t *object,
                       struct err *err)
 {
-    static const enum cell_use uses[] = {[FIELD_MODEL] = CELL_MODEL,
-                                         [FIELD_READS] = CELL_READ,
-                                         [FIELD_WRITES] = CELL_WRITE,
-                                         [FIELD_APPENDS] = CELL_APPEND,
-                                         [FIELD_MAY_READ] = CELL_READ};
+    static const enum cell_use uses[] = {
+        [FIELD_MODEL] = CELL_MODEL,  [FIELD_READS] = CELL_READ,     [FIELD_ADAPTER] = CELL_READ,
+        [FIELD_WRITES] = CELL_WRITE, [FIELD_APPENDS] = CELL_APPEND, [FIELD_MAY_READ] = CELL_READ};
     int r = 0;
     for (const struct field *f = table; f->name && !r; f++) {
         const char *path = f->path && field_is_for(f, use) ? text_at(object, f->name) : NULL;
-        char option[24];
+        char option[FIELD_OPTION];
         if (!path || (f->path == FIELD_MAY_READ && !strchr(path, '/')))
             continue;
-        name_option(option, f->name);
-        r = cell_add(rules, uses[f->path], option, path, err);
+        if (f->path != FIELD_WRITES && lent_find(path) != -ENODATA)
+            continue; /* it is open already */
+        field_option(option, f);
+        r = cell_add(rules, uses[f->path], f->use == JOB_SPEC_OF_DAEMON ? "the folder" : option, path, err);
     }
     return r;
 }
@@ -49,13 +40,10 @@ static int add_spec(struct cell_rules *rules, const json_t *message, struct err 
     const json_t *spec = json_object_get(message, "spec");
     const char *name = text_at(message, "type");
     enum job_type type = JOB_TRAIN;
-    while (type < JOB_TYPES && (!name || strcmp(name, job_type_name(type))))
-        type++;
     rules->must_not_make = json_is_true(json_object_get(spec, "dry_run"));
-    int r = add_fields(rules, job_spec_fields(), JOB_SPEC_OF(type), spec, err);
-    return r || type != JOB_TRAIN
-               ? r
-               : cell_add(rules, CELL_WRITE, "the folder", text_at(spec, "rescue_dir"), err);
+    int r = job_type_read(&type, name ? name : "", err);
+    const unsigned own = !r && type == JOB_TRAIN ? JOB_SPEC_OF_DAEMON : 0;
+    return r ? r : add_fields(rules, job_spec_fields(), JOB_SPEC_OF(type) | own, spec, err);
 }
 
 int stage_cell_rules(struct cell_rules *ret, const char *state, const json_t *message, struct err *err)
@@ -72,13 +60,13 @@ int stage_cell_rules(struct cell_rules *ret, const char *state, const json_t *me
     else if (!r && what && !strcmp(what, "weights"))
         r = cell_add(ret, CELL_READ, "--model", text_at(message, "model"), err);
     else if (!r)
-        r = add_fields(ret, job_plan_fields(), 0, plan, err);
+        r = add_fields(ret, job_plan_fields(), JOB_PLAN_SENT, plan, err);
     return r;
 }
 
-int stage_cell_enter(const json_t *cell, const json_t *message, struct err *err)
+int stage_cell_enter(const json_t *cell, const json_t *message, unsigned kept, struct err *err)
 {
-    struct cell_rules rules = {0};
+    struct cell_rules rules = {.kept = kept};
     const char *state = text_at(cell, "state");
     if (!state)
         return err_set(err, -EBADMSG, "the daemon does not say what is its own: same version of both?");

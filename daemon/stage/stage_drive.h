@@ -18,7 +18,9 @@ int head_sample(struct head *h, struct runner *r, size_t adapter, uint64_t step,
                 struct err *err);
 int head_score(struct head *h, struct runner *r, json_t **ret_result, struct err *err);
 
-/* Hands the starting values (adapter, resumed state) to the stages. */
+/* Which copies there are of a job that was interrupted: {"step", "by"}; NULL: none. */
+int head_restore_read(struct head *h, const json_t *restore, struct err *err);
+/* Hands the starting values (adapter, resumed state, copies) to the stages. */
 int head_load(struct head *h, struct runner *r, struct err *err);
 
 #endif

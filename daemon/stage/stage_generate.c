@@ -3,7 +3,12 @@
  * Generation, driven from rank 0: prefill in chunks that follow one another through the stages,
  * then a token a round; in a conversation, again for what is said next, as long as the caches hold
  * what was said before. Called by the head for a job that generates, and between the steps of one
- * that trains. */
+ * that trains.
+ *
+ * A job that goes on after a loss brings the caches to where they were. Each prompt is computed in
+ * the same chunks as before, and what was generated after it a few tokens at a time, which gives
+ * the bits of one at a time: longer chunks add up in another order, and a text may go on in another
+ * way then. But no token waits for the one before it, so the stages work at once. */
 #include "daemon/stage/stage_drive.h"
 
 #include <errno.h>
@@ -15,9 +20,10 @@
 struct gen {
     struct head *h;
     struct runner *r;
-    uint32_t *ids; /* owned: new tokens */
-    size_t n;
-    char *text; /* owned: what they decode to so far */
+    uint32_t *ids;         /* owned: new tokens */
+    size_t n, told;        /* told: the first so many were generated and reported before a loss, */
+    const uint32_t *again; /* these: borrowed */
+    char *text;            /* owned: what they decode to so far */
     size_t length;
     struct tokenizer_stream *stream; /* owned, NULL without a tokenizer */
     struct go go;                    /* what all rounds have in common */
@@ -36,12 +42,19 @@ static bool is_eos(const struct config *c, uint32_t id)
     return false;
 }
 
-/* A part of the prompt, chunk by chunk as microbatches of one round: a later stage works on one
- * while an earlier one has the next. Only the last part is answered by a token. */
-static int prefill_round(struct gen *g, size_t at, size_t n, uint32_t *ret_token, struct err *err)
+/* What follows from the tokens that are fed. */
+struct next {
+    bool is_wanted;
+    size_t index; /* of the new token in the answer */
+    uint32_t token;
+};
+
+/* [n] ids, the first at position `at`, chunk by chunk as microbatches of one round: a later stage
+ * works on one while an earlier one has the next. Only the last one is answered by a token. */
+static int feed_round(struct gen *g, const uint32_t *ids, size_t at, size_t n, size_t chunk,
+                      struct next *next, struct err *err)
 {
-    struct head *h = g->h;
-    const size_t chunk = h->plan.tokens, m = (n + chunk - 1) / chunk;
+    const size_t m = (n + chunk - 1) / chunk;
     struct head_mb *mb = calloc(m, sizeof *mb);
     struct seqs *seqs = calloc(m, sizeof *seqs);
     uint32_t(*start)[2] = calloc(m, sizeof *start);
@@ -50,17 +63,18 @@ static int prefill_round(struct gen *g, size_t at, size_t n, uint32_t *ret_token
         size_t left = n - i * chunk;
         start[i][1] = (uint32_t)(left < chunk ? left : chunk);
         seqs[i] = (struct seqs){1, start[i]};
-        mb[i].ids = h->ids + at + i * chunk;
+        mb[i].ids = ids + i * chunk;
     }
     struct head_round round = {.mb = mb};
     struct go go = g->go;
     go.at = at;
-    go.want_token = at + n == h->nids;
+    go.want_token = next->is_wanted;
+    go.step += g->is_sample ? 0 : next->index;
     go.microbatches = m;
     go.mb = seqs;
     if (!e)
         e = runner_round(g->r, &go, &round, err);
-    *ret_token = round.token;
+    next->token = round.token;
     free(mb);
     free(seqs);
     free(start);
@@ -69,32 +83,49 @@ static int prefill_round(struct gen *g, size_t at, size_t n, uint32_t *ret_token
 
 /* A round has no more microbatches than the plan: enough for the prompt of a generation, perhaps
  * not for that of a sample. */
-static int prefill(struct gen *g, uint32_t *ret_token, struct err *err)
+static int feed(struct gen *g, const uint32_t *ids, size_t at, size_t n, size_t chunk, struct next *next,
+                struct err *err)
+{
+    const size_t most = g->h->plan.microbatches * chunk;
+    const bool is_wanted = next->is_wanted;
+    int e = 0;
+    for (size_t i = 0, now; i < n && !e; i += now) {
+        now = n - i < most ? n - i : most;
+        next->is_wanted = is_wanted && i + now == n;
+        e = feed_round(g, ids + i, at + i, now, chunk, next, err);
+    }
+    g->fed = at + n;
+    return e;
+}
+
+/* Of tokens that were generated one by one. */
+static size_t chunk_again(const struct head *h)
+{
+    return h->plan.tokens < STAGE_DECODE_ALIKE ? h->plan.tokens : STAGE_DECODE_ALIKE;
+}
+
+/* The prompt, and behind it what was generated before a loss: all of it and the token that comes
+ * next, or, where that was the end, all but the last. */
+static int prefill(struct gen *g, bool is_over, uint32_t *ret_token, struct err *err)
 {
     const struct head *h = g->h;
-    const size_t most = h->plan.microbatches * h->plan.tokens;
-    int e = 0;
-    for (size_t at = g->kept; at < h->nids && !e; at += most)
-        e = prefill_round(g, at, h->nids - at < most ? h->nids - at : most, ret_token, err);
-    g->fed = h->nids;
+    const size_t again = is_over ? g->n - 1 : g->n;
+    struct next next = {.is_wanted = !is_over && !again};
+    int e = feed(g, h->ids + g->kept, g->kept, h->nids - g->kept, h->plan.tokens, &next, err);
+    if (!e && again) {
+        next = (struct next){.is_wanted = !is_over, .index = again};
+        e = feed(g, g->ids, h->nids, again, chunk_again(h), &next, err);
+    }
+    *ret_token = next.token;
     return e;
 }
 
 static int decode_next(struct gen *g, uint32_t *token, struct err *err)
 {
-    uint32_t id = *token, start[2] = {0, 1};
-    struct head_mb mb = {.ids = &id};
-    struct seqs seqs = {1, start};
-    struct head_round round = {.mb = &mb};
-    struct go go = g->go;
-    go.want_token = true;
-    go.step += g->is_sample ? 0 : g->n;
-    go.at = g->h->nids + g->n - 1;
-    go.microbatches = 1;
-    go.mb = &seqs;
-    int e = runner_round(g->r, &go, &round, err);
-    *token = round.token;
-    g->fed++;
+    const uint32_t id = *token;
+    struct next next = {.is_wanted = true, .index = g->n};
+    int e = feed(g, &id, g->h->nids + g->n - 1, 1, 1, &next, err);
+    *token = next.token;
     return e;
 }
 
@@ -122,8 +153,9 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
 {
     const char *piece = "";
     size_t n = 0, before = g->length;
+    const bool is_new = g->n >= g->told;
     g->last = clock_now();
-    if (!g->n)
+    if (g->n == g->told)
         g->first = g->last;
     g->ids[g->n++] = token;
     if (g->stream && tokenizer_stream_push(g->stream, token, &piece, &n))
@@ -136,20 +168,25 @@ static int take_token(struct gen *g, uint32_t token, bool *stop, struct err *err
     g->length += n;
     g->text[g->length] = 0;
     *stop = hit_stop(g, before);
-    if (!g->is_sample)
+    if (!g->is_sample && is_new)
         stage_event(g->h->events, "token",
                     json_pack("{s:I s:s}", "id", (json_int_t)token, "text",
                               g->length > before ? g->text + before : ""));
     return 0;
 }
 
+/* `told` tokens of before, in g->ids. */
 static int generate(struct gen *g, struct err *err)
 {
     uint32_t token = 0;
-    int e = prefill(g, &token, err);
-    for (bool stop = false; !e && !stop;) {
-        if (is_eos(&g->h->config, token))
-            break;
+    bool stop = false;
+    int e = 0;
+    while (g->n < g->told && !e)
+        e = take_token(g, g->ids[g->n], &stop, err);
+    const bool is_over = stop || g->n == g->most;
+    if (!e)
+        e = prefill(g, is_over, &token, err);
+    while (!e && !is_over && !is_eos(&g->h->config, token)) {
         e = take_token(g, token, &stop, err);
         if (e || stop || g->n == g->most)
             break;
@@ -172,6 +209,8 @@ static int gen_open(struct gen *g, struct err *err)
     g->text = strdup("");
     g->ids = calloc(g->most, sizeof *g->ids);
     int e = g->ids && g->text ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (!e && g->told)
+        memcpy(g->ids, g->again, g->told * sizeof *g->ids);
     if (!e && h->tok)
         e = tokenizer_stream_new(&g->stream, h->tok, true, err);
     for (size_t i = 0; g->stream && !e && i < h->nids;
@@ -194,7 +233,18 @@ static void gen_done(struct gen *g)
 static json_t *rate_of(const struct gen *g)
 {
     const double took = (double)clock_since_us(g->last, g->first) / 1e6;
-    return g->n > 1 && took > 0 ? json_real((double)(g->n - 1) / took) : json_null();
+    const size_t made = g->n - g->told;
+    return made > 1 && took > 0 ? json_real((double)(made - 1) / took) : json_null();
+}
+
+/* What the daemon keeps of a prompt, should the job lose a node. */
+static void report_prompt(const struct gen *g)
+{
+    const struct head *h = g->h;
+    if (h->spec.on_loss != ON_LOSS_STOP)
+        stage_event(h->events, "prompt",
+                    json_pack("{s:I s:I s:o}", "kept", (json_int_t)g->kept, "seed", (json_int_t)h->spec.seed,
+                              "ids", id_list(h->ids + g->kept, h->nids - g->kept)));
 }
 
 /* h->ids, answered. What the caches hold after it is written to `known`, as many as there is room
@@ -207,11 +257,11 @@ static int answer(struct gen *g, json_t **ret_result, uint32_t *known, struct er
     if (!e)
         e = generate(g, err);
     if (!e) {
-        *ret_result = json_pack("{s:o s:o s:s s:I s:o s:o}", "prompt_ids", id_list(h->ids, h->nids), "ids",
-                                id_list(g->ids, g->n), "text", g->text, "cached_tokens", (json_int_t)g->kept,
-                                "prompt_seconds",
-                                g->n ? json_real((double)clock_since_us(g->first, begin) / 1e6) : json_null(),
-                                "tokens_per_second", rate_of(g));
+        *ret_result = json_pack(
+            "{s:o s:o s:s s:I s:o s:o}", "prompt_ids", id_list(h->ids, h->nids), "ids", id_list(g->ids, g->n),
+            "text", g->text, "cached_tokens", (json_int_t)g->kept, "prompt_seconds",
+            g->n > g->told ? json_real((double)clock_since_us(g->first, begin) / 1e6) : json_null(),
+            "tokens_per_second", rate_of(g));
         memcpy(known, h->ids, h->nids * sizeof *known);
         memcpy(known + h->nids, g->ids, (g->fed - h->nids) * sizeof *known);
     }
@@ -260,12 +310,49 @@ static size_t common(const struct head *h, const uint32_t *known, size_t n)
     return same;
 }
 
+/* Of a conversation that goes on after a loss: what the caches held before its last prompt. */
+static int feed_earlier(struct head *h, struct runner *r, struct err *err)
+{
+    const struct so_far *s = &h->so_far;
+    struct gen g = gen_of(h, r);
+    struct next next = {0};
+    int e = 0;
+    for (size_t i = 0; i + 1 < s->n && !e; i++) {
+        const struct so_far_turn *t = &s->turns[i];
+        const size_t needed = so_far_needed(s, i), chunk = h->plan.tokens;
+        size_t n = t->n_ids - t->kept, again = needed > t->n_ids ? needed - t->n_ids : 0;
+        if (needed < t->n_ids) /* chunks are computed whole */
+            n = (needed - t->kept + chunk - 1) / chunk * chunk;
+        n = n < t->n_ids - t->kept ? n : t->n_ids - t->kept;
+        again = again < t->n_answer ? again : t->n_answer;
+        e = feed(&g, t->ids + t->kept, t->kept, n, chunk, &next, err);
+        if (!e)
+            e = feed(&g, t->answer, t->n_ids, again, chunk_again(h), &next, err);
+    }
+    return e;
+}
+
+/* The prompt that the job begins with, or of one that goes on the last one, and its answer. */
+static int first_answer(struct gen *g, json_t **ret_result, uint32_t *known, struct err *err)
+{
+    struct head *h = g->h;
+    const struct so_far_turn *last = h->so_far.n ? &h->so_far.turns[h->so_far.n - 1] : NULL;
+    int e = feed_earlier(h, g->r, err);
+    if (last) {
+        g->kept = last->kept;
+        g->again = last->answer;
+        g->told = last->n_answer;
+    } else
+        report_prompt(g);
+    return e ? e : answer(g, ret_result, known, err);
+}
+
 int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct err *err)
 {
     uint32_t *known = calloc(h->plan.positions, sizeof *known);
     struct gen g = gen_of(h, r);
     json_t *result = NULL, *turn = NULL;
-    int e = known ? answer(&g, &result, known, err) : err_set(err, -ENOMEM, "out of memory"), more = 1;
+    int e = known ? first_answer(&g, &result, known, err) : err_set(err, -ENOMEM, "out of memory"), more = 1;
     while (!e && h->spec.keep_alive && more) {
         size_t fed = g.fed;
         stage_event(h->events, "answer", json_pack("{s:O}", "result", result));
@@ -273,6 +360,7 @@ int head_generate(struct head *h, struct runner *r, json_t **ret_result, struct 
         if (more == 1) {
             g = gen_of(h, r);
             g.kept = common(h, known, fed);
+            report_prompt(&g);
             json_decref(result);
             result = NULL;
             e = answer(&g, &result, known, err);

@@ -8,9 +8,10 @@
 
 enum { FIXED_WORDS = 14, STEP_WORDS = 5 };
 
-size_t go_max_size(size_t microbatches, size_t seqs, size_t steps)
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units)
 {
-    return 4 * (FIXED_WORDS + steps * STEP_WORDS + microbatches * (seqs + 1));
+    const size_t rows = steps * STEP_WORDS + microbatches * (seqs + 1);
+    return 4 * (FIXED_WORDS + (rows > units ? rows : units));
 }
 
 static uint8_t *put(uint8_t *at, uint64_t v, size_t words)
@@ -50,7 +51,7 @@ static double double_of(uint64_t v)
 size_t go_encode(uint8_t *out, const struct go *go)
 {
     uint32_t flags = (uint32_t)go->state | (uint32_t)go->logprobs << 1 | (uint32_t)go->want_token << 2 |
-                     (uint32_t)go->trace << 3 | (go->top & GO_TOP_MAX) << 8;
+                     (uint32_t)go->trace << 3 | (uint32_t)go->hold << 4 | (go->top & GO_TOP_MAX) << 8;
     uint32_t temperature, top_p;
     memcpy(&temperature, &go->temperature, 4);
     memcpy(&top_p, &go->top_p, 4);
@@ -75,6 +76,8 @@ size_t go_encode(uint8_t *out, const struct go *go)
         for (size_t i = 0; i < go->mb[m].n; i++)
             at = put(at, go->mb[m].start[i + 1] - go->mb[m].start[i], 1);
     }
+    for (size_t u = 0; u < go->nheld; u++)
+        at = put(at, go->held_by[u], 1);
     return (size_t)(at - out);
 }
 
@@ -127,6 +130,20 @@ static int decode_mbs(struct go *go, const uint8_t *at, const uint8_t *end, size
     return at == end ? 0 : -EBADMSG;
 }
 
+/* All that is left. */
+static int decode_held(struct go *go, const uint8_t *at, const uint8_t *end)
+{
+    const size_t n = (size_t)(end - at) / 4;
+    if (go->microbatches || !n)
+        return -EBADMSG;
+    go->held_by = calloc(n, sizeof *go->held_by);
+    if (!go->held_by)
+        return -ENOMEM;
+    for (go->nheld = 0; go->nheld < n; go->nheld++)
+        go->held_by[go->nheld] = (uint32_t)get(&at, 1);
+    return 0;
+}
+
 int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
 {
     const uint8_t *at = in;
@@ -138,6 +155,7 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.logprobs = flags & 2;
     go.want_token = flags & 4;
     go.trace = flags & 8;
+    go.hold = flags & 16;
     go.top = flags >> 8 & GO_TOP_MAX;
     go.step = get(&at, 2);
     go.adapter = (uint32_t)get(&at, 1);
@@ -149,7 +167,9 @@ int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens)
     go.nsteps = get(&at, 1);
     go.microbatches = get(&at, 1);
     int r = decode_steps(&go, &at, in + n);
-    if (!r)
+    if (!r && go.program == PROGRAM_RESTORE)
+        r = decode_held(&go, at, in + n);
+    else if (!r)
         r = decode_mbs(&go, at, in + n, max_tokens);
     if (r)
         go_done(&go);
@@ -163,5 +183,6 @@ void go_done(struct go *go)
     free(go->steps);
     free(go->mb);
     free(go->starts);
+    free(go->held_by);
     *go = (struct go){0};
 }

@@ -27,12 +27,14 @@ struct go_step {
 struct go {
     uint32_t program; /* enum program, or GO_STOP */
     uint32_t round;
-    bool state;       /* SAVE, LOAD: moments too */
-    bool logprobs;    /* FORWARD: log-probabilities come with the loss */
-    uint32_t top;     /* FORWARD with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
-    bool want_token;  /* DECODE */
-    bool trace;       /* TRAIN: every rank tells afterwards what it did when */
-    uint64_t step;    /* TRAIN: of the first of its steps; DECODE: index of the new token */
+    bool state;      /* moves: moments too */
+    bool logprobs;   /* FORWARD: log-probabilities come with the loss */
+    uint32_t top;    /* FORWARD with them: of that many of the likeliest tokens too, at most GO_TOP_MAX */
+    bool want_token; /* DECODE */
+    bool trace;      /* TRAIN: every rank tells afterwards what it did when */
+    bool hold;       /* TRAIN, RESTORE: every rank copies afterwards what it trains, for a later start */
+    uint64_t
+        step; /* TRAIN: of the first of its steps; RESTORE: the one restored; DECODE: index of the new token */
     uint32_t adapter; /* all but TRAIN: which one it is about */
     uint64_t at;      /* DECODE: first position */
     float temperature, top_p;
@@ -41,10 +43,13 @@ struct go {
     struct go_step *steps; /* [nsteps] */
     size_t microbatches;   /* of all of them */
     struct seqs *mb;       /* [microbatches] */
-    uint32_t *starts; /* owned by whoever decoded, as mb and steps then are: all offsets behind mb[].start */
+    size_t nheld;          /* RESTORE: units; else 0 */
+    uint32_t *held_by;     /* [nheld] the rank that each unit comes from */
+    uint32_t
+        *starts; /* all offsets behind mb[].start; of a decoded GO, go_done frees it, mb, steps and held_by */
 };
 
-size_t go_max_size(size_t microbatches, size_t seqs, size_t steps);
+size_t go_max_size(size_t microbatches, size_t seqs, size_t steps, size_t units);
 size_t go_encode(uint8_t *out, const struct go *go); /* out of go_max_size bytes; returns the length */
 int go_decode(struct go *ret, const uint8_t *in, size_t n, size_t max_tokens); /* −EBADMSG; go_done frees */
 void go_done(struct go *go);

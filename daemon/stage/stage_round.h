@@ -5,6 +5,9 @@
 #ifndef DAEMON_STAGE_ROUND_H
 #define DAEMON_STAGE_ROUND_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "engine/layer/layer.h"
 #include "engine/model/param_piece.h"
 #include "engine/model/stage.h"
@@ -17,18 +20,35 @@ struct head_mb {
     float *logprobs;       /* out: [T], or NULL if not wanted */
     struct likely *likely; /* out: [T, go.top], NULL where that is 0 */
 };
+/* Where a step first had a value that is not finite: in the output of a unit, with a microbatch of
+ * the round; or, where all outputs and losses are finite, in the gradients of a unit's parameters.
+ */
+enum bad_kind { BAD_NONE, BAD_OUTPUT, BAD_GRADIENT };
+struct bad_value {
+    uint32_t kind, mb, unit, rank; /* mb: of BAD_OUTPUT alone */
+};
+/* Whether a comes before b in the order of computing. */
+static inline bool bad_value_is_before(const struct bad_value *a, const struct bad_value *b)
+{
+    if (a->kind == BAD_NONE || b->kind == BAD_NONE || a->kind != b->kind)
+        return a->kind != BAD_NONE && (b->kind == BAD_NONE || a->kind < b->kind);
+    return a->kind == BAD_GRADIENT ? a->unit > b->unit : a->mb != b->mb ? a->mb < b->mb : a->unit < b->unit;
+}
+
 /* A step of a round that trains. */
 struct head_step {
     struct adamw opt;
-    double max_norm;  /* 0 = no clipping */
-    double grad_norm; /* out */
-    double busy;      /* out: seconds all ranks computed in training since the step that ended before */
+    double max_norm;      /* 0 = no clipping */
+    double grad_norm;     /* out */
+    struct bad_value bad; /* out: as the ranks say */
+    double busy;          /* out: seconds all ranks computed in training since the step that ended before */
+    uint64_t update;      /* number of this update of the moments, from 1; 0: the step is not applied */
 };
 struct head_round {
     struct head_mb *mb; /* [go.microbatches] */
     /* TRAIN */
     struct head_step *steps; /* [go.nsteps] */
-    /* As soon as losses and norm of a step are known; or NULL. */
+    /* As soon as losses and norm of a step are known, before it is applied: decides `update`. */
     int (*stepped)(void *owner, size_t step, struct err *err);
     /* DECODE */
     uint32_t token; /* out */

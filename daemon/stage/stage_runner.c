@@ -21,7 +21,7 @@ struct runner_plan {
     uint32_t program;
     size_t microbatches;
     bool want_token;
-    bool state;       /* SAVE, LOAD: of whose pieces it is, */
+    bool state;       /* moves: of whose pieces it is, */
     uint32_t adapter; /* and with what */
     size_t steps;
     uint32_t *adapter_of_step; /* [steps] owned */
@@ -39,19 +39,20 @@ struct runner {
     void (*rounded)(void *owner);
     void (*begun)(void *owner); /* NULL once it was called */
     void *owner;                /* borrowed */
+    bool has_left;              /* the job goes on later */
 };
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
 static bool moves_pieces(const struct go *go)
 {
-    return go->program == PROGRAM_SAVE || go->program == PROGRAM_LOAD;
+    return program_moves((enum program)go->program);
 }
 
 static bool is_plan_for(const struct runner_plan *p, const struct go *go)
 {
-    if (!p->plan || p->program != go->program || p->microbatches != go->microbatches ||
-        p->want_token != go->want_token || p->steps != go->nsteps)
+    if (!p->plan || go->program == PROGRAM_RESTORE || p->program != go->program ||
+        p->microbatches != go->microbatches || p->want_token != go->want_token || p->steps != go->nsteps)
         return false;
     if (moves_pieces(go) && (p->state != go->state || p->adapter != go->adapter))
         return false;
@@ -128,7 +129,9 @@ static int op_run(void *owner, const struct task *task, struct err *err)
         exchange_kick(r->state.messages.exchange);
     struct instant start = clock_now();
     progress_set(r->progress, PROGRESS_COMPUTING, task->kind, task->mb, 0);
-    int e = task_run(&r->state, task, err);
+    int e = r->state.hold && task->kind == TASK_NORM ? hold_take(r->state.hold, err) : 0;
+    if (!e)
+        e = task_run(&r->state, task, err);
     struct instant end = clock_now();
     if (r->state.go->program == PROGRAM_TRAIN) /* what a step waited is told of steps alone */
         r->state.busy += (double)clock_since_us(end, start) / 1e6;
@@ -188,6 +191,16 @@ static void choose_adapter(struct runner *r, size_t adapter)
             stage_select_adapter(r->state.stages[s], adapter);
 }
 
+/* Of several adapters all have made the last step of the round, or began behind it. */
+static int keep_copies(struct runner *r, const struct go *go, struct err *err)
+{
+    uint64_t step = go->step;
+    for (size_t i = 0; i < go->nsteps; i++)
+        step = go->steps[i].step > step ? go->steps[i].step : step;
+    progress_set(r->progress, PROGRESS_COMPUTING, TASK_PUT, 0, 0);
+    return hold_give(r->state.hold, go->round, step, err);
+}
+
 static int run_round(struct runner *r, const struct go *go, struct err *err)
 {
     r->state.go = go;
@@ -200,12 +213,15 @@ static int run_round(struct runner *r, const struct go *go, struct err *err)
         return -EINVAL;
     atomic_store_explicit(&r->progress->step, go->step, memory_order_relaxed);
     r->state.tasks = plan;
+    memset(r->state.bad, 0, r->state.plan->round_steps * sizeof *r->state.bad);
     exec_start(&r->exec, plan, r->state.rank, go->round);
     trace_begin(&r->trace, plan->rank[r->state.rank].n);
     e = messages_begin(&r->state.messages, go, &plan->rank[r->state.rank], go->round);
     e = e ? err_set(err, e, "posting receive buffers: %s", strerror(-e)) : run_program(r, err);
     if (!e && go->trace && r->traced)
         report_trace(r, go);
+    if (!e && go->hold)
+        e = keep_copies(r, go, err);
     if (!e && r->rounded)
         r->rounded(r->owner);
     return e;
@@ -242,8 +258,12 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
                          .rounded = setup->rounded,
                          .begun = setup->begun,
                          .owner = setup->owner,
-                         .state = {.plan = p, .rank = setup->rank, .stages = setup->stages}};
-    int e = config_read(&r->state.config, p->model, err);
+                         .state = {.plan = p,
+                                   .config = *setup->config,
+                                   .rank = setup->rank,
+                                   .stages = setup->stages,
+                                   .hold = setup->hold}};
+    int e = 0;
     for (size_t s = 0; s < p->stages && !r->state.any; s++)
         r->state.any = setup->stages[s];
     r->state.messages = (struct messages){.plan = p,
@@ -256,7 +276,8 @@ int runner_new(struct runner **ret, const struct runner_setup *setup, struct err
     bool last = setup->rank == p->place[p->stages - 1];
     r->state.norms = calloc(p->round_steps, sizeof *r->state.norms);
     r->state.scales = calloc(p->round_steps, sizeof *r->state.scales);
-    if (!e && (!r->state.norms || !r->state.scales))
+    r->state.bad = calloc(p->round_steps, sizeof *r->state.bad);
+    if (!e && (!r->state.norms || !r->state.scales || !r->state.bad))
         e = err_set(err, -ENOMEM, "out of memory");
     if (!e && last && (p->kv || p->sample) &&
         !(r->state.scratch = calloc(p->vocab, sizeof *r->state.scratch)))
@@ -279,6 +300,7 @@ void runner_free(struct runner *r)
     messages_done(&r->state.messages);
     free(r->state.norms);
     free(r->state.scales);
+    free(r->state.bad);
     free(r->state.scratch);
     free(r);
 }
@@ -289,6 +311,11 @@ int runner_round(struct runner *r, struct go *go, struct head_round *head, struc
     r->state.head = head;
     int e = send_go(r, go, err);
     return e ? e : run_round(r, go, err);
+}
+
+double runner_hold_seconds(const struct runner *r)
+{
+    return r->state.hold ? hold_seconds(r->state.hold) : 0;
 }
 
 void runner_idle(struct runner *r)
@@ -305,13 +332,26 @@ static int flush(struct runner *r, struct err *err)
              : 0;
 }
 
-int runner_stop(struct runner *r, struct err *err)
+/* The others know of it. */
+static int end(struct runner *r, const struct go *go, struct err *err)
 {
-    struct go go = {.program = GO_STOP, .round = ++r->round};
-    exchange_on_lost(r->state.messages.exchange, NULL, NULL); /* from here on ends are expected */
+    r->has_left = go->hold;
+    int e = go->hold && r->state.hold ? hold_take(r->state.hold, err) : 0;
     progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
-    int e = send_go(r, &go, err);
     return e ? e : flush(r, err);
+}
+
+int runner_stop(struct runner *r, bool goes_on, struct err *err)
+{
+    const struct go go = {.program = GO_STOP, .round = ++r->round, .hold = goes_on};
+    exchange_on_lost(r->state.messages.exchange, NULL, NULL); /* from here on ends are expected */
+    int e = send_go(r, &go, err);
+    return e ? e : end(r, &go, err);
+}
+
+bool runner_has_left(const struct runner *r)
+{
+    return r->has_left;
 }
 
 /* Waits for the next GO, then posts the one after it, so that rank 0 never waits to start a round,
@@ -356,15 +396,11 @@ int runner_follow(struct runner *r, struct err *err)
             exchange_on_lost(r->state.messages.exchange, NULL, NULL); /* from here on ends are expected */
         if (!e)
             e = send_go(r, &go, err);
-        if (!e && go.program == GO_STOP) {
-            go_done(&go);
-            progress_set(r->progress, PROGRESS_ENDING, 0, 0, 0);
-            return flush(r, err);
-        }
+        const bool is_over = go.program == GO_STOP;
         if (!e)
-            e = run_round(r, &go, err);
+            e = is_over ? end(r, &go, err) : run_round(r, &go, err);
         go_done(&go);
-        if (e)
+        if (e || is_over)
             return e;
     }
 }

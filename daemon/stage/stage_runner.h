@@ -20,10 +20,12 @@ struct runner;
 
 struct runner_setup {
     const struct job_plan *plan; /* borrowed, as all below */
+    const struct config *config; /* of the model, that the plan was held against; it is copied */
     uint32_t rank;
     struct stage *const *stages; /* [plan->stages] those that lie here; NULL elsewhere */
     struct exchange *exchange;
     struct progress *progress;
+    struct hold *hold; /* NULL: no copies are kept */
     /* After a round with go.trace: what this rank did in it; takes the reference. NULL: nobody
      * wants it. */
     void (*traced)(void *owner, json_t *event);
@@ -36,10 +38,15 @@ void runner_free(struct runner *r);
 
 /* Rank 0: one round; go->round is filled in. */
 int runner_round(struct runner *r, struct go *go, struct head_round *head, struct err *err);
+/* Seconds that copies of the latest step took this rank; 0: none were made. */
+double runner_hold_seconds(const struct runner *r);
 /* Rank 0: between two rounds, nobody asks for one. */
 void runner_idle(struct runner *r);
-/* Rank 0: tells the others that the job is over and waits until that has left. */
-int runner_stop(struct runner *r, struct err *err);
+/* Rank 0: tells the others that the job is over and waits until that has left. goes_on: later, so
+ * that what copies of the last step are on their way are taken first. */
+int runner_stop(struct runner *r, bool goes_on, struct err *err);
+/* Any rank, behind the stop: it goes on later. */
+bool runner_has_left(const struct runner *r);
 /* Other ranks: rounds as they come, until the stop. */
 int runner_follow(struct runner *r, struct err *err);
 

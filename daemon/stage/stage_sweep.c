@@ -8,45 +8,52 @@
 
 enum { VALUE = 24 };
 
-/* What may differ between adapters whose microbatches are as many and of the same rows' shapes. */
-static const struct {
-    const char *name, *key;
-    enum { WHOLE, NUMBER, WORD } is;
-    bool is_shape; /* comes with an adapter that is begun with */
-} options[] = {
-    {"lr", "lr", NUMBER, false},
-    {"lr-schedule", "lr_schedule", WORD, false},
-    {"warmup", "warmup", WHOLE, false},
-    {"weight-decay", "weight_decay", NUMBER, false},
-    {"max-grad-norm", "max_grad_norm", NUMBER, false},
-    {"rank", "rank", WHOLE, true},
-    {"alpha", "alpha", NUMBER, true},
-    {"dropout", "dropout", NUMBER, true},
-    {"lora-plus-ratio", "lora_plus_ratio", NUMBER, false},
-    {"seed", "seed", WHOLE, false},
-};
-enum { OPTIONS = sizeof options / sizeof *options };
+/* What comes with an adapter that is begun with. */
+static bool is_shape(const struct field *f)
+{
+    return !strcmp(f->name, "rank") || !strcmp(f->name, "alpha") || !strcmp(f->name, "dropout");
+}
+
+/* As ringctl calls it, without the dashes. */
+static const char *name_of(char room[FIELD_OPTION], const struct field *f)
+{
+    field_option(room, f);
+    return room + 2;
+}
+
+/* The field whose option is the first n bytes of a text, or NULL. */
+static const struct field *swept_field(const char *text, size_t n)
+{
+    char room[FIELD_OPTION];
+    const struct field *f = job_spec_fields();
+    while (f->name && !(field_is_for(f, JOB_SPEC_OF_SWEEP) && strlen(name_of(room, f)) == n &&
+                        !strncmp(text, name_of(room, f), n)))
+        f++;
+    return f->name ? f : NULL;
+}
 
 static int refuse_option(const char *text, struct err *err)
 {
-    char known[200] = "";
+    char known[200] = "", room[FIELD_OPTION];
     size_t used = 0;
-    for (size_t i = 0; i < OPTIONS; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", options[i].name);
+    for (const struct field *f = job_spec_fields(); f->name && used < sizeof known; f++)
+        if (field_is_for(f, JOB_SPEC_OF_SWEEP))
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                     name_of(room, f));
     return err_set(err, -EINVAL,
                    "--sweep %s: adapters that are trained together can differ in %s; give one of these, with "
                    "its values: --sweep lr=1e-4,3e-4",
                    text, known);
 }
 
-static json_t *value_json(size_t option, const char *text)
+static json_t *value_json(const struct field *f, const char *text)
 {
     char *end;
     if (text[strspn(text, "abcdefghijklmnopqrstuvwxyzE0123456789.+-")] || !*text)
         return NULL; /* it is part of a folder's name */
-    if (options[option].is == WORD)
+    if (f->type == FIELD_CHOICE)
         return json_string(text);
-    if (options[option].is == WHOLE) {
+    if (f->type == FIELD_WHOLE) {
         errno = 0;
         long long whole = strtoll(text, &end, 10);
         return *end || errno ? NULL : json_integer(whole);
@@ -63,17 +70,17 @@ static void sweep_clear(struct sweep *s)
 }
 
 /* One more adapter: what `of` is, with that value too. */
-static int add_value(struct sweep *to, const struct sweep_one *of, size_t option, const char *value,
+static int add_value(struct sweep *to, const struct sweep_one *of, const struct field *f, const char *value,
                      const char *text, struct err *err)
 {
-    json_t *is = value_json(option, value);
+    char room[FIELD_OPTION];
+    const char *name = name_of(room, f);
+    json_t *is = value_json(f, value);
     if (!is)
-        return err_set(err, -EINVAL, "--sweep %s: \"%s\" is no value of --%s", text, value,
-                       options[option].name);
+        return err_set(err, -EINVAL, "--sweep %s: \"%s\" is no value of --%s", text, value, name);
     struct sweep_one one = {.spec = json_copy((json_t *)of->spec)};
-    json_object_set_new(one.spec, options[option].key, is);
-    int n = snprintf(one.name, sizeof one.name, "%s%s%s-%s", of->name, *of->name ? "-" : "",
-                     options[option].name, value);
+    json_object_set_new(one.spec, f->name, is);
+    int n = snprintf(one.name, sizeof one.name, "%s%s%s-%s", of->name, *of->name ? "-" : "", name, value);
     bool twice = false;
     for (size_t i = 0; i < to->n; i++)
         twice = twice || !strcmp(to->one[i].name, one.name);
@@ -90,16 +97,13 @@ static int add_value(struct sweep *to, const struct sweep_one *of, size_t option
 }
 
 /* Each adapter there is so far with each of the values. */
-static int add_option(struct sweep *s, const char *text, const json_t *spec, struct err *err)
+static int add_option(struct sweep *s, const char *text, const struct job_spec *asked, struct err *err)
 {
     const char *equals = strchr(text, '=');
-    size_t option = 0, length = equals ? (size_t)(equals - text) : 0;
-    while (option < OPTIONS &&
-           (strlen(options[option].name) != length || strncmp(text, options[option].name, length) != 0))
-        option++;
-    if (option == OPTIONS)
+    const struct field *f = equals ? swept_field(text, (size_t)(equals - text)) : NULL;
+    if (!f)
         return refuse_option(text, err);
-    if (options[option].is_shape && json_object_get(spec, "init_adapter"))
+    if (is_shape(f) && asked->init_adapter)
         return err_set(err, -EINVAL, "--sweep %s: the adapter of --init-adapter has a fixed shape", text);
     struct sweep more = {0};
     int r = 0;
@@ -108,7 +112,7 @@ static int add_option(struct sweep *s, const char *text, const json_t *spec, str
             char value[VALUE];
             size_t n = strcspn(at + 1, ",");
             snprintf(value, sizeof value, "%.*s", (int)(n < VALUE ? n : VALUE - 1), at + 1);
-            r = add_value(&more, &s->one[i], option, value, text, err);
+            r = add_value(&more, &s->one[i], f, value, text, err);
         }
     sweep_clear(s);
     *s = more;
@@ -116,37 +120,33 @@ static int add_option(struct sweep *s, const char *text, const json_t *spec, str
 }
 
 /* Each result in a folder of its own; --log is one file for all. */
-static int place(struct sweep_one *one, struct err *err)
+static int place(struct sweep_one *one, const char *out, struct err *err)
 {
     char path[4096];
-    const char *out = json_string_value(json_object_get(one->spec, "adapter_out"));
-    if (snprintf(path, sizeof path, "%s/%s", out ? out : "", one->name) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s", out, one->name) >= (int)sizeof path)
         return err_set(err, -ENAMETOOLONG, "--adapter-out %s is too long a name", out);
-    return out ? json_object_set_new(one->spec, "adapter_out", json_string(path)) : 0;
+    return json_object_set_new(one->spec, "adapter_out", json_string(path));
 }
 
-int sweep_read(struct sweep *ret, const json_t *spec, struct err *err)
+int sweep_read(struct sweep *ret, const struct job_spec *asked, struct err *err)
 {
-    const json_t *list = json_object_get(spec, "sweep"), *text;
-    const char *type = json_string_value(json_object_get(spec, "fine_tune_type"));
+    const json_t *text;
     size_t i;
     int r = 0;
     ret->n = 1;
-    ret->one[0] = (struct sweep_one){.spec = json_copy((json_t *)spec)};
-    if (list && !json_is_null(list) && !json_is_array(list))
-        return err_set(err, -EINVAL, "\"sweep\" must be a list: [\"lr=1e-4,3e-4\"]");
-    if (!json_array_size(list))
+    ret->one[0] = (struct sweep_one){.spec = json_copy((json_t *)asked->json)};
+    if (!json_array_size(asked->sweep))
         return 0;
-    if (type && !strcmp(type, "full"))
+    if (asked->full)
         return err_set(err, -EINVAL,
                        "--sweep trains several adapters on frozen weights: leave out --fine-tune-type full");
     json_object_del(ret->one[0].spec, "sweep");
-    json_array_foreach (list, i, text) {
+    json_array_foreach (asked->sweep, i, text) {
         if (!r && !json_is_string(text))
             r = err_set(err, -EINVAL, "\"sweep\" must be a list of texts: [\"lr=1e-4,3e-4\"]");
-        r = r ? r : add_option(ret, json_string_value(text), spec, err);
+        r = r ? r : add_option(ret, json_string_value(text), asked, err);
     }
     for (size_t a = 0; a < ret->n && !r; a++)
-        r = place(&ret->one[a], err);
+        r = place(&ret->one[a], asked->adapter_out, err);
     return r;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "daemon/common/job_plan.h"
+#include "daemon/common/job_spec.h"
 
 enum { SWEEP_NAME = 128 };
 
@@ -24,8 +25,8 @@ struct sweep {
     struct sweep_one one[JOB_MAX_ADAPTERS];
 };
 
-/* spec.sweep: ["lr=1e-4,3e-4", "rank=8,16"]. −EINVAL with a sentence; ret then has what was made so
- * far. */
-int sweep_read(struct sweep *ret, const json_t *spec, struct err *err);
+/* asked->sweep: ["lr=1e-4,3e-4", "rank=8,16"]. −EINVAL with a sentence; ret then has what was
+ * made so far. */
+int sweep_read(struct sweep *ret, const struct job_spec *asked, struct err *err);
 
 #endif

@@ -100,6 +100,37 @@ static int give_loss(struct rank_state *r, const struct task *t, double loss, fl
     return message_send(&r->messages, t, MSG_LOSS, buffer, err);
 }
 
+static void note_bad(const struct rank_state *r, const struct task *t, enum bad_kind kind, size_t unit)
+{
+    struct bad_value *first = &r->bad[number_of(r, t)];
+    const struct bad_value bad = {kind, kind == BAD_OUTPUT ? t->mb : 0, (uint32_t)unit, r->rank};
+    if (bad_value_is_before(&bad, first))
+        *first = bad;
+}
+
+/* A step that is trained goes on to its end, where rank 0 learns of it from the norm. */
+static void look_at_output(const struct rank_state *r, const struct task *t, size_t slot, const float *y)
+{
+    const size_t unit =
+        r->go->program == PROGRAM_TRAIN ? stage_first_bad(stage_of(r, t), slot, y) : STAGE_NO_UNIT;
+    if (unit != STAGE_NO_UNIT)
+        note_bad(r, t, BAD_OUTPUT, unit);
+}
+
+static int look_at_loss(const struct rank_state *r, const struct task *t, size_t slot, double loss,
+                        struct err *err)
+{
+    char name[60];
+    if (isfinite(loss))
+        return 0;
+    if (r->go->program != PROGRAM_TRAIN)
+        return err_set(err, -EDOM, "%s: the loss of microbatch %u is not finite",
+                       step_name(name, sizeof name, r, t), t->mb);
+    note_bad(r, t, BAD_OUTPUT, r->config.layers + 1);
+    look_at_output(r, t, slot, NULL);
+    return 0;
+}
+
 static int compute_loss(struct rank_state *r, const struct task *t, size_t slot, struct err *err)
 {
     int32_t *message = is_head(r) ? NULL : message_take(&r->messages, t, MSG_TARGET);
@@ -126,16 +157,10 @@ static int compute_loss(struct rank_state *r, const struct task *t, size_t slot,
                         .logprob = is_head(r) || r->go->logprobs ? logprobs : NULL,
                         .likely = r->go->top ? likely : NULL,
                         .top = r->go->top};
-    char name[60];
     double loss = stage_loss(stage_of(r, t), slot, &xent);
     exchange_release(r->messages.exchange, message);
     e = give_loss(r, t, loss, logprobs, err);
-    if (!e && !isfinite(loss))
-        e = err_set(err, -EDOM,
-                    "%s: the loss of microbatch %u is not a number (stage %u); a lower --lr or "
-                    "--max-grad-norm 1 helps where training diverges",
-                    step_name(name, sizeof name, r, t), t->mb, t->stage);
-    return e;
+    return e ? e : look_at_loss(r, t, slot, loss, err);
 }
 
 static int task_forward(struct rank_state *r, const struct task *t, struct err *err)
@@ -152,8 +177,10 @@ static int task_forward(struct rank_state *r, const struct task *t, struct err *
         return compute_loss(r, t, slot, err);
     }
     float *y = message_output_floats(&r->messages, t, MSG_ACT);
-    if (y)
+    if (y) {
         stage_forward(stage_of(r, t), slot, y);
+        look_at_output(r, t, slot, y);
+    }
     return message_send_floats(&r->messages, t, MSG_ACT, y, err);
 }
 
@@ -247,16 +274,19 @@ static int tied_gradient(struct rank_state *r, const struct task *t, struct err 
 static int task_norm(struct rank_state *r, const struct task *t, struct err *err)
 {
     struct norm_message sum = {0};
-    char name[60];
+    size_t unit;
     if (!is_last(r, t))
         sum = r->norms[t->mb];
     int e = message_take_copy(&r->messages, t, MSG_NORM, &sum, sizeof sum, err);
     if (!e)
         e = tied_gradient(r, t, err);
-    if (!e)
-        e = stage_sumsq(stage_of(r, t), sum.partial, &sum.partial, err);
     if (e)
-        return err_prefix(err, e, "%s, stage %u", step_name(name, sizeof name, r, t), t->stage);
+        return e;
+    sum.partial = stage_sumsq(stage_of(r, t), sum.partial, &unit);
+    if (unit != STAGE_NO_UNIT)
+        note_bad(r, t, BAD_GRADIENT, unit);
+    if (bad_value_is_before(&r->bad[t->mb], &sum.bad))
+        sum.bad = r->bad[t->mb];
     sum.busy += r->busy;
     r->busy = 0;
     r->norms[t->mb] = sum;
@@ -264,7 +294,8 @@ static int task_norm(struct rank_state *r, const struct task *t, struct err *err
         return message_send_copy(&r->messages, t, MSG_NORM, &sum, sizeof sum, err);
     r->head->steps[t->mb].grad_norm = sqrt(sum.partial);
     r->head->steps[t->mb].busy = sum.busy;
-    return r->head->stepped ? r->head->stepped(r->head->owner, t->mb, err) : 0;
+    r->head->steps[t->mb].bad = sum.bad;
+    return r->head->stepped(r->head->owner, t->mb, err);
 }
 
 /* torch.nn.utils.clip_grad_norm_: factor max_norm / (norm + 1e-6), never above 1. */
@@ -304,12 +335,16 @@ static int task_update(struct rank_state *r, const struct task *t, struct err *e
     if (t->stage == 0) {
         const struct adamw *o = &r->head->steps[t->mb].opt;
         s = (struct scale_message){
-            clip_factor(&r->head->steps[t->mb]), o->lr, o->beta1, o->beta2, o->eps, o->weight_decay, 0};
+            clip_factor(&r->head->steps[t->mb]),   o->lr, o->beta1, o->beta2, o->eps, o->weight_decay,
+            (uint32_t)r->head->steps[t->mb].update};
     }
     r->scales[t->mb] = s;
     e = message_send_copy(&r->messages, t, MSG_SCALE, &s, sizeof s, err);
     struct adamw opt = {s.lr, s.beta1, s.beta2, s.eps, s.weight_decay};
-    stage_update(stage_of(r, t), (float)s.gscale, &opt, step_of(r, t)->step);
+    if (s.update)
+        stage_update(stage_of(r, t), (float)s.gscale, &opt, s.update);
+    else
+        stage_skip_update(stage_of(r, t));
     if (!e && is_last(r, t) && is_head(r) && has_copy(r))
         stage_set_tied_weight(last_here(r), stage_tied_weight(r->stages[0]));
     return e ? e : tied_weight(r, t, err);
@@ -317,23 +352,16 @@ static int task_update(struct rank_state *r, const struct task *t, struct err *e
 
 /* --- parameters and tokens -------------------------------------------------------------------- */
 
-static size_t owner_of(const struct rank_state *r, size_t unit)
+/* Values where they start: of the stage that trains them (SAVE), the head's files (LOAD), or a copy
+ * (RESTORE). */
+static int put_source(struct rank_state *r, uint32_t number, float *values, struct err *err)
 {
-    size_t last = r->plan->stages - 1;
-    if (unit == 0 || unit > r->config.layers)
-        return unit == 0 ? 0 : last;
-    size_t stage = 0;
-    while (stage < last && r->plan->first[stage + 1] < unit)
-        stage++;
-    return stage;
-}
-
-/* Values where they start: from the owner (SAVE) or from the head's files (LOAD). */
-static int put_source(struct rank_state *r, const struct param_piece *piece, float *values, struct err *err)
-{
+    const struct param_piece *piece = &r->pieces.piece[number];
     if (r->go->program == PROGRAM_LOAD)
         return r->head->piece(r->head->owner, piece, values, err);
-    stage_pack(r->stages[owner_of(r, piece->unit)], piece, values);
+    if (r->go->program == PROGRAM_RESTORE)
+        return hold_read(r->hold, r->go->step, r->go->adapter, number, values, err);
+    stage_pack(r->stages[job_plan_stage_of_unit(r->plan, piece->unit)], piece, values);
     return 0;
 }
 
@@ -342,7 +370,7 @@ static int put_sink(struct rank_state *r, uint32_t number, float *values, struct
     const struct param_piece *piece = &r->pieces.piece[number];
     if (r->go->program == PROGRAM_SAVE)
         return r->head->piece(r->head->owner, piece, values, err);
-    stage_unpack(r->stages[owner_of(r, piece->unit)], piece, values);
+    stage_unpack(r->stages[job_plan_stage_of_unit(r->plan, piece->unit)], piece, values);
     if (number + 1 == r->pieces.first[1] && has_copy(r))
         stage_set_tied_weight(last_here(r), stage_tied_weight(r->stages[0]));
     return 0;
@@ -357,9 +385,8 @@ static int task_put(struct rank_state *r, const struct task *t, struct err *err)
                          : exchange_buffer(r->messages.exchange, message_size(&r->messages, &key));
     int e = values ? 0 : err_set(err, -ENOMEM, "out of memory for the parameters of unit %zu", piece->unit);
     if (!e && !need)
-        e = put_source(r, piece, values, err);
-    bool mine = r->go->program == PROGRAM_LOAD ? r->stages[owner_of(r, piece->unit)] != NULL : is_head(r);
-    if (!e && mine)
+        e = put_source(r, t->mb, values, err);
+    if (!e && !message_emit(t, MSG_PARAM))
         e = put_sink(r, t->mb, values, err);
     if (!e)
         e = tied_weight(r, t, err);

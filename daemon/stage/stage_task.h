@@ -6,6 +6,7 @@
 #ifndef DAEMON_STAGE_TASK_H
 #define DAEMON_STAGE_TASK_H
 
+#include "daemon/stage/hold/hold.h"
 #include "daemon/stage/message.h"
 #include "daemon/stage/stage_round.h"
 #include "engine/pipe/exec.h"
@@ -20,11 +21,12 @@ struct rank_state {
     struct config config;
     uint32_t rank;
     struct sample_scratch *scratch; /* owned, last rank of a generating job */
+    struct hold *hold;              /* borrowed; NULL: no copies are kept */
     /* The present round. */
     const struct go *go;        /* borrowed, as the next two */
     const struct plan *tasks;   /* of all ranks */
     struct head_round *head;    /* rank 0 */
-    struct param_pieces pieces; /* owned: of a round that saves or loads */
+    struct param_pieces pieces; /* owned: of a round that moves them */
     struct messages messages;
     double busy; /* seconds computed since the last NORM */
     uint32_t token;
@@ -32,6 +34,7 @@ struct rank_state {
      * them here, for the next stage if that lies here too. */
     struct norm_message *norms;
     struct scale_message *scales;
+    struct bad_value *bad; /* likewise: the first value of this rank in a step that is not finite */
 };
 
 int task_run(struct rank_state *r, const struct task *task, struct err *err);

@@ -4,7 +4,7 @@
  * adapter, or of several on the same weights, whose steps then go through the ring in rounds of
  * many. */
 #include "daemon/stage/stage_drive.h"
-#include "daemon/common/output_path.h"
+#include "daemon/stage/train/train_report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,189 +16,9 @@
 
 #include "net/clock.h"
 
-enum { TRACE_EVERY_US = 1000000 };
+enum { TRACE_EVERY_US = 1000000, SAVE_EVERY_US = 300000000, HOLD_SHARE = 100 };
 
-/* The rows of a round laid end to end, microbatch by microbatch. */
-struct batch {
-    uint32_t *ids; /* all below owned */
-    int32_t *labels;
-    uint32_t *starts;
-    struct seqs *seqs;
-    struct head_mb *mb;
-    size_t n;
-};
-
-/* What rows came to. */
-struct batch_sum {
-    size_t tokens, supervised;
-};
-
-static void batch_done(struct batch *b)
-{
-    free(b->ids);
-    free(b->labels);
-    free(b->starts);
-    free(b->seqs);
-    free(b->mb);
-    *b = (struct batch){0};
-}
-
-static int batch_alloc(struct batch *b, const struct job_plan *p)
-{
-    size_t n = p->microbatches * p->round_steps;
-    b->ids = calloc(n * p->tokens, sizeof *b->ids);
-    b->labels = calloc(n * p->tokens, sizeof *b->labels);
-    b->starts = calloc(n * (p->seqs + 1), sizeof *b->starts);
-    b->seqs = calloc(n, sizeof *b->seqs);
-    b->mb = calloc(n, sizeof *b->mb);
-    return b->ids && b->labels && b->starts && b->seqs && b->mb ? 0 : -ENOMEM;
-}
-
-/* The rows of a pack, behind what microbatch b->n holds; `at` is where its tokens begin,
- * start[seqs] how many it has. */
-static size_t batch_add(struct batch *b, const struct stage_data *d, size_t pack, size_t at, uint32_t *start,
-                        size_t seqs, struct batch_sum *sum)
-{
-    size_t n;
-    const uint32_t *rows = data_packs_at(d->packs, pack, &n);
-    for (size_t i = 0; i < n; i++, seqs++) {
-        const struct data_row row = data_row(d->data, rows[i]);
-        memcpy(b->ids + at + start[seqs], row.ids, row.n * sizeof *b->ids);
-        memcpy(b->labels + at + start[seqs], row.labels, row.n * sizeof *b->labels);
-        start[seqs + 1] = start[seqs] + (uint32_t)row.n;
-        sum->supervised += row.supervised;
-    }
-    return seqs;
-}
-
-/* Appends n packs of the set to the batch, as microbatches. */
-static struct batch_sum batch_fill(struct batch *b, const struct head *h, const struct stage_data *d,
-                                   const size_t *packs, size_t n)
-{
-    const struct job_plan *p = &h->plan;
-    struct batch_sum sum = {0};
-    for (size_t k = 0; k < n; b->n++) {
-        const size_t at = b->n * p->tokens;
-        uint32_t *start = b->starts + b->n * (p->seqs + 1);
-        size_t seqs = 0;
-        start[0] = 0;
-        for (size_t i = 0; i < h->spec.micro_batch && k < n; i++, k++)
-            seqs = batch_add(b, d, packs[k], at, start, seqs, &sum);
-        sum.tokens += start[seqs];
-        b->seqs[b->n] = (struct seqs){seqs, start};
-        b->mb[b->n] = (struct head_mb){.ids = b->ids + at, .labels = b->labels + at};
-    }
-    return sum;
-}
-
-static double batch_loss(const struct batch *b, size_t first, size_t end)
-{
-    double sum = 0;
-    for (size_t i = first; i < end; i++)
-        sum += b->mb[i].loss;
-    return sum;
-}
-
-/* --- one run ---------------------------------------------------------------------------------- */
-
-/* What an adapter has come to. */
-struct progress_of {
-    double last_loss, last_valid;
-    struct instant told; /* when its last step was */
-};
-
-/* A step under way. */
-struct train_step {
-    struct batch_sum sum;
-    size_t first, *packs; /* its first microbatch; [batch] owned: which packs it learns */
-};
-
-struct train_run {
-    struct head *h;
-    struct runner *r;
-    struct batch batch;
-    struct progress_of of[JOB_MAX_ADAPTERS];
-    struct train_step *steps; /* [plan.round_steps] owned, as the next two: of the round */
-    struct go_step *go;
-    struct head_step *round;
-    size_t *packs;         /* [plan.round_steps · batch] owned */
-    FILE *log;             /* owned, or NULL */
-    struct instant traced; /* when a round was last recorded for people to look at, */
-    struct instant told;   /* when a step was last told of, or the round began */
-};
-
-/* Of several adapters each line says which it speaks of. */
-static void name_adapter(const struct train_run *run, size_t adapter, json_t *line)
-{
-    if (run->h->nadapters > 1)
-        json_object_set_new(line, "adapter", json_string(run->h->adapters[adapter].name));
-}
-
-static int log_line(struct train_run *run, const json_t *line, struct err *err)
-{
-    if (!run->log)
-        return 0;
-    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    bool ok = text && fprintf(run->log, "%s\n", text) > 0 && !fflush(run->log);
-    int saved = errno;
-    free(text);
-    return ok ? 0 : err_set(err, -saved, "--log %s cannot be written: %s", run->h->spec.log, strerror(saved));
-}
-
-/* Which lines of the data a step has learnt: with the seed, what its permutation was. */
-static json_t *lines_of(const struct train_run *run, const struct train_step *step)
-{
-    const struct stage_data *d = &run->h->train;
-    json_t *lines = json_array();
-    for (size_t i = 0; i < run->h->spec.batch; i++) {
-        size_t n;
-        const uint32_t *rows = data_packs_at(d->packs, step->packs[i], &n);
-        for (size_t k = 0; k < n; k++)
-            json_array_append_new(lines, json_integer((json_int_t)data_row(d->data, rows[k]).line));
-    }
-    return lines;
-}
-
-static double seconds_between(struct instant from, struct instant to)
-{
-    return (double)clock_since_us(to, from) / 1e6;
-}
-
-/* Of several adapters a step's seconds are those since the one before of the same adapter, for so
- * often it comes; the bubble is that since any step ended. */
-static int report_step(struct train_run *run, size_t at, struct err *err)
-{
-    const struct train_step *step = &run->steps[at];
-    const struct go_step *go = &run->go[at];
-    const struct head_step *round = &run->round[at];
-    struct progress_of *of = &run->of[go->adapter];
-    const struct instant now = clock_now();
-    const double seconds = seconds_between(of->told, now), since = seconds_between(run->told, now),
-                 bubble = 1 - round->busy / ((double)run->h->plan.ranks * since);
-    run->told = of->told = now;
-    of->last_loss = batch_loss(&run->batch, step->first, step->first + run->h->plan.microbatches) /
-                    (double)step->sum.supervised;
-    json_t *line = json_pack("{s:I s:f s:f s:f s:I s:I s:f s:f s:f}", "step", (json_int_t)go->step, "loss",
-                             of->last_loss, "grad_norm", round->grad_norm, "lr", (double)round->opt.lr,
-                             "tokens", (json_int_t)step->sum.tokens, "supervised_tokens",
-                             (json_int_t)step->sum.supervised, "step_seconds", seconds, "tokens_per_second",
-                             (double)step->sum.tokens / seconds, "bubble", bubble > 0 ? bubble : 0.0);
-    if (!line)
-        return err_set(err, -ENOMEM, "out of memory");
-    name_adapter(run, go->adapter, line);
-    json_t *written = json_copy(line);
-    json_object_set_new(written, "lines", lines_of(run, step));
-    int e = log_line(run, written, err);
-    json_decref(written);
-    json_object_set_new(line, "steps", json_integer((json_int_t)run->h->steps));
-    stage_event(run->h->events, "step", line);
-    return e;
-}
-
-static int on_stepped(void *owner, size_t step, struct err *err)
-{
-    return report_step(owner, step, err);
-}
+/* --- a round ---------------------------------------------------------------------------------- */
 
 static void prepare_step(struct train_run *run, size_t at, size_t adapter, uint64_t number)
 {
@@ -216,6 +36,17 @@ static void prepare_step(struct train_run *run, size_t at, size_t adapter, uint6
                                         0.9f, 0.999f, 1e-8f, (float)s->weight_decay};
 }
 
+/* Adapters are small: after every step. Where all weights are trained, as often as it takes a
+ * hundredth of the time. */
+static bool is_hold_due(const struct train_run *run, uint64_t last)
+{
+    const struct head *h = run->h;
+    if (!h->plan.copies || last == h->steps)
+        return false;
+    return atomic_load(&h->leave) || h->plan.tune.kind == TUNE_LORA || !run->held.us ||
+           (double)clock_since_us(run->told, run->held) / 1e6 >= HOLD_SHARE * runner_hold_seconds(run->r);
+}
+
 /* Steps `first` to `last`, of each adapter that has not done them yet. */
 static int train_round(struct train_run *run, uint64_t first, uint64_t last, struct err *err)
 {
@@ -225,24 +56,29 @@ static int train_round(struct train_run *run, uint64_t first, uint64_t last, str
     run->batch.n = 0;
     for (uint64_t number = first; number <= last; number++)
         for (size_t a = 0; a < h->nadapters; a++)
-            if (number > h->adapters[a].first_step)
+            if (number > h->adapters[a].first_step && !guard_is_over(&run->guard, a))
                 prepare_step(run, n++, a, number);
     for (size_t a = 0; a < h->nadapters; a++)
         run->of[a].told = run->told;
     struct head_round round = {
-        .mb = run->batch.mb, .steps = run->round, .stepped = n > 1 ? on_stepped : NULL, .owner = run};
+        .mb = run->batch.mb, .steps = run->round, .stepped = train_on_stepped, .owner = run};
+    run->is_one_step = n == 1;
     struct go go = {.program = PROGRAM_TRAIN,
                     .step = first,
                     .nsteps = n,
                     .steps = run->go,
                     .microbatches = run->batch.n,
+                    .hold = is_hold_due(run, last),
                     .trace = h->spec.trace || !run->traced.us ||
                              clock_since_us(run->told, run->traced) >= TRACE_EVERY_US,
                     .mb = run->batch.seqs};
     if (go.trace)
         run->traced = run->told;
+    if (go.hold)
+        run->held = run->told;
+    run->held_step = go.hold ? last : run->held_step;
     int e = runner_round(run->r, &go, &round, err);
-    return e || n > 1 ? e : report_step(run, 0, err);
+    return e || n > 1 || !run->round[0].update ? e : train_report_step(run, 0, err);
 }
 
 /* The whole validation set in file order, through the same pipeline. */
@@ -275,10 +111,7 @@ static int evaluate(struct train_run *run, size_t adapter, uint64_t step, struct
     run->of[adapter].last_valid = sum / (double)tokens;
     json_t *line = json_pack("{s:I s:f s:I}", "step", (json_int_t)step, "valid_loss",
                              run->of[adapter].last_valid, "valid_tokens", (json_int_t)tokens);
-    name_adapter(run, adapter, line);
-    e = log_line(run, line, err);
-    stage_event(h->events, "valid", line);
-    return e;
+    return train_tell(run, "valid", adapter, step, line, (struct train_more){0}, err);
 }
 
 /* --- samples ---------------------------------------------------------------------------------- */
@@ -289,70 +122,15 @@ static int take_sample(struct train_run *run, size_t adapter, uint64_t step, str
 {
     const struct job_spec *s = &run->h->spec;
     char *text;
+    if (train_was_told(run, "sample", adapter, step))
+        return 0;
     int e = head_sample(run->h, run->r, adapter, step, &text, err);
     if (e)
         return e;
     json_t *line =
         json_pack("{s:I s:s s:s}", "step", (json_int_t)step, "prompt", s->sample_prompt, "sample", text);
     free(text);
-    if (!line)
-        return err_set(err, -ENOMEM, "out of memory");
-    name_adapter(run, adapter, line);
-    e = log_line(run, line, err);
-    stage_event(run->h->events, "sample", line);
-    return e;
-}
-
-/* --- saving ----------------------------------------------------------------------------------- */
-
-static int save_piece(void *owner, const struct param_piece *piece, float *values, struct err *err)
-{
-    return adapter_out_piece(owner, piece, values, err);
-}
-
-static int save_to(struct train_run *run, size_t adapter, const char *dir, uint64_t step, struct err *err)
-{
-    struct head *h = run->h;
-    struct adapter_out *out;
-    struct adapter_out_request req = {.dir = dir,
-                                      .model_dir = h->spec.model,
-                                      .tune = job_plan_tune(&h->plan, adapter),
-                                      .family = h->family,
-                                      .config = &h->config,
-                                      .step = step,
-                                      .record = head_order_record(h, adapter)};
-    int e = req.record ? adapter_out_open(&out, &req, err) : err_set(err, -ENOMEM, "out of memory");
-    json_decref(req.record);
-    if (e)
-        return e;
-    struct head_round round = {.piece = save_piece, .owner = out};
-    struct go go = {.program = PROGRAM_SAVE, .state = true, .step = step, .adapter = (uint32_t)adapter};
-    e = runner_round(run->r, &go, &round, err);
-    if (e)
-        adapter_out_abort(out);
-    if (!e)
-        e = adapter_out_finish(out, err);
-    return e;
-}
-
-/* A result that cannot be written where it was asked for is kept under the daemon's state, and the
- * sentence says where: an hour of training is not lost to a full disk. */
-static int save(struct train_run *run, size_t adapter, uint64_t step, struct err *err)
-{
-    const struct head_adapter *a = &run->h->adapters[adapter];
-    char path[4096];
-    int e = save_to(run, adapter, a->spec.adapter_out, step, err);
-    const char *rescue = json_string_value(json_object_get(run->h->json, "rescue_dir"));
-    if (!e || !rescue)
-        return e;
-    struct err first = *err, second;
-    if (*a->name)
-        mkdir(rescue, 0777);
-    snprintf(path, sizeof path, "%s%s%s", rescue, *a->name ? "/" : "", a->name);
-    if (save_to(run, adapter, path, step, &second))
-        return e;
-    return err_set(err, e, "%.300s; the result of step %llu is kept in %s", first.text,
-                   (unsigned long long)step, path);
+    return train_tell(run, "sample", adapter, step, line, (struct train_more){0}, err);
 }
 
 /* --- all steps -------------------------------------------------------------------------------- */
@@ -367,14 +145,14 @@ static int run_open(struct train_run *run, struct err *err)
     run->round = calloc(steps, sizeof *run->round);
     if (!run->packs || !run->steps || !run->go || !run->round || batch_alloc(&run->batch, &run->h->plan))
         return err_set(err, -ENOMEM, "out of memory");
-    const char *state_dir = json_string_value(json_object_get(run->h->json, "state_dir"));
-    return s->log ? output_path_open(state_dir, "--log", s->log, s->resume, &run->log, err) : 0;
+    const int e = train_save_init(&run->save, run->h, run->r, &run->log, err);
+    return e ? e : stage_log_open(&run->log, s, err);
 }
 
 static void run_done(struct train_run *run)
 {
-    if (run->log)
-        fclose(run->log);
+    train_save_done(&run->save);
+    stage_log_close(&run->log);
     batch_done(&run->batch);
     free(run->packs);
     free(run->steps);
@@ -396,7 +174,7 @@ static uint64_t round_end(const struct train_run *run, uint64_t first)
     const size_t most = h->plan.round_steps / h->nadapters;
     uint64_t last = first + most - 1;
     for (size_t a = 0; a < h->nadapters; a++)
-        last = first > h->adapters[a].first_step ? last : first;
+        last = first > h->adapters[a].first_step && !guard_is_over(&run->guard, a) ? last : first;
     for (uint64_t step = first; step < last; step++)
         if (is_due(run, step, s->save_every) || (h->valid.data && is_due(run, step, s->eval_every)) ||
             (s->sample_prompt && is_due(run, step, s->sample_every)))
@@ -404,60 +182,229 @@ static uint64_t round_end(const struct train_run *run, uint64_t first)
     return first + steps_per_adapter_below(last - first + 1, most) - 1;
 }
 
+/* Where nothing is asked for, a run that is interrupted loses minutes and not hours. */
+static bool is_save_due(const struct train_run *run, uint64_t step)
+{
+    const size_t every = run->h->spec.save_every;
+    return is_due(run, step, every) ||
+           (!every && clock_since_us(clock_now(), run->save.begun) >= SAVE_EVERY_US);
+}
+
+/* Each adapter as far as it has come; `again`: also where it was at its end before. */
+static int save(struct train_run *run, uint64_t step, bool again, struct err *err)
+{
+    const struct head *h = run->h;
+    struct train_save_of of[JOB_MAX_ADAPTERS] = {0};
+    json_t *so_far[JOB_MAX_ADAPTERS] = {NULL};
+    bool is_whole = true;
+    for (size_t a = 0; a < h->nadapters; a++) {
+        const struct guard_of *guard = &run->guard.of[a];
+        so_far[a] = guard_encode(&run->guard, a);
+        is_whole = is_whole && so_far[a];
+        of[a] = (struct train_save_of){.is_wanted = again || guard->done > h->adapters[a].first_step,
+                                       .is_best = guard->has_best && guard->best_step == guard->done,
+                                       .step = guard->done,
+                                       .so_far = so_far[a]};
+    }
+    const int e =
+        is_whole ? train_save_all(&run->save, step, of, err) : err_set(err, -ENOMEM, "out of memory");
+    for (size_t a = 0; a < h->nadapters; a++)
+        json_decref(so_far[a]);
+    return e;
+}
+
+/* The sentence comes once: a run that does the step again has said it. */
+static void say_early(const struct train_run *run, size_t adapter)
+{
+    const struct guard_of *of = &run->guard.of[adapter];
+    const char *name = run->h->adapters[adapter].name;
+    stage_say(
+        run->h->events,
+        "%s%sstops after step %llu: %zu evaluations had no better loss than %.6g of step %llu, which is "
+        "kept in %s/best",
+        name, *name ? " " : "training ", (unsigned long long)of->done, of->worse, of->best,
+        (unsigned long long)of->best_step, run->h->adapters[adapter].spec.adapter_out);
+}
+
+/* An evaluation is one of --eval-every, or the last; what a run begins with is none. True: what was
+ * evaluated is to be saved, as the best so far, or as the last there will be. */
+static bool judge(struct train_run *run, size_t adapter, uint64_t step)
+{
+    if (!run->h->spec.early_stop || !step || !is_due(run, step, run->h->spec.eval_every))
+        return false;
+    const bool is_best = guard_evaluated(&run->guard, adapter, step, run->of[adapter].last_valid);
+    train_tell_so_far(run, adapter, step);
+    if (guard_is_early(&run->guard, adapter))
+        say_early(run, adapter);
+    return is_best || guard_is_early(&run->guard, adapter);
+}
+
 /* What is due after a step, of every adapter that has made it. */
 static int after_step(struct train_run *run, uint64_t step, struct err *err)
 {
     const struct head *h = run->h;
     const struct job_spec *s = &h->spec;
+    bool must_save = is_save_due(run, step);
     int e = 0;
     for (size_t a = 0; a < h->nadapters && !e; a++) {
-        if (step <= h->adapters[a].first_step)
+        if (step <= h->adapters[a].first_step || run->guard.of[a].done != step)
             continue;
-        if (h->valid.data && is_due(run, step, s->eval_every))
+        const bool is_evaluated = h->valid.data && is_due(run, step, s->eval_every);
+        if (is_evaluated)
             e = evaluate(run, a, step, err);
+        if (!e && is_evaluated && judge(run, a, step))
+            must_save = true;
         if (!e && s->sample_prompt && is_due(run, step, s->sample_every))
             e = take_sample(run, a, step, err);
-        if (!e && is_due(run, step, s->save_every))
-            e = save(run, a, step, err);
+    }
+    return e || !must_save ? e : save(run, step, false, err);
+}
+
+/* A step that cannot be applied ends the job, with the state before it saved. */
+static int stop_at_bad_step(struct train_run *run, uint64_t last, struct err *err)
+{
+    const struct head *h = run->h;
+    struct err why = {""};
+    size_t a = 0;
+    while (a < h->nadapters && !run->guard.of[a].stopped)
+        a++;
+    if (a == h->nadapters)
+        return 0;
+    const struct guard_of *of = &run->guard.of[a];
+    int e = of->done > h->adapters[a].first_step || h->nadapters > 1 ? save(run, last, false, &why) : 0;
+    if (!e)
+        e = train_save_finish(&run->save, &why);
+    if (e)
+        return err_set(err, -EDOM,
+                       "%.600s; nothing of it is applied, but the state before it is not saved: %.300s",
+                       run->why, why.text);
+    if (!of->done)
+        return err_set(err, -EDOM, "%.600s; it is the first step, so the model or the data may have a fault",
+                       run->why);
+    return err_set(
+        err, -EDOM,
+        "%.600s; nothing of it is applied, and the state of step %llu is saved. A lower --lr or "
+        "--max-grad-norm 1 helps where training diverges; --resume --on-nan skip leaves such steps out",
+        run->why, (unsigned long long)of->done);
+}
+
+/* A run that was killed between its last save and its end: the state is whole, the result may not
+ * be. So what was at its end before is written again. */
+static int finish(struct train_run *run, struct err *err)
+{
+    const struct head *h = run->h;
+    bool again = false;
+    for (size_t a = 0; a < h->nadapters; a++)
+        again = again || run->guard.of[a].done == h->adapters[a].first_step;
+    const int e = again ? save(run, h->steps, true, err) : 0;
+    return e ? e : train_save_finish(&run->save, err);
+}
+
+static bool is_over(const struct train_run *run)
+{
+    for (size_t a = 0; a < run->h->nadapters; a++)
+        if (!guard_is_over(&run->guard, a))
+            return false;
+    return true;
+}
+
+/* What a run begins with is evaluated, but not where it was interrupted: an undisturbed one has
+ * nothing there. */
+static bool is_first_evaluated(const struct train_run *run, size_t adapter)
+{
+    const uint64_t step = run->h->adapters[adapter].first_step;
+    return step < run->h->steps &&
+           (!train_was_said(run, "valid", adapter, 0) || !step || is_due(run, step, run->h->spec.eval_every));
+}
+
+/* Of a run that the user goes on with: what the log holds is of the run before. */
+static int begin_log(struct train_run *run, struct err *err)
+{
+    const struct job_spec *s = &run->h->spec;
+    return s->log && s->resume && !s->said
+               ? train_commit(&run->save.commit, 0, stage_log_bytes(&run->log), err)
+               : 0;
+}
+
+/* What is due where a run begins: of one that was interrupted, perhaps before it was said or
+ * counted. ret: something is to be saved. */
+static int before_steps(struct train_run *run, bool *ret, struct err *err)
+{
+    const struct head *h = run->h;
+    const struct job_spec *s = &h->spec;
+    int e = begin_log(run, err);
+    for (size_t a = 0; a < h->nadapters && !e; a++) {
+        const uint64_t first = h->adapters[a].first_step;
+        if (guard_is_needed(&run->guard))
+            train_tell_so_far(run, a, run->guard.of[a].done);
+        const bool is_over = guard_is_over(&run->guard, a),
+                   is_evaluated = h->valid.data && !is_over && is_first_evaluated(run, a);
+        if (is_evaluated)
+            e = evaluate(run, a, first, err);
+        if (is_evaluated && !e && judge(run, a, first))
+            *ret = true;
+        if (!e && s->said && s->sample_prompt && first && !is_over && is_due(run, first, s->sample_every))
+            e = take_sample(run, a, first, err);
     }
     return e;
+}
+
+/* Behind a step that nodes have copies of, or that is on the disk. */
+static int leave_if_asked(struct train_run *run, uint64_t step, struct err *err)
+{
+    struct head *h = run->h;
+    const int leave = atomic_load(&h->leave);
+    if (leave == HEAD_STAYS || is_over(run) || (h->plan.copies && run->held_step != step))
+        return 0;
+    h->has_left = true;
+    if (h->plan.copies && leave == HEAD_LEAVES)
+        return 0;
+    const int e = save(run, step, false, err);
+    return e ? e : train_save_finish(&run->save, err);
 }
 
 static int run_steps(struct train_run *run, struct err *err)
 {
     struct head *h = run->h;
     uint64_t step = UINT64_MAX;
-    int e = 0;
-    for (size_t a = 0; a < h->nadapters && !e; a++) {
+    bool must_save = false;
+    for (size_t a = 0; a < h->nadapters; a++)
         step = h->adapters[a].first_step < step ? h->adapters[a].first_step : step;
-        if (h->valid.data && h->adapters[a].first_step < h->steps)
-            e = evaluate(run, a, h->adapters[a].first_step, err);
-    }
-    while (step < h->steps && !e) {
+    int e = before_steps(run, &must_save, err);
+    if (!e && must_save)
+        e = save(run, step, true, err);
+    while (!is_over(run) && !e && !h->has_left) {
         const uint64_t last = round_end(run, step + 1);
         e = train_round(run, step + 1, last, err);
+        if (!e)
+            e = stop_at_bad_step(run, last, err);
         step = last;
         if (!e)
             e = after_step(run, step, err);
+        if (!e)
+            e = leave_if_asked(run, step, err);
     }
-    /* A run that was killed between its last save and its end: the state is whole, the result may
-     * not be. */
-    for (size_t a = 0; a < h->nadapters && !e; a++)
-        if (h->adapters[a].first_step == h->steps)
-            e = save(run, a, h->steps, err);
-    return e;
+    return e || h->has_left ? e : finish(run, err);
 }
 
 static json_t *result_of(const struct train_run *run, size_t adapter)
 {
     const struct progress_of *of = &run->of[adapter];
+    const struct guard_of *guard = &run->guard.of[adapter];
     json_t *result = json_pack("{s:s s:I}", "adapter_out", run->h->adapters[adapter].spec.adapter_out,
-                               "steps", (json_int_t)run->h->steps);
+                               "steps", (json_int_t)guard->done);
+    if (guard->skipped)
+        json_object_set_new(result, "skipped", json_integer((json_int_t)guard->skipped));
+    if (guard->has_best)
+        json_object_update_new(result, json_pack("{s:I s:f s:b}", "best_step", (json_int_t)guard->best_step,
+                                                 "best_valid_loss", guard->best, "stopped_early",
+                                                 (int)guard_is_early(&run->guard, adapter)));
     if (!isnan(of->last_loss)) /* one gone on with may have been at its end */
         json_object_set_new(result, "loss", json_real(of->last_loss));
     if (!isnan(of->last_valid))
         json_object_set_new(result, "valid_loss", json_real(of->last_valid));
-    name_adapter(run, adapter, result);
+    if (run->h->nadapters > 1)
+        json_object_set_new(result, "adapter", json_string(run->h->adapters[adapter].name));
     return result;
 }
 
@@ -466,11 +413,14 @@ int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err
     struct train_run run = {.h = h, .r = r};
     for (size_t a = 0; a < h->nadapters; a++)
         run.of[a] = (struct progress_of){.last_loss = NAN, .last_valid = NAN};
+    guard_init(&run.guard, h);
     int e = run_open(&run, err);
     if (!e)
         e = run_steps(&run, err);
+    if ((e || h->has_left) && run.save.saver)
+        train_save_leave(&run.save);
     run_done(&run);
-    if (e)
+    if (e || h->has_left)
         return e;
     if (h->nadapters == 1) {
         *ret_result = result_of(&run, 0);
@@ -479,7 +429,7 @@ int head_train(struct head *h, struct runner *r, json_t **ret_result, struct err
     json_t *adapters = json_array();
     for (size_t a = 0; a < h->nadapters; a++)
         json_array_append_new(adapters, result_of(&run, a));
-    *ret_result = json_pack("{s:O s:I s:o}", "adapter_out", json_object_get(h->json, "adapter_out"), "steps",
+    *ret_result = json_pack("{s:s s:I s:o}", "adapter_out", h->asked.adapter_out, "steps",
                             (json_int_t)h->steps, "adapters", adapters);
     return 0;
 }

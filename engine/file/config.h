@@ -107,5 +107,7 @@ double config_attn_scale(const struct config *c);
  * guards against mistakes, not against an enemy. Shards that are not there do not matter as long as
  * the index says total_size. */
 int config_fingerprint(char ret[33], const char *dir, struct err *err);
+/* The same with a config of that folder that was read before: it may have been replaced since. */
+int config_fingerprint_of(char ret[33], const struct config *c, const char *dir, struct err *err);
 
 #endif

@@ -74,17 +74,21 @@ static void print_tensors(FILE *f, const struct st *st, size_t bytes)
 int config_fingerprint(char ret[33], const char *dir, struct err *err)
 {
     struct config c;
+    int r = config_read(&c, dir, err);
+    return r ? r : config_fingerprint_of(ret, &c, dir, err);
+}
+
+int config_fingerprint_of(char ret[33], const struct config *c, const char *dir, struct err *err)
+{
     struct st *st = NULL;
     char *text = NULL;
     size_t n = 0, bytes = 0;
-    int r = config_read(&c, dir, err);
-    if (r == 0)
-        r = open_names(&st, &bytes, dir, err);
+    int r = open_names(&st, &bytes, dir, err);
     if (r < 0)
         return r;
     FILE *f = open_memstream(&text, &n);
     if (f) {
-        print_config(f, &c);
+        print_config(f, c);
         print_tensors(f, st, bytes);
     }
     if (!f || fclose(f) != 0) {

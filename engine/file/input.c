@@ -14,10 +14,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/lent.h"
+
+int input_open(const char *path)
+{
+    const int lent = lent_find(path);
+    if (lent < 0 && lent != -ENODATA)
+        return lent;
+    const int fd = lent >= 0 ? fcntl(lent, F_DUPFD_CLOEXEC, 3)
+                             : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
+    return fd < 0 ? -errno : fd;
+}
+
+int input_stat(const char *path, struct stat *ret)
+{
+    const int lent = lent_find(path);
+    if (lent == -EISDIR) {
+        *ret = (struct stat){.st_mode = S_IFDIR | 0500};
+        return 0;
+    }
+    if (lent < 0 && lent != -ENODATA)
+        return lent;
+    return (lent >= 0 ? fstat(lent, ret) : stat(path, ret)) ? -errno : 0;
+}
+
+bool input_is_there(const char *path)
+{
+    struct stat sb;
+    return !input_stat(path, &sb);
+}
+
 static int read_fully(int fd, const char *path, char *buf, size_t n, struct err *err)
 {
     for (size_t at = 0; at < n;) {
-        ssize_t got = read(fd, buf + at, n - at);
+        ssize_t got = pread(fd, buf + at, n - at, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
@@ -60,11 +90,9 @@ static int read_open(int fd, const char *path, size_t limit, char **ret, size_t 
 
 int input_read(const char *path, size_t limit, char **ret, size_t *ret_n, struct err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hold us up */
-    if (fd < 0) {
-        int code = -errno;
-        return err_set(err, code, "%s cannot be opened: %s", path, strerror(-code));
-    }
+    int fd = input_open(path);
+    if (fd < 0)
+        return err_set(err, fd, "%s cannot be opened: %s", path, strerror(-fd));
     int r = read_open(fd, path, limit, ret, ret_n, err);
     close(fd);
     return r;

@@ -270,7 +270,7 @@ int st_set_open_dir(struct st **ret, const char *dir, bool (*want)(void *arg, co
     int r;
     if (!st || !single)
         r = err_set(err, -ENOMEM, "%s: no memory to open it", dir);
-    else if (access(single, F_OK) != 0) /* as in transformers, the single file goes before the index */
+    else if (!input_is_there(single)) /* as in transformers, the single file goes before the index */
         r = open_indexed(st, dir, want, arg, how, err);
     else if ((r = st_set_add(st, single, how.map, err)) == 0)
         r = complete(st, NULL, err);

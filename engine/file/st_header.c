@@ -334,11 +334,9 @@ int st_set_add(struct st *st, const char *path, bool map, struct err *err)
         return err_set(err, -ENOMEM, "%s: no memory to open it", path);
     }
     st->shards[st->nshards++] = (struct st_shard){.path = copy};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hold us up */
-    if (fd < 0) {
-        int code = -errno;
-        return err_set(err, code, "%s cannot be opened: %s", path, strerror(-code));
-    }
+    int fd = input_open(path);
+    if (fd < 0)
+        return err_set(err, fd, "%s cannot be opened: %s", path, strerror(-fd));
     int r = add_open(st, fd, map, err);
     close(fd);
     return r;

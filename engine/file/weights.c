@@ -195,9 +195,9 @@ static int open_file(struct weights_pass *g, size_t file)
     if (g->fd[file] >= 0)
         return 0;
     g->is_settled[file] = has_settled(shard);
-    g->fd[file] = open(shard->path, O_RDONLY | O_CLOEXEC);
-    if (g->fd[file] < 0)
-        return err_set(g->err, -errno, "%s cannot be opened: %s", shard->path, strerror(errno));
+    const int fd = g->fd[file] = input_open(shard->path);
+    if (fd < 0)
+        return err_set(g->err, fd, "%s cannot be opened: %s", shard->path, strerror(-fd));
     if (!is_same(g->fd[file], shard))
         return err_set(g->err, -ESTALE,
                        "%s was written to just now: start this again when nothing writes to it", shard->path);

@@ -6,7 +6,6 @@
  * on the computing thread; threads share out query tiles, so nothing is summed across them. */
 #include "layer/layer.h"
 
-#include <assert.h>
 #include <math.h>
 #include <omp.h>
 
@@ -29,46 +28,28 @@ struct attn_span {
 /* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: s
  * a row for each key, qt one for each element of a head. */
 struct fwd_tiles {
-    size_t hp, vp;  /* widths of q·k and of v padded */
-    size_t queries; /* of a tile; its rows are queries · group */
-    size_t keys, wide;
+    struct attn_extent size;
     float *q, *o;               /* [rows, hp], [rows, vp] */
     float *qt, *s;              /* [head, wide], [keys, wide] */
     float *k, *v;               /* [keys, hp], [keys, vp] */
     float *max, *sum, *rescale; /* [wide]; the last: of what earlier keys gave */
 };
 
-static size_t fwd_floats(const struct fwd_tiles *t, size_t group)
+static size_t fwd_floats(const struct attn_extent *is)
 {
-    const size_t across = tile_pad(t->queries * group);
-    return across * (2 * t->hp + t->vp + t->keys + 3) + t->keys * (t->hp + t->vp);
-}
-
-static void fwd_sizes(struct fwd_tiles *t, size_t floats, struct attn_dims dims)
-{
-    const size_t group = attn_group(dims);
-    t->hp = tile_pad(dims.head);
-    t->vp = tile_pad(attn_value(dims));
-    t->queries = group < ATTN_ROWS ? ATTN_ROWS / group : 1;
-    t->keys = ATTN_KEYS;
-    while (fwd_floats(t, group) > floats && t->queries > 1)
-        t->queries /= 2;
-    while (fwd_floats(t, group) > floats && t->keys > TILE_PAD)
-        t->keys /= 2;
-    assert(fwd_floats(t, group) <= floats);
-    t->wide = tile_pad(t->queries * group);
+    return is->wide * (2 * is->hp + is->vp + is->keys + 3) + is->keys * (is->hp + is->vp);
 }
 
 static void fwd_place(struct fwd_tiles *t, float *at)
 {
-    t->q = at, at += t->wide * t->hp;
-    t->o = at, at += t->wide * t->vp;
-    t->qt = at, at += t->wide * t->hp;
-    t->s = at, at += t->wide * t->keys;
-    t->k = at, at += t->keys * t->hp;
-    t->v = at, at += t->keys * t->vp;
-    t->max = at, at += t->wide;
-    t->sum = at, at += t->wide;
+    t->q = at, at += t->size.wide * t->size.hp;
+    t->o = at, at += t->size.wide * t->size.vp;
+    t->qt = at, at += t->size.wide * t->size.hp;
+    t->s = at, at += t->size.wide * t->size.keys;
+    t->k = at, at += t->size.keys * t->size.hp;
+    t->v = at, at += t->size.keys * t->size.vp;
+    t->max = at, at += t->size.wide;
+    t->sum = at, at += t->size.wide;
     t->rescale = at;
 }
 
@@ -78,19 +59,19 @@ static void fwd_scores(const struct kernels *k, const struct fwd_tiles *t, struc
                        struct attn_at at, size_t row, size_t c0, size_t c1)
 {
     const size_t group = attn_group(dims), col = attn_first_row(at, c0, group) / TILE_PAD * TILE_PAD;
-    k->tile(&(struct tile){.c = t->s + c0 * t->wide + col,
-                           .ldc = t->wide,
-                           .a = t->k + c0 * t->hp,
-                           .ai = t->hp,
+    k->tile(&(struct tile){.c = t->s + c0 * t->size.wide + col,
+                           .ldc = t->size.wide,
+                           .a = t->k + c0 * t->size.hp,
+                           .ai = t->size.hp,
                            .ak = 1,
                            .b = t->qt + col,
-                           .ldb = t->wide,
+                           .ldb = t->size.wide,
                            .m = c1 - c0,
                            .n = tile_pad(at.rows - col),
                            .k = dims.head});
     for (size_t c = c0; c < c1; c++)
         for (size_t r = row, end = attn_first_row(at, c, group); r < end; r++)
-            t->s[c * t->wide + r] = -INFINITY;
+            t->s[c * t->size.wide + r] = -INFINITY;
 }
 
 /* What the values give rows r0 … r1−1. */
@@ -99,16 +80,16 @@ static void fwd_rows(const struct kernels *k, const struct fwd_tiles *t, struct 
 {
     for (size_t r = r0; r < r1; r++)
         if (t->rescale[r] != 1)
-            k->scale(t->o + r * t->vp, t->rescale[r], t->vp);
-    k->tile(&(struct tile){.c = t->o + r0 * t->vp,
-                           .ldc = t->vp,
+            k->scale(t->o + r * t->size.vp, t->rescale[r], t->size.vp);
+    k->tile(&(struct tile){.c = t->o + r0 * t->size.vp,
+                           .ldc = t->size.vp,
                            .a = t->s + r0,
                            .ai = 1,
-                           .ak = t->wide,
+                           .ak = t->size.wide,
                            .b = t->v,
-                           .ldb = t->vp,
+                           .ldb = t->size.vp,
                            .m = r1 - r0,
-                           .n = t->vp,
+                           .n = t->size.vp,
                            .k = attn_seen(at, r1 - 1, attn_group(dims)),
                            .accumulate = true});
 }
@@ -120,11 +101,11 @@ static void fwd_keys(const struct kernels *k, const struct fwd_tiles *t, const s
     const size_t stride = dims.kv_heads * dims.head, v_stride = attn_v_stride(dims);
     const size_t row = attn_first_row(at, 0, group), whole = attn_first_row(at, at.nk - 1, group),
                  step = whole ? ATTN_PANEL : at.nk;
-    attn_pack(t->k, t->hp, sp->k + at.k0 * stride + kv * dims.head, stride, at.nk, dims.head);
-    attn_pack(t->v, t->vp, sp->v + at.k0 * v_stride + kv * value, v_stride, at.nk, value);
+    attn_pack(t->k, t->size.hp, sp->k + at.k0 * stride + kv * dims.head, stride, at.nk, dims.head);
+    attn_pack(t->v, t->size.vp, sp->v + at.k0 * v_stride + kv * value, v_stride, at.nk, value);
     for (size_t c = 0; c < at.nk; c += step)
         fwd_scores(k, t, dims, at, row, c, min_size(at.nk, c + step));
-    k->softmax_columns(t->s + row, t->wide, at.nk, at.rows - row, t->max + row, t->sum + row,
+    k->softmax_columns(t->s + row, t->size.wide, at.nk, at.rows - row, t->max + row, t->sum + row,
                        t->rescale + row);
     for (size_t r = row, next; r < at.rows; r = next) {
         next = attn_panel_end(r, at.rows, whole);
@@ -138,8 +119,8 @@ static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const 
     const size_t group = attn_group(dims), value = attn_value(dims);
     for (size_t r = 0; r < rows; r++) {
         const size_t slot = (t0 + r / group) * attn_row_heads(dims) + kv * group + r % group;
-        k->scale(t->o + r * t->vp, 1 / t->sum[r], value);
-        memcpy(sp->o + slot * value, t->o + r * t->vp, value * sizeof *sp->o);
+        k->scale(t->o + r * t->size.vp, 1 / t->sum[r], value);
+        memcpy(sp->o + slot * value, t->o + r * t->size.vp, value * sizeof *sp->o);
         if (sp->lse)
             sp->lse[slot] = t->max[r] + logf(t->sum[r]);
     }
@@ -149,19 +130,20 @@ static void fwd_store(const struct kernels *k, const struct fwd_tiles *t, const 
 static void fwd_tile(const struct kernels *k, const struct fwd_tiles *t, const struct attn_span *sp,
                      struct attn_dims dims, size_t kv, size_t t0)
 {
-    const size_t group = attn_group(dims), queries = min_size(t->queries, sp->n - t0), rows = queries * group;
+    const size_t group = attn_group(dims), queries = min_size(t->size.queries, sp->n - t0),
+                 rows = queries * group;
     const size_t first = sp->len - sp->n + t0, end = first + queries;
-    attn_pack_group(t->q, t->hp, sp->q + (t0 * attn_row_heads(dims) + kv * group) * dims.head, queries, dims,
-                    dims.head);
-    k->scale(t->q, dims.scale, rows * t->hp);
-    attn_pack_t(k, t->qt, t->wide, t->q, t->hp, rows, dims.head);
-    memset(t->o, 0, rows * t->vp * sizeof *t->o);
+    attn_pack_group(t->q, t->size.hp, sp->q + (t0 * attn_row_heads(dims) + kv * group) * dims.head, queries,
+                    dims, dims.head);
+    k->scale(t->q, dims.scale, rows * t->size.hp);
+    attn_pack_t(k, t->qt, t->size.wide, t->q, t->size.hp, rows, dims.head);
+    memset(t->o, 0, rows * t->size.vp * sizeof *t->o);
     for (size_t r = 0; r < rows; r++) {
         t->max[r] = -INFINITY;
         t->sum[r] = 0;
     }
-    for (size_t k0 = 0; k0 < end; k0 += t->keys)
-        fwd_keys(k, t, sp, dims, kv, (struct attn_at){first, rows, k0, min_size(t->keys, end - k0)});
+    for (size_t k0 = 0; k0 < end; k0 += t->size.keys)
+        fwd_keys(k, t, sp, dims, kv, (struct attn_at){first, rows, k0, min_size(t->size.keys, end - k0)});
     fwd_store(k, t, sp, dims, kv, t0, rows);
 }
 
@@ -171,18 +153,17 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
     const struct kernels *kern = num_kernels(num);
     const size_t q_row = dims.heads * dims.head, k_row = dims.kv_heads * dims.head;
     const size_t o_row = dims.heads * attn_value(dims), v_row = attn_v_stride(dims);
-    struct fwd_tiles sizes;
-    fwd_sizes(&sizes, num_lane(num, 0).floats, dims);
+    const struct fwd_tiles sizes = {.size = attn_extent(dims, num_lane(num, 0).floats, fwd_floats)};
     size_t tiles = 0;
     for (size_t s = 0; s < seqs.n; s++)
-        tiles += (seqs.start[s + 1] - seqs.start[s] + sizes.queries - 1) / sizes.queries;
+        tiles += (seqs.start[s + 1] - seqs.start[s] + sizes.size.queries - 1) / sizes.size.queries;
 #pragma omp parallel for schedule(dynamic)                                                                   \
     num_threads(num_threads(num)) if (seqs.n && seqs.start[seqs.n] * q_row > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
         struct fwd_tiles t = sizes;
         fwd_place(&t, num_lane(num, omp_get_thread_num()).data);
         size_t tile = i / dims.kv_heads, s = 0, own;
-        for (; tile >= (own = (seqs.start[s + 1] - seqs.start[s] + t.queries - 1) / t.queries); s++)
+        for (; tile >= (own = (seqs.start[s + 1] - seqs.start[s] + t.size.queries - 1) / t.size.queries); s++)
             tile -= own;
         const size_t at = seqs.start[s], len = seqs.start[s + 1] - at;
         const struct attn_span sp = {.o = o + at * o_row,
@@ -192,7 +173,7 @@ void attn_forward(struct num *num, float *o, float *lse, const float *q, const f
                                      .v = v + at * v_row,
                                      .n = len,
                                      .len = len};
-        fwd_tile(kern, &t, &sp, dims, i % dims.kv_heads, tile * t.queries);
+        fwd_tile(kern, &t, &sp, dims, i % dims.kv_heads, tile * t.size.queries);
     }
 }
 
@@ -301,14 +282,13 @@ void attn_cached(struct num *num, float *o, const float *q, const float *k, cons
         cached_decode(num, &sp, dims);
         return;
     }
-    struct fwd_tiles sizes;
-    fwd_sizes(&sizes, num_lane(num, 0).floats, dims);
-    const size_t tiles = (n + sizes.queries - 1) / sizes.queries;
+    const struct fwd_tiles sizes = {.size = attn_extent(dims, num_lane(num, 0).floats, fwd_floats)};
+    const size_t tiles = (n + sizes.size.queries - 1) / sizes.size.queries;
 #pragma omp parallel for schedule(dynamic)                                                                   \
     num_threads(num_threads(num)) if (n * len * dims.heads * dims.head > SMALL && num_threads(num) > 1)
     for (size_t i = 0; i < tiles * dims.kv_heads; i++) {
         struct fwd_tiles t = sizes;
         fwd_place(&t, num_lane(num, omp_get_thread_num()).data);
-        fwd_tile(num_kernels(num), &t, &sp, dims, i % dims.kv_heads, i / dims.kv_heads * sizes.queries);
+        fwd_tile(num_kernels(num), &t, &sp, dims, i % dims.kv_heads, i / dims.kv_heads * sizes.size.queries);
     }
 }

@@ -6,7 +6,6 @@
  * of keys gives, in ascending order. */
 #include "layer/layer.h"
 
-#include <assert.h>
 #include <omp.h>
 
 #include "layer/attn_tile.h"
@@ -15,7 +14,7 @@
 /* What lies across has a column for each row of queries, `wide` of them, a multiple of TILE_PAD: p
  * and ds a row for each key, qt and d_ot one for each element of a head. */
 struct back_tiles {
-    size_t hp, vp, queries, keys, wide;
+    struct attn_extent size;
     float *q, *d_o, *dq; /* [rows, hp], [rows, vp], [rows, hp]; q already scaled */
     float *qt, *d_ot;    /* [head, wide], [value, wide] */
     float *lse, *delta;  /* [wide] */
@@ -31,41 +30,26 @@ struct back_span {
     size_t len;
 };
 
-static size_t back_floats(const struct back_tiles *t, size_t group)
+static size_t back_floats(const struct attn_extent *is)
 {
-    const size_t across = tile_pad(t->queries * group), width = t->hp + t->vp;
-    return across * (2 * width + t->hp + 2 + 2 * t->keys) + t->keys * 2 * width;
-}
-
-static void back_sizes(struct back_tiles *t, size_t floats, struct attn_dims dims)
-{
-    const size_t group = attn_group(dims);
-    t->hp = tile_pad(dims.head);
-    t->vp = tile_pad(attn_value(dims));
-    t->queries = group < ATTN_ROWS ? ATTN_ROWS / group : 1;
-    t->keys = ATTN_KEYS;
-    while (back_floats(t, group) > floats && t->queries > 1)
-        t->queries /= 2;
-    while (back_floats(t, group) > floats && t->keys > TILE_PAD)
-        t->keys /= 2;
-    assert(back_floats(t, group) <= floats);
-    t->wide = tile_pad(t->queries * group);
+    const size_t width = is->hp + is->vp;
+    return is->wide * (2 * width + is->hp + 2 + 2 * is->keys) + is->keys * 2 * width;
 }
 
 static void back_place(struct back_tiles *t, float *at)
 {
-    t->q = at, at += t->wide * t->hp;
-    t->d_o = at, at += t->wide * t->vp;
-    t->dq = at, at += t->wide * t->hp;
-    t->qt = at, at += t->wide * t->hp;
-    t->d_ot = at, at += t->wide * t->vp;
-    t->lse = at, at += t->wide;
-    t->delta = at, at += t->wide;
-    t->p = at, at += t->wide * t->keys;
-    t->ds = at, at += t->wide * t->keys;
-    t->k = at, at += t->keys * t->hp;
-    t->v = at, at += t->keys * t->vp;
-    t->dk = at, at += t->keys * t->hp;
+    t->q = at, at += t->size.wide * t->size.hp;
+    t->d_o = at, at += t->size.wide * t->size.vp;
+    t->dq = at, at += t->size.wide * t->size.hp;
+    t->qt = at, at += t->size.wide * t->size.hp;
+    t->d_ot = at, at += t->size.wide * t->size.vp;
+    t->lse = at, at += t->size.wide;
+    t->delta = at, at += t->size.wide;
+    t->p = at, at += t->size.wide * t->size.keys;
+    t->ds = at, at += t->size.wide * t->size.keys;
+    t->k = at, at += t->size.keys * t->size.hp;
+    t->v = at, at += t->size.keys * t->size.vp;
+    t->dk = at, at += t->size.keys * t->size.hp;
     t->dv = at;
 }
 
@@ -74,25 +58,25 @@ static void back_scores(const struct kernels *k, const struct back_tiles *t, str
                         struct attn_at at, size_t c0, size_t c1)
 {
     const size_t col = attn_first_row(at, c0, attn_group(dims)) / TILE_PAD * TILE_PAD;
-    struct tile tile = {.c = t->p + c0 * t->wide + col,
-                        .ldc = t->wide,
-                        .a = t->k + c0 * t->hp,
-                        .ai = t->hp,
+    struct tile tile = {.c = t->p + c0 * t->size.wide + col,
+                        .ldc = t->size.wide,
+                        .a = t->k + c0 * t->size.hp,
+                        .ai = t->size.hp,
                         .ak = 1,
                         .b = t->qt + col,
-                        .ldb = t->wide,
+                        .ldb = t->size.wide,
                         .m = c1 - c0,
                         .n = tile_pad(at.rows - col),
                         .k = dims.head};
     k->tile(&tile);
-    tile.c = t->ds + c0 * t->wide + col;
-    tile.a = t->v + c0 * t->vp;
-    tile.ai = t->vp;
+    tile.c = t->ds + c0 * t->size.wide + col;
+    tile.a = t->v + c0 * t->size.vp;
+    tile.ai = t->size.vp;
     tile.b = t->d_ot + col;
     tile.k = attn_value(dims);
     k->tile(&tile);
     for (size_t c = c0; c < c1; c++) {
-        float *p = t->p + c * t->wide, *ds = t->ds + c * t->wide;
+        float *p = t->p + c * t->size.wide, *ds = t->ds + c * t->size.wide;
         const size_t first = attn_first_row(at, c, attn_group(dims));
         memset(p, 0, first * sizeof *p); /* rows of a panel that see other keys of it, but not this one */
         memset(ds, 0, first * sizeof *ds);
@@ -105,21 +89,21 @@ static void back_keys(const struct kernels *k, const struct back_tiles *t, struc
                       struct attn_at at, size_t c0, size_t c1)
 {
     const size_t from = attn_first_row(at, c0, attn_group(dims));
-    struct tile tile = {.c = t->dv + c0 * t->vp,
-                        .ldc = t->vp,
-                        .a = t->p + c0 * t->wide + from,
-                        .ai = t->wide,
+    struct tile tile = {.c = t->dv + c0 * t->size.vp,
+                        .ldc = t->size.vp,
+                        .a = t->p + c0 * t->size.wide + from,
+                        .ai = t->size.wide,
                         .ak = 1,
-                        .b = t->d_o + from * t->vp,
-                        .ldb = t->vp,
+                        .b = t->d_o + from * t->size.vp,
+                        .ldb = t->size.vp,
                         .m = c1 - c0,
-                        .n = t->vp,
+                        .n = t->size.vp,
                         .k = at.rows - from};
     k->tile(&tile);
-    tile.c = t->dk + c0 * t->hp;
-    tile.a = t->ds + c0 * t->wide + from;
-    tile.b = t->q + from * t->hp;
-    tile.n = tile.ldc = tile.ldb = t->hp;
+    tile.c = t->dk + c0 * t->size.hp;
+    tile.a = t->ds + c0 * t->size.wide + from;
+    tile.b = t->q + from * t->size.hp;
+    tile.n = tile.ldc = tile.ldb = t->size.hp;
     k->tile(&tile);
 }
 
@@ -127,15 +111,15 @@ static void back_keys(const struct kernels *k, const struct back_tiles *t, struc
 static void back_rows(const struct kernels *k, const struct back_tiles *t, struct attn_dims dims,
                       struct attn_at at, size_t r0, size_t r1)
 {
-    k->tile(&(struct tile){.c = t->dq + r0 * t->hp,
-                           .ldc = t->hp,
+    k->tile(&(struct tile){.c = t->dq + r0 * t->size.hp,
+                           .ldc = t->size.hp,
                            .a = t->ds + r0,
                            .ai = 1,
-                           .ak = t->wide,
+                           .ak = t->size.wide,
                            .b = t->k,
-                           .ldb = t->hp,
+                           .ldb = t->size.hp,
                            .m = r1 - r0,
-                           .n = t->hp,
+                           .n = t->size.hp,
                            .k = attn_seen(at, r1 - 1, attn_group(dims)),
                            .accumulate = at.k0 > 0});
 }
@@ -147,8 +131,8 @@ static void back_tile(const struct kernels *k, const struct back_tiles *t, const
     const size_t v_stride = attn_v_stride(dims), dv_stride = dims.kv_heads * value;
     const size_t group = attn_group(dims), whole = attn_first_row(at, at.nk - 1, group),
                  step = whole ? ATTN_PANEL : at.nk;
-    attn_pack(t->k, t->hp, sp->k + at.k0 * stride, stride, at.nk, dims.head);
-    attn_pack(t->v, t->vp, sp->v + at.k0 * v_stride, v_stride, at.nk, value);
+    attn_pack(t->k, t->size.hp, sp->k + at.k0 * stride, stride, at.nk, dims.head);
+    attn_pack(t->v, t->size.vp, sp->v + at.k0 * v_stride, v_stride, at.nk, value);
     for (size_t c = 0; c < at.nk; c += step) {
         back_scores(k, t, dims, at, c, min_size(at.nk, c + step));
         back_keys(k, t, dims, at, c, min_size(at.nk, c + step));
@@ -159,8 +143,8 @@ static void back_tile(const struct kernels *k, const struct back_tiles *t, const
     }
     for (size_t c = 0; c < at.nk; c++) {
         float *dk = sp->dk + (at.k0 + c) * stride, *dv = sp->dv + (at.k0 + c) * dv_stride;
-        k->add(dk, dk, t->dk + c * t->hp, dims.head);
-        k->add(dv, dv, t->dv + c * t->vp, value);
+        k->add(dk, dk, t->dk + c * t->size.hp, dims.head);
+        k->add(dv, dv, t->dv + c * t->size.vp, value);
     }
 }
 
@@ -169,22 +153,23 @@ static void back_queries(const struct kernels *k, const struct back_tiles *t, co
                          struct attn_dims dims, size_t t0)
 {
     const size_t group = attn_group(dims), value = attn_value(dims), row = dims.heads * dims.head;
-    const size_t queries = min_size(t->queries, sp->len - t0), rows = queries * group, end = t0 + queries;
-    attn_pack_group(t->q, t->hp, sp->q + t0 * row, queries, dims, dims.head);
-    attn_pack_group(t->d_o, t->vp, sp->d_o + t0 * dims.heads * value, queries, dims, value);
-    k->scale(t->q, dims.scale, rows * t->hp);
-    attn_pack_t(k, t->qt, t->wide, t->q, t->hp, rows, dims.head);
-    attn_pack_t(k, t->d_ot, t->wide, t->d_o, t->vp, rows, value);
+    const size_t queries = min_size(t->size.queries, sp->len - t0), rows = queries * group,
+                 end = t0 + queries;
+    attn_pack_group(t->q, t->size.hp, sp->q + t0 * row, queries, dims, dims.head);
+    attn_pack_group(t->d_o, t->size.vp, sp->d_o + t0 * dims.heads * value, queries, dims, value);
+    k->scale(t->q, dims.scale, rows * t->size.hp);
+    attn_pack_t(k, t->qt, t->size.wide, t->q, t->size.hp, rows, dims.head);
+    attn_pack_t(k, t->d_ot, t->size.wide, t->d_o, t->size.vp, rows, value);
     for (size_t r = 0; r < rows; r++) {
         const size_t slot = (t0 + r / group) * dims.heads + r % group;
         t->lse[r] = sp->lse[slot];
-        t->delta[r] = k->dot(t->d_o + r * t->vp, sp->o + slot * value, value);
+        t->delta[r] = k->dot(t->d_o + r * t->size.vp, sp->o + slot * value, value);
     }
-    for (size_t k0 = 0; k0 < end; k0 += t->keys)
-        back_tile(k, t, sp, dims, (struct attn_at){t0, rows, k0, min_size(t->keys, end - k0)});
-    k->scale(t->dq, dims.scale, rows * t->hp);
+    for (size_t k0 = 0; k0 < end; k0 += t->size.keys)
+        back_tile(k, t, sp, dims, (struct attn_at){t0, rows, k0, min_size(t->size.keys, end - k0)});
+    k->scale(t->dq, dims.scale, rows * t->size.hp);
     for (size_t r = 0; r < rows; r++)
-        memcpy(sp->dq + (t0 + r / group) * row + r % group * dims.head, t->dq + r * t->hp,
+        memcpy(sp->dq + (t0 + r / group) * row + r % group * dims.head, t->dq + r * t->size.hp,
                dims.head * sizeof *t->dq);
 }
 
@@ -196,7 +181,7 @@ static void back_group(const struct kernels *k, const struct back_tiles *t, cons
         memset(sp->dk + i * dims.kv_heads * dims.head, 0, dims.head * sizeof *sp->dk);
         memset(sp->dv + i * dims.kv_heads * value, 0, value * sizeof *sp->dv);
     }
-    for (size_t t0 = 0; t0 < sp->len; t0 += t->queries)
+    for (size_t t0 = 0; t0 < sp->len; t0 += t->size.queries)
         back_queries(k, t, sp, dims, t0);
 }
 
@@ -206,8 +191,7 @@ void attn_backward_x(struct num *num, float *dq, float *dk, float *dv, const flo
 {
     const struct kernels *kern = num_kernels(num);
     const size_t group = attn_group(dims);
-    struct back_tiles sizes;
-    back_sizes(&sizes, num_lane(num, 0).floats, dims);
+    const struct back_tiles sizes = {.size = attn_extent(dims, num_lane(num, 0).floats, back_floats)};
 #pragma omp parallel for schedule(dynamic) num_threads(num_threads(num)) if (num_threads(num) > 1)
     for (size_t i = 0; i < seqs.n * dims.kv_heads; i++) {
         struct back_tiles t = sizes;

@@ -7,6 +7,7 @@
 #ifndef LAYER_ATTN_TILE_H
 #define LAYER_ATTN_TILE_H
 
+#include <assert.h>
 #include <string.h>
 
 #include "layer/layer.h"
@@ -38,6 +39,33 @@ static inline size_t attn_v_stride(struct attn_dims dims)
 static inline size_t attn_row_heads(struct attn_dims dims)
 {
     return dims.row_heads ? dims.row_heads : dims.heads;
+}
+
+/* How much of a sequence a tile takes, and widths padded to TILE_PAD. */
+struct attn_extent {
+    size_t hp, vp;        /* of q·k and of v */
+    size_t queries, keys; /* of a tile; its rows are queries · group, */
+    size_t wide;          /* padded */
+};
+
+/* The largest tile for which `floats_of` is at most `floats`: queries give way before keys. */
+static inline struct attn_extent attn_extent(struct attn_dims dims, size_t floats,
+                                             size_t (*floats_of)(const struct attn_extent *))
+{
+    const size_t group = attn_group(dims);
+    struct attn_extent is = {.hp = tile_pad(dims.head),
+                             .vp = tile_pad(attn_value(dims)),
+                             .queries = group < ATTN_ROWS ? ATTN_ROWS / group : 1,
+                             .keys = ATTN_KEYS};
+    is.wide = tile_pad(is.queries * group);
+    while (floats_of(&is) > floats && is.queries > 1) {
+        is.queries /= 2;
+        is.wide = tile_pad(is.queries * group);
+    }
+    while (floats_of(&is) > floats && is.keys > TILE_PAD)
+        is.keys /= 2;
+    assert(floats_of(&is) <= floats);
+    return is;
 }
 
 /* Rows of the queries from position `first` on against keys k0 … k0+nk−1, each of which the last

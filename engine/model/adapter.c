@@ -209,7 +209,7 @@ static int refuse_pickled(const char *dir, const char *peft, struct err *err)
 {
     char bin[4096];
     snprintf(bin, sizeof bin, "%s/" ADAPTER_BIN_FILE, dir);
-    if (!access(peft, F_OK) || access(bin, F_OK))
+    if (input_is_there(peft) || !input_is_there(bin))
         return 0;
     return err_set(
         err, -ENOTSUP,
@@ -225,7 +225,7 @@ int adapter_in_open(struct adapter_in **ret, const char *dir, const struct tune 
     char mlx[4096], peft[4096];
     snprintf(mlx, sizeof mlx, "%s/" ADAPTER_MLX_FILE, dir);
     snprintf(peft, sizeof peft, "%s/" ADAPTER_PEFT_FILE, dir);
-    const bool is_mlx = !access(mlx, F_OK) && access(peft, F_OK);
+    const bool is_mlx = input_is_there(mlx) && !input_is_there(peft);
     int r = is_mlx ? 0 : refuse_pickled(dir, peft, err);
     if (r)
         return r;

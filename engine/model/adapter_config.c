@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -13,6 +14,8 @@
 #include "model/adapter_names.h"
 #include "model/peft_rules.h"
 #include "model/tune_impl.h"
+
+enum { CONFIG_MOST = 16 << 20 };
 
 /* Keys whose value changes the computation in a way we do not do; anything but absent, null, false,
  * empty or "none" is refused. */
@@ -339,8 +342,15 @@ int adapter_read_config(struct tune *tune, const char *dir, const struct family 
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/adapter_config.json", dir);
-    json_error_t je;
-    json_t *o = json_load_file(path, 0, &je);
+    json_error_t je = {.line = 0};
+    char *text = NULL;
+    size_t n = 0;
+    struct err why;
+    int read = input_read(path, CONFIG_MOST, &text, &n, &why);
+    if (read)
+        return err_set(err, -EINVAL, "%s; is this the directory of an adapter?", why.text);
+    json_t *o = json_loadb(text, n, 0, &je);
+    free(text);
     if (!json_is_object(o)) {
         json_decref(o);
         char line[32] = ""; /* a file that is not there has none */

@@ -19,6 +19,8 @@
 
 struct stage;
 
+#define STAGE_NO_UNIT SIZE_MAX
+
 struct stage_spec {
     const char *model_dir; /* borrowed during stage_open */
     struct config config;
@@ -93,6 +95,9 @@ void stage_use_bwd_w_only(struct stage *s, size_t slot, size_t bwd_w_only);
 /* Layers. y [T, dim] receives the output; NULL on the head's stage, where it stays in the slot,
  * and where the forward is done again. */
 void stage_forward(struct stage *s, size_t slot, float *y);
+/* After stage_forward, with its y: the first unit of the model here whose output has a value that
+ * is not finite. STAGE_NO_UNIT where the output of the stage is finite, or what came in was not. */
+size_t stage_first_bad(const struct stage *s, size_t slot, const float *y);
 /* Head's stage, after stage_forward: loss as xent_forward. With `xent->dscale` ≠ 0 the gradient
  * stays in the slot (and head weights get theirs: the one pass over the logits serves both). */
 double stage_loss(struct stage *s, size_t slot, const struct xent *xent);
@@ -110,8 +115,11 @@ size_t stage_tied_elements(const struct stage *s);
 /* The embedding's stage adds the head's part, once a step. */
 void stage_add_tied_grad(struct stage *s, const float *grad);
 /* partial + Σ g² over my parameters from the last unit to the first: a chain over stages gives the
- * same bits as one stage. A gradient that is not finite is named in err (−EDOM). */
-int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err);
+ * same bits as one stage. Not finite where a gradient is not; then ret_unit is the last unit of the
+ * model with such a gradient here, else STAGE_NO_UNIT. */
+double stage_sumsq(struct stage *s, double partial, size_t *ret_unit);
+/* Forgets the gradients, as stage_update does after it has applied them. */
+void stage_skip_update(struct stage *s);
 void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step);
 /* The embedding's updated weights for a head that is tied to it on another stage. */
 const float *stage_tied_weight(const struct stage *s);
@@ -127,6 +135,9 @@ void stage_unpack(struct stage *s, const struct param_piece *piece, const float 
  * stage). */
 int stage_decode(struct stage *s, const uint32_t *ids, const float *x, float *y, size_t n, size_t at,
                  struct err *err);
+/* Calls of up to so many positions give the bits of as many calls of one position: what is computed
+ * again of a text gives the same text. Longer calls add up in another order. */
+enum { STAGE_DECODE_ALIKE = 4 };
 /* Head's stage, after stage_decode: logits [vocab] of the last position; valid until the next
  * call. */
 const float *stage_logits(struct stage *s);

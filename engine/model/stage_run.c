@@ -114,6 +114,26 @@ void stage_forward(struct stage *s, size_t at, float *y)
         memcpy(y, slot->input, slot_floats(s, slot) * sizeof *y);
 }
 
+static bool is_finite(const struct stage *s, const float *x, const struct slot *slot)
+{
+    return isfinite(vec_sumsq(s->num, x, slot_floats(s, slot)));
+}
+
+/* Layers keep their inputs until the backward, so nothing is computed again. */
+size_t stage_first_bad(const struct stage *s, size_t at, const float *y)
+{
+    const struct slot *slot = &s->slot[at];
+    const float *out = y ? y : slot->in.x[s->layers];
+    if (is_finite(s, out, slot))
+        return STAGE_NO_UNIT;
+    if (s->embed && !is_finite(s, slot->input, slot))
+        return s->embed->index;
+    for (size_t l = 0; l < s->layers; l++)
+        if (!is_finite(s, l + 1 == s->layers ? out : slot->in.x[l + 1], slot))
+            return s->layer0[l].index;
+    return STAGE_NO_UNIT; /* it came in from the stage below */
+}
+
 static struct rmsnorm_dims head_dims(const struct stage *s, size_t tokens)
 {
     return (struct rmsnorm_dims){tokens, s->spec.config.dim, s->spec.config.norm_eps, 0};
@@ -244,21 +264,30 @@ void stage_add_tied_grad(struct stage *s, const float *grad)
             stage_tied_elements(s));
 }
 
-int stage_sumsq(struct stage *s, double partial, double *ret, struct err *err)
+double stage_sumsq(struct stage *s, double partial, size_t *ret_unit)
 {
+    *ret_unit = STAGE_NO_UNIT;
     for (size_t i = s->nunits; i-- > 0;)
         for (size_t p = s->units[i].nparams; p-- > 0;) {
             const struct param *param = &s->units[i].params[p];
-            double sum = vec_sumsq(s->num, param->g, param->n);
-            if (!isfinite(sum))
-                return err_set(err, -EDOM,
-                               "the gradient of %s is not finite; a lower --lr or --max-grad-norm 1 helps "
-                               "where training diverges",
-                               param->def.name);
+            const double sum = vec_sumsq(s->num, param->g, param->n);
+            if (!isfinite(sum) && *ret_unit == STAGE_NO_UNIT)
+                *ret_unit = s->units[i].index;
             partial += sum;
         }
-    *ret = partial;
-    return 0;
+    return partial;
+}
+
+void stage_skip_update(struct stage *s)
+{
+    for (size_t i = 0; i < s->nunits; i++)
+        for (size_t p = 0; p < s->units[i].nparams; p++) {
+            struct param *param = &s->units[i].params[p];
+            if (!param->def.fixed)
+                memset(param->g, 0, param->n * sizeof *param->g);
+        }
+    if (s->tied_grad)
+        memset(s->tied_grad, 0, stage_tied_elements(s) * sizeof *s->tied_grad);
 }
 
 void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64_t step)
@@ -273,10 +302,8 @@ void stage_update(struct stage *s, float gscale, const struct adamw *opt, uint64
                 continue;
             adamw_step(s->num, param->w, param->m, param->v, param->g, param->n, gscale,
                        param->def.role == PARAM_B ? &of_b : opt, step);
-            memset(param->g, 0, param->n * sizeof *param->g);
         }
-    if (s->tied_grad)
-        memset(s->tied_grad, 0, stage_tied_elements(s) * sizeof *s->tied_grad);
+    stage_skip_update(s);
 }
 
 const float *stage_tied_weight(const struct stage *s)

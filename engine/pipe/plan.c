@@ -221,19 +221,27 @@ static int check_params(const struct plan_request *req, struct err *err)
                        stages);
     if (req->tied && (req->pieces[1] == 0 || req->pieces[layers + 1] == req->pieces[layers + 2]))
         return err_set(err, -EINVAL, "a tied embedding is trained, but it or the head has nothing to save");
+    if (req->program != PROGRAM_RESTORE)
+        return 0;
+    if (!req->held_by)
+        return err_set(err, -EINVAL, "what is restored needs a rank that holds each unit");
+    for (size_t u = 0; u < layers + 2; u++)
+        if (req->held_by[u] >= req->ranks)
+            return err_set(err, -EINVAL, "unit %zu is held by rank %u, and there are %zu ranks", u,
+                           req->held_by[u], req->ranks);
     return 0;
 }
 
 static int check_request(const struct plan_request *req, struct err *err)
 {
-    if ((unsigned)req->program > PROGRAM_LOAD)
+    if ((unsigned)req->program > PROGRAM_RESTORE)
         return err_set(err, -EINVAL, "there is no program number %u", (unsigned)req->program);
     if (req->program == PROGRAM_TRAIN)
         return check_train(req, err);
     if (req->ranks < 1 || req->ranks > SCHED_MAX_RANKS)
         return err_set(err, -EINVAL, "a plan needs 1 to %d ranks, not %zu", SCHED_MAX_RANKS, req->ranks);
     int rc = check_stages(req, err);
-    if (rc < 0 || req->program == PROGRAM_SAVE || req->program == PROGRAM_LOAD)
+    if (rc < 0 || program_moves(req->program))
         return rc < 0 ? rc : check_params(req, err);
     size_t most = PLAN_MAX_CELLS / request_stages(req);
     if (req->microbatches < 1 || req->microbatches > most)
@@ -250,8 +258,9 @@ static int build_program(struct build *b, struct err *err)
     case PROGRAM_TRAIN: return build_train(b, err);
     case PROGRAM_FORWARD: build_score(b); return 0;
     case PROGRAM_DECODE: build_decode(b); return 0;
-    case PROGRAM_SAVE: build_params(b, true); return 0;
-    case PROGRAM_LOAD: build_params(b, false); return 0;
+    case PROGRAM_SAVE:
+    case PROGRAM_LOAD:
+    case PROGRAM_RESTORE: build_moves(b); return 0;
     }
     return 0;
 }
@@ -262,7 +271,7 @@ static struct plan *plan_new(const struct plan_request *req)
     if (!plan)
         return NULL;
     const struct sched *sched = req->program == PROGRAM_TRAIN ? req->sched : NULL;
-    bool params = req->program == PROGRAM_SAVE || req->program == PROGRAM_LOAD;
+    const bool params = program_moves(req->program);
     plan->program = req->program;
     plan->ranks = sched ? sched->ranks : req->ranks;
     plan->stages = sched ? sched->stages : params ? req->ranks : request_stages(req);
@@ -286,7 +295,7 @@ int plan_compile(struct plan **ret, const struct plan_request *req, struct err *
     struct build b = {.req = req, .plan = plan_new(req)};
     if (!b.plan)
         return err_set(err, -ENOMEM, "no memory for a plan");
-    if (req->program != PROGRAM_SAVE && req->program != PROGRAM_LOAD) /* those go from rank to rank */
+    if (!program_moves(req->program)) /* those go from rank to rank */
         b.rank_of_stage = req->program == PROGRAM_TRAIN ? req->sched->rank_of_stage : req->rank_of_stage;
     b.last = (uint32_t)b.plan->stages - 1;
     rc = build_program(&b, err);

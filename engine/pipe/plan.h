@@ -26,7 +26,14 @@ enum program {
                         token */
     PROGRAM_SAVE, /* trained parameters, piece by piece, to rank 0; its stages, and LOAD's, are the ranks */
     PROGRAM_LOAD, /* the same from rank 0 */
+    PROGRAM_RESTORE, /* the same, each unit from a rank that holds a copy to the one that trains it, the shorter
+                        way round the ring */
 };
+/* SAVE, LOAD, RESTORE: pieces of parameters move from rank to rank. */
+static inline bool program_moves(enum program program)
+{
+    return program == PROGRAM_SAVE || program == PROGRAM_LOAD || program == PROGRAM_RESTORE;
+}
 
 enum task_kind {
     TASK_F,
@@ -36,7 +43,7 @@ enum task_kind {
     TASK_NORM, /* of step `mb` of the plan: add my squared gradient norm to what came from stage+1 and pass it on to stage−1: summed
                     from the   last layer to the first whatever the split, so its bits do not depend on it */
     TASK_UPDATE, /* likewise: optimizer step, with the clip factor that stage 0 computed and each stage passes up */
-    TASK_PUT,   /* SAVE/LOAD: pass piece `mb` on (or take it, at its destination) */
+    TASK_PUT,   /* SAVE, LOAD, RESTORE: pass piece `mb` on (or take it, at its destination) */
     TASK_LOSS,  /* TRAIN, FORWARD: stage 0 takes the loss of `mb` (from its own rank where the last stage is
                     there) */
     TASK_TOKEN, /* DECODE: stage 0 takes the token that the last stage sampled after microbatch `mb` */
@@ -60,8 +67,9 @@ enum msg_kind {
     MSG_SCALE,       /* clip factor, stage−1 → stage */
     MSG_TIED_GRAD,   /* head's gradient of a tied embedding, last → stage 0, once a step */
     MSG_TIED_WEIGHT, /* the updated embedding, stage 0 → last */
-    MSG_PARAM,       /* piece `mb` of the parameters, towards or from rank 0 */
-    MSG_GO, /* which program the next round runs: not in plans; passed along the ring before a round */
+    MSG_PARAM,       /* piece `mb` of the parameters, towards the rank that takes it */
+    MSG_GO,   /* which program the next round runs: not in plans; passed along the ring before a round */
+    MSG_HELD, /* part `mb` of what a rank has trained, for the next one to hold: not in plans */
     MSG_COUNT
 };
 const char *msg_kind_name(enum msg_kind kind);
@@ -147,9 +155,10 @@ struct plan_request {
     const bool *
         recompute; /* TRAIN: [stages], borrowed: stages that keep their input alone, or NULL; a stage with an R in its
                                 schedule always does */
-    bool want_token;      /* DECODE: the last microbatch's F emits a token */
-    const size_t *first;  /* SAVE, LOAD: split of the model (stages + 1 entries); units = first[stages] + 2 */
-    const size_t *pieces; /* SAVE, LOAD: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
+    bool want_token;         /* DECODE: the last microbatch's F emits a token */
+    const size_t *first;     /* moves: split of the model (stages + 1 entries); units = first[stages] + 2 */
+    const size_t *pieces;    /* moves: unit u's parameters travel as pieces [pieces[u], pieces[u + 1]) */
+    const uint32_t *held_by; /* RESTORE: [units], borrowed: the rank that each unit comes from */
 };
 
 /* Compiles and dry-runs. Refuses what cannot run in a sentence that names rank, position, task and

@@ -51,6 +51,6 @@ int ends_finish(struct ends *ends, struct err *err);
 
 void build_score(struct build *b); /* plan_other.c: FORWARD, */
 void build_decode(struct build *b);
-void build_params(struct build *b, bool save); /* whose plan counts ranks as stages */
+void build_moves(struct build *b); /* whose plan counts ranks as stages */
 
 #endif

@@ -28,6 +28,7 @@ const char *msg_kind_name(enum msg_kind kind)
         [MSG_TIED_GRAD] = "tied gradient",
         [MSG_TIED_WEIGHT] = "tied weight",
         [MSG_PARAM] = "parameters",
+        [MSG_HELD] = "copy",
         [MSG_GO] = "go",
     };
     return (unsigned)kind < MSG_COUNT ? text[kind] : "?";

@@ -84,34 +84,79 @@ static uint32_t owner_of(const struct build *b, uint32_t stage)
     return b->req->rank_of_stage ? b->req->rank_of_stage[stage] : stage;
 }
 
-/* Piece by piece between its owner and rank 0, through every rank that lies between: here stages
- * are ranks. A tied embedding that is loaded goes on to the head's copy of it with its last piece,
- * and that rank takes it before anything else: what is sent first is awaited first. */
-void build_params(struct build *b, bool save)
+/* Which way a unit goes, and in how many hops: the shorter one round the ring to a rank that holds
+ * it, in line to and from rank 0, since those programs pass one piece behind the other. */
+struct move {
+    uint32_t from, to;
+    bool is_down; /* towards lower ranks */
+    size_t hops;
+};
+
+static struct move move_of(const struct build *b, size_t unit, uint32_t owner)
+{
+    const struct plan_request *req = b->req;
+    if (req->program == PROGRAM_SAVE)
+        return (struct move){owner, 0, true, owner};
+    if (req->program == PROGRAM_LOAD)
+        return (struct move){0, owner, false, owner};
+    const uint32_t from = req->held_by[unit], ranks = (uint32_t)req->ranks;
+    const size_t up = (owner + ranks - from) % ranks, down = (from + ranks - owner) % ranks;
+    return (struct move){from, owner, down < up, down < up ? down : up};
+}
+
+/* A tied embedding that comes in goes on to the head's copy of it with its last piece. That rank
+ * takes it before anything else: what is sent first is awaited first. */
+struct tied_copy {
+    bool is_wanted, is_taken;
+    uint32_t head;
+    uint32_t last_piece; /* of the embedding */
+};
+
+static void add_tied(struct build *b, struct tied_copy *tied, struct task *put, uint32_t rank, uint32_t piece)
+{
+    if (!tied->is_wanted)
+        return;
+    if (rank == 0 && piece == tied->last_piece)
+        build_emit(b, put, MSG_TIED_WEIGHT, 0, tied->head);
+    if (rank == tied->head && piece > tied->last_piece && !tied->is_taken) {
+        build_need(b, put, MSG_TIED_WEIGHT, 0, 0);
+        tied->is_taken = true;
+    }
+}
+
+static void move_piece(struct build *b, struct tied_copy *tied, const struct move *way, uint32_t piece)
+{
+    const size_t ranks = b->plan->ranks;
+    uint32_t rank = way->from, before = way->from;
+    for (size_t hop = 0; hop <= way->hops; hop++) {
+        const uint32_t next = way->is_down ? plan_prev(ranks, rank) : plan_next(ranks, rank);
+        struct task *put = build_add(b, TASK_PUT, rank, piece);
+        add_tied(b, tied, put, rank, piece);
+        if (hop > 0)
+            build_need(b, put, MSG_PARAM, piece, before);
+        if (hop < way->hops)
+            build_emit(b, put, MSG_PARAM, piece, next);
+        before = rank;
+        rank = next;
+    }
+}
+
+/* Piece by piece; here stages are ranks. */
+void build_moves(struct build *b)
 {
     const size_t *first = b->req->first, *pieces = b->req->pieces;
-    uint32_t stages = (uint32_t)(b->req->stages ? b->req->stages : b->req->ranks), stage = 0;
-    size_t layers = first[stages], unit = 0;
-    uint32_t head = owner_of(b, stages - 1);
-    bool tied = b->req->tied && !save && head > 0, taken = false;
-    for (uint32_t piece = 0; piece < pieces[layers + 2]; piece++) {
-        while (piece >= pieces[unit + 1])
-            unit++;
+    const uint32_t stages = (uint32_t)(b->req->stages ? b->req->stages : b->req->ranks);
+    const size_t layers = first[stages];
+    const uint32_t head = owner_of(b, stages - 1);
+    struct tied_copy tied = {.is_wanted = b->req->tied && b->req->program != PROGRAM_SAVE && head > 0,
+                             .head = head,
+                             .last_piece = (uint32_t)pieces[1] - 1};
+    uint32_t stage = 0;
+    for (size_t unit = 0; unit < layers + 2; unit++) {
         while (unit > 0 && unit <= layers && first[stage + 1] < unit)
             stage++;
-        uint32_t owner = unit > layers ? head : owner_of(b, unit ? stage : 0);
-        for (uint32_t r = 0; r <= owner; r++) {
-            struct task *put = build_add(b, TASK_PUT, r, piece);
-            if (tied && piece + 1 == pieces[1])
-                build_emit(b, put, MSG_TIED_WEIGHT, 0, head);
-            if (tied && r == head && !taken) {
-                build_need(b, put, MSG_TIED_WEIGHT, 0, 0);
-                taken = true;
-            }
-            if (save ? r < owner : r > 0)
-                build_need(b, put, MSG_PARAM, piece, save ? r + 1 : r - 1);
-            if (save ? r > 0 : r < owner)
-                build_emit(b, put, MSG_PARAM, piece, save ? r - 1 : r + 1);
-        }
+        const struct move way = move_of(b, unit, unit > layers ? head : owner_of(b, unit ? stage : 0));
+        for (uint32_t piece = (uint32_t)pieces[unit]; piece < pieces[unit + 1]; piece++)
+            move_piece(b, &tied, &way, piece);
     }
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/input.h"
 #include "train/data_impl.h"
 
 void data_close(struct data *data)
@@ -64,7 +65,7 @@ static int read_file(struct data *data, const struct data_request *req, const ch
         err_set(err, code,
                 "%s has neither %s.jsonl nor %s.json; put the %s rows there, or name a file of rows",
                 req->path, req->split, req->split, req->split);
-    if (code == 0 && stat(path, &sb) == 0)
+    if (code == 0 && !input_stat(path, &sb))
         r.changed = sb.st_mtime;
     if (code == 0)
         code = read_rows(&r);
@@ -78,12 +79,12 @@ static int read_file(struct data *data, const struct data_request *req, const ch
 static int read_path(struct data *data, const struct data_request *req, struct err *err)
 {
     struct stat sb;
-    if (stat(req->path, &sb) < 0 || !S_ISDIR(sb.st_mode))
+    if (input_stat(req->path, &sb) || !S_ISDIR(sb.st_mode))
         return read_file(data, req, req->path, err);
     char *path;
     if (asprintf(&path, "%s/%s.jsonl", req->path, req->split) < 0)
         return err_set(err, -ENOMEM, "%s: no memory to open it", req->path);
-    if (access(path, F_OK) < 0 && errno == ENOENT)
+    if (input_stat(path, &sb) == -ENOENT)
         path[strlen(path) - 1] = '\0'; /* .json */
     int code = read_file(data, req, path, err);
     free(path);

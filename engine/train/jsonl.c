@@ -23,7 +23,8 @@ enum { LINE_LIMIT = 64 * 1024 * 1024, FIRST_BUFFER = 64 * 1024 };
 enum shape { SHAPE_UNKNOWN, SHAPE_LINES, SHAPE_OBJECTS };
 
 struct jsonl {
-    FILE *file;              /* owned */
+    int fd;                  /* owned */
+    off_t at;                /* read of it so far */
     char *path;              /* owned */
     char *buf;               /* owned */
     size_t size, begin, end; /* of buf; unread bytes are [begin, end) */
@@ -38,8 +39,8 @@ void jsonl_close(struct jsonl *in)
 {
     if (!in)
         return;
-    if (in->file)
-        fclose(in->file);
+    if (in->fd >= 0)
+        close(in->fd);
     free(in->path);
     free(in->buf);
     free(in);
@@ -47,16 +48,11 @@ void jsonl_close(struct jsonl *in)
 
 static int open_file(struct jsonl *in, const char *path, struct err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hold us up */
-    in->file = fd < 0 ? NULL : fdopen(fd, "r");
-    if (!in->file) {
-        int code = -errno;
-        if (fd >= 0)
-            close(fd);
-        return err_set(err, code, "%s cannot be opened: %s", path, strerror(-code));
-    }
+    in->fd = input_open(path);
+    if (in->fd < 0)
+        return err_set(err, in->fd, "%s cannot be opened: %s", path, strerror(-in->fd));
     struct stat sb;
-    if (fstat(fileno(in->file), &sb) == 0 && !S_ISREG(sb.st_mode))
+    if (fstat(in->fd, &sb) == 0 && !S_ISREG(sb.st_mode))
         return err_set(err, -EINVAL, "%s is not a regular file", path);
     in->path = strdup(path);
     in->buf = malloc(FIRST_BUFFER);
@@ -96,11 +92,15 @@ static int fill(struct jsonl *in, struct err *err)
         in->buf = grown;
         in->size *= 2;
     }
-    size_t got = fread(in->buf + in->end, 1, in->size - in->end, in->file);
-    if (got == 0 && ferror(in->file))
+    ssize_t got;
+    do
+        got = pread(in->fd, in->buf + in->end, in->size - in->end, in->at);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
         return err_set(err, -EIO, "%s:%zu: cannot be read further: %s", in->path, in->line, strerror(errno));
     in->at_eof = got == 0;
-    in->end += got;
+    in->end += (size_t)got;
+    in->at += got;
     return 0;
 }
 

@@ -64,7 +64,7 @@ trap 'exit 130' INT TERM
 
 # A daemon starts the ringd-stage beside it.
 mkdir "$work/bin" "$work/model"
-cp "$build/ringd" "$build/ringctl" "$work/bin/"
+cp "$build/ringd" "$build/ringd-keys" "$build/ringctl" "$work/bin/"
 cp "$build/tests/system/lib/sleeping" "$work/bin/ringd-stage"
 jq '.hidden_size = 32 | .intermediate_size = 64 | .num_hidden_layers = 8 | .num_attention_heads = 2 | .num_key_value_heads = 2
     | .head_dim = 16 | .vocab_size = 64' share/tiny-llama/config.json >"$work/model/config.json"

@@ -40,7 +40,7 @@ trap 'exit 130' INT TERM
 export MODEL DATA BENCH_CELL RINGCTL="$build/ringctl" XDG_CACHE_HOME="$BENCH_CELL/cache"
 unset CACHE_DIRECTORY
 mkdir "$BENCH_CELL/free" # programs that find each other, with another stage
-cp "$build/ringd" "$build/ringctl" "$BENCH_CELL/free"
+cp "$build/ringd" "$build/ringd-keys" "$build/ringctl" "$BENCH_CELL/free"
 cp "$build/tests/bench/free" "$BENCH_CELL/free/ringd-stage"
 "$build/ringctl" local 2 --threads 1 exec sh "$0" cell
 for what in step token start; do

@@ -120,7 +120,7 @@ static void train_step(struct bed *b, uint64_t step)
     static const struct adamw opt = {1e-4f, 0.9f, 0.999f, 1e-8f, 0};
     struct err err;
     int32_t labels[TOKENS_MAX];
-    double sumsq;
+    size_t unit;
     for (size_t i = 1; i <= b->load.seqs; i++)
         start[i] = start[i - 1] + (uint32_t)b->load.tokens;
     for (size_t t = 0; t < tokens; t++)
@@ -137,7 +137,7 @@ static void train_step(struct bed *b, uint64_t step)
     }
     if (stage_tied_grad(b->stage))
         stage_add_tied_grad(b->stage, stage_tied_grad(b->stage));
-    bench_must(stage_sumsq(b->stage, 0, &sumsq, &err), &err);
+    stage_sumsq(b->stage, 0, &unit);
     stage_update(b->stage, 1, &opt, step);
 }
 

@@ -8,13 +8,7 @@
 set -u
 build=$(realpath "${1:-build}")
 cd "$(dirname "$0")/../.." || exit 2
-[ "$(id -u)" != 0 ] || [ -n "${RINGD_OWN_MOUNTS:-}" ] ||
-    RINGD_OWN_MOUNTS=1 exec unshare -m --propagation slave sh "$0" "$build"
-. tests/netns/lib.sh
-. tests/netns/nodes.sh
 . tests/boot/lib.sh
-deb=$(ls -t "$build"/ringd_*.deb 2>/dev/null | head -n 1)
-[ -n "$deb" ] || skip "there is no package in $build: make deb makes one"
 escapes=$build/tests/system/lib/escapes
 [ -x "$escapes" ] || skip "there is no $escapes: make test-programs makes it"
 state=/var/lib/ringd

@@ -1,5 +1,6 @@
-# Booted Debian containers with the package's own systemd, in the namespaces and on the cables of tests/netns/lib.sh, which
-# is sourced before this together with nodes.sh. Node 1 is called a, node 2 b, and so on.
+# Booted Debian containers with the package's own systemd, in the namespaces and on the cables of tests/netns/lib.sh. Sourced by
+# the tests of this folder, in the root of the repository, with $build, the folder of the build; sources tests/netns/lib.sh and
+# nodes.sh. $deb is the newest package there. Node 1 is called a, node 2 b, and so on.
 #
 #   base_root DEB [MORE]  a minimal Debian with what DEB depends on, and packages MORE (commas between them); made once from where apt
 #                        gets its own, kept in $RINGD_CACHE (/var/cache/ringd-tests)
@@ -13,6 +14,13 @@
 # The base root is never written to, nothing is registered with the host, and all mounts stay in this process's own mount
 # namespace. Every container has a cgroup of its own, as its systemd would manage, and end, whatever else is in it.
 # SPDX-License-Identifier: MIT
+[ "$(id -u)" != 0 ] || [ -n "${RINGD_OWN_MOUNTS:-}" ] ||
+    RINGD_OWN_MOUNTS=1 exec unshare -m --propagation slave sh "$0" "$build"
+. tests/netns/lib.sh
+. tests/netns/nodes.sh
+deb=$(ls -t "$build"/ringd_*.deb 2>/dev/null | head -n 1)
+[ -n "$deb" ] || skip "there is no package in $build: make deb makes one"
+
 # The release of this machine: a package is made for that.
 suite=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-bookworm}" || echo bookworm)
 cache=${RINGD_CACHE:-/var/cache/ringd-tests}

@@ -21,8 +21,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 dpkg-deb -c "$deb" | awk '{ print $6 }' >"$work/files"
-for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/ringd/ringd-stage /etc/ringd/ringd.conf \
-    /etc/apparmor.d/usr.sbin.ringd /usr/lib/systemd/catalog/ringd.catalog /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
+for file in /usr/sbin/ringd /usr/sbin/ringd-link /usr/bin/ringctl /usr/libexec/ringd/ringd-keys /usr/libexec/ringd/ringd-stage /etc/ringd/ringd.conf \
+    /etc/apparmor.d/usr.sbin.ringd /etc/apparmor.d/usr.sbin.ringd-link /usr/lib/systemd/catalog/ringd.catalog /usr/lib/sysusers.d/ringd.conf /usr/lib/tmpfiles.d/ringd.conf \
     /usr/lib/modules-load.d/ringd.conf /usr/share/bash-completion/completions/ringctl \
     /usr/share/fish/vendor_completions.d/ringctl.fish /usr/share/zsh/vendor-completions/_ringctl /usr/share/man/man1/ringctl.1.gz /usr/share/man/man5/ringd.conf.5.gz \
     /usr/share/man/man8/ringd.8.gz /usr/share/man/man8/ringd-link.8.gz; do
@@ -42,9 +42,11 @@ for shell in bash:bash-completion/completions/ringctl fish:fish/vendor_completio
     ! command -v "${shell%%:*}" >/dev/null || "${shell%%:*}" -n "$work/root/usr/share/${shell#*:}" || fail "the completion for ${shell%%:*} does not parse"
 done
 if command -v apparmor_parser >/dev/null; then
-    apparmor_parser -QK "$work/root/etc/apparmor.d/usr.sbin.ringd" 2>"$work/said" || fail "the AppArmor profile: $(cat "$work/said")"
+    for profile in usr.sbin.ringd usr.sbin.ringd-link; do
+        apparmor_parser -QK "$work/root/etc/apparmor.d/$profile" 2>"$work/said" || fail "the AppArmor profile $profile: $(cat "$work/said")"
+    done
 fi
-ok "$(wc -l <"$work/files") files and folders, $(($(stat -c %s "$deb") / 1024)) KiB; completions and AppArmor profile parse"
+ok "$(wc -l <"$work/files") files and folders, $(($(stat -c %s "$deb") / 1024)) KiB; completions and AppArmor profiles parse"
 
 if command -v lintian >/dev/null; then
     # In a program it takes instructions for words.

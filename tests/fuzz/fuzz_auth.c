@@ -5,6 +5,7 @@
  * secret have gone as far as that, once for all runs; each run begins with a copy of who reads
  * next. */
 #include "tests/fuzz/fuzz.h"
+#include "tests/lib/own_keys.h"
 
 #include "net/auth.c" /* to be copied, it must be seen */
 
@@ -24,9 +25,9 @@ static void prepare(struct auth *readers)
     struct auth *side[2];
 
     for (int i = 0; i < 3; i++)
-        expect(auth_identity_generate(&id[i]) == 0);
+        expect(own_identity(&id[i]) == 0);
     for (int i = 0; i < 2; i++) /* the third secret is the cluster's */
-        expect(auth_new(&side[i], i == 0, &id[i], id[2].secret, "ringd/1", 7) == 0);
+        expect(auth_new(&side[i], i == 0, &id[i], own_pair(&id[2])->secret, "ringd/1", 7) == 0);
     for (size_t message = 0; message < MESSAGES; message++) {
         readers[message] = *side[1 - message % 2];
         exchange(side[message % 2], side[1 - message % 2]);

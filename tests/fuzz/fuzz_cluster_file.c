@@ -4,6 +4,7 @@
  * good certificate and roster put in, so that what lies between is reached. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/unsealed.h"
+#include "tests/lib/own_keys.h"
 
 #include "daemon/ringd/cluster/cluster_file.c" /* reads bytes only behind a path */
 
@@ -21,7 +22,7 @@ static void make(struct good *g)
     struct cert c = {.name = "a"};
     const struct roster_entry *entry;
     cert_cluster_keys(g->key, secret, seed);
-    expect(auth_identity_generate(&id) == 0);
+    expect(own_identity(&id) == 0);
     memcpy(c.pub, id.pub, sizeof c.pub);
     cert_cluster_id(c.cluster_id, g->key);
     expect(cert_sign(&c, secret, g->cert) == 0);

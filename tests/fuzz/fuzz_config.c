@@ -9,7 +9,7 @@
 
 static void check(const struct config *c)
 {
-    if (!c->layers || !c->dim || !c->ffn || !c->vocab || !c->heads || !c->kv_heads || !c->head || c->head % 2)
+    if (!c->layers || !c->dim || !c->ffn || !c->vocab || !c->heads || !c->kv_heads || !c->head)
         abort();
     if (c->heads % c->kv_heads || c->neos > CONFIG_MAX_EOS || c->dtype >= DTYPE_COUNT)
         abort();

@@ -11,6 +11,8 @@
 #include "daemon/ringd/job/coord.c"
 #include "daemon/ringd/job/job_life.c" /* for its states, without the way there */
 #include "daemon/ringd/event_log.h"
+#include "tests/fuzz/keys.h"
+#include "tests/lib/small_plan.h"
 
 enum { RANKS = 3, MESSAGES = 16 };
 
@@ -34,9 +36,10 @@ static void begins(void *owner)
     (void)owner;
 }
 
-static void plan(void *owner, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+static void plan(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec, json_t *nodes,
+                 struct loan *loan)
 {
-    (void)owner, (void)job, (void)type;
+    (void)owner, (void)job, (void)attempt, (void)type, (void)loan;
     json_decref(spec);
     json_decref(nodes);
 }
@@ -83,9 +86,9 @@ char *store_unfinished(struct store *s)
     return NULL;
 }
 
-void store_put_job(struct store *s, uint64_t job, const char *state, const char *json)
+void store_put_job(struct store *s, uint64_t job, const char *state, const char *json, const char *life)
 {
-    (void)s, (void)job;
+    (void)s, (void)job, (void)life;
     expect(state && json);
 }
 
@@ -93,6 +96,18 @@ void store_put_event(struct store *s, uint64_t job, const char *kind, const char
 {
     (void)s, (void)job;
     expect(kind && json);
+}
+
+void store_sync(struct store *s, void (*done)(void *arg, const char *json), void *arg)
+{
+    (void)s;
+    done(arg, NULL);
+}
+
+void store_tidy_folder(struct store *s, const char *folder)
+{
+    (void)s;
+    expect(folder != NULL);
 }
 
 void log_line(enum log_level priority, const char *fmt, ...)
@@ -122,18 +137,42 @@ void metrics_job_ended(struct metrics *m, const char *state)
 static struct job *begin(struct coord *c, enum job_state state)
 {
     struct job *job = job_new(1, JOB_TRAIN, NULL, json_object());
-    job->ranks = RANKS;
+    job->offered.n = RANKS;
     for (size_t r = 0; r < RANKS; r++) {
-        memset(job->nodes[r], (int)r + 1, 16);
-        snprintf(job->names[r], sizeof job->names[r], "n%zu", r);
+        memset(job->offered.id[r], (int)r + 1, 16);
+        snprintf(job->offered.name[r], sizeof job->offered.name[r], "n%zu", r);
     }
-    job->plan = state > JOB_PLANNING ? json_pack("{s:[i,i,i,i]}", "first", 0, 1, 2, 4) : NULL;
-    job->timeline =
-        state > JOB_OPENING ? timeline_new(&(struct timeline_job){.schedule = "1f1b", .ranks = RANKS}) : NULL;
+    if (state > JOB_PLANNING) {
+        struct placed_plan *plan = calloc(1, sizeof *plan);
+        plan->shared = small_plan(JOB_TRAIN, RANKS);
+        plan->nodes = job->offered;
+        job_set_plan(job, plan);
+    }
     job->state = state;
     job->outcome = JOB_FAILED;
     c->jobs = c->life->job = job;
     return job;
+}
+
+static const char *const *keys_of_a_job(void)
+{
+    static const char *const of_events[] = {"ev",    "end",    "step", "steps", "loss", "result",
+                                            "tasks", "lowest", "text", "tied",  "time"};
+    static const char *keys[KEYS_MAX + 1];
+    if (!keys[0])
+        keys_add(keys, job_plan_fields());
+    for (size_t i = 0; i < sizeof of_events / sizeof *of_events; i++)
+        keys_add_one(keys, of_events[i]);
+    return keys;
+}
+
+/* Fields of the input stand in place of those of a plan that can be read. */
+static void complete_plan(json_t *plan)
+{
+    const struct job_plan small = small_plan(JOB_TRAIN, RANKS);
+    json_t *all = job_plan_encode(&small);
+    json_object_update_missing(plan, all);
+    json_decref(all);
 }
 
 /* How far the job is, only the head's own rank can say. */
@@ -144,22 +183,26 @@ static void tell(struct coord *c, const struct job *job, struct input *in)
         [JOB_WORD_CONNECTED] = MESSAGE_JOB_CONNECTED, [JOB_WORD_EVENT] = MESSAGE_JOB_EVENT,
         [JOB_WORD_RELAYED] = MESSAGE_JOB_RELAYED,     [JOB_WORD_FAILED] = MESSAGE_JOB_FAILED,
         [JOB_WORD_DONE] = MESSAGE_JOB_DONE,           [JOB_WORD_STOPPED] = MESSAGE_JOB_STOPPED};
-    static const char *const keys[] = {"ev",   "first",  "end",          "steps", "step",   "bytes",
-                                       "loss", "result", "schedule",     "tasks", "lowest", "text",
-                                       "tied", "time",   "microbatches", NULL};
     static const char *const texts[] = {"timeline", "log",  "step",  "valid", "token",
                                         "end",      "1f1b", "gpipe", "",      NULL};
-    static const struct input_words words = {keys, texts};
+    const struct input_words words = {keys_of_a_job(), texts};
     const uint8_t what = input_u8(in);
     const size_t rank = what / 8 % RANKS;
     const enum job_word word = what % JOB_WORDS;
     json_t *body = message_of(in, kinds[word], &words);
     if (!body)
         return;
+    if (word == JOB_WORD_PLANNED)
+        complete_plan(json_object_get(body, "plan"));
     json_object_set_new(body, "job", json_integer((json_int_t)job->id));
+    json_object_set_new(body, "attempt", json_integer(job->attempt));
     json_object_set_new(body, "rank", json_integer((json_int_t)rank));
     const uint64_t step = job->step;
-    expect(coord_is_rank(c, job->nodes[rank], body));
+    if (rank >= job_nodes(job)->n) { /* the plan has fewer */
+        json_decref(body);
+        return;
+    }
+    expect(coord_is_rank(c, job_nodes(job)->id[rank], body));
     coord_take_word(c, word, body);
     expect(rank == 0 || job->step == step);
     json_decref(body);
@@ -192,7 +235,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     expect(all && job->state <= JOB_CANCELLED && memchr(job->error, '\0', sizeof job->error));
     json_decref(all);
     if (job->timeline)
-        json_decref(timeline_encode(job->timeline, job->id, (const char(*)[64])job->names));
+        json_decref(timeline_encode(job->timeline, job->id, job_nodes(job)->name));
     coord_free(c);
     event_log_free(events);
     return 0;

@@ -4,7 +4,7 @@
  * and nothing that is said of them can steer a terminal. */
 #include "tests/fuzz/input.h"
 
-#include "daemon/common/doctor.h"
+#include "daemon/common/doctor/doctor.h"
 
 static const char *const keys[] = {
     "name",      "ports",      "links",         "cables",   "heard",      "address",

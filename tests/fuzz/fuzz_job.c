@@ -10,6 +10,8 @@
 #include "daemon/common/job_plan.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/stage/stage_sweep.h"
+#include "tests/fuzz/keys.h"
+#include "tests/lib/small_plan.h"
 
 static void spec(const json_t *json)
 {
@@ -26,8 +28,11 @@ static void spec(const json_t *json)
 static void adapters(const json_t *json)
 {
     struct sweep s = {0};
+    struct job_spec asked;
     struct err err = {""};
-    if (sweep_read(&s, json, &err) == 0)
+    if (job_spec_read(&asked, JOB_TRAIN, json, &err))
+        return;
+    if (sweep_read(&s, &asked, &err) == 0)
         expect(s.n >= 1 && s.n <= JOB_MAX_ADAPTERS && (s.n == 1 || *s.one[0].name));
     else
         expect(err.text[0] != '\0');
@@ -55,19 +60,9 @@ static void plan(const json_t *json)
 /* A plan that can be read, and specs that can be: fields of the input stand in place of theirs. */
 static json_t *beginning(uint8_t which)
 {
-    struct job_plan p = {.ranks = 2,
-                         .stages = 2,
-                         .place = {0, 1},
-                         .type = JOB_TRAIN,
-                         .first = {0, 1, 2},
-                         .microbatches = 1,
-                         .round_steps = 4,
-                         .tune = {.kind = TUNE_LORA, .rank = 2, .end_layer = 2},
-                         .nmore = 1,
-                         .more = {{.kind = TUNE_LORA, .rank = 3, .end_layer = 2}},
-                         .model = "/m"};
-    p.tokens = p.seqs = p.positions = p.vocab = p.dim = 1;
-    strcpy(p.schedule, "1f1b");
+    struct job_plan p = small_plan(JOB_TRAIN, 2);
+    p.nmore = 1;
+    p.more[0] = p.tune;
     switch (which % 8) {
     case 0: return json_object();
     case 1: return json_pack("{s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/a");
@@ -77,27 +72,13 @@ static json_t *beginning(uint8_t which)
     }
 }
 
-enum { KEYS = 255 }; /* as many as a byte of the input picks from */
-
-static void add_keys(const char *keys[KEYS + 1], const struct field *table)
-{
-    size_t n = 0;
-    while (keys[n])
-        n++;
-    for (; table->name; table++) {
-        expect(n < KEYS);
-        if (!n || strcmp(keys[n - 1], table->name) != 0)
-            keys[n++] = table->name;
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *keys[KEYS + 1];
+    static const char *keys[KEYS_MAX + 1];
     if (!keys[0]) {
-        add_keys(keys, job_spec_fields());
-        add_keys(keys, job_plan_fields());
-        add_keys(keys, job_tune_fields());
+        keys_add(keys, job_spec_fields());
+        keys_add(keys, job_plan_fields());
+        keys_add(keys, job_tune_fields());
     }
     static const char *const texts[] = {
         "train",  "generate",      "score", "lora", "full", "random", "constant", "linear",

@@ -3,6 +3,7 @@
  * What a member with a bug may say on a control link: frames in whole and in fragments, in every
  * state that has a key. The session's step is called on plaintext, without a network. Input: u8
  * state and kind ‖ (u16 length ‖ plaintext of a record)*. */
+#include "net/base/secret.h"
 #include "tests/fuzz/fuzz.h"
 
 #include "net/link_session.c" /* its step behind the cipher is not for others */
@@ -47,7 +48,7 @@ static const struct link_ops ops = {.frame = on_frame, .beaten = on_beaten, .up 
 static struct link *make(struct event_base *base, uint8_t *record, struct seen *seen, uint8_t mode)
 {
     static const uint8_t key[32] = {1};
-    struct link *link = calloc(1, sizeof *link);
+    struct link *link = secret_new(sizeof *link);
     expect(link != NULL);
     link->base = base;
     link->ops = &ops;
@@ -77,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (n < 1)
         return 0;
     struct link *link = make(base, record, &seen, data[0]);
-    link->depth++; /* as every entry from the loop has it */
+    link_enter(link); /* as every entry from the loop has it */
     for (data++, n--; n >= 2 && link->state != LINK_DOWN && !link->reported;) {
         size_t length = data[0] + 256u * data[1];
         data += 2, n -= 2;
@@ -87,9 +88,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         data += length, n -= length;
     }
     expect(link->parts_len <= LINK_FRAME_MAX);
-    link->depth--;
     link->record = NULL;
     link_free(link);
+    link_exit(link); /* frees what a callback let go of */
     event_base_loop(base, EVLOOP_NONBLOCK);
     return 0;
 }

@@ -3,8 +3,10 @@
  * Whoever dials or is dialled, and knows the secret: openings, hellos and what asks for a relay, in
  * every state before a session stands. Ciphers let everything through, so the payloads are the
  * input. Input: u8 which end, which kind ‖ bytes as they come from the socket. */
+#include "net/base/secret.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/unsealed.h"
+#include "tests/lib/own_keys.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -54,14 +56,14 @@ static struct auth *auth_of(bool initiator)
     static const uint8_t psk[AUTH_PSK] = {1}, seed[AUTH_SEED] = {2};
     struct auth *auth = NULL;
     if (!id.pub[0])
-        expect(auth_identity_from_seed(&id, seed) == 0);
+        expect(own_identity_from_seed(&id, seed) == 0);
     expect(auth_new(&auth, initiator, &id, psk, WIRE_PROLOGUE, strlen(WIRE_PROLOGUE)) == 0);
     return auth;
 }
 
 static struct link *make(struct event_base *base, const struct link_ops *ops, struct seen *seen)
 {
-    struct link *link = calloc(1, sizeof *link);
+    struct link *link = secret_new(sizeof *link);
     expect(link != NULL);
     link->base = base;
     link->ops = ops;
@@ -92,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     struct seen seen = {.mode = data[0]};
     struct link *link = make(base, seen.mode & RELAYS ? &relay_ops : &ops, &seen);
-    link->depth++; /* as every entry from the loop has it */
+    link_enter(link); /* as every entry from the loop has it */
     link_shake_start(link);
     struct evbuffer *in = bufferevent_get_input(link->bev);
     evbuffer_unfreeze(in, 0);
@@ -107,8 +109,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     expect(link->freed || link->state == LINK_HANDSHAKE || link->state == LINK_HELLO ||
            link->state == LINK_DOWN || link->state == LINK_UP || link->end != LINK_END_NONE);
     expect(!link->keyed || link->has_peer);
-    link->depth--;
     link_free(link);
+    link_exit(link); /* frees what a callback let go of */
     event_base_loop(base, EVLOOP_NONBLOCK);
     return 0;
 }

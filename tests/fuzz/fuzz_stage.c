@@ -8,6 +8,8 @@
  * Input: u8 type of job · u8 place in the ring · u8 number of edits of the plan, and these · then,
  * as they are wanted, GO after GO and the bytes of all other messages. What is missing reads as
  * zeros, and no further GO comes. */
+#include <sys/mman.h>
+
 #include "tests/fuzz/input.h"
 
 #include "engine/file/config.h"
@@ -264,7 +266,7 @@ static size_t put_go(struct exchange *x, uint8_t *to, size_t room)
                     .steps = steps,
                     .mb = mb};
     go.nsteps = go.program == PROGRAM_TRAIN ? 1 + input_u8(in) % 4 : 0;
-    go.microbatches = go.program == PROGRAM_SAVE || go.program == PROGRAM_LOAD ? 0 : input_u8(in) % 9;
+    go.microbatches = program_moves(go.program) ? 0 : input_u8(in) % 9;
     for (size_t i = 0; i < go.nsteps; i++)
         steps[i] = (struct go_step){flags & 32 ? (uint32_t)number(in, 0) : i % 2, 1 + i, 0.5};
     for (size_t m = 0; m < go.microbatches && m < 8; m++) {
@@ -274,17 +276,30 @@ static size_t put_go(struct exchange *x, uint8_t *to, size_t room)
             start[m][i + 1] = start[m][i] + (shape >> 2) % (TOKENS + 2);
     }
     go.microbatches = go.microbatches > 8 ? 8 : go.microbatches;
+    const uint8_t copies = input_u8(in);
+    uint32_t held_by[8] = {0};
+    go.hold = copies & 1;
+    go.nheld = go.program != PROGRAM_RESTORE ? 0 : copies & 2 ? input_u8(in) % 9 : LAYERS + 2;
+    go.held_by = held_by;
+    for (size_t u = 0; u < go.nheld && u < 8; u++)
+        held_by[u] = (uint32_t)number(in, 0);
+    go.nheld = go.nheld > 8 ? 8 : go.nheld;
     const size_t n = go_encode(bytes, &go);
     memcpy(to, bytes, n < room ? n : room);
     return n < room ? n : room;
 }
 
-/* Tokens of the model, but for one. */
+/* Tokens of the model, but for one, or none: what lies behind one row of logits is the next, and
+ * behind the last is nothing. */
 static void put_numbers(struct exchange *x, uint8_t *to, size_t n)
 {
-    const size_t odd = input_u8(x->in) % TOKENS;
+    const uint8_t which = input_u8(x->in);
+    const json_int_t all = which & 128 ? number(x->in, (json_int_t)x->vocab - 1) : -1;
     for (size_t t = 0; t < n / 4; t++) {
-        const int32_t v = (int32_t)(t == odd ? number(x->in, (json_int_t)x->vocab - 1) : (json_int_t)t);
+        const bool is_odd = !(which & 128) && t == which % TOKENS;
+        const int32_t v = (int32_t)(is_odd        ? number(x->in, (json_int_t)x->vocab - 1)
+                                    : which & 128 ? all
+                                                  : (json_int_t)t);
         memcpy(to + 4 * t, &v, 4);
     }
 }
@@ -330,11 +345,16 @@ static const char model_json[] =
     "\"eos_token_id\":2,\"torch_dtype\":\"float32\",\"tie_word_embeddings\":true,\"hidden_act\":\"silu\"}";
 static struct config model;
 
-int config_fingerprint(char ret[33], const char *dir, struct err *err)
+int config_fingerprint_of(char ret[33], const struct config *c, const char *dir, struct err *err)
 {
-    (void)dir, (void)err;
+    (void)c, (void)dir, (void)err;
     ret[0] = '\0';
     return 0;
+}
+
+int config_fingerprint(char ret[33], const char *dir, struct err *err)
+{
+    return config_fingerprint_of(ret, &model, dir, err);
 }
 
 struct listing {
@@ -419,6 +439,7 @@ static struct job_plan plan_of(enum job_type type, size_t ranks, uint8_t how)
                                .ntargets = 2,
                                .targets = {"q_proj", "up_proj"},
                                .end_layer = LAYERS};
+    p.copies = p.training;
     p.sample = p.training && how & 128 ? SAMPLE : 0;
     p.nmore = p.tune.kind == TUNE_LORA && p.training;
     p.more[0] = p.tune;
@@ -486,6 +507,14 @@ static int ignore_piece(void *owner, const struct param_piece *piece, float *val
     return 0;
 }
 
+static int apply(void *owner, size_t step, struct err *err)
+{
+    struct head_step *steps = owner;
+    (void)err;
+    steps[step].update = 1;
+    return 0;
+}
+
 static int lead(struct process *p, struct err *err)
 {
     static const uint32_t ids[TOKENS] = {1, 5, 9, 39, 0, 2, 2, 7};
@@ -498,7 +527,8 @@ static int lead(struct process *p, struct err *err)
     struct head_step step = {.opt = {1e-3f, 0.9f, 0.999f, 1e-8f, 0}, .max_norm = 1};
     struct go_step number = {0, 1, 0.2};
     struct seqs seqs = decodes ? (struct seqs){1, row} : (struct seqs){2, start};
-    struct head_round round = {.mb = &mb, .steps = &step, .piece = ignore_piece};
+    struct head_round round = {
+        .mb = &mb, .steps = &step, .stepped = apply, .piece = ignore_piece, .owner = &step};
     struct go go = {.program = decodes  ? PROGRAM_DECODE
                                : trains ? PROGRAM_TRAIN
                                         : PROGRAM_FORWARD,
@@ -534,7 +564,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t edits = input_u8(&in) % 4; edits; edits--)
         edit(input_u8(&in) % 16 ? plan : msg, &in, 1);
     static struct process p;
-    p = (struct process){.progress = &progress, .is_head = where == 0};
+    p = (struct process){.progress = &progress, .is_head = where == 0, .nheld = 2};
+    for (size_t i = 0; i < p.nheld; i++)
+        p.held[i] = memfd_create("copies", MFD_CLOEXEC);
     neighbours = (struct exchange){.in = &in, .vocab = model.vocab};
     head_init(&p.head, &p.events);
     int r = is_large(plan) ? err_set(&err, -ENOMEM, "out of memory") : do_open(&p, msg, &err);

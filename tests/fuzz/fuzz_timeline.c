@@ -6,8 +6,9 @@
  * microbatches ‖ u8 rows ‖ 7 bytes a row and one a message ‖ u8 bytes ‖ one each ‖ u8 clocks ‖ 3
  * bytes each)*. */
 #include "tests/fuzz/input.h"
+#include "tests/lib/small_plan.h"
 
-#include "daemon/ringd/job/timeline.h"
+#include "daemon/ringd/timeline/timeline.h"
 #include "engine/pipe/plan.h"
 
 enum { RANKS = 4, MESSAGES = 24, OF_THE_PLAN = 128 };
@@ -103,8 +104,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const size_t ranks = 1 + how % RANKS, stages = how & 64 ? 2 * ranks : 0;
     struct sched_request want = {
         .name = schedules[how / RANKS % 5], .ranks = ranks, .chunks = stages ? 2 : 1};
-    struct timeline *t =
-        timeline_new(&(struct timeline_job){.schedule = want.name, .ranks = ranks, .stages = stages});
+    struct job_plan plan = small_plan(JOB_TRAIN, ranks);
+    snprintf(plan.schedule, sizeof plan.schedule, "%s", want.name);
+    plan.stages = stages ? stages : ranks;
+    struct timeline *t = timeline_new(&plan);
     for (int i = 0; i < MESSAGES && in.left; i++) {
         const size_t rank = input_u8(&in) % (RANKS + 1);
         json_t *event = event_of(&in, &want, how, rank);

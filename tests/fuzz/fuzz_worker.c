@@ -3,113 +3,19 @@
  * What a head may tell a worker, and what a stage may tell it, with plans and events of any fields.
  * Input: (u8 who, which message ‖ its fields)*. No process is started, and there is no other
  * node. */
+#include "tests/fuzz/keys.h"
+#include "tests/lib/small_plan.h"
 #include "tests/fuzz/message.h"
 
-#include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/log.h"
+#include "tests/unit/daemon/ringd/job/no_stage.h"
 #include "tests/unit/daemon/ringd/job/worker_world.h"
 
 enum { MESSAGES = 16 };
 
-/* --- a stage that is no process --- */
-
-struct spawn {
-    const struct spawn_ops *ops; /* NULL: there is none */
-    void *owner;
-    bool is_ending;
-};
-static struct spawn the_stage;
-
-struct spawner *spawner_new(const struct spawner_setup *setup)
-{
-    (void)setup;
-    return NULL;
-}
-
-void spawner_free(struct spawner *m)
-{
-    (void)m;
-}
-
-uint64_t spawner_lingering(const struct spawner *m)
-{
-    (void)m;
-    return 0;
-}
-
-int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const struct spawn_ops *ops,
-                void *owner, struct err *err)
-{
-    (void)m, (void)within_us, (void)err;
-    the_stage = (struct spawn){ops, owner, false};
-    *ret = &the_stage;
-    return 0;
-}
-
-int spawn_send(struct spawn *s, json_t *message)
-{
-    (void)s;
-    json_decref(message);
-    return 0;
-}
-
-int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd)
-{
-    (void)s, (void)lane, (void)fd;
-    return 0;
-}
-
-void spawn_end(struct spawn *s)
-{
-    s->is_ending = true;
-}
-
-void spawn_kill(struct spawn *s, const char *cause)
-{
-    (void)s, (void)cause;
-}
-
-void spawn_free(struct spawn *s)
-{
-    if (s)
-        s->ops = NULL;
-}
-
-int spawn_confine(struct spawn *s, uint64_t job)
-{
-    (void)s, (void)job;
-    return 0;
-}
-
-struct cgroup *spawn_group(const struct spawn *s)
-{
-    (void)s;
-    return NULL;
-}
-
-const struct progress *spawn_progress(const struct spawn *s)
-{
-    static struct progress progress;
-    (void)s;
-    return &progress;
-}
-
-uint64_t spawn_peak(const struct spawn *s)
-{
-    (void)s;
-    return 0;
-}
-
-uint64_t spawn_memory(const struct spawn *s)
-{
-    (void)s;
-    return 0;
-}
-
 /* --- messages --- */
 
-static const char *const keys[] = {"rank", "fingerprint", "dim",   "error", "event",
-                                   "path", "why",         "bytes", NULL};
+static const char *keys[KEYS_MAX + 1];
 static const char *const texts[] = {"01000000000000000000000000000000", "02000000000000000000000000000000",
                                     "f", "", NULL};
 static const struct input_words words = {keys, texts};
@@ -117,6 +23,23 @@ static const struct input_words words = {keys, texts};
 static json_t *three_nodes(void)
 {
     return json_pack("[s,s,s]", texts[0], texts[1], "03000000000000000000000000000000");
+}
+
+static void add_keys(void)
+{
+    static const char *const of_events[] = {"rank", "error", "event", "path", "why"};
+    keys_add(keys, job_plan_fields());
+    for (size_t i = 0; i < sizeof of_events / sizeof *of_events; i++)
+        keys_add_one(keys, of_events[i]);
+}
+
+/* Fields of the input stand in place of those of a plan that can be read. */
+static void complete_plan(json_t *plan)
+{
+    const struct job_plan small = small_plan(JOB_TRAIN, 3);
+    json_t *all = job_plan_encode(&small);
+    json_object_update_missing(plan, all);
+    json_decref(all);
 }
 
 static void head_says(struct worker *w, uint8_t what, struct input *in)
@@ -131,6 +54,8 @@ static void head_says(struct worker *w, uint8_t what, struct input *in)
         json_object_set_new(body, "job", json_integer(1));
     if (what & 32)
         json_object_set_new(body, "nodes", three_nodes());
+    if (what & 64)
+        complete_plan(json_object_get(body, "plan"));
     const bool is_head = worker_is_head(w, from, body);
     switch (kinds[what % 5]) {
     case MESSAGE_JOB_OPEN: worker_take_open(w, from, body); break;
@@ -142,7 +67,7 @@ static void head_says(struct worker *w, uint8_t what, struct input *in)
         break;
     default:
         if (is_head)
-            worker_take_run(w);
+            worker_take_run(w, body);
     }
     json_decref(body);
 }
@@ -184,6 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct err err;
     if (!node.base) {
         log_set_level("error");
+        add_keys();
         expect(alone_open(&node, &err));
     }
     struct worker *w = alone_worker(&node);

@@ -90,6 +90,7 @@ static void open_scratch(struct chain *c)
     c->scratch.used = most;
     must(slab_alloc(&c->scratch, "scratch", &err), &err);
     c->scratch.used = most;
+    c->scratch.overlaps = c->spec.cut.n > 1;
     memset(c->scratch.base, 0xff, most); /* not a number */
 }
 
@@ -204,10 +205,10 @@ void chain_tie(struct chain *c)
 
 double chain_norm(struct chain *c)
 {
-    struct err err;
+    size_t unit;
     double sum = 0;
     for (size_t i = c->spec.cut.n; i-- > 0;)
-        must(stage_sumsq(c->stage[i], sum, &sum, &err), &err);
+        sum = stage_sumsq(c->stage[i], sum, &unit);
     return sqrt(sum);
 }
 

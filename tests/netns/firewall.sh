@@ -43,16 +43,6 @@ job_runs() { # HEAD WHAT
     job_of "$1" || fail "$2: a job of $1 fails: $(tail -n 3 "$tmp/$1.job")"
     ok "$2: a job of $1 runs, $(($(milliseconds) - start)) ms"
 }
-# A finding of the doctor, asked at a node
-finds() { # NODE PATTERN
-    on "$1" --json doctor >"$tmp/said" 2>/dev/null
-    jq -r '.findings[] | "\(.severity) \(.node) \(.check) \(.thing): \(.text) FIX \(.fix)"' "$tmp/said" >"$tmp/found"
-    grep -Eq -- "$2" "$tmp/found"
-}
-doctor_says() { # NODE PATTERN
-    wait_for $((8 * slow)) finds "$@" || fail "the doctor at $1 does not say \"$2\": $(cat "$tmp/found")"
-    ok "the doctor at $1: $(grep -E -- "$2" "$tmp/found")"
-}
 says() { # NODE PATTERN: in `links`
     on "$1" links --wide >"$tmp/links" 2>&1 || on "$1" links >"$tmp/links" 2>&1
     tr -s ' \n' '  ' <"$tmp/links" | grep -Eq -- "$2"

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an enemy on the same switch can send, as fast as the machine can: for
- * tests/netns/hostile.sh. Owns its sockets; one thread. Needs root for raw frames.
+ * tests/netns/hostile.sh and floods.sh. Owns its sockets; one thread. Needs root for raw frames.
  *
  *   flood record INTERFACE SECONDS FILE           beacons, and first messages of handshakes, that
  *   pass there
  *   flood beacons KIND INTERFACE SECONDS [FILE]   garbage, truncated, oversized, forged, question;
- *   replay and spoofed need what was recorded
+ *   replay, repeated (the same, from a hardware address of its own: the switch goes on to send its
+ *   author what is for him) and spoofed need what was recorded
  *   flood shakes KIND ADDRESS%INTERFACE SECONDS [FILE]   garbage, truncated, oversized, silent;
  *   replay needs what was recorded
+ *   flood http KIND ADDRESS%INTERFACE SECONDS     bodies without a token; unfinished requests
  *
- * The last two print how many datagrams or connections they have made. */
+ * The last three print how many datagrams or connections they have made. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_packet.h>
@@ -32,6 +34,7 @@
 
 enum {
     PORT = 17464,
+    HTTP_PORT = 8473,
     FRAME_MAX = 1500,
     POOL = 256, /* frames made beforehand */
     HEADS = sizeof(struct ether_header) + sizeof(struct ip6_hdr) + sizeof(struct udphdr),
@@ -39,6 +42,8 @@ enum {
     OPENING = 55, /* bytes of a handshake's first message with its length in front */
     CALLS = 256,  /* at a time */
 };
+
+static const uint8_t own_address[ETH_ALEN] = {0x02, 0x66, 0x6c, 0x6f, 0x6f, 0x64};
 
 struct frame {
     size_t n;
@@ -148,8 +153,7 @@ static uint16_t checksum(const uint8_t *ip, const uint8_t *udp, size_t n)
 /* A datagram to the beacons' group. `from`: 16 bytes. */
 static void wrap(struct frame *f, const uint8_t *from, const uint8_t *body, size_t n)
 {
-    static const uint8_t ether[] = {0x33, 0x33, 0x69, 0x6e, 0x67, 0x00, 0x02,
-                                    0x66, 0x6c, 0x6f, 0x6f, 0x64, 0x86, 0xdd};
+    static const uint8_t ether[] = {0x33, 0x33, 0x69, 0x6e, 0x67, 0x00, 0, 0, 0, 0, 0, 0, 0x86, 0xdd};
     static const uint8_t group[16] = {0xff, 0x02, [12] = 0x72, 0x69, 0x6e, 0x67};
     uint8_t *ip = f->data + sizeof ether, *udp = ip + sizeof(struct ip6_hdr);
     const uint16_t length = htons((uint16_t)(n + 8)), port = htons(PORT);
@@ -157,6 +161,7 @@ static void wrap(struct frame *f, const uint8_t *from, const uint8_t *body, size
 
     memcpy(f->data, ether, sizeof ether);
     memcpy(f->data + 2, group + 12, 4);
+    memcpy(f->data + ETH_ALEN, own_address, sizeof own_address);
     memcpy(ip, (uint8_t[8]){0x60, 0, 0, 0, 0, 0, IPPROTO_UDP, 255}, 8);
     memcpy(ip + 4, &length, 2);
     memcpy(ip + 8, from, 16);
@@ -201,11 +206,15 @@ static int beacons(const char *kind, const char *interface, const char *seconds,
     uint64_t sent = 0;
     uint8_t spoofed[16];
 
-    if (strcmp(kind, "replay") == 0 || strcmp(kind, "spoofed") == 0)
+    const bool repeats = strcmp(kind, "replay") == 0 || strcmp(kind, "repeated") == 0;
+
+    if (repeats || strcmp(kind, "spoofed") == 0)
         load(&pool, path, false);
+    for (size_t i = 0; strcmp(kind, "repeated") == 0 && i < pool.n; i++)
+        memcpy(pool.frame[i].data + ETH_ALEN, own_address, sizeof own_address);
     if (strcmp(kind, "spoofed") == 0)
         memcpy(spoofed, pool.frame[0].data + sizeof(struct ether_header) + 8, sizeof spoofed);
-    if (strcmp(kind, "replay") != 0)
+    if (!repeats)
         make(&pool, kind, strcmp(kind, "spoofed") == 0 ? spoofed : NULL);
     for (size_t i = 0; i < POOL; i++) {
         iov[i] = (struct iovec){pool.frame[i % pool.n].data, pool.frame[i % pool.n].n};
@@ -220,12 +229,24 @@ static int beacons(const char *kind, const char *interface, const char *seconds,
     return 0;
 }
 
-/* --- handshakes ------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
+
+static const char body_head[] =
+    "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n",
+                  unfinished[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nX-Much: ";
 
 static size_t first_words(uint8_t *out, const char *kind, const struct pool *pool, uint64_t i)
 {
+    const char *http = strcmp(kind, "bodies") == 0       ? body_head
+                       : strcmp(kind, "unfinished") == 0 ? unfinished
+                                                         : NULL;
     if (strcmp(kind, "silent") == 0)
         return 0;
+    if (http) {
+        memset(out, 'x', FRAME_MAX);
+        memcpy(out, http, strlen(http));
+        return FRAME_MAX;
+    }
     if (strcmp(kind, "replay") == 0) {
         memcpy(out, find_opening(&pool->frame[i % pool->n]), OPENING);
         return OPENING;
@@ -266,19 +287,24 @@ static void call(struct call *c, const struct addrinfo *to)
 
 /* As many calls at a time as there are places: each says its words, and waits until it is hung up
  * on or all the others have had their turn. */
-static int shakes(const char *kind, const char *address, const char *seconds, const char *path)
+static int calls_of(const char *kind, const char *address, int port, const char *seconds, const char *path)
 {
     static struct pool pool;
     static struct call calls[CALLS];
     static struct pollfd polls[CALLS];
     struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST},
                     *to;
-    uint8_t words[FRAME_MAX] = {0};
+    uint8_t words[FRAME_MAX] = {0}, more[1 << 16];
     uint64_t made = 0, oldest = 0;
+    char service[8];
+    const bool goes_on_talking = port == HTTP_PORT;
+
+    memset(more, 'x', sizeof more);
+    snprintf(service, sizeof service, "%d", port);
 
     if (strcmp(kind, "replay") == 0)
         load(&pool, path, true);
-    if (getaddrinfo(address, "17464", &hints, &to))
+    if (getaddrinfo(address, service, &hints, &to))
         fail(address);
     for (size_t i = 0; i < CALLS; i++)
         calls[i].fd = -1;
@@ -287,6 +313,8 @@ static int shakes(const char *kind, const char *address, const char *seconds, co
             if (calls[i].fd < 0)
                 call(&calls[i], to);
             polls[i] = (struct pollfd){calls[i].fd, calls[i].connected ? POLLIN : POLLOUT, 0};
+            if (goes_on_talking)
+                polls[i].events |= POLLOUT;
         }
         if (poll(polls, CALLS, 20) == 0)
             for (size_t i = 0; i < CALLS / 8; i++)
@@ -294,6 +322,8 @@ static int shakes(const char *kind, const char *address, const char *seconds, co
         for (size_t i = 0; i < CALLS; i++) {
             if (polls[i].revents & (POLLERR | POLLHUP | POLLIN)) {
                 hang_up(&calls[i]);
+            } else if (polls[i].revents & POLLOUT && calls[i].connected) {
+                (void)!send(calls[i].fd, more, sizeof more, MSG_NOSIGNAL);
             } else if (polls[i].revents & POLLOUT) {
                 calls[i].connected = true;
                 (void)!send(calls[i].fd, words, first_words(words, kind, &pool, made++), MSG_NOSIGNAL);
@@ -313,7 +343,9 @@ int main(int argc, char **argv)
     if (argc >= 5 && strcmp(argv[1], "beacons") == 0)
         return beacons(argv[2], argv[3], argv[4], argv[5]);
     if (argc >= 5 && strcmp(argv[1], "shakes") == 0)
-        return shakes(argv[2], argv[3], argv[4], argv[5]);
-    fputs("usage: flood record|beacons|shakes ...; see the head of its source\n", stderr);
+        return calls_of(argv[2], argv[3], PORT, argv[4], argv[5]);
+    if (argc == 5 && strcmp(argv[1], "http") == 0)
+        return calls_of(argv[2], argv[3], HTTP_PORT, argv[4], NULL);
+    fputs("usage: flood record|beacons|shakes|http ...; see the head of its source\n", stderr);
     return 2;
 }

@@ -14,7 +14,7 @@ build=$(realpath "${1:-build}")
 
 # The client is built here: it is no part of what is installed.
 cc -std=gnu17 -D_GNU_SOURCE -O1 -iquote . -o "$tmp/client" tests/netns/link_client.c daemon/ringd/peer/cable_client.c \
-    daemon/common/link_proto.c daemon/common/xalloc.c net/prefix.c net/buf.c net/clock.c net/reason.c -levent_core || fail "the client does not build"
+    daemon/ringd/timer.c daemon/common/link_proto.c daemon/common/xalloc.c net/prefix.c net/buf.c net/clock.c net/base/reason.c -levent_core || fail "the client does not build"
 
 ula=fd12:3456:789a::/48 pool=10.98.0.0/16
 six1=fd12:3456:789a:7262::1:10 six2=fd12:3456:789a:7262::1:11 four1=10.98.4.6 four2=10.98.4.7

@@ -10,6 +10,7 @@
 #   await_line FILE PATTERN S [FIRST]
 #   ring_again N              ends the daemons 1..N, starts them and waits for their ring; how long that took in $took
 #   check_cable K A B         its subnet: a /127 on both ends, the same, each end reached from the other
+#   doctor_says NODE PATTERN  a finding of the doctor, asked there: "warning a mtu cable1: TEXT FIX COMMAND"; needs jq
 #   train HEAD NAME [OPTION...]   $iters steps in the background into $tmp/NAME, its log lines in $tmp/NAME.steps
 #   await_job NAME            until it ended well      steps NAME       how many it has logged
 #   loop_ns NAME              processor time of the daemon's loop so far, in ns      rss NAME    memory in KiB
@@ -79,7 +80,7 @@ start_ringd() {
     _who=$(name_of "$1")
     _at=$1
     shift
-    ns_spawn "$_at" "$build/ringd" --state-dir "$tmp/$_who" --name "$_who" --http-listen none --threads 1 \
+    ns_spawn "$_at" "$build/ringd" --state-dir "$tmp/$_who" --name "$_who" --http-listen "${HTTP:-none}" --threads 1 \
         --link-socket "$tmp/link-$_who.sock" "$@" 2>>"$tmp/$_who.log" </dev/null
     echo $pid >"$tmp/$_who.pid"
 }
@@ -154,12 +155,22 @@ check_cable() {
     ok "cable$1: $at_a at $(name_of "$2"), $at_b at $(name_of "$3"), both reached"
 }
 
+_finds() {
+    on "$1" --json doctor >"$tmp/said" 2>/dev/null
+    jq -r '.findings[] | "\(.severity) \(.node) \(.check) \(.thing): \(.text) FIX \(.fix)"' "$tmp/said" >"$tmp/found"
+    grep -Eq -- "$2" "$tmp/found"
+}
+doctor_says() {
+    wait_for $((8 * slow)) _finds "$@" || fail "the doctor at $1 does not say \"$2\": $(cat "$tmp/found")"
+    ok "the doctor at $1: $(grep -E -- "$2" "$tmp/found")"
+}
+
 train() {
     : >"$tmp/$2.steps"
     _head=$1 _name=$2
     shift 2
     RINGD_SOCKET=$tmp/$_head/ringd.sock timeout $((60 * slow)) "$build/ringctl" --json train --model "$model" --data "$data" \
-        --adapter-out "$tmp/$_name" --iters "$iters" --seed 5 --dropout 0.05 --log "$tmp/$_name.steps" "$@" \
+        --adapter-out "$tmp/$_name" --iters "$iters" --on-loss stop --seed 5 --dropout 0.05 --log "$tmp/$_name.steps" "$@" \
         >"$tmp/$_name.train.log" 2>&1 </dev/null &
     job=$!
     spawned="$spawned $job"

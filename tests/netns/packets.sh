@@ -23,15 +23,6 @@ job_runs() { # WHAT
     grep -q 'rank 1 of 2' "$tmp/b.log" || fail "$1: the job ran without b"
     ok "$1: a job runs, $(($(milliseconds) - start)) ms"
 }
-finds() { # NODE PATTERN
-    on "$1" --json doctor >"$tmp/said" 2>/dev/null
-    jq -r '.findings[] | "\(.severity) \(.node) \(.check) \(.thing): \(.text) FIX \(.fix)"' "$tmp/said" >"$tmp/found"
-    grep -Eq -- "$2" "$tmp/found"
-}
-doctor_says() { # NODE PATTERN
-    wait_for $((8 * slow)) finds "$@" || fail "the doctor at $1 does not say \"$2\": $(cat "$tmp/found")"
-    ok "the doctor at $1: $(grep -E -- "$2" "$tmp/found")"
-}
 links_say() { # NODE PATTERN
     on "$1" links >"$tmp/links" 2>&1
     grep -Eq -- "$2" "$tmp/links" || fail "links at $1 do not say \"$2\": $(cat "$tmp/links")"
@@ -80,7 +71,7 @@ doctor_says a '^ok a mtu '
 mark a b
 narrow 1280
 start=$(milliseconds)
-await_all 'packets above 1280 bytes are lost between cable1 and cable1 of [ab], whose MTUs are 1500 and 1500' 60 a b
+await_all 'packets above 1280 bytes are lost between cable1 and cable1 of [ab], with MTUs of 1500 and 1500' 60 a b
 ok "after $(($(milliseconds) - start)) ms the log says what is lost"
 job_runs "narrow since a moment"
 status_says a 'cable on cable1 to b: packets above 1280 bytes are lost between cable1 and cable1 of b,.*ip link set cable1 mtu 1280. here'

@@ -20,14 +20,17 @@
 #include <unistd.h>
 
 #include "daemon/ringd/cluster/cluster.h"
+#include "daemon/keys/key_file.h"
 #include "daemon/ringd/cluster/identity.h"
 #include "net/beacon_wire.h"
 #include "net/clock.h"
+#include "tests/lib/own_keys.h"
 
 enum { PORT = 17464, EVERY_MS = 50 };
 
 struct liar {
-    struct auth_identity id;
+    struct keeper keeper;
+    struct keys *keys;
     struct beacon_key key;
     struct in6_addr own; /* the link-local address it speaks from */
     struct sockaddr_in6 group;
@@ -50,14 +53,15 @@ static void take_key(struct liar *l, const char *state)
     struct cluster_net_key key;
     struct err err = {""};
 
-    if (identity_load(&l->id, state, &err) || cluster_open(&cluster, state, &l->id, &err) ||
-        !cluster_net_keys(cluster, &key, 1)) {
+    uint8_t seed[AUTH_SEED];
+    if (key_file_load(seed, state, &err) || !(l->keys = own_keys(&l->keeper, seed)) ||
+        cluster_open(&cluster, state, l->keys, &err) || !cluster_net_keys(cluster, &key, 1)) {
         fprintf(stderr, "revoked: %s: %s\n", state, err.text);
         exit(1);
     }
-    auth_node_id(l->self, l->id.pub);
+    auth_node_id(l->self, keys_identity(l->keys)->pub);
     l->key.id = key.generation;
-    beacon_key_derive(l->key.key, key.key);
+    memcpy(l->key.key, key.beacon, sizeof l->key.key);
     cluster_close(cluster);
 }
 

@@ -5,6 +5,7 @@
 # way, by root's daemon and by a user's. The same program without a cell finds most of the ways open, so they are ways. And a
 # path that leads to what is the daemon's own is refused with a sentence.
 . "$(dirname "$0")/lib/check.sh"
+case $build in *address* | *thread*) skip "sanitizers need calls that a cell forbids" ;; esac
 stage=$build/tests/system/lib/escapes
 chmod 755 "$work"
 cd "$work" || exit 1
@@ -66,6 +67,8 @@ attempts() {
 }
 # confined WHAT
 confined() {
+    # Where no control groups are mounted, as below a chroot, there is no place for one.
+    [ -d /sys/fs/cgroup ] || sed -i '/^make_group refused ENOENT$/d' "$dir/out/report"
     grep -vE '^[a-z_]+ refused (EPERM|EACCES|ENOSYS|EXDEV)$' "$dir/out/report" && fail "$1: those ways are open"
     tried=$(wc -l <"$dir/out/report")
     [ "$tried" -ge 60 ] || fail "$1: only $tried ways were tried"

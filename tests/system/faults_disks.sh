@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Damaged models on one node alone, and disks without room. Runs in a mount namespace of its own, so that nothing stays mounted.
-if [ -z "${RINGD_TEST_MOUNTS:-}" ]; then
-    if unshare -m true 2>/dev/null; then
-        RINGD_TEST_MOUNTS=own exec unshare -m sh "$0" "$@"
-    fi
-    echo "mounting needs root"
-    exit 77
-fi
+. "$(dirname "$0")/lib/own_mounts.sh"
 . "$(dirname "$0")/lib/check.sh"
 . "$(dirname "$0")/lib/ring.sh"
 at_end() {
@@ -88,4 +82,24 @@ head -c 70000 /dev/zero >"$work/small/fill" 2>/dev/null
 refused log "node n1: --log $work/small/log cannot be (opened|written): No space left on device" train --model "$model" --data "$tables" \
     --seq-len 64 --iters 2 --adapter-out "$work/adapter" --log "$work/small/log"
 rm "$work/small/fill"
+
+# A save that finds no room on the way is said once, the job goes on, and saves again once there is room.
+RINGD_SOCKET=$(sock_of 1) limit 120 "$ringctl" --json train --model "$model" --data "$tables" --seq-len 64 --iters 100000 --save-every 5 \
+    --adapter-out "$work/small/later" --log "$work/later.log" >"$work/later.json" 2>"$work/later.err" &
+job_process=$!
+await_line "$work/later.err" 'step 5 is not saved: .* needs [0-9]+ bytes, but its disk has only [0-9]+ free' 30
+await_line "$work/later.log" '"step":40,' 30
+id=$(on 1 --json jobs | jq 'last(.jobs[] | select(.state == "running")).id')
+holds "the job" "$(on 1 job "$id" >"$work/job" && echo "$work/job")" '^not saved: .* needs [0-9]+ bytes'
+holds "the journal" "$(log_of 1)" "step 5 is not saved"
+mount -o remount,size=4m "$work/small"
+await_line "$work/later.err" 'step [0-9]+ is saved: saving works again' 30
+on 1 job "$id" | grep -q '^not saved' && fail "the job is saved, and says it is not"
+equal "sentences about saving" "$(grep -cE 'is not saved|works again' "$work/later.err")" 2
+on 1 cancel "$id" >/dev/null
+await_end "$job_process" 30
+no_stages 1 2 3
+last=$(jq -s 'map(.step // empty)[-1]' "$work/later.log")
+limit 30 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json train --model "$model" --data "$tables" --seq-len 64 --iters $((last + 1)) --resume \
+    --adapter-out "$work/small/later" >"$work/out" 2>"$work/err" || fail "what was saved does not go on: $(cat "$work/err")"
 works "after the full disks" 2

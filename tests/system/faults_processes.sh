@@ -26,7 +26,7 @@ works "after a killed stage of the head" 3
 
 # A stage that stands still for longer than a silent neighbour is given: its daemon beats on, so it is waited for.
 train_short() {
-    RINGD_SOCKET=$(sock_of 1) limit 60 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$1" --iters 12 --seq-len 64 \
+    RINGD_SOCKET=$(sock_of 1) limit 60 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$1" --iters 200 --seq-len 64 \
         --log "$work/$1.log" >"$work/$1.json" 2>"$work/$1.err"
 }
 train_short undisturbed || fail "undisturbed: $(cat "$work/undisturbed.err")"

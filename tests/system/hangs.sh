@@ -13,7 +13,8 @@ at_end() {
     umount -l "$work/share" 2>/dev/null
 }
 mkdir "$work/share"
-"$hang" "$work/share" >"$work/hang.out" 2>&1 &
+: >"$work/hang.out"
+"$hang" "$work/share" >>"$work/hang.out" 2>&1 &
 share=$!
 tail -f --pid="$share" "$work/hang.out" | grep -m1 -q hangs || skip "no file system can be mounted here: $(cat "$work/hang.out")"
 start_node 1

@@ -9,7 +9,7 @@ failed=0
 has() { # PROGRAM WHAT PATTERN, in what readelf said
     printf '%s\n' "$said" | grep -Eq "$3" || { echo "$1 lacks $2"; failed=1; }
 }
-for program in ringd ringd-stage ringd-link ringctl; do
+for program in ringd ringd-keys ringd-stage ringd-link ringctl; do
     said=$(readelf -Wdhln --dyn-syms "$build/$program")
     has $program 'random addresses (PIE)' 'Type: +DYN'
     has $program 'tables that are read-only after the start (RELRO)' 'GNU_RELRO'

@@ -43,6 +43,8 @@ ln -s "$own" to-state
 train 1 "--log $own/identity lies in ringd's own folder" --log "$own/identity"
 train 1 "--log $own/identity lies in ringd's own folder" --log to-state/identity
 train 1 "--adapter-out $own lies in ringd's own folder" --adapter-out "$own"
+train 1 "--data $own/http-token lies in ringd's own folder" --data "$own/http-token"
+train 1 "--valid $own/identity lies in ringd's own folder" --valid to-identity
 write_to() { # OPTION PATH PATTERN
     jq -n --arg model "$llama" --arg data "$tables" --arg out "$work/out.adapter" --arg key "$1" --arg path "$2" \
         '{type: "train", spec: ({model: $model, data: $data, adapter_out: $out, iters: 1} + {($key): $path})}' >request
@@ -53,6 +55,8 @@ write_to log "$work/to-identity" "log $work/to-identity is a symbolic link"
 write_to log "$work/to-state/identity" "lies in ringd's own folder"
 write_to adapter_out "$work/to-state" "adapter-out $work/to-state is a symbolic link"
 write_to adapter_out "$work/to-state/new" "lies in ringd's own folder"
+write_to data "$work/to-identity" "lies in ringd's own folder"
+write_to schedule "$own/identity" "--schedule $own/identity lies in ringd's own folder"
 equal "the identity afterwards" "$(sha256sum <n1/identity)" "$mark"
 
 # What a terminal would obey reaches none, and neither the log.
@@ -86,10 +90,14 @@ refused 1 'model/tokenizer.json: .*must hold its tokenizer' generate --model "$c
 refused 1 'entry 2 is not a token id below 512' generate --model "$llama" --ids 1,512
 refused 1 'one token alone has no probability' score --model "$llama" --ids 1
 
-train 2 'schedule "zigzag": allowed is one of' --schedule zigzag
+train 2 'schedule must be auto, .* or FILE, and is "zigzag"' --schedule zigzag
 train 2 'iters.*epochs' --epochs 3
 train 2 'eval-every.*give --valid' --eval-every 3
-train 2 'batch-size 65536: out of range, allowed is 1 to 65535' --batch-size 65536
+train 2 'batch-size must be a whole number from 1 to 65535, and is 65536' --batch-size 65536
+train 2 '--init random makes sense only with --fine-tune-type full' --init random
+train 2 '--objective needs --schedule auto' --objective memory
+train 2 '--chunks must be a whole number from 1 to 16, and is "two"' --chunks two
+refused 2 'two prompts: give one' generate --model "$llama" --ids 1,2 hello
 refused 2 'missing: .*--data' train --model "$llama" --adapter-out out.adapter
 refused 2 'unknown option --modle: did you mean --model' generate --modle "$llama" hello
 refused 2 '"traim" is not a command: did you mean train' traim

@@ -4,13 +4,7 @@
 # Results that the daemon cannot write where its user wants them, as a service under ProtectHome=: kept with the daemon, fetched by ringctl,
 # gone on with. And paths that are wrong: refused before there is a job. Folders that are read-only for the daemon alone are made in mount
 # namespaces, which needs root. usage: results.sh BUILD
-if [ -z "${RINGD_TEST_MOUNTS:-}" ]; then
-    if unshare -m true 2>/dev/null; then
-        RINGD_TEST_MOUNTS=own exec unshare -m sh "$0" "$@"
-    fi
-    echo "mounting needs root"
-    exit 77
-fi
+. "$(dirname "$0")/lib/own_mounts.sh"
 cd "$(dirname "$0")/../.." || exit 2
 . tests/system/lib/check.sh
 . tests/system/lib/ring.sh
@@ -91,11 +85,11 @@ equal "the list" "$(code '')" 200
 kept=$(jq -r .folder "$work/body")
 ln -s "$work/n1/identity" "$kept/link"
 echo secret >"$kept/half.tmp"
-mkdir "$kept/deep" "$kept/deep/deeper"
-echo secret >"$kept/deep/deeper/file"
+mkdir -p "$kept/deep/deeper/deepest" # a sweep has a folder of an adapter, and its best one in that
+echo secret >"$kept/deep/deeper/deepest/file"
 equal "a file of the result" "$(code /adapter_config.json)" 200
 same "and its bytes" "$work/body" "$kept/adapter_config.json"
-for name in ../../identity %2e%2e/%2e%2e/identity ..%2f..%2fidentity "$work/n1/identity" /identity link half.tmp deep deep/ deep/deeper/file . '' nothing; do
+for name in ../../identity %2e%2e/%2e%2e/identity ..%2f..%2fidentity "$work/n1/identity" /identity link half.tmp deep deep/ deep/deeper/deepest/file . '' nothing; do
     case $(code "/$name") in 200) fail "a file is sent as $name: $(head -c 100 "$work/body")" ;; esac
 done
 on 1 result 2 --json | jq -e '[.files[].name] | index("link") == null and index("half.tmp") == null and index("adapter_model.safetensors") != null' >/dev/null ||
@@ -122,9 +116,14 @@ refused "--adapter-out $home/no/out cannot be created or written by the daemon: 
 refused "--log $home/log cannot be created or written by the daemon: $home: Read-only" train --model "$model" --data "$work/rows.jsonl" --adapter-out out --log log
 refused "--model /no/such cannot be opened" plan generate --model /no/such --ids 1
 equal "jobs after them" "$(jobs)" "$before"
-equal "for who fetches nothing" "$(limit 20 curl -sS --unix-socket "$(sock_of 1)" -o "$work/body" -w '%{http_code}' -H 'Content-Type: application/json' \
-    -d "{\"type\":\"train\",\"spec\":{\"model\":\"$model\",\"data\":\"$work/rows.jsonl\",\"adapter_out\":\"$home/out\",\"kept_in\":\"/etc\"}}" http://localhost/v1/jobs)" 400
-holds "for who fetches nothing" "$work/body" 'bad-path.*Read-only file system'
+ask() { # WHAT SPEC-MEMBERS PATTERN: 400 and such a sentence
+    equal "$1" "$(limit 20 curl -sS --unix-socket "$(sock_of 1)" -o "$work/body" -w '%{http_code}' -H 'Content-Type: application/json' \
+        -d "{\"type\":\"train\",\"spec\":{\"model\":\"$model\",\"data\":\"$work/rows.jsonl\",$2}}" http://localhost/v1/jobs)" 400
+    holds "$1" "$work/body" "$3"
+}
+ask "for who fetches nothing" "\"adapter_out\":\"$home/out\"" 'bad-path.*Read-only file system'
+ask "where it is kept is the daemon's to say" "\"adapter_out\":\"$home/out\",\"kept_in\":\"/etc\"" 'a job of type train has no .*kept_in'
+ask "a key with a slip" "\"adapter_out\":\"$home/out\",\"iter\":3" 'did you mean .*iters'
 equal "jobs after that" "$(jobs)" "$before"
 on 1 plan train --model "$model" --data "$work/rows.jsonl" --adapter-out unmade --iters 1 >"$work/out" 2>"$work/err" || fail "plan: $(cat "$work/err")"
 [ ! -e "$work/n1/results/"unmade* ] || fail "a plan has left a folder"

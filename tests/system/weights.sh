@@ -3,13 +3,7 @@
 #
 # All nodes compute with the same weights, or the job is refused by name. Every node sees a folder of its own under one path, in a mount namespace
 # of its own, and keeps its own hashes. usage: weights.sh BUILD
-if [ -z "${RINGD_TEST_MOUNTS:-}" ]; then
-    if unshare -m true 2>/dev/null; then
-        RINGD_TEST_MOUNTS=own exec unshare -m sh "$0" "$@"
-    fi
-    echo "mounting needs root"
-    exit 77
-fi
+. "$(dirname "$0")/lib/own_mounts.sh"
 cd "$(dirname "$0")/../.." || exit 2
 . tests/system/lib/check.sh
 . tests/system/lib/ring.sh
@@ -27,19 +21,15 @@ start_ring() {
         start_node $node_number env CACHE_DIRECTORY="$work/n$node_number/cache" \
             unshare -m sh -c 'mount --bind "$1" "$2" && shift 2 && exec "$@"' sh "$work/n$node_number/model" "$model"
     done
-    on 1 init >/dev/null
-    for node_number in 2 3; do
-        on $node_number join "$(on 1 invite)" --peer "127.0.0.1:$(cat "$work/n1/port")" >/dev/null
-    done
-    for node_number in 1 2 3; do
-        await_ring $node_number
-    done
+    join_ring
 }
 # generate NAME [OPTION...]: through node 1
+# here ARGS...: ringctl where the head's files are, for it hands over what it sees
+here() { limit 60 nsenter -m -t "$(pid_of 1)" env RINGD_SOCKET="$(sock_of 1)" "$ringctl" "$@"; }
 generate() {
     name=$1
     shift
-    limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" --json generate --model "$model" --ids 5,6,7 --max-tokens 4 "$@" \
+    here --json generate --model "$model" --ids 5,6,7 --max-tokens 4 "$@" \
         >"$work/$name.json" 2>"$work/$name.err"
 }
 # works NAME READERS: what the first time was generated, and so many nodes read weights for it
@@ -143,7 +133,7 @@ works mended 1
 say "a merged model"
 mkdir "$work/data"
 for word in one two three four; do echo "{\"text\": \"Lily and Tom went to the park, $word.\"}"; done >"$work/data/train.jsonl"
-limit 60 env RINGD_SOCKET="$(sock_of 1)" "$ringctl" train --model "$model" --data "$work/data" --adapter-out "$work/adapter" --iters 4 --lr 0.05 \
+here train --model "$model" --data "$work/data" --adapter-out "$work/adapter" --iters 4 --lr 0.05 \
     --target-modules all-linear >"$work/train.log" 2>&1 || fail "training: $(cat "$work/train.log")"
 limit 60 "$ringctl" merge --model "$base" --adapter "$work/adapter" --out "$work/merged" >/dev/null || fail "merging"
 model_of 3 "$work/merged"
@@ -237,7 +227,7 @@ for node in 1 2 3; do
     model_of $node "$base"
 done
 : >"$work/long.log"
-RINGD_SOCKET=$(sock_of 1) limit 60 "$ringctl" train --model "$model" --data "$work/data" --adapter-out "$work/long" --iters 100000 --log "$work/long.log" \
+here train --model "$model" --data "$work/data" --adapter-out "$work/long" --iters 100000 --log "$work/long.log" \
     >"$work/long.out" 2>"$work/long.err" &
 long=$!
 await_line "$work/long.log" '"step":2' 20

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ctl/spec_options.h"
 #include "daemon/ctl/terminal/ctl_term.h"
-#include "daemon/common/xalloc.h"
 
 const struct ctl_command *ctl_find_command(const struct ctl_tables *tables, const char *name)
 {
@@ -34,22 +34,9 @@ int ctl_unknown_command(const struct ctl_tables *tables, const char *wrong)
                 : ctl_fail(CTL_USAGE, "\"%s\" is not a command: ringctl help lists them", wrong);
 }
 
-static size_t count_options(const struct opt_def *defs)
+struct opt_def *ctl_all_options(const struct ctl_tables *tables, const struct ctl_command *command)
 {
-    size_t n = 0;
-    while (defs && defs[n].name)
-        n++;
-    return n;
-}
-
-struct opt_def *ctl_all_options(const struct ctl_tables *tables, const struct opt_def *own)
-{
-    size_t n = count_options(own), n_global = count_options(tables->options);
-    struct opt_def *all = xcalloc(n + n_global + 1, sizeof *all);
-    if (n)
-        memcpy(all, own, n * sizeof *all);
-    memcpy(all + n, tables->options, n_global * sizeof *all);
-    return all;
+    return spec_options_new(command->spec, command->options, tables->options);
 }
 
 void ctl_help_all(const struct ctl_tables *tables)
@@ -125,7 +112,7 @@ int ctl_help_main(struct ctl *ctl)
         ctl_help_all(ctl->tables);
         return CTL_OK;
     }
-    struct opt_def *defs = ctl_all_options(ctl->tables, command->options);
+    struct opt_def *defs = ctl_all_options(ctl->tables, command);
     ctl_help_command(command, defs);
     free(defs);
     return CTL_OK;

@@ -11,8 +11,8 @@
 const struct ctl_command *ctl_find_command(const struct ctl_tables *tables, const char *name);
 /* Says that there is no such command, with the one whose name is near; CTL_USAGE. */
 int ctl_unknown_command(const struct ctl_tables *tables, const char *wrong);
-/* The command's own options, then the global ones; the caller frees. */
-struct opt_def *ctl_all_options(const struct ctl_tables *tables, const struct opt_def *own);
+/* The command's options, then the global ones; the caller frees. */
+struct opt_def *ctl_all_options(const struct ctl_tables *tables, const struct ctl_command *command);
 
 void ctl_help_all(const struct ctl_tables *tables);
 /* defs: of ctl_all_options. */

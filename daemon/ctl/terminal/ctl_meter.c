@@ -24,7 +24,15 @@ void meter_clear(struct meter *m)
 {
     if (m->line_open)
         fputs("\r\033[K", stderr);
-    m->line_open = m->is_passing = false;
+    if (m->is_in_text)
+        fputc('\n', stderr);
+    m->line_open = m->is_passing = m->is_in_text = false;
+}
+
+void meter_wrote(struct meter *m, const char *text)
+{
+    if (*text && m->is_terminal && isatty(STDOUT_FILENO))
+        m->is_in_text = text[strlen(text) - 1] != '\n';
 }
 
 void meter_bar(char *ret, size_t size, double part, size_t columns)
@@ -148,15 +156,16 @@ static void show_step(struct meter *m, const json_t *e)
         fprintf(stderr, "%s\n", text);
 }
 
-/* Why a queued job does not start, once for each reason. */
+/* Why a job does not start or go on, once for each reason. */
 static void show_wait(struct meter *m, const json_t *job)
 {
-    const char *why = field_text(job, "error", "");
-    if (strcmp(field_text(job, "state", ""), "queued") != 0 || !*why || !strcmp(why, m->waits_for))
+    const char *why = field_text(job, "error", ""), *state = field_text(job, "state", "");
+    const bool is_interrupted = !strcmp(state, "interrupted");
+    if ((strcmp(state, "queued") != 0 && !is_interrupted) || !*why || !strcmp(why, m->waits_for))
         return;
     snprintf(m->waits_for, sizeof m->waits_for, "%s", why);
     meter_clear(m);
-    fprintf(stderr, "job %.0f waits: %s\n", field_number(job, "id"), why);
+    fprintf(stderr, "job %.0f %s%s\n", field_number(job, "id"), is_interrupted ? "was " : "waits: ", why);
 }
 
 static void show_start(struct meter *m, const json_t *job)

@@ -25,6 +25,7 @@ struct meter {
     bool shows_start; /* on a terminal, also that a job gets ready: with much data that takes a while */
     bool line_open;   /* the terminal's line is half written, */
     bool is_passing;  /* with what is not worth keeping */
+    bool is_in_text;  /* an answer on the terminal may go on in the same line */
     struct meter_of of[16];
     size_t n; /* adapters that have told of a step */
     double first_loss, last_loss, step_seconds;
@@ -35,6 +36,8 @@ struct meter {
 void meter_init(struct meter *m);
 /* An event of a job that has steps; false if it is none that is shown here. */
 bool meter_event(struct meter *m, const char *type, const json_t *data);
+/* A piece of an answer was written to standard output: the next message begins a line. */
+void meter_wrote(struct meter *m, const char *text);
 void meter_clear(struct meter *m); /* whatever is printed next has the line for itself */
 
 /* "[####....]", `columns` wide in all. */

@@ -58,16 +58,16 @@ enum paint paint_of_state(const char *word, size_t bytes)
         const char *word;
         enum paint paint;
     } states[] = {
-        {"up", PAINT_GOOD},          {"done", PAINT_GOOD},     {"active", PAINT_GOOD},
-        {"two-way", PAINT_GOOD},     {"closed", PAINT_GOOD},   {"alone", PAINT_GOOD},
-        {"ok", PAINT_GOOD},          {"running", PAINT_BUSY},  {"planned", PAINT_BUSY},
-        {"note", PAINT_BUSY},        {"queued", PAINT_WAIT},   {"waiting", PAINT_WAIT},
-        {"dialing", PAINT_WAIT},     {"idle", PAINT_WAIT},     {"heard", PAINT_WAIT},
-        {"backing-off", PAINT_WAIT}, {"flapping", PAINT_WAIT}, {"warning", PAINT_WAIT},
-        {"chain", PAINT_WAIT},       {"cancelled", PAINT_DIM}, {"failed", PAINT_BAD},
-        {"gone", PAINT_BAD},         {"removed", PAINT_BAD},   {"out", PAINT_BAD},
-        {"one-way", PAINT_BAD},      {"version", PAINT_BAD},   {"cloned", PAINT_BAD},
-        {"broken", PAINT_BAD},       {"error", PAINT_BAD},
+        {"up", PAINT_GOOD},      {"done", PAINT_GOOD},        {"active", PAINT_GOOD},
+        {"two-way", PAINT_GOOD}, {"closed", PAINT_GOOD},      {"alone", PAINT_GOOD},
+        {"ok", PAINT_GOOD},      {"running", PAINT_BUSY},     {"planned", PAINT_BUSY},
+        {"note", PAINT_BUSY},    {"queued", PAINT_WAIT},      {"interrupted", PAINT_WAIT},
+        {"waiting", PAINT_WAIT}, {"dialing", PAINT_WAIT},     {"idle", PAINT_WAIT},
+        {"heard", PAINT_WAIT},   {"backing-off", PAINT_WAIT}, {"flapping", PAINT_WAIT},
+        {"warning", PAINT_WAIT}, {"chain", PAINT_WAIT},       {"cancelled", PAINT_DIM},
+        {"failed", PAINT_BAD},   {"gone", PAINT_BAD},         {"removed", PAINT_BAD},
+        {"out", PAINT_BAD},      {"one-way", PAINT_BAD},      {"version", PAINT_BAD},
+        {"cloned", PAINT_BAD},   {"broken", PAINT_BAD},       {"error", PAINT_BAD},
     };
     for (size_t i = 0; i < sizeof states / sizeof *states; i++)
         if (strlen(states[i].word) == bytes && !strncmp(states[i].word, word, bytes))

@@ -87,6 +87,33 @@ void api_get_members(struct api *api, struct http_call *call)
     api_reply(call, 200, json_pack("{s:o s:o}", "cluster", cluster, "members", list));
 }
 
+/* --- what waits for the disk --- */
+
+/* The answer goes out once the change is on the disk. */
+struct change {
+    struct http_call *call;
+    int status;
+    json_t *answer; /* owned */
+};
+
+static void on_kept(void *arg, const char *error)
+{
+    struct change *c = arg;
+    if (error)
+        refuse(c->call, error);
+    else
+        api_reply(c->call, c->status, json_incref(c->answer));
+    json_decref(c->answer);
+    free(c);
+}
+
+/* Takes over the answer. */
+static void answer_when_kept(struct api *api, struct http_call *call, int status, json_t *answer)
+{
+    const struct change c = {call, status, answer};
+    cluster_when_kept(api->setup.cluster, on_kept, xmemdup(&c, sizeof c));
+}
+
 /* --- making, inviting --- */
 
 void api_post_init(struct api *api, struct http_call *call)
@@ -101,11 +128,11 @@ void api_post_init(struct api *api, struct http_call *call)
                      (uint64_t)time(NULL), &err)) {
         refuse(call, err.text);
     } else {
-        api->setup.membership_changed(api->setup.owner);
         id_hex(id, cluster_roster(api->setup.cluster)->cluster_id);
-        api_reply(call, 201,
-                  json_pack("{s:s s:s s:s}", "id", id, "name", cluster_roster(api->setup.cluster)->name,
-                            "node", members_self(api->setup.members)->name));
+        answer_when_kept(api, call, 201,
+                         json_pack("{s:s s:s s:s}", "id", id, "name",
+                                   cluster_roster(api->setup.cluster)->name, "node",
+                                   cluster_cert(api->setup.cluster)->name));
     }
     json_decref(body);
 }
@@ -124,7 +151,7 @@ void api_post_invite(struct api *api, struct http_call *call)
         refuse(call, err.text);
     } else {
         enrol_share(api->setup.enrol);
-        api_reply(call, 201, json_pack("{s:s s:I}", "token", text, "ttl", ttl));
+        answer_when_kept(api, call, 201, json_pack("{s:s s:I}", "token", text, "ttl", ttl));
     }
     json_decref(body);
 }
@@ -240,9 +267,8 @@ static void change_node(struct api *api, struct http_call *call,
     if (change(api->setup.cluster, before.id, &err)) {
         refuse(call, err.text);
     } else {
-        api->setup.membership_changed(api->setup.owner);
-        api_reply(call, 200,
-                  json_pack("{s:s s:s}", "node", before.name, "note", before.authority ? note : ""));
+        answer_when_kept(api, call, 200,
+                         json_pack("{s:s s:s}", "node", before.name, "note", before.authority ? note : ""));
     }
     json_decref(body);
 }

@@ -33,15 +33,14 @@ struct wanted_files {
 /* Another node passes a file on in such parts, and asks for the next when the client has one. */
 enum { PART = 1 << 20 };
 
-static void send_list(const struct wanted_files *w, const json_t *record, const char *folder)
+static void send_list(const struct wanted_files *w, const char *out, const char *folder)
 {
     struct err err;
     json_t *files = results_list(folder, &err);
     if (files)
         api_reply(w->call, 200,
-                  json_pack("{s:I s:O s:s s:o}", "id", (json_int_t)w->id, "adapter_out",
-                            json_object_get(json_object_get(record, "spec"), "adapter_out"), "folder", folder,
-                            "files", files));
+                  json_pack("{s:I s:s s:s s:o}", "id", (json_int_t)w->id, "adapter_out", out, "folder",
+                            folder, "files", files));
     else
         http_fail(w->call, 404, "no-files", "job %" PRIu64 " has left no result here yet: %s", w->id,
                   err.text);
@@ -77,12 +76,12 @@ static void send_file(const struct wanted_files *w, const char *folder)
         http_reply_fd(w->call, "application/octet-stream", fd, bytes);
 }
 
-static void send(const struct wanted_files *w, const json_t *record)
+/* asked: what the job was asked for; NULL: there is no such job. */
+static void send(const struct wanted_files *w, const struct job_spec *asked)
 {
-    const json_t *spec = json_object_get(record, "spec");
-    const char *out = json_string_value(json_object_get(spec, "adapter_out"));
-    char *folder = record ? results_of(w->api->setup.state_dir, record) : NULL;
-    if (!record)
+    const char *out = asked ? asked->adapter_out : NULL;
+    char *folder = asked ? results_of(w->api->setup.state_dir, w->id, asked) : NULL;
+    if (!asked)
         api_fail_unknown_job(w->api, w->call, w->id);
     else if (!out)
         http_fail(w->call, 404, "no-files", "job %" PRIu64 " does not train: it leaves no files", w->id);
@@ -92,7 +91,7 @@ static void send(const struct wanted_files *w, const json_t *record)
     else if (w->name)
         send_file(w, folder);
     else
-        send_list(w, record, folder);
+        send_list(w, out, folder);
     free(folder);
 }
 
@@ -100,7 +99,13 @@ static void on_record(void *arg, const char *text)
 {
     struct wanted_files *w = arg;
     json_t *record = text ? json_loads(text, 0, NULL) : NULL;
-    send(w, record);
+    const char *name = json_string_value(json_object_get(record, "type"));
+    struct job_spec asked;
+    enum job_type type;
+    struct err err;
+    const bool is_read = name && !job_type_read(&type, name, &err) &&
+                         !job_spec_read(&asked, type, json_object_get(record, "spec"), &err);
+    send(w, is_read ? &asked : NULL);
     json_decref(record);
     free(w->name);
     free(w);
@@ -130,9 +135,7 @@ static void get(struct api *api, struct http_call *call, bool is_list)
         store_get_job(api->setup.store, id, on_record, w);
         return;
     }
-    json_t *record = json_pack("{s:I s:O}", "id", (json_int_t)id, "spec", job->spec);
-    send(w, record);
-    json_decref(record);
+    send(w, &job->asked);
     free(w->name);
     free(w);
 }

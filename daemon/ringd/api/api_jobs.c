@@ -15,11 +15,14 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/api/intake.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/api/loan_desk.h"
 #include "daemon/ringd/api/api_impl.h"
 #include "daemon/ringd/store/store.h"
-#include "daemon/ringd/job/timeline.h"
-#include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/timeline/timeline.h"
+#include "daemon/ringd/timeline/timelines.h"
 #include "daemon/ringd/api/timelines_feed.h"
+#include "daemon/common/spec_keys.h"
 #include "daemon/common/xalloc.h"
 #include "engine/pipe/sched.h"
 
@@ -111,6 +114,18 @@ void api_get_jobs(struct api *api, struct http_call *call)
     json_decref(list);
 }
 
+static bool has_request_keys(json_t *request)
+{
+    static const char *const keys[] = {"type", "spec", "seen", "loan"};
+    const char *key;
+    json_t *value;
+    size_t known = 0;
+    json_object_foreach (request, key, value)
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            known += !strcmp(key, keys[i]);
+    return known == json_object_size(request);
+}
+
 /* Of a job that is asked for: what the body holds. NULL: it is something else, which has been
  * answered. */
 static json_t *read_request(struct http_call *call, const char **ret_type, json_t **ret_spec)
@@ -121,12 +136,28 @@ static json_t *read_request(struct http_call *call, const char **ret_type, json_
     json_t *request = body ? json_loadb(body, size, 0, &je) : NULL;
     *ret_type = json_string_value(json_object_get(request, "type"));
     *ret_spec = json_object_get(request, "spec");
-    if (*ret_type && json_is_object(*ret_spec))
+    if (*ret_type && json_is_object(*ret_spec) && has_request_keys(request))
         return request;
     http_fail(call, 400, "bad-request",
-              "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}");
+              "the body must be {\"type\": \"train|generate|score\", \"spec\": {…}}, and may have \"seen\" "
+              "and \"loan\"");
     json_decref(request);
     return NULL;
+}
+
+/* What the request was lent, held; false: it is gone, which has been answered. */
+static bool read_loan(struct api *api, struct http_call *call, const json_t *request, struct loan **ret)
+{
+    const char *ticket = json_string_value(json_object_get(request, "loan"));
+    *ret = ticket && http_is_local(call) ? loan_desk_claim(api->setup.loan_desk, ticket) : NULL;
+    if (!ticket || *ret)
+        return true;
+    http_fail(
+        call, 409, "refused",
+        "the files that were opened for this job are not here any more, they are kept for %d s: submit it "
+        "again",
+        DESK_KEEP_MS / 1000);
+    return false;
 }
 
 static void take(struct api *api, struct http_call *call, bool is_plan)
@@ -139,11 +170,17 @@ static void take(struct api *api, struct http_call *call, bool is_plan)
         return;
     req.spec = spec;
     req.seen = json_object_get(request, "seen");
-    if (job_type_read(&req.type, type, &err))
+    if (job_type_read(&req.type, type, &err) || spec_keys_check(req.type, spec, &err))
         http_fail(call, 400, "bad-request", "%s", err.text);
-    else
+    else if (read_loan(api, call, request, &req.loan))
         intake_take(api->setup.intake, &req, call);
+    loan_drop(req.loan);
     json_decref(request);
+}
+
+void api_post_loan(struct api *api, struct http_call *call)
+{
+    loan_desk_serve(api->setup.loan_desk, call);
 }
 
 void api_post_job(struct api *api, struct http_call *call)
@@ -243,6 +280,37 @@ void api_delete_job(struct api *api, struct http_call *call)
         store_get_job(api->setup.store, id, refuse_to_cancel, l);
     }
     }
+}
+
+static void answer_change(struct api *api, struct http_call *call, uint64_t id, int r, const char *is_already)
+{
+    switch (r) {
+    case 0: api_reply(call, 200, json_pack("{s:I}", "id", (json_int_t)id)); break;
+    case -ENOENT: api_fail_unknown_job(api, call, id); break;
+    case -EINVAL:
+        http_fail(call, 409, "no-pause", "job %llu does not train: only a job that trains can be paused",
+                  (unsigned long long)id);
+        break;
+    case -EBUSY:
+        http_fail(call, 409, "already-ended", "job %llu is ending: `ringctl attach %llu` waits for it",
+                  (unsigned long long)id, (unsigned long long)id);
+        break;
+    default: http_fail(call, 409, "already", "job %llu %s", (unsigned long long)id, is_already);
+    }
+}
+
+void api_post_pause(struct api *api, struct http_call *call)
+{
+    uint64_t id;
+    if (read_id(call, &id))
+        answer_change(api, call, id, coord_pause(api->setup.coord, id), "is paused or has ended");
+}
+
+void api_post_continue(struct api *api, struct http_call *call)
+{
+    uint64_t id;
+    if (read_id(call, &id))
+        answer_change(api, call, id, coord_continue(api->setup.coord, id), "is not paused");
 }
 
 /* {"messages", "seed"} goes on with a conversation, anything without messages ends it. */
@@ -367,7 +435,7 @@ void api_get_job_timeline(struct api *api, struct http_call *call)
         get_history(api, call, "timeline", "timelines");
         return;
     }
-    json_t *timeline = job->timeline ? timeline_encode(job->timeline, id, job->names) : NULL;
+    json_t *timeline = job->timeline ? timeline_encode(job->timeline, id, job->plan->nodes.name) : NULL;
     if (timeline)
         api_reply_rounded(call, 200, timeline, 9);
     else

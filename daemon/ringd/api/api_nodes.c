@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
@@ -53,13 +54,13 @@ static json_t *member_show(struct api *api, const struct member *m)
     id_hex(id, m->id);
     show_address(api, m, address, sizeof address);
     bool self = m == members_self(api->setup.members), up = members_reachable(api->setup.members, m->id);
-    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:f}", "id", id, "name",
+    return json_pack("{s:s s:s s:b s:s s:s s:s s:i s:i s:I s:I s:o s:o s:o s:s s:s s:f}", "id", id, "name",
                      m->name, "self", (int)self, "state", up ? "up" : "gone", "version", m->version,
                      "address", address, "cores", (int)m->cores, "threads", (int)m->threads, "memory_total",
                      (json_int_t)m->memory_total, "memory_available", (json_int_t)m->memory_available,
                      "neighbours", neighbours_show(api->setup.members, m), "job",
                      m->job && up ? json_integer((json_int_t)m->job) : json_null(), "rank",
-                     m->job && up ? json_integer(m->rank) : json_null(), "doing",
+                     m->job && up ? json_integer(m->rank) : json_null(), "drained", m->drained, "doing",
                      up ? m->doing : peers_last_words(api->setup.peers, m->id), "seconds",
                      up ? m->seconds : (double)clock_since_us(clock_now(), m->heard) / 1e6);
 }
@@ -123,4 +124,52 @@ void api_post_doctor(struct api *api, struct http_call *call)
     else
         http_fail(call, 400, "bad-request", "the body names no model: {\"model\":\"/path\"}");
     json_decref(body);
+}
+
+/* --- draining --------------------------------------------------------------------------------- */
+
+static const struct member *find_node(const struct api *api, const char *name)
+{
+    for (size_t i = 0; name && i < members_count(api->setup.members); i++) {
+        const struct member *m = members_at(api->setup.members, i);
+        if (!strcmp(m->name, name))
+            return m;
+    }
+    return NULL;
+}
+
+static void drain(struct api *api, struct http_call *call, bool is_drained)
+{
+    size_t size;
+    const char *text = http_body(call, &size);
+    json_t *body = text ? json_loadb(text, size, 0, NULL) : NULL;
+    const char *name = json_string_value(json_object_get(body, "node")),
+               *given = json_string_value(json_object_get(body, "reason")),
+               *reason = !is_drained       ? ""
+                         : given && *given ? given
+                                           : "its operator takes it out";
+    const struct member *m = find_node(api, name);
+    if (!m)
+        http_fail(call, 404, "no-such-node", "there is no node %s: `ringctl nodes` lists them",
+                  name ? name : "without a name");
+    else if (strlen(reason) >= sizeof m->drained)
+        http_fail(call, 400, "bad-request", "the reason has %zu bytes, and %zu are allowed", strlen(reason),
+                  sizeof m->drained - 1);
+    else if (api->setup.drain(api->setup.owner, m->id, reason))
+        http_fail(call, 503, "not-reached", "node %s is out of reach: it takes no part in jobs as it is",
+                  m->name);
+    else
+        api_reply(call, 200,
+                  json_pack("{s:s s:s s:I}", "node", m->name, "reason", reason, "job", (json_int_t)m->job));
+    json_decref(body);
+}
+
+void api_post_drain(struct api *api, struct http_call *call)
+{
+    drain(api, call, true);
+}
+
+void api_post_undrain(struct api *api, struct http_call *call)
+{
+    drain(api, call, false);
 }

@@ -15,4 +15,8 @@ void api_get_doctor(struct api *api, struct http_call *call);
 /* {"model":DIR}: every node reads all of that directory first. */
 void api_post_doctor(struct api *api, struct http_call *call);
 
+/* {"node": NAME, "reason": TEXT} */
+void api_post_drain(struct api *api, struct http_call *call);
+void api_post_undrain(struct api *api, struct http_call *call);
+
 #endif

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "engine/err.h"
 
@@ -18,6 +19,7 @@ struct elsewhere;
 struct enrol;
 struct event_log;
 struct intake;
+struct loan_desk;
 struct members;
 struct opts;
 struct peers;
@@ -40,11 +42,10 @@ struct api_setup {
     struct event_log *events;
     struct elsewhere *elsewhere;
     struct intake *intake;
+    struct loan_desk *loan_desk;
     void *owner;
     /* Our own record is about to be shown. */
     void (*self_shown)(void *owner);
-    /* A request made, changed or left the cluster. */
-    void (*membership_changed)(void *owner);
     json_t *(*cables_elsewhere)(void *owner); /* the cables of the other nodes */
     /* True: the daemon is well. why: a sentence for each thing that is wrong. */
     bool (*healthy)(void *owner, char *why, size_t size);
@@ -53,6 +54,9 @@ struct api_setup {
     int (*reload)(void *owner, json_t **ret, struct err *err);
     /* The token as its file has it, or a new one. ret: identity_token.h's room. */
     int (*token)(void *owner, bool renew, char *ret, struct err *err);
+    /* That node takes no part in jobs from now on; "": it does again. −EHOSTUNREACH and others of
+     * peers_send. */
+    int (*drain)(void *owner, const uint8_t id[16], const char *reason);
     /* http_make_link */
     bool (*link)(void *owner, char *ret);
 };

@@ -4,6 +4,7 @@
  * and where records come in. */
 #include "daemon/ringd/api/elsewhere.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,7 +247,7 @@ bool elsewhere_route(struct elsewhere *e, struct http_call *call)
 static int send_message(void *owner, const uint8_t to[16], json_t *message)
 {
     struct elsewhere *e = owner;
-    return message ? peers_send(e->setup.peers, to, message) : -1;
+    return message ? peers_send(e->setup.peers, to, message) : -ENOMEM;
 }
 
 static bool reaches(void *owner, const uint8_t id[16])
@@ -291,8 +292,13 @@ static void remember(void *arg, const char *list)
     struct elsewhere *e = arg;
     json_t *jobs = list ? json_loads(list, 0, NULL) : NULL, *job;
     size_t i;
-    json_array_foreach (jobs, i, job)
-        job_news_remember(e->news, job);
+    json_array_foreach (jobs, i, job) {
+        const uint64_t id = (uint64_t)json_integer_value(json_object_get(job, "id"));
+        if (coord_find(e->setup.coord, id)) /* it goes on */
+            job_news_touch(e->news, id);
+        else
+            job_news_remember(e->news, job);
+    }
     json_decref(jobs);
 }
 

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <pwd.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,25 +17,39 @@
 
 #include "daemon/ringd/api/api_reply.h"
 #include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/http/http.h"
+#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/job/plan_request.h"
 #include "daemon/ringd/job/results.h"
+#include "daemon/common/job_spec.h"
+#include "daemon/common/json_weight.h"
 #include "daemon/common/output_path.h"
+#include "daemon/common/user_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
 
-enum { LOOK_S = 10, MOST_AT_ONCE = 16 };
+enum { LOOK_S = 10, MOST_AT_ONCE = 16, MOST_BYTES = 64 << 20 };
+
+/* Of the intake and of every look, also one whose thread hangs; the last one frees it. */
+struct looks {
+    atomic_size_t n;           /* how many hold it */
+    struct ledger_queue specs; /* what is being looked at, in memory */
+};
 
 /* What thread and loop share. The thread's alone until it is posted. */
 struct path_look {
     pthread_mutex_t lock;
     bool abandoned, posted;    /* under lock */
-    atomic_size_t *looks;      /* shared by all looks and the intake, see struct intake */
+    struct looks *looks;       /* shared */
+    size_t bytes;              /* its share of them */
     struct intake_question *q; /* borrowed; the loop's alone */
     struct mailbox *mailbox;
+    enum job_type type;
     char *state_dir;     /* owned */
     json_t *spec, *seen; /* owned; seen may be NULL */
+    struct loan *loan;   /* held; NULL: none */
     int r;
     struct err err;
     struct err kept_why; /* why the result stays with the daemon */
@@ -55,8 +68,7 @@ struct intake_question {
 struct intake {
     struct intake_setup setup;
     LIST_HEAD(, intake_question) questions;
-    atomic_size_t *
-        looks; /* how many hold it: this, and every look, also one whose thread hangs; the last one frees it */
+    struct looks *looks; /* shared */
 };
 
 /* --- looking, on a thread --------------------------------------------------------------------- */
@@ -76,69 +88,59 @@ static char *closed_folder(const char *path)
     return part;
 }
 
-static void name_user(char *ret, size_t size)
+/* A sentence that names the option and the path. What somebody else may read, he can hand over. */
+static int refuse(struct path_look *l, const char *option, const char *path, int error)
 {
-    struct passwd entry, *found = NULL;
-    char room[4096];
-    if (!getpwuid_r(geteuid(), &entry, room, sizeof room, &found) && found)
-        snprintf(ret, size, "%s", entry.pw_name);
-    else
-        snprintf(ret, size, "of id %u", geteuid());
-}
-
-/* A sentence that names the option, the path, and where else the file may lie. */
-static int refuse(struct path_look *l, const char *option, const char *path, int error, const char *folder)
-{
-    char user[64], *closed = closed_folder(path), *place = xasprintf("%s/%s", l->state_dir, folder);
+    static const char way_out[] = "`ringctl` on this node hands over what its own user can read";
+    char user[64], *closed = closed_folder(path);
     bool private_tmp = error == ENOENT && getenv("INVOCATION_ID") &&
                        (!strncmp(path, "/tmp/", 5) || !strncmp(path, "/var/tmp/", 9));
-    name_user(user, sizeof user);
-    const char *way = access(place, F_OK) ? "" : place;
+    user_name(user, sizeof user);
     if (error == EACCES)
-        err_set(&l->err, -error,
-                "%s %s cannot be opened by ringd's user %s: %s%s%s%s; SERVICE in `man ringd` has more ways",
-                option, path, user, *closed ? closed : "it",
-                *closed ? " is closed to it" : " is not readable for it", *way ? "; put it into " : "", way);
+        err_set(&l->err, -error, "%s %s cannot be opened by ringd's user %s: %s%s; %s", option, path, user,
+                *closed ? closed : "it", *closed ? " is closed to it" : " is not readable for it", way_out);
     else if (private_tmp)
-        err_set(&l->err, -error, "%s %s cannot be opened: the service ringd has a /tmp of its own%s%s",
-                option, path, *way ? "; put it into " : "", way);
+        err_set(&l->err, -error, "%s %s cannot be opened: the service ringd has a /tmp of its own; %s",
+                option, path, way_out);
     else
         err_set(&l->err, -error, "%s %s cannot be opened: %s", option, path, strerror(error));
     free(closed);
-    free(place);
     return -error;
 }
 
-static const char *path_of(const struct path_look *l, const char *key)
-{
-    return json_string_value(json_object_get(l->spec, key));
-}
-
 /* 0, or the errno of reading this file, or of entering this folder. */
-static int readable(const char *path)
+static int readable(const struct path_look *l, const char *path)
 {
     struct stat st;
+    if (loan_has(l->loan, path))
+        return 0; /* the one who asks could read it */
     return stat(path, &st) || access(path, S_ISDIR(st.st_mode) ? R_OK | X_OK : R_OK) ? errno : 0;
 }
 
-static int look_at_model(struct path_look *l)
+/* The stage's cell would not let it read them either; here the one who asks hears at once. */
+static int look_for_own(struct path_look *l, const struct field *f, const char *option, const char *path)
 {
-    const char *dir = path_of(l, "model");
+    const bool reads = f->path == FIELD_MODEL || f->path == FIELD_READS || f->path == FIELD_ADAPTER ||
+                       (f->path == FIELD_MAY_READ && strchr(path, '/'));
+    return reads ? output_path_check_input(l->state_dir, option, path, &l->err) : 0;
+}
+
+static int look_at_model(struct path_look *l, const char *option, const char *dir)
+{
     struct stat st;
-    int r = dir ? readable(dir) : 0;
-    if (!dir)
-        return 0; /* coord and stage say what is missing */
+    const bool is_lent = loan_has(l->loan, dir);
+    int r = readable(l, dir);
     if (r)
-        return refuse(l, "--model", dir, r, "models");
-    if (stat(dir, &st) || !S_ISDIR(st.st_mode))
-        return err_set(&l->err, -ENOTDIR,
-                       "--model %s is not a folder: name the folder that holds config.json", dir);
+        return refuse(l, option, dir, r);
+    if (!is_lent && (stat(dir, &st) || !S_ISDIR(st.st_mode)))
+        return err_set(&l->err, -ENOTDIR, "%s %s is not a folder: name the folder that holds config.json",
+                       option, dir);
     char *config = xasprintf("%s/config.json", dir);
-    r = readable(config);
+    r = !is_lent ? readable(l, config) : loan_has(l->loan, config) ? 0 : ENOENT;
     if (r == ENOENT)
-        err_set(&l->err, -r, "--model %s has no config.json: it is not the folder of a model", dir);
+        err_set(&l->err, -r, "%s %s has no config.json: it is not the folder of a model", option, dir);
     else if (r)
-        refuse(l, "--model", config, r, "models");
+        refuse(l, option, config, r);
     free(config);
     return -r;
 }
@@ -154,22 +156,12 @@ static bool use_kept(struct path_look *l, const char *key, const char *path)
     return there;
 }
 
-static int look_at_inputs(struct path_look *l)
+static int look_at_input(struct path_look *l, const struct field *f, const char *option, const char *path)
 {
-    static const struct {
-        const char *key, *option;
-        bool is_adapter;
-    } inputs[] = {{"data", "--data", false},
-                  {"valid", "--valid", false},
-                  {"adapter", "--adapter", true},
-                  {"init_adapter", "--init-adapter", true}};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        const char *path = path_of(l, inputs[i].key);
-        int r = path ? readable(path) : 0;
-        if (r && !(inputs[i].is_adapter && use_kept(l, inputs[i].key, path)))
-            return refuse(l, inputs[i].option, path, r, inputs[i].is_adapter ? "results" : "models");
-    }
-    return 0;
+    const int r = readable(l, path);
+    if (!r || (f->path == FIELD_ADAPTER && use_kept(l, f->name, path)))
+        return 0;
+    return refuse(l, option, path, r);
 }
 
 /* The folder `path` is, or would be made in. The caller frees. */
@@ -197,7 +189,7 @@ static void refuse_to_write(struct path_look *l, const char *option, const char 
                             const char *folder)
 {
     char user[64];
-    name_user(user, sizeof user);
+    user_name(user, sizeof user);
     err_set(&l->err, -error,
             "%s %s cannot be created or written by the daemon: %s: %s; choose a folder that ringd's user %s "
             "may write",
@@ -214,18 +206,15 @@ static bool is_seen(const struct path_look *l, const char *folder)
            (json_int_t)st.st_ino == json_integer_value(json_object_get(l->seen, "ino"));
 }
 
-static int look_at_out(struct path_look *l)
+static int look_at_out(struct path_look *l, const char *option, const char *out)
 {
-    const char *out = path_of(l, "adapter_out");
-    char *folder = out ? folder_at(out) : NULL;
-    int r = out ? output_path_check(l->state_dir, "--adapter-out", out, &l->err) : 0;
-    if (r) {
-        free(folder);
+    int r = output_path_check(l->state_dir, option, out, &l->err);
+    if (r)
         return r;
-    }
-    r = out ? writable(folder) : 0;
-    bool fetches = json_is_object(l->seen), is_other = out && !r && fetches && !is_seen(l, folder);
-    if (out && fetches && (r || is_other)) {
+    char *folder = folder_at(out);
+    r = writable(folder);
+    const bool fetches = json_is_object(l->seen), is_other = !r && fetches && !is_seen(l, folder);
+    if (fetches && (r || is_other)) {
         char *kept = results_folder(l->state_dir, out);
         json_object_set_new(l->spec, "kept_in", json_string(kept));
         if (r)
@@ -235,41 +224,72 @@ static int look_at_out(struct path_look *l)
         free(kept);
         r = 0;
     } else if (r) {
-        refuse_to_write(l, "--adapter-out", out, r, folder);
+        refuse_to_write(l, option, out, r, folder);
     }
     free(folder);
     return -r;
 }
 
-static int look_at_log(struct path_look *l)
+static int look_at_file(struct path_look *l, const char *option, const char *path)
 {
-    const char *log = path_of(l, "log");
-    if (!log)
-        return 0;
-    int r = output_path_check(l->state_dir, "--log", log, &l->err);
+    int r = output_path_check(l->state_dir, option, path, &l->err);
     if (r)
         return r;
-    char *folder = folder_at(log);
-    r = !access(log, F_OK) ? (access(log, W_OK) ? errno : 0) : writable(folder);
+    char *folder = folder_at(path);
+    r = !access(path, F_OK) ? (access(path, W_OK) ? errno : 0) : writable(folder);
     if (r)
-        refuse_to_write(l, "--log", log, r, folder);
+        refuse_to_write(l, option, path, r, folder);
     free(folder);
     return -r;
 }
 
-static void let_go(atomic_size_t *looks)
+static int look_at(struct path_look *l, const struct field *f, const char *path)
 {
-    if (atomic_fetch_sub(looks, 1) == 1)
+    char option[FIELD_OPTION];
+    field_option(option, f);
+    const int r = look_for_own(l, f, option, path);
+    if (r)
+        return r;
+    switch (f->path) {
+    case FIELD_MODEL: return look_at_model(l, option, path);
+    case FIELD_READS:
+    case FIELD_ADAPTER: return look_at_input(l, f, option, path);
+    case FIELD_WRITES: return look_at_out(l, option, path);
+    case FIELD_APPENDS: return look_at_file(l, option, path);
+    case FIELD_MAY_READ: /* the stage says what it finds there */
+    case FIELD_NO_PATH: break;
+    }
+    return 0;
+}
+
+/* Every path that a job of its type has. What is missing, or no text, coord refuses. */
+static int look_at_all(struct path_look *l)
+{
+    int r = 0;
+    for (const struct field *f = job_spec_fields(); f->name && !r; f++) {
+        const char *path = f->path && field_is_for(f, JOB_SPEC_OF(l->type))
+                               ? json_string_value(json_object_get(l->spec, f->name))
+                               : NULL;
+        r = path ? look_at(l, f, path) : 0;
+    }
+    return r;
+}
+
+static void let_go(struct looks *looks)
+{
+    if (atomic_fetch_sub(&looks->n, 1) == 1)
         free(looks);
 }
 
 static void look_free(struct path_look *l)
 {
     pthread_mutex_destroy(&l->lock);
+    ledger_give(&l->looks->specs, l->bytes);
     let_go(l->looks);
     free(l->state_dir);
     json_decref(l->spec);
     json_decref(l->seen);
+    loan_drop(l->loan);
     free(l);
 }
 
@@ -278,10 +298,8 @@ static void on_looked(void *arg);
 static void *look_at_paths(void *arg)
 {
     struct path_look *l = arg;
-    l->r = look_at_model(l);
-    l->r = l->r ? l->r : look_at_inputs(l);
-    l->r = l->r ? l->r : look_at_out(l);
-    l->r = l->r ? l->r : look_at_log(l);
+    results_make(l->state_dir);
+    l->r = look_at_all(l);
     pthread_mutex_lock(&l->lock);
     bool abandoned = l->abandoned;
     if (!abandoned) {
@@ -317,43 +335,47 @@ static void abandon(struct path_look *l)
 }
 
 /* As the job would be, and nothing of it stays. */
-static void plan(struct intake_question *q, const struct path_look *l)
+static void plan(struct intake_question *q, const struct path_look *l, const struct job_spec *asked)
 {
-    json_t *spec = results_stage_spec(l->state_dir, 0, l->spec);
-    plan_request_ask(q->in->setup.plan_request, q->type, spec, q->call);
+    json_t *spec = results_stage_spec(l->state_dir, 0, asked);
+    plan_request_ask(q->in->setup.plan_request, q->type, spec, l->loan, q->call);
     json_decref(spec);
 }
 
-static void submit(struct intake_question *q, struct path_look *l)
+static void submit(struct intake_question *q, struct path_look *l, const struct job_spec *asked)
 {
     uint64_t id;
     struct err err;
-    json_t *spec = json_incref(l->spec), *kept = json_incref(json_object_get(spec, "kept_in"));
-    int r = coord_submit(q->in->setup.coord, q->type, spec, &id, &err);
+    char *kept = asked->kept_in ? xstrdup(asked->kept_in) : NULL;
+    int r = coord_submit(q->in->setup.coord, q->type, json_incref(l->spec), l->loan, &id, &err);
     if (r == -ENOBUFS || r == -EMSGSIZE)
         http_fail(q->call, r == -ENOBUFS ? 503 : 413, r == -ENOBUFS ? "busy" : "too-large", "%s", err.text);
     else if (r)
         http_fail(q->call, 400, "bad-request", "%s", err.text);
     else if (kept)
         api_reply(q->call, 201,
-                  json_pack("{s:I s:O s:s}", "id", (json_int_t)id, "kept_in", kept, "why", l->kept_why.text));
+                  json_pack("{s:I s:s s:s}", "id", (json_int_t)id, "kept_in", kept, "why", l->kept_why.text));
     else
         api_reply(q->call, 201, json_pack("{s:I}", "id", (json_int_t)id));
-    json_decref(kept);
+    free(kept);
 }
 
 static void on_looked(void *arg)
 {
     struct path_look *l = arg;
     struct intake_question *q = l->q;
+    struct job_spec asked;
+    struct err err;
     pthread_mutex_lock(&l->lock); /* the thread has let go of it */
     pthread_mutex_unlock(&l->lock);
     if (l->r)
         http_fail(q->call, 400, "bad-path", "%s", l->err.text);
+    else if (job_spec_read(&asked, q->type, l->spec, &err))
+        http_fail(q->call, 400, "bad-request", "%s", err.text);
     else if (q->is_plan)
-        plan(q, l);
+        plan(q, l, &asked);
     else
-        submit(q, l);
+        submit(q, l, &asked);
     question_free(q);
     look_free(l);
 }
@@ -371,26 +393,38 @@ static void on_late(void *owner)
 void intake_take(struct intake *in, const struct intake_request *req, struct http_call *call)
 {
     pthread_t thread;
-    if (atomic_load(in->looks) > MOST_AT_ONCE) {
+    if (atomic_load(&in->looks->n) > MOST_AT_ONCE) {
         http_fail(call, 503, "busy",
                   "the paths of %d jobs are being looked at: submit it again in a moment, and see whether a "
                   "network share hangs",
                   MOST_AT_ONCE);
         return;
     }
+    const size_t bytes = json_weight(req->spec) + json_weight(req->seen);
+    if (!ledger_take(&in->looks->specs, bytes)) {
+        http_fail(call, 503, "busy",
+                  "the jobs whose paths are being looked at take all the memory there is for them, %d MiB: "
+                  "submit it again in a moment, or put its text into a file",
+                  MOST_BYTES >> 20);
+        return;
+    }
     struct path_look *l = xcalloc(1, sizeof *l);
     struct intake_question *q = xcalloc(1, sizeof *q);
     *q = (struct intake_question){.in = in, .call = call, .is_plan = req->is_plan, .look = l};
-    q->type = req->type;
+    q->type = l->type = req->type;
     pthread_mutex_init(&l->lock, NULL);
     l->q = q;
     l->looks = in->looks;
-    atomic_fetch_add(l->looks, 1);
+    l->bytes = bytes;
+    atomic_fetch_add(&l->looks->n, 1);
     l->mailbox = in->setup.mailbox;
     l->state_dir = xstrdup(in->setup.state_dir);
     l->spec = json_deep_copy(req->spec);
-    json_object_del(l->spec, "kept_in"); /* ours to say */
+    for (const struct field *f = job_spec_fields(); f->name; f++)
+        if (f->use == JOB_SPEC_OF_DAEMON) /* ours to say */
+            json_object_del(l->spec, f->name);
     l->seen = req->seen ? json_deep_copy(req->seen) : NULL;
+    l->loan = loan_hold(req->loan);
     int error = pthread_create(&thread, NULL, look_at_paths, l);
     if (error) {
         http_fail(call, 503, "busy", "the job's paths cannot be looked at: %s", strerror(error));
@@ -409,7 +443,8 @@ struct intake *intake_new(const struct intake_setup *setup)
     struct intake *in = xcalloc(1, sizeof *in);
     in->setup = *setup;
     in->looks = xcalloc(1, sizeof *in->looks);
-    atomic_init(in->looks, 1);
+    atomic_init(&in->looks->n, 1);
+    ledger_register(setup->ledger, &in->looks->specs, "job_intake", MOST_BYTES);
     LIST_INIT(&in->questions);
     return in;
 }

@@ -15,6 +15,8 @@ struct coord;
 struct event_base;
 struct http_call;
 struct intake;
+struct ledger;
+struct loan;
 struct mailbox;
 struct plan_requests;
 
@@ -25,6 +27,7 @@ struct intake_setup {
     const char *state_dir;
     struct coord *coord;
     struct plan_requests *plan_request;
+    struct ledger *ledger; /* may be NULL */
 };
 struct intake *intake_new(const struct intake_setup *setup);
 void intake_free(struct intake *in); /* nobody waits for an answer any more */
@@ -37,7 +40,8 @@ struct intake_request {
      * write it, the result stays with the daemon, to be fetched. NULL or null: the one who asks
      * fetches nothing, so the job is refused then. */
     const json_t *seen;
-    bool is_plan; /* POST /v1/plan: there is no job afterwards */
+    struct loan *loan; /* borrowed: what the one who asks opened for the job; NULL: nothing */
+    bool is_plan;      /* POST /v1/plan: there is no job afterwards */
 };
 /* Looks at the paths, submits the job or has it planned, and answers the call. */
 void intake_take(struct intake *in, const struct intake_request *req, struct http_call *call);

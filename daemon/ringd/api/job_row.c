@@ -52,7 +52,8 @@ static json_t *read_value(enum row_value kind, const json_t *value)
 
 static bool is_state(const char *state)
 {
-    static const char *const states[] = {"queued", "planned", "running", "done", "failed", "cancelled"};
+    static const char *const states[] = {"queued", "planned", "running",  "interrupted",
+                                         "done",   "failed",  "cancelled"};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++)
         if (!strcmp(state, states[i]))
             return true;

@@ -197,6 +197,7 @@ static const struct link_metric link_metrics[] = {
      "retransmits", 1},
     {"link_rtt_seconds", "gauge", "Round trip of the last heartbeat.", "rtt_ms", 1e-3},
     {"link_up_seconds", "gauge", "For how long the connection has stood.", "up_seconds", 1},
+    {"link_key_seconds", "gauge", "Age of the keys of the control connection.", "key_seconds", 1},
     {"link_measured_tx_bytes_per_second", "gauge",
      "What the cable was measured to carry from here, 0 = not yet.", "tx_mbps", 125e3},
     {"link_measured_rx_bytes_per_second", "gauge",
@@ -210,6 +211,8 @@ static const struct link_metric lane_metrics[] = {
      "data_retransmits", 1},
     {"link_data_rtt_seconds", "gauge", "Smoothed round trip of the data connection, from the kernel.",
      "data_rtt_ms", 1e-3},
+    {"link_data_key_seconds", "gauge", "Age of the oldest key that data sent over the cable is sealed with.",
+     "data_key_seconds", 1},
 };
 
 static void write_link(FILE *to, const char *metric, const json_t *link, double value)

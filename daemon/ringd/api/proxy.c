@@ -6,11 +6,13 @@
 #include "daemon/ringd/api/proxy.h"
 
 #include <sodium.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/http/http.h"
 #include "daemon/ringd/http/http_feed.h"
 #include "daemon/ringd/api/proxy_answer.h"
@@ -68,11 +70,16 @@ static void errand_free(struct errand *e)
 
 /* Of a stream that has begun only its end can be seen: the client asks again, and gets the
  * sentence. */
-static void give_up(struct errand *e, const char *why)
+static void give_up_as(struct errand *e, int status, const char *code, const char *why)
 {
     if (e->call)
-        http_fail(e->call, 503, "out-of-reach", "node %s, which is the head of this job, %s", e->name, why);
+        http_fail(e->call, status, code, "node %s, which is the head of this job, %s", e->name, why);
     errand_free(e);
+}
+
+static void give_up(struct errand *e, const char *why)
+{
+    give_up_as(e, 503, "out-of-reach", why);
 }
 
 static void on_timer(void *owner)
@@ -87,9 +94,13 @@ static void say(struct errand *e, json_t *message)
     struct proxy *p = e->p;
     e->is_asked = true;
     timer_set_ms(e->timer, (e->feed ? EVENTS_PATIENCE_S : PATIENCE_S) * UINT64_C(1000));
-    if (message && p->setup.send(p->setup.owner, e->to, message) == 0)
-        return;
-    give_up(e, "is out of reach: ask again when `ringctl nodes` shows it up");
+    const int r = message ? p->setup.send(p->setup.owner, e->to, message) : -ENOMEM;
+    if (r == -EHOSTUNREACH || r == -ENOTCONN)
+        give_up(e, "is out of reach: ask again when `ringctl nodes` shows it up");
+    else if (r == -EMSGSIZE)
+        give_up_as(e, 413, "too-large", unsent_why(r));
+    else if (r)
+        give_up_as(e, 503, "busy", unsent_why(r));
 }
 
 static json_t *query_of(const struct errand *e)

@@ -19,7 +19,7 @@ struct proxy;
 struct proxy_setup {
     struct event_base *base; /* borrowed */
     struct ledger *ledger;   /* borrowed: gets the queues proxy_questions and proxy_answers; may be NULL */
-    /* Takes the message's reference; not 0: there is no way to that node. */
+    /* Takes the message's reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     bool (*reaches)(void *owner, const uint8_t id[16]);
     /* Answers a request of another node: the API's handler. The path names a job of this node by

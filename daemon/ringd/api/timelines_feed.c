@@ -2,7 +2,7 @@
 #include "daemon/ringd/api/timelines_feed.h"
 
 #include "daemon/ringd/http/http_feed.h"
-#include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/timeline/timelines.h"
 
 static void on_feed(void *owner)
 {

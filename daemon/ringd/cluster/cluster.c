@@ -8,17 +8,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/ringd/cluster/cluster_disk.h"
 #include "daemon/ringd/cluster/cluster_file.h"
-#include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/cluster/keys.h"
+#include "daemon/common/private_file.h"
 #include "daemon/common/xalloc.h"
+#include "net/base/secret.h"
+#include "daemon/common/xsecret.h"
 
 struct cluster {
-    const struct auth_identity *id; /* borrowed */
+    struct keys *keys;  /* borrowed */
+    const uint8_t *pub; /* borrowed: ours */
     uint8_t node_id[16];
-    char path[4096], tokens_path[4096];
-    bool has;                 /* trust below is there */
-    struct cluster_trust now; /* what is in force, and on disk */
+    struct cluster_disk *disk; /* owned */
+    bool has;                  /* trust below is there */
+    struct cluster_trust now;  /* what is in force */
     struct token_book tokens;
+    bool is_own;     /* something was made here that is not on the disk yet */
+    size_t told_len; /* of the roster that others may hear */
+    uint8_t told[ROSTER_BYTES_MAX];
+    void (*kept)(void *owner);
+    void *owner; /* borrowed */
 };
 
 /* --- what it is ------------------------------------------------------------------------------- */
@@ -41,12 +51,19 @@ enum cluster_state cluster_state(const struct cluster *c)
 
 bool cluster_is_authority(const struct cluster *c)
 {
-    return c->now.has_seed && cluster_state(c) == CLUSTER_MEMBER;
+    return c->now.authority && cluster_state(c) == CLUSTER_MEMBER;
 }
 
 const struct roster *cluster_roster(const struct cluster *c)
 {
     return c->has ? &c->now.roster : NULL;
+}
+
+bool cluster_has_removed(const struct cluster *c, const uint8_t id[static CERT_ID])
+{
+    const struct roster *roster = cluster_roster(c);
+    const struct roster_entry *e = roster ? roster_find(roster, id) : NULL;
+    return e && e->status == ROSTER_REMOVED;
 }
 
 const struct cert *cluster_cert(const struct cluster *c)
@@ -65,6 +82,12 @@ const uint8_t *cluster_key(const struct cluster *c)
 }
 
 const uint8_t *cluster_roster_bytes(const struct cluster *c, size_t *ret_n)
+{
+    *ret_n = c->told_len;
+    return c->told_len ? c->told : NULL;
+}
+
+const uint8_t *cluster_roster_made(const struct cluster *c, size_t *ret_n)
 {
     *ret_n = c->has ? c->now.roster_len : 0;
     return c->has ? c->now.roster_bytes : NULL;
@@ -86,19 +109,11 @@ size_t cluster_net_keys(const struct cluster *c, struct cluster_net_key *ret, si
     return n;
 }
 
-static void derive_psk(uint8_t ret[static AUTH_PSK], const struct cluster_net_key *key)
-{
-    static const uint8_t purpose[crypto_generichash_KEYBYTES_MIN] =
-        "ringd/1 psk"; /* BLAKE2b keyed by what it is for */
-
-    crypto_generichash(ret, AUTH_PSK, key->key, sizeof key->key, purpose, sizeof purpose);
-}
-
 int cluster_psk(const struct cluster *c, unsigned age, uint8_t ret[static AUTH_PSK])
 {
     if (cluster_state(c) != CLUSTER_MEMBER || !c->now.n_keys)
         return -ENOTCONN;
-    derive_psk(ret, &c->now.keys[age % c->now.n_keys]);
+    memcpy(ret, c->now.keys[age % c->now.n_keys].psk, AUTH_PSK);
     return 0;
 }
 
@@ -108,161 +123,101 @@ size_t cluster_link_keys(const struct cluster *c, struct link_key *ret, size_t c
 
     n = n < cap ? n : cap;
     for (size_t i = 0; i < n; i++) {
-        derive_psk(ret[i].psk, &c->now.keys[i]);
+        memcpy(ret[i].psk, c->now.keys[i].psk, AUTH_PSK);
         ret[i].tag = c->now.keys[i].generation;
     }
     return n;
 }
 
-int cluster_judge(const struct cluster *c, const uint8_t peer_key[static AUTH_KEY],
-                  const struct link_hello *peer, char *why, size_t size)
-{
-    const char *cluster = c->now.roster.name;
-    struct cert cert;
-
-    if (cluster_state(c) != CLUSTER_MEMBER) {
-        snprintf(why, size, "this node is in no cluster: join it with a token from `ringctl invite`");
-        return -EPERM;
-    }
-    if (cert_open(peer->cert, sizeof peer->cert, c->now.key, &cert) ||
-        sodium_memcmp(cert.pub, peer_key, sizeof cert.pub)) {
-        snprintf(
-            why, size,
-            "%s has no certificate of cluster %s for its key: join it with a token from `ringctl invite`",
-            peer->name, cluster);
-        return -EPERM;
-    }
-    if (strcmp(cert.name, peer->name)) {
-        snprintf(why, size, "a node calls itself %s and is certified as %s: restart ringd on it", peer->name,
-                 cert.name);
-        return -EPERM;
-    }
-    switch (roster_judge(&c->now.roster, &cert)) {
-    case ROSTER_IS_MEMBER:
-    case ROSTER_IS_NEW: return 0;
-    case ROSTER_OLD_CERT:
-        snprintf(why, size, "%s shows an outdated certificate of cluster %s: join it again with a new token",
-                 peer->name, cluster);
-        break;
-    case ROSTER_WAS_REMOVED:
-    case ROSTER_UNKNOWN:
-        snprintf(why, size,
-                 "%s was removed from cluster %s; to let it back in, make a token with `ringctl invite` and "
-                 "give it to "
-                 "`ringctl join` on %s",
-                 peer->name, cluster, peer->name);
-    }
-    return -EPERM;
-}
-
-/* --- network keys in the roster --- */
-
-static struct cluster_net_key *find_key(struct cluster_trust *t, uint16_t generation)
-{
-    for (size_t i = 0; i < t->n_keys; i++)
-        if (t->keys[i].generation == generation)
-            return &t->keys[i];
-    return NULL;
-}
+/* --- changing ---------------------------------------------------------------------------------
+ *
+ * The keeper of the keys makes what is new, and what it answers is in force: it will not go back.
+ * So it counts here too, also when it cannot be written; then it is written with the next change.
+ * */
 
 /* The newest comes first; one of the same generation is replaced, the oldest falls off. */
-static void add_key(struct cluster_trust *t, uint16_t generation, const uint8_t key[static 32])
+static void add_key(struct cluster_trust *t, const struct keys_trust *from)
 {
-    struct cluster_net_key *same = find_key(t, generation), add = {.generation = generation};
+    struct cluster_net_key add = {.generation = from->generation};
+    size_t i = 0;
 
-    memcpy(add.key, key, sizeof add.key);
-    if (same) {
-        *same = add;
+    memcpy(add.beacon, from->beacon, sizeof add.beacon);
+    memcpy(add.psk, from->psk, sizeof add.psk);
+    while (i < t->n_keys && t->keys[i].generation != add.generation)
+        i++;
+    if (i == t->n_keys) {
+        if (t->n_keys < CLUSTER_KEYS)
+            t->n_keys++;
+        memmove(t->keys + 1, t->keys, (t->n_keys - 1) * sizeof *t->keys);
+        i = 0;
+    }
+    t->keys[i] = add;
+    sodium_memzero(&add, sizeof add);
+}
+
+/* Takes what the keeper says to be in force. */
+static int apply(struct cluster *c, const struct keys_trust *from, struct err *err)
+{
+    struct cluster_trust *t = &c->now;
+    struct roster *roster = xmalloc(sizeof *roster);
+    int r = roster_open(from->roster, from->n, from->cluster, roster);
+
+    if (r) {
+        free(roster);
+        return err_set(err, r, "ringd-keys answers with a roster that cannot be read: same version of both?");
+    }
+    if (!c->has || memcmp(t->key, from->cluster, sizeof t->key))
+        t->n_keys = 0; /* those of the cluster before */
+    memcpy(t->key, from->cluster, sizeof t->key);
+    t->roster = *roster;
+    free(roster);
+    memcpy(t->roster_bytes, from->roster, from->n);
+    t->roster_len = from->n;
+    t->authority = from->authority;
+    if (from->generation)
+        add_key(t, from);
+    c->has = true;
+    return 0;
+}
+
+static void tell(struct cluster *c)
+{
+    memcpy(c->told, c->now.roster_bytes, c->now.roster_len);
+    c->told_len = c->now.roster_len;
+}
+
+/* own: it was made here. */
+static int commit(struct cluster *c, const struct keys_trust *from, bool own, struct err *err)
+{
+    int r = apply(c, from, err);
+    if (r)
+        return r;
+    c->is_own |= own;
+    if (!c->is_own)
+        tell(c);
+    return cluster_trust_put(c->disk, &c->now, err);
+}
+
+/* A file was written, or could not be. */
+static void on_written(void *owner)
+{
+    struct cluster *c = owner;
+    if (!c->is_own || !cluster_disk_has(c->disk, TRUST_CLUSTER))
         return;
-    }
-    if (t->n_keys < CLUSTER_KEYS)
-        t->n_keys++;
-    memmove(t->keys + 1, t->keys, (t->n_keys - 1) * sizeof *t->keys);
-    t->keys[0] = add;
+    c->is_own = false;
+    tell(c);
+    if (c->kept)
+        c->kept(c->owner);
 }
 
-/* Seals this generation's key to every member, and the seed to every authority. */
-static int seal_for_members(struct cluster_trust *t)
+/* Why the keeper did not do it, where no better sentence is known. */
+static int refused(int r, struct err *err)
 {
-    const struct cluster_net_key *key = find_key(t, t->roster.generation);
-
-    for (size_t i = 0; i < t->roster.n; i++) {
-        struct roster_entry *e = &t->roster.at[i];
-
-        if (e->status != ROSTER_ACTIVE)
-            continue;
-        if (crypto_box_seal(e->net_key, key->key, sizeof key->key, e->pub) ||
-            (e->authority && crypto_box_seal(e->authority_key, t->seed, sizeof t->seed, e->pub)))
-            return -EIO;
-    }
-    return 0;
-}
-
-/* What the roster holds for us: the network key, and the seed if we are an authority. */
-static int take_sealed(const struct cluster *c, struct cluster_trust *t)
-{
-    const struct roster_entry *self = roster_find(&t->roster, c->node_id);
-    uint8_t key[32], pub[CERT_CLUSTER_KEY], secret[CERT_SECRET];
-
-    if (!self || self->status != ROSTER_ACTIVE)
-        return 0;
-    if (crypto_box_seal_open(key, self->net_key, sizeof self->net_key, c->id->pub, c->id->secret))
-        return -EBADMSG;
-    add_key(t, t->roster.generation, key);
-    sodium_memzero(key, sizeof key);
-    if (!self->authority || t->has_seed)
-        return 0;
-    if (crypto_box_seal_open(t->seed, self->authority_key, sizeof self->authority_key, c->id->pub,
-                             c->id->secret))
-        return -EBADMSG;
-    cert_cluster_keys(pub, secret, t->seed);
-    sodium_memzero(secret, sizeof secret);
-    t->has_seed = !memcmp(pub, t->key, sizeof pub);
-    return t->has_seed ? 0 : -EBADMSG;
-}
-
-/* --- changing: on a copy, which replaces what is in force once it is on disk --- */
-
-static struct cluster_trust *begin(const struct cluster *c)
-{
-    return xmemdup(&c->now, sizeof c->now);
-}
-
-/* Keeps the copy, or says why not; frees it either way. */
-static int commit(struct cluster *c, struct cluster_trust *t, int r, struct err *err)
-{
-    if (!r)
-        r = cluster_trust_save(c->path, t, err);
-    if (!r) {
-        c->now = *t;
-        c->has = true;
-    }
-    sodium_memzero(t, sizeof *t);
-    free(t);
-    return r;
-}
-
-/* Seals and signs a roster that has been changed. */
-static int sign(struct cluster_trust *t, struct err *err)
-{
-    uint8_t pub[CERT_CLUSTER_KEY], secret[CERT_SECRET], key[32];
-    int n;
-
-    if (!find_key(t, t->roster.generation)) {
-        randombytes_buf(key, sizeof key);
-        add_key(t, t->roster.generation, key);
-        sodium_memzero(key, sizeof key);
-    }
-    if (seal_for_members(t))
-        return err_set(err, -EIO, "the network key cannot be sealed to a member: its public key is no key");
-    cert_cluster_keys(pub, secret, t->seed);
-    n = roster_sign(&t->roster, secret, t->roster_bytes, sizeof t->roster_bytes);
-    sodium_memzero(secret, sizeof secret);
-    if (n < 0)
-        return err_set(err, n, "the roster cannot be signed: %s",
-                       n == -EINVAL ? "a name is not printable text" : strerror(-n));
-    t->roster_len = (size_t)n;
-    return 0;
+    return err_set(err, r, "%s",
+                   r == -EIO      ? "the network key cannot be sealed to a member: its public key is no key"
+                   : r == -EPERM  ? "ringd-keys refuses that"
+                   : r == -ESTALE ? "ringd-keys knows a newer roster"
+                                  : "ringd-keys does not answer");
 }
 
 /* Who could do what we may not. */
@@ -286,39 +241,17 @@ static int not_authority(const struct cluster *c, struct err *err)
                    c->now.roster.name, *names ? names : "an authority");
 }
 
-static int issue(struct cluster_trust *t, const uint8_t pub[static AUTH_KEY], const char *name,
-                 uint64_t now_s, uint8_t ret_cert[static CERT_BYTES], struct err *err)
+static int bad_name(int r, struct err *err)
 {
-    const struct roster_entry *e;
-    struct cert cert = {.issued_s = now_s};
-    uint8_t key[CERT_CLUSTER_KEY], secret[CERT_SECRET];
-    int r = roster_admit(&t->roster, pub, name, &e);
-
-    if (r)
-        return r == -ENOSPC
-                   ? err_set(err, r, "cluster %s is full: it has %d nodes; remove one with `ringctl remove`",
-                             t->roster.name, ROSTER_MAX)
-                   : err_set(err, r,
-                             "a node's name is printable text of 1 to %d bytes: set another with --name",
-                             CERT_NAME - 1);
-    if (t->roster.n == 1) /* who makes a cluster signs for it */
-        t->roster.at[0].authority = true;
-    cert.serial = e->serial;
-    cert.flags = e->authority ? CERT_AUTHORITY : 0;
-    memcpy(cert.cluster_id, t->roster.cluster_id, sizeof cert.cluster_id);
-    memcpy(cert.pub, pub, sizeof cert.pub);
-    memcpy(cert.name, e->name, sizeof cert.name);
-    cert_cluster_keys(key, secret, t->seed);
-    r = cert_sign(&cert, secret, ret_cert);
-    sodium_memzero(secret, sizeof secret);
-    return r ? err_set(err, r, "the certificate cannot be signed: %s", strerror(-r)) : 0;
+    return err_set(err, r, "a node's name is printable text of 1 to %d bytes: set another with --name",
+                   CERT_NAME - 1);
 }
 
 static int save_tokens(struct cluster *c, struct err *err)
 {
     uint8_t bytes[TOKEN_BOOK_BYTES];
     int n = token_book_encode(&c->tokens, bytes, sizeof bytes);
-    int r = n < 0 ? n : private_write(c->tokens_path, bytes, (size_t)n, err);
+    int r = n < 0 ? n : cluster_disk_put(c->disk, TRUST_TOKENS, bytes, (size_t)n, err);
 
     sodium_memzero(bytes, sizeof bytes);
     return r;
@@ -333,110 +266,166 @@ static int void_tokens(struct cluster *c, struct err *err)
     return save_tokens(c, err);
 }
 
+static int keep_cert(struct cluster *c, const uint8_t bytes[static CERT_BYTES], const uint8_t *key)
+{
+    int r = cert_open(bytes, CERT_BYTES, key, &c->now.cert);
+
+    if (!r)
+        memcpy(c->now.cert_bytes, bytes, CERT_BYTES);
+    return r;
+}
+
 int cluster_init(struct cluster *c, const char *cluster_name, const char *node_name, uint64_t now_s,
                  struct err *err)
 {
+    struct keys_trust t;
+
     if (cluster_state(c) == CLUSTER_MEMBER)
         return err_set(
             err, -EEXIST,
             "this node is in cluster %s already: to take it out, run `ringctl remove` on another member",
             c->now.roster.name);
-    struct cluster_trust *t = xcalloc(1, sizeof *t);
-    uint8_t secret[CERT_SECRET];
-    randombytes_buf(t->seed, sizeof t->seed);
-    t->has_seed = true;
-    cert_cluster_keys(t->key, secret, t->seed);
-    sodium_memzero(secret, sizeof secret);
-    cert_cluster_id(t->roster.cluster_id, t->key);
-    snprintf(t->roster.name, sizeof t->roster.name, "%s", cluster_name);
-    t->roster.generation = 1;
-    int r = issue(t, c->id->pub, node_name, now_s, t->cert_bytes, err);
-    if (!r)
-        r = cert_open(t->cert_bytes, CERT_BYTES, t->key, &t->cert);
-    r = commit(c, t, r ? r : sign(t, err), err);
+    int r = keys_found(c->keys, cluster_name, node_name, now_s, &t);
+    if (r)
+        return r == -EINVAL ? bad_name(r, err) : refused(r, err);
+    r = keep_cert(c, t.cert, t.cluster);
+    r = r ? refused(r, err) : commit(c, &t, true, err);
+    sodium_memzero(&t, sizeof t);
     return r ? r : void_tokens(c, err);
+}
+
+/* Is it the answer of the cluster that the token names, and of a roster in which this node is? */
+static int judge_answer(const struct cluster *c, const uint8_t *key, const uint8_t *cert,
+                        const uint8_t *roster, size_t n, struct err *err)
+{
+    static const char forged[] =
+        "the answer of the cluster is inconsistent (%s): make a new token and try again";
+    bool same = c->has && !memcmp(c->now.key, key, sizeof c->now.key);
+    struct roster *opened = xmalloc(sizeof *opened);
+    struct cert ours;
+    int r = 0;
+
+    if (cert_open(cert, CERT_BYTES, key, &ours) || memcmp(ours.pub, c->pub, AUTH_KEY))
+        r = err_set(err, -EBADMSG, forged, "certificate");
+    else if (n > ROSTER_BYTES_MAX || roster_open(roster, n, key, opened) ||
+             (same && opened->version < c->now.roster.version) ||
+             roster_judge(opened, &ours) != ROSTER_IS_MEMBER)
+        r = err_set(err, -EBADMSG, forged, "roster");
+    free(opened);
+    return r;
 }
 
 int cluster_adopt(struct cluster *c, const uint8_t token_cluster[static CERT_ID],
                   const uint8_t key[static CERT_CLUSTER_KEY], const uint8_t *cert, const uint8_t *roster,
                   size_t n, struct err *err)
 {
-    static const char forged[] =
-        "the answer of the cluster is inconsistent (%s): make a new token and try again";
     uint8_t id[CERT_ID];
+    struct keys_trust t;
     /* Back into the same cluster: what it knew of it stays, and the roster goes forward. */
     bool same = c->has && !memcmp(c->now.key, key, sizeof c->now.key);
-    struct cluster_trust *t = same ? begin(c) : xcalloc(1, sizeof *t);
-    uint64_t known = same ? c->now.roster.version : 0;
-    int r = 0;
+
     cert_cluster_id(id, key);
-    memcpy(t->key, key, sizeof t->key);
-    memcpy(t->cert_bytes, cert, CERT_BYTES);
     if (memcmp(id, token_cluster, sizeof id))
-        r = err_set(err, -EPERM, "this is not the cluster the token was made in");
-    else if (cert_open(cert, CERT_BYTES, key, &t->cert) || memcmp(t->cert.pub, c->id->pub, AUTH_KEY))
-        r = err_set(err, -EBADMSG, forged, "certificate");
-    else if (n > sizeof t->roster_bytes || roster_open(roster, n, key, &t->roster) ||
-             t->roster.version < known || roster_judge(&t->roster, &t->cert) != ROSTER_IS_MEMBER)
-        r = err_set(err, -EBADMSG, forged, "roster");
-    else if (take_sealed(c, t))
-        r = err_set(err, -EBADMSG, forged, "network key");
-    if (!r) {
-        memcpy(t->roster_bytes, roster, n);
-        t->roster_len = n;
-    }
-    r = commit(c, t, r, err);
+        return err_set(err, -EPERM, "this is not the cluster the token was made in");
+    int r = judge_answer(c, key, cert, roster, n, err);
+    if (r)
+        return r;
+    r = keys_take(c->keys, key, roster, n, &t);
+    if (r == -EBADMSG)
+        return err_set(
+            err, r,
+            "the answer of the cluster is inconsistent (network key): make a new token and try again");
+    if (r)
+        return refused(r, err);
+    r = keep_cert(c, cert, key);
+    r = r ? refused(r, err) : commit(c, &t, false, err);
+    sodium_memzero(&t, sizeof t);
     return r || same ? r : void_tokens(c, err);
+}
+
+/* 1: it replaces ours; 0: it does not; −errno with a sentence: it cannot be read. */
+static int is_news(const struct cluster *c, const uint8_t *roster, size_t n, struct err *err)
+{
+    struct roster *opened = xmalloc(sizeof *opened);
+    int r = roster_open(roster, n, c->now.key, opened);
+
+    if (r)
+        err_set(err, r, "a roster that %s",
+                r == -EBADMSG ? "is not signed with the cluster's key" : "this version cannot read");
+    else
+        r = roster_replaces(opened, roster, n, &c->now.roster, c->now.roster_bytes, c->now.roster_len);
+    free(opened);
+    return r;
 }
 
 int cluster_learn(struct cluster *c, const uint8_t *roster, size_t n, struct err *err)
 {
+    struct keys_trust t;
+
     if (!c->has || n > ROSTER_BYTES_MAX)
         return 0;
-    struct cluster_trust *t = begin(c);
-    int r = roster_open(roster, n, t->key, &t->roster);
-    if (r)
-        err_set(err, r, "a roster that %s",
-                r == -EBADMSG ? "is not signed with the cluster's key" : "this version cannot read");
-    else if (roster_replaces(&t->roster, roster, n, &c->now.roster, c->now.roster_bytes, c->now.roster_len))
-        r = 1;
-    if (r <= 0) {
-        sodium_memzero(t, sizeof *t);
-        free(t);
+    int r = is_news(c, roster, n, err);
+    if (r <= 0)
         return r;
-    }
-    memcpy(t->roster_bytes, roster, n);
-    t->roster_len = n;
-    r = take_sealed(c, t)
-            ? err_set(err, -EBADMSG, "a roster whose network key is not for this node's identity")
-            : 0;
-    if (!r && t->has_seed && roster_rebase(&t->roster, &c->now.roster))
-        r = sign(t, err);
-    r = commit(c, t, r, err);
+    r = keys_take(c->keys, c->now.key, roster, n, &t);
+    if (r == -EBADMSG)
+        return err_set(err, r, "a roster whose network key is not for this node's identity");
+    if (r)
+        return refused(r, err);
+    r = commit(c, &t, false, err);
+    sodium_memzero(&t, sizeof t);
     return r ? r : 1;
 }
 
 int cluster_issue(struct cluster *c, const uint8_t pub[static AUTH_KEY], const char *name, uint64_t now_s,
                   uint8_t ret_cert[static CERT_BYTES], struct err *err)
 {
+    struct keys_trust t;
+
     if (!cluster_is_authority(c))
         return not_authority(c, err);
-    struct cluster_trust *t = begin(c);
-    int r = issue(t, pub, name, now_s, ret_cert, err);
-    return commit(c, t, r ? r : sign(t, err), err);
+    int r = keys_admit(c->keys, pub, name, now_s, &t);
+    if (r == -ENOSPC)
+        return err_set(err, r, "cluster %s is full: it has %d nodes; remove one with `ringctl remove`",
+                       c->now.roster.name, ROSTER_MAX);
+    if (r)
+        return r == -EINVAL ? bad_name(r, err) : refused(r, err);
+    memcpy(ret_cert, t.cert, CERT_BYTES);
+    r = commit(c, &t, true, err);
+    sodium_memzero(&t, sizeof t);
+    return r;
 }
 
-static int change_node(struct cluster *c, const uint8_t id[static CERT_ID],
-                       int (*change)(struct roster *, const uint8_t *), struct err *err)
+int cluster_issue_again(struct cluster *c, const uint8_t id[static CERT_ID], uint64_t now_s,
+                        uint8_t ret_cert[static CERT_BYTES], struct err *err)
 {
     if (!cluster_is_authority(c))
         return not_authority(c, err);
-    struct cluster_trust *t = begin(c);
-    int r = change(&t->roster, id);
+    struct keys_trust t;
+    int r = keys_certify(c->keys, id, now_s, &t);
     if (r)
-        err_set(err, r, "no member of cluster %s has that id: `ringctl members` lists them",
-                c->now.roster.name);
-    return commit(c, t, r ? r : sign(t, err), err);
+        return r == -ENOENT ? r : refused(r, err);
+    memcpy(ret_cert, t.cert, CERT_BYTES);
+    sodium_memzero(&t, sizeof t);
+    return 0;
+}
+
+static int change_node(struct cluster *c, const uint8_t id[static CERT_ID],
+                       int (*change)(struct keys *, const uint8_t *, struct keys_trust *), struct err *err)
+{
+    struct keys_trust t;
+
+    if (!cluster_is_authority(c))
+        return not_authority(c, err);
+    int r = change(c->keys, id, &t);
+    if (r == -ENOENT)
+        return err_set(err, r, "no member of cluster %s has that id: `ringctl members` lists them",
+                       c->now.roster.name);
+    if (r)
+        return refused(r, err);
+    r = commit(c, &t, true, err);
+    sodium_memzero(&t, sizeof t);
+    return r;
 }
 
 int cluster_remove(struct cluster *c, const uint8_t id[static CERT_ID], struct err *err)
@@ -444,12 +433,12 @@ int cluster_remove(struct cluster *c, const uint8_t id[static CERT_ID], struct e
     if (cluster_is_authority(c) && !memcmp(id, c->node_id, sizeof c->node_id))
         return err_set(err, -EPERM,
                        "a node cannot remove itself: promote another node, and remove this one there");
-    return change_node(c, id, roster_remove, err);
+    return change_node(c, id, keys_remove, err);
 }
 
 int cluster_promote(struct cluster *c, const uint8_t id[static CERT_ID], struct err *err)
 {
-    return change_node(c, id, roster_promote, err);
+    return change_node(c, id, keys_promote, err);
 }
 
 /* --- tokens --- */
@@ -493,6 +482,7 @@ int cluster_spend(struct cluster *c, const uint8_t token[static TOKEN_ID],
                                      : token_book_use(&c->tokens, token, node_id, now_s);
     switch (verdict) {
     case TOKEN_OK: return save_tokens(c, err);
+    case TOKEN_AGAIN: return 1;
     case TOKEN_USED:
         return err_set(err, -EPERM,
                        "this token has let a node in already: make a new one with `ringctl invite`");
@@ -503,15 +493,38 @@ int cluster_spend(struct cluster *c, const uint8_t token[static TOKEN_ID],
     return err_set(err, -EPERM, "this token is no longer known: make a new one with `ringctl invite`");
 }
 
-bool cluster_token_failed(struct cluster *c, const uint8_t token[static TOKEN_ID], struct err *err)
-{
-    bool known = token_book_find(&c->tokens, token), killed = token_book_fail(&c->tokens, token);
+/* --- the disk --- */
 
-    if (known)
-        (void)save_tokens(
-            c,
-            err); /* what cannot be written now is written with the next change; the count holds till then */
-    return killed;
+void cluster_set_kept(struct cluster *c, void (*kept)(void *owner), void *owner)
+{
+    c->kept = kept;
+    c->owner = owner;
+}
+
+int cluster_start_writing(struct cluster *c, struct event_base *base, struct mailbox *mailbox,
+                          unsigned wait_ms)
+{
+    return cluster_disk_start(c->disk, base, mailbox, wait_ms);
+}
+
+void cluster_stop_writing(struct cluster *c)
+{
+    cluster_disk_stop(c->disk);
+}
+
+void cluster_when_kept(struct cluster *c, void (*fn)(void *arg, const char *error), void *arg)
+{
+    struct err err; /* with the thread, who waits hears of it */
+    if (cluster_disk_lacks(c->disk, TRUST_TOKENS))
+        (void)save_tokens(c, &err);
+    if (cluster_disk_lacks(c->disk, TRUST_CLUSTER))
+        (void)cluster_trust_put(c->disk, &c->now, &err);
+    cluster_disk_when(c->disk, fn, arg);
+}
+
+void cluster_forget(struct cluster *c, const void *arg)
+{
+    cluster_disk_forget(c->disk, arg);
 }
 
 /* --- opening --- */
@@ -519,29 +532,47 @@ bool cluster_token_failed(struct cluster *c, const uint8_t token[static TOKEN_ID
 static int load_tokens(struct cluster *c, struct err *err)
 {
     uint8_t bytes[TOKEN_BOOK_BYTES + 1];
-    ssize_t n = private_read(c->tokens_path, bytes, sizeof bytes, err);
+    ssize_t n = private_read(cluster_disk_path(c->disk, TRUST_TOKENS), bytes, sizeof bytes, err);
     int r = n == -ENOENT ? 0 : n < 0 ? (int)n : token_book_decode(bytes, (size_t)n, &c->tokens);
 
     sodium_memzero(bytes, sizeof bytes);
     return r == -EPROTO ? err_set(err, r, "%s is damaged: remove it, and make new tokens for those given out",
-                                  c->tokens_path)
+                                  cluster_disk_path(c->disk, TRUST_TOKENS))
                         : r;
 }
 
-int cluster_open(struct cluster **ret, const char *state_dir, const struct auth_identity *id, struct err *err)
+/* The keeper is told what is on disk, and may know better: what was not written before the end. */
+static int load_trust(struct cluster *c, const char *state_dir, struct err *err)
 {
-    struct cluster *c = xcalloc(1, sizeof *c);
-    c->id = id;
-    auth_node_id(c->node_id, id->pub);
-    snprintf(c->path, sizeof c->path, "%s/cluster", state_dir);
-    snprintf(c->tokens_path, sizeof c->tokens_path, "%s/tokens", state_dir);
-    int r = cluster_trust_load(c->path, &c->now, err);
-    c->has = !r;
-    if (c->has && memcmp(c->now.cert.pub, id->pub, AUTH_KEY))
-        r = err_set(err, -EINVAL,
-                    "%s belongs to another identity than %s/identity: restore that one, or remove both and "
-                    "join again",
-                    c->path, state_dir);
+    struct keys_trust t;
+    const char *path = cluster_disk_path(c->disk, TRUST_CLUSTER);
+    int r = cluster_trust_load(path, &c->now, err);
+
+    if (r)
+        return r;
+    c->has = true;
+    if (memcmp(c->now.cert.pub, c->pub, AUTH_KEY))
+        return err_set(
+            err, -EINVAL,
+            "%s belongs to another identity than %s/identity: restore that one, or remove both and "
+            "join again",
+            path, state_dir);
+    r = keys_take(c->keys, c->now.key, c->now.roster_bytes, c->now.roster_len, &t);
+    r = r ? refused(r, err) : apply(c, &t, err);
+    sodium_memzero(&t, sizeof t);
+    if (!r)
+        tell(c);
+    return r;
+}
+
+int cluster_open(struct cluster **ret, const char *state_dir, struct keys *keys, struct err *err)
+{
+    struct cluster *c = xsecret(sizeof *c);
+    c->keys = keys;
+    c->pub = keys_identity(keys)->pub;
+    auth_node_id(c->node_id, c->pub);
+    c->disk = cluster_disk_new(state_dir, on_written, c);
+    int r = load_trust(c, state_dir, err);
     if (!r || r == -ENOENT)
         r = load_tokens(c, err);
     if (r) {
@@ -554,8 +585,7 @@ int cluster_open(struct cluster **ret, const char *state_dir, const struct auth_
 
 void cluster_close(struct cluster *c)
 {
-    if (!c)
-        return;
-    sodium_memzero(c, sizeof *c);
-    free(c);
+    if (c)
+        cluster_disk_free(c->disk);
+    secret_free(c);
 }

@@ -9,9 +9,12 @@
 #include <time.h>
 
 #include "daemon/ringd/cluster/enrol_impl.h"
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/log.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
+#include "net/base/secret.h"
+#include "daemon/common/xsecret.h"
 
 static uint64_t now_s(const struct enrol *e)
 {
@@ -27,6 +30,7 @@ static json_t *hex(const uint8_t *data, size_t n)
 
     sodium_bin2hex(text, 2 * n + 1, data, n);
     json = json_string(text);
+    sodium_memzero(text, 2 * n);
     free(text);
     return json;
 }
@@ -172,22 +176,6 @@ void enrol_take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *
     }
 }
 
-static void count_failure(struct enrol *e, const uint8_t token[static TOKEN_ID])
-{
-    const struct foreign *f = find_foreign(e, token);
-    struct err err = {""};
-
-    if (f) {
-        e->setup.send(e->setup.owner, f->issuer,
-                      json_pack("{s:s s:o}", "kind", "token-failed", "token", hex(token, TOKEN_ID)));
-    } else if (cluster_token_failed(e->setup.cluster, token, &err)) {
-        log_warning("token revoked after %d failed attempts", TOKEN_TRIES);
-        enrol_share(e);
-    }
-    if (*err.text)
-        log_error("%s", err.text);
-}
-
 /* --- granting: on the authority --- */
 
 /* Who asks for another may be hostile: what counts is what the newcomer has signed. */
@@ -202,63 +190,20 @@ static int check_own(const struct enrol *e, const struct application *a, struct 
     return 0; /* a token that is not there is refused later, with a better sentence */
 }
 
-/* The whole decision; the frame for the joiner, or why not. */
-static int grant(struct enrol *e, const struct application *a, uint8_t *frame, size_t *ret_n, struct err *err)
+/* 1: it is a member by this token already, and has lost the answer. Its claim can be repeated by
+ * all who heard it, so that changes nothing: a new serial would shut out the member itself. */
+static int let_in(const struct enrol *e, const struct application *a, uint8_t *frame, struct err *err)
 {
     struct cluster *c = e->setup.cluster;
     uint8_t id[CERT_ID];
-    size_t n;
 
     auth_node_id(id, a->pub);
     int r = check_own(e, a, err);
     if (!r)
         r = cluster_spend(c, a->token, id, now_s(e), err);
-    if (!r)
-        r = cluster_issue(c, a->pub, a->name, now_s(e), frame, err);
-    if (r)
-        return r;
-    memcpy(frame + CERT_BYTES, cluster_key(c), CERT_CLUSTER_KEY);
-    const uint8_t *roster = cluster_roster_bytes(c, &n);
-    memcpy(frame + ENROL_GRANT_HEAD, roster, n);
-    *ret_n = ENROL_GRANT_HEAD + n;
-    const struct roster_entry *entry = roster_find(cluster_roster(c), id);
-    log_info("%s has joined cluster %s", entry ? entry->name : a->name, cluster_roster(c)->name);
-    e->setup.changed(e->setup.owner);
-    enrol_share(e);
-    return 0;
-}
-
-void enrol_take_join_ask(struct enrol *e, const uint8_t from[16], const json_t *body)
-{
-    const char *name = json_string_value(json_object_get(body, "name"));
-    json_t *number = json_object_get(body, "number"), *reply;
-    struct application a = {.name = ""};
-    struct err err = {""};
-    size_t n;
-    if (!name || strlen(name) >= sizeof a.name || !has_bytes(body, "token", a.token, sizeof a.token) ||
-        !has_bytes(body, "pub", a.pub, sizeof a.pub) || !has_bytes(body, "hash", a.hash, sizeof a.hash) ||
-        !has_bytes(body, "proof", a.proof, sizeof a.proof))
-        return;
-    memcpy(a.name, name, strlen(name));
-    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
-    if (grant(e, &a, frame, &n, &err))
-        reply = json_pack("{s:s s:O s:s}", "kind", "join-answer", "number", number, "error", err.text);
-    else
-        reply = json_pack("{s:s s:O s:o}", "kind", "join-answer", "number", number, "grant", hex(frame, n));
-    free(frame);
-    if (reply)
-        e->setup.send(e->setup.owner, from, reply);
-}
-
-/* --- serving: on the member the joiner found --- */
-
-static struct serving *find_serving(struct enrol *e, const struct link *link)
-{
-    struct serving *s;
-    LIST_FOREACH (s, &e->servings, next)
-        if (s->link == link)
-            return s;
-    return NULL;
+    if (r > 0 && !cluster_issue_again(c, id, now_s(e), frame, err))
+        return 1;
+    return r < 0 ? r : cluster_issue(c, a->pub, a->name, now_s(e), frame, err);
 }
 
 /* Nobody will let it in with this token. */
@@ -282,6 +227,101 @@ static void hand_out(struct serving *s, const uint8_t *frame, size_t n)
         send_on(s, "the answer cannot be sent: no memory");
 }
 
+/* What the joiner gets. */
+static void make_frame(struct granting *g, const uint8_t cert[static CERT_BYTES])
+{
+    const struct cluster *c = g->e->setup.cluster;
+    size_t n;
+    const uint8_t *roster = cluster_roster_made(c, &n);
+    g->n = ENROL_GRANT_HEAD + n;
+    g->frame = xmalloc(g->n);
+    memcpy(g->frame, cert, CERT_BYTES);
+    memcpy(g->frame + CERT_BYTES, cluster_key(c), CERT_CLUSTER_KEY);
+    memcpy(g->frame + ENROL_GRANT_HEAD, roster, n);
+}
+
+static void granting_free(struct granting *g)
+{
+    json_decref(g->number);
+    free(g->frame);
+    free(g);
+}
+
+/* To the member that asks for another node: key "grant" or "error". Takes over the value. */
+static void answer_member(struct enrol *e, const uint8_t to[static CERT_ID], json_t *number, const char *key,
+                          json_t *value)
+{
+    e->setup.send(e->setup.owner, to,
+                  json_pack("{s:s s:O s:o}", "kind", "join-answer", "number", number, key, value));
+}
+
+static void on_granted(void *arg, const char *error)
+{
+    struct granting *g = arg;
+    LIST_REMOVE(g, next); /* the end of a link drops those in the list */
+    if (error && g->s)
+        refuse(g->s, error);
+    else if (error)
+        answer_member(g->e, g->from, g->number, "error", json_string(error));
+    else if (g->s)
+        hand_out(g->s, g->frame, g->n);
+    else
+        answer_member(g->e, g->from, g->number, "grant", hex(g->frame, g->n));
+    granting_free(g);
+}
+
+/* The whole decision: 0 and the answer goes out later, or why not. */
+static int grant(struct enrol *e, const struct application *a, const struct granting *to, struct err *err)
+{
+    struct granting *g = xmemdup(to, sizeof *to);
+    uint8_t id[CERT_ID], cert[CERT_BYTES];
+    g->e = e;
+    int r = let_in(e, a, cert, err);
+    if (r < 0) {
+        free(g);
+        return r;
+    }
+    make_frame(g, cert);
+    json_incref(g->number);
+    LIST_INSERT_HEAD(&e->grantings, g, next);
+    if (!r) {
+        auth_node_id(id, a->pub);
+        const struct roster_entry *entry = roster_find(cluster_roster(e->setup.cluster), id);
+        log_info("%s has joined cluster %s", entry ? entry->name : a->name,
+                 cluster_roster(e->setup.cluster)->name);
+        enrol_share(e);
+    }
+    cluster_when_kept(e->setup.cluster, on_granted, g);
+    return 0;
+}
+
+void enrol_take_join_ask(struct enrol *e, const uint8_t from[16], const json_t *body)
+{
+    const char *name = json_string_value(json_object_get(body, "name"));
+    struct granting to = {.number = json_object_get(body, "number")};
+    struct application a = {.name = ""};
+    struct err err = {""};
+    if (!name || strlen(name) >= sizeof a.name || !has_bytes(body, "token", a.token, sizeof a.token) ||
+        !has_bytes(body, "pub", a.pub, sizeof a.pub) || !has_bytes(body, "hash", a.hash, sizeof a.hash) ||
+        !has_bytes(body, "proof", a.proof, sizeof a.proof))
+        return;
+    memcpy(a.name, name, strlen(name));
+    memcpy(to.from, from, sizeof to.from);
+    if (grant(e, &a, &to, &err))
+        answer_member(e, from, to.number, "error", json_string(err.text));
+}
+
+/* --- serving: on the member the joiner found --- */
+
+static struct serving *find_serving(struct enrol *e, const struct link *link)
+{
+    struct serving *s;
+    LIST_FOREACH (s, &e->servings, next)
+        if (s->link == link)
+            return s;
+    return NULL;
+}
+
 static void on_no_answer(void *owner)
 {
     struct serving *s = owner;
@@ -301,14 +341,14 @@ static void ask_issuer(struct serving *s, const struct foreign *f, const struct 
                   "token", hex(a->token, TOKEN_ID), "pub", hex(a->pub, AUTH_KEY), "name", a->name, "hash",
                   hex(a->hash, AUTH_HASH), "proof", hex(a->proof, AUTH_SIGNATURE));
 
-    bool is_sent = !e->setup.send(e->setup.owner, f->issuer, ask);
-    if (!is_sent && !token_is_live(&f->token, now_s(e))) {
+    const int r = ask ? e->setup.send(e->setup.owner, f->issuer, ask) : -ENOMEM;
+    if (r && !token_is_live(&f->token, now_s(e))) {
         refuse(s,
                "this token has let a node in already, or has expired: make a new one with `ringctl invite`");
-    } else if (!is_sent) {
-        snprintf(why, sizeof why,
-                 "%s, which made this token, cannot be reached from here now: try again when it is up",
-                 issuer ? issuer->name : "the node");
+    } else if (r) {
+        const bool is_away = r == -EHOSTUNREACH || r == -ENOTCONN;
+        snprintf(why, sizeof why, "%s, which made this token, %s%s", issuer ? issuer->name : "the node",
+                 unsent_why(r), is_away ? " from here now: try again when it is up" : "");
         send_on(s, why);
     }
 }
@@ -341,7 +381,6 @@ static void take_proof(struct serving *s, const uint8_t *body, size_t n)
     struct enrol *e = s->e;
     struct application a = {.name = ""};
     struct err err = {""};
-    size_t size;
 
     if (s->asked || n != sizeof a.proof)
         return;
@@ -356,12 +395,8 @@ static void take_proof(struct serving *s, const uint8_t *body, size_t n)
         ask_issuer(s, f, &a);
         return;
     }
-    uint8_t *frame = xmalloc(ENROL_GRANT_MAX);
-    if (grant(e, &a, frame, &size, &err))
+    if (grant(e, &a, &(struct granting){.s = s}, &err))
         refuse(s, err.text);
-    else
-        hand_out(s, frame, size);
-    free(frame);
 }
 
 void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t *body, size_t n)
@@ -375,20 +410,30 @@ void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t
         take_proof(s, body, n);
 }
 
-void enrol_left(struct enrol *e, struct link *link)
+/* Nobody waits for their answer any more. NULL: all of them. */
+static void drop_grantings(struct enrol *e, const struct serving *s)
+{
+    struct granting *g, *next;
+    for (g = LIST_FIRST(&e->grantings); g; g = next) {
+        next = LIST_NEXT(g, next);
+        if (s && g->s != s)
+            continue;
+        cluster_forget(e->setup.cluster, g);
+        LIST_REMOVE(g, next);
+        granting_free(g);
+    }
+}
+
+void enrol_left(struct enrol *e, const struct link *link)
 {
     struct serving *s = find_serving(e, link);
-    bool granted = s && s->granted;
-    uint8_t token[TOKEN_ID];
 
-    if (s) {
-        LIST_REMOVE(s, next);
-        timer_free(s->timer);
-        free(s);
-    }
-    token_of(link_key_tag(link), token);
-    if (is_token(link_key_tag(link)) && !granted)
-        count_failure(e, token);
+    if (!s)
+        return;
+    drop_grantings(e, s);
+    LIST_REMOVE(s, next);
+    timer_free(s->timer);
+    free(s);
 }
 
 void enrol_take_join_answer(struct enrol *e, const json_t *body)
@@ -412,24 +457,17 @@ void enrol_take_join_answer(struct enrol *e, const json_t *body)
     free(frame);
 }
 
-void enrol_take_token_failed(struct enrol *e, const json_t *body)
-{
-    uint8_t token[TOKEN_ID];
-
-    if (has_bytes(body, "token", token, TOKEN_ID) && !find_foreign(e, token))
-        count_failure(e, token);
-}
-
 /* --- opening --- */
 
 struct enrol *enrol_new(const struct enrol_setup *setup)
 {
-    struct enrol *e = xcalloc(1, sizeof *e);
+    struct enrol *e = xsecret(sizeof *e);
 
     e->setup = *setup;
     e->setup.search_ms = setup->search_ms ? setup->search_ms : ENROL_SEARCH_MS;
     e->setup.answer_ms = setup->answer_ms ? setup->answer_ms : ENROL_ANSWER_MS;
     LIST_INIT(&e->servings);
+    LIST_INIT(&e->grantings);
     enrol_join_init(e);
     enrol_return_init(e);
     return e;
@@ -439,6 +477,7 @@ void enrol_free(struct enrol *e)
 {
     if (!e)
         return;
+    drop_grantings(e, NULL);
     for (struct serving *s; (s = LIST_FIRST(&e->servings));) {
         LIST_REMOVE(s, next);
         timer_free(s->timer);
@@ -446,6 +485,5 @@ void enrol_free(struct enrol *e)
     }
     enrol_join_done(e);
     enrol_return_done(e);
-    sodium_memzero(e, sizeof *e);
-    free(e);
+    secret_free(e);
 }

@@ -25,11 +25,12 @@ struct enrol_setup {
     const struct auth_identity *id; /* borrowed */
     struct cluster *cluster;        /* borrowed */
     const char *version;            /* borrowed: of ringd, for the joiner's hello */
-    /* Messages to members; both take the reference. send: −EHOSTUNREACH. broadcast: to all that can
-     * be reached. */
+    /* Messages to members; both take the reference. send: not 0 as peers_send. broadcast: to all
+     * that can be reached. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     void (*broadcast)(void *owner, json_t *message);
-    /* The roster changed here, or we have become a member: neighbours should hear of it. */
+    /* We have become a member, or a roster of others is news: neighbours should hear of it. What
+     * this node made itself they hear when it is on the disk (cluster_set_kept). */
     void (*changed)(void *owner);
     void *owner;
     uint64_t (*now_s)(void *owner); /* wall clock; NULL = the system's */
@@ -77,14 +78,13 @@ bool enrol_is_key(uint64_t tag);
 int enrol_hello(struct enrol *e, struct link *link, const struct link_hello *peer, char *why, size_t size);
 void enrol_serve(struct enrol *e, struct link *link);
 void enrol_frame(struct enrol *e, struct link *link, uint8_t type, const uint8_t *body, size_t n);
-void enrol_left(struct enrol *e, struct link *link);
+void enrol_left(struct enrol *e, const struct link *link);
 
 /* Messages between members, whose senders and fields have been checked: "tokens" and "join-answer"
- * of an authority, "join-ask" and "token-failed" of any member. */
+ * of an authority, "join-ask" of any member. */
 void enrol_take_tokens(struct enrol *e, const uint8_t issuer[16], const json_t *body);
 void enrol_take_join_ask(struct enrol *e, const uint8_t from[16], const json_t *body);
 void enrol_take_join_answer(struct enrol *e, const json_t *body);
-void enrol_take_token_failed(struct enrol *e, const json_t *body);
 /* On an authority: tells all members the tokens (members came, or it promises to be worth it). */
 void enrol_share(struct enrol *e);
 

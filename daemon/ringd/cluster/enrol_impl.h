@@ -33,13 +33,25 @@ struct serving {
     uint64_t number;     /* of the question to the authority */
     bool asked, granted; /* the joiner has proved that it has the token; it was let in */
 };
+/* An authority has let a node in: the answer goes out once that is on the disk. */
+struct granting {
+    LIST_ENTRY(granting) next;
+    struct enrol *e;       /* borrowed: owner */
+    struct serving *s;     /* borrowed: who asked here; NULL: a member asked for another node */
+    uint8_t from[CERT_ID]; /* that member */
+    json_t *number;        /* owned: of its question */
+    uint8_t *frame;        /* owned: the answer, with the roster that lets the node in: */
+    size_t n;              /* when it goes out, a newer one may be in force that is not on the disk */
+};
 /* A token made by another authority. */
 struct foreign {
     uint8_t issuer[16];
     struct token_entry token;
 };
 struct joining {
+    struct enrol *e; /* borrowed: owner */
     bool active, searching;
+    bool is_in; /* and this node's disk is waited for */
     struct token token;
     struct token_keys keys;
     char name[CERT_NAME], why[512];
@@ -60,6 +72,7 @@ struct returning {
 struct enrol {
     struct enrol_setup setup;
     LIST_HEAD(, serving) servings;
+    LIST_HEAD(, granting) grantings;
     uint64_t last_number;
     size_t n_foreign;
     struct foreign foreign[ENROL_FOREIGN_MAX];

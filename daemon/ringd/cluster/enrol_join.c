@@ -6,7 +6,7 @@
 
 #include "daemon/ringd/cluster/enrol_impl.h"
 #include "daemon/ringd/timer.h"
-#include "net/reason.h"
+#include "net/base/reason.h"
 
 static void finish(struct enrol *e, const char *error)
 {
@@ -15,6 +15,7 @@ static void finish(struct enrol *e, const char *error)
 
     snprintf(text, sizeof text, "%s", error ? error : ""); /* it may lie in what is wiped now */
     timer_stop(e->deadline);
+    cluster_forget(e->setup.cluster, &e->joining);
     link_free(j.link);
     sodium_memzero(&e->joining, sizeof e->joining);
     sodium_memzero(&j.token, sizeof j.token);
@@ -71,6 +72,12 @@ static void join_up(void *owner, struct link *link)
         give_up(e, false, "the proof of the token cannot be sent: no memory");
 }
 
+static void on_kept(void *arg, const char *error)
+{
+    struct joining *j = arg;
+    finish(j->e, error);
+}
+
 static void join_frame(void *owner, struct link *link, uint8_t type, const uint8_t *body, size_t n)
 {
     struct enrol *e = owner;
@@ -88,7 +95,11 @@ static void join_frame(void *owner, struct link *link, uint8_t type, const uint8
         give_up(e, false, err.text);
         return;
     }
-    finish(e, NULL);
+    link_free(e->joining.link);
+    e->joining.link = NULL;
+    e->joining.is_in = true;
+    timer_stop(e->deadline);
+    cluster_when_kept(e->setup.cluster, on_kept, &e->joining);
     e->setup.changed(e->setup.owner);
 }
 
@@ -125,7 +136,7 @@ void enrol_try(struct enrol *e, const char *host, uint16_t port)
     struct joining *j = &e->joining;
     if (!j->active)
         enrol_return(e, host, port);
-    if (!j->active || j->link)
+    if (!j->active || j->link || j->is_in)
         return;
     j->is_proved = false;
     struct link_setup setup = {.base = e->setup.base,
@@ -180,7 +191,7 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
                            "this node made the token for another node: run `ringctl join` there");
     if (j->active)
         return err_set(err, -EALREADY, "this node is joining already: wait until that is over");
-    *j = (struct joining){.active = true, .searching = !host, .token = t, .done = done, .arg = arg};
+    *j = (struct joining){.e = e, .active = true, .searching = !host, .token = t, .done = done, .arg = arg};
     snprintf(j->name, sizeof j->name, "%s", name);
     token_derive(&t, &j->keys);
     sodium_memzero(&t, sizeof t);
@@ -192,7 +203,7 @@ int enrol_join(struct enrol *e, const char *token, const char *name, const char 
 
 bool enrol_question(const struct enrol *e, uint8_t ret[static TOKEN_TAG])
 {
-    if (!e->joining.active || !e->joining.searching)
+    if (!e->joining.active || !e->joining.searching || e->joining.is_in)
         return false;
     memcpy(ret, e->joining.keys.question, TOKEN_TAG);
     return true;
@@ -211,6 +222,7 @@ void enrol_join_init(struct enrol *e)
 
 void enrol_join_done(struct enrol *e)
 {
+    cluster_forget(e->setup.cluster, &e->joining);
     link_free(e->joining.link);
     timer_free(e->deadline);
 }

@@ -7,14 +7,21 @@
 
 #include "daemon/common/xalloc.h"
 #include "net/buf.h"
-#include "net/replay.h"
+#include "net/base/replay.h"
 
-static const char purpose[] = "ringd/1 message";
 enum {
     AT_SIGNATURE = 1,
     AT_KEY = AT_SIGNATURE + AUTH_SIGNATURE,
     AT_SIGNED = AT_KEY + AUTH_KEY, /* from here on to the end; `ttl` changes on the way */
 };
+
+/* What is signed: the head, and the hash of the text. So it is short, and whoever holds the key can
+ * see who the author is. */
+static void write_statement(uint8_t ret[static ENVELOPE_STATEMENT], const uint8_t *data, size_t n)
+{
+    memcpy(ret, data + AT_SIGNED, ENVELOPE_HEAD - AT_SIGNED);
+    auth_hash(ret + (ENVELOPE_HEAD - AT_SIGNED), data + ENVELOPE_HEAD, n - ENVELOPE_HEAD);
+}
 
 /* One life of an author: its messages have numbers of their own. */
 struct author_life {
@@ -76,9 +83,12 @@ int envelopes_seal(struct envelopes *e, const uint8_t to[static 16], const void 
     buf_out_u64(&out, ++e->number);
     buf_out_bytes(&out, text, n);
     int r = buf_out_size(&out);
-    if (r > 0)
-        r = auth_sign(e->identity, purpose, data + AT_SIGNED, ENVELOPE_HEAD - AT_SIGNED + n,
-                      data + AT_SIGNATURE);
+    if (r > 0) {
+        uint8_t statement[ENVELOPE_STATEMENT];
+        write_statement(statement, data, ENVELOPE_HEAD + n);
+        r = e->identity->sign(e->identity->holder, AUTH_MESSAGE, statement, sizeof statement,
+                              data + AT_SIGNATURE);
+    }
     if (r) {
         free(data);
         return r;
@@ -172,8 +182,10 @@ static enum envelope_verdict judge(struct envelopes *e, const struct roster *ros
         return v->ttl ? ENVELOPE_PASSES : ENVELOPE_BROKEN;
     if (!is_of_this_life(e, v))
         return ENVELOPE_STALE;
+    uint8_t statement[ENVELOPE_STATEMENT];
+    write_statement(statement, data, n);
     if (!auth_is_signer(data + AT_KEY, author->pub) ||
-        !auth_verify(data + AT_KEY, purpose, data + AT_SIGNED, n - AT_SIGNED, data + AT_SIGNATURE))
+        !auth_verify(data + AT_KEY, AUTH_MESSAGE, statement, sizeof statement, data + AT_SIGNATURE))
         return ENVELOPE_FORGED;
     struct author *a = author_of(e, roster, v->from);
     struct author_life *life = a ? life_of(a, v->from_boot) : NULL;

@@ -18,6 +18,7 @@
 enum {
     ENVELOPE_TTL = RING_MAX_NODES, /* of a new one */
     ENVELOPE_HEAD = 1 + AUTH_SIGNATURE + AUTH_KEY + 2 * 24 + 8,
+    ENVELOPE_STATEMENT = 2 * 24 + 8 + AUTH_HASH, /* what is signed; the author begins at 24 */
     ENVELOPE_TEXT_MAX = LINK_FRAME_MAX - ENVELOPE_HEAD,
     ENVELOPE_LIVES = 4, /* of one author, in which a repeated message is recognized */
 };

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/ringd/cluster/identity.h"
+#include "daemon/common/private_file.h"
 
 enum { TOKEN_BYTES = 32 };
 
@@ -35,6 +35,8 @@ int token_load(char ret[TOKEN_ROOM], const char *path, bool make, struct err *er
     FILE *f = fopen(path, "re");
     if (!f && errno == ENOENT && make)
         return token_renew(ret, path, err);
+    if (f)
+        setvbuf(f, NULL, _IONBF, 0); /* a buffer would keep it */
     bool got = f && fgets(line, sizeof line, f);
     int saved = errno;
     if (f)

@@ -48,13 +48,6 @@ void members_touch(struct members *m)
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-static json_t *hex(const uint8_t id[16])
-{
-    char text[33];
-    id_hex(text, id);
-    return json_string(text);
-}
-
 static json_t *cable_encode(const struct member_cable *c)
 {
     char six[PREFIX_TEXT] = "", four[PREFIX_TEXT] = "";
@@ -71,23 +64,23 @@ json_t *member_encode(const struct member *who)
     wire_copy_text(doing, sizeof doing, who->doing);
     json_t *links = json_array();
     for (size_t i = 0; i < who->nlinks; i++)
-        json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", hex(who->links[i].id), "class_mbps",
+        json_array_append_new(links, json_pack("{s:o s:I s:b}", "id", id_json(who->links[i].id), "class_mbps",
                                                (json_int_t)who->links[i].class_mbps, "shared",
                                                (int)who->links[i].shared));
     json_t *ended = json_array();
     for (size_t i = 0; i < who->nended; i++)
-        json_array_append_new(ended, hex(who->ended[i]));
+        json_array_append_new(ended, id_json(who->ended[i]));
     json_t *cables = json_array();
     for (size_t i = 0; i < who->ncables; i++)
         json_array_append_new(cables, cable_encode(&who->cables[i]));
-    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:I s:I s:o s:i s:s s:f}", "id",
-                     hex(who->id), "name", who->name, "version", who->version, "boot", (json_int_t)who->boot,
-                     "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores, "threads",
-                     (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
+    return json_pack("{s:o s:s s:s s:I s:I s:I s:I s:I s:I s:o s:o s:o s:s s:s s:I s:I s:o s:i s:s s:f}",
+                     "id", id_json(who->id), "name", who->name, "version", who->version, "boot",
+                     (json_int_t)who->boot, "seq", (json_int_t)who->seq, "cores", (json_int_t)who->cores,
+                     "threads", (json_int_t)who->threads, "memory_total", (json_int_t)who->memory_total,
                      "memory_available", (json_int_t)who->memory_available, "links", links, "ended", ended,
-                     "cables", cables, "ring", who->ring, "jobs", (json_int_t)who->jobs, "job",
-                     (json_int_t)who->job, "head", hex(who->head), "rank", who->rank, "doing", doing,
-                     "seconds", who->seconds);
+                     "cables", cables, "ring", who->ring, "drained", who->drained, "jobs",
+                     (json_int_t)who->jobs, "job", (json_int_t)who->job, "head", id_json(who->head), "rank",
+                     who->rank, "doing", doing, "seconds", who->seconds);
 }
 
 static bool same_links(const struct member *a, const struct member *b)
@@ -118,8 +111,9 @@ bool member_says_the_same(const struct member *a, const struct member *b)
            a->memory_total == b->memory_total && more - less <= a->memory_total / 256 && same_links(a, b) &&
            same_cables(a, b) && a->jobs == b->jobs && a->nended == b->nended &&
            !memcmp(a->ended, b->ended, a->nended * sizeof a->ended[0]) && !strcmp(a->ring, b->ring) &&
-           a->job == b->job && !memcmp(a->head, b->head, 16) && a->rank == b->rank &&
-           !strcmp(a->doing, b->doing) && !(a->seconds < b->seconds) && !(a->seconds > b->seconds);
+           !strcmp(a->drained, b->drained) && a->job == b->job && !memcmp(a->head, b->head, 16) &&
+           a->rank == b->rank && !strcmp(a->doing, b->doing) && !(a->seconds < b->seconds) &&
+           !(a->seconds > b->seconds);
 }
 
 static int decode_link(struct member_link *ret, const json_t *link)
@@ -176,14 +170,15 @@ static int decode_cables(struct member *m, const json_t *cables)
 int member_decode(struct member *ret, const json_t *record)
 {
     struct member m = {0};
-    const char *id, *name, *version, *head, *doing, *ring;
+    const char *id, *name, *version, *head, *doing, *ring, *drained;
     json_t *links;
     json_int_t boot, seq, cores, threads, total, available, jobs, job;
-    if (json_unpack((json_t *)record, "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:I s:I s:s s:i s:s s:F}",
-                    "id", &id, "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores",
-                    &cores, "threads", &threads, "memory_total", &total, "memory_available", &available,
-                    "links", &links, "ring", &ring, "jobs", &jobs, "job", &job, "head", &head, "rank",
-                    &m.rank, "doing", &doing, "seconds", &m.seconds))
+    if (json_unpack((json_t *)record,
+                    "{s:s s:s s:s s:I s:I s:I s:I s:I s:I s:o s:s s:s s:I s:I s:s s:i s:s s:F}", "id", &id,
+                    "name", &name, "version", &version, "boot", &boot, "seq", &seq, "cores", &cores,
+                    "threads", &threads, "memory_total", &total, "memory_available", &available, "links",
+                    &links, "ring", &ring, "drained", &drained, "jobs", &jobs, "job", &job, "head", &head,
+                    "rank", &m.rank, "doing", &doing, "seconds", &m.seconds))
         return -EBADMSG;
     if (id_parse(m.id, id) || id_parse(m.head, head) || !json_is_array(links) ||
         json_array_size(links) > RING_MAX_NODES)
@@ -199,6 +194,7 @@ int member_decode(struct member *ret, const json_t *record)
     wire_copy_text(m.name, sizeof m.name, name);
     wire_copy_text(m.version, sizeof m.version, version);
     wire_copy_text(m.doing, sizeof m.doing, doing);
+    wire_copy_text(m.drained, sizeof m.drained, drained);
     m.boot = (uint64_t)boot;
     m.seq = (uint64_t)seq;
     m.cores = (unsigned)cores;

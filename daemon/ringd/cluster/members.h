@@ -47,6 +47,7 @@ struct member {
     size_t ncables;
     struct member_cable cables[MEMBER_CABLES];
     char ring[MEMBER_RING_TEXT]; /* names with commas: the order its owner set with --ring; "" = none */
+    char drained[96];            /* why it takes no part in jobs; "" = it does */
     uint64_t jobs;               /* how often the rows of its own jobs have changed: job_news.h */
     /* what it does */
     uint64_t job;     /* 0 = nothing */

@@ -10,8 +10,6 @@
 
 #include "daemon/common/xalloc.h"
 
-static const char purpose[] = "ringd/1 record";
-
 struct copy {
     uint8_t id[16], key[AUTH_KEY]; /* key: shown to be the node's, with has_key */
     bool has_key;
@@ -113,7 +111,7 @@ int records_sign_self(struct records *r, struct instant now)
         return -EMSGSIZE;
     }
     uint8_t *bytes = xcalloc(1, RECORD_HEAD + n);
-    int rc = auth_sign(r->identity, purpose, text, n, bytes);
+    int rc = r->identity->sign(r->identity->holder, AUTH_RECORD, text, n, bytes);
     memcpy(bytes + AUTH_SIGNATURE, r->identity->sign_pub, AUTH_KEY);
     memcpy(bytes + RECORD_HEAD, text, n);
     free(text);
@@ -134,7 +132,7 @@ static bool is_genuine(const struct records *r, const struct roster_entry *e, co
         return false;
     if (!(c && c->has_key && !memcmp(c->key, key, AUTH_KEY)) && !auth_is_signer(key, e->pub))
         return false;
-    return auth_verify(key, purpose, body + RECORD_HEAD, n - RECORD_HEAD, body);
+    return auth_verify(key, AUTH_RECORD, body + RECORD_HEAD, n - RECORD_HEAD, body);
 }
 
 static struct instant said_at(const uint8_t *body, struct instant now)
@@ -172,7 +170,8 @@ enum record_verdict records_take(struct records *r, const struct roster *roster,
     enum record_verdict verdict = RECORD_BROKEN;
     if (n <= RECORD_HEAD || n > RECORD_MAX)
         return RECORD_BROKEN;
-    json_t *record = json_loadb((const char *)body + RECORD_HEAD, n - RECORD_HEAD, 0, NULL);
+    json_t *record =
+        json_loadb((const char *)body + RECORD_HEAD, n - RECORD_HEAD, JSON_REJECT_DUPLICATES, NULL);
     if (record && !member_decode(&who, record)) {
         const struct roster_entry *e = roster ? roster_find(roster, who.id) : NULL;
         memcpy(ret_id, who.id, 16);

@@ -15,7 +15,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/doctor/doctor_call.h"
 #include "daemon/ringd/doctor/doctor_deep.h"
-#include "daemon/common/doctor_host.h"
+#include "daemon/common/doctor/doctor_host.h"
 #include "daemon/ringd/doctor/doctor_model.h"
 #include "daemon/ringd/doctor/doctor_setup.h"
 #include "daemon/common/installed.h"
@@ -92,6 +92,10 @@ static json_t *facts(const struct doctor_setup *setup)
     json_object_set_new(cpu, "isa", json_string(isa_pick()->isa));
     json_object_set_new(all, "name", json_string(members_self(setup->members)->name));
     json_object_set_new(all, "version", json_string(RINGD_VERSION));
+    if (getenv("INVOCATION_ID")) /* the profile is for the service's program */
+        json_object_set_new(all, "apparmor", doctor_host_apparmor(""));
+    if (setup->keys_pid)
+        json_object_set_new(all, "keys", doctor_host_keys("", setup->state_dir, setup->keys_pid));
     json_object_set_new(all, "ports", ports(setup));
     json_object_set_new(all, "cables", cables_health(setup->cables));
     json_object_set_new(all, "links", peers_encode(setup->peers));

@@ -11,7 +11,7 @@
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/members.h"
-#include "daemon/common/doctor.h"
+#include "daemon/common/doctor/doctor.h"
 #include "daemon/ringd/doctor/doctor_answer.h"
 #include "daemon/ringd/doctor/doctor_setup.h"
 #include "daemon/ringd/peer/peers.h"
@@ -174,36 +174,41 @@ static void add_clock(const struct doctor_asked *a, const json_t *body, json_t *
     json_object_set_new(facts, "rtt_us", json_integer((here - a->sent_us) - (sent - got)));
 }
 
-/* A node that reads goes on. */
-void doctor_take_reading(struct doctor *d, const json_t *body)
+/* Who was asked in the round that an answer names, and has not answered yet; NULL: nobody. */
+static struct doctor_asked *who_answers(const struct doctor *d, const uint8_t from[16], const json_t *body,
+                                        struct doctor_round **ret)
 {
-    json_int_t number = json_integer_value(json_object_get(body, "round"));
+    const json_int_t number = json_integer_value(json_object_get(body, "round"));
     struct doctor_round *r;
-    LIST_FOREACH (r, &d->rounds, next) {
-        if (r->number == number && r->is_deep)
-            timer_set_ms(r->timer, READING_MS);
-    }
+    LIST_FOREACH (r, &d->rounds, next)
+        for (size_t i = 0; r->number == number && i < r->n; i++)
+            if (!memcmp(r->asked[i].id, from, sizeof r->asked[i].id) && !r->asked[i].facts) {
+                *ret = r;
+                return &r->asked[i];
+            }
+    return NULL;
+}
+
+/* A node that reads goes on. */
+void doctor_take_reading(struct doctor *d, const uint8_t from[16], const json_t *body)
+{
+    struct doctor_round *r;
+    if (who_answers(d, from, body, &r) && r->is_deep)
+        timer_set_ms(r->timer, READING_MS);
 }
 
 void doctor_take_facts(struct doctor *d, const uint8_t from[16], const json_t *body)
 {
-    json_int_t number = json_integer_value(json_object_get(body, "round"));
     const json_t *facts = json_object_get(body, "facts");
     struct doctor_round *r;
-    LIST_FOREACH (r, &d->rounds, next)
-        if (r->number == number)
-            break;
-    for (size_t i = 0; r && json_is_object(facts) && i < r->n; i++) {
-        struct doctor_asked *a = &r->asked[i];
-        if (memcmp(a->id, from, sizeof a->id) || a->facts)
-            continue;
-        a->facts = json_deep_copy(facts);
-        json_object_set_new(a->facts, "name", json_string(a->name));
-        add_clock(a, body, a->facts);
-        if (++r->n_answered == r->n)
-            finish(r);
+    struct doctor_asked *a = json_is_object(facts) ? who_answers(d, from, body, &r) : NULL;
+    if (!a)
         return;
-    }
+    a->facts = json_deep_copy(facts);
+    json_object_set_new(a->facts, "name", json_string(a->name));
+    add_clock(a, body, a->facts);
+    if (++r->n_answered == r->n)
+        finish(r);
 }
 
 void doctor_take_ask(struct doctor *d, const uint8_t from[16], const json_t *body)

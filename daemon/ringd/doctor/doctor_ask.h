@@ -30,6 +30,6 @@ void doctor_yield(struct doctor *d);
 /* The messages "doctor-ask", "doctor-facts" and "doctor-reading". */
 void doctor_take_ask(struct doctor *d, const uint8_t from[16], const json_t *body);
 void doctor_take_facts(struct doctor *d, const uint8_t from[16], const json_t *body);
-void doctor_take_reading(struct doctor *d, const json_t *body);
+void doctor_take_reading(struct doctor *d, const uint8_t from[16], const json_t *body);
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef DAEMON_DOCTOR_SETUP_H
 #define DAEMON_DOCTOR_SETUP_H
 
+#include <stdint.h>
+
 struct cables;
 struct cluster;
 struct event_base;
@@ -28,6 +30,7 @@ struct doctor_setup {
     struct store *store;
     struct spawner *spawner;
     struct worker *worker;
+    int64_t keys_pid; /* of ringd-keys; 0: not known */
 };
 
 #endif

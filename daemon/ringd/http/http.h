@@ -26,6 +26,8 @@ bool http_is_local(const struct http_call *call); /* came over the Unix socket *
  * good: its answer will carry the cookie, and `ret_key` is what the page keeps, valid as long as
  * the call. */
 bool http_open_session(struct http_call *call, const char **ret_key);
+/* Does it ask to go on in another protocol (`Upgrade:`), this one? */
+bool http_wants(const struct http_call *call, const char *protocol);
 /* Which of the API's routes it is; kept by address. */
 void http_set_route(struct http_call *call, const char *route);
 
@@ -37,6 +39,11 @@ void http_reply_file(struct http_call *call, const char *content_type, const cha
                      size_t n);
 /* Of a file, its first `n` bytes. Takes over fd. */
 void http_reply_fd(struct http_call *call, const char *content_type, int fd, uint64_t n);
+/* Lets it go on in that protocol: 101, and then take(owner, fd) once, on the server's thread, with
+ * the connection, which is owner's from then on. Nothing was read of it after the request. It is
+ * not called when the client has left, or the server stops. */
+void http_upgrade(struct http_call *call, const char *protocol, void (*take)(void *owner, int fd),
+                  void *owner);
 /* Errors as {"error":{"code":…,"message":…}}. */
 void http_fail(struct http_call *call, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -53,6 +53,7 @@ struct http_call *call_new(struct listener *l, struct MHD_Connection *mhd, const
     call->path = xstrdup(path);
     call->last_event_id = id ? strtoull(id, NULL, 10) : 0;
     call->if_none_match = has ? xstrdup(has) : NULL;
+    call->upgrade = xstrdup(call_header(mhd, "Upgrade"));
     call->ticket = xstrdup(ticket_of(call_header(mhd, "Authorization")));
     MHD_get_connection_values(mhd, MHD_GET_ARGUMENT_KIND, take_pair, call);
     pthread_mutex_lock(&l->http->lock);
@@ -79,6 +80,7 @@ void call_free(struct http_call *call)
         ledger_give(&call->http->answers, call->kept);
     free(call->if_none_match);
     free(call->ticket);
+    free(call->upgrade);
     free(call->text);
     free(call->inside);
     if (call->feed)
@@ -146,6 +148,11 @@ bool http_may_read(const struct http_call *call)
 bool http_is_local(const struct http_call *call)
 {
     return call->is_local;
+}
+
+bool http_wants(const struct http_call *call, const char *protocol)
+{
+    return call->upgrade && !strcmp(call->upgrade, protocol);
 }
 
 bool http_open_session(struct http_call *call, const char **ret_key)

@@ -44,7 +44,7 @@ struct http {
     void *owner;
     unsigned deadline_ms;     /* of http_setup */
     char *unix_path;          /* owned */
-    char *token;              /* owned; under lock */
+    char *token;              /* owned, as all of this: net/base/secret.h; under lock */
     struct sessions sessions; /* under lock */
     struct guard *guard;      /* owned */
     struct listener unix_socket, tcp;
@@ -64,6 +64,7 @@ struct connection {
     int fd;                        /* the server's */
     struct guard_entry *deadline;  /* owned */
     struct http_call *streaming;   /* borrowed: the call whose events flow here, under http->lock */
+    struct http_call *upgraded;    /* borrowed: the call that went on in another protocol; server's thread */
 };
 
 /* What a stream needs of its feed. */
@@ -72,6 +73,12 @@ struct call_feed_ops {
      * come. */
     char *(*take)(struct http_feed *f, bool *ret_last);
     void (*leave)(struct http_feed *f); /* without the lock: the call goes */
+};
+
+/* Where its connection goes. */
+struct call_upgrade {
+    void (*take)(void *owner, int fd);
+    void *owner;
 };
 
 struct query_pair {
@@ -96,6 +103,7 @@ struct http_call {
     uint64_t last_event_id;         /* 0 = not given */
     char *if_none_match;            /* owned; NULL = not given */
     char *ticket;                   /* owned; NULL = not given */
+    char *upgrade;                  /* owned; the protocol it would rather speak, NULL = none */
     struct session_secrets session; /* begun by this request; empty = none */
     struct MHD_Response *response;  /* owned; set once, before resuming */
     unsigned status;
@@ -110,6 +118,7 @@ struct http_call {
     struct http_feed
         *feed; /* its text comes from there instead; shared with the feed's owner, under http->lock */
     const struct call_feed_ops *feed_ops; /* of `feed`; borrowed */
+    struct call_upgrade upgrade_to;       /* of a request that goes on in another protocol */
 
     struct http_inside
         *inside; /* owned; NULL = it came over a connection, else all above but the request is unused */

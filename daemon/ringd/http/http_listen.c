@@ -61,9 +61,10 @@ int listen_unix(int *ret_fd, const char *path, struct err *err)
     if (rc)
         return rc;
     int fd = new_socket(AF_UNIX);
-    /* Closed to others from its first moment, then opened to the group whatever the umask. */
-    if (fd < 0 || fchmod(fd, 0600) || bind(fd, (struct sockaddr *)&addr, sizeof addr) || chmod(path, 0660) ||
-        listen(fd, BACKLOG)) {
+    /* Closed to others from its first moment, then opened to the group whatever the umask. Who
+     * waits for it in the file system finds it listening then. */
+    if (fd < 0 || fchmod(fd, 0600) || bind(fd, (struct sockaddr *)&addr, sizeof addr) ||
+        listen(fd, BACKLOG) || chmod(path, 0660)) {
         rc = err_set(err, -errno, "socket %s: %s: does its folder exist, and may ringd write there?", path,
                      strerror(errno));
         if (fd >= 0)

@@ -20,6 +20,8 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/common/xalloc.h"
+#include "daemon/common/xsecret.h"
+#include "net/base/secret.h"
 
 enum limits {
     FDS_SHARE = 4,                 /* a listener takes at most this part of the file descriptors */
@@ -110,12 +112,27 @@ static void waits(struct connection *c)
     pthread_mutex_unlock(&c->http->lock);
 }
 
+/* The server's side lets go of a call. */
+static void let_go(struct http_call *call)
+{
+    struct http *http = call->http;
+    pthread_mutex_lock(&http->lock);
+    call->connection->streaming = NULL;
+    call->parked = false;
+    bool last = call_drop(call);
+    pthread_mutex_unlock(&http->lock);
+    if (last)
+        call_free(call);
+}
+
 static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_context,
                           enum MHD_ConnectionNotificationCode what)
 {
     struct listener *l = arg;
     struct connection *c = *socket_context;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (c->upgraded)
+            let_go(c->upgraded);
         guard_remove(l->http->guard, c->deadline);
         pthread_mutex_lock(&l->http->lock);
         waits_no_more(c);
@@ -134,6 +151,9 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_c
     *socket_context = c;
 }
 
+/* Of an upgraded connection the library says so under a lock of its own. A thread that resumes a
+ * connection takes that lock after ours, so nothing is locked here then. The connection is closed a
+ * moment later. */
 static void on_completed(void *arg, struct MHD_Connection *mhd, void **request,
                          enum MHD_RequestTerminationCode code)
 {
@@ -144,16 +164,14 @@ static void on_completed(void *arg, struct MHD_Connection *mhd, void **request,
     if (!call)
         return;
     struct connection *c = call->connection;
-    pthread_mutex_lock(&http->lock);
-    c->streaming = NULL;
-    call->parked = false;
-    bool last = call_drop(call);
-    pthread_mutex_unlock(&http->lock);
-    if (last)
-        call_free(call);
+    *request = NULL;
+    if (call->status == MHD_HTTP_SWITCHING_PROTOCOLS) {
+        c->upgraded = call;
+        return;
+    }
+    let_go(call);
     guard_set(http->guard, c->deadline, IDLE_MS);
     waits(c);
-    *request = NULL;
 }
 
 /* Loop thread, by mail: every call that has come in, oldest first. */
@@ -193,6 +211,14 @@ static enum MHD_Result hand_over(struct http *http, struct http_call *call)
     return MHD_YES;
 }
 
+/* The library keeps the header until the connection ends, or its next request comes. */
+static void wipe_header(struct MHD_Connection *mhd, const char *name)
+{
+    const char *value = call_header(mhd, name);
+    if (value)
+        explicit_bzero((char *)(uintptr_t)value, strlen(value));
+}
+
 /* May it read, may it change something? Answered before a byte of the body is read. */
 static void take_rights(struct listener *l, struct http_call *call)
 {
@@ -210,6 +236,8 @@ static void take_rights(struct listener *l, struct http_call *call)
     call->may_read = access_may_read(&rules, &claim);
     pthread_mutex_unlock(&l->http->lock);
     call->is_local = !rules.is_tcp;
+    wipe_header(call->mhd, "Authorization");
+    wipe_header(call->mhd, "X-Ringd-Session");
 }
 
 /* Headers are complete: is it worth reading the body? */
@@ -270,7 +298,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 /* Takes over fd. */
 static int serve(struct listener *l, int fd, struct err *err)
 {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE;
     unsigned most =
         fds_allowed() / FDS_SHARE < CONNECTIONS_MAX ? (unsigned)(fds_allowed() / FDS_SHARE) : CONNECTIONS_MAX;
     l->waiting_max = most * WAITING_MAX / CONNECTIONS_MAX;
@@ -330,14 +358,14 @@ static int start_unix(struct http *http, const struct http_setup *setup, struct 
 
 int http_start(struct http **ret, const struct http_setup *setup, struct err *err)
 {
-    struct http *http = xcalloc(1, sizeof *http);
+    struct http *http = xsecret(sizeof *http);
     http->mailbox = setup->mailbox;
     http->events = setup->events;
     http->handle = setup->handle;
     http->answered = setup->answered;
     http->owner = setup->owner;
     http->deadline_ms = setup->deadline_ms ? setup->deadline_ms : DEADLINE_MS;
-    http->token = setup->token && *setup->token ? xstrdup(setup->token) : NULL;
+    http->token = setup->token && *setup->token ? xsecret_text(setup->token) : NULL;
     pthread_mutex_init(&http->lock, NULL);
     sessions_init(&http->sessions);
     ledger_register(setup->ledger, &http->bodies, "http_bodies",
@@ -415,8 +443,8 @@ void http_stop(struct http *http)
         unlink(http->unix_path);
     pthread_mutex_destroy(&http->lock);
     free(http->unix_path);
-    free(http->token);
-    free(http);
+    secret_free(http->token);
+    secret_free(http);
 }
 
 void http_set_token(struct http *http, const char *token)
@@ -424,8 +452,8 @@ void http_set_token(struct http *http, const char *token)
     pthread_mutex_lock(&http->lock);
     if (!http->token || strcmp(http->token, token))
         sessions_end_all(&http->sessions);
-    free(http->token);
-    http->token = xstrdup(token);
+    secret_free(http->token);
+    http->token = xsecret_text(token);
     pthread_mutex_unlock(&http->lock);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/http/http_access.h"
 
 enum { SECRET_BYTES = (SECRET_ROOM - 1) / 2, SECOND_US = 1000000 };
@@ -14,8 +15,7 @@ static void make_secret(char ret[SECRET_ROOM])
 {
     uint8_t bytes[SECRET_BYTES];
     arc4random_buf(bytes, sizeof bytes);
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    id_hex(ret, bytes);
 }
 
 static bool is_over(struct instant from, struct instant now, uint64_t seconds)

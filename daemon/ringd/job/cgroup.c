@@ -49,13 +49,36 @@ int cgroup_find_delegated(char *ret, size_t size)
     return r;
 }
 
+static int add_process(const char *folder, int pid)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", pid);
+    return write_file(folder, "cgroup.procs", text);
+}
+
+/* What this process has started before: ringd-keys. One that has ended meanwhile is no trouble. */
+static void add_children(const char *own, const char *folder)
+{
+    char *path = xasprintf("%s/cgroup.procs", folder);
+    int pid;
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &pid) == 1)
+        if (pid > 0 && pid != (int)getpid())
+            add_process(own, pid);
+    if (f)
+        fclose(f);
+    free(path);
+}
+
 int cgroup_prepare(const char *folder)
 {
-    char pid[16], *own = xasprintf("%s/daemon", folder);
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    char *own = xasprintf("%s/daemon", folder);
     int r = mkdir(own, 0755) && errno != EEXIST ? -errno : 0;
-    if (!r) /* a group with children that are limited may hold no process itself */
-        r = write_file(own, "cgroup.procs", pid);
+    /* A group with children that are limited may hold no process itself. */
+    if (!r)
+        add_children(own, folder);
+    if (!r)
+        r = add_process(own, (int)getpid());
     if (!r)
         r = write_file(folder, "cgroup.subtree_control", "+memory");
     free(own);
@@ -89,9 +112,7 @@ int cgroup_new(struct cgroup **ret, const char *folder, uint64_t job)
 
 int cgroup_add(struct cgroup *s, pid_t pid)
 {
-    char text[16];
-    snprintf(text, sizeof text, "%d", (int)pid);
-    return write_file(s->folder, "cgroup.procs", text);
+    return add_process(s->folder, (int)pid);
 }
 
 int cgroup_limit(struct cgroup *s, uint64_t bytes)

@@ -16,8 +16,8 @@ struct cgroup;
 
 /* Where the group of this process is, if it was delegated to it; −ENOENT if it was not. */
 int cgroup_find_delegated(char *ret, size_t size);
-/* Makes that group one with children: this process moves into a child of its own. −errno: it stays
- * as it was. */
+/* Makes that group one with children: this process, and what it has started,
+ * moves into a child of its own. −errno: it stays as it was. */
 int cgroup_prepare(const char *folder);
 
 /* Both, for stages: the folder, to be freed. NULL: outside a service there is none; if it cannot be

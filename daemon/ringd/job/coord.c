@@ -11,13 +11,16 @@
 #include "daemon/common/json_weight.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/job/job_life.h"
 #include "daemon/ringd/job/job_log.h"
 #include "daemon/ringd/job/job_ring.h"
 #include "daemon/ringd/job/job_send.h"
+#include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/results.h"
-#include "daemon/ringd/job/timeline.h"
-#include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/timeline/timeline.h"
+#include "daemon/ringd/timeline/timelines.h"
+#include "daemon/ringd/job/token_log.h"
 #include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
@@ -27,21 +30,23 @@
 enum coord_limits {
     SETTLE_MS = 30000,
     RETRY_MS = 300,
-    SPEC_BYTES = 16 << 20,  /* of one job */
-    SPECS_BYTES = 32 << 20, /* of all in memory */
-    KEEP_ENDED = 16,        /* ended jobs kept in memory; the store has all */
+    SPEC_BYTES = 16 << 20,   /* of one job */
+    SPECS_BYTES = 32 << 20,  /* of all in memory */
+    TOKENS_BYTES = 16 << 20, /* of the tokens that a job has read and generated */
+    KEEP_ENDED = 16,         /* ended jobs kept in memory; the store has all */
 };
 
 struct coord {
     struct coord_setup setup;
     struct job_log log;
     struct job_post post;
-    struct job *jobs;          /* owned, newest first */
-    struct job_life *life;     /* owned: of the one that has left the queue */
-    struct timer *retry;       /* owned: a job that was refused because two heads collided waits */
-    struct job_ring *ring;     /* owned: what order a job would get */
-    struct ledger_queue specs; /* bytes of all jobs' specs */
-    struct timer *settle;      /* owned: the first queued job has waited long enough for a ring */
+    struct job *jobs;           /* owned, newest first */
+    struct job_life *life;      /* owned: of the one that has left the queue */
+    struct timer *retry;        /* owned: a job that was refused because two heads collided waits */
+    struct job_ring *ring;      /* owned: what order a job would get */
+    struct ledger_queue specs;  /* bytes of all jobs' specs, */
+    struct ledger_queue tokens; /* and of what is kept of their tokens */
+    struct timer *settle;       /* owned: the first queued job has waited long enough for a ring */
 };
 
 static struct job *active(const struct coord *c)
@@ -74,7 +79,7 @@ static void try_start(struct coord *c)
         job_life_begin(c->life, job, &ring);
         return;
     }
-    if (!stands && !timer_is_pending(c->settle)) {
+    if (!stands && !timer_is_pending(c->settle) && !job->is_restored && !job->interruption.count) {
         timer_set_ms(c->settle, c->setup.limits.settle_ms);
     } else if (stands) {
         timer_stop(c->settle);
@@ -109,7 +114,16 @@ static void on_retry(void *owner)
 
 static void on_ring(void *owner)
 {
+    const struct coord *c = owner;
+    job_life_changed(c->life);
     try_start(owner);
+}
+
+static bool ring_for(void *owner, struct members_ring *ret, char *why, size_t size)
+{
+    const struct coord *c = owner;
+    c->setup.begins(c->setup.owner);
+    return job_ring_now(c->ring, ret, why, size);
 }
 
 /* --- the end of a job ------------------------------------------------------------------------- */
@@ -161,7 +175,7 @@ static int take_room(struct coord *c, size_t bytes, struct err *err)
 
 static void end_timeline(struct coord *c, struct job *job)
 {
-    json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->names) : NULL;
+    json_t *timeline = job->timeline ? timeline_encode(job->timeline, job->id, job->plan->nodes.name) : NULL;
     if (timeline)
         job_log_remember(&c->log, job, "timeline", timeline);
     const uint64_t dropped = job->timeline ? timeline_end(job->timeline) : 0;
@@ -171,7 +185,13 @@ static void end_timeline(struct coord *c, struct job *job)
 
 static void finish(struct coord *c, struct job *job, enum job_state state)
 {
-    results_tidy(c->setup.state_dir, job->id);
+    char *rescue = results_rescue(c->setup.state_dir, job->id);
+    store_tidy_folder(c->setup.store, rescue); /* unless a result is in it */
+    free(rescue);
+    loan_drop(job->loan);
+    job->loan = NULL;
+    token_log_free(job->token_log);
+    job->token_log = NULL;
     job->ended = time(NULL);
     job->state = state;
     job_log_changed(&c->log, job);
@@ -184,12 +204,27 @@ static void finish(struct coord *c, struct job *job, enum job_state state)
     try_start(c);
 }
 
+/* Its user says when it goes on; others may begin meanwhile. */
+static void put_aside(struct coord *c, struct job *job)
+{
+    if (job->state != JOB_QUEUED)
+        job_reset(job);
+    snprintf(job->error, sizeof job->error, "paused after step %llu: `ringctl continue %llu` goes on",
+             (unsigned long long)job->step, (unsigned long long)job->id);
+    job_log_note(&c->log, job, "%s", job->error);
+    job->state = JOB_PAUSED;
+    job_log_changed(&c->log, job);
+    try_start(c);
+}
+
 static void on_over(void *owner, struct job *job, enum job_state how)
 {
     struct coord *c = owner;
     timer_stop(c->settle);
     if (how == JOB_QUEUED)
         requeue(c, job);
+    else if (how == JOB_PAUSED)
+        put_aside(c, job);
     else
         finish(c, job, how);
 }
@@ -200,10 +235,11 @@ static void on_settle(void *owner)
     struct job *job = active(c) ? NULL : first_queued(c);
     if (!job)
         return;
-    char why[700];
+    char why[700], text[sizeof why + 100];
     members_describe(c->setup.members, why, sizeof why);
-    snprintf(job->error, sizeof job->error, "no ring after %g s: %s (`ringctl links` shows the missing link)",
+    snprintf(text, sizeof text, "no ring after %g s: %s (`ringctl links` shows the missing link)",
              c->setup.limits.settle_ms / 1e3, why);
+    text_clean(job->error, sizeof job->error, text, true);
     finish(c, job, JOB_FAILED);
 }
 
@@ -222,7 +258,14 @@ static void on_idle(void *owner)
     give_way(owner);
 }
 
-int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *ret_id, struct err *err)
+static void keep_tokens(struct coord *c, struct job *job)
+{
+    if (job->type == JOB_GENERATE && job->asked.on_loss != ON_LOSS_STOP)
+        job->token_log = token_log_new(&c->tokens);
+}
+
+int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan *loan, uint64_t *ret_id,
+                 struct err *err)
 {
     struct job_spec asked;
     int r = job_spec_read(&asked, type, spec, err);
@@ -237,6 +280,8 @@ int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *re
     }
     struct job *job = job_new(store_next_job(c->setup.store), type, &asked, spec);
     job->spec_bytes = bytes;
+    job->loan = loan_hold(loan);
+    keep_tokens(c, job);
     if (active(c))
         snprintf(job->error, sizeof job->error, "there are jobs before it");
     job->next = c->jobs;
@@ -272,14 +317,47 @@ int coord_cancel(struct coord *c, uint64_t id)
     return 0;
 }
 
+int coord_pause(struct coord *c, uint64_t id)
+{
+    struct job *job = find(c, id);
+    if (!job)
+        return -ENOENT;
+    if (job_state_ended(job->state) || job->state == JOB_PAUSED)
+        return -EALREADY;
+    if (job == active(c))
+        return job_life_pause(c->life);
+    if (job->type != JOB_TRAIN)
+        return -EINVAL;
+    if (job == first_queued(c))
+        timer_stop(c->settle);
+    put_aside(c, job);
+    return 0;
+}
+
+int coord_continue(struct coord *c, uint64_t id)
+{
+    struct job *job = find(c, id);
+    if (!job)
+        return -ENOENT;
+    if (job->state != JOB_PAUSED)
+        return -EALREADY;
+    *job->error = 0;
+    job->state = JOB_QUEUED;
+    job_log_changed(&c->log, job);
+    try_start(c);
+    return 0;
+}
+
 int coord_turn(struct coord *c, uint64_t id, json_t *turn)
 {
-    const struct job *job = find(c, id);
+    struct job *job = find(c, id);
     const int r = !job ? -ENOENT : job_state_ended(job->state) ? -EALREADY : !job->is_idle ? -EBUSY : 0;
     if (r)
         json_decref(turn);
-    else
+    else if (job == active(c))
         job_life_turn(c->life, turn);
+    else
+        job_hold_turn(job, turn); /* it was interrupted, and its nodes were busy then */
     return r;
 }
 
@@ -292,7 +370,7 @@ static json_int_t whole(const json_t *body, const char *key)
 
 bool coord_is_rank(const struct coord *c, const uint8_t from[16], const json_t *body)
 {
-    return job_life_has(c->life, from, whole(body, "job"), whole(body, "rank"));
+    return job_life_has(c->life, from, body);
 }
 
 void coord_take_word(struct coord *c, enum job_word word, const json_t *body)
@@ -340,8 +418,17 @@ const struct job *coord_first(const struct coord *c)
 static void on_plan(void *owner, const struct job *job, json_t *nodes)
 {
     struct coord *c = owner;
-    c->setup.plan(c->setup.owner, job->id, job_type_name(job->type),
-                  results_stage_spec(c->setup.state_dir, job->id, job->spec), nodes);
+    json_t *spec = results_stage_spec(c->setup.state_dir, job->id, &job->asked);
+    if (job->saved_step) {
+        json_object_set_new(spec, "resume", json_true());
+        json_object_del(spec, "init_adapter");
+    }
+    json_object_set(spec, "said", job->said ? job->said : json_null()); /* ours to say, as what follows */
+    json_t *so_far = job->token_log ? token_log_encode(job->token_log) : NULL;
+    json_object_set_new(spec, "so_far", so_far ? so_far : json_null());
+    json_object_set_new(spec, "log_from", json_integer((json_int_t)job->log_from));
+    json_object_set_new(spec, "log_step", json_integer((json_int_t)job->log_step));
+    c->setup.plan(c->setup.owner, job->id, job->attempt, job_type_name(job->type), spec, nodes, job->loan);
 }
 
 static const char *last_words(void *owner, const uint8_t id[16])
@@ -355,15 +442,87 @@ static struct job_life *life_of(struct coord *c)
     return job_life_new(&(struct job_life_setup){.base = c->setup.base,
                                                  .opts = c->setup.opts,
                                                  .limits_ms = c->setup.limits.of_state_ms,
+                                                 .cluster = c->setup.cluster,
                                                  .members = c->setup.members,
                                                  .metrics = c->setup.metrics,
                                                  .log = &c->log,
                                                  .post = &c->post,
                                                  .last_words = last_words,
+                                                 .ring = ring_for,
                                                  .plan = on_plan,
                                                  .idle = on_idle,
                                                  .over = on_over,
                                                  .owner = c});
+}
+
+/* --- jobs of an earlier life of the daemon ---------------------------------------------------- */
+
+static bool goes_on(const struct job *job)
+{
+    return job->type == JOB_TRAIN && job->asked.on_loss != ON_LOSS_STOP;
+}
+
+/* Why a job of an earlier life does not go on; NULL: it does, and waits, or is alive again. */
+static const char *revive(struct coord *c, struct job *job, struct err *err)
+{
+    char why[600];
+    const bool has_begun = job->state != JOB_PAUSED && (job->state != JOB_QUEUED || job->interruption.count);
+    if (has_begun && !goes_on(job))
+        return "the daemon ended while the job was unfinished; a training job that saved its state goes on "
+               "with "
+               "--resume";
+    if (take_room(c, job->spec_bytes, err))
+        return err->text;
+    if (job->state == JOB_PAUSED || job->state == JOB_QUEUED || active(c)) {
+        job->state = job->state == JOB_PAUSED ? JOB_PAUSED : JOB_QUEUED;
+        job_log_changed(&c->log, job);
+        return NULL;
+    }
+    if (job_life_restore(c->life, job, why, sizeof why))
+        return NULL;
+    ledger_give(&c->specs, job->spec_bytes);
+    err_set(err, -ECANCELED, "%s", why);
+    return err->text;
+}
+
+/* Takes over the job. One that was only still ending has ended as it would have. */
+static void restore(struct coord *c, struct job *job, json_t *record)
+{
+    const bool is_over = job->state == JOB_STOPPING && job_state_ended(job->outcome);
+    struct err err;
+    job->is_restored = true;
+    job->spec_bytes = sizeof(struct job) + json_weight(job->spec);
+    const char *refusal = is_over ? NULL : revive(c, job, &err);
+    if (is_over || refusal) {
+        job_log_close_record(c->setup.store, record, is_over ? job->outcome : JOB_FAILED, refusal);
+        job_free(job);
+        return;
+    }
+    keep_tokens(c, job);
+    job->next = c->jobs;
+    c->jobs = job;
+}
+
+/* What has not ended goes on by itself. No ring is looked at yet: the node is not open. */
+static void restore_all(struct coord *c)
+{
+    char *text = store_unfinished(c->setup.store), why[700];
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *entry;
+    size_t i;
+    json_array_foreach (list, i, entry) {
+        json_t *record = json_object_get(entry, "record");
+        struct job *job;
+        struct err err;
+        if (!job_keep_read(&job, entry, &err)) {
+            restore(c, job, record);
+            continue;
+        }
+        snprintf(why, sizeof why,
+                 "the daemon ended while the job was unfinished, and cannot go on with it: %s", err.text);
+        job_log_close_record(c->setup.store, record, JOB_FAILED, why);
+    }
+    json_decref(list);
+    free(text);
 }
 
 struct coord *coord_new(const struct coord_setup *setup)
@@ -371,6 +530,7 @@ struct coord *coord_new(const struct coord_setup *setup)
     struct coord *c = xcalloc(1, sizeof *c);
     c->setup = *setup;
     ledger_register(setup->ledger, &c->specs, "job_specs", SPECS_BYTES);
+    ledger_register(setup->ledger, &c->tokens, "job_tokens", TOKENS_BYTES);
     c->setup.limits.settle_ms = setup->limits.settle_ms ? setup->limits.settle_ms : SETTLE_MS;
     c->setup.limits.retry_ms = setup->limits.retry_ms ? setup->limits.retry_ms : RETRY_MS;
     c->log = (struct job_log){setup->events, setup->store, setup->published, setup->owner};
@@ -383,7 +543,7 @@ struct coord *coord_new(const struct coord_setup *setup)
                                                     .stands = on_ring,
                                                     .owner = c});
     c->life = life_of(c);
-    job_log_close_unfinished(setup->store);
+    restore_all(c);
     return c;
 }
 

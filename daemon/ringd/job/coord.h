@@ -20,6 +20,7 @@ struct event_base;
 struct event_log;
 struct ledger;
 struct job;
+struct loan;
 struct members;
 struct members_ring;
 struct metrics;
@@ -42,30 +43,40 @@ struct coord_setup { /* the pointers are borrowed */
     struct event_log *events;
     struct ledger *ledger; /* may be NULL */
     void *owner;
-    /* To a member, perhaps this node. Takes the reference; −EHOSTUNREACH: there is no way now. */
+    /* To a member, perhaps this node. Takes the reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     /* Why the last connection to that node ended; "" if there was none. */
     const char *(*last_words)(void *owner, const uint8_t id[16]);
-    /* A stage of this node is to plan the job; takes the references. */
-    void (*plan)(void *owner, uint64_t job, const char *type, json_t *spec, json_t *nodes);
+    /* A stage of this node is to plan the job; takes the references, but for the loan's. */
+    void (*plan)(void *owner, uint64_t job, uint32_t attempt, const char *type, json_t *spec, json_t *nodes,
+                 struct loan *loan);
     void (*begins)(void *owner); /* a job is about to get its nodes, by what this node's record says */
     /* A job has an event of this type. */
     void (*published)(void *owner, uint64_t job, const char *type);
 };
 
-struct coord *coord_new(const struct coord_setup *setup); /* jobs the store still calls unfinished are
-                                                             closed, saying why */
+/* Jobs that the store calls unfinished go on once a ring stands, as after any other interruption:
+ * those that train and may, and those that were queued. The others are closed, saying why. */
+struct coord *coord_new(const struct coord_setup *setup);
 void coord_free(struct coord *c);
 /* Nobody reads the steps of its jobs any more. Before http_stop. */
 void coord_end_streams(struct coord *c);
 
-/* Takes the spec's reference. −EINVAL with a sentence for a spec that cannot be read, and for what
- * is asked of POST /v1/plan. Specs in memory have a cap in bytes (the queue "job_specs"): to make
- * room, ended jobs go from memory; −EMSGSIZE: this one alone is too much, −ENOBUFS: with those that
- * wait. */
-int coord_submit(struct coord *c, enum job_type type, json_t *spec, uint64_t *ret_id, struct err *err);
+/* Takes the spec's reference, and holds the loan (NULL: none) until the job ends. −EINVAL with a
+ * sentence for a spec that cannot be read, and for what is asked of POST /v1/plan. Specs in memory
+ * have a cap in bytes (the queue "job_specs"): to make room, ended jobs go from memory; −EMSGSIZE:
+ * this one alone is too much, −ENOBUFS: with those that wait. */
+int coord_submit(struct coord *c, enum job_type type, json_t *spec, struct loan *loan, uint64_t *ret_id,
+                 struct err *err);
 int coord_cancel(struct coord *c,
                  uint64_t id); /* −ENOENT unknown, −EALREADY ended, −EBUSY is about to end as it will */
+
+/* A job that trains stops after its next step, or does not begin, until coord_continue. −ENOENT
+ * unknown, −EALREADY ended or paused, −EINVAL it does not train, −EBUSY is about to end as it
+ * will. */
+int coord_pause(struct coord *c, uint64_t id);
+/* It waits in the queue again. −ENOENT unknown, −EALREADY it is not paused. */
+int coord_continue(struct coord *c, uint64_t id);
 
 /* What is said next in a conversation that has been answered; NULL ends it. Takes the reference.
  * −ENOENT unknown, −EALREADY ended, −EBUSY it is answering, or no conversation. */

@@ -11,6 +11,7 @@
 
 #include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/common/xalloc.h"
@@ -109,10 +110,15 @@ static void ask(struct round *r, struct asked *a, const json_t *question)
     if (!memcmp(a->id, members_self(n->members)->id, sizeof a->id)) {
         json_object_set_new(a->answer, "ways", peers_ways(n->peers));
         a->heard = a->told = true;
-    } else if (peers_send(n->peers, a->id,
-                          json_pack("{s:s s:I s:O}", "kind", "cost-ask", "round", r->number, "question",
-                                    question))) {
-        give_up(a, "it cannot be reached");
+        return;
+    }
+    const int error =
+        peers_send(n->peers, a->id,
+                   json_pack("{s:s s:I s:O}", "kind", "cost-ask", "round", r->number, "question", question));
+    if (error) {
+        char why[120];
+        snprintf(why, sizeof why, "it %s", unsent_why(error));
+        give_up(a, why);
         a->heard = true;
     }
 }

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/ringd/cluster/identity.h"
-#include "daemon/ringd/job/timeline.h"
-#include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/job/survive/copies.h"
+#include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/timeline/timeline.h"
+#include "daemon/ringd/timeline/timelines.h"
+#include "daemon/ringd/job/token_log.h"
 #include "daemon/common/xalloc.h"
 
 struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec)
@@ -23,107 +25,148 @@ struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *aske
     return job;
 }
 
-static void free_ways(struct job *job)
+void job_set_plan(struct job *job, struct placed_plan *plan)
 {
-    for (size_t r = 0; r < RING_MAX_NODES; r++)
+    timeline_free(job->timeline);
+    placed_plan_free(job->plan);
+    job->plan = plan;
+    copies_free(job->copies);
+    job->copies = plan ? copies_new() : NULL;
+    json_decref(job->restore);
+    job->restore = NULL;
+    job->timeline = plan && job->type == JOB_TRAIN ? timeline_new(&plan->shared) : NULL;
+    job->steps = plan ? plan->steps : 0;
+    for (size_t r = 0; r < RING_MAX_NODES; r++) {
         free(job->through[r]);
+        job->through[r] = NULL;
+        job->memory[r] = (struct job_memory){0};
+        job->ready[r] = job->connected[r] = job->stopped[r] = false;
+    }
 }
 
 void job_reset(struct job *job)
 {
-    free_ways(job);
-    timeline_free(job->timeline);
-    json_decref(job->plan);
-    json_decref(job->result);
+    const uint64_t steps = job->steps;
+    job_set_plan(job, NULL);
+    if (!job->is_idle) {
+        json_decref(job->result);
+        job->result = NULL;
+    }
     struct job fresh = {.next = job->next,
+                        .attempt = job->attempt + 1,
                         .id = job->id,
                         .type = job->type,
                         .asked = job->asked,
                         .spec = job->spec,
                         .spec_bytes = job->spec_bytes,
+                        .loan = job->loan,
                         .created = job->created,
-                        .timelines = job->timelines};
+                        .timelines = job->timelines,
+                        .started = job->interruption.count ? job->started : 0,
+                        .step = job->step,
+                        .steps = job->step ? steps : 0,
+                        .tokens = job->tokens,
+                        .loss = job->loss,
+                        .has_loss = job->has_loss,
+                        .interruption = job->interruption,
+                        .is_idle = job->is_idle,
+                        .result = job->result,
+                        .turn = job->turn,
+                        .token_log = job->token_log,
+                        .saved_step = job->saved_step,
+                        .log_from = job->log_from,
+                        .log_step = job->log_step,
+                        .log_lost = job->log_lost,
+                        .was_lent = job->was_lent,
+                        .is_restored = job->is_restored,
+                        .said = job->said};
     memcpy(fresh.error, job->error, sizeof fresh.error);
     *job = fresh;
+}
+
+static json_t *said_of(struct job *job)
+{
+    if (!job->said)
+        job->said = json_object();
+    return job->said;
+}
+
+void job_logged(struct job *job, const json_t *event)
+{
+    if (!event || json_is_null(event))
+        return;
+    said_of(job); /* its file is not empty any more, or that of an earlier run */
+    job->log_from = (uint64_t)json_integer_value(json_object_get(event, "log_bytes"));
+    job->log_step = (uint64_t)json_integer_value(json_object_get(event, "step"));
+}
+
+void job_said(struct job *job, const char *kind, const char *adapter, uint64_t step)
+{
+    json_t *said = said_of(job);
+    if (!json_object_get(said, kind))
+        json_object_set_new(said, kind, json_object());
+    json_object_set_new(json_object_get(said, kind), adapter, json_integer((json_int_t)step));
+}
+
+/* The last step that every adapter has said. */
+static uint64_t said_by_all(const struct job *job)
+{
+    const json_t *steps = json_object_get(job->said, "step"), *step;
+    uint64_t least = json_object_size(steps) == job->plan->shared.nmore + 1 ? UINT64_MAX : 0;
+    const char *adapter;
+    json_object_foreach ((json_t *)steps, adapter, step) {
+        const uint64_t n = (uint64_t)json_integer_value(step);
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
+void job_choose_copies(struct job *job)
+{
+    json_decref(job->restore);
+    job->restore = copies_choose(job->copies, &job->plan->shared, said_by_all(job));
+    if ((uint64_t)json_integer_value(json_object_get(job->restore, "step")) > job->log_lost)
+        return;
+    json_decref(job->restore);
+    job->restore = NULL;
 }
 
 void job_free(struct job *job)
 {
     if (!job)
         return;
-    free_ways(job);
-    timeline_free(job->timeline);
+    job_set_plan(job, NULL);
     timelines_free(job->timelines);
+    loan_drop(job->loan);
     json_decref(job->spec);
-    json_decref(job->plan);
     json_decref(job->result);
+    json_decref(job->said);
+    token_log_free(job->token_log);
+    job_drop_turn(job);
     free(job);
 }
 
-json_t *job_take_nodes(struct job *job, const struct members_ring *ring)
+void job_hold_turn(struct job *job, json_t *words)
 {
-    json_t *nodes = json_array();
-    job->ranks = ring->n;
-    for (size_t r = 0; r < ring->n; r++) {
-        const struct member *m = ring->at[r];
-        memcpy(job->nodes[r], m->id, 16);
-        snprintf(job->names[r], sizeof job->names[r], "%s", m->name);
-        job->available[r] = m->memory_available;
-        char id[33];
-        id_hex(id, m->id);
-        json_array_append_new(nodes,
-                              json_pack("{s:s s:s s:f s:I s:I s:b}", "id", id, "name", m->name, "speed",
-                                        (double)m->threads, "memory", (json_int_t)m->memory_available, "mbps",
-                                        (json_int_t)ring->class_mbps, "by_hand", (int)ring->by_hand));
-    }
-    return nodes;
+    job_drop_turn(job);
+    job->is_idle = false;
+    job->turn = (struct job_turn){true, words};
+}
+
+void job_drop_turn(struct job *job)
+{
+    json_decref(job->turn.words);
+    job->turn = (struct job_turn){false, NULL};
 }
 
 json_t *job_encode_open(const struct job *job, size_t rank)
 {
-    json_t *nodes = json_array();
-    for (size_t i = 0; i < job->ranks; i++) {
-        char hex[33];
-        id_hex(hex, job->nodes[i]);
-        json_array_append_new(nodes, json_string(hex));
-    }
-    return json_pack("{s:s s:I s:I s:O s:o}", "kind", "job-open", "job", (json_int_t)job->id, "rank",
-                     (json_int_t)rank, "plan", job->plan, "nodes", nodes);
+    return json_pack("{s:s s:I s:I s:I s:o s:o}", "kind", "job-open", "job", (json_int_t)job->id, "attempt",
+                     (json_int_t)job->attempt, "rank", (json_int_t)rank, "plan",
+                     job_plan_encode(&job->plan->shared), "nodes", placed_plan_nodes(job->plan));
 }
 
-void job_choose(struct job *job, uint32_t chosen)
-{
-    size_t n = 0;
-    for (size_t r = 0; r < job->ranks && chosen; r++) {
-        if (!(chosen >> r & 1))
-            continue;
-        memmove(job->nodes[n], job->nodes[r], sizeof job->nodes[n]);
-        memmove(job->names[n], job->names[r], sizeof job->names[n]);
-        job->available[n++] = job->available[r];
-    }
-    job->ranks = chosen ? n : job->ranks;
-}
-
-void job_mirror(struct job *job)
-{
-    const struct job was = *job;
-    for (size_t r = 1; r < job->ranks; r++) {
-        const size_t from = job->ranks - r;
-        memcpy(job->nodes[r], was.nodes[from], sizeof job->nodes[r]);
-        memcpy(job->names[r], was.names[from], sizeof job->names[r]);
-        job->available[r] = was.available[from];
-    }
-}
-
-size_t job_rank_of(const struct job *job, const uint8_t id[16])
-{
-    size_t r = 0;
-    while (r < job->ranks && memcmp(job->nodes[r], id, 16))
-        r++;
-    return r;
-}
-
-static bool has_answered(const struct job *job, size_t rank)
+bool job_has_answered(const struct job *job, size_t rank)
 {
     switch (job_phase(job->state)->answer) {
     case JOB_ANSWER_NONE: return true;
@@ -138,8 +181,8 @@ static bool has_answered(const struct job *job, size_t rank)
 size_t job_first_waited(const struct job *job, size_t *ret_left)
 {
     size_t first = 0, left = 0;
-    for (size_t r = job->ranks; r-- > 0;)
-        if (!has_answered(job, r)) {
+    for (size_t r = job_nodes(job)->n; r-- > 0;)
+        if (!job_has_answered(job, r)) {
             first = r;
             left++;
         }
@@ -152,14 +195,15 @@ void job_waits_for(const struct job *job, char *text, size_t size)
 {
     size_t left;
     const size_t first = job_first_waited(job, &left);
+    const char *name = job_nodes(job)->name[first];
     *text = '\0';
-    if (job->state == JOB_QUEUED)
+    if (job->state == JOB_QUEUED || job->state == JOB_INTERRUPTED)
         snprintf(text, size, "%s", job->error);
     else if (left == 1)
-        snprintf(text, size, "node %s is %s", job->names[first], job_phase(job->state)->doing);
+        snprintf(text, size, "node %s is %s", name, job_phase(job->state)->doing);
     else if (left)
-        snprintf(text, size, "node %s is %s, and %zu more %s", job->names[first],
-                 job_phase(job->state)->doing, left - 1, left == 2 ? "node is" : "nodes are");
+        snprintf(text, size, "node %s is %s, and %zu more %s", name, job_phase(job->state)->doing, left - 1,
+                 left == 2 ? "node is" : "nodes are");
 }
 
 void job_progress(struct job *job, struct instant now)
@@ -189,14 +233,15 @@ static json_t *duration(const struct job *job)
 
 json_t *job_encode_short(const struct job *job)
 {
-    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:b s:s? s:o s:I}", "id",
+    return json_pack("{s:I s:o s:s s:s s:o s:o s:o s:I s:I s:o s:o s:o s:b s:s? s:o s:I}", "id",
                      (json_int_t)job->id, "name", json_sprintf("%llu", (unsigned long long)job->id), "type",
                      job_type_name(job->type), "state", job_state_name(job->state), "created",
                      moment(job->created), "started", moment(job->started), "ended", moment(job->ended),
                      "step", (json_int_t)job->step, "steps", (json_int_t)job->steps, "loss",
                      job->has_loss ? json_real(job->loss) : json_null(), "error",
-                     *job->error ? json_string(job->error) : json_null(), "idle", (int)job->is_idle, "model",
-                     job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens);
+                     *job->error ? json_string(job->error) : json_null(), "unsaved",
+                     *job->unsaved ? json_string(job->unsaved) : json_null(), "idle", (int)job->is_idle,
+                     "model", job->asked.model, "seconds", duration(job), "tokens", (json_int_t)job->tokens);
 }
 
 void job_how_it_ended(char *text, size_t size, const json_t *record)
@@ -210,60 +255,15 @@ void job_how_it_ended(char *text, size_t size, const json_t *record)
                  error ? ": " : "", error ? error : "");
 }
 
-size_t job_rank_of_stage(const json_t *plan, size_t stage)
-{
-    const json_t *rank = json_array_get(json_object_get(plan, "places"), stage);
-    return rank ? (size_t)json_integer_value(rank) : stage;
-}
-
-/* Of each rank: the bounds of its stages one after the other, and all their slots together. */
-static void encode_stages(json_t *plan, size_t ranks)
-{
-    const json_t *first = json_object_get(plan, "first"), *of_stage = json_object_get(plan, "slots");
-    json_t *split = json_array(), *slots = json_array();
-    for (size_t r = 0; r < ranks; r++) {
-        json_int_t sum = 0;
-        json_t *bounds = json_array();
-        for (size_t s = 0; s + 1 < json_array_size(first); s++) {
-            if (job_rank_of_stage(plan, s) != r)
-                continue;
-            json_array_append(bounds, json_array_get(first, s));
-            json_array_append(bounds, json_array_get(first, s + 1));
-            sum += json_integer_value(json_array_get(of_stage, s));
-        }
-        json_array_append_new(split, bounds);
-        json_array_append_new(slots, json_integer(sum));
-    }
-    json_object_set_new(plan, "split", split);
-    if (of_stage)
-        json_object_set_new(plan, "slots", slots);
-    json_decref(of_stage ? NULL : slots);
-}
-
-json_t *job_encode_plan(const struct job *job)
-{
-    if (!job->plan)
-        return json_null();
-    json_t *plan = json_deep_copy(job->plan), *names = json_array(), *available = json_array();
-    for (size_t r = 0; r < job->ranks; r++) {
-        json_array_append_new(names, json_string(job->names[r]));
-        json_array_append_new(available, json_integer((json_int_t)job->available[r]));
-    }
-    encode_stages(plan, job->ranks);
-    json_object_del(plan, "weights"); /* for the nodes' eyes */
-    json_object_set_new(plan, "nodes", names);
-    json_object_set_new(plan, "available", available);
-    return plan;
-}
-
 static json_t *relayed_encode(const struct job *job)
 {
     json_t *list = json_array();
-    for (size_t r = 0; r < job->ranks; r++)
+    const struct job_nodes *nodes = job_nodes(job);
+    for (size_t r = 0; r < nodes->n; r++)
         if (job->through[r])
             json_array_append_new(list,
-                                  json_pack("{s:s s:s s:s}", "from", job->names[r], "to",
-                                            job->names[(r + 1) % job->ranks], "through", job->through[r]));
+                                  json_pack("{s:s s:s s:s}", "from", nodes->name[r], "to",
+                                            nodes->name[(r + 1) % nodes->n], "through", job->through[r]));
     return list;
 }
 
@@ -281,7 +281,7 @@ int job_set_memory(struct job *job, size_t rank, const json_t *event)
 static json_t *memory_encode(const struct job *job)
 {
     json_t *list = json_array();
-    for (size_t r = 0; r < job->ranks; r++) {
+    for (size_t r = 0; r < job_nodes(job)->n; r++) {
         const struct job_memory *m = &job->memory[r];
         json_array_append_new(list, m->rss ? json_pack("{s:I s:I s:I}", "rss", (json_int_t)m->rss, "anon",
                                                        (json_int_t)m->anon, "peak", (json_int_t)m->peak)
@@ -309,7 +309,7 @@ json_t *job_encode(const struct job *job)
     job_waits_for(job, waits, sizeof waits);
     json_object_set_new(o, "waits_for", *waits ? json_string(waits) : json_null());
     json_object_set(o, "spec", job->spec);
-    json_object_set_new(o, "plan", job_encode_plan(job));
+    json_object_set_new(o, "plan", placed_plan_show(job->plan));
     json_object_set_new(o, "memory", memory_encode(job));
     json_object_set_new(o, "start", start_encode(&job->start));
     json_object_set_new(o, "relayed", relayed_encode(job));

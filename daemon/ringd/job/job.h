@@ -11,13 +11,17 @@
 #include <stdint.h>
 
 #include "daemon/common/job_spec.h"
-#include "daemon/ringd/cluster/members.h"
+#include "daemon/ringd/job/survive/interruption.h"
 #include "daemon/ringd/job/job_state.h"
+#include "daemon/ringd/job/placed_plan.h"
 #include "net/clock.h"
 #include "net/ring.h"
 
+struct copies;
+struct loan;
 struct timeline;
 struct timelines;
+struct token_log;
 
 /* Seconds from when a job left the queue until all was planned, opened, connected, until rank 0
  * began its first task, and until the first step or token was there; 0 = not yet. */
@@ -32,54 +36,89 @@ struct job {
     enum job_type type;
     enum job_state state;
     struct job_spec asked;           /* read from spec; all zero of a job that is only planned */
-    json_t *spec, *plan, *result;    /* owned; plan and result NULL until there is one */
+    json_t *spec, *result;           /* owned; result NULL until there is one */
     size_t spec_bytes;               /* what the spec takes, as coord counts it */
+    struct loan *loan;               /* held until it ends: what its client opened for it; NULL: nothing */
     char error[768];                 /* why it failed, or why it still waits */
+    char unsaved[512];               /* why its last save is not on the disk; "": it is */
     int64_t created, started, ended; /* seconds since 1970, 0 = not yet */
     bool is_wanted;                  /* a head elsewhere waits for this job's nodes */
-    bool is_idle; /* it has answered, and waits for what is said next: `result` is the answer */
+    bool is_idle;     /* it has answered, and waits for what is said next: `result` is the answer */
+    struct job_turn { /* what was said next, until a stage has read it */
+        bool is_here;
+        json_t *words; /* owned; NULL: it is over */
+    } turn;
     uint64_t step, steps;
     uint64_t tokens; /* generated, or trained, so far */
     double loss;
     bool has_loss;
-    struct instant progressed; /* of its last step or token, or since it runs */
-    double longest_step;       /* seconds between two of them */
+    struct instant began_running; /* this attempt, */
+    uint64_t began_step;          /* behind that step */
+    struct instant progressed;    /* of its last step or token, or since it runs */
+    double longest_step;          /* seconds between two of them */
     struct job_start start;
     /* while it runs */
-    size_t ranks;
-    uint8_t nodes[RING_MAX_NODES][16];
-    char names[RING_MAX_NODES][64];
-    uint64_t available[RING_MAX_NODES]; /* bytes each node had for its stage when it was planned */
+    struct job_nodes offered; /* while it is planned: the nodes that the plan is made of */
+    struct placed_plan *plan; /* owned; NULL until there is one */
+    /* By rank of the plan. */
     bool ready[RING_MAX_NODES], connected[RING_MAX_NODES], stopped[RING_MAX_NODES], opened;
     struct job_memory {
         uint64_t rss, anon,
             peak; /* bytes resident, of them no file's, and most there ever were; 0 = not told */
     } memory[RING_MAX_NODES];
+    struct copies *copies;         /* owned: of an earlier attempt, as its ranks say; NULL: of none */
+    json_t *restore;               /* owned: those it goes on from (copies.h); NULL: none */
     char *through[RING_MAX_NODES]; /* owned: the nodes that relay from this rank to the next; NULL: none do */
-    struct timeline *timeline;     /* owned: its last step; NULL until it is planned, or does not train */
+    struct timeline *timeline;     /* owned: its last step, as planned; NULL: no plan, or no training */
     struct timelines *timelines;   /* owned: of every step, for who asked for them; NULL: nobody did */
     enum job_state outcome;        /* what STOPPING leads to */
+    bool has_left;                 /* it has stopped after a step: its stages end by themselves */
+    enum job_state leaves_for;     /* what follows once it has stopped after a step; 0: it was not asked to */
+    struct interruption interruption; /* the latest; its count is 0: there was none */
+    uint32_t attempt;                 /* how often it was begun before */
+    uint64_t saved_step;              /* what --adapter-out holds of this job; 0: nothing */
+    struct token_log *token_log; /* owned: to go on with; NULL: it generates nothing, or ends with a loss */
+    uint64_t log_from; /* bytes of --log, at that save or before this job: so much is not looked at again */
+    uint64_t log_step; /* until which step they have all lines of this job */
+    uint64_t log_lost; /* step of --log until which lines may be missing that no save covers */
+    bool was_lent;     /* its client had opened files for it, in an earlier life of the daemon */
+    bool is_restored;  /* it was submitted in one */
+    json_t *said; /* owned: {kind: {adapter: step}}, how far its events have come; NULL: there were none */
 };
 
 /* Takes the reference. `asked` borrows from spec; NULL: nobody looks at it. */
 struct job *job_new(uint64_t id, enum job_type type, const struct job_spec *asked, json_t *spec);
 void job_free(struct job *job);
-/* Its ranks are the nodes of that ring; what the stage that plans is told of them. */
-json_t *job_take_nodes(struct job *job, const struct members_ring *ring);
-/* Only those of its nodes take part whose rank has a bit in `chosen`, rank 0 among them; 0 = all.
- * Before job_mirror. */
-void job_choose(struct job *job, uint32_t chosen);
-/* Its plan has them the other way round: rank 1 is who was the last. */
-void job_mirror(struct job *job);
+/* Takes over a plan, instead of the one it has: nothing is known yet of how its ranks do. */
+void job_set_plan(struct job *job, struct placed_plan *plan);
+/* Its ranks: those of its plan or, while there is none, the nodes that it may get. */
+static inline const struct job_nodes *job_nodes(const struct job *job)
+{
+    return job->plan ? &job->plan->nodes : &job->offered;
+}
+/* Has that rank done what the job's state waits for? Also if it waits for nothing. */
+bool job_has_answered(const struct job *job, size_t rank);
 /* The first rank that has not done what the job's state waits for, 0 if it waits for none; and how
  * many have not, unless NULL. */
 size_t job_first_waited(const struct job *job, size_t *ret_left);
 /* What it waits for, as a sentence without a full stop: "node b is opening its layers, and 2 more
- * nodes are"; "" if it waits for nothing. Of a queued job that is its error. */
+ * nodes are"; "" if it waits for nothing. Of a job that is queued or interrupted that is its
+ * error. */
 void job_waits_for(const struct job *job, char *text, size_t size);
-size_t job_rank_of(const struct job *job, const uint8_t id[16]); /* job->ranks: it has none */
-/* Back to what it was when it was submitted, for another try. */
+/* It has said events of that kind up to that step; adapter: "" where there is one. */
+void job_said(struct job *job, const char *kind, const char *adapter, uint64_t step);
+/* The event "logged", which may be NULL: so much of --log is on the disk. */
+void job_logged(struct job *job, const json_t *event);
+/* job->restore: the newest copies that its ranks have, but none of a step that one of its adapters
+ * has not said, nor of one whose line in --log went with the machine. It has a plan. */
+void job_choose_copies(struct job *job);
+/* Back to what it was when it left the queue, for another try: what it has trained, saved and said
+ * counts on. */
 void job_reset(struct job *job);
+
+/* What is said next to a conversation that waits for it; NULL ends it. Takes the reference. */
+void job_hold_turn(struct job *job, json_t *words);
+void job_drop_turn(struct job *job); /* a stage has read it */
 
 /* What the stage of a rank says of its memory, a "memory" event; −EBADMSG: nonsense. */
 int job_set_memory(struct job *job, size_t rank, const json_t *event);
@@ -92,8 +131,6 @@ void job_mark(const struct job *job, double *at, struct instant now);
 
 json_t *job_encode_short(const struct job *job);             /* a row of GET /v1/jobs, and the "job" event */
 json_t *job_encode_open(const struct job *job, size_t rank); /* the message "job-open" to that rank */
-size_t job_rank_of_stage(const json_t *plan, size_t stage);  /* of the plan the stages were told */
-json_t *job_encode_plan(const struct job *job); /* what was planned, by rank; null if it was not */
-json_t *job_encode(const struct job *job);      /* with spec, plan and result */
+json_t *job_encode(const struct job *job);                   /* with spec, plan and result */
 
 #endif

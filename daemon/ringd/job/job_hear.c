@@ -13,52 +13,79 @@
 #include "daemon/common/layers_text.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/metrics.h"
-#include "daemon/ringd/job/timeline.h"
-#include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/timeline/timeline.h"
+#include "daemon/ringd/timeline/timelines.h"
+#include "daemon/ringd/job/token_log.h"
 #include "daemon/common/xalloc.h"
 
 enum { THROUGH_MAX = 255 /* bytes of the names of nodes between */ };
+enum { SO_FAR_MAX = 256 /* decisions that are kept of an adapter */ };
 
-static void note_layers(char *text, size_t size, const struct job *job, size_t rank)
+static void note_layers(char *text, size_t size, const struct job_plan *plan, size_t rank)
 {
-    const json_t *first = json_object_get(job->plan, "first");
     char ranges[200] = "";
-    for (size_t s = 0; s + 1 < json_array_size(first); s++)
-        if (job_rank_of_stage(job->plan, s) == rank)
-            layers_text_add(ranges, sizeof ranges, (size_t)json_integer_value(json_array_get(first, s)),
-                            (size_t)json_integer_value(json_array_get(first, s + 1)));
+    for (size_t s = 0; s < plan->stages; s++)
+        if (plan->place[s] == rank)
+            layers_text_add(ranges, sizeof ranges, plan->first[s], plan->first[s + 1]);
     snprintf(text, size, "%s%s", *ranges ? "layers " : "no layer", ranges);
 }
 
 void job_hear_plan(const struct job_log *l, struct job *job)
 {
     char text[2048] = "";
-    const json_t *bytes = json_object_get(job->plan, "bytes");
-    for (size_t r = 0; r < job->ranks; r++) {
+    const struct job_plan *plan = &job->plan->shared;
+    for (size_t r = 0; r < plan->ranks; r++) {
         char layers[100];
         size_t len = strlen(text);
-        note_layers(layers, sizeof layers, job, r);
-        snprintf(text + len, sizeof text - len, "%s%s %s (%.1f MiB)", r ? ", " : "", job->names[r], layers,
-                 (double)json_integer_value(json_array_get(bytes, r)) / (1 << 20));
+        note_layers(layers, sizeof layers, plan, r);
+        snprintf(text + len, sizeof text - len, "%s%s %s (%.1f MiB)", r ? ", " : "", job->plan->nodes.name[r],
+                 layers, (double)plan->bytes[r] / (1 << 20));
     }
     job_log_note(l, job, "planned: %s", text);
 }
 
+static void note_training(const struct job_log *l, const struct job *job)
+{
+    const json_int_t step = json_integer_value(json_object_get(job->restore, "step"));
+    if (job->restore && (uint64_t)step > job->saved_step)
+        job_log_note(l, job, "goes on behind step %lld: its nodes have copies of it in memory",
+                     (long long)step);
+    else if (job->saved_step)
+        job_log_note(l, job, "goes on behind step %llu, the last that was saved",
+                     (unsigned long long)job->saved_step);
+    else
+        job_log_note(l, job, "begins again: no step was saved, and no copy is whole");
+}
+
+void job_hear_start(const struct job_log *l, struct job *job)
+{
+    if (job->type == JOB_TRAIN) {
+        job_choose_copies(job);
+        note_training(l, job);
+    } else if (job->is_idle) {
+        job_log_note(l, job, "reads the conversation again, and waits for the next message");
+    } else if (job->type == JOB_GENERATE && job->tokens) {
+        job_log_note(l, job, "goes on behind token %llu", (unsigned long long)job->tokens);
+    } else {
+        job_log_note(l, job, "begins again");
+    }
+}
+
 int job_opened_as_planned(const struct job *job, size_t rank, const json_t *layers, struct err *err)
 {
-    const json_t *first = json_object_get(job->plan, "first");
+    const struct job_plan *plan = &job->plan->shared;
     size_t at = 0;
-    for (size_t s = 0; s + 1 < json_array_size(first); s++) {
+    for (size_t s = 0; s < plan->stages; s++) {
         const json_t *opened = json_array_get(layers, at);
-        if (job_rank_of_stage(job->plan, s) != rank)
+        if (plan->place[s] != rank)
             continue;
         for (size_t i = 0; i < 2; i++) {
-            const json_t *is = json_array_get(opened, i), *due = json_array_get(first, s + i);
-            if (json_integer_value(is) == json_integer_value(due) && json_is_integer(is))
+            const json_t *is = json_array_get(opened, i);
+            if (json_is_integer(is) && json_integer_value(is) == (json_int_t)plan->first[s + i])
                 continue;
-            return err_set(err, -EPROTO, "node %s opened other layers than planned: %lld where %lld was due",
-                           job->names[rank], (long long)json_integer_value(is),
-                           (long long)json_integer_value(due));
+            return err_set(err, -EPROTO, "node %s opened other layers than planned: %lld where %zu was due",
+                           job->plan->nodes.name[rank], (long long)json_integer_value(is),
+                           plan->first[s + i]);
         }
         at++;
     }
@@ -71,9 +98,9 @@ static void on_timeline(struct job *job, size_t rank, const json_t *event)
 {
     int r = job->timeline ? timeline_add(job->timeline, rank, event) : 0;
     if (r == 1 && job->timelines)
-        timelines_add(job->timelines, timeline_encode(job->timeline, job->id, job->names));
+        timelines_add(job->timelines, timeline_encode(job->timeline, job->id, job->plan->nodes.name));
     if (r == -EBADMSG)
-        log_job(LOG_LEVEL_DEBUG, job->id, "%s sent a malformed step trace", job->names[rank]);
+        log_job(LOG_LEVEL_DEBUG, job->id, "%s sent a malformed step trace", job_nodes(job)->name[rank]);
 }
 
 static const char *event_kind(const json_t *body)
@@ -88,6 +115,10 @@ bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, cons
     if (strcmp(event_kind(body), "answer") != 0 || rank != 0 || !json_is_object(result) ||
         job->state != JOB_RUNNING)
         return false;
+    if (job->is_idle || job->turn.is_here) { /* again, after a loss: its stages are where they were */
+        interruption_end(&job->interruption);
+        return true;
+    }
     json_decref(job->result);
     job->result = json_incref(result);
     job->is_idle = true;
@@ -96,6 +127,73 @@ bool job_hear_answer(const struct job_log *l, struct job *job, size_t rank, cons
                     json_pack("{s:I s:s s:O}", "id", (json_int_t)job->id, "state", job_state_name(job->state),
                               "result", result));
     return true;
+}
+
+static uint64_t step_of(const json_t *event)
+{
+    return (uint64_t)json_integer_value(json_object_get(event, "step"));
+}
+
+/* How far the job has come in what it says, for a stage that does some of it again. */
+static void keep_said(struct job *job, const char *kind, const json_t *event)
+{
+    const char *adapter = json_string_value(json_object_get(event, "adapter"));
+    job_said(job, kind, adapter ? adapter : "", step_of(event));
+}
+
+/* What the run decided after a step, for a stage that goes on from copies in memory: these are of
+ * one of the last steps. */
+static void keep_so_far(struct job *job, const json_t *event)
+{
+    const char *name = json_string_value(json_object_get(event, "adapter"));
+    const json_int_t step = json_integer_value(json_object_get(event, "step"));
+    if (!job->said)
+        job->said = json_object();
+    if (!json_object_get(job->said, "so-far"))
+        json_object_set_new(job->said, "so-far", json_object());
+    json_t *of = json_object_get(job->said, "so-far"), *list = json_object_get(of, name ? name : "");
+    if (!list) {
+        list = json_array();
+        json_object_set_new(of, name ? name : "", list);
+    }
+    size_t n = json_array_size(list);
+    while (n && json_integer_value(json_object_get(json_array_get(list, n - 1), "step")) >= step)
+        json_array_remove(list, --n); /* of a run before, which did this step as well */
+    if (n == SO_FAR_MAX)
+        json_array_remove(list, 0);
+    json_array_append_new(list,
+                          json_pack("{s:I s:O*}", "step", step, "so_far", json_object_get(event, "so_far")));
+}
+
+/* Said once when saving begins to fail, and once when it works again. */
+static void on_saving(const struct job_log *l, struct job *job, bool is_saved, const json_t *event)
+{
+    const unsigned long long step = (unsigned long long)json_integer_value(json_object_get(event, "step"));
+    const char *why = json_string_value(json_object_get(event, "error"));
+    const bool was_saved = !*job->unsaved;
+    text_clean(job->unsaved, sizeof job->unsaved, is_saved || !why ? "" : why, true);
+    if (is_saved)
+        job->saved_step = step;
+    if (is_saved == was_saved)
+        return;
+    if (is_saved)
+        job_log_note(l, job, "step %llu is saved: saving works again", step);
+    else
+        job_log_note(l, job, "step %llu is not saved: %s. The job goes on, and tries again at the next save",
+                     step, job->unsaved);
+    job_log_changed(l, job);
+}
+
+/* What it takes to go on after a loss. */
+static void keep_tokens(const struct job_log *l, struct job *job, const char *kind, const json_t *event)
+{
+    const bool is_prompt = !strcmp(kind, "prompt");
+    if (is_prompt)
+        job_drop_turn(job);
+    if (job->token_log &&
+        !(is_prompt ? token_log_prompt(job->token_log, event) : token_log_token(job->token_log, event)))
+        job_log_note(l, job,
+                     "its tokens take too much memory to be kept: if a node is lost now, the job ends");
 }
 
 void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job *job, size_t rank,
@@ -108,6 +206,16 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     if (!strcmp(event_kind(body), "begun")) {
         if (rank == 0)
             job_mark(job, &job->start.first_task, clock_now());
+        return;
+    }
+    const bool is_prompt = !strcmp(event_kind(body), "prompt");
+    if (rank == 0 && (is_prompt || !strcmp(event_kind(body), "token")))
+        keep_tokens(l, job, event_kind(body), json_object_get(body, "event"));
+    if (is_prompt)
+        return;
+    if (!strcmp(event_kind(body), "so-far")) {
+        if (rank == 0)
+            keep_so_far(job, json_object_get(body, "event"));
         return;
     }
     if (!strcmp(event_kind(body), "memory") && job_set_memory(job, rank, json_object_get(body, "event")))
@@ -126,7 +234,20 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
     if (is_of_rank)
         json_object_set_new(event, "rank", json_integer((json_int_t)rank));
     if (!strcmp(kind, "reading"))
-        json_object_set_new(event, "node", json_string(job->names[rank]));
+        json_object_set_new(event, "node", json_string(job_nodes(job)->name[rank]));
+    if (!strcmp(kind, "step") || !strcmp(kind, "valid") || !strcmp(kind, "sample") ||
+        !strcmp(kind, "skipped"))
+        keep_said(job, kind, event);
+    if (!strcmp(kind, "saved") || !strcmp(kind, "save-delayed"))
+        on_saving(l, job, !strcmp(kind, "saved"), event);
+    if (!strcmp(kind, "logged"))
+        job_logged(job, event);
+    if (!strcmp(kind, "skipped")) {
+        text_clean_json(event, NULL);
+        const char *text = json_string_value(json_object_get(event, "text"));
+        job_log_note(l, job, "%s: the step is left out", text ? text : "?");
+        job->step = (uint64_t)json_integer_value(json_object_get(event, "step"));
+    }
     metrics_event(metrics, kind, event);
     job_progress(job, clock_now());
     if (!strcmp(kind, "step") || !strcmp(kind, "token"))
@@ -146,7 +267,8 @@ void job_hear_event(const struct job_log *l, struct metrics *metrics, struct job
 void job_hear_relayed(const struct job_log *l, struct job *job, size_t rank, const json_t *body)
 {
     const char *through = json_string_value(json_object_get(body, "through"));
-    const char *from = job->names[rank], *to = job->names[(rank + 1) % job->ranks];
+    const struct job_nodes *nodes = job_nodes(job);
+    const char *from = nodes->name[rank], *to = nodes->name[(rank + 1) % nodes->n];
     if (!through || !strcmp(through, job->through[rank] ? job->through[rank] : ""))
         return;
     free(job->through[rank]);

@@ -18,6 +18,9 @@ struct metrics;
 
 /* job->plan is there: the log says which node has which layers. */
 void job_hear_plan(const struct job_log *l, struct job *job);
+/* A job that was interrupted is about to run again: the log says from where, and of one that trains
+ * its copies are chosen. */
+void job_hear_start(const struct job_log *l, struct job *job);
 /* `layers`, as rank says it opened them: first and end of every chunk. What was planned is one
  * thing, what was opened another; together they must hold every layer exactly once. -EPROTO with a
  * sentence. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "daemon/ringd/job/job_life.h"
+#include "daemon/ringd/job/job_life_impl.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,20 +10,14 @@
 
 #include "daemon/common/text_clean.h"
 #include "daemon/common/xalloc.h"
-#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/job/job_hear.h"
-#include "daemon/ringd/job/job_watch.h"
-#include "daemon/ringd/job/timeline.h"
+#include "daemon/ringd/job/survive/copies.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
 #include "engine/err.h"
 
-struct job_life {
-    struct job_life_setup setup;
-    struct job *job;         /* borrowed: coord's; NULL: none */
-    struct timer *deadline;  /* owned: of its state */
-    struct job_watch *watch; /* owned: its nodes, while they are needed */
-};
+enum { AGAIN_MS = 3000 /* until a message that was not answered is said again */ };
 
 /* --- states ----------------------------------------------------------------------------------- */
 
@@ -33,18 +27,21 @@ static unsigned limit_ms(const struct job_life *l, enum job_state state)
     return own ? own : job_phase(state)->limit_ms;
 }
 
-static void limit_to(struct job_life *l, unsigned ms)
+void life_limit(struct job_life *l, unsigned ms)
 {
     timer_set_ms(l->deadline, ms);
 }
 
-static void enter(struct job_life *l, enum job_state state)
+void life_enter(struct job_life *l, enum job_state state)
 {
     const unsigned ms = limit_ms(l, state);
     l->job->state = state;
     timer_stop(l->deadline);
+    timer_stop(l->again);
+    if (job_phase(state)->again != JOB_AGAIN_NOTHING)
+        timer_set_ms(l->again, AGAIN_MS);
     if (ms)
-        limit_to(l, ms);
+        life_limit(l, ms);
     job_log_changed(l->setup.log, l->job);
 }
 
@@ -52,7 +49,13 @@ static void leave(struct job_life *l)
 {
     struct job *job = l->job;
     timer_stop(l->deadline);
+    if (job->outcome == JOB_INTERRUPTED) {
+        life_wait(l);
+        return;
+    }
     l->job = NULL;
+    if (job->outcome != JOB_QUEUED)
+        job_drop_turn(job);
     l->setup.over(l->setup.owner, job, job->outcome);
 }
 
@@ -61,54 +64,65 @@ static void leave(struct job_life *l)
 static void check_stopped(struct job_life *l)
 {
     const struct job *job = l->job;
-    for (size_t r = 0; r < job->ranks; r++)
-        if (!job->stopped[r] && members_reachable(l->setup.members, job->nodes[r]))
+    const struct job_nodes *nodes = job_nodes(job);
+    for (size_t r = 0; r < nodes->n; r++)
+        if (!job->stopped[r] && members_reachable(l->setup.members, nodes->id[r]))
             return;
     leave(l);
 }
 
+static bool is_to_go_on(enum job_state outcome)
+{
+    return outcome == JOB_QUEUED || outcome == JOB_INTERRUPTED || outcome == JOB_PAUSED;
+}
+
 /* The one way out: every node is asked to stop, and the job ends when all have, or at the deadline
  * of STOPPING. */
-static void stop(struct job_life *l, enum job_state outcome, const char *cause)
+void life_stop(struct job_life *l, enum job_state outcome, const char *cause)
 {
     struct job *job = l->job;
     const bool stopping = job->state == JOB_STOPPING;
-    job->is_idle = false;
+    job_commit_forget(l->commit);
     job_watch_end(l->watch);
-    /* The first word counts; but a job that was to be tried again may be cancelled. */
-    if (stopping && !(job->outcome == JOB_QUEUED && outcome == JOB_CANCELLED))
+    /* The first word counts; but a job that was to go on may be cancelled. */
+    if (stopping && !(is_to_go_on(job->outcome) && outcome == JOB_CANCELLED))
         return;
     job->outcome = outcome;
+    job->is_idle = job->is_idle && is_to_go_on(outcome);
     if (outcome != JOB_DONE)
         text_clean(job->error, sizeof job->error, cause, true);
     if (stopping)
         return;
-    for (size_t r = 1; r < job->ranks && !job->opened; r++)
+    for (size_t r = 1; r < job_nodes(job)->n && !job->opened; r++)
         job->stopped[r] = true; /* never heard of it */
-    enter(l, JOB_STOPPING);
-    if (outcome != JOB_DONE) /* the stages of a job that is done end by themselves */
+    life_enter(l, JOB_STOPPING);
+    if (outcome != JOB_DONE && !job->has_left) /* then stages end by themselves, once copies are whole */
         job_send_stop(l->setup.post, job);
     check_stopped(l);
 }
 
-static void fail(struct job_life *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void fail(struct job_life *l, const char *fmt, ...)
+void life_fail(struct job_life *l, const char *fmt, ...)
 {
     char cause[700];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(cause, sizeof cause, fmt, ap);
     va_end(ap);
-    stop(l, JOB_FAILED, cause);
+    life_stop(l, JOB_FAILED, cause);
 }
 
-static void fail_ended(struct job_life *l)
+/* --- deadlines -------------------------------------------------------------------------------- */
+
+static void end_late(struct job_life *l, const struct job_phase *phase)
 {
     const struct job *job = l->job;
-    size_t r = 0;
-    while (r + 1 < job->ranks && !job->stopped[r])
-        r++;
-    fail(l, "node %s: its stage process ended before the job did", job->names[r]);
+    char cause[200];
+    snprintf(cause, sizeof cause, "node %s: no answer within %g s while %s",
+             job_nodes(job)->name[job_first_waited(job, NULL)], limit_ms(l, job->state) / 1e3, phase->doing);
+    if (phase->late == JOB_LATE_LOST)
+        life_interrupt(l, "", cause);
+    else
+        life_stop(l, JOB_FAILED, cause);
 }
 
 static void on_deadline(void *owner)
@@ -119,10 +133,12 @@ static void on_deadline(void *owner)
     switch (phase->late) {
     case JOB_LATE_NEVER: break;
     case JOB_LATE_FAILS:
-        fail(l, "node %s: no answer within %g s while %s", job->names[job_first_waited(job, NULL)],
-             limit_ms(l, job->state) / 1e3, phase->doing);
+    case JOB_LATE_LOST: end_late(l, phase); break;
+    case JOB_LATE_ENDED: life_lose_stage(l, NULL); break;
+    case JOB_LATE_FEWER:
+        job->interruption.is_waited = true;
+        life_look_on(l);
         break;
-    case JOB_LATE_ENDED: fail_ended(l); break;
     case JOB_LATE_GONE: /* it should have ended by itself; its worker kills it now */
         job_send_stop(l->setup.post, job);
         leave(l);
@@ -135,27 +151,22 @@ static void on_deadline(void *owner)
 static void on_planned(struct job_life *l, size_t rank, const json_t *body)
 {
     struct job *job = l->job;
+    struct placed_plan *plan;
+    struct err err;
     if (rank != 0)
         return;
-    job->plan = json_incref(json_object_get(body, "plan"));
-    job_choose(job, (uint32_t)json_integer_value(json_object_get(body, "chosen")));
-    if (json_is_true(json_object_get(body, "mirrored")))
-        job_mirror(job);
+    if (placed_plan_read(&plan, body, job->type, &job->offered, &err)) {
+        life_fail(l, "node %s: its stage process made a plan that ringd cannot use: %s",
+                  job_nodes(job)->name[0], err.text);
+        return;
+    }
+    job_set_plan(job, plan);
     job_watch_begin(l->watch, job); /* a node without a part in it may leave */
-    job->steps = (uint64_t)json_integer_value(json_object_get(body, "steps"));
     job->opened = true;
     job_mark(job, &job->start.planned, clock_now());
-    const char *schedule = json_string_value(json_object_get(job->plan, "schedule"));
-    if (job->type == JOB_TRAIN && schedule && !job->timeline)
-        job->timeline = timeline_new(
-            &(struct timeline_job){.schedule = schedule,
-                                   .order = json_string_value(json_object_get(job->plan, "order")),
-                                   .ranks = job->ranks,
-                                   .stages = json_array_size(json_object_get(job->plan, "places")),
-                                   .activations = json_object_get(job->plan, "activations")});
     job_hear_plan(l->setup.log, job);
-    enter(l, JOB_OPENING);
-    for (size_t r = 0; r < job->ranks; r++)
+    life_enter(l, JOB_OPENING);
+    for (size_t r = 0; r < plan->nodes.n; r++)
         job_send_open(l->setup.post, job, r);
 }
 
@@ -179,16 +190,28 @@ static void on_ready(struct job_life *l, size_t rank, const json_t *body)
     if (stop_again(l, rank))
         return;
     job->ready[rank] = true;
+    if (copies_hear(job->copies, (uint32_t)rank, json_object_get(body, "held"), &err)) {
+        life_fail(l, "node %s: %s", job_nodes(job)->name[rank], err.text);
+        return;
+    }
     if (job_opened_as_planned(job, rank, json_object_get(body, "layers"), &err)) {
-        fail(l, "%s", err.text);
+        life_fail(l, "%s", err.text);
         return;
     }
     job_first_waited(job, &left);
     if (left)
         return;
     job_mark(job, &job->start.opened, clock_now());
-    enter(l, JOB_CONNECTING);
+    life_enter(l, JOB_CONNECTING);
     job_send_all(l->setup.post, job, "job-connect");
+}
+
+static void send_turn(struct job_life *l)
+{
+    const struct job *job = l->job;
+    const int r = job_send_turn(l->setup.post, job, json_incref(job->turn.words));
+    if (r)
+        life_fail(l, "node %s %s", job_nodes(job)->name[0], unsent_why(r));
 }
 
 static void on_connected(struct job_life *l, size_t rank, const json_t *body)
@@ -202,10 +225,19 @@ static void on_connected(struct job_life *l, size_t rank, const json_t *body)
     job_first_waited(job, &left);
     if (left)
         return;
-    enter(l, JOB_RUNNING);
+    if (job->interruption.count)
+        job_hear_start(l->setup.log, job);
+    life_enter(l, JOB_RUNNING);
     job_mark(job, &job->start.connected, clock_now());
-    job->progressed = clock_now();
-    job_send_all(l->setup.post, job, "job-run");
+    job->progressed = job->began_running = clock_now();
+    job->began_step = job->step;
+    for (size_t r = 0; r < job_nodes(job)->n; r++)
+        job_send_run(l->setup.post, job, r);
+    if (job->turn.is_here) /* said while it was interrupted, or not yet read */
+        send_turn(l);
+    else if (job->is_idle)
+        l->setup.idle(l->setup.owner);
+    life_look_whether_to_leave(l);
 }
 
 /* A large model that is read for the first time takes longer than planning and opening may, but
@@ -214,13 +246,19 @@ static void on_event(struct job_life *l, size_t rank, const json_t *body)
 {
     struct job *job = l->job;
     const char *kind = json_string_value(json_object_get(json_object_get(body, "event"), "ev"));
+    if (rank == 0 && kind && !strcmp(kind, "commit")) {
+        if (job->state == JOB_RUNNING)
+            job_commit_ask(l->commit, job,
+                           json_integer_value(json_object_get(json_object_get(body, "event"), "number")));
+        return;
+    }
     if (job_hear_answer(l->setup.log, job, rank, body)) {
         l->setup.idle(l->setup.owner);
         return;
     }
     job_hear_event(l->setup.log, l->setup.metrics, job, rank, body);
     if (kind && !strcmp(kind, "reading") && job_phase(job->state)->extends)
-        limit_to(l, limit_ms(l, job->state));
+        life_limit(l, limit_ms(l, job->state));
 }
 
 static void on_relayed(struct job_life *l, size_t rank, const json_t *body)
@@ -232,10 +270,20 @@ static void on_failed(struct job_life *l, size_t rank, const json_t *body)
 {
     const struct job *job = l->job;
     const char *cause = json_string_value(json_object_get(body, "cause"));
+    const char *name = job_nodes(job)->name[rank];
+    char text[700];
+    const bool misses_files = job->was_lent && job->state == JOB_PLANNING;
+    snprintf(text, sizeof text, "node %s: %s%s", name, cause ? cause : "failed",
+             misses_files
+                 ? "; the files that ringctl had opened for this job were closed when ringd ended: submit "
+                   "it again, with --resume if it has saved"
+                 : "");
     if (json_is_true(json_object_get(body, "busy")) && job->state == JOB_OPENING)
-        stop(l, JOB_QUEUED, cause ? cause : "");
-    else
-        fail(l, "node %s: %s", job->names[rank], cause ? cause : "failed");
+        life_stop(l, JOB_QUEUED, cause ? cause : "");
+    else if (json_is_true(json_object_get(body, "lost")))
+        life_interrupt(l, name, text);
+    else if (!life_was_too_few(l, cause ? cause : "failed"))
+        life_stop(l, JOB_FAILED, text);
 }
 
 static void on_done(struct job_life *l, size_t rank, const json_t *body)
@@ -245,7 +293,7 @@ static void on_done(struct job_life *l, size_t rank, const json_t *body)
         return;
     json_decref(l->job->result);
     l->job->result = result && !json_is_null(result) ? json_incref(result) : NULL;
-    stop(l, JOB_DONE, "");
+    life_stop(l, JOB_DONE, "");
 }
 
 static void on_stopped(struct job_life *l, size_t rank, const json_t *body)
@@ -257,13 +305,17 @@ static void on_stopped(struct job_life *l, size_t rank, const json_t *body)
         check_stopped(l);
     else if (job_phase(job->state)->late ==
              JOB_LATE_ENDED) /* of a job that is done rank 0 says so in a moment */
-        limit_to(l, limit_ms(l, JOB_STOPPING));
+        life_limit(l, limit_ms(l, JOB_STOPPING));
+    else /* this node was out of its reach for too long, though perhaps it was not out of ours */
+        life_lose_stage(l, "");
 }
 
-bool job_life_has(const struct job_life *l, const uint8_t from[16], json_int_t job, json_int_t rank)
+bool job_life_has(const struct job_life *l, const uint8_t from[16], const json_t *body)
 {
-    return l->job && job == (json_int_t)l->job->id && rank >= 0 && (size_t)rank < l->job->ranks &&
-           !memcmp(l->job->nodes[rank], from, 16);
+    const json_int_t rank = json_integer_value(json_object_get(body, "rank"));
+    return l->job && json_integer_value(json_object_get(body, "job")) == (json_int_t)l->job->id &&
+           json_integer_value(json_object_get(body, "attempt")) == l->job->attempt && rank >= 0 &&
+           (size_t)rank < job_nodes(l->job)->n && !memcmp(job_nodes(l->job)->id[rank], from, 16);
 }
 
 void job_life_hear(struct job_life *l, size_t rank, enum job_word word, const json_t *body)
@@ -271,8 +323,8 @@ void job_life_hear(struct job_life *l, size_t rank, enum job_word word, const js
     static void (*const hear[JOB_WORDS])(struct job_life * l, size_t rank, const json_t *body) = {
         [JOB_WORD_PLANNED] = on_planned, [JOB_WORD_READY] = on_ready,     [JOB_WORD_CONNECTED] = on_connected,
         [JOB_WORD_EVENT] = on_event,     [JOB_WORD_RELAYED] = on_relayed, [JOB_WORD_FAILED] = on_failed,
-        [JOB_WORD_DONE] = on_done,       [JOB_WORD_STOPPED] = on_stopped};
-    if (l->job && rank < l->job->ranks && job_phase_hears(l->job->state, word))
+        [JOB_WORD_DONE] = on_done,       [JOB_WORD_STOPPED] = on_stopped, [JOB_WORD_LEFT] = life_left};
+    if (l->job && rank < job_nodes(l->job)->n && job_phase_hears(l->job->state, word))
         hear[word](l, rank, body);
 }
 
@@ -280,32 +332,38 @@ void job_life_hear(struct job_life *l, size_t rank, enum job_word word, const js
 
 void job_life_begin(struct job_life *l, struct job *job, const struct members_ring *ring)
 {
-    json_t *nodes = job_take_nodes(job, ring);
+    json_t *nodes;
+    job_nodes_of_ring(&job->offered, ring, &nodes);
     l->job = job;
     job_watch_begin(l->watch, job);
     *job->error = 0;
-    job->started = time(NULL);
+    if (!job->started)
+        job->started = time(NULL);
     job->start.began = clock_now();
-    enter(l, JOB_PLANNING);
+    life_enter(l, JOB_PLANNING);
     l->setup.plan(l->setup.owner, job, nodes);
 }
 
 int job_life_cancel(struct job_life *l)
 {
     const struct job *job = l->job;
-    if (job->state == JOB_STOPPING && job->outcome != JOB_QUEUED && job->outcome != JOB_CANCELLED)
+    if (job->state == JOB_STOPPING && !is_to_go_on(job->outcome) && job->outcome != JOB_CANCELLED)
         return -EBUSY;
-    stop(l, JOB_CANCELLED, ""); /* its state says it all */
+    life_stop(l, JOB_CANCELLED, ""); /* its state says it all */
     return 0;
 }
 
 void job_life_turn(struct job_life *l, json_t *turn)
 {
     struct job *job = l->job;
-    job->is_idle = false;
+    job_hold_turn(job, turn);
     job->progressed = clock_now();
-    if (job_send_turn(l->setup.post, job, turn))
-        fail(l, "node %s cannot be reached", job->names[0]);
+    if (job->state == JOB_RUNNING)
+        send_turn(l);
+    else if (job->state == JOB_INTERRUPTED && life_is_over(job)) {
+        job->outcome = JOB_DONE;
+        leave(l);
+    }
 }
 
 /* --- nodes out of reach ----------------------------------------------------------------------- */
@@ -319,13 +377,29 @@ static void on_back(void *owner, size_t rank)
     case JOB_AGAIN_NOTHING: break;
     case JOB_AGAIN_OPEN: job_send_open(l->setup.post, l->job, rank); break;
     case JOB_AGAIN_CONNECT: job_send(l->setup.post, l->job, rank, "job-connect"); break;
-    case JOB_AGAIN_RUN: job_send(l->setup.post, l->job, rank, "job-run"); break;
+    case JOB_AGAIN_RUN: job_send_run(l->setup.post, l->job, rank); break;
     }
+}
+
+/* A connection may have swallowed the message, or the answer, though another way leads to the node:
+ * nobody was out of reach then. */
+static void on_again(void *owner)
+{
+    struct job_life *l = owner;
+    const struct job *job = l->job;
+    const struct job_nodes *nodes = job_nodes(job);
+    if (job->start.first_result > 0) /* then all of them run */
+        return;
+    for (size_t r = 1; r < nodes->n; r++)
+        if ((job->state == JOB_RUNNING || !job_has_answered(job, r)) &&
+            members_reachable(l->setup.members, nodes->id[r]))
+            on_back(l, r);
+    timer_set_ms(l->again, AGAIN_MS);
 }
 
 static void on_gone(void *owner, const char *cause)
 {
-    fail(owner, "%s", cause);
+    life_interrupt(owner, "", cause);
 }
 
 static const char *words_of(void *owner, const uint8_t id[16])
@@ -339,6 +413,10 @@ void job_life_changed(struct job_life *l)
     job_watch_look(l->watch);
     if (l->job && l->job->state == JOB_STOPPING)
         check_stopped(l);
+    else if (l->job && l->job->state == JOB_INTERRUPTED)
+        life_look_on(l);
+    else if (l->job && l->job->state == JOB_RUNNING)
+        life_look_whether_to_leave(l);
 }
 
 /* --- opening, closing ------------------------------------------------------------------------- */
@@ -353,8 +431,11 @@ struct job_life *job_life_new(const struct job_life_setup *setup)
     struct job_life *l = xcalloc(1, sizeof *l);
     l->setup = *setup;
     l->deadline = timer_new(setup->base, on_deadline, l);
+    l->commit = job_commit_new(setup->log->store, setup->post);
+    l->again = timer_new(setup->base, on_again, l);
     l->watch = job_watch_new(&(struct job_watch_setup){.base = setup->base,
                                                        .opts = setup->opts,
+                                                       .cluster = setup->cluster,
                                                        .members = setup->members,
                                                        .last_words = words_of,
                                                        .log = setup->log,
@@ -369,6 +450,8 @@ void job_life_free(struct job_life *l)
     if (!l)
         return;
     timer_free(l->deadline);
+    job_commit_free(l->commit);
+    timer_free(l->again);
     job_watch_free(l->watch);
     free(l);
 }

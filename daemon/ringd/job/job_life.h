@@ -17,6 +17,7 @@
 
 struct event_base;
 struct job;
+struct cluster;
 struct job_life;
 struct members;
 struct members_ring;
@@ -28,11 +29,14 @@ struct job_life_setup { /* the pointers are borrowed */
     const struct opts *opts; /* dead-after, which may change */
     const unsigned
         *limits_ms; /* [JOB_STATES] instead of the table's where not 0; NULL: all are the table's */
+    const struct cluster *cluster;
     struct members *members;
     struct metrics *metrics;
     const struct job_log *log;
     const struct job_post *post;
     const char *(*last_words)(void *owner, const uint8_t id[16]); /* as in job_watch_setup */
+    /* Ranks from us on, and in `why` the obstacle, as job_ring_now. */
+    bool (*ring)(void *owner, struct members_ring *ret, char *why, size_t size);
     /* A stage of this node is to plan it; takes over the references. */
     void (*plan)(void *owner, const struct job *job, json_t *nodes);
     void (*idle)(void *owner); /* a conversation has been answered, and waits for what is said next */
@@ -47,14 +51,23 @@ struct job *job_life_job(const struct job_life *l); /* NULL: none */
 
 /* There is none. Its ranks are the nodes of that ring. The job is borrowed until `over`. */
 void job_life_begin(struct job_life *l, struct job *job, const struct members_ring *ring);
+/* There is none. That job was here in an earlier life of the daemon, in a state in which it had
+ * not ended: it is INTERRUPTED now, and goes on after job_life_changed. False: it does not, `why`
+ * is the sentence. */
+bool job_life_restore(struct job_life *l, struct job *job, char *why, size_t size);
 /* There is one. −EBUSY: it is about to end as it will. */
 int job_life_cancel(struct job_life *l);
-/* What is said next in the conversation that it is; NULL ends it. Takes the reference. */
+/* There is one, which stops after its next step and is PAUSED then, with `over`. −EINVAL: it does
+ * not train; −EBUSY: it is about to end as it will. */
+int job_life_pause(struct job_life *l);
+/* What is said next in the conversation that it is, which has been answered; NULL ends it. Of one
+ * that was interrupted it is kept until a stage can read it. Takes the reference. */
 void job_life_turn(struct job_life *l, json_t *turn);
-void job_life_changed(struct job_life *l); /* nodes came or went */
+void job_life_changed(struct job_life *l); /* nodes came or went, or a ring stands now */
 
-/* Is that node this rank of the job? False if there is none, or another. */
-bool job_life_has(const struct job_life *l, const uint8_t from[16], json_int_t job, json_int_t rank);
+/* Is that node this rank of the job? body: {"job", "attempt", "rank"}. False if there is none, or
+ * another. */
+bool job_life_has(const struct job_life *l, const uint8_t from[16], const json_t *body);
 /* What this rank says; dropped where the state does not hear it. */
 void job_life_hear(struct job_life *l, size_t rank, enum job_word word, const json_t *body);
 

@@ -11,6 +11,7 @@
 #include "daemon/common/text_clean.h"
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/job_keep.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/store/store.h"
 
@@ -54,9 +55,11 @@ void job_log_remember(const struct job_log *l, const struct job *job, const char
 
 void job_log_save(const struct job_log *l, const struct job *job)
 {
-    char *text = text_of(job_encode(job));
+    json_t *life = job_keep_encode(job);
+    char *text = text_of(job_encode(job)), *life_text = life ? text_of(life) : NULL;
     if (text)
-        store_put_job(l->store, job->id, job_state_name(job->state), text);
+        store_put_job(l->store, job->id, job_state_name(job->state), text, life_text);
+    free(life_text);
     free(text);
 }
 
@@ -78,25 +81,17 @@ void job_log_note(const struct job_log *l, const struct job *job, const char *fm
     job_log_publish(l, job, "log", json_pack("{s:I s:s}", "time", (json_int_t)time(NULL), "text", text));
 }
 
-void job_log_close_unfinished(struct store *store)
+void job_log_close_record(struct store *store, json_t *record, enum job_state state, const char *error)
 {
-    char *text = store_unfinished(store);
-    json_t *list = text ? json_loads(text, 0, NULL) : NULL, *job;
-    size_t i;
-    json_array_foreach (list, i, job) {
-        json_object_set_new(job, "state", json_string("failed"));
-        json_object_set_new(job, "ended", json_integer(time(NULL)));
-        json_object_set_new(job, "waits_for", json_null());
-        json_object_set_new(job, "seconds", json_null()); /* when it ended nobody knows */
-        json_object_set_new(
-            job, "error",
-            json_string("the daemon ended while the job was unfinished; a training job that saved "
-                        "its state goes on with --resume"));
-        char *now = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
-        if (now)
-            store_put_job(store, (uint64_t)json_integer_value(json_object_get(job, "id")), "failed", now);
-        free(now);
-    }
-    json_decref(list);
+    json_object_set_new(record, "state", json_string(job_state_name(state)));
+    json_object_set_new(record, "ended", json_integer(time(NULL)));
+    json_object_set_new(record, "waits_for", json_null());
+    json_object_set_new(record, "seconds", json_null()); /* when it ended nobody knows */
+    if (error)
+        json_object_set_new(record, "error", json_string(error));
+    char *text = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (text)
+        store_put_job(store, (uint64_t)json_integer_value(json_object_get(record, "id")),
+                      job_state_name(state), text, NULL);
     free(text);
 }

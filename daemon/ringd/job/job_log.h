@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "daemon/ringd/job/job_state.h"
+
 struct event_log;
 struct job;
 struct store;
@@ -30,8 +32,8 @@ void job_log_changed(const struct job_log *l, const struct job *job); /* saved, 
 void job_log_note(const struct job_log *l, const struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The daemon died with jobs unfinished: they are closed with that sentence, so that none seems to
- * run for ever. */
-void job_log_close_unfinished(struct store *store);
+/* The record of a job that was unfinished when the daemon ended, and that does not go on: it is
+ * closed, so that it does not seem to run for ever. error: why; NULL: the record says it. */
+void job_log_close_record(struct store *store, json_t *record, enum job_state state, const char *error);
 
 #endif

@@ -63,6 +63,16 @@ void job_ring_changed(struct job_ring *j)
     }
 }
 
+/* The connection between its neighbours is relayed, by it or the other way round. */
+static void leave_out_drained(struct members_ring *ring)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < ring->n; i++)
+        if (!*ring->at[i]->drained)
+            ring->at[kept++] = ring->at[i];
+    ring->n = kept;
+}
+
 bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_t size)
 {
     const uint8_t *self = members_self(j->setup.members)->id;
@@ -76,6 +86,11 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
          i++) /* what is relayed closes the ring, so a chain may begin in its middle too */
         ret->at[i] = ring.at[(at + i) % ring.n];
     *why = 0;
+    if (*members_self(j->setup.members)->drained) {
+        snprintf(why, size, "this node is drained: %s", members_self(j->setup.members)->drained);
+        return false;
+    }
+    leave_out_drained(ret);
     char name[CERT_NAME];
     size_t missing = j->is_starting ? missing_members(&j->setup, name, sizeof name) : 0;
     if (missing == 1)
@@ -89,7 +104,7 @@ bool job_ring_now(struct job_ring *j, struct members_ring *ret, char *why, size_
         members_describe(j->setup.members, why, size);
         return false;
     }
-    for (size_t r = 0; r < ring.n && !*why; r++)
+    for (size_t r = 0; r < ret->n && !*why; r++)
         if (ret->at[r]->job)
             snprintf(why, size, "node %s is busy with job %llu", ret->at[r]->name,
                      (unsigned long long)ret->at[r]->job);

@@ -1,50 +1,79 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/ringd/job/job_send.h"
 
+#include <errno.h>
 #include <jansson.h>
 
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/log.h"
 
+/* Who is out of reach hears it later; of what else it is, nobody would know. */
+static void send_or_log(const struct job_post *post, const struct job *job, size_t rank, const char *kind,
+                        json_t *message)
+{
+    const int r = message ? post->send(post->owner, job_nodes(job)->id[rank], message) : -ENOMEM;
+    if (r)
+        log_job(r == -EHOSTUNREACH ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, job->id,
+                "the message %s was not sent: %s %s", kind, job_nodes(job)->name[rank], unsent_why(r));
+}
+
 void job_send(const struct job_post *post, const struct job *job, size_t rank, const char *kind)
 {
-    if (post->send(post->owner, job->nodes[rank],
-                   json_pack("{s:s s:I}", "kind", kind, "job", (json_int_t)job->id)))
-        log_job(LOG_LEVEL_DEBUG, job->id, "the message %s cannot be sent to %s", kind, job->names[rank]);
+    send_or_log(post, job, rank, kind,
+                json_pack("{s:s s:I s:I}", "kind", kind, "job", (json_int_t)job->id, "attempt",
+                          (json_int_t)job->attempt));
 }
 
 void job_send_all(const struct job_post *post, const struct job *job, const char *kind)
 {
-    for (size_t r = 0; r < job->ranks; r++)
+    for (size_t r = 0; r < job_nodes(job)->n; r++)
         job_send(post, job, r, kind);
+}
+
+void job_send_run(const struct job_post *post, const struct job *job, size_t rank)
+{
+    send_or_log(post, job, rank, "job-run",
+                json_pack("{s:s s:I s:I s:O*}", "kind", "job-run", "job", (json_int_t)job->id, "attempt",
+                          (json_int_t)job->attempt, "restore", rank ? NULL : job->restore));
 }
 
 void job_send_open(const struct job_post *post, const struct job *job, size_t rank)
 {
-    post->send(post->owner, job->nodes[rank], job_encode_open(job, rank));
+    send_or_log(post, job, rank, "job-open", job_encode_open(job, rank));
 }
 
 int job_send_turn(const struct job_post *post, const struct job *job, json_t *turn)
 {
-    return post->send(
-        post->owner, job->nodes[0],
-        json_pack("{s:s s:I s:o*}", "kind", "job-turn", "job", (json_int_t)job->id, "turn", turn));
+    return post->send(post->owner, job_nodes(job)->id[0],
+                      json_pack("{s:s s:I s:I s:o*}", "kind", "job-turn", "job", (json_int_t)job->id,
+                                "attempt", (json_int_t)job->attempt, "turn", turn));
+}
+
+void job_send_leave(const struct job_post *post, const struct job *job)
+{
+    send_or_log(post, job, 0, "job-leave",
+                json_pack("{s:s s:I s:I s:b}", "kind", "job-leave", "job", (json_int_t)job->id, "attempt",
+                          (json_int_t)job->attempt, "save", (int)(job->leaves_for == JOB_PAUSED)));
 }
 
 void job_send_stop(const struct job_post *post, const struct job *job)
 {
-    for (size_t r = 0; r < job->ranks; r++)
+    for (size_t r = 0; r < job_nodes(job)->n; r++)
         if (!job->stopped[r])
-            post->send(post->owner, job->nodes[r],
-                       json_pack("{s:s s:I s:I s:s}", "kind", "job-stop", "job", (json_int_t)job->id, "rank",
-                                 (json_int_t)r, "cause", job->error));
+            send_or_log(post, job, r, "job-stop",
+                        json_pack("{s:s s:I s:I s:I s:s s:b}", "kind", "job-stop", "job", (json_int_t)job->id,
+                                  "attempt", (json_int_t)job->attempt, "rank", (json_int_t)r, "cause",
+                                  job->error, "keep",
+                                  (int)(job->outcome == JOB_INTERRUPTED || job->outcome == JOB_PAUSED)));
 }
 
 void job_send_away(const struct job_post *post, const uint8_t from[16], const json_t *body)
 {
     post->send(post->owner, from,
-               json_pack("{s:s s:O* s:O* s:s}", "kind", "job-stop", "job", json_object_get(body, "job"),
-                         "rank", json_object_get(body, "rank"), "cause", "the job has ended"));
+               json_pack("{s:s s:O* s:O* s:O* s:s}", "kind", "job-stop", "job", json_object_get(body, "job"),
+                         "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank"),
+                         "cause", "the job has ended"));
 }
 
 void job_send_wanted(const struct job_post *post, const struct members_ring *ring)

@@ -14,7 +14,7 @@
 struct job;
 
 struct job_post {
-    /* Takes the reference; −EHOSTUNREACH: there is no way to that node now. */
+    /* Takes the reference. Not 0 as peers_send: it was not sent. */
     int (*send)(void *owner, const uint8_t to[16], json_t *message);
     void *owner;
 };
@@ -23,10 +23,14 @@ struct job_post {
 void job_send(const struct job_post *post, const struct job *job, size_t rank, const char *kind);
 void job_send_all(const struct job_post *post, const struct job *job, const char *kind);
 /* What the rank needs to open its layers. */
+/* To rank 0 with the copies it goes on from, if there are any. */
+void job_send_run(const struct job_post *post, const struct job *job, size_t rank);
 void job_send_open(const struct job_post *post, const struct job *job, size_t rank);
-/* What is said next in a conversation, NULL: its end. Takes the reference; −EHOSTUNREACH. */
+/* What is said next in a conversation, NULL: its end. Takes the reference. Not 0:
+ * it was not sent (unsent.h). */
 int job_send_turn(const struct job_post *post, const struct job *job, json_t *turn);
 /* To all ranks that have not stopped, with the error of the job as the cause. */
+void job_send_leave(const struct job_post *post, const struct job *job); /* to rank 0 */
 void job_send_stop(const struct job_post *post, const struct job *job);
 /* Ends the stage of a job that ended while its node was out of reach: `body` is what that stage
  * said. */

@@ -27,13 +27,13 @@ static const struct job_phase phases[JOB_STATES] = {
                      .again = JOB_AGAIN_OPEN,
                      .hears = ALWAYS | WORD(READY),
                      .extends = true},
-    /* Handshakes between neighbours. */
+    /* Handshakes between neighbours. A cable that is out for longer than that may come back. */
     [JOB_CONNECTING] = {.name = "CONNECTING",
                         .shown = "planned",
                         .limit_ms = 15000,
                         .doing = "connecting to the next node",
                         .answer = JOB_ANSWER_CONNECTED,
-                        .late = JOB_LATE_FAILS,
+                        .late = JOB_LATE_LOST,
                         .again = JOB_AGAIN_CONNECT,
                         .hears = ALWAYS | WORD(CONNECTED)},
     /* Watched by heartbeats. Its deadline begins with the first stage process that is gone. */
@@ -41,7 +41,7 @@ static const struct job_phase phases[JOB_STATES] = {
                      .shown = "running",
                      .late = JOB_LATE_ENDED,
                      .again = JOB_AGAIN_RUN,
-                     .hears = ALWAYS | WORD(DONE)},
+                     .hears = ALWAYS | WORD(DONE) | WORD(LEFT)},
     /* A stage gets 2 s to end, then SIGKILL. A rank that gets on with its work has missed the
      * word. */
     [JOB_STOPPING] = {.name = "STOPPING",
@@ -51,6 +51,11 @@ static const struct job_phase phases[JOB_STATES] = {
                       .answer = JOB_ANSWER_STOPPED,
                       .late = JOB_LATE_GONE,
                       .hears = ENDING | WORD(READY) | WORD(CONNECTED)},
+    /* Its stage processes are gone, and nothing is wrong with it: it begins again once its nodes
+     * are back, or without them. Its deadline is the user's. */
+    [JOB_INTERRUPTED] = {.name = "INTERRUPTED", .shown = "interrupted", .late = JOB_LATE_FEWER},
+    /* Its user stopped it after a step, and says when it goes on. It has no nodes. */
+    [JOB_PAUSED] = {.name = "PAUSED", .shown = "paused", .late = JOB_LATE_NEVER},
     [JOB_DONE] = {.name = "DONE", .shown = "done", .is_end = true},
     [JOB_FAILED] = {.name = "FAILED", .shown = "failed", .is_end = true},
     [JOB_CANCELLED] = {.name = "CANCELLED", .shown = "cancelled", .is_end = true},

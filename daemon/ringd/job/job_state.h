@@ -15,6 +15,8 @@ enum job_state {
     JOB_CONNECTING,
     JOB_RUNNING,
     JOB_STOPPING,
+    JOB_INTERRUPTED,
+    JOB_PAUSED,
     JOB_DONE,
     JOB_FAILED,
     JOB_CANCELLED,
@@ -30,6 +32,7 @@ enum job_word {
     JOB_WORD_RELAYED,
     JOB_WORD_FAILED,
     JOB_WORD_DONE,
+    JOB_WORD_LEFT,
     JOB_WORD_STOPPED,
     JOB_WORDS
 };
@@ -46,8 +49,10 @@ enum job_answer {
 enum job_late {
     JOB_LATE_NEVER,
     JOB_LATE_FAILS, /* the first rank that has not answered is the cause */
+    JOB_LATE_LOST,  /* the same, but nothing is wrong with the job itself: it may go on later */
     JOB_LATE_ENDED, /* a stage process is gone, and rank 0 has not said that the job is through */
     JOB_LATE_GONE,  /* the others are asked once more, and not waited for */
+    JOB_LATE_FEWER, /* it goes on with the nodes that are there */
 };
 
 /* The message that is repeated to a node that was out of reach: it may have missed it. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "daemon/common/optable.h"
+#include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/peer/absence.h"
 #include "daemon/ringd/job/job.h"
 #include "daemon/ringd/job/job_log.h"
@@ -25,12 +26,12 @@ static unsigned patience_s(const struct job_watch *w)
 
 static void tell_gone(struct job_watch *w, size_t rank, enum absence_news news)
 {
-    const struct job *job = w->job;
+    const struct job_nodes *nodes = job_nodes(w->job);
     const struct member *first = members_cut_off(w->setup.members);
-    const size_t cut_off = first ? job_rank_of(job, first->id) : job->ranks;
-    if (news == ABSENCE_TOO_LONG && cut_off < job->ranks)
+    const size_t cut_off = first ? job_nodes_find(nodes, first->id) : nodes->n;
+    if (news == ABSENCE_TOO_LONG && cut_off < nodes->n)
         rank = cut_off; /* the others may only be behind it */
-    const char *words = w->setup.last_words(w->setup.owner, job->nodes[rank]), *name = job->names[rank];
+    const char *words = w->setup.last_words(w->setup.owner, nodes->id[rank]), *name = nodes->name[rank];
     char cause[700];
     if (news == ABSENCE_RESTARTED)
         snprintf(cause, sizeof cause, "node %s is gone: its ringd was started again", name);
@@ -47,9 +48,9 @@ static void tell(struct job_watch *w, size_t rank, enum absence_news news)
 {
     if (news == ABSENCE_OUT) {
         job_log_note(w->setup.log, w->job, "node %s is out of reach: it is waited for, %u s at most",
-                     w->job->names[rank], patience_s(w));
+                     job_nodes(w->job)->name[rank], patience_s(w));
     } else if (news == ABSENCE_BACK) {
-        job_log_note(w->setup.log, w->job, "node %s is back", w->job->names[rank]);
+        job_log_note(w->setup.log, w->job, "node %s is back", job_nodes(w->job)->name[rank]);
         w->setup.back(w->setup.owner, rank);
     } else {
         tell_gone(w, rank, news);
@@ -64,14 +65,28 @@ static void arm(struct job_watch *w, struct instant due, struct instant now)
         timer_set_us(w->missed, us);
 }
 
+static void look_for_removed(struct job_watch *w)
+{
+    const struct job_nodes *nodes = w->job ? job_nodes(w->job) : NULL;
+    char cause[200];
+    for (size_t r = 0; nodes && nodes->n > 1 && r < nodes->n; r++)
+        if (cluster_has_removed(w->setup.cluster, nodes->id[r])) {
+            snprintf(cause, sizeof cause, "node %s was removed from the cluster", nodes->name[r]);
+            job_watch_end(w);
+            w->setup.gone(w->setup.owner, cause);
+            return;
+        }
+}
+
 void job_watch_look(struct job_watch *w)
 {
+    look_for_removed(w);
     const uint64_t patience_us = patience_s(w) * UINT64_C(1000000);
     const struct instant now = clock_now();
     enum absence_news news;
     size_t i;
     while (w->job && (news = absence_next(&w->absent, w->setup.members, patience_us, now, &i)))
-        tell(w, job_rank_of(w->job, w->absent.at[i].id), news);
+        tell(w, job_nodes_find(job_nodes(w->job), w->absent.at[i].id), news);
     if (w->job)
         arm(w, absence_due(&w->absent, patience_us), now);
 }
@@ -83,8 +98,9 @@ static void on_missed(void *owner)
 
 void job_watch_begin(struct job_watch *w, struct job *job)
 {
+    const struct job_nodes *nodes = job_nodes(job);
     w->job = job;
-    absence_watch(&w->absent, w->setup.members, job->nodes + 1, job->ranks - 1);
+    absence_watch(&w->absent, w->setup.members, nodes->id + 1, nodes->n - 1);
 }
 
 void job_watch_end(struct job_watch *w)

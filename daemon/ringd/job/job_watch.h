@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * The other nodes of the job that coord runs: says in its log who is out of reach and who is back,
- * and when a node will not come back in time (absence.h). Owned by coord; loop thread. */
+ * and when a node will not come back in time (absence.h), or was removed from the cluster. Owned by
+ * coord; loop thread. */
 #ifndef DAEMON_JOB_WATCH_H
 #define DAEMON_JOB_WATCH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+struct cluster;
 struct event_base;
 struct job;
 struct job_log;
@@ -18,6 +20,7 @@ struct opts;
 struct job_watch_setup { /* the pointers are borrowed */
     struct event_base *base;
     const struct opts *opts; /* dead-after, which may change */
+    const struct cluster *cluster;
     struct members *members;
     /* Why the last connection to that node ended; "" if there was none. */
     const char *(*last_words)(void *owner, const uint8_t id[16]);

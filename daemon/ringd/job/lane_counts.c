@@ -6,6 +6,7 @@
 
 #include "daemon/common/progress.h"
 #include "daemon/common/xalloc.h"
+#include "net/clock.h"
 
 enum {
     CABLES_MAX = 64
@@ -14,7 +15,8 @@ enum {
 struct cable_count {
     struct path_name name;
     uint64_t tx_bytes, rx_bytes, retransmits;
-    uint32_t rtt_us; /* 0 = not known now */
+    uint32_t rtt_us;   /* 0 = not known now */
+    uint64_t keyed_us; /* the oldest key's begin; 0: no data connection is there now */
 };
 struct lane_counts {
     struct cable_count cables[CABLES_MAX];
@@ -70,6 +72,9 @@ static void add_stage(struct lane_counts *c, const struct progress *stage)
             cable->rx_bytes += atomic_load_explicit(&lane->rx_bytes, memory_order_relaxed);
             cable->retransmits += atomic_load_explicit(&lane->retransmits, memory_order_relaxed);
             cable->rtt_us = rtt ? rtt : cable->rtt_us;
+            const uint64_t keyed = atomic_load_explicit(&lane->keyed_us, memory_order_relaxed);
+            if (keyed && (!cable->keyed_us || keyed < cable->keyed_us))
+                cable->keyed_us = keyed;
         }
 }
 
@@ -77,7 +82,7 @@ void lane_counts_keep(struct lane_counts *c, const struct progress *stage)
 {
     add_stage(c, stage);
     for (size_t i = 0; i < c->n; i++)
-        c->cables[i].rtt_us = 0;
+        c->cables[i].rtt_us = 0, c->cables[i].keyed_us = 0;
     c->npaths = 0;
 }
 
@@ -95,6 +100,10 @@ json_t *lane_counts_encode(const struct lane_counts *c, const struct progress *s
                       (json_int_t)at->rx_bytes, "data_retransmits", (json_int_t)at->retransmits);
         if (at->rtt_us)
             json_object_set_new(one, "data_rtt_ms", json_real(at->rtt_us / 1e3));
+        if (at->keyed_us)
+            json_object_set_new(
+                one, "data_key_seconds",
+                json_real((double)clock_since_us(clock_now(), (struct instant){at->keyed_us}) / 1e6));
         json_array_append_new(list, one);
     }
     return list;

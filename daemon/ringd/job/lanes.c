@@ -192,11 +192,11 @@ static void on_way_ready(void *owner, const struct relay_way *answer)
 static void on_way_refused(void *owner, const char *why)
 {
     struct lanes *l = owner;
-    relay_ask_free(l->via.ask);
-    l->via.ask = NULL;
     if (strcmp(l->why, why)) /* asked again and again, said once */
         log_job(LOG_LEVEL_INFO, l->hello.job, "the next rank cannot be reached through other nodes: %s", why);
     snprintf(l->why, sizeof l->why, "%s", why);
+    relay_ask_free(l->via.ask); /* and `why` with it */
+    l->via.ask = NULL;
     dial_later(&l->via);
 }
 

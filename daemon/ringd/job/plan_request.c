@@ -9,7 +9,8 @@
 #include <sys/queue.h>
 
 #include "daemon/ringd/job/coord.h"
-#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/loan.h"
+#include "daemon/ringd/job/placed_plan.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/cost_query.h"
 #include "daemon/ringd/job/worker.h"
@@ -22,12 +23,14 @@ struct question {
     LIST_ENTRY(question) next;
     struct plan_requests *plan_request; /* borrowed */
     struct http_call *call;
-    struct job *job;     /* owned: what is asked about; no list of jobs has it */
-    json_t *lines;       /* owned: what the stage said meanwhile */
-    json_t *message;     /* owned: what the stage was sent */
-    bool is_timing;      /* it may time what the model costs */
-    struct spawn *stage; /* owned */
-    struct instant due;  /* there has to be a plan by then */
+    enum job_type type;
+    struct job_nodes offered; /* what the plan is made of */
+    json_t *lines;            /* owned: what the stage said meanwhile */
+    json_t *message;          /* owned: what the stage was sent */
+    struct loan *loan;        /* held: what it was lent; NULL: nothing */
+    bool is_timing;           /* it may time what the model costs */
+    struct spawn *stage;      /* owned */
+    struct instant due;       /* there has to be a plan by then */
 };
 
 struct plan_requests {
@@ -48,9 +51,9 @@ static void question_free(struct question *q)
     LIST_REMOVE(q, next);
     q->plan_request->n--;
     end_stage(q);
-    job_free(q->job);
     json_decref(q->lines);
     json_decref(q->message);
+    loan_drop(q->loan);
     free(q);
 }
 
@@ -68,15 +71,17 @@ static void refuse(struct question *q, const char *why)
 
 static void answer(struct question *q, const json_t *event)
 {
-    q->job->plan = json_incref(json_object_get(event, "plan"));
-    job_choose(q->job, (uint32_t)json_integer_value(json_object_get(event, "chosen")));
-    if (json_is_true(json_object_get(event, "mirrored")))
-        job_mirror(q->job);
+    struct placed_plan *plan;
+    struct err err;
+    if (placed_plan_read(&plan, event, q->type, &q->offered, &err)) {
+        refuse(q, err.text);
+        return;
+    }
     const struct plan_request_setup *s = &q->plan_request->setup;
     s->planned(s->owner, q->call,
-               json_pack("{s:s s:O s:o s:O}", "type", job_type_name(q->job->type), "steps",
-                         json_object_get(event, "steps"), "plan", job_encode_plan(q->job), "lines",
-                         q->lines));
+               json_pack("{s:s s:I s:o s:O}", "type", job_type_name(q->type), "steps",
+                         (json_int_t)plan->steps, "plan", placed_plan_show(plan), "lines", q->lines));
+    placed_plan_free(plan);
     question_free(q);
 }
 
@@ -115,16 +120,17 @@ static void start(struct question *q)
     const uint64_t within_us = q->due.us > now.us ? q->due.us - now.us : 1;
     if (spawn_start(&q->stage, n->spawner, within_us, &ops, q, &err))
         refuse(q, err.text);
-    else if (spawn_send(q->stage, json_incref(q->message)))
+    else if (spawn_lend(q->stage, q->loan) || spawn_send(q->stage, json_incref(q->message)))
         refuse(q, "the stage process does not take messages");
 }
 
 static json_t *message_of(struct question *q, const struct members_ring *ring, const json_t *spec)
 {
-    json_t *wanted = json_deep_copy(spec);
+    json_t *wanted = json_deep_copy(spec), *nodes;
+    job_nodes_of_ring(&q->offered, ring, &nodes);
     json_object_set_new(wanted, "dry_run", json_true());
-    return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", job_type_name(q->job->type), "spec", wanted,
-                     "nodes", job_take_nodes(q->job, ring));
+    return json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", job_type_name(q->type), "spec", wanted,
+                     "nodes", nodes);
 }
 
 void plan_request_yield(struct plan_requests *p)
@@ -139,7 +145,8 @@ void plan_request_yield(struct plan_requests *p)
     }
 }
 
-void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec, struct http_call *call)
+void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec, struct loan *loan,
+                      struct http_call *call)
 {
     struct members_ring ring;
     char why[700], text[800];
@@ -157,8 +164,9 @@ void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t 
     struct question *q = xcalloc(1, sizeof *q);
     *q = (struct question){.plan_request = p,
                            .call = call,
-                           .job = job_new(0, type, NULL, json_object()),
+                           .type = type,
                            .lines = json_array(),
+                           .loan = loan_hold(loan),
                            .due = {clock_now().us + PLAN_S * UINT64_C(1000000)}};
     LIST_INSERT_HEAD(&p->questions, q, next);
     p->n++;

@@ -13,6 +13,7 @@
 struct http_call;
 struct coord;
 struct cost_query;
+struct loan;
 struct plan_requests;
 struct spawner;
 struct worker;
@@ -38,8 +39,8 @@ void plan_request_free(struct plan_requests *p); /* callers that wait hear that 
 void plan_request_yield(struct plan_requests *p);
 
 /* Answers call with the plan, or with the sentence that a job of this type and spec would end
- * with. */
-void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec,
+ * with. The loan (NULL: none) is held until then. */
+void plan_request_ask(struct plan_requests *p, enum job_type type, const json_t *spec, struct loan *loan,
                       struct http_call *call);
 
 #endif

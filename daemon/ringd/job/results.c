@@ -16,7 +16,7 @@
 #include "daemon/common/xalloc.h"
 #include "engine/file/murmur.h"
 
-enum { NAME_BYTES = 64, DEPTH = 2, FILES_MAX = 10000 };
+enum { NAME_BYTES = 64, DEPTH = 3, FILES_MAX = 10000 };
 
 /* --- where ------------------------------------------------------------------------------------ */
 
@@ -40,26 +40,25 @@ char *results_rescue(const char *state_dir, uint64_t job)
     return xasprintf("%s/results/job-%" PRIu64, state_dir, job);
 }
 
-json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *spec)
+json_t *results_stage_spec(const char *state_dir, uint64_t job, const struct job_spec *asked)
 {
-    char *all = xasprintf("%s/results", state_dir), *rescue = results_rescue(state_dir, job);
-    json_t *own = json_deep_copy(spec), *kept = json_object_get(own, "kept_in");
-    mkdir(all, 0777); /* without it the stage says why nothing can be written there */
-    if (kept)
-        json_object_set(own, "adapter_out", kept);
+    char *rescue = results_rescue(state_dir, job);
+    json_t *own = json_deep_copy(asked->json);
+    if (asked->kept_in)
+        json_object_set_new(own, "adapter_out", json_string(asked->kept_in));
     json_object_del(own, "kept_in");
     json_object_set_new(own, "rescue_dir", json_string(rescue));
     json_object_set_new(own, "state_dir", json_string(state_dir));
     free(rescue);
-    free(all);
     return own;
 }
 
-void results_tidy(const char *state_dir, uint64_t job)
+void results_make(const char *state_dir)
 {
-    char *rescue = results_rescue(state_dir, job);
-    rmdir(rescue); /* one with something in it stays */
-    free(rescue);
+    char *all = xasprintf("%s/results", state_dir);
+    if (access(all, F_OK)) /* a disk that hangs may still say what it has */
+        mkdir(all, 0777);  /* without it the stage says why nothing can be written there */
+    free(all);
 }
 
 static bool holds_something(const char *folder)
@@ -73,17 +72,15 @@ static bool holds_something(const char *folder)
     return e != NULL;
 }
 
-char *results_of(const char *state_dir, const json_t *record)
+char *results_of(const char *state_dir, uint64_t job, const struct job_spec *asked)
 {
-    const json_t *spec = json_object_get(record, "spec");
-    const char *out = json_string_value(json_object_get(spec, "adapter_out"));
     char *folder;
-    if (!out)
+    if (!asked->adapter_out)
         return NULL;
     /* What the record calls kept_in is not believed: the folder follows from the path. */
-    if (json_object_get(spec, "kept_in"))
-        return results_folder(state_dir, out);
-    folder = results_rescue(state_dir, (uint64_t)json_integer_value(json_object_get(record, "id")));
+    if (asked->kept_in)
+        return results_folder(state_dir, asked->adapter_out);
+    folder = results_rescue(state_dir, job);
     if (holds_something(folder))
         return folder;
     free(folder);

@@ -4,13 +4,14 @@
  * of folder below STATE/results hold one: that of a job whose --adapter-out the daemon cannot
  * write, which is the same for the same --adapter-out so that --resume finds it, and that of a job
  * whose result found no room where it was asked for. Called by coord.c, intake.c and api_files.c.
- * Any thread. */
+ * Any thread; what looks at a disk may wait for it. */
 #ifndef DAEMON_RESULTS_H
 #define DAEMON_RESULTS_H
 
 #include <jansson.h>
 #include <stdint.h>
 
+#include "daemon/common/job_spec.h"
 #include "engine/err.h"
 
 /* The folder that stands for this --adapter-out; the caller frees. */
@@ -19,14 +20,14 @@ char *results_folder(const char *state_dir, const char *adapter_out);
 char *results_rescue(const char *state_dir, uint64_t job);
 
 /* The spec as the stage gets it: with the folders that it writes to, and the one that is not a
- * job's. STATE/results is made; the stage makes the folder of its job, for in its cell it could
- * not. The caller owns it. */
-json_t *results_stage_spec(const char *state_dir, uint64_t job, const json_t *spec);
-/* The job has ended: its folder goes, unless a result is in it. */
-void results_tidy(const char *state_dir, uint64_t job);
-/* Where the result of that job lies, if it lies with the daemon, by its record {"id", "spec"}: the
- * caller frees. NULL: it does not. */
-char *results_of(const char *state_dir, const json_t *record);
+ * job's; the stage makes that folder, for in its cell it could not. No disk is looked at. The
+ * caller owns it. */
+json_t *results_stage_spec(const char *state_dir, uint64_t job, const struct job_spec *asked);
+/* Makes STATE/results, should it not be there. */
+void results_make(const char *state_dir);
+/* Where the result of that job lies, if it lies with the daemon: the caller frees. NULL: it does
+ * not. */
+char *results_of(const char *state_dir, uint64_t job, const struct job_spec *asked);
 
 /* [{"name", "bytes"}…] by name: regular files of the folder and of the folders in it (one for each
  * adapter of a sweep), but for unfinished ones. The caller owns it; NULL with a sentence if the

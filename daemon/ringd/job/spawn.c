@@ -20,8 +20,10 @@
 
 #include "daemon/common/optable.h"
 #include "daemon/common/spawn_env.h"
+#include "daemon/common/user_name.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/job/cgroup.h"
+#include "daemon/ringd/job/loan.h"
 #include "daemon/ringd/job/spawn_socket.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
@@ -60,6 +62,7 @@ struct spawn {
     void *owner;
     bool is_dropped; /* by its owner: freed when the kernel has let go too */
     bool is_closed;  /* its socket, by itself */
+    bool was_killed; /* as spawn_was_killed */
     char cause[200]; /* why it was killed; "": at the owner's wish */
     uint64_t within_us;
     uint64_t peak_bytes;             /* most it had resident, once it has ended */
@@ -69,6 +72,7 @@ struct spawn {
 struct spawner {
     struct spawner_setup setup;
     char *groups; /* owned */
+    char user[64];
     LIST_HEAD(, spawn) all;
     struct timer *sweep; /* owned: frees what nobody needs any more, outside of all callbacks */
     uint64_t sweep_us;   /* until it is tried again */
@@ -254,10 +258,12 @@ static void look(struct spawn *s)
     if (!*s->cause)
         spawn_socket_drain(s->socket);
     progress_last_words(s->progress, text);
+    const bool ran_out = info.si_status == SIGKILL && out_of_memory_kills() > s->kills_before;
+    s->was_killed = info.si_code != CLD_EXITED && !*s->cause && !*text && !ran_out;
     if (*s->cause)
         snprintf(text, sizeof text, "%s", s->cause);
     else if (!*text)
-        describe_end(text, sizeof text, &info, out_of_memory_kills() > s->kills_before);
+        describe_end(text, sizeof text, &info, ran_out);
     tell_ended(s, text);
     if (s->is_dropped)
         sweep_in(s->m, 0);
@@ -299,10 +305,10 @@ static void on_closed(void *owner)
     patience(s, SPAWN_ASKED, s->m->setup.kill_after_us);
 }
 
-int spawn_send(struct spawn *s, json_t *message)
+int spawn_send_file(struct spawn *s, json_t *message, int fd)
 {
     struct ipc_frame *frame;
-    int r = ipc_frame_new(&frame, message, -1);
+    int r = ipc_frame_new(&frame, message, fd);
     return r ? r : spawn_socket_send(s->socket, frame);
 }
 
@@ -313,12 +319,37 @@ int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd)
     return r ? r : spawn_socket_send(s->socket, frame);
 }
 
+static void give_back(void *loan)
+{
+    loan_drop(loan);
+}
+
+int spawn_lend(struct spawn *s, struct loan *loan)
+{
+    struct ipc_frame *frame;
+    size_t n;
+    int r = loan ? spawn_send(s, loan_message(loan)) : 0;
+    if (r || !loan)
+        return r;
+    const int *fds = loan_fds(loan, &n);
+    r = ipc_frame_new_fds(&frame, fds, n, give_back, loan);
+    if (r)
+        return r;
+    loan_hold(loan);
+    return spawn_socket_send(s->socket, frame);
+}
+
 /* --- its memory ------------------------------------------------------------------------------- */
 
 int spawn_confine(struct spawn *s, uint64_t job)
 {
     int r = s->m->groups && !s->group ? cgroup_new(&s->group, s->m->groups, job) : 0;
     return !r && s->group ? cgroup_add(s->group, s->pid) : r;
+}
+
+bool spawn_was_killed(const struct spawn *s)
+{
+    return s->was_killed;
 }
 
 struct cgroup *spawn_group(const struct spawn *s)
@@ -435,7 +466,8 @@ int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const
         return err_set(err, r, "a stage process cannot be started: %s", strerror(-r));
     }
     begin(s, m, pair[0]);
-    r = spawn_send(s, json_pack("{s:s s:s}", "do", "cell", "state", opts_str(m->setup.opts, "state-dir")));
+    r = spawn_send(s, json_pack("{s:s s:s s:s}", "do", "cell", "state", opts_str(m->setup.opts, "state-dir"),
+                                "user", m->user));
     if (r) {
         spawn_free(s);
         return err_set(err, r, "a stage process cannot be started: it takes no messages: %s", strerror(-r));
@@ -514,11 +546,19 @@ struct spawner *spawner_new(const struct spawner_setup *setup)
 {
     struct spawner *m = xcalloc(1, sizeof *m);
     m->setup = *setup;
+    /* Asked for once, before there is a loop: a directory of users may be slow. */
+    user_name(m->user, sizeof m->user);
     m->groups = setup->groups ? xstrdup(setup->groups) : NULL;
     m->setup.kill_after_us = setup->kill_after_us ? setup->kill_after_us : KILL_AFTER_US;
     m->setup.give_up_us = setup->give_up_us ? setup->give_up_us : GIVE_UP_US;
     LIST_INIT(&m->all);
     m->sweep = timer_new(setup->base, on_sweep, m);
+    const char *refused = spawn_environment_refused();
+    if (refused)
+        log_warning(
+            "%s has no effect: this service may not bind threads to CPUs; `systemctl edit ringd`, and "
+            "SystemCallFilter=sched_setaffinity below [Service], allow it",
+            refused);
     return m;
 }
 

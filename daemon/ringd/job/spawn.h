@@ -8,6 +8,7 @@
 #define DAEMON_SPAWN_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@
 
 struct cgroup;
 struct event_base;
+struct loan;
 struct opts;
 struct spawn;
 struct spawner;
@@ -52,7 +54,14 @@ int spawn_start(struct spawn **ret, struct spawner *m, uint64_t within_us, const
                 void *owner, struct err *err);
 /* In the order of the calls; what the stage does not take at once waits here. −EAGAIN: it takes
  * nothing any more, and too much waits. */
-int spawn_send(struct spawn *s, json_t *message);                          /* takes the reference */
+int spawn_send_file(struct spawn *s, json_t *message,
+                    int fd); /* takes the reference; fd: borrowed, −1: none */
+static inline int spawn_send(struct spawn *s, json_t *message)
+{
+    return spawn_send_file(s, message, -1);
+}
+/* Before all else: what a client opened for it. The loan is held until it has left; NULL: none. */
+int spawn_lend(struct spawn *s, struct loan *loan);
 int spawn_send_lane(struct spawn *s, const struct ipc_lane *lane, int fd); /* both are borrowed */
 
 void spawn_end(struct spawn *s); /* asks it to end, and kills it if it does not */
@@ -69,6 +78,9 @@ struct cgroup *spawn_group(const struct spawn *s); /* NULL: none */
 
 uint64_t spawn_memory(const struct spawn *s); /* resident, with what is mapped of files; 0 = gone */
 uint64_t spawn_peak(const struct spawn *s);   /* most that ever was, once it has ended; else 0 */
+/* It was ended by a signal from elsewhere, and not for want of memory as far as the kernel tells:
+ * another like it may well live. */
+bool spawn_was_killed(const struct spawn *s);
 const struct progress *spawn_progress(const struct spawn *s);
 
 #endif

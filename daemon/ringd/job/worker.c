@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/job/lane_counts.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/log.h"
@@ -16,12 +18,14 @@
 #include "daemon/ringd/job/cgroup.h"
 #include "daemon/ringd/job/spawn.h"
 #include "daemon/ringd/job/cost_query.h"
+#include "daemon/common/job_plan.h"
 #include "daemon/common/optable.h"
 #include "daemon/common/xalloc.h"
 
 enum {
     RETURN_US = 2000000, /* from the plug to a data connection, at most: no part of the outage */
-    LATE_US = 500000     /* our own lateness from which on the time does not count */
+    LATE_US = 500000,    /* our own lateness from which on the time does not count */
+    AGAIN_MS = 3000      /* a rank that is ready, and hears nothing, says so again */
 };
 
 /* --- telling the head ------------------------------------------------------------------------- */
@@ -31,18 +35,21 @@ enum {
 static bool is_report(const char *kind)
 {
     return !strcmp(kind, "job-ready") || !strcmp(kind, "job-connected") || !strcmp(kind, "job-failed") ||
-           !strcmp(kind, "job-stopped");
+           !strcmp(kind, "job-stopped") || !strcmp(kind, "job-left");
 }
 
 void worker_tell(struct worker *w, const char *kind, json_t *fields)
 {
     json_object_set_new(fields, "kind", json_string(kind));
     json_object_set_new(fields, "job", json_integer((json_int_t)w->job));
+    json_object_set_new(fields, "attempt", json_integer(w->attempt));
     json_object_set_new(fields, "rank", json_integer(w->rank));
     if (is_report(kind))
         json_array_append_new(w->reports, json_deep_copy(fields));
-    if (peers_send(w->setup.peers, w->head, fields) == -EHOSTUNREACH)
-        log_stage(LOG_LEVEL_DEBUG, w->job, w->rank, "the message %s cannot be sent to the head", kind);
+    const int r = peers_send(w->setup.peers, w->head, fields);
+    if (r)
+        log_stage(r == -EHOSTUNREACH ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, w->job, w->rank,
+                  "the message %s was not sent: the head %s", kind, unsent_why(r));
 }
 
 static void tell_again(struct worker *w)
@@ -53,24 +60,42 @@ static void tell_again(struct worker *w)
         peers_send(w->setup.peers, w->head, json_deep_copy(report));
 }
 
+/* What it said may be lost with a connection, though another way leads to the head. So may the word
+ * that the job is over: then this rank would wait for ever, and with it all jobs that need it. */
+static void on_again(void *owner)
+{
+    struct worker *w = owner;
+    if (w->state != WORKER_READY)
+        return;
+    tell_again(w);
+    timer_set_ms(w->again, AGAIN_MS);
+}
+
 /* A job begins here: of what was said before nothing counts. */
-static void begin(struct worker *w, const uint8_t head[16], uint64_t job)
+static void begin(struct worker *w, const uint8_t head[16], uint64_t job, json_int_t attempt)
 {
     memcpy(w->head, head, 16);
     w->job = job;
+    w->attempt = attempt;
     w->is_connecting = false;
     json_array_clear(w->reports);
     absence_watch(&w->absent, w->setup.members, (const uint8_t(*)[16])w->head, 1);
 }
 
-static void tell_failed(struct worker *w, const char *cause)
+/* is_lost: through no fault of the job, which may go on with another stage process. */
+static void tell_end(struct worker *w, const char *cause, bool is_lost)
 {
     if (w->reported)
         return;
     w->reported = true;
     struct log_about about = {.id = LOG_ID_STAGE_FAILED, .job = w->job, .stage = w->rank + 1};
     log_about(LOG_LEVEL_WARNING, &about, "the stage on this node fails: %s", cause);
-    worker_tell(w, "job-failed", json_pack("{s:s}", "cause", cause));
+    worker_tell(w, "job-failed", json_pack("{s:s s:b}", "cause", cause, "lost", (int)is_lost));
+}
+
+static void tell_failed(struct worker *w, const char *cause)
+{
+    tell_end(w, cause, false);
 }
 
 /* --- the stage process ------------------------------------------------------------------------ */
@@ -94,41 +119,16 @@ static void end_stage(struct worker *w)
         timer_set_us(w->release, 0);
 }
 
-static void add_stage(const struct spawn *stage, struct worker_totals *to)
-{
-    if (!stage)
-        return;
-    const struct progress *p = spawn_progress(stage);
-    to->busy_seconds += (double)atomic_load_explicit(&p->busy_us, memory_order_relaxed) / 1e6;
-    to->wait_seconds += (double)atomic_load_explicit(&p->wait_us, memory_order_relaxed) / 1e6;
-    to->tx_bytes += atomic_load_explicit(&p->tx_bytes, memory_order_relaxed);
-    to->rx_bytes += atomic_load_explicit(&p->rx_bytes, memory_order_relaxed);
-}
-
 bool worker_is_idle(const struct worker *w)
 {
     return w->state == WORKER_IDLE;
-}
-
-void worker_totals(const struct worker *w, struct worker_totals *ret)
-{
-    *ret = w->past;
-    ret->running = w->stage != NULL;
-    ret->memory_bytes = spawner_lingering(w->setup.spawner) + (w->stage ? spawn_memory(w->stage) : 0);
-    ret->planned_bytes = w->stage ? w->planned_bytes : 0;
-    add_stage(w->stage, ret);
-}
-
-json_t *worker_lanes(const struct worker *w)
-{
-    return lane_counts_encode(w->counts, w->stage ? spawn_progress(w->stage) : NULL);
 }
 
 /* After the process is gone, or was given up: the lease is free again. */
 static void on_release(void *owner)
 {
     struct worker *w = owner;
-    add_stage(w->stage, &w->past);
+    worker_add_stage(w->stage, &w->past);
     if (w->stage)
         lane_counts_keep(w->counts, spawn_progress(w->stage));
     cost_query_forget(w->setup.cost_query, w->stage);
@@ -163,8 +163,7 @@ static void lane_lost(struct worker *w, uint32_t rank, uint64_t path, const char
                  seconds, why);
         worker_wait(w, (uint64_t)seconds * 1000000 + RETURN_US);
     }
-    for (size_t i = 0; i < 2; i++)
-        lanes_lost(w->lanes[i], path);
+    lanes_lost(w->lanes[w->ranks > 2 && rank != (uint32_t)(w->rank + 1) % w->ranks], path);
 }
 
 static void on_patience(void *owner)
@@ -174,7 +173,7 @@ static void on_patience(void *owner)
         worker_wait(w, RETURN_US);
         return;
     }
-    tell_failed(w, w->why_lost);
+    tell_end(w, w->why_lost, true);
     end_stage(w);
 }
 
@@ -190,9 +189,16 @@ static void stage_event(void *owner, const char *kind, json_t *event)
     } else if (!strcmp(kind, "ready")) {
         w->state = WORKER_READY;
         worker_tell(w, "job-ready", json_deep_copy(event));
+        timer_set_ms(w->again, AGAIN_MS);
+    } else if (!strcmp(kind, "settled")) {
+        held_files_settled(&w->held);
     } else if (!strcmp(kind, "done")) {
+        held_files_drop(&w->held);
         w->reported = true;
         worker_tell(w, "job-done", json_deep_copy(event));
+    } else if (!strcmp(kind, "left")) {
+        w->reported = true;
+        worker_tell(w, "job-left", json_object());
     } else if (!strcmp(kind, "failed")) {
         tell_failed(w, json_string_value(json_object_get(event, "error")));
     } else if (!strcmp(kind, "reading")) {
@@ -219,9 +225,9 @@ static void stage_ended(void *owner, const char *text)
     struct worker *w = owner;
     char cause[700];
     if (w->state != WORKER_ENDING) {
-        cgroup_why_ended(cause, sizeof cause, spawn_group(w->stage), w->planned_bytes, spawn_peak(w->stage),
-                         text);
-        tell_failed(w, cause);
+        const struct cgroup *group = spawn_group(w->stage);
+        cgroup_why_ended(cause, sizeof cause, group, w->planned_bytes, spawn_peak(w->stage), text);
+        tell_end(w, cause, spawn_was_killed(w->stage) && !(group && cgroup_ran_out(group)));
     }
     w->state = WORKER_ENDING;
     stop_dialing(w);
@@ -239,6 +245,15 @@ static void confine(struct worker *w)
 
 static const struct spawn_ops spawn_ops = {stage_event, stage_ended};
 
+/* Files for copies of what it trains, those of earlier processes first. */
+static int give_files(struct worker *w)
+{
+    int r = w->trains ? held_files_begin(&w->held, w->head, w->job) : 0;
+    for (size_t i = 0; w->trains && i < w->held.n && !r; i++)
+        r = spawn_send_file(w->stage, json_pack("{s:s}", "do", "hold"), w->held.fd[i]);
+    return r;
+}
+
 static int start_stage(struct worker *w)
 {
     struct err err;
@@ -252,6 +267,7 @@ static int start_stage(struct worker *w)
         end_stage(w);
     } else {
         confine(w);
+        worker_check_taken(w, give_files(w));
     }
     return r;
 }
@@ -272,14 +288,19 @@ void worker_say(struct worker *w, json_t *message)
         json_decref(message);
 }
 
-void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes)
+void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
+                 json_t *nodes, struct loan *loan)
 {
     json_t *message =
         json_pack("{s:s s:s s:o s:o}", "do", "plan", "type", type, "spec", spec, "nodes", nodes);
-    begin(w, members_self(w->setup.members)->id, job);
+    begin(w, members_self(w->setup.members)->id, job, attempt);
     w->rank = 0;
+    w->trains = !strcmp(type, job_type_name(JOB_TRAIN));
     w->state = WORKER_PLANNING;
-    if (!start_stage(w))
+    const bool has_stage = !start_stage(w);
+    if (has_stage)
+        worker_check_taken(w, spawn_lend(w->stage, loan));
+    if (has_stage)
         worker_say(w, message);
     else
         json_decref(message);
@@ -303,43 +324,72 @@ static bool read_nodes(struct worker *w, const json_t *nodes, json_int_t rank)
     return !memcmp(w->nodes[rank], members_self(w->setup.members)->id, 16);
 }
 
+/* This attempt was begun here, and has ended: its head may not know. It is not begun twice, or a
+ * word of the first time would count for the second. */
+static bool is_over_here(const struct worker *w, const uint8_t head[16], const json_t *body)
+{
+    return w->state == WORKER_IDLE && !memcmp(head, w->head, 16) && json_array_size(w->reports) &&
+           json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job &&
+           json_integer_value(json_object_get(body, "attempt")) == w->attempt;
+}
+
 /* Refusing leaves the job that holds the lease alone, so it does not go through `tell`. */
-static void refuse(struct worker *w, const uint8_t head[16], json_int_t job, json_int_t rank)
+static void refuse(struct worker *w, const uint8_t head[16], const json_t *body)
 {
     char cause[160];
     const struct member *other = members_find(w->setup.members, w->head);
     snprintf(cause, sizeof cause, "busy with job %llu of %s", (unsigned long long)w->job,
              other ? other->name : "another node");
     peers_send(w->setup.peers, head,
-               json_pack("{s:s s:I s:I s:s s:b}", "kind", "job-failed", "job", job, "rank", rank, "cause",
-                         cause, "busy", 1));
+               json_pack("{s:s s:O s:O* s:O s:s s:b}", "kind", "job-failed", "job",
+                         json_object_get(body, "job"), "attempt", json_object_get(body, "attempt"), "rank",
+                         json_object_get(body, "rank"), "cause", cause, "busy", 1));
+}
+
+/* The plan is the stage's to obey; of it the daemon needs little, of a plan that is whole. */
+static int read_open(struct worker *w, const json_t *body, json_int_t rank, struct err *err)
+{
+    struct job_plan *plan = xcalloc(1, sizeof *plan);
+    int r = read_nodes(w, json_object_get(body, "nodes"), rank)
+                ? 0
+                : err_set(err, -EBADMSG, "the head's message cannot be read: same version on all nodes?");
+    if (!r)
+        r = job_plan_decode(plan, json_object_get(body, "plan"), err);
+    if (!r && plan->ranks != w->ranks)
+        r = err_set(err, -EBADMSG,
+                    "the head sent a plan of %zu ranks for %zu nodes: same version on all nodes?",
+                    plan->ranks, w->ranks);
+    if (!r) {
+        snprintf(w->fingerprint, sizeof w->fingerprint, "%s", plan->fingerprint);
+        w->planned_bytes = plan->bytes[rank];
+        w->dim = (uint32_t)plan->dim;
+        w->trains = plan->type == JOB_TRAIN;
+    }
+    job_plan_done(plan);
+    free(plan);
+    return r;
 }
 
 void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *body)
 {
-    json_int_t job = json_integer_value(json_object_get(body, "job")),
-               rank = json_integer_value(json_object_get(body, "rank"));
-    json_t *plan = json_object_get(body, "plan");
-    bool planned_here = w->state == WORKER_PLANNING && w->job == (uint64_t)job && !memcmp(head, w->head, 16);
-    if ((w->state == WORKER_OPENING || w->state == WORKER_READY) && w->job == (uint64_t)job &&
-        !memcmp(head, w->head, 16)) {
-        tell_again(w); /* the head does not know that it was heard */
+    struct err err;
+    const json_int_t rank = json_integer_value(json_object_get(body, "rank"));
+    const bool is_mine = worker_is_head(w, head, body), planned_here = is_mine && w->state == WORKER_PLANNING;
+    if ((is_mine && !planned_here) ||
+        is_over_here(w, head, body)) { /* said again, by a head that may not know how far it is here */
+        tell_again(w);
         return;
     }
     if (w->state != WORKER_IDLE && !planned_here) {
-        refuse(w, head, job, rank);
+        refuse(w, head, body);
         return;
     }
-    begin(w, head, (uint64_t)job);
+    begin(w, head, (uint64_t)json_integer_value(json_object_get(body, "job")),
+          json_integer_value(json_object_get(body, "attempt")));
     w->reported = false;
     w->state = WORKER_OPENING;
-    const char *fingerprint = json_string_value(json_object_get(plan, "fingerprint"));
-    snprintf(w->fingerprint, sizeof w->fingerprint, "%s", fingerprint ? fingerprint : "");
-    w->planned_bytes =
-        (uint64_t)json_integer_value(json_array_get(json_object_get(plan, "bytes"), (size_t)rank));
-    w->dim = (uint32_t)json_integer_value(json_object_get(plan, "dim"));
-    if (!read_nodes(w, json_object_get(body, "nodes"), rank)) {
-        tell_failed(w, "the head's message cannot be read: same version on all nodes?");
+    if (read_open(w, body, rank, &err)) {
+        tell_failed(w, err.text);
         end_stage(w);
         return;
     }
@@ -351,8 +401,8 @@ void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *bo
         return;
     if (spawn_group(w->stage) && w->planned_bytes)
         cgroup_limit(spawn_group(w->stage), cgroup_with_headroom(w->planned_bytes));
-    worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", plan, "rank", rank, "threads",
-                            *w->setup.threads));
+    worker_say(w, json_pack("{s:s s:O s:I s:i}", "do", "open", "plan", json_object_get(body, "plan"), "rank",
+                            rank, "threads", *w->setup.threads));
     peers_flood_self(w->setup.peers);
 }
 
@@ -367,14 +417,18 @@ void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_
 bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body)
 {
     return w->state != WORKER_IDLE && !memcmp(from, w->head, 16) &&
-           json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job;
+           json_integer_value(json_object_get(body, "job")) == (json_int_t)w->job &&
+           json_integer_value(json_object_get(body, "attempt")) == w->attempt;
 }
 
 void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body)
 {
+    if (!json_is_true(json_object_get(body, "keep")) && !memcmp(w->held.head, head, 16) &&
+        json_integer_value(json_object_get(body, "job")) == (json_int_t)w->held.job)
+        held_files_drop(&w->held);
     peers_send(w->setup.peers, head,
-               json_pack("{s:s s:O s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"), "rank",
-                         json_object_get(body, "rank")));
+               json_pack("{s:s s:O s:O* s:O}", "kind", "job-stopped", "job", json_object_get(body, "job"),
+                         "attempt", json_object_get(body, "attempt"), "rank", json_object_get(body, "rank")));
 }
 
 void worker_take_stop(struct worker *w, const json_t *body)
@@ -382,6 +436,8 @@ void worker_take_stop(struct worker *w, const json_t *body)
     const char *cause = json_string_value(json_object_get(body, "cause"));
     if (cause && *cause && w->state != WORKER_ENDING)
         log_stage(LOG_LEVEL_INFO, w->job, w->rank, "the head stops this job: %s", cause);
+    if (!json_is_true(json_object_get(body, "keep")))
+        held_files_drop(&w->held);
     w->reported = true;
     end_stage(w);
 }
@@ -396,12 +452,12 @@ void worker_take_connect(struct worker *w)
     worker_connect(w);
 }
 
-void worker_take_run(struct worker *w)
+void worker_take_run(struct worker *w, const json_t *body)
 {
     if (w->state != WORKER_READY)
         return;
     w->state = WORKER_RUNNING;
-    worker_say(w, json_pack("{s:s}", "do", "run"));
+    worker_say(w, json_pack("{s:s s:O*}", "do", "run", "restore", json_object_get(body, "restore")));
     if (w->ranks > 1)
         worker_cut_lanes(w);
 }
@@ -410,6 +466,12 @@ void worker_take_turn(struct worker *w, const json_t *body)
 {
     if (w->state == WORKER_RUNNING)
         worker_say(w, json_pack("{s:s s:O*}", "do", "turn", "turn", json_object_get(body, "turn")));
+}
+
+void worker_take_leave(struct worker *w, const json_t *body)
+{
+    if (w->state == WORKER_RUNNING)
+        worker_say(w, json_pack("{s:s s:O*}", "do", "leave", "save", json_object_get(body, "save")));
 }
 
 static void leave_head(struct worker *w)
@@ -454,33 +516,31 @@ static void on_missed(void *owner)
     look_for_head(owner);
 }
 
+/* Who was removed may have reason to stay in the job: no lane with it outlives the roster. */
+static void leave_removed(struct worker *w)
+{
+    char cause[160];
+    size_t i = 0;
+    if (w->state == WORKER_IDLE || w->state == WORKER_PLANNING || w->state == WORKER_ENDING)
+        return;
+    while (i < w->ranks && !cluster_has_removed(w->setup.cluster, w->nodes[i]))
+        i++;
+    if (w->ranks < 2 || i == w->ranks)
+        return;
+    snprintf(cause, sizeof cause, "%s, which is rank %zu, was removed from the cluster",
+             roster_find(cluster_roster(w->setup.cluster), w->nodes[i])->name, i);
+    tell_failed(w, cause);
+    end_stage(w);
+}
+
 void worker_changed(struct worker *w)
 {
+    leave_removed(w);
     if (w->state == WORKER_RUNNING && w->ranks > 1 && w->stage)
         worker_cut_lanes(w);
     for (size_t i = 0; i < 2; i++)
         lanes_changed(w->lanes[i]);
     look_for_head(w);
-}
-
-void worker_describe(const struct worker *w, struct member *self)
-{
-    self->job = w->state == WORKER_IDLE ? 0 : w->job;
-    self->rank = w->rank;
-    self->seconds = 0;
-    memcpy(self->head, w->head, 16);
-    if (w->state == WORKER_RUNNING && w->stage) {
-        progress_describe(spawn_progress(w->stage), self->doing, sizeof self->doing);
-        self->seconds = progress_seconds(spawn_progress(w->stage));
-        return;
-    }
-    static const char *const doing[] = {"idle",  "reading model and data", "opening its layers", "ready", "",
-                                        "ending"};
-    if (w->read_total && (w->state == WORKER_PLANNING || w->state == WORKER_OPENING))
-        snprintf(self->doing, sizeof self->doing, "reading weights to compare them: %.1f of %.1f GiB",
-                 (double)w->read_bytes / (1 << 30), (double)w->read_total / (1 << 30));
-    else
-        snprintf(self->doing, sizeof self->doing, "%s", doing[w->state]);
 }
 
 struct worker *worker_new(const struct worker_setup *setup)
@@ -498,6 +558,7 @@ struct worker *worker_new(const struct worker_setup *setup)
     w->counts = lane_counts_new();
     w->patience = timer_new(setup->base, on_patience, w);
     w->missed = timer_new(setup->base, on_missed, w);
+    w->again = timer_new(setup->base, on_again, w);
     w->reports = json_array();
     return w;
 }
@@ -510,9 +571,11 @@ void worker_free(struct worker *w)
         lanes_free(w->lanes[i]);
     lane_counts_free(w->counts);
     spawn_free(w->stage);
+    held_files_drop(&w->held);
     timer_free(w->release);
     timer_free(w->patience);
     timer_free(w->missed);
+    timer_free(w->again);
     json_decref(w->reports);
     free(w);
 }

@@ -14,8 +14,10 @@
 
 #include "net/link.h"
 
+struct cluster;
 struct cost_query;
 struct event_base;
+struct loan;
 struct member;
 struct members;
 struct opts;
@@ -29,6 +31,7 @@ struct worker_setup { /* the pointers are borrowed */
     const struct opts *opts; /* dead-after, which may change, as may */
     const int *threads;
     struct spawner *spawner;
+    const struct cluster *cluster;
     struct members *members;
     struct peers *peers;
     struct relay *relay;
@@ -41,18 +44,20 @@ struct worker_setup { /* the pointers are borrowed */
 struct worker *worker_new(const struct worker_setup *setup);
 void worker_free(struct worker *w); /* lets go of the stage, which is killed */
 
-/* Head: a stage process that reads the inputs and answers with a plan. Takes references. Reports
- * through messages, like the rest. */
-void worker_plan(struct worker *w, uint64_t job, const char *type, json_t *spec, json_t *nodes);
+/* Head: a stage process that reads the inputs, of the loan those that are in it (NULL: none), and
+ * answers with a plan. Takes references of JSON. Reports through messages, like the rest. */
+void worker_plan(struct worker *w, uint64_t job, uint32_t attempt, const char *type, json_t *spec,
+                 json_t *nodes, struct loan *loan);
 
 /* Messages, whose fields have been checked. Is the sender the head of the job that is named, and
- * does this node work on it? */
+ * does this node work on it, and on that attempt? */
 bool worker_is_head(const struct worker *w, const uint8_t from[16], const json_t *body);
 void worker_take_open(struct worker *w, const uint8_t head[16], const json_t *body); /* of any head */
 /* Of such a head alone. */
 void worker_take_connect(struct worker *w);
-void worker_take_run(struct worker *w);
+void worker_take_run(struct worker *w, const json_t *body);
 void worker_take_turn(struct worker *w, const json_t *body);
+void worker_take_leave(struct worker *w, const json_t *body);
 void worker_take_stop(struct worker *w, const json_t *body);
 /* "job-stop" of another: there is nothing here to stop, and the head waits for the word. */
 void worker_say_stopped(struct worker *w, const uint8_t head[16], const json_t *body);
@@ -62,12 +67,14 @@ void worker_take_lane_turn(struct worker *w, const uint8_t from[16], const json_
 int worker_data_hello(struct worker *w, const struct link_hello *peer, char *why, size_t size);
 void worker_data_up(struct worker *w, struct link *link, uint32_t from_rank); /* takes the link */
 
-/* Nodes came or went: a stage whose head is gone is stopped. */
+/* Nodes came or went: a stage whose head is gone is stopped, and one of a job with a node that was
+ * removed from the cluster at once, with all its connections. */
 void worker_changed(struct worker *w);
 /* What we do, for our record. */
 void worker_describe(const struct worker *w, struct member *self);
 
 /* It works on no job, nor plans one. */
+bool worker_is_training(const struct worker *w); /* its stage makes steps */
 bool worker_is_idle(const struct worker *w);
 
 struct worker_totals {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's inside, shared by worker.c (the stage process and the head's messages) and
- * worker_lanes.c (its data connections). */
+ * The worker's inside, shared by worker.c (the stage process and the head's messages),
+ * worker_lanes.c (its data connections) and worker_show.c (what others see of it). */
 #ifndef DAEMON_WORKER_IMPL_H
 #define DAEMON_WORKER_IMPL_H
 
 #include "daemon/ringd/peer/absence.h"
+#include "daemon/ringd/job/survive/held_files.h"
 #include "daemon/ringd/job/lanes.h"
 #include "daemon/ringd/job/worker.h"
 #include "net/ring.h"
@@ -23,6 +24,7 @@ struct worker {
     struct worker_setup setup;
     enum worker_state state;
     uint64_t job;
+    json_int_t attempt; /* at it, as its head counts */
     uint8_t head[16];
     int rank;
     size_t ranks;
@@ -36,6 +38,7 @@ struct worker {
     struct absence absent;           /* the head, while it is out of reach */
     struct timer *missed;            /* owned: for too long */
     json_t *reports;                 /* owned: messages to the head, sent again if it may have missed them */
+    struct timer *again;             /* owned: they are, while it is ready */
     bool is_connecting;              /* it has said so */
     struct timer *patience;          /* owned: how long a broken connection may stay broken; */
     struct instant patience_due;     /* until then */
@@ -45,6 +48,8 @@ struct worker {
     struct lane_counts *counts;      /* owned: what its data connections carried */
     uint64_t planned_bytes;          /* of memory, for the stage here */
     uint64_t read_bytes, read_total; /* of weights that the stage reads to compare them; 0 of 0: of none */
+    struct held_files held;          /* of the job that had a stage here last */
+    bool trains;                     /* the job does */
     bool reported;                   /* the stage said how it ended: "done" or "failed" */
 };
 
@@ -56,6 +61,9 @@ void worker_wait(struct worker *w, uint64_t us);
 void worker_say(struct worker *w, json_t *message);
 /* r: whether the stage's socket took a message. If not, the stage is at its end. */
 void worker_check_taken(struct worker *w, int r);
+
+/* Adds what that process has used so far; NULL: nothing. */
+void worker_add_stage(const struct spawn *stage, struct worker_totals *to);
 
 /* Data connections: to be made once all ranks are ready; those whose path is gone let go of. */
 extern const struct lanes_ops worker_lanes_ops;

@@ -18,7 +18,7 @@
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
 #include "net/clock.h"
-#include "net/reason.h"
+#include "net/base/reason.h"
 
 enum {
     LEASE_S = 120,

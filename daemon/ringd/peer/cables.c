@@ -272,7 +272,7 @@ static const struct beacon_key *beacon_key(const struct cables *c, struct beacon
     if (!cluster_net_keys(c->s.cluster, &key, 1))
         return NULL;
     room->id = key.generation;
-    beacon_key_derive(room->key, key.key);
+    memcpy(room->key, key.beacon, sizeof room->key);
     sodium_memzero(&key, sizeof key);
     return room;
 }

@@ -14,7 +14,7 @@
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/ringd/cluster/members.h"
 #include "daemon/common/xalloc.h"
-#include "net/reason.h"
+#include "net/base/reason.h"
 
 /* How far ringd-link is with something. */
 static struct linkctl_state state_of(const struct cables *c, enum rlink_verb verb, unsigned ifindex,

@@ -23,6 +23,8 @@
 #include "daemon/common/xalloc.h"
 #include "net/wire.h"
 #include "daemon/ringd/timer.h"
+#include "net/base/secret.h"
+#include "daemon/common/xsecret.h"
 
 enum {
     REFRESH_US = 900000,
@@ -488,6 +490,7 @@ int peers_open(struct peers **ret, const struct peers_setup *setup, struct err *
     p->s = *setup;
     randombytes_buf(&p->beat.us, sizeof p->beat.us);
     p->boot = members_self(setup->members)->boot;
+    p->psk = xsecret(AUTH_PSK);
     p->envelopes = envelopes_new(setup->id, setup->members);
     LIST_INIT(&p->dials);
     LIST_INIT(&p->sessions);
@@ -523,7 +526,7 @@ void peers_close(struct peers *p)
         free(w);
     }
     envelopes_free(p->envelopes);
-    sodium_memzero(p->psk, sizeof p->psk);
+    secret_free(p->psk);
     free(p);
 }
 

@@ -73,7 +73,8 @@ void peers_close(struct peers *p);
 uint16_t peers_port(const struct peers *p);
 
 /* A message {"kind": …} to a node, ourselves included (delivered from the loop, never from inside).
- * Takes the reference. −EHOSTUNREACH. */
+ * Takes the reference. Not 0: it was not sent, and unsent.h has the words; −EHOSTUNREACH,
+ * −ENOTCONN: there is no way now; −EMSGSIZE: more than 1 MiB as text; −ENOBUFS, −ENOMEM. */
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body);
 /* The same to every member that can be reached, but not to ourselves. */
 void peers_broadcast(struct peers *p, json_t *body);

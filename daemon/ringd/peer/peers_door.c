@@ -24,7 +24,7 @@
 #include "daemon/ringd/peer/peers_impl.h"
 #include "daemon/ringd/peer/peers_socket.h"
 #include "daemon/ringd/timer.h"
-#include "net/reason.h"
+#include "net/base/reason.h"
 
 enum {
     MAX_STRANGERS = 64, /* connections held that are not up */

@@ -90,9 +90,9 @@ struct peers {
     /* our own record, for heartbeats: when it was last looked at, signed, and found to say
      * something new */
     struct instant refreshed, signed_at, changed;
-    struct instant beat;   /* all our heartbeats are sent whole seconds from then */
-    struct member said;    /* as it was signed */
-    uint8_t psk[AUTH_PSK]; /* of the last link_setup given out */
+    struct instant beat; /* all our heartbeats are sent whole seconds from then */
+    struct member said;  /* as it was signed */
+    uint8_t *psk;        /* owned: [AUTH_PSK], of the last link_setup given out; secret.h */
     LIST_HEAD(, dial) dials;
     LIST_HEAD(, session) sessions;
     LIST_HEAD(, words) words;

@@ -62,7 +62,7 @@ void peers_membership_changed(struct peers *p)
         if (s->up)
             peers_send_roster(p, s->link);
     LIST_FOREACH (s, &p->sessions, next) {
-        if (link_kind(s->link) == LINK_CONTROL && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
+        if (link_kind(s->link) != LINK_JOIN && link_peer(s->link) && link_state(s->link) != LINK_DOWN &&
             cluster_judge(p->s.cluster, link_peer_key(s->link), link_peer(s->link), why, sizeof why))
             link_close(s->link, LINK_END_REFUSED, why);
         else if (s->up)

@@ -15,6 +15,9 @@
 
 /* --- ours --- */
 
+/* Bytes of a message once it is read: a timeline of 1 MiB takes half of it. */
+enum { READ_MAX = 24 << 20 };
+
 struct local_message {
     struct peers *p;
     json_t *body;
@@ -43,16 +46,15 @@ static int send_text(struct peers *p, const uint8_t to[16], const char *text, si
     size_t size;
     if (!s)
         return -EHOSTUNREACH;
-    if (is_neighbour) {
-        link_send(s->link, FRAME_MESSAGE, text, n);
-        return 0;
-    }
+    if (is_neighbour)
+        return link_send(s->link, FRAME_MESSAGE, text, n);
     int r = envelopes_seal(p->envelopes, to, text, n, &data, &size);
     if (r)
         return r;
-    link_send(s->link, FRAME_ROUTED, data, size);
+    r = link_send(s->link, FRAME_ROUTED, data, size);
+    explicit_bzero(data, size);
     free(data);
-    return 0;
+    return r;
 }
 
 int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
@@ -68,6 +70,7 @@ int peers_send(struct peers *p, const uint8_t to[16], json_t *body)
     if (!text)
         return -ENOMEM;
     int r = send_text(p, to, text, strlen(text));
+    explicit_bzero(text, strlen(text)); /* what makes a token good may be in it */
     free(text);
     return r;
 }
@@ -89,9 +92,30 @@ uint64_t peers_forged(const struct peers *p)
     return envelopes_count(p->envelopes, ENVELOPE_FORGED) + envelopes_count(p->envelopes, ENVELOPE_REPEATED);
 }
 
+/* At most what a text takes once it is read: of empty objects a hundred times its length. */
+static size_t bytes_once_read(const uint8_t *text, size_t n)
+{
+    enum { OBJECT = 320, ARRAY = 160, VALUE = 48 };
+    size_t bytes = n;
+    bool is_quoted = false;
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t c = text[i];
+        if (c == '"')
+            is_quoted = !is_quoted;
+        else if (is_quoted && c == '\\')
+            i++;
+        else if (!is_quoted)
+            bytes += c == '{' ? OBJECT : c == '[' ? ARRAY : c == ',' || c == ':' ? VALUE : 0;
+    }
+    return bytes;
+}
+
+/* A field that stands there twice has no meaning that all readers agree on. */
 static void deliver(struct peers *p, const uint8_t from[16], const uint8_t *text, size_t n)
 {
-    json_t *body = json_loadb((const char *)text, n, 0, NULL);
+    if (bytes_once_read(text, n) > READ_MAX)
+        return;
+    json_t *body = json_loadb((const char *)text, n, JSON_REJECT_DUPLICATES, NULL);
     if (json_is_object(body))
         p->s.ops->message(p->s.owner, from, body);
     json_decref(body);

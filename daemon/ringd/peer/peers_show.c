@@ -66,12 +66,13 @@ static json_t *session_encode(struct peers *p, const struct session *s, struct i
     link_stats(s->link, &st);
     const struct link_hello *peer = link_peer(s->link);
     const struct dial *d = way_of(p, s);
-    json_t *one = json_pack(
-        "{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:b s:I}", "peer", peer->name, "address", link_address(s->link),
-        "direction", link_dialed(s->link) ? "dialed" : "accepted", "state",
-        link_state_name(link_state(s->link)), "cipher", seal_suite_name(st.suite), "rtt_ms", st.rtt_us / 1e3,
-        "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes, "up_seconds",
-        (double)st.up_us / 1e6, "suspect", (int)st.suspect, "retransmits", (json_int_t)st.retransmits);
+    json_t *one =
+        json_pack("{s:s s:s s:s s:s s:s s:f s:I s:I s:f s:f s:b s:I}", "peer", peer->name, "address",
+                  link_address(s->link), "direction", link_dialed(s->link) ? "dialed" : "accepted", "state",
+                  link_state_name(link_state(s->link)), "cipher", seal_suite_name(st.suite), "rtt_ms",
+                  st.rtt_us / 1e3, "tx_bytes", (json_int_t)st.tx_bytes, "rx_bytes", (json_int_t)st.rx_bytes,
+                  "up_seconds", (double)st.up_us / 1e6, "key_seconds", (double)st.key_us / 1e6, "suspect",
+                  (int)st.suspect, "retransmits", (json_int_t)st.retransmits);
     struct clock_offset_bound ahead;
     if (link_clock_offset(s->link, now, &ahead)) {
         json_object_set_new(one, "clock_ahead_us", json_integer(ahead.us));

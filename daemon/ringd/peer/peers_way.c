@@ -10,7 +10,7 @@
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/common/optable.h"
 #include "daemon/ringd/peer/peers_impl.h"
-#include "net/reason.h"
+#include "net/base/reason.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
 #include "net/port.h"

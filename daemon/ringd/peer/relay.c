@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/ringd/cluster/identity.h"
+#include "daemon/ringd/cluster/unsent.h"
 #include "daemon/ringd/peer/splice.h"
 #include "daemon/common/xalloc.h"
 #include "daemon/ringd/timer.h"
@@ -83,13 +84,6 @@ static void say(struct relay *r, const char *fmt, ...)
     r->s.log(r->s.owner, text);
 }
 
-static json_t *hex(const uint8_t bytes[16])
-{
-    char text[33];
-    id_hex(text, bytes);
-    return json_string(text);
-}
-
 static bool read_id(uint8_t ret[16], const json_t *body, const char *key)
 {
     const char *text = json_string_value(json_object_get(body, key));
@@ -121,12 +115,13 @@ static void send_open(struct relay_ask *ask, const struct relay_want *want, int 
     memcpy(ask->way.preamble + TOKEN_AT, ask->token, TOKEN);
     ask->way.relayed = true;
     json_t *message = json_pack("{s:s s:o s:o s:o s:o s:I s:i}", "kind", "relay-open", "token",
-                                hex(ask->token), "from", hex(want->from), "to", hex(want->to), "head",
-                                hex(want->head), "job", (json_int_t)want->job, "hops", hops);
+                                id_json(ask->token), "from", id_json(want->from), "to", id_json(want->to),
+                                "head", id_json(want->head), "job", (json_int_t)want->job, "hops", hops);
     snprintf(ask->why, sizeof ask->why, "%s did not say within %.0f s whether it relays", name,
              (double)patience(r) / 1e6);
-    if (!message || r->s.send(r->s.owner, ask->way.hop.id, message)) {
-        snprintf(ask->why, sizeof ask->why, "%s cannot be asked to relay", name);
+    const int error = message ? r->s.send(r->s.owner, ask->way.hop.id, message) : -ENOMEM;
+    if (error) {
+        snprintf(ask->why, sizeof ask->why, "%s cannot be asked to relay: it %s", name, unsent_why(error));
         answer(ask);
     } else {
         timer_set_us(ask->timer, patience(r));
@@ -222,7 +217,8 @@ static void leg_free(struct leg *leg)
 
 static void refuse(struct relay *r, const uint8_t asker[16], const uint8_t token[TOKEN], const char *why)
 {
-    json_t *message = json_pack("{s:s s:o s:s}", "kind", "relay-refused", "token", hex(token), "why", why);
+    json_t *message =
+        json_pack("{s:s s:o s:s}", "kind", "relay-refused", "token", id_json(token), "why", why);
     if (message)
         r->s.send(r->s.owner, asker, message);
 }
@@ -257,7 +253,7 @@ static void on_way_ready(void *owner, const struct relay_way *way)
              leg->way.through);
     timer_set_us(leg->timer, patience(leg->r));
     json_t *message =
-        json_pack("{s:s s:o s:s}", "kind", "relay-ready", "token", hex(leg->token), "through", through);
+        json_pack("{s:s s:o s:s}", "kind", "relay-ready", "token", id_json(leg->token), "through", through);
     if (!message || r->s.send(r->s.owner, leg->asker, message))
         leg_free(leg);
 }

@@ -40,7 +40,7 @@ struct relay_setup {
     struct event_base *base;
     uint64_t patience_us; /* of each step; 0 = 10 s */
     void *owner;
-    int (*send)(void *owner, const uint8_t to[16], json_t *message); /* takes the reference */
+    int (*send)(void *owner, const uint8_t to[16], json_t *message); /* takes the reference; as peers_send */
     /* The node itself if it is a neighbour, else the neighbour on the way to it; −EHOSTUNREACH. */
     int (*next)(void *owner, const uint8_t to[16], struct relay_hop *ret);
     bool (*has_path)(void *owner, uint64_t path);
@@ -64,7 +64,8 @@ struct relay_way {
     uint8_t preamble[LINK_PREAMBLE]; /* how the connection begins */
     char through[256];               /* names of the nodes between, from here on */
 };
-struct relay_ask_ops { /* one of them, once, from the loop; the ask is then there to be freed */
+struct relay_ask_ops { /* one of them, once, from the loop; the ask is then there to be freed, and what
+                          is passed ends with it */
     void (*ready)(void *owner, const struct relay_way *way);
     void (*refused)(void *owner, const char *why);
 };

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/store/store_sql.h"
@@ -24,6 +26,7 @@ enum {
     BATCH_MAX = 512,    /* requests per transaction, so that an answer does not wait for a long queue */
     RETRY_SECONDS = 10, /* between attempts while the disk refuses */
     WAITING_MAX = STORE_WAITING_MIB << 20,
+    HISTORY_MAX = WAITING_MAX / 4 * 3,
 };
 
 struct queue {
@@ -39,15 +42,15 @@ struct store {
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* todo, finished or closing; under lock, monotonic clock */
-    struct queue todo;      /* loop → store thread, under lock */
-    struct queue finished;  /* store thread → loop, under lock */
-    struct queue refused;   /* writes the disk would not take, in their order; store thread */
-    size_t refused_bytes;   /* at most WAITING_MAX; store thread */
-    struct timespec retry;  /* when they are tried again; store thread */
-    bool closing;           /* under lock */
-    atomic_size_t dropped;  /* rows that found no place in `refused` */
-    bool has_logged;        /* the log has named the present trouble; loop thread */
+    pthread_cond_t changed;     /* todo, finished or closing; under lock, monotonic clock */
+    struct queue todo;          /* loop → store thread, under lock */
+    struct queue finished;      /* store thread → loop, under lock */
+    struct queue refused;       /* writes the disk would not take, in their order; under lock */
+    struct ledger_queue writes; /* all that wait or are being written */
+    struct timespec retry;      /* when they are tried again; store thread */
+    bool closing;               /* under lock */
+    atomic_size_t dropped;      /* rows that found no place in `refused` */
+    bool has_logged;            /* the log has named the present trouble; loop thread */
 };
 
 /* --- queues --- */
@@ -83,6 +86,7 @@ static void request_free(struct store_request *r)
 {
     free(r->word);
     free(r->json);
+    free(r->life);
     free(r);
 }
 
@@ -92,48 +96,78 @@ static void queue_done(struct queue *q)
         request_free(r);
 }
 
-/* --- what waits for the disk, on the store thread --- */
+/* --- what waits for the disk, under lock --- */
 
 static size_t request_bytes(const struct store_request *r)
 {
-    return sizeof *r + (r->word ? strlen(r->word) : 0) + (r->json ? strlen(r->json) : 0);
+    return sizeof *r + (r->word ? strlen(r->word) : 0) + (r->json ? strlen(r->json) : 0) +
+           (r->life ? strlen(r->life) : 0);
 }
 
-/* at: a link of the list. */
-static void refused_drop(struct store *s, struct store_request **at)
+static bool is_history(const struct store_request *r)
+{
+    return r->kind == PUT_EVENT || r->kind == PUT_POINTS;
+}
+
+static void write_done(struct store *s, struct store_request *r)
+{
+    ledger_give(&s->writes, request_bytes(r));
+    request_free(r);
+}
+
+/* at: a link of the queue. */
+static void drop(struct store *s, struct queue *q, struct store_request **at)
 {
     struct store_request *r = *at;
     *at = r->next;
     if (!r->next)
-        s->refused.last = at;
-    s->refused_bytes -= request_bytes(r);
-    request_free(r);
+        q->last = at;
+    write_done(s, r);
 }
 
-/* The oldest history gives way first: a job's record is one row, and says how the job ended. */
-static void refused_shrink(struct store *s)
+/* A newer record of the same job makes the older one worthless. */
+static void drop_records(struct store *s, struct queue *q, uint64_t job)
 {
-    while (s->refused_bytes > WAITING_MAX && s->refused.first) {
-        struct store_request **at = &s->refused.first;
-        while (*at && (*at)->kind == PUT_JOB)
+    for (struct store_request **at = &q->first; *at;) {
+        if ((*at)->kind == PUT_JOB && (*at)->job == job)
+            drop(s, q, at);
+        else
             at = &(*at)->next;
-        refused_drop(s, *at ? at : &s->refused.first);
-        atomic_fetch_add(&s->dropped, 1);
     }
+}
+
+/* The oldest history gives way: a job's record is one row, and says how the job ended. */
+static bool drop_history(struct store *s, struct queue *q)
+{
+    struct store_request **at = &q->first;
+    while (*at && !is_history(*at))
+        at = &(*at)->next;
+    if (!*at)
+        return false;
+    drop(s, q, at);
+    atomic_fetch_add(&s->dropped, 1);
+    return true;
+}
+
+/* Room for r, counted; false: it finds none. */
+static bool make_room(struct store *s, const struct store_request *r)
+{
+    const size_t n = request_bytes(r), most = is_history(r) ? HISTORY_MAX : WAITING_MAX;
+    while (atomic_load(&s->writes.bytes) + n > most)
+        if (!drop_history(s, &s->refused) && !drop_history(s, &s->todo))
+            break;
+    if (r->kind == PUT_JOB && atomic_load(&s->writes.bytes) + n > most) {
+        drop_records(s, &s->refused, r->job);
+        drop_records(s, &s->todo, r->job);
+    }
+    return atomic_load(&s->writes.bytes) + n <= most && ledger_take(&s->writes, n);
 }
 
 static void refused_push(struct store *s, struct store_request *r)
 {
-    /* A newer record of the same job makes the older one worthless. */
-    for (struct store_request **at = &s->refused.first; r->kind == PUT_JOB && *at;) {
-        if ((*at)->kind == PUT_JOB && (*at)->job == r->job)
-            refused_drop(s, at);
-        else
-            at = &(*at)->next;
-    }
+    if (r->kind == PUT_JOB)
+        drop_records(s, &s->refused, r->job);
     queue_push(&s->refused, r);
-    s->refused_bytes += request_bytes(r);
-    refused_shrink(s);
 }
 
 /* Under lock. While the disk refuses, writes wait for the next attempt; a read is due, and lets
@@ -176,7 +210,7 @@ static void settle_batch(struct store *s, struct queue *batch, bool is_well)
         } else if (!is_well) {
             refused_push(s, r);
         } else {
-            request_free(r);
+            write_done(s, r);
         }
     }
     pthread_cond_broadcast(&s->changed);
@@ -219,6 +253,23 @@ static void set_trouble(struct store *s, const char *trouble)
         mailbox_post(s->mailbox, log_trouble, s);
 }
 
+/* Folders leave the batch; the disk may hang meanwhile. */
+static void tidy_folders(struct store *s, struct queue *batch)
+{
+    struct queue rest;
+    queue_init(&rest);
+    for (struct store_request *r; (r = queue_pop(batch));) {
+        if (r->kind != TIDY_FOLDER) {
+            queue_push(&rest, r);
+            continue;
+        }
+        rmdir(r->word); /* one with something in it stays */
+        write_done(s, r);
+    }
+    queue_init(batch);
+    queue_move(&rest, batch, SIZE_MAX);
+}
+
 static void *store_thread(void *arg)
 {
     struct store *s = arg;
@@ -231,13 +282,15 @@ static void *store_thread(void *arg)
         if (last_try && !s->refused.first)
             break;
         queue_move(&s->refused, &batch, SIZE_MAX);
-        s->refused_bytes = 0;
         queue_move(&s->todo, &batch, BATCH_MAX);
         pthread_mutex_unlock(&s->lock);
+        tidy_folders(s, &batch);
         const char *trouble;
         bool wrote, is_well = store_sql_run(s->sql, batch.first, &trouble, &wrote);
         if (!is_well || wrote)
             set_trouble(s, trouble);
+        if (is_well && atomic_load(&s->dropped)) /* a disk that hung goes on */
+            mailbox_post(s->mailbox, log_trouble, s);
         settle_batch(s, &batch, is_well);
         pthread_mutex_lock(&s->lock);
         if (last_try)
@@ -262,8 +315,8 @@ static void init_sync(struct store *s)
     queue_init(&s->refused);
 }
 
-int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, char ret_note[256],
-               struct err *err)
+int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, struct ledger *ledger,
+               char ret_note[256], struct err *err)
 {
     struct store *s = xcalloc(1, sizeof *s);
     char *path = xasprintf("%s/ringd.db", dir);
@@ -282,6 +335,7 @@ int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, cha
         store_close(s);
         return rc;
     }
+    ledger_register(ledger, &s->writes, "store_writes", WAITING_MAX);
     memcpy(ret_note, note, sizeof note);
     *ret = s;
     return 0;
@@ -341,6 +395,23 @@ static void post(struct store *s, struct store_request *r)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* What finds no room is lost, and counted. */
+static void post_write(struct store *s, struct store_request *r)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool has_room = make_room(s, r);
+    if (has_room) {
+        queue_push(&s->todo, r);
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (has_room)
+        return;
+    atomic_fetch_add(&s->writes.refused, 1);
+    atomic_fetch_add(&s->dropped, 1);
+    request_free(r);
+}
+
 static void post_read(struct store *s, struct store_request *r, void (*done)(void *arg, const char *json),
                       void *arg)
 {
@@ -349,14 +420,21 @@ static void post_read(struct store *s, struct store_request *r, void (*done)(voi
     post(s, r);
 }
 
-void store_put_job(struct store *s, uint64_t job, const char *state, const char *json)
+void store_put_job(struct store *s, uint64_t job, const char *state, const char *json, const char *life)
 {
-    post(s, request_new(PUT_JOB, job, state, json));
+    struct store_request *r = request_new(PUT_JOB, job, state, json);
+    r->life = xstrdup(life);
+    post_write(s, r);
 }
 
 void store_put_event(struct store *s, uint64_t job, const char *kind, const char *json)
 {
-    post(s, request_new(PUT_EVENT, job, kind, json));
+    post_write(s, request_new(PUT_EVENT, job, kind, json));
+}
+
+void store_tidy_folder(struct store *s, const char *folder)
+{
+    post_write(s, request_new(TIDY_FOLDER, 0, folder, NULL));
 }
 
 void store_get_jobs(struct store *s, size_t limit, void (*done)(void *arg, const char *json), void *arg)
@@ -379,7 +457,7 @@ void store_get_events(struct store *s, uint64_t job, const char *kind, int64_t f
 
 void store_put_points(struct store *s, const char *rows)
 {
-    post(s, request_new(PUT_POINTS, 0, NULL, rows));
+    post_write(s, request_new(PUT_POINTS, 0, NULL, rows));
 }
 
 unsigned store_get_points(struct store *s, const char *series, int64_t from, int64_t to, int64_t now,
@@ -401,6 +479,11 @@ void store_get_series(struct store *s, void (*done)(void *arg, const char *json)
 void store_set_limit(struct store *s, uint64_t bytes)
 {
     store_sql_set_limit(s->sql, bytes);
+}
+
+void store_sync(struct store *s, void (*done)(void *arg, const char *json), void *arg)
+{
+    post_read(s, request_new(SYNC, 0, NULL, NULL), done, arg);
 }
 
 static void hand_over(void *arg, const char *json)

@@ -11,18 +11,22 @@
 
 #include "engine/err.h"
 
+struct ledger;
 struct mailbox;
 struct store;
 
-/* Opens DIR/ringd.db (synchronously, at start). ret_note: "" or a sentence for the log (256
- * bytes). */
-int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, char ret_note[256],
-               struct err *err);
+/* Opens DIR/ringd.db (synchronously, at start). ledger may be NULL. ret_note: "" or a sentence for
+ * the log (256 bytes). */
+int store_open(struct store **ret, const char *dir, struct mailbox *mailbox, struct ledger *ledger,
+               char ret_note[256], struct err *err);
 /* Loop thread: drains what was posted, ends the thread and calls every `done` still owed, before it
  * returns.
  */
 void store_close(struct store *store);
-/* What the disk refuses waits in memory: up to so much, the oldest history gives way first. */
+/* What is to be written waits in memory for a disk that is slow, hangs or refuses: up to so much,
+ * "store_writes" of the ledger. History may take three quarters of it, and the oldest that is not
+ * being written gives way to new; where there is none, what is new goes. Records of jobs may take
+ * all of it; history gives way to them, and an older record of the same job to a newer one. */
 enum { STORE_WAITING_MIB = 4 };
 /* Why writing fails at present, and the way out, or NULL. The text lives as long as the store. The
  * log names it once. */
@@ -31,10 +35,15 @@ const char *store_trouble(const struct store *store);
 uint64_t store_next_job(
     struct store *store); /* a fresh job number, never reused; synchronous and cheap (kept in memory) */
 
-/* The job's record as one JSON object (state, spec, result, error, times); replaces the former. */
-void store_put_job(struct store *store, uint64_t job, const char *state, const char *json);
+/* The job's record as one JSON object (state, spec, result, error, times); replaces the former.
+ * life: what its head needs beside it to go on with the job in another life of the daemon; NULL:
+ * nothing, it has ended. */
+void store_put_job(struct store *store, uint64_t job, const char *state, const char *json, const char *life);
 /* One line of a job's history: kind "step", "valid", "log". */
 void store_put_event(struct store *store, uint64_t job, const char *kind, const char *json);
+
+/* An empty folder goes; one with something in it stays. Some time later: a disk may hang. */
+void store_tidy_folder(struct store *store, const char *folder);
 
 /* Jobs, newest first, as a JSON array of their records' short form; limit 0 = all. `done` runs on
  * the loop thread; json is freed after. What is read here may be tens of MB: it is made on the
@@ -60,9 +69,14 @@ void store_get_series(struct store *store, void (*done)(void *arg, const char *j
 /* Most the file may take: beyond, the oldest lines and points go. 0 = no limit. Any time. */
 void store_set_limit(struct store *store, uint64_t bytes);
 
-/* At start: jobs whose record still says queued or running, as a JSON array (synchronous); the
- * caller frees.
- */
+/* `done` runs on the loop thread, with NULL, once all that was put before is on the disk, or the
+ * disk has refused it (store_trouble). It waits for as long as the disk does. */
+void store_sync(struct store *store, void (*done)(void *arg, const char *json), void *arg);
+
+/* At start: jobs whose record says that they have not ended, the oldest first, as a JSON array of
+ * {"record", "life": null if there is none, "said": [[kind, adapter, highest step], …] of its
+ * history of steps, evaluations and samples, "last": the latest "step" or null, "saved" and
+ * "logged": the latest of these or null, "tokens": of all steps}. Synchronous; the caller frees. */
 char *store_unfinished(struct store *store);
 
 #endif

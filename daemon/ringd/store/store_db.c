@@ -16,7 +16,7 @@
 #include "daemon/common/xalloc.h"
 
 enum {
-    SCHEMA_VERSION = 2, /* 2: points */
+    SCHEMA_VERSION = 3, /* 2: points; 3: lives */
     BUSY_MS = 5000,     /* somebody else has the file open, such as a backup */
     CACHE_KIB = 128,    /* lines are written once and seldom read */
 };
@@ -33,13 +33,14 @@ static int64_t ask_number(sqlite3 *db, const char *sql, int64_t otherwise)
 
 static int set_up_schema(sqlite3 *db)
 {
-    char sql[1024];
+    char sql[1200];
     snprintf(
         sql, sizeof sql,
         "BEGIN;"
         "CREATE TABLE IF NOT EXISTS jobs(id INTEGER PRIMARY KEY, state TEXT NOT NULL, json TEXT NOT NULL, "
         "updated INTEGER NOT NULL);"
         "CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs(state);"
+        "CREATE TABLE IF NOT EXISTS lives(job INTEGER PRIMARY KEY, json TEXT NOT NULL);"
         "CREATE TABLE IF NOT EXISTS events(id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, "
         "kind TEXT NOT NULL, json TEXT NOT NULL);"
         "CREATE INDEX IF NOT EXISTS events_by_job ON events(job, id);"
@@ -76,9 +77,13 @@ static int open_db(sqlite3 **ret, const char *path, bool *ret_damaged, struct er
     *ret_damaged = false;
     if (rc == SQLITE_OK) {
         sqlite3_busy_timeout(db, BUSY_MS);
-        char pragmas[96];
+        /* Nobody else opens the file. Else SQLite would map its index of the log: a page of it
+         * that waits for a disk that hangs holds up every fork of this process, and so the loop. */
+        char pragmas[128];
         snprintf(pragmas, sizeof pragmas,
-                 "PRAGMA cache_size=-%d; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", CACHE_KIB);
+                 "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-%d; PRAGMA journal_mode=WAL; "
+                 "PRAGMA synchronous=FULL;",
+                 CACHE_KIB);
         rc = sqlite3_exec(db, pragmas, NULL, NULL, NULL);
     }
     if (rc == SQLITE_OK && !passes_quick_check(db))
@@ -160,7 +165,8 @@ int store_db_shrink(sqlite3 *db)
         "WHERE level = 0);"
         "DELETE FROM points WHERE level = 1 AND t < (SELECT min(t) + (max(t) - min(t) + 9) / 10 FROM points "
         "WHERE level = 1);"
-        "DELETE FROM jobs WHERE state NOT IN ('queued','planned','running') AND id < (SELECT max(id) FROM "
+        "DELETE FROM jobs WHERE state NOT IN ('queued','planned','running','interrupted') AND id < (SELECT "
+        "max(id) FROM "
         "jobs) - 10000",
         NULL, NULL, NULL);
 }

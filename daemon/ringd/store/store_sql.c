@@ -22,6 +22,8 @@ enum {
 
 enum statement {
     SQL_PUT_JOB,
+    SQL_PUT_LIFE,
+    SQL_END_LIFE,
     SQL_PUT_EVENT,
     SQL_TRIM,
     SQL_JOBS,
@@ -38,6 +40,8 @@ enum statement {
 
 static const char *const statement_text[SQL_COUNT] = {
     [SQL_PUT_JOB] = "INSERT OR REPLACE INTO jobs(id,state,json,updated) VALUES(?1,?2,?3,unixepoch())",
+    [SQL_PUT_LIFE] = "INSERT OR REPLACE INTO lives(job,json) VALUES(?1,?2)",
+    [SQL_END_LIFE] = "DELETE FROM lives WHERE job=?1",
     [SQL_PUT_EVENT] = "INSERT INTO events(job,kind,json) VALUES(?1,?2,?3)",
     [SQL_TRIM] = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
     [SQL_JOBS] =
@@ -56,7 +60,18 @@ static const char *const statement_text[SQL_COUNT] = {
     [SQL_POINTS] = ("SELECT json_array(t,sum/n,least,most) FROM points WHERE name=?1 AND level=?2 AND t>=?3 "
                     "AND t<?4 ORDER BY t"), /* one text of two literals */
     [SQL_SERIES] = "SELECT json_quote(name) FROM points WHERE level=2 GROUP BY name ORDER BY name",
-    [SQL_UNFINISHED] = "SELECT json FROM jobs WHERE state IN ('queued','planned','running') ORDER BY id",
+    [SQL_UNFINISHED] =
+        ("SELECT json_object('record', json(j.json), 'life', json(coalesce(l.json,'null')), 'said', "
+         "json((SELECT json_group_array(json_array(kind,adapter,step)) FROM (SELECT kind, "
+         "coalesce(json_extract(json,'$.adapter'),'') AS adapter, max(json_extract(json,'$.step')) AS step "
+         "FROM events WHERE job=j.id AND kind IN ('step','valid','sample') GROUP BY 1,2))), 'last', "
+         "json(coalesce((SELECT json FROM events WHERE job=j.id AND kind='step' ORDER BY id DESC LIMIT 1),"
+         "'null')), 'saved', json(coalesce((SELECT json FROM events WHERE job=j.id AND kind='saved' ORDER BY "
+         "id DESC LIMIT 1),'null')), 'logged', json(coalesce((SELECT json FROM events WHERE job=j.id AND "
+         "kind='logged' ORDER BY id DESC LIMIT 1),'null')), 'tokens', coalesce((SELECT "
+         "sum(json_extract(json,'$.tokens')) FROM "
+         "events WHERE job=j.id AND kind='step'),0)) FROM jobs j LEFT JOIN lives l ON l.job=j.id WHERE "
+         "j.state IN ('queued','planned','running','interrupted') ORDER BY j.id"),
 };
 
 /* How fine, and how long it is kept. */
@@ -163,9 +178,20 @@ static int put_line(struct store_sql *s, const struct store_request *r)
     return step_once(stmt);
 }
 
+static int put_life(struct store_sql *s, const struct store_request *r)
+{
+    sqlite3_stmt *stmt = s->statements[r->life ? SQL_PUT_LIFE : SQL_END_LIFE];
+    sqlite3_bind_int64(stmt, 1, (int64_t)r->job);
+    if (r->life)
+        sqlite3_bind_text(stmt, 2, r->life, -1, SQLITE_STATIC);
+    return step_once(stmt);
+}
+
 static int put(struct store_sql *s, const struct store_request *r)
 {
     int rc = r->kind == PUT_POINTS ? put_points(s, r) : put_line(s, r);
+    if (rc == SQLITE_OK && r->kind == PUT_JOB)
+        rc = put_life(s, r);
     return rc == SQLITE_OK && s->events_since_trim >= EVENTS_PER_TRIM ? trim(s) : rc;
 }
 
@@ -230,6 +256,8 @@ bool store_sql_run(struct store_sql *s, struct store_request *first, const char 
     bool writing = false;
     int rc = SQLITE_OK, skipped = SQLITE_OK;
     for (struct store_request *r = first; r; r = r->next) {
+        if (r->kind == SYNC)
+            continue;
         if (!request_is_put(r)) {
             int read_rc = get(s, r);
             rc = rc ? rc : read_rc;

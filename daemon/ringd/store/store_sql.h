@@ -19,15 +19,18 @@ enum request_kind {
     GET_UNFINISHED,
     PUT_POINTS,
     GET_POINTS,
-    GET_SERIES
+    GET_SERIES,
+    SYNC,       /* nothing is read: it is answered when the writes before it are on the disk */
+    TIDY_FOLDER /* of the store's thread alone; the database never sees it */
 };
 
 struct store_request {
     struct store_request *next; /* in the order they were posted */
     enum request_kind kind;
     uint64_t job; /* or the limit, for GET_JOBS */
-    char *word;   /* owned: state of PUT_JOB, kind of the events; may be NULL */
+    char *word;   /* owned: state of PUT_JOB, kind of the events, a folder; may be NULL */
     char *json;   /* owned: the record; of a read: the answer, NULL = no such record */
+    char *life;   /* owned: of PUT_JOB; NULL: none */
     void (*done)(void *arg, const char *json);
     void *arg;    /* borrowed */
     int level;    /* GET_POINTS */

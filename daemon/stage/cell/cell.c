@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/common/ipc.h"
+#include "engine/file/lent.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_INSTRUMENTED true /* the sanitizer has threads, mappings and calls of its own */
@@ -27,7 +28,6 @@
 #endif
 
 enum {
-    FILES_MOST = 4096,   /* the shards of a model, and the sockets of its lanes */
     THREADS_BESIDE = 64, /* those of lanes, and what else is no thread of the pool */
 };
 /* Of a thread: its stack, and twice what malloc sets aside for an arena, which it aligns. */
@@ -80,10 +80,15 @@ static void replace(int fd, const char *path, int flags)
     close(new);
 }
 
-/* Nothing is read from a terminal, and what is written there is what libraries complain of. */
-static void close_descriptors(void)
+/* What was lent stays. Nothing is read from a terminal, and what is written there is what libraries
+ * complain of. */
+static void close_descriptors(unsigned kept)
 {
-    close_range(IPC_PROGRESS_FD + 1, ~0U, 0);
+    unsigned from = IPC_PROGRESS_FD + 1 + kept;
+    for (int lent; (lent = lent_next((int)from)) >= 0; from = (unsigned)lent + 1)
+        if ((unsigned)lent > from)
+            close_range(from, (unsigned)lent - 1, 0);
+    close_range(from, ~0U, 0);
     replace(STDIN_FILENO, "/dev/null", O_RDONLY);
     replace(STDOUT_FILENO, "/dev/null", O_WRONLY);
     if (isatty(STDERR_FILENO))
@@ -111,6 +116,17 @@ static int drop_capabilities(struct err *err)
                : 0;
 }
 
+/* There is to be no core. If somebody makes one all the same, no memory is in it: keys of lanes are
+ * on stacks and in the contexts of ciphers, too. */
+static void keep_out_of_cores(void)
+{
+    int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, "0", 1);
+    close(fd);
+}
+
 static bool is_alone(void)
 {
     struct stat st;
@@ -122,9 +138,10 @@ static bool is_alone(void)
 int cell_enter(const struct cell_rules *rules, struct err *err)
 {
     const bool binds_threads = getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY");
-    close_descriptors();
+    close_descriptors(rules->kept);
+    keep_out_of_cores();
     lower(RLIMIT_CORE, 0);
-    lower(RLIMIT_NOFILE, FILES_MOST);
+    lower(RLIMIT_NOFILE, 1 << CELL_FILE_BITS);
     if (!IS_INSTRUMENTED && !is_alone())
         return err_set(err, -EBUSY, "the stage process began threads before it entered its cell");
     if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

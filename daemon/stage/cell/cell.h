@@ -3,14 +3,15 @@
  * The cell of a stage process: what is left to it once it parses what comes from outside. Landlock
  * lets it read and write the files of its job and no other, and a filter of system calls leaves it
  * what computing takes: no new process, no new socket, no signal to anybody. It cannot be left
- * again. Called by main.c after the daemon's first messages, on the only thread there is then.
+ * again. Called by stage_cell.c after the daemon's first messages, on the only thread there is
+ * then.
  *
  * Files: a folder that is read gives its files that are named as models, adapters and data are
  * (.json, .jsonl, .jinja, .safetensors), and nothing of folders in it. Its links may lead into
  * another model, to weights and rows, and to the blobs of Hugging Face's cache. Nothing in the
  * daemon's state directory is given, but for its results and models. */
-#ifndef DAEMON_STAGE_CELL_H
-#define DAEMON_STAGE_CELL_H
+#ifndef DAEMON_CELL_H
+#define DAEMON_CELL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,7 +36,8 @@ struct cell_rules {
         char *path;      /* owned */
     } at[CELL_PATHS_MAX];
     size_t n;
-    bool must_not_make;     /* a plan is wanted, no result: no folder is made */
+    unsigned kept;          /* so many descriptors behind IPC_PROGRESS_FD stay open, beside what was lent */
+    bool must_not_make;     /* only a plan is wanted: nothing is made for CELL_WRITE and CELL_APPEND */
     unsigned landlock_most; /* the newest ABI of Landlock that is used; 0: whichever there is */
 };
 

@@ -18,7 +18,7 @@
 
 #include "daemon/common/ipc.h"
 
-enum { FILE_BITS = 12, PID_BITS = 22 /* the most that Linux gives a process */ };
+enum { PID_BITS = 22 }; /* the most that Linux gives a process */
 
 static const int plain[] = {
     /* files, which Landlock decides on */
@@ -170,7 +170,8 @@ static int add_with_arguments(scmp_filter_ctx filter)
         ONE(fcntl, SCMP_A1(SCMP_CMP_EQ, F_SETFD)),
         ONE(fcntl, SCMP_A1(SCMP_CMP_EQ, F_GETFL)),
         ONE(fcntl, SCMP_A1(SCMP_CMP_EQ, F_SETFL)),
-        ONE(ioctl, SCMP_A1(SCMP_CMP_EQ, TCGETS)), /* as stdio asks whether it writes to a terminal */
+        ONE(fcntl, SCMP_A1(SCMP_CMP_EQ, F_DUPFD_CLOEXEC)), /* of a file that was lent */
+        ONE(ioctl, SCMP_A1(SCMP_CMP_EQ, TCGETS)),          /* as stdio asks whether it writes to a terminal */
         ONE(sendto, SCMP_A4(SCMP_CMP_EQ, 0)),
         TWO(getsockopt, SCMP_A1(SCMP_CMP_EQ, IPPROTO_TCP), SCMP_A2(SCMP_CMP_EQ, TCP_INFO)),
         TWO(setsockopt, SCMP_A1(SCMP_CMP_EQ, IPPROTO_TCP), SCMP_A2(SCMP_CMP_EQ, TCP_NOTSENT_LOWAT)),
@@ -193,8 +194,8 @@ static int add_all_but(scmp_filter_ctx filter, int call, unsigned value, unsigne
 /* The page of progress is the daemon's too, and keeps its size. */
 static int add_sizes(scmp_filter_ctx filter)
 {
-    int r = add_all_but(filter, SCMP_SYS(ftruncate), IPC_PROGRESS_FD, FILE_BITS);
-    return r ? r : add_all_but(filter, SCMP_SYS(fallocate), IPC_PROGRESS_FD, FILE_BITS);
+    int r = add_all_but(filter, SCMP_SYS(ftruncate), IPC_PROGRESS_FD, CELL_FILE_BITS);
+    return r ? r : add_all_but(filter, SCMP_SYS(fallocate), IPC_PROGRESS_FD, CELL_FILE_BITS);
 }
 
 /* OpenMP's own settings bind threads by their numbers, which nobody knows before they are there.

@@ -18,6 +18,9 @@
 
 #include "daemon/common/cache_dir.h"
 #include "daemon/common/cell_kernel.h"
+#include "daemon/common/folder_files.h"
+#include "daemon/common/output_path.h"
+#include "engine/file/input.h"
 
 /* Of later ABIs than Debian 12's header has; linux/landlock.h. */
 #define TRUNCATE (UINT64_C(1) << 14)               /* ABI 3 */
@@ -33,7 +36,7 @@
     (READ | WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR |                         \
      LANDLOCK_ACCESS_FS_REMOVE_FILE)
 
-enum { FILES_MOST = 65536 };
+enum { ENTRIES_MOST = 65536 }; /* files of a folder */
 
 /* struct landlock_ruleset_attr as ABI 6 has it. */
 struct ruleset {
@@ -70,14 +73,6 @@ static const char *behind(const char *path, const char *folder)
     return !strncmp(path, folder, n) && (!path[n] || path[n] == '/') ? path + n : NULL;
 }
 
-/* Results and models lie there too: those in these folders, not the folders themselves. */
-static bool is_own(const struct files *f, const char *path)
-{
-    const char *rest = *f->state ? behind(path, f->state) : NULL;
-    return rest && strncmp(rest, "/results/", strlen("/results/")) != 0 &&
-           strncmp(rest, "/models/", strlen("/models/")) != 0;
-}
-
 static int refuse(const char *option, const char *path, const char *real, struct err *err)
 {
     return err_set(err, -EPERM,
@@ -95,7 +90,7 @@ static int check_place(const struct files *f, int place, bool writes, const char
     int r = real_path(real, place);
     if (r)
         return err_set(err, r, "%s %s has no path that can be named", option, path);
-    return is_own(f, real) || (writes && *f->state && behind(f->state, real))
+    return output_path_is_own(f->state, real) || (writes && *f->state && behind(f->state, real))
                ? refuse(option, path, real, err)
                : 0;
 }
@@ -118,54 +113,17 @@ static bool is_folder(int place)
     return !fstat(place, &st) && S_ISDIR(st.st_mode);
 }
 
-/* What is read out of folders has such a name. */
-static bool has_ending(const char *name)
-{
-    static const char *const endings[] = {".json", ".jsonl", ".jinja", ".safetensors"};
-    const char *ending = *name == '.' ? NULL : strrchr(name, '.');
-    for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
-        if (!strcmp(ending, endings[i]))
-            return true;
-    return false;
-}
-
-/* Models are downloaded, and may bring links to whatever lies on the disk. Those to weights and
- * rows are harmless, and those into another model, or from a snapshot of Hugging Face's cache to
- * its blobs, are usual. */
-static bool may_lead_to(const char *real, const char *folder)
-{
-    const char *slash = strrchr(real, '/'), *ending = strrchr(slash, '.');
-    char path[PATH_MAX + 16];
-    if (ending && (!strcmp(ending, ".safetensors") || !strcmp(ending, ".jsonl")))
-        return true;
-    snprintf(path, sizeof path, "%.*s/config.json", (int)(slash - real), real);
-    if (!access(path, F_OK))
-        return true;
-    snprintf(path, sizeof path, "%s", folder);
-    for (int up = 0; up < 2; up++) {
-        char *last = strrchr(path, '/');
-        if (!last || (up == 1 && strcmp(last, "/snapshots")))
-            return false;
-        *last = '\0';
-    }
-    strcat(path, "/blobs");
-    const char *rest = behind(real, path);
-    return rest && *rest == '/';
-}
-
 /* A file in the folder whose real path is `folder`, or what a link there leads to. */
 static int add_entry(const struct files *f, int entry, const char *option, const char *path,
                      const char *folder, struct err *err)
 {
     char real[PATH_MAX];
     int r = real_path(real, entry);
-    const char *slash = r ? NULL : strrchr(real, '/');
     if (r)
         return 0; /* gone by now */
-    if (is_own(f, real))
+    if (output_path_is_own(f->state, real))
         return refuse(option, path, real, err);
-    const bool is_in_folder = strlen(folder) == (size_t)(slash - real) && behind(real, folder);
-    if (!is_in_folder && !may_lead_to(real, folder))
+    if (!folder_file_may_lie(real, folder))
         return err_set(err, -EPERM, "%s: %s leads to %s, which is in no model: put a copy in its place",
                        option, path, real);
     return add_rule(f, entry, READ_FILE, err);
@@ -183,14 +141,14 @@ static int add_entries(const struct files *f, int place, const char *option, con
     if (!dir && fd >= 0)
         close(fd);
     for (struct dirent *e; dir && !r && (e = readdir(dir));) {
-        int entry = has_ending(e->d_name) ? open_place(place, e->d_name) : -1;
+        int entry = folder_file_is_read(e->d_name) ? open_place(place, e->d_name) : -1;
         char name[PATH_MAX];
         if (entry < 0)
             continue;
         snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        if (++n > FILES_MOST)
+        if (++n > ENTRIES_MOST)
             r = err_set(err, -E2BIG, "%s %s has more than %d files: a folder of its own helps", option, path,
-                        FILES_MOST);
+                        ENTRIES_MOST);
         else if (!is_folder(entry))
             r = add_entry(f, entry, option, name, folder, err);
         close(entry);
@@ -239,7 +197,7 @@ static int make(const struct files *f, enum cell_use use, const char *option, co
     if (!r) { /* a name that may be one in results/ is made there */
         const size_t n = strlen(real);
         snprintf(real + n, sizeof real - n, "/%s", name);
-        r = is_own(f, real) ? refuse(option, path, real, err) : 0;
+        r = output_path_is_own(f->state, real) ? refuse(option, path, real, err) : 0;
         if (!r && use == CELL_WRITE)
             (void)mkdirat(parent, name, 0777);
         int file = !r && use == CELL_APPEND
@@ -289,11 +247,8 @@ static int add_cache(const struct files *f, struct err *err)
     struct err quiet;
     if (cache_dir(path, sizeof path, "", &quiet))
         return 0;
-    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        mkdir(path, p[1] ? 0755 : 0750);
-        *p = '/';
-    }
+    path[strlen(path) - 1] = '\0'; /* the slash before "" */
+    (void)input_make_dir(path);
     int place = open_place(AT_FDCWD, path), r = place < 0 ? -1 : real_path(real, place);
     if (!r && *f->state && behind(f->state, real))
         r = err_set(err, -EPERM, "the cache %s holds the state directory %s: start ringd with another %s",

@@ -84,6 +84,7 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
     }
     x->scratch = scratch;
     x->progress = progress;
+    x->rekey_ns = REKEY_NS;
     pthread_mutex_init(&x->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -92,15 +93,6 @@ int exchange_new(struct exchange **ret, struct progress *progress, struct err *e
     pthread_condattr_destroy(&attr);
     *ret = x;
     return 0;
-}
-
-void exchange_on_lost(struct exchange *x,
-                      void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner)
-{
-    pthread_mutex_lock(&x->lock);
-    x->lost = lost;
-    x->owner = owner;
-    pthread_mutex_unlock(&x->lock);
 }
 
 static struct neighbor *neighbor_new(struct exchange *x, uint32_t rank)
@@ -157,11 +149,12 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
                            .count = progress_lane(x->progress, path),
                            .fd = fd,
                            .tx = *tx,
-                           .keyed_at = exchange_now_ns(),
                            .rx = *rx,
                            .used = true};
-    if (l)
+    if (l) {
+        lane_keyed(l);
         p->share[lane_index(l)] = (struct share_lane){.alive = true};
+    }
     pthread_mutex_unlock(&x->lock);
     if (!p)
         return err_set(err, -E2BIG, "rank %u is neither the previous nor the next one", rank);

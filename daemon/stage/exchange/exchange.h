@@ -35,7 +35,8 @@ int exchange_add(struct exchange *x, uint32_t rank, uint64_t path, int fd, const
                  const struct seal *rx, struct err *err);
 
 /* Called from a lane's thread, or from exchange_send, when it broke while the exchange was not
- * closing: why is a sentence. NULL: nobody wants to know any more. */
+ * closing: why is a sentence. Of those that broke before, it is called at once. NULL: nobody wants
+ * to know any more. */
 void exchange_on_lost(struct exchange *x,
                       void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner);
 /* Breaks the lanes whose path (other than 0) is not among those still alive: a cable that is out

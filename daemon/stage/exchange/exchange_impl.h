@@ -20,6 +20,7 @@ enum {
     SMALL =
         64 *
         1024, /* a chunk of fewer bytes is sealed, sent and opened sooner than another thread is woken for it */
+    UNTOLD_MAX = 16,
     MAX_NEIGHBORS = 2, /* previous and next in the ring */
     MAX_LANES =
         6, /* connections to one of them: one per cable, a relayed one, and one that is being replaced */
@@ -28,6 +29,8 @@ enum {
     MAX_POOL = 32, /* buffers kept for reuse */
     MAX_ACKS =
         256, /* waiting on a lane: far more than chunks of all credited messages on their way at once would leave unsent */
+    MAX_CREDITS =
+        16384,   /* messages that a neighbor has room for and that are not here yet: no plan has as many */
     RECENT = 64, /* completed messages remembered, to know a late duplicate from nonsense */
 };
 enum frame_type { FRAME_CREDIT = 1, FRAME_CHUNK = 2, FRAME_ACK = 3, FRAME_REKEY = 4 };
@@ -108,6 +111,7 @@ struct neighbor {
     struct outbox *out, **out_tail;
     size_t nout;
     struct credit *credits;
+    size_t ncredits;
     bool
         unkicked; /* credits, acknowledgements or queued messages are left to go out together: exchange_kick */
     struct msg_key recent[RECENT];
@@ -115,6 +119,7 @@ struct neighbor {
     pthread_cond_t placed; /* a receiver has let go of a chunk's place */
 };
 struct exchange {
+    int64_t rekey_ns;       /* REKEY_NS */
     pthread_mutex_t lock;   /* over everything below and all neighbors */
     pthread_cond_t changed; /* for the compute thread */
     uint64_t changes, seen;
@@ -129,6 +134,12 @@ struct exchange {
     size_t npool;
     uint8_t *scratch;          /* owned: the compute thread's, for what it sends itself */
     struct progress *progress; /* borrowed */
+    struct lane_loss {         /* a lane that broke while there was nobody to tell */
+        uint32_t rank;
+        uint64_t path;
+        int r;
+    } untold[UNTOLD_MAX];
+    size_t n_untold;
     void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why);
     void *owner;
 };
@@ -158,6 +169,8 @@ bool exchange_send_here(struct neighbor *p, struct outbox *o);
 
 /* Counts what only the kernel knows: segments sent again, and how long a round trip takes. */
 void lane_sample_tcp(struct lane *l);
+/* With the lock held: what it sends is sealed with a new key from now on. */
+void lane_keyed(struct lane *l);
 /* Without the lock: what the kernel knows. False: it measures no such connection. */
 bool lane_sample(const struct lane *l, struct share_sample *ret);
 

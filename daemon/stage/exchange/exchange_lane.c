@@ -15,6 +15,7 @@
 
 #include "daemon/stage/exchange/exchange_impl.h"
 #include "daemon/common/progress.h"
+#include "net/clock.h"
 
 enum { SLICE_NS = 100 * 1000 };
 
@@ -25,8 +26,34 @@ static const char *why_broken(int r)
     case -ECONNRESET: return "closed by the other end"; /* whichever thread comes upon it first */
     case -EBADMSG: return "a record was forged or damaged on the way";
     case -EPROTO: return "it sent a message that the plan does not know";
+    case -ENOBUFS: return "it says that it has room for more messages than any plan sends";
     default: return strerror(-r);
     }
+}
+
+/* Its key is shown no more, unless another lane is there by now. */
+static void forget_key(const struct lane *l)
+{
+    const struct neighbor *p = l->neighbor;
+    for (const struct lane *o = p->lanes; o < p->lanes + MAX_LANES; o++)
+        if (o != l && o->used && !o->broken && o->count == l->count)
+            return;
+    atomic_store_explicit(&l->count->keyed_us, 0, memory_order_relaxed);
+}
+
+void exchange_on_lost(struct exchange *x,
+                      void (*lost)(void *owner, uint32_t rank, uint64_t path, const char *why), void *owner)
+{
+    struct lane_loss untold[UNTOLD_MAX];
+    pthread_mutex_lock(&x->lock);
+    const size_t n = x->n_untold;
+    memcpy(untold, x->untold, n * sizeof *untold);
+    x->n_untold = 0;
+    x->lost = lost;
+    x->owner = owner;
+    pthread_mutex_unlock(&x->lock);
+    for (size_t i = 0; lost && i < n; i++)
+        lost(owner, untold[i].rank, untold[i].path, why_broken(untold[i].r));
 }
 
 void lane_break(struct lane *l, int r)
@@ -37,8 +64,11 @@ void lane_break(struct lane *l, int r)
     bool first = !l->broken;
     void (*tell)(void *, uint32_t, uint64_t, const char *) = first && !x->closing ? x->lost : NULL;
     void *owner = x->owner;
+    if (first && !x->lost && x->n_untold < UNTOLD_MAX)
+        x->untold[x->n_untold++] = (struct lane_loss){p->rank, l->path, r};
     l->broken = true;
     p->share[lane_index(l)].alive = false;
+    forget_key(l);
     shutdown(l->fd, SHUT_RDWR); /* wakes the other thread */
     for (struct outbox *o = first ? p->out : NULL; o; o = o->next)
         for (size_t i = 0; i < o->chunks; i++)
@@ -131,6 +161,12 @@ void request_short_timeslice(void)
         return;
     attr.runtime_ns = SLICE_NS;
     syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+void lane_keyed(struct lane *l)
+{
+    l->keyed_at = exchange_now_ns();
+    atomic_store_explicit(&l->count->keyed_us, clock_now().us, memory_order_relaxed);
 }
 
 void lane_sample_tcp(struct lane *l)

@@ -123,6 +123,7 @@ static struct outbox *find_outbox(const struct neighbor *p, const struct msg_key
     return o;
 }
 
+/* The neighbor decides how many there are: one that says more than MAX_CREDITS ends its lane. */
 static int on_credit(struct neighbor *p, const struct msg_key *key)
 {
     const struct outbox *out = find_outbox(p, key);
@@ -131,11 +132,12 @@ static int on_credit(struct neighbor *p, const struct msg_key *key)
     for (const struct credit *c = p->credits; c; c = c->next)
         if (same_key(&c->key, key))
             return 0;
-    struct credit *credit = malloc(sizeof *credit);
+    struct credit *credit = p->ncredits < MAX_CREDITS ? malloc(sizeof *credit) : NULL;
     if (!credit)
-        return -ENOMEM;
+        return p->ncredits < MAX_CREDITS ? -ENOMEM : -ENOBUFS;
     *credit = (struct credit){p->credits, *key};
     p->credits = credit;
+    p->ncredits++;
     if (out) /* else there is nothing to send yet */
         exchange_wake_senders(p);
     return 0;

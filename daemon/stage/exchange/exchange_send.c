@@ -30,6 +30,7 @@ static bool take_credit(struct neighbor *p, const struct msg_key *key)
         if (same_key(&(*at)->key, key)) {
             struct credit *used = *at;
             *at = used->next;
+            p->ncredits--;
             free(used);
             return true;
         }
@@ -154,7 +155,7 @@ static void take_chunk(struct lane *l, struct lane_work *w)
  * read what was sent minutes before. */
 static void take_rekey(const struct lane *l, struct lane_work *w)
 {
-    if (exchange_now_ns() - l->keyed_at >= REKEY_NS)
+    if (exchange_now_ns() - l->keyed_at >= l->neighbor->x->rekey_ns)
         w->frames[w->n++] = (struct lane_frame){.type = FRAME_REKEY};
 }
 
@@ -167,7 +168,7 @@ static int take_turns(struct lane *l, struct lane_work *w)
     if (!r && payload)
         r = seal_turn(&l->tx, payload, &w->payload);
     if (!r && w->frames[0].type == FRAME_REKEY) {
-        l->keyed_at = exchange_now_ns();
+        lane_keyed(l);
         r = seal_ratchet(&l->tx);
     }
     return r;
@@ -337,12 +338,18 @@ bool exchange_send_here(struct neighbor *p, struct outbox *o)
     return true;
 }
 
-/* Until somebody calls, or it is time to look again at what was left to another lane. */
+/* Until somebody calls, it is time to look again at what was left to another lane, or the key is
+ * old: a lane that has nothing to say changes it too. A key that is old already waits for those
+ * who send. */
 static void await_work(struct lane *l)
 {
     struct exchange *x = l->neighbor->x;
-    const struct timespec until = {l->look_again / 1000000000, l->look_again % 1000000000};
-    if (l->look_again)
+    const int64_t old = l->keyed_at + x->rekey_ns;
+    int64_t due = old > exchange_now_ns() ? old : 0;
+    if (l->look_again && (!due || l->look_again < due))
+        due = l->look_again;
+    const struct timespec until = {due / 1000000000, due % 1000000000};
+    if (due)
         pthread_cond_timedwait(&l->sync->work, &x->lock, &until);
     else
         pthread_cond_wait(&l->sync->work, &x->lock);

@@ -12,9 +12,13 @@
 #include <unistd.h>
 
 #include "daemon/common/output_path.h"
+#include "daemon/stage/hold/held_memory.h"
 #include "engine/model/adapter_names.h"
 
-enum { CHUNK = 512 /* positions of a prefill message */ };
+enum {
+    CHUNK = 512, /* positions of a prefill message */
+    AGAIN = 64   /* messages at once, of tokens that were generated before */
+};
 
 void head_say_positions(struct head *h, size_t n, const char *what)
 {
@@ -105,9 +109,8 @@ static int check_parent(const char *dir, struct err *err)
  * (cell/cell_files.c), if it can be. */
 static int check_writable(const struct head *h, const char *dir, bool dry_run, struct err *err)
 {
-    const char *state_dir = json_string_value(json_object_get(h->json, "state_dir"));
     char probe[4096];
-    int r = output_path_check(state_dir, "--adapter-out", dir, err);
+    int r = output_path_check(h->asked.state_dir, "--adapter-out", dir, err);
     if (r)
         return r;
     if (dry_run && access(dir, F_OK))
@@ -219,7 +222,7 @@ static int check_results(const struct head *h, struct err *err)
     const struct job_spec *s = &h->spec;
     if (h->nadapters == 1)
         return check_writable(h, s->adapter_out, s->dry_run, err);
-    int r = check_writable(h, json_string_value(json_object_get(h->json, "adapter_out")), s->dry_run, err);
+    int r = check_writable(h, h->asked.adapter_out, s->dry_run, err);
     for (size_t a = 0; a < h->nadapters && !r && !s->dry_run; a++)
         r = check_writable(h, h->adapters[a].spec.adapter_out, false, err);
     return r;
@@ -249,6 +252,7 @@ static int plan_train(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
     p->training = true;
+    p->copies = h->spec.copies && h->config.layers + 2 <= HELD_UNITS_MAX;
     int r = check_results(h, err);
     if (!r)
         r = plan_tunes(h, err);
@@ -292,6 +296,28 @@ static int plan_adapter(struct head *h, struct err *err)
                                err);
 }
 
+/* The prompt is that of the last turn, token for token: a template may write another date by
+ * now. */
+static int plan_so_far(struct head *h, struct err *err)
+{
+    int r = so_far_read(&h->so_far, h->spec.so_far, h->config.vocab, err);
+    if (r || !h->so_far.n)
+        return r;
+    const struct so_far_turn *last = &h->so_far.turns[h->so_far.n - 1];
+    uint32_t *ids = calloc(last->n_ids, sizeof *ids);
+    if (!ids)
+        return err_set(err, -ENOMEM, "out of memory");
+    memcpy(ids, last->ids, last->n_ids * sizeof *ids);
+    free(h->ids);
+    h->ids = ids;
+    h->nids = last->n_ids;
+    h->spec.seed = last->seed;
+    h->said_positions =
+        larger(h->so_far.first_prompt, h->nids) + h->spec.max_tokens > config_positions(&h->config);
+    h->spec.forecast = false; /* of the whole job, which was made before it began */
+    return 0;
+}
+
 static int plan_generate(struct head *h, struct err *err)
 {
     struct job_plan *p = &h->plan;
@@ -303,19 +329,24 @@ static int plan_generate(struct head *h, struct err *err)
         open_tokenizer(h, &quiet);
     }
     if (!r)
+        r = plan_so_far(h, err);
+    if (!r)
         r = plan_adapter(h, err);
     if (r)
         return r;
+    /* The same room and the same chunks as before, or the text would not be the same. */
+    size_t prompt = h->so_far.n ? h->so_far.first_prompt : h->nids;
     p->kv = true;
-    p->positions = h->nids + h->spec.max_tokens;
+    p->positions = prompt + h->spec.max_tokens;
     head_say_positions(h, p->positions, "the prompt and --max-tokens together are");
-    size_t prompt = h->nids;
     if (h->spec.keep_alive) /* what is said later wants room as well */
         prompt = p->positions = (p->positions / h->spec.max_kv_size + 1) * h->spec.max_kv_size;
     p->tokens = prompt < CHUNK ? prompt : CHUNK;
     p->microbatches = (prompt + CHUNK - 1) / CHUNK;
+    if (h->so_far.n)
+        p->microbatches = larger(p->microbatches, AGAIN);
     p->seqs = 1;
-    return 0;
+    return so_far_fits(&h->so_far, p->positions, h->spec.max_tokens, err);
 }
 
 static int plan_score(struct head *h, struct err *err)
@@ -376,7 +407,8 @@ static int plan_model(struct head *h, struct err *err)
 static int read_specs(struct head *h, enum job_type type, struct err *err)
 {
     struct sweep sweep = {0};
-    int r = sweep_read(&sweep, h->json, err);
+    int r = job_spec_read(&h->asked, type, h->json, err);
+    r = r ? r : sweep_read(&sweep, &h->asked, err);
     h->nadapters = sweep.n;
     for (size_t a = 0; a < sweep.n; a++) {
         struct head_adapter *to = &h->adapters[a];
@@ -417,7 +449,9 @@ void head_done(struct head *h)
     stage_data_done(&h->train);
     stage_data_done(&h->valid);
     tokenizer_close(h->tok);
+    so_far_done(&h->so_far);
     free(h->ids);
+    free(h->held_by);
     job_plan_done(&h->plan);
     json_decref(h->planning.forecast);
     json_decref(h->planning.speed);

@@ -6,12 +6,15 @@
 #ifndef DAEMON_STAGE_HEAD_H
 #define DAEMON_STAGE_HEAD_H
 
+#include <stdatomic.h>
+
 #include "daemon/stage/stage_data.h"
 #include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_event.h"
 #include "daemon/common/job_spec.h"
 #include "daemon/stage/stage_sweep.h"
 #include "daemon/stage/chat_inbox.h"
+#include "daemon/stage/so_far.h"
 #include "engine/model/adapter.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/data.h"
@@ -38,12 +41,16 @@ struct head_planning {
     json_t *speed;      /* owned: what a generation or a scoring will, or NULL */
 };
 
+/* A job that trains goes on later: at once on other nodes, or when its user says so. */
+enum head_leave { HEAD_STAYS, HEAD_LEAVES, HEAD_SAVES_AND_LEAVES };
+
 struct head {
     struct stage_events *events; /* borrowed: the process's */
     struct head_planning planning;
     /* Planned once, and read by those who drive the job. */
-    json_t *json;         /* owned: as it was asked for */
-    struct job_spec spec; /* what all adapters have in common, and the rest of the first */
+    json_t *json;          /* owned, what it was asked for; */
+    struct job_spec asked; /* read from that: its sweep, if it has one, is all in adapters */
+    struct job_spec spec;  /* what all adapters have in common, and the rest of the first */
     struct head_adapter adapters[JOB_MAX_ADAPTERS];
     size_t nadapters; /* ≥ 1 once it is planned */
     struct job_plan plan;
@@ -54,8 +61,15 @@ struct head {
     uint64_t steps;                 /* of a training job: the last one */
     uint32_t *ids; /* owned: prompt, of a training job that of its samples, or text to score */
     size_t nids;
+    uint32_t *
+        held_by; /* owned: the rank that holds a copy of each unit, after held_step; NULL: no job was interrupted */
+    uint64_t held_step;
+    struct so_far so_far; /* owned: of a generation that goes on, what was read and generated before */
     /* Changes while the job runs. */
-    bool said_positions;     /* that something is longer than the model was made for */
+    bool said_positions; /* that something is longer than the model was made for */
+    atomic_int
+        leave; /* enum head_leave: the job is to stop after its next step; set by the thread that listens */
+    bool has_left;           /* and has */
     struct chat_inbox inbox; /* what is said after the first answer, where the spec keeps the model loaded */
 };
 
@@ -77,6 +91,8 @@ int head_read_chat(struct head *h, struct err *err);
 /* What the order of the rows follows from, for the record of a state (a new object; NULL without
  * memory). A run that is resumed must follow from the same: its states are open. */
 json_t *head_order_record(const struct head *h, size_t adapter);
+/* In that record: what a run has decided so far, which one that resumes it goes on with. */
+#define HEAD_SO_FAR "so_far"
 int head_check_order(const struct head *h, size_t adapter, struct err *err);
 
 /* Says, once in a job, that sequences of n tokens are longer than the model was made for; `what`

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,18 +53,23 @@ int memory_read(struct memory_use *ret)
     return memory_parse(ret, status);
 }
 
-/* What the machine could still give; 0: it does not tell. */
-static size_t available(void)
+/* In bytes; 0: the machine does not tell. */
+static size_t meminfo(const char *name)
 {
     unsigned long long kib = 0;
     char line[128];
     FILE *f = fopen("/proc/meminfo", "re");
     while (f && !kib && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-            kib = 0;
+        if (!strncmp(line, name, strlen(name)))
+            kib = strtoull(line + strlen(name), NULL, 10);
     if (f)
         fclose(f);
     return (size_t)kib * 1024;
+}
+
+size_t memory_of_machine(void)
+{
+    return meminfo("MemTotal:");
 }
 
 void memory_explain(struct err *err, size_t planned)
@@ -71,7 +77,8 @@ void memory_explain(struct err *err, size_t planned)
     char why[sizeof err->text], plan[80] = "nothing was planned yet";
     struct memory_use use = {0};
     memory_read(&use);
-    const struct err_amounts had = err_amounts(planned, use.rss), left = err_amounts(available(), use.rss);
+    const struct err_amounts had = err_amounts(planned, use.rss),
+                             left = err_amounts(meminfo("MemAvailable:"), use.rss);
     if (planned)
         snprintf(plan, sizeof plan, "%s were planned for this stage", had.need);
     snprintf(why, sizeof why, "%s", err->text);

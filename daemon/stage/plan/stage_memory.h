@@ -26,6 +26,7 @@ struct memory_watch {
 /* status: the text of /proc/PID/status. −EBADMSG: a number is missing. */
 int memory_parse(struct memory_use *ret, const char *status);
 int memory_read(struct memory_use *ret); /* of this process; −errno */
+size_t memory_of_machine(void);          /* bytes; 0: it does not tell */
 
 /* Puts behind a sentence about memory that the system refused what was planned for this stage (0:
  * nothing yet), what it has, and what the machine could still give. */

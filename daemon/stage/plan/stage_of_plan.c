@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-int job_plan_check_model(const struct job_plan *plan, struct err *err)
+int job_plan_check_model(const struct job_plan *plan, const struct config *config, struct err *err)
 {
     char mine[33];
-    int r = plan->tune.random_init ? 0 : config_fingerprint(mine, plan->model, err);
+    int r = plan->tune.random_init ? 0 : config_fingerprint_of(mine, config, plan->model, err);
     if (!r && !plan->tune.random_init && strcmp(mine, plan->fingerprint))
         r = err_set(err, -EINVAL,
                     "the model in %s differs from the head's (fingerprint %.8s, the head's %.8s): "

@@ -11,8 +11,8 @@
 #include "engine/model/stage.h"
 
 /* The model on this node must be the one the head planned with: files of the same names are easily
- * of another version. */
-int job_plan_check_model(const struct job_plan *plan, struct err *err);
+ * of another version. `config` is what was read of it, once, and is used from then on. */
+int job_plan_check_model(const struct job_plan *plan, const struct config *config, struct err *err);
 /* What is opened for a stage, by the rank it lies on. */
 struct stage_spec job_plan_stage(const struct job_plan *plan, const struct config *config, size_t stage);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/hold/held_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
+#include "daemon/stage/train/saver.h"
 
 #include "model/param_piece.h"
 
@@ -34,12 +36,13 @@ int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, si
     const uint32_t embed = p->place[0], head = p->place[p->stages - 1];
     const bool tied = p->training && p->tune.kind == TUNE_FULL && c->tied && embed != head;
     const size_t neighbours = p->ranks == 1 ? 0 : p->ranks == 2 ? 1 : 2, values = p->tokens * p->dim;
-    size_t bytes = PROGRAM + threads * PER_THREAD + neighbours * PER_NEIGHBOUR, piece = 0;
-    if (p->training) {
-        int r = largest_piece(&piece, p, c, err);
-        if (r)
-            return r;
-    }
+    size_t bytes = PROGRAM + threads * PER_THREAD + neighbours * PER_NEIGHBOUR, piece = 0, held = 0;
+    int r = p->training ? largest_piece(&piece, p, c, err) : 0;
+    if (!r)
+        r = held_bytes(&held, p, c, (uint32_t)rank, err);
+    if (r)
+        return r;
+    bytes += held;
     if (p->ranks > 1) {
         bytes += MESSAGES * (p->training && !end ? 2 : 1) * values * sizeof(float);
         bytes += (end ? PIECES_AT_END : PIECES) * piece;
@@ -48,6 +51,8 @@ int stage_room(size_t *ret, const struct job_plan *p, const struct config *c, si
     } else {
         bytes += piece;
     }
+    if (p->training && rank == 0)
+        bytes += saver_bytes(p, c);
     *ret = bytes;
     return 0;
 }

@@ -6,29 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/file/input.h"
 #include "engine/pipe/sched_text.h"
 
 int stage_schedule_read(struct head *h, struct err *err)
 {
     const char *path = h->spec.schedule;
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return err_set(err, -errno,
-                       "--schedule %s is no built-in schedule, and no file the daemon can read: %s", path,
-                       strerror(errno));
-    char *text = calloc(1, JOB_ORDER_MAX + 2);
-    size_t n = text ? fread(text, 1, JOB_ORDER_MAX + 1, f) : 0;
-    int saved = ferror(f) ? errno : 0;
-    fclose(f);
+    char *text = NULL;
+    size_t n = 0;
+    int r = input_read(path, JOB_ORDER_MAX, &text, &n, err);
+    if (r == -EFBIG || (!r && strlen(text) != n))
+        r = err_set(err, -EINVAL, "--schedule %s is no text of at most %d KiB", path, JOB_ORDER_MAX >> 10);
+    else if (r)
+        r = err_set(err, r, "--schedule %s is no built-in schedule, and no file the daemon can read: %s",
+                    path, strerror(-r));
     free(h->plan.order); /* of a try on other nodes */
-    h->plan.order = text;
-    if (!text)
-        return err_set(err, -ENOMEM, "out of memory");
-    if (saved)
-        return err_set(err, -saved, "--schedule %s cannot be read: %s", path, strerror(saved));
-    if (n > JOB_ORDER_MAX || strlen(text) != n)
-        return err_set(err, -EINVAL, "--schedule %s is no text of at most %d KiB", path, JOB_ORDER_MAX >> 10);
-    return 0;
+    h->plan.order = r ? NULL : text;
+    if (r)
+        free(text);
+    return r;
 }
 
 /* As it travels: nothing but tasks. */

@@ -48,7 +48,7 @@ static void list_cuts(struct search *s, bool all)
     for (size_t i = 0; i < data_packs_count(packs); i++)
         sum += (double)data_packs_length(packs, i);
     const double each = fmax(1, sum / (double)data_packs_count(packs));
-    const bool given = !all || spec->microbatches || json_object_get(spec->json, "micro_batch_size");
+    const bool given = !all || spec->microbatches || spec->has_micro_batch;
     for (size_t n = given ? spec->micro_batch : 1; n <= spec->batch && s->cuts < MOST_CUTS; n *= 2) {
         if (!given && spec->batch % n)
             break;

@@ -369,6 +369,12 @@ static int save_memory(struct head *h, const struct sched *sched, struct split_i
 static int measure_split(struct head *h, const struct sched *sched, struct split_inputs *in, struct err *err)
 {
     int e = measure_ranks(h, in, err);
+    /* Copies of what is trained only take what nothing else needs: without them a job that loses a
+     * node goes on from the disk. */
+    if (!e && h->plan.copies && first_full(&h->plan, in) < h->plan.ranks) {
+        h->plan.copies = false;
+        e = measure_ranks(h, in, err);
+    }
     return !e && sched ? save_memory(h, sched, in, err) : e;
 }
 

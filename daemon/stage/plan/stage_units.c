@@ -12,6 +12,7 @@
 #include "daemon/common/cache_dir.h"
 #include "daemon/stage/plan/stage_cost.h"
 #include "daemon/stage/plan_admit.h"
+#include "daemon/stage/plan/stage_memory.h"
 #include "daemon/stage/plan/stage_of_plan.h"
 
 enum { BUDGET_S = 30 };
@@ -149,11 +150,13 @@ json_t *units_answer(const json_t *question, int threads, bool may_time)
     int e = list ? job_plan_decode(&plan, json_object_get(question, "plan"), &err)
                  : err_set(&err, -ENOMEM, "out of memory");
     if (!e)
-        e = job_plan_check_model(&plan, &err);
-    if (!e)
         e = config_read(&config, plan.model, &err);
     if (!e)
+        e = job_plan_check_model(&plan, &config, &err);
+    if (!e)
         e = plan_admit_model(&plan, &config, &err);
+    if (!e)
+        e = plan_admit_positions(&plan, &config, memory_of_machine(), &err);
     if (!e && units_decode(list, json_object_get(question, "units"), &plan, &config))
         e = err_set(&err, -EBADMSG,
                     "this version cannot read the head's question: install the same ringd on all nodes");

@@ -42,6 +42,10 @@ start_ring() {
     for node_number in 1 2 3; do
         start_node $node_number
     done
+    join_ring
+}
+# The three that were started become one cluster, and their ring is closed.
+join_ring() {
     on 1 init >/dev/null
     for node_number in 2 3; do
         on $node_number join "$(on 1 invite)" --peer "127.0.0.1:$(cat "$work/n1/port")" >/dev/null
@@ -81,14 +85,21 @@ kill_ring() {
 at_end() { kill_ring; }
 
 # The stage process of node N, or nothing.
-stage_of() { tr -d ' ' <"/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"; }
+child_of() { # NODE PROGRAM
+    for child in $(cat "/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"); do
+        [ "$(cat "/proc/$child/comm" 2>/dev/null)" != "$2" ] || printf %s "$child"
+    done
+}
+stage_of() { child_of "$1" ringd-stage; }
+keys_of() { child_of "$1" ringd-keys; }
 no_stages() {
     for node_number in "$@"; do
         [ -z "$(stage_of "$node_number")" ] || fail "node n$node_number still has a ringd-stage after the job's end"
     done
 }
 
-# long_job NODE NAME [OPTION...]: a training job without a near end, in the background; returns when it has made a step.
+# long_job NODE NAME [OPTION...]: a training job without a near end that nothing outlives, in the background; returns when it has
+# made a step.
 # Its process is in $job_process, what it says in $work/NAME.err, its steps in $work/NAME.log.
 long_job() {
     from_node=$1
@@ -96,7 +107,7 @@ long_job() {
     shift 2
     : >"$work/$name.log"
     RINGD_SOCKET=$(sock_of "$from_node") limit 120 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
-        --iters 100000 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
+        --iters 100000 --on-loss stop --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
     job_process=$!
     await_line "$work/$name.log" '"step":2' 20
 }

@@ -15,7 +15,7 @@
 
 #include "daemon/common/fds.h"
 #include "err.h"
-#include "net/reason.h"
+#include "net/base/reason.h"
 
 static void names_are_disarmed(void **state)
 {

@@ -28,6 +28,7 @@
 #include "net/auth.h"
 #include "net/link.h"
 #include "net/wire.h"
+#include "tests/lib/own_keys.h"
 
 enum { GUARD_S = 20 };
 
@@ -186,7 +187,7 @@ static inline void side_init(struct side *side, struct world *w, const char *nam
 {
     side->world = w;
     side->fd = -1;
-    assert_int_equal(auth_identity_generate(&side->id), 0);
+    assert_int_equal(own_identity(&side->id), 0);
     memset(side->psk, 0x42, sizeof side->psk);
     side->setup = (struct link_setup){
         .base = w->base,

@@ -3,6 +3,7 @@
  * A link against peers played by hand over a socketpair: strangers without the secret, and members
  * that misbehave. */
 #include "tests/unit/net/link_world.h"
+#include "tests/lib/own_keys.h"
 
 /* --- peers played by hand --------------------------------------------------------------------- */
 
@@ -125,7 +126,7 @@ static void hand_shake(struct hand *h, struct world *w, const struct link_hello 
 static void hand_init(struct hand *h, struct link_hello *hello)
 {
     memset(h, 0, sizeof *h);
-    assert_int_equal(auth_identity_generate(&h->id), 0);
+    assert_int_equal(own_identity(&h->id), 0);
     *hello = (struct link_hello){.name = "hand",
                                  .version = "0",
                                  .proto_min = 1,

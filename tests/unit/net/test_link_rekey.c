@@ -33,6 +33,14 @@ static void expect_same_keys(const struct world *w)
     assert_memory_not_equal(w->a.link->tx.key, w->a.link->rx.key, 32);
 }
 
+static void stop_when_no_change_is_under_way(struct side *side)
+{
+    const struct world *w = side->world;
+
+    if (!w->a.link->rekey.asked && !w->b.link->rekey.answered)
+        stop_when_both_changed(side);
+}
+
 /* Frames of both ends before, between and behind the words of each change. */
 static void next_change(struct side *b)
 {
@@ -62,14 +70,13 @@ static void keys_change_between_frames(void **state)
     next_change(&w->b);
     run(w);
     w->b.on_frame = NULL;
-    w->a.on_beaten = w->b.on_beaten = stop_when_both_changed;
+    w->a.on_beaten = w->b.on_beaten = stop_when_no_change_is_under_way;
     run(w);
     assert_int_equal(w->a.downs + w->b.downs, 0);
     assert_int_equal(w->b.frames, 2 * CHANGES);
     assert_true(changes_of(w->a.link) > 0);
     assert_memory_not_equal(w->a.link->tx.key, first, sizeof first);
-    if (!w->a.link->rekey.asked && !w->b.link->rekey.answered)
-        expect_same_keys(w);
+    expect_same_keys(w);
 }
 
 static void nothing_is_left_of_a_change(void **state)
@@ -90,6 +97,8 @@ static void nothing_is_left_of_a_change(void **state)
     expect_same_keys(w);
     assert_memory_equal(&w->a.link->rekey, &nothing, sizeof nothing);
     assert_memory_equal(&w->b.link->rekey, &nothing, sizeof nothing);
+    assert_true(w->a.link->keyed_at.us > 0);
+    assert_true(w->b.link->keyed_at.us > 0);
 }
 
 static void old_keys_are_changed_by_themselves(void **state)
@@ -104,6 +113,22 @@ static void old_keys_are_changed_by_themselves(void **state)
     run(w);
     expect_same_keys(w);
     assert_int_equal(w->a.downs + w->b.downs, 0);
+}
+
+/* Keys that were new while our own loop stood still are not from a time to come. */
+static void a_loop_that_stood_still_makes_no_key_newer_than_now(void **state)
+{
+    struct world *w = *state;
+    struct link *a;
+
+    bring_up(w);
+    a = w->a.link;
+    a->keyed_at = a->last_heard = clock_now();
+    a->due.us = a->keyed_at.us - 5 * LINK_LATE_US;
+    link_session_tick(a);
+    assert_int_equal(w->a.downs, 0);
+    assert_true(a->keyed_at.us <= clock_now().us);
+    assert_true(a->last_heard.us <= clock_now().us);
 }
 
 static void who_never_changes_is_cut(void **state)
@@ -190,9 +215,13 @@ static void only_control_links_have_a_time_limit_in_the_kernel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(keys_change_between_frames),         TEST(nothing_is_left_of_a_change),
-        TEST(old_keys_are_changed_by_themselves), TEST(who_never_changes_is_cut),
-        TEST(what_makes_no_key_is_refused),       TEST(only_control_links_have_a_time_limit_in_the_kernel),
+        TEST(keys_change_between_frames),
+        TEST(nothing_is_left_of_a_change),
+        TEST(old_keys_are_changed_by_themselves),
+        TEST(who_never_changes_is_cut),
+        TEST(a_loop_that_stood_still_makes_no_key_newer_than_now),
+        TEST(what_makes_no_key_is_refused),
+        TEST(only_control_links_have_a_time_limit_in_the_kernel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,8 @@ struct thing {
     double ratio;
     float weight;
     const json_t *parts, *more;
+    size_t many;
+    uint32_t bits[3];
     int untouched;
 };
 
@@ -52,6 +54,8 @@ static const struct field fields[] = {
     {"weight", FIELD_NUMBER, 0, AT(weight), 0, FLT_MAX, 2, .doc = "In grams"},
     {"parts", FIELD_LIST, 0, AT(parts), .items = "string", .doc = "Its parts"},
     {"more", FIELD_OBJECT, 0, AT(more), .doc = "What else"},
+    {"bits", FIELD_WHOLES, HERE, AT(bits), 0, 8, .item = sizeof(uint32_t),
+     .count = offsetof(struct thing, many), .more = 1, .doc = "Its bits"},
     {"checked", FIELD_LIST, HERE, 0, 0, .doc = "Read elsewhere"},
     {.name = NULL},
 };
@@ -208,13 +212,38 @@ static void what_is_written_is_read_again(void **state)
     read_thing(&again, HERE, json_incref(json), NULL);
     json_t *twice = fields_write(&again, fields, HERE);
     assert_true(json_equal(json, twice));
-    free(again.note);
     again.color = 99;
     assert_null(fields_write(&again, fields, HERE)); /* a choice that has no name */
+    free(again.note);
     free(t.note);
     json_decref(given);
     json_decref(json);
     json_decref(twice);
+}
+
+/* As many as another member says, less one. */
+static void numbers_are_as_many_as_are_counted(void **state)
+{
+    (void)state;
+    struct thing t;
+    struct err err;
+    json_t *given = json_pack("{s:s s:[i,i]}", "name", "n", "bits", 1, 8);
+    read_thing(&t, HERE, json_incref(given), NULL);
+    assert_true(t.bits[0] == 1 && t.bits[1] == 8 && t.bits[2] == 0);
+    t.many = 1;
+    assert_int_equal(fields_check_counts(&t, fields, HERE, given, &err), 0);
+    json_t *json = fields_write(&t, fields, HERE);
+    assert_true(json_equal(json_object_get(json, "bits"), json_object_get(given, "bits")));
+    t.many = 2;
+    assert_int_equal(fields_check_counts(&t, fields, HERE, given, &err), -EINVAL);
+    assert_string_equal(err.text, "\"bits\" must have 3 numbers, and has 2");
+    json_decref(json);
+    json_decref(given);
+    read_thing(NULL, HERE, json_pack("{s:s s:[i,i,i,i]}", "name", "n", "bits", 1, 2, 3, 4),
+               "\"bits\" must be a list of whole numbers from 0 to 8, and is [1,2,3,4]");
+    read_thing(NULL, HERE, json_pack("{s:s s:[i,i]}", "name", "n", "bits", 1, 9), "and is [1,9]");
+    read_thing(NULL, HERE, json_pack("{s:s s:[i,s]}", "name", "n", "bits", 1, "2"), "and is [1,\"2\"]");
+    read_thing(NULL, HERE, json_pack("{s:s s:i}", "name", "n", "bits", 1), "and is 1");
 }
 
 static void the_schema_says_the_same(void **state)
@@ -234,6 +263,8 @@ static void the_schema_says_the_same(void **state)
         {"is_on", "{\"type\":\"boolean\",\"default\":false,\"description\":\"Whether it runs\"}"},
         {"ratio", "{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":100,\"default\":1.5,\"description\":\"A "
                   "ratio\"}"},
+        {"bits", "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":8},"
+                 "\"description\":\"Its bits\"}"},
         {"parts", "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"Its parts\"}"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -256,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(missing_fields_have_defaults),
         cmocka_unit_test(rows_belong_to_uses),
+        cmocka_unit_test(numbers_are_as_many_as_are_counted),
         cmocka_unit_test(numbers_end_where_the_table_says),
         cmocka_unit_test(whole_numbers_beyond_doubles_are_exact),
         cmocka_unit_test(other_types_are_refused),

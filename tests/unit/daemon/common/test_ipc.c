@@ -72,6 +72,55 @@ static void a_descriptor_comes_along(void **state)
     json_decref(got);
 }
 
+static void count_call(void *owner)
+{
+    ++*(int *)owner;
+}
+
+/* As a job's files come: an object that names them, and then they. */
+static void descriptors_come_together_or_not_at_all(void **state)
+{
+    int *pair = *state, pipe_fd[2], fds[IPC_FDS_MAX], got_fds[IPC_FDS_MAX], fd, calls = 0;
+    json_t *got;
+    struct ipc_frame *frame;
+    assert_int_equal(pipe(pipe_fd), 0);
+    for (size_t i = 0; i < IPC_FDS_MAX; i++)
+        fds[i] = pipe_fd[i % 2];
+    assert_int_equal(ipc_frame_new_fds(&frame, fds, 0, count_call, &calls), -E2BIG);
+    assert_int_equal(ipc_frame_new_fds(&frame, fds, IPC_FDS_MAX + 1, count_call, &calls), -E2BIG);
+    assert_int_equal(ipc_send(pair[0], json_object()), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ipc_frame_new_fds(&frame, fds, IPC_FDS_MAX, count_call, &calls), 0);
+        assert_int_equal(calls, i);
+        assert_int_equal(ipc_frame_push(frame, pair[0]), 0);
+        assert_int_equal(calls, i + 1); /* when they have left */
+        ipc_frame_free(frame);
+        assert_int_equal(calls, i + 1); /* and once */
+    }
+    assert_int_equal(ipc_receive(pair[1], &got, NULL, &fd), 0);
+    assert_int_equal(fd, -1);
+    json_decref(got);
+    assert_int_equal(ipc_receive_fds(pair[1], got_fds, IPC_FDS_MAX), 0);
+    for (size_t i = 0; i < IPC_FDS_MAX; i++) {
+        assert_true(fcntl(got_fds[i], F_GETFD) & FD_CLOEXEC);
+        close(got_fds[i]);
+    }
+    const int free_fd = dup(0);
+    close(free_fd);
+    assert_int_equal(ipc_receive_fds(pair[1], got_fds, 2), -EBADMSG); /* other than were named */
+    fd = dup(0);
+    assert_int_equal(fd, free_fd); /* none stays */
+    close(fd);
+    close(pipe_fd[0]);
+    close(pipe_fd[1]);
+    assert_int_equal(ipc_frame_new_fds(&frame, fds, 1, count_call, &calls), 0);
+    ipc_frame_free(frame); /* never sent */
+    assert_int_equal(calls, 3);
+    close(pair[0]);
+    pair[0] = -1;
+    assert_int_equal(ipc_receive_fds(pair[1], got_fds, 1), -EPIPE);
+}
+
 static void a_lane_is_no_object(void **state)
 {
     int *pair = *state, fd;
@@ -189,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(objects_keep_their_digits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_descriptor_comes_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(descriptors_come_together_or_not_at_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lane_is_no_object, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_socket_does_not_take_waits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_large_one_comes_in_pieces, set_up, tear_down),

@@ -122,15 +122,15 @@ static void every_spelling_is_read(void **state)
 static void errors_name_what_is_allowed(void **state)
 {
     (void)state;
-    expect_error("--rank 0", "--rank 0: out of range, allowed is 1 to 1024");
+    expect_error("--rank 0", "--rank must be a whole number from 1 to 1024, and is 0");
     expect_error("--rank 99999999999999999999",
-                 "--rank 99999999999999999999: out of range, allowed is 1 to 1024");
-    expect_error("--rank 8x", "--rank \"8x\": a whole number is needed");
-    expect_error("--lr -1", "--lr -1: out of range, allowed is 0 or more");
-    expect_error("--lr nan", "--lr \"nan\": a number is needed");
-    expect_error("--schedule zigzag", "--schedule \"zigzag\": allowed is one of naive|gpipe|1f1b");
-    expect_error("--schedule 1f", "--schedule \"1f\": allowed is one of naive|gpipe|1f1b");
-    expect_error("--keep=maybe", "--keep \"maybe\": allowed are yes and no");
+                 "--rank must be a whole number from 1 to 1024, and is 99999999999999999999");
+    expect_error("--rank 8x", "--rank must be a whole number from 1 to 1024, and is \"8x\"");
+    expect_error("--lr -1", "--lr must be a number of at least 0, and is -1");
+    expect_error("--lr nan", "--lr must be a number of at least 0, and is nan");
+    expect_error("--schedule zigzag", "--schedule must be naive, gpipe or 1f1b, and is \"zigzag\"");
+    expect_error("--schedule 1f", "--schedule must be naive, gpipe or 1f1b, and is \"1f\"");
+    expect_error("--keep=maybe", "--keep must be yes or no, and is \"maybe\"");
     expect_error("--rank", "--rank: a value is missing (N)");
     expect_error("--model=", "--model: an empty DIR");
     expect_error("--shedule gpipe", "unknown option --shedule: did you mean --schedule?");
@@ -221,7 +221,7 @@ static void a_wrong_file_is_named_with_its_line(void **state)
     expect_file_error("seed = 1\nrnak = 5\n", "line 2: unknown option rnak: did you mean rank?");
     expect_file_error("\n[other]\nseed = 1\n", "line 3: unknown section [other]: there is only [ringd]");
     expect_file_error("seed = 1\n\nrank = 0\nseed = x\n",
-                      "line 3: --rank 0: out of range, allowed is 1 to 1024");
+                      "line 3: --rank must be a whole number from 1 to 1024, and is 0");
     expect_file_error("seed = 1\njust words\nrank = 0\n", "line 2: neither [section] nor key = value");
     char longer[400] = "seed = 1\nmodel = ";
     memset(longer + strlen(longer), 'x', 300);

@@ -8,10 +8,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/common/output_path.h"
@@ -107,6 +111,27 @@ static void files_of_the_daemon_are_not_written(void **unused)
     assert_int_equal(access(at("state/new"), F_OK), -1);
 }
 
+/* Results and models are read from there, and whatever lies elsewhere. */
+static void files_of_the_daemon_are_not_read(void **unused)
+{
+    (void)unused;
+    static const char *const own[] = {"state", "state/identity", "state/results/..", "home/to-identity",
+                                      "home/to-state/identity"},
+                             *const others[] = {"home/mine", "state/results/one",        "state/models/one",
+                                                "stateful",  "home/to-state/models/one", "nowhere"};
+    struct err err;
+    put("state/results/one");
+    put("state/models/one");
+    assert_int_equal(symlink(at("state/identity"), at("home/to-identity")), 0);
+    assert_int_equal(symlink("../state", at("home/to-state")), 0);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        assert_int_equal(output_path_check_input(state, "--data", at(own[i]), &err), -EPERM);
+        assert_non_null(strstr(err.text, "lies in ringd's own folder"));
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(output_path_check_input(state, "--data", at(others[i]), &err), 0);
+}
+
 static void links_are_not_followed(void **unused)
 {
     (void)unused;
@@ -125,6 +150,38 @@ static void links_are_not_followed(void **unused)
     holds("home/new", "line");
     holds("state/identity", "secret");
     holds("home/mine", "secret");
+}
+
+/* Another process makes a folder on the way into a link to the daemon's own, and back, for ever. */
+static pid_t begin_swapping(void)
+{
+    assert_int_equal(mkdir(at("home/way"), 0700), 0);
+    assert_int_equal(symlink(state, at("home/trap")), 0);
+    const pid_t child = fork();
+    while (!child)
+        renameat2(AT_FDCWD, at("home/way"), AT_FDCWD, at("home/trap"), RENAME_EXCHANGE);
+    return child;
+}
+
+static void a_folder_that_becomes_a_link_leads_nowhere(void **unused)
+{
+    (void)unused;
+    enum { TRIES = 3000 };
+    const pid_t child = begin_swapping();
+    size_t written = 0;
+    for (int i = 0; i < TRIES; i++) {
+        struct err err;
+        FILE *f = NULL;
+        if (!output_path_open(state, "--log", at("home/way/new"), false, &f, &err))
+            written++, fclose(f);
+        if (!output_path_open(state, "--log", at("home/way/identity"), false, &f, &err))
+            written++, fclose(f);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_int_equal(access(at("state/new"), F_OK), -1);
+    holds("state/identity", "secret");
+    print_message("%zu of %d files were written\n", written, 2 * TRIES);
 }
 
 static void what_is_no_file_is_not_opened(void **unused)
@@ -155,7 +212,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_of_the_daemon_are_not_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_of_the_daemon_are_not_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_that_becomes_a_link_leads_nowhere, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_not_opened, set_up, tear_down),
         cmocka_unit_test_setup_teardown(jobs_write_where_they_may, set_up, tear_down),
     };

@@ -25,6 +25,7 @@
 #include "daemon/common/ipc.h"
 #include "daemon/common/job_plan.h"
 #include "daemon/stage/stage_cell.h"
+#include "engine/file/lent.h"
 #include "daemon/common/job_spec.h"
 
 /* --- fields ----------------------------------------------------------------------------------- */
@@ -44,10 +45,10 @@ static bool is_text(const struct field *f)
 /* A new field of text is a path, in its table, or its name is added here. */
 static void every_text_is_a_path_or_none(void **state)
 {
-    static const char *const plain[] = {"text",           "text_field",  "prompt_field", "completion_field",
-                                        "messages_field", "tools_field", "layers",       "target_modules",
-                                        "sample_prompt",  "prompt",      "system",       "fingerprint",
-                                        "weights",        "schedule",    "order",        NULL};
+    static const char *const plain[] = {
+        "text",    "text_field",     "prompt_field",  "completion_field", "messages_field", "tools_field",
+        "layers",  "target_modules", "sample_prompt", "prompt",           "system",         "fingerprint",
+        "weights", "schedule",       "order",         "kept_in",          "state_dir",      NULL};
     const struct field *tables[] = {job_spec_fields(), job_plan_fields(), job_tune_fields()};
     (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
@@ -83,6 +84,19 @@ static void expect_rules(const char *message, const char *expected)
     json_decref(json);
 }
 
+static void expect_no_rules(const char *message, const char *words)
+{
+    struct cell_rules rules = {0};
+    struct err err = {""};
+    json_t *json = json_loads(message, 0, NULL);
+    assert_non_null(json);
+    assert_int_equal(stage_cell_rules(&rules, "/state", json, &err), -EINVAL);
+    assert_non_null(strstr(err.text, words));
+    assert_int_equal(rules.n, 0);
+    cell_rules_done(&rules);
+    json_decref(json);
+}
+
 static void rules_of_messages(void **state)
 {
     (void)state;
@@ -90,19 +104,36 @@ static void rules_of_messages(void **state)
         "{\"do\":\"plan\",\"type\":\"train\",\"spec\":{\"model\":\"/m\",\"data\":\"/d\",\"valid\":\"/v\","
         "\"adapter_out\":\"/o\",\"log\":\"/l\",\"schedule\":\"1f1b\",\"init_adapter\":\"/i\","
         "\"adapter\":null,\"text\":\"/t\",\"rescue_dir\":\"/state/results/job-1\"}}",
-        "model --model /m, read --data /d, read --valid /v, write --adapter-out /o, "
-        "read --init-adapter /i, append --log /l, write the folder /state/results/job-1");
+        "model --model /m, read --data /d, write --adapter-out /o, read --init-adapter /i, "
+        "read --valid /v, append --log /l, write the folder /state/results/job-1");
     expect_rules("{\"do\":\"plan\",\"type\":\"train\",\"spec\":{\"schedule\":\"/a/file\"}}",
                  "read --schedule /a/file");
     /* What belongs to other jobs is not opened. */
     expect_rules("{\"do\":\"plan\",\"type\":\"generate\",\"spec\":{\"model\":\"/m\",\"data\":\"/d\","
                  "\"adapter_out\":\"/o\",\"adapter\":\"/a\",\"rescue_dir\":\"/state/results/job-1\"}}",
                  "model --model /m, read --adapter /a");
+    expect_no_rules("{\"do\":\"plan\",\"type\":\"bake\",\"spec\":{\"model\":\"/m\"}}", "not \"bake\"");
+    expect_no_rules("{\"do\":\"plan\",\"spec\":{\"model\":\"/m\"}}", "not \"\"");
     expect_rules("{\"do\":\"open\",\"plan\":{\"model\":\"/m\",\"order\":\"/x\",\"data\":\"/d\"}}",
                  "model --model /m");
     expect_rules("{\"do\":\"measure\",\"question\":{\"plan\":{\"model\":\"/m\"}}}", "model --model /m");
     expect_rules("{\"do\":\"weights\",\"model\":\"/m\"}", "read --model /m");
     expect_rules("{\"do\":\"run\"}", "");
+}
+
+/* They are open already, and the process may not look for their paths. */
+static void what_was_lent_needs_no_rule(void **state)
+{
+    (void)state;
+    assert_int_equal(lent_add_folder("/m"), 0);
+    assert_int_equal(lent_add("/m/config.json", dup(0)), 0);
+    assert_int_equal(lent_add("/d", dup(0)), 0);
+    expect_rules(
+        "{\"do\":\"plan\",\"type\":\"train\",\"spec\":{\"model\":\"/m\",\"data\":\"/d\",\"valid\":\"/v\","
+        "\"adapter_out\":\"/m/out\"}}",
+        "write --adapter-out /m/out, read --valid /v");
+    expect_rules("{\"do\":\"open\",\"plan\":{\"model\":\"/m\"}}", "");
+    lent_clear();
 }
 
 /* --- in the cell ------------------------------------------------------------------------------ */
@@ -176,6 +207,14 @@ static int opens(const char *path, int flags)
     return 0;
 }
 
+/* Else the cell makes the cache, and opens it. */
+static void have_no_cache(void)
+{
+    unsetenv("CACHE_DIRECTORY");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+}
+
 static void *thread_main(void *arg)
 {
     return arg;
@@ -194,9 +233,7 @@ static void live_in_cell(const struct place *p, unsigned landlock_most)
     struct err err = {""};
     pthread_t thread;
     struct rlimit limit;
-    unsetenv("CACHE_DIRECTORY");
-    unsetenv("XDG_CACHE_HOME");
-    unsetenv("HOME");
+    have_no_cache();
     cell_add(&rules, CELL_MODEL, "--model", in(p, "hub/snapshots/1"), &err);
     cell_add(&rules, CELL_MODEL, "--model", in(p, "keys"), &err);
     cell_add(&rules, CELL_WRITE, "--adapter-out", in(p, "out"), &err);
@@ -277,7 +314,7 @@ static void expect_refusal(const struct place *p, enum cell_use use, const char 
         struct cell_rules rules = {.state = strdup(in(p, "state"))};
         struct err err = {""};
         dup2(pipes[1], IPC_FD);
-        unsetenv("CACHE_DIRECTORY");
+        have_no_cache();
         cell_add(&rules, use, "--option", path, &err);
         int r = cell_enter(&rules, &err);
         if (write(IPC_FD, err.text, strlen(err.text)) < 0)
@@ -323,7 +360,7 @@ static void plans_make_nothing(void **state)
     if (!child) {
         struct cell_rules rules = {.must_not_make = true};
         struct err err;
-        unsetenv("CACHE_DIRECTORY");
+        have_no_cache();
         cell_add(&rules, CELL_WRITE, "--adapter-out", in(p, "planned"), &err);
         cell_add(&rules, CELL_APPEND, "--log", in(p, "planned.log"), &err);
         _exit(cell_enter(&rules, &err) != 0);
@@ -339,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_text_is_a_path_or_none),
         cmocka_unit_test(rules_of_messages),
+        cmocka_unit_test(what_was_lent_needs_no_rule),
         cmocka_unit_test(any_kernel_with_landlock),
         cmocka_unit_test_setup_teardown(what_is_the_daemons_own, place_new, place_done),
         cmocka_unit_test_setup_teardown(plans_make_nothing, place_new, place_done),

@@ -42,23 +42,24 @@ static struct go example(void)
 static void all_of_it_comes_back(void **state)
 {
     (void)state;
-    for (int flags = 0; flags < 16; flags++) {
+    for (int flags = 0; flags < 32; flags++) {
         struct go go = example(), back;
         uint8_t bytes[ROOM];
         go.state = flags & 1;
         go.logprobs = flags & 2;
         go.want_token = flags & 4;
         go.trace = flags & 8;
+        go.hold = flags & 16;
         go.top = flags & 2 ? 20 : 0;
         size_t n = go_encode(bytes, &go);
-        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS), ROOM);
+        assert_int_equal(go_max_size(MICROBATCHES, SEQS, STEPS, 1), ROOM);
         assert_int_equal(n, 4 * (14 + 5 * STEPS + 3 + 6));
         assert_int_equal(go_decode(&back, bytes, n, 100), 0);
         assert_true(back.program == go.program && back.round == go.round && back.state == go.state &&
                     back.logprobs == go.logprobs && back.want_token == go.want_token &&
-                    back.trace == go.trace && back.step == go.step && back.adapter == go.adapter &&
-                    back.at == go.at && back.temperature == go.temperature && back.top_p == go.top_p &&
-                    back.seed == go.seed && back.top == go.top);
+                    back.trace == go.trace && back.hold == go.hold && back.step == go.step &&
+                    back.adapter == go.adapter && back.at == go.at && back.temperature == go.temperature &&
+                    back.top_p == go.top_p && back.seed == go.seed && back.top == go.top);
         assert_int_equal(back.nsteps, STEPS);
         for (size_t i = 0; i < STEPS; i++)
             assert_true(back.steps[i].adapter == steps[i].adapter && back.steps[i].step == steps[i].step &&

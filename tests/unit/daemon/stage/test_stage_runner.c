@@ -75,6 +75,7 @@ static int start(void **state)
     must_do(stage_open(&w->stage, w->num, &spec, &err), &err);
     must_do(exchange_new(&w->exchange, &w->progress, &err), &err);
     const struct runner_setup setup = {.plan = &w->plan,
+                                       .config = c,
                                        .stages = &w->stage,
                                        .exchange = w->exchange,
                                        .progress = &w->progress,
@@ -148,7 +149,7 @@ static void a_job_of_one_rank_stops(void **state)
     struct world *w = *state;
     struct err err = {""};
     token_after(w, PROMPT);
-    must_do(runner_stop(w->runner, &err), &err);
+    must_do(runner_stop(w->runner, false, &err), &err);
 }
 
 int main(void)

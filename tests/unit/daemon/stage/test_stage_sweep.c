@@ -21,8 +21,16 @@ static void clear(struct sweep *s)
 
 static json_t *job(json_t *sweep)
 {
-    return json_pack("{s:s s:f s:i s:s s:s s:o*}", "model", "/m", "lr", 2e-4, "rank", 8, "adapter_out",
-                     "/out", "fine_tune_type", "lora", "sweep", sweep);
+    return json_pack("{s:s s:s s:f s:i s:s s:s s:o*}", "model", "/m", "data", "/d", "lr", 2e-4, "rank", 8,
+                     "adapter_out", "/out", "fine_tune_type", "lora", "sweep", sweep);
+}
+
+static int read(struct sweep *ret, const json_t *spec, struct err *err)
+{
+    struct job_spec asked;
+    *ret = (struct sweep){0};
+    const int r = job_spec_read(&asked, JOB_TRAIN, spec, err);
+    return r ? r : sweep_read(ret, &asked, err);
 }
 
 static void a_job_without_is_itself(void **state)
@@ -33,7 +41,7 @@ static void a_job_without_is_itself(void **state)
         struct sweep s;
         struct err err = {""};
         json_t *spec = job(lists[i]);
-        assert_int_equal(sweep_read(&s, spec, &err), 0);
+        assert_int_equal(read(&s, spec, &err), 0);
         assert_int_equal(s.n, 1);
         assert_string_equal(s.one[0].name, "");
         assert_true(json_equal(s.one[0].spec, spec));
@@ -50,7 +58,7 @@ static void every_combination_is_an_adapter(void **state)
     struct sweep s;
     struct err err = {""};
     json_t *spec = job(json_pack("[s,s]", "lr=1e-4,.03", "rank=8,16"));
-    assert_int_equal(sweep_read(&s, spec, &err), 0);
+    assert_int_equal(read(&s, spec, &err), 0);
     assert_int_equal(s.n, 4);
     for (size_t i = 0; i < 4; i++) {
         char path[100] = "/out/";
@@ -73,7 +81,7 @@ static void refuse(json_t *sweep, const char *key, const char *value, const char
     json_t *spec = job(sweep);
     if (key)
         json_object_set_new(spec, key, json_string(value));
-    assert_int_equal(sweep_read(&s, spec, &err), -EINVAL);
+    assert_int_equal(read(&s, spec, &err), -EINVAL);
     if (!strstr(err.text, sentence))
         fail_msg("\"%s\" does not say \"%s\"", err.text, sentence);
     clear(&s);
@@ -83,7 +91,7 @@ static void refuse(json_t *sweep, const char *key, const char *value, const char
 static void what_cannot_differ_is_refused(void **state)
 {
     (void)state;
-    refuse(json_pack("[s]", "batch-size=4,8"), NULL, NULL, "can differ in lr, lr-schedule, warmup,");
+    refuse(json_pack("[s]", "batch-size=4,8"), NULL, NULL, "can differ in rank, alpha, lora-plus-ratio,");
     refuse(json_pack("[s]", "lr"), NULL, NULL, "--sweep lr=1e-4,3e-4");
     refuse(json_pack("[s]", "=1,2"), NULL, NULL, "can differ in");
     refuse(json_pack("[s]", "lrx=1"), NULL, NULL, "can differ in");

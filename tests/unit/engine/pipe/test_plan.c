@@ -16,17 +16,9 @@
 
 #include "pipe/exec.h"
 #include "tests/unit/engine/pipe/plan_lists.h"
+#include "tests/unit/engine/pipe/plan_text.h"
 
 /* --- programs --------------------------------------------------------------------------------- */
-
-static struct plan *compile(const struct plan_request *req)
-{
-    struct plan *plan = NULL;
-    struct err err = {0};
-    if (plan_compile(&plan, req, &err) < 0)
-        fail_msg("%s", err.text);
-    return plan;
-}
 
 static struct plan *compile_train(const char *name, size_t ranks, size_t m, uint32_t lowest, bool tied)
 {
@@ -39,39 +31,6 @@ static struct plan *compile_train(const char *name, size_t ranks, size_t m, uint
     struct plan *plan = compile(&req);
     sched_free(sched);
     return plan;
-}
-
-/* A rank's tasks in one line: slot after the name, "<" needs with the sender, ">" emits with the
- * receiver. */
-static void describe(char *text, size_t n, const struct plan *plan, uint32_t rank)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t k = 0; k < plan->rank[rank].n; k++) {
-        const struct task *task = &plan->rank[rank].tasks[k];
-        char name[24];
-        used += (size_t)snprintf(text + used, n - used, "%s%s", k ? "; " : "",
-                                 task_name(name, sizeof name, task));
-        if (task->slot != SLOT_NONE)
-            used += (size_t)snprintf(text + used, n - used, "%s%u%s", task->first_use ? "[" : "|", task->slot,
-                                     task->last_use ? "]" : "|");
-        for (uint32_t i = 0; i < task->nneeds; i++)
-            used +=
-                (size_t)snprintf(text + used, n - used, " <%s@%u.%u", msg_kind_name(task->needs[i].key.kind),
-                                 task->needs[i].from, task->needs[i].key.mb);
-        for (uint32_t i = 0; i < task->nemits; i++)
-            used +=
-                (size_t)snprintf(text + used, n - used, " >%s@%u.%u", msg_kind_name(task->emits[i].key.kind),
-                                 task->emits[i].to, task->emits[i].key.mb);
-        assert_true(used < n);
-    }
-}
-
-static void assert_rank(const struct plan *plan, uint32_t rank, const char *wanted)
-{
-    char text[4096];
-    describe(text, sizeof text, plan, rank);
-    assert_string_equal(text, wanted);
 }
 
 static void test_train_three(void **state)
@@ -326,37 +285,6 @@ static void test_decode(void **state)
     plan_free(plan);
 }
 
-static void test_save_and_load(void **state)
-{
-    (void)state;
-    /* Layers 0 and 1 (units 1 and 2) on stage 0, none on stage 1, layer 2 (unit 3) and the head
-     * (unit 4) on stage 2. */
-    /* Unit 0 travels in two pieces, unit 2 in none. */
-    struct plan_request req = {.program = PROGRAM_SAVE,
-                               .ranks = 3,
-                               .first = (size_t[]){0, 2, 2, 3},
-                               .pieces = (size_t[]){0, 2, 3, 3, 4, 5}};
-    struct plan *plan = compile(&req);
-    assert_rank(plan, 0, "0 put 0; 0 put 1; 0 put 2; 0 put 3 <parameters@1.3; 0 put 4 <parameters@1.4");
-    assert_rank(plan, 1, "1 put 3 <parameters@2.3 >parameters@0.3; 1 put 4 <parameters@2.4 >parameters@0.4");
-    assert_rank(plan, 2, "2 put 3 >parameters@1.3; 2 put 4 >parameters@1.4");
-    plan_free(plan);
-    req.program = PROGRAM_LOAD;
-    plan = compile(&req);
-    assert_rank(plan, 0, "0 put 0; 0 put 1; 0 put 2; 0 put 3 >parameters@1.3; 0 put 4 >parameters@1.4");
-    assert_rank(plan, 2, "2 put 3 <parameters@1.3; 2 put 4 <parameters@1.4");
-    assert_int_equal(plan->rank[2].slots, 0);
-    assert_int_equal(plan->rank[0].credits, 1);
-    plan_free(plan);
-    req.tied = true;
-    plan = compile(&req);
-    assert_rank(
-        plan, 0,
-        "0 put 0; 0 put 1 >tied weight@2.0; 0 put 2; 0 put 3 >parameters@1.3; 0 put 4 >parameters@1.4");
-    assert_rank(plan, 2, "2 put 3 <tied weight@0.0 <parameters@1.3; 2 put 4 <parameters@1.4");
-    plan_free(plan);
-}
-
 /* Messages of a step on every link, in closed form; slots as the simulation's peaks. */
 static void test_counts(void **state)
 {
@@ -540,10 +468,9 @@ int main(void)
         cmocka_unit_test(test_train_halves),   cmocka_unit_test(test_train_v),
         cmocka_unit_test(test_train_reversed), cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_halves),         cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_decode),         cmocka_unit_test(test_save_and_load),
-        cmocka_unit_test(test_counts),         cmocka_unit_test(test_credits),
-        cmocka_unit_test(test_exec),           cmocka_unit_test(test_room_for_all),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_decode),         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_credits),        cmocka_unit_test(test_exec),
+        cmocka_unit_test(test_room_for_all),   cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

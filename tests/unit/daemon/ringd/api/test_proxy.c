@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ struct world {
     } wire[WIRE];
     size_t n_wire;
     bool is_cut;
+    int unsent; /* why nothing can be sent, though the other is reached */
     char *body; /* what b's handler answers with */
     size_t n_body;
     struct http_call *held; /* by b's handler, for the path …/held */
@@ -43,9 +45,9 @@ struct world {
 
 static int post(struct world *w, uint8_t from, const uint8_t to[16], json_t *message)
 {
-    if (w->is_cut || w->n_wire == WIRE) {
+    if (w->is_cut || w->unsent || w->n_wire == WIRE) {
         json_decref(message);
-        return -1;
+        return w->unsent ? w->unsent : -EHOSTUNREACH;
     }
     struct letter *l = &w->wire[w->n_wire++];
     l->message = message;
@@ -285,6 +287,30 @@ static void who_is_gone_is_named(void **state)
     assert_int_equal(w->status, 503);
 }
 
+static void what_cannot_be_sent_is_named(void **state)
+{
+    static const struct {
+        int error, status;
+        const char *code, *words;
+    } cases[] = {
+        {-EHOSTUNREACH, 503, "out-of-reach", "is out of reach"},
+        {-ENOTCONN, 503, "out-of-reach", "is out of reach"},
+        {-EMSGSIZE, 413, "too-large", "cannot be sent this message: it has more than 1 MiB"},
+        {-ENOBUFS, 503, "busy", "takes no messages now: 16 MiB wait for it already"},
+        {-ENOMEM, 503, "busy", "no memory is left for it"},
+    };
+    struct world *w = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        w->unsent = cases[i].error;
+        ask(w, "POST", "/v1/jobs/7/turn", NULL, "{}");
+        assert_int_equal(w->answers, i + 1);
+        assert_int_equal(w->status, cases[i].status);
+        assert_non_null(strstr(w->text, cases[i].code));
+        assert_non_null(strstr(w->text, "node b, which is the head of this job, "));
+        assert_non_null(strstr(w->text, cases[i].words));
+    }
+}
+
 static void the_end_of_either_side_leaves_nothing_behind(void **state)
 {
     struct world *w = *state;
@@ -324,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_whole_that_shrinks_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_jobs_of_that_node_are_answered_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_is_gone_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_sent_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_either_side_leaves_nothing_behind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_more_than_so_many_at_once, set_up, tear_down),
     };

@@ -77,17 +77,17 @@ static void test_damaged_or_open_files_are_refused(void **state)
     init(anna);
     snprintf(path, sizeof path, "%s/cluster", anna->dir);
     chmod(path, 0644);
-    assert_true(cluster_open(&c, anna->dir, &anna->id, &err) < 0);
+    assert_true(cluster_open(&c, anna->dir, anna->keys, &err) < 0);
     expect_text(err.text, "can be read by others");
     chmod(path, 0600);
-    assert_true(cluster_open(&c, anna->dir, &w->ends[1].id, &err) < 0);
+    assert_true(cluster_open(&c, anna->dir, w->ends[1].keys, &err) < 0);
     expect_text(err.text, "belongs to another identity");
     fd = open(path, O_RDWR);
     assert_int_equal(pread(fd, &byte, 1, 400), 1);
     byte ^= 1;
     assert_int_equal(pwrite(fd, &byte, 1, 400), 1);
     close(fd);
-    assert_true(cluster_open(&c, anna->dir, &anna->id, &err) < 0);
+    assert_true(cluster_open(&c, anna->dir, anna->keys, &err) < 0);
     expect_text(err.text, "is damaged");
 }
 
@@ -109,7 +109,7 @@ static void test_removal_turns_the_key_over(void **state)
     assert_int_equal(cluster_net_keys(bert->cluster, b, 3), 2);
     assert_memory_equal(a, b, 2 * sizeof a[0]);
     assert_int_equal(a[0].generation, 2);
-    assert_memory_not_equal(a[0].key, a[1].key, 32);
+    assert_memory_not_equal(a[0].beacon, a[1].beacon, 32);
     assert_int_equal(cluster_state(cleo->cluster), CLUSTER_REMOVED); /* it was told */
     assert_int_equal(cluster_net_keys(cleo->cluster, a, 3), 0);
     cluster_psk(bert->cluster, 0, now);

@@ -3,6 +3,7 @@
  * A member that would spend an invite itself, for keys of its own, with all that members are told
  * of it. */
 #include "tests/unit/daemon/ringd/cluster/trust_world.h"
+#include "tests/lib/own_keys.h"
 
 static void ask_for(struct end *member, struct end *authority, const struct token_claim *claim,
                     const uint8_t proof[static AUTH_SIGNATURE])
@@ -34,12 +35,13 @@ static void test_a_member_lets_nobody_in_with_what_it_was_told(void **state)
     admit(anna, bert);
     invite(anna, 60, text);
     assert_int_equal(token_read(text, &t), 0);
-    assert_int_equal(auth_identity_generate(&sybil), 0);
+    assert_int_equal(own_identity(&sybil), 0);
     struct token_claim claim = {.token = t.id, .pub = sybil.pub, .hash = hash, .name = "sybil"};
     ask_for(bert, anna, &claim, proof);
     /* signed with his own key, and with a pair made of each thing that members are told */
     token_derive(&t, &keys);
-    assert_int_equal(auth_sign(&bert->id, "ringd/1 join", "", 0, proof), 0);
+    assert_int_equal(bert->id.sign(bert->id.holder, AUTH_JOIN, "", 0, proof), -EPERM);
+    assert_int_equal(auth_pair_sign(own_pair(&sybil), AUTH_JOIN, "", 0, proof), 0);
     ask_for(bert, anna, &claim, proof);
     struct token guess = t;
     const uint8_t *const known[] = {keys.psk, keys.question, keys.answer, keys.sign_pub};
@@ -71,8 +73,8 @@ static void test_a_proof_is_for_one_node_alone(void **state)
     admit(anna, bert);
     invite(anna, 60, text);
     assert_int_equal(token_read(text, &t), 0);
-    assert_int_equal(auth_identity_generate(&own), 0);
-    assert_int_equal(auth_identity_generate(&sybil), 0);
+    assert_int_equal(own_identity(&own), 0);
+    assert_int_equal(own_identity(&sybil), 0);
     struct token_claim claim = {.token = t.id, .pub = own.pub, .hash = hash, .name = "cleo"};
     assert_int_equal(token_prove(&t, &claim, proof), 0);
     claim.pub = sybil.pub;
@@ -86,11 +88,41 @@ static void test_a_proof_is_for_one_node_alone(void **state)
     assert_int_equal(roster_active(cluster_roster(anna->cluster)), 3);
 }
 
+/* A member keeps the claim of a newcomer and says it again and again: another serial would shut the
+ * newcomer out. */
+static void test_a_claim_that_is_repeated_changes_nothing(void **state)
+{
+    struct world *w = *state;
+    struct end *anna = &w->ends[0], *bert = &w->ends[1], *cleo = &w->ends[2];
+    const uint8_t hash[AUTH_HASH] = {7};
+    uint8_t proof[AUTH_SIGNATURE];
+    char text[TOKEN_TEXT];
+    struct token t;
+
+    init(anna);
+    admit(anna, bert);
+    invite(anna, 60, text);
+    assert_int_equal(token_read(text, &t), 0);
+    struct token_claim claim = {.token = t.id, .pub = cleo->id.pub, .hash = hash, .name = "cleo"};
+    assert_int_equal(token_prove(&t, &claim, proof), 0);
+    assert_string_equal(join(cleo, text, bert->port), "");
+    settle(w);
+    const uint64_t version = cluster_roster(anna->cluster)->version;
+    const unsigned changes = anna->changes;
+    for (int i = 0; i < 3; i++)
+        ask_for(bert, anna, &claim, proof);
+    assert_int_equal(cluster_roster(anna->cluster)->version, version);
+    assert_int_equal(anna->changes, changes);
+    assert_int_equal(roster_judge(cluster_roster(anna->cluster), cluster_cert(cleo->cluster)),
+                     ROSTER_IS_MEMBER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_a_member_lets_nobody_in_with_what_it_was_told),
         TEST(test_a_proof_is_for_one_node_alone),
+        TEST(test_a_claim_that_is_repeated_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,15 +15,14 @@
 
 #include "daemon/ringd/cluster/envelope.h"
 #include "tests/lib/protocol_doc.h"
+#include "tests/unit/daemon/ringd/cluster/signer.h"
 
 enum { NODES = 3 };
 static const char text[] = "{\"kind\":\"job-stop\",\"job\":7,\"cause\":\"\"}";
 
 struct node {
-    struct auth_identity id;
-    struct members *members;
+    struct signer as;
     struct envelopes *envelopes;
-    uint8_t node_id[16];
 };
 struct world {
     struct node at[NODES];
@@ -32,16 +31,13 @@ struct world {
 
 static struct member member_at(const struct world *w, size_t i, uint64_t boot)
 {
-    struct member m = {.boot = boot, .seq = 1};
-    snprintf(m.name, sizeof m.name, "n%zu", i);
-    memcpy(m.id, w->at[i].node_id, 16);
-    return m;
+    return signer_member(&w->at[i].as, i, boot);
 }
 
 static void learn(struct node *n, const struct member *who)
 {
     json_t *record = member_encode(who);
-    assert_true(members_learn(n->members, record, (struct instant){1}) >= 0);
+    assert_true(members_learn(n->as.members, record, (struct instant){1}) >= 0);
     json_decref(record);
 }
 
@@ -51,16 +47,8 @@ static int set_up(void **state)
     w->roster = calloc(1, sizeof *w->roster);
     for (size_t i = 0; i < NODES; i++) {
         struct node *n = &w->at[i];
-        uint8_t seed[AUTH_SEED] = {(uint8_t)(i + 1)};
-        const struct roster_entry *e;
-        char name[8];
-        snprintf(name, sizeof name, "n%zu", i);
-        assert_int_equal(auth_identity_from_seed(&n->id, seed), 0);
-        assert_int_equal(roster_admit(w->roster, n->id.pub, name, &e), 0);
-        memcpy(n->node_id, e->id, 16);
-        struct member self = member_at(w, i, 100 + i);
-        n->members = members_new(&self);
-        n->envelopes = envelopes_new(&n->id, n->members);
+        signer_init(&n->as, w->roster, i);
+        n->envelopes = envelopes_new(&n->as.id, n->as.members);
     }
     for (size_t i = 0; i < NODES; i++)
         for (size_t k = 0; k < NODES; k++) {
@@ -77,7 +65,7 @@ static int tear_down(void **state)
     struct world *w = *state;
     for (size_t i = 0; i < NODES; i++) {
         envelopes_free(w->at[i].envelopes);
-        members_free(w->at[i].members);
+        members_free(w->at[i].as.members);
     }
     free(w->roster);
     free(w);
@@ -87,8 +75,8 @@ static int tear_down(void **state)
 static size_t write_to(struct world *w, size_t from, size_t to, uint8_t **ret)
 {
     size_t n;
-    assert_int_equal(envelopes_seal(w->at[from].envelopes, w->at[to].node_id, text, sizeof text - 1, ret, &n),
-                     0);
+    assert_int_equal(
+        envelopes_seal(w->at[from].envelopes, w->at[to].as.node_id, text, sizeof text - 1, ret, &n), 0);
     assert_int_equal(n, ENVELOPE_HEAD + sizeof text - 1);
     return n;
 }
@@ -102,9 +90,9 @@ static enum envelope_verdict take(struct world *w, size_t who, const uint8_t *da
 /* A life of that node that began at `boot`, with all that the old one knew. */
 static void restart(struct world *w, size_t who, uint64_t boot)
 {
-    members_self(w->at[who].members)->boot = boot;
+    members_self(w->at[who].as.members)->boot = boot;
     envelopes_free(w->at[who].envelopes);
-    w->at[who].envelopes = envelopes_new(&w->at[who].id, w->at[who].members);
+    w->at[who].envelopes = envelopes_new(&w->at[who].as.id, w->at[who].as.members);
 }
 
 static void a_message_arrives_once_through_another(void **state)
@@ -117,7 +105,7 @@ static void a_message_arrives_once_through_another(void **state)
     assert_int_equal(take(w, 1, data, n), ENVELOPE_PASSES);
     data[0]--;
     assert_int_equal(envelopes_take(w->at[2].envelopes, w->roster, data, n, &v), ENVELOPE_OURS);
-    assert_memory_equal(v.from, w->at[0].node_id, 16);
+    assert_memory_equal(v.from, w->at[0].as.node_id, 16);
     assert_int_equal(v.n, sizeof text - 1);
     assert_memory_equal(v.text, text, v.n);
     assert_int_equal(take(w, 2, data, n), ENVELOPE_REPEATED);
@@ -150,13 +138,13 @@ static void nobody_writes_for_another(void **state)
     uint8_t *data;
     struct member mask = member_at(w, 0, 100), to = member_at(w, 2, 102);
     struct members *members = members_new(&mask);
-    struct node forger = {.members = members};
+    struct node forger = {.as.members = members};
     size_t n;
     learn(&forger, &to);
-    forger.envelopes = envelopes_new(&w->at[1].id, members);
+    forger.envelopes = envelopes_new(&w->at[1].as.id, members);
     assert_int_equal(envelopes_seal(forger.envelopes, to.id, text, sizeof text - 1, &data, &n), 0);
     assert_int_equal(take(w, 2, data, n), ENVELOPE_FORGED);
-    memcpy(data + 1 + AUTH_SIGNATURE, w->at[0].id.sign_pub, AUTH_KEY); /* under the key of the other */
+    memcpy(data + 1 + AUTH_SIGNATURE, w->at[0].as.id.sign_pub, AUTH_KEY); /* under the key of the other */
     assert_int_equal(take(w, 2, data, n), ENVELOPE_FORGED);
     assert_int_equal(envelopes_count(w->at[2].envelopes, ENVELOPE_FORGED), 2);
     free(data);
@@ -204,9 +192,9 @@ static void no_life_is_forgotten_into_being_new(void **state)
     struct world *w = *state;
     uint8_t *said[LIVES];
     size_t n = 0;
-    members_free(w->at[2].members); /* a node that knows no records, the author's neither */
+    members_free(w->at[2].as.members); /* a node that knows no records, the author's neither */
     struct member self = member_at(w, 2, 102);
-    w->at[2].members = members_new(&self);
+    w->at[2].as.members = members_new(&self);
     restart(w, 2, 102);
     for (size_t i = 0; i < LIVES; i++) {
         restart(w, 0, 1000 + i);
@@ -226,11 +214,11 @@ static void only_members_are_heard(void **state)
     struct envelope v;
     const size_t n = write_to(w, 0, 2, &data);
     assert_int_equal(envelopes_take(w->at[2].envelopes, NULL, data, n, &v), ENVELOPE_STRANGER);
-    assert_true(envelopes_admit(w->at[2].envelopes, w->roster, w->at[0].node_id));
-    assert_int_equal(roster_remove(w->roster, w->at[0].node_id), 0);
+    assert_true(envelopes_admit(w->at[2].envelopes, w->roster, w->at[0].as.node_id));
+    assert_int_equal(roster_remove(w->roster, w->at[0].as.node_id), 0);
     assert_int_equal(take(w, 2, data, n), ENVELOPE_STRANGER);
     assert_int_equal(take(w, 1, data, n), ENVELOPE_STRANGER); /* nor is it handed on */
-    assert_false(envelopes_admit(w->at[2].envelopes, w->roster, w->at[0].node_id));
+    assert_false(envelopes_admit(w->at[2].envelopes, w->roster, w->at[0].as.node_id));
     assert_false(envelopes_admit(w->at[2].envelopes, w->roster, (const uint8_t[16]){9}));
     assert_int_equal(envelopes_count(w->at[2].envelopes, ENVELOPE_STRANGER), 4);
     free(data);
@@ -245,10 +233,10 @@ static void what_cannot_be_written_is_told(void **state)
     char *long_text = calloc(1, ENVELOPE_TEXT_MAX + 1);
     assert_int_equal(envelopes_seal(w->at[0].envelopes, nobody, text, 1, &data, &n), -EHOSTUNREACH);
     assert_int_equal(
-        envelopes_seal(w->at[0].envelopes, w->at[2].node_id, long_text, ENVELOPE_TEXT_MAX + 1, &data, &n),
+        envelopes_seal(w->at[0].envelopes, w->at[2].as.node_id, long_text, ENVELOPE_TEXT_MAX + 1, &data, &n),
         -EMSGSIZE);
     assert_int_equal(
-        envelopes_seal(w->at[0].envelopes, w->at[2].node_id, long_text, ENVELOPE_TEXT_MAX, &data, &n), 0);
+        envelopes_seal(w->at[0].envelopes, w->at[2].as.node_id, long_text, ENVELOPE_TEXT_MAX, &data, &n), 0);
     assert_int_equal(n, LINK_FRAME_MAX);
     assert_int_equal(take(w, 2, data, n), ENVELOPE_OURS);
     free(data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node's key pair and boot number over restarts. */
+ * A node's boot number over restarts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,11 +32,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place *p = *state;
-    const char *const files[] = {"identity", "boot"};
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(p->file, sizeof p->file, "%s/%s", p->dir, files[i]);
-        unlink(p->file);
-    }
+    snprintf(p->file, sizeof p->file, "%s/boot", p->dir);
+    unlink(p->file);
     rmdir(p->dir);
     free(p);
     return 0;
@@ -54,23 +51,6 @@ static uint64_t boot(struct place *p, uint64_t wall_us)
     uint64_t number = 0;
     assert_int_equal(identity_boot(&number, p->dir, wall_us, &err), 0);
     return number;
-}
-
-static void test_the_key_stays(void **state)
-{
-    struct place *p = *state;
-    struct auth_identity first, again;
-    struct err err;
-    assert_int_equal(identity_load(&first, p->dir, &err), 0);
-    assert_int_equal(identity_load(&again, p->dir, &err), 0);
-    assert_memory_equal(first.pub, again.pub, sizeof first.pub);
-    assert_int_equal(chmod(in(p, "identity"), 0644), 0);
-    assert_int_equal(identity_load(&again, p->dir, &err), -EPERM);
-    assert_non_null(strstr(err.text, "chmod 600"));
-    assert_int_equal(chmod(in(p, "identity"), 0600), 0);
-    assert_int_equal(truncate(in(p, "identity"), 5), 0);
-    assert_int_equal(identity_load(&again, p->dir, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "damaged"));
 }
 
 static void test_boots_grow(void **state)
@@ -111,7 +91,6 @@ static void test_no_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_key_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(test_boots_grow, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_damaged_boot_file, setup, teardown),
         cmocka_unit_test(test_no_room),

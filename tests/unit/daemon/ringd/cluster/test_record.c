@@ -13,14 +13,13 @@
 #include <string.h>
 
 #include "daemon/ringd/cluster/record.h"
+#include "tests/unit/daemon/ringd/cluster/signer.h"
 
 enum { NODES = 4, SECOND = 1000000 };
 
 struct node {
-    struct auth_identity id;
-    struct members *members;
+    struct signer as;
     struct records *records;
-    uint8_t node_id[16];
 };
 struct world {
     struct node at[NODES];
@@ -33,18 +32,8 @@ static int set_up(void **state)
     w->roster = calloc(1, sizeof *w->roster);
     for (size_t i = 0; i < NODES; i++) {
         struct node *n = &w->at[i];
-        uint8_t seed[AUTH_SEED] = {(uint8_t)(i + 1)};
-        struct member self = {.boot = 1, .seq = 1};
-        const struct roster_entry *e;
-        char name[8];
-        snprintf(name, sizeof name, "n%zu", i);
-        assert_int_equal(auth_identity_from_seed(&n->id, seed), 0);
-        assert_int_equal(roster_admit(w->roster, n->id.pub, name, &e), 0);
-        memcpy(n->node_id, e->id, 16);
-        memcpy(self.id, e->id, 16);
-        snprintf(self.name, sizeof self.name, "%s", name);
-        n->members = members_new(&self);
-        n->records = records_new(&n->id, n->members);
+        signer_init(&n->as, w->roster, i);
+        n->records = records_new(&n->as.id, n->as.members);
     }
     *state = w;
     return 0;
@@ -55,7 +44,7 @@ static int tear_down(void **state)
     struct world *w = *state;
     for (size_t i = 0; i < NODES; i++) {
         records_free(w->at[i].records);
-        members_free(w->at[i].members);
+        members_free(w->at[i].as.members);
     }
     free(w->roster);
     free(w);
@@ -65,9 +54,9 @@ static int tear_down(void **state)
 static size_t say(struct world *w, size_t who, uint64_t us, uint8_t *out)
 {
     struct node *n = &w->at[who];
-    members_touch(n->members);
+    members_touch(n->as.members);
     assert_int_equal(records_sign_self(n->records, (struct instant){us}), 0);
-    size_t len = records_write(n->records, n->node_id, (struct instant){us}, out, RECORD_MAX);
+    size_t len = records_write(n->records, n->as.node_id, (struct instant){us}, out, RECORD_MAX);
     assert_true(len > RECORD_HEAD);
     return len;
 }
@@ -86,19 +75,19 @@ static void a_record_is_handed_on_as_it_was_signed(void **state)
     assert_int_equal(hear(w, 1, first, n, 100 * SECOND), RECORD_NEWS);
     assert_int_equal(hear(w, 1, first, n, 100 * SECOND), RECORD_KNOWN);
     /* each node's clock is its own; node 1 keeps it for 2 s, node 2 for 3 */
-    assert_int_equal(records_write(w->at[1].records, w->at[0].node_id, (struct instant){102 * SECOND}, second,
-                                   sizeof second),
+    assert_int_equal(records_write(w->at[1].records, w->at[0].as.node_id, (struct instant){102 * SECOND},
+                                   second, sizeof second),
                      n);
     assert_int_equal(hear(w, 2, second, n, 50 * SECOND), RECORD_NEWS);
-    assert_true(members_find(w->at[2].members, w->at[0].node_id)->heard.us == 48 * SECOND);
-    assert_int_equal(records_write(w->at[2].records, w->at[0].node_id, (struct instant){53 * SECOND}, second,
-                                   sizeof second),
+    assert_true(members_find(w->at[2].as.members, w->at[0].as.node_id)->heard.us == 48 * SECOND);
+    assert_int_equal(records_write(w->at[2].records, w->at[0].as.node_id, (struct instant){53 * SECOND},
+                                   second, sizeof second),
                      n);
     assert_int_equal(hear(w, 3, second, n, 7 * SECOND), RECORD_NEWS);
-    assert_true(members_find(w->at[3].members, w->at[0].node_id)->heard.us == 2 * SECOND);
+    assert_true(members_find(w->at[3].as.members, w->at[0].as.node_id)->heard.us == 2 * SECOND);
     assert_int_equal(
-        records_write(w->at[3].records, w->at[1].node_id, (struct instant){0}, second, sizeof second), 0);
-    assert_int_equal(records_write(w->at[3].records, w->at[0].node_id, (struct instant){0}, second, n - 1),
+        records_write(w->at[3].records, w->at[1].as.node_id, (struct instant){0}, second, sizeof second), 0);
+    assert_int_equal(records_write(w->at[3].records, w->at[0].as.node_id, (struct instant){0}, second, n - 1),
                      n);
 }
 
@@ -117,7 +106,7 @@ static void every_bit_counts(void **state)
     }
     for (size_t len = 0; len < n; len++)
         assert_true(hear(w, 1, body, len, 1) > RECORD_KNOWN);
-    assert_int_equal(members_count(w->at[1].members), 1);
+    assert_int_equal(members_count(w->at[1].as.members), 1);
     assert_true(records_forged(w->at[1].records) > 8 * 96);
     assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
 }
@@ -128,14 +117,15 @@ static void nobody_speaks_for_another(void **state)
     struct world *w = *state;
     uint8_t body[RECORD_MAX], true_word[RECORD_MAX];
     size_t n_true = say(w, 0, 1, true_word);
-    struct member lie = *members_self(w->at[0].members);
+    struct member lie = *members_self(w->at[0].as.members);
     lie.seq += 10;
     struct members *mask = members_new(&lie);
-    struct records *forger = records_new(&w->at[1].id, mask);
+    struct records *forger = records_new(&w->at[1].as.id, mask);
     assert_int_equal(records_sign_self(forger, (struct instant){1}), 0);
     size_t n = records_write(forger, lie.id, (struct instant){1}, body, sizeof body);
     assert_int_equal(hear(w, 2, body, n, 1), RECORD_FORGED);
-    memcpy(body + AUTH_SIGNATURE, w->at[0].id.sign_pub, AUTH_KEY); /* under the key of the one it speaks of */
+    memcpy(body + AUTH_SIGNATURE, w->at[0].as.id.sign_pub,
+           AUTH_KEY); /* under the key of the one it speaks of */
     assert_int_equal(hear(w, 2, body, n, 1), RECORD_FORGED);
     assert_int_equal(hear(w, 2, true_word, n_true, 1), RECORD_NEWS);
     assert_int_equal(hear(w, 2, body, n, 1), RECORD_FORGED); /* also once the key is remembered */
@@ -152,19 +142,19 @@ static void only_members_are_heard(void **state)
     size_t n = say(w, 0, 1, body);
     uint8_t id[16];
     assert_int_equal(records_take(w->at[1].records, NULL, body, n, (struct instant){1}, id), RECORD_FORGED);
-    assert_int_equal(roster_remove(w->roster, w->at[0].node_id), 0);
+    assert_int_equal(roster_remove(w->roster, w->at[0].as.node_id), 0);
     assert_int_equal(hear(w, 1, body, n, 1), RECORD_FORGED);
-    assert_int_equal(members_count(w->at[1].members), 1);
+    assert_int_equal(members_count(w->at[1].as.members), 1);
 }
 
 static void a_copied_identity_is_a_twin(void **state)
 {
     struct world *w = *state;
     uint8_t body[RECORD_MAX];
-    struct member other = *members_self(w->at[0].members);
+    struct member other = *members_self(w->at[0].as.members);
     other.boot = 7;
     struct members *mask = members_new(&other);
-    struct records *twin = records_new(&w->at[0].id, mask);
+    struct records *twin = records_new(&w->at[0].as.id, mask);
     for (int i = 0; i < 2; i++) {
         members_touch(mask);
         assert_int_equal(records_sign_self(twin, (struct instant){1}), 0);
@@ -180,7 +170,7 @@ static void a_full_record_fits(void **state)
 {
     struct world *w = *state;
     uint8_t body[RECORD_MAX];
-    struct member *self = members_self(w->at[0].members);
+    struct member *self = members_self(w->at[0].as.members);
     memset(self->ring, '"', sizeof self->ring - 1); /* two bytes each in JSON */
     memset(self->doing, '"', sizeof self->doing - 1);
     self->nlinks = RING_MAX_NODES;
@@ -196,10 +186,10 @@ static void a_node_is_called_what_the_roster_says(void **state)
 {
     struct world *w = *state;
     uint8_t body[RECORD_MAX];
-    snprintf(members_self(w->at[0].members)->name, sizeof(struct member){0}.name, "n2");
+    snprintf(members_self(w->at[0].as.members)->name, sizeof(struct member){0}.name, "n2");
     size_t n = say(w, 0, 1, body);
     assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
-    assert_string_equal(members_find(w->at[1].members, w->at[0].node_id)->name, "n0");
+    assert_string_equal(members_find(w->at[1].as.members, w->at[0].as.node_id)->name, "n0");
 }
 
 /* What others say is printable, however it was cut. */
@@ -207,7 +197,7 @@ static void texts_steer_no_terminal(void **state)
 {
     struct world *w = *state;
     uint8_t body[RECORD_MAX];
-    struct member *self = members_self(w->at[0].members);
+    struct member *self = members_self(w->at[0].as.members);
     const struct member *known;
     json_t *again;
     memset(self->doing, 'x', sizeof self->doing - 1);
@@ -217,7 +207,7 @@ static void texts_steer_no_terminal(void **state)
              "2");
     size_t n = say(w, 0, 1, body);
     assert_int_equal(hear(w, 1, body, n, 1), RECORD_NEWS);
-    known = members_find(w->at[1].members, w->at[0].node_id);
+    known = members_find(w->at[1].as.members, w->at[0].as.node_id);
     assert_string_equal(known->version, "1?[2J??2");
     assert_string_equal(known->doing + sizeof known->doing - 4, "x??");
     assert_non_null(again = member_encode(known));

@@ -27,8 +27,8 @@
 
 #include "daemon/ringd/cluster/cluster.h"
 #include "daemon/ringd/cluster/enrol.h"
-#include "daemon/ringd/cluster/identity.h"
 #include "daemon/ringd/log.h"
+#include "tests/lib/own_keys.h"
 #include "tests/lib/roster_count.h"
 
 enum { ENDS = 5, GUARD_S = 30, LINKS = 64 };
@@ -38,6 +38,9 @@ struct end { /* one node */
     struct world *world;
     const char *name;
     char dir[64];
+    uint8_t seed[AUTH_SEED]; /* of its identity */
+    struct keeper keeper;
+    struct keys *keys;
     struct auth_identity id;
     uint8_t node_id[16];
     struct cluster *cluster;
@@ -95,10 +98,8 @@ static inline void deliver(evutil_socket_t fd, short what, void *arg)
         enrol_take_tokens(e, l->from->node_id, l->body);
     else if (!strcmp(kind, "join-ask"))
         enrol_take_join_ask(e, l->from->node_id, l->body);
-    else if (!strcmp(kind, "join-answer"))
-        enrol_take_join_answer(e, l->body);
     else
-        enrol_take_token_failed(e, l->body);
+        enrol_take_join_answer(e, l->body);
     json_decref(l->body);
     free(l);
 }
@@ -277,8 +278,12 @@ static inline void end_open(struct end *end)
 {
     struct err err = {""};
 
-    if (identity_load(&end->id, end->dir, &err) || cluster_open(&end->cluster, end->dir, &end->id, &err))
+    end->keys = own_keys(&end->keeper, end->seed);
+    assert_non_null(end->keys);
+    end->id = *keys_identity(end->keys);
+    if (cluster_open(&end->cluster, end->dir, end->keys, &err))
         fail_msg("%s", err.text);
+    cluster_set_kept(end->cluster, end_changed, end);
     auth_node_id(end->node_id, end->id.pub);
     end->enrol = enrol_new(&(struct enrol_setup){.base = end->world->base,
                                                  .id = &end->id,
@@ -302,6 +307,7 @@ static inline void end_shut(struct end *end)
     end->control = NULL;
     enrol_free(end->enrol);
     cluster_close(end->cluster);
+    keys_close(end->keys);
 }
 
 static inline void on_guard(evutil_socket_t fd, short what, void *arg)
@@ -331,6 +337,7 @@ static inline int world_setup(void **state)
         end->name = names[i];
         snprintf(end->dir, sizeof end->dir, "/tmp/ringd-test-XXXXXX");
         assert_non_null(mkdtemp(end->dir));
+        randombytes_buf(end->seed, sizeof end->seed);
         end_open(end);
         end->listener = bind_loopback(&end->port);
         end->incoming = event_new(w->base, end->listener, EV_READ | EV_PERSIST, on_incoming, end);
@@ -342,7 +349,7 @@ static inline int world_setup(void **state)
 
 static inline int world_teardown(void **state)
 {
-    static const char *const files[] = {"identity", "cluster", "tokens"};
+    static const char *const files[] = {"cluster", "tokens"};
     struct world *w = *state;
     char path[128];
 
@@ -352,7 +359,7 @@ static inline int world_teardown(void **state)
         end_shut(end);
         event_free(end->incoming);
         close(end->listener);
-        for (size_t f = 0; f < 3; f++) {
+        for (size_t f = 0; f < 2; f++) {
             snprintf(path, sizeof path, "%s/%s", end->dir, files[f]);
             unlink(path);
         }

@@ -32,7 +32,7 @@
 #include "daemon/ringd/event_log.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/api/timelines_feed.h"
-#include "daemon/ringd/job/timelines.h"
+#include "daemon/ringd/timeline/timelines.h"
 #include "net/clock.h"
 
 enum { DEADLINE_MS = 300, PATIENCE_MS = 10000, LARGE = 4 << 20, BODIES = 1 << 20 };

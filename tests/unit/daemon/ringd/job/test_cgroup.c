@@ -82,6 +82,15 @@ static void the_daemon_makes_room_for_children(void **state)
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     expect("daemon/cgroup.procs", pid);
     expect("cgroup.subtree_control", "+memory");
+    /* What the daemon has started moves first; a file that is no group's keeps the rest of what was
+     * longer. */
+    char both[32];
+    static const char child[] = "123456789";
+    put("cgroup.procs", child);
+    assert_int_equal(cgroup_prepare(folder), 0);
+    snprintf(both, sizeof both, "%s%s", pid, child + strlen(pid));
+    expect("daemon/cgroup.procs", both);
+    drop("cgroup.procs");
     drop("daemon/cgroup.procs");
     drop("daemon");
     drop("cgroup.subtree_control");

@@ -9,10 +9,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "daemon/ringd/job/job.h"
 #include "daemon/common/layers_text.h"
+#include "tests/lib/small_plan.h"
 
 static void states_have_their_names(void **state)
 {
@@ -41,18 +44,18 @@ static void a_new_job_has_not_begun(void **state)
     const struct job_spec asked = {.model = "/m"};
     struct job *job = job_new(UINT64_C(1) << 40, JOB_TRAIN, &asked, json_pack("{s:s}", "model", "/m"));
     json_t *row = job_encode_short(job);
-    assert_int_equal(json_object_size(row), 15);
+    assert_int_equal(json_object_size(row), 16);
     assert_int_equal(json_integer_value(json_object_get(row, "id")), INT64_C(1) << 40);
     assert_string_equal(json_string_value(json_object_get(row, "type")), "train");
     assert_string_equal(json_string_value(json_object_get(row, "state")), "queued");
     assert_in_range(json_integer_value(json_object_get(row, "created")), before, time(NULL));
     assert_string_equal(json_string_value(json_object_get(row, "model")), "/m");
-    static const char *const none[] = {"started", "ended", "loss", "error", "seconds"};
+    static const char *const none[] = {"started", "ended", "loss", "error", "unsaved", "seconds"};
     for (size_t i = 0; i < 5; i++)
         assert_true(json_is_null(json_object_get(row, none[i])));
     json_decref(row);
     json_t *all = job_encode(job);
-    assert_int_equal(json_object_size(all), 22);
+    assert_int_equal(json_object_size(all), 23);
     assert_true(json_is_null(json_object_get(json_object_get(all, "start"), "first_task")));
     assert_int_equal(json_array_size(json_object_get(all, "memory")), 0);
     assert_int_equal(json_array_size(json_object_get(all, "relayed")), 0);
@@ -66,19 +69,26 @@ static void a_new_job_has_not_begun(void **state)
 static struct job *running_job(void)
 {
     struct job *job = job_new(3, JOB_SCORE, NULL, json_object());
+    struct job_plan plan = small_plan(JOB_SCORE, 2);
+    const struct job_nodes nodes = {
+        .n = 2, .id = {{1}, {2}}, .name = {"left", "right"}, .available = {0, 70}};
+    struct placed_plan *placed = NULL;
+    struct err err = {""};
+    plan.first[1] = 2;
+    plan.first[2] = 5;
+    plan.weights = (char *)"a,b;";
+    json_t *told = small_plan_told(&plan, 9);
+    if (placed_plan_read(&placed, told, JOB_SCORE, &nodes, &err))
+        fail_msg("%s", err.text);
+    json_decref(told);
+    job_set_plan(job, placed);
     job->state = JOB_RUNNING;
     job->started = 100;
-    job->plan = json_pack("{s:[i,i,i], s:s}", "first", 0, 2, 5, "schedule", "1f1b");
     job->result = json_pack("{s:f}", "total", -0.1);
-    job->ranks = 2;
-    snprintf(job->names[0], sizeof job->names[0], "left");
-    snprintf(job->names[1], sizeof job->names[1], "right");
     snprintf(job->error, sizeof job->error, "cable");
-    job->available[1] = 70;
     job->has_loss = true;
     job->loss = 0.1;
     job->step = 4;
-    job->steps = 9;
     job->ready[1] = job->stopped[0] = job->opened = true;
     return job;
 }
@@ -89,15 +99,114 @@ static void a_plan_is_shown_with_its_nodes(void **state)
     struct job *job = running_job();
     json_t *all = job_encode(job), *plan = json_object_get(all, "plan"),
            *want =
-               json_pack("{s:[i,i,i], s:s, s:[s,s], s:[[i,i],[i,i]], s:[i,i]}", "first", 0, 2, 5, "schedule",
-                         "1f1b", "nodes", "left", "right", "split", 0, 2, 2, 5, "available", 0, 70);
-    assert_true(json_equal(plan, want));
-    assert_int_equal(json_object_size(job->plan), 2); /* the plan itself stays as it goes round */
+               json_pack("{s:[i,i,i], s:[s,s], s:[[i,i],[i,i]], s:[i,i], s:[i,i]}", "first", 0, 2, 5, "nodes",
+                         "left", "right", "split", 0, 2, 2, 5, "available", 0, 70, "slots", 1, 1),
+           *value;
+    const char *key;
+    json_object_foreach (want, key, value)
+        if (!json_equal(json_object_get(plan, key), value))
+            fail_msg("the plan shows another \"%s\"", key);
+    assert_null(json_object_get(plan, "weights")); /* for the nodes' eyes */
+    assert_int_equal(json_integer_value(json_object_get(all, "steps")), 9);
     assert_true(json_real_value(json_object_get(all, "loss")) == 0.1);
     assert_string_equal(json_string_value(json_object_get(all, "error")), "cable");
     assert_true(json_equal(json_object_get(all, "result"), job->result));
     json_decref(all);
     json_decref(want);
+    job_free(job);
+}
+
+/* What is shown of a plan has the keys of its table, and no other. */
+static void every_key_that_is_shown_has_a_row(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    size_t n = 0;
+    job->plan->forecast = json_object();
+    job->plan->speed = json_object();
+    json_t *shown = placed_plan_show(job->plan);
+    for (const struct field *f = job_plan_fields(); f->name; f++)
+        if (field_is_for(f, JOB_PLAN_SHOWN)) {
+            if (!json_object_get(shown, f->name))
+                fail_msg("\"%s\" is not shown", f->name);
+            n++;
+        }
+    assert_int_equal(json_object_size(shown), n);
+    json_decref(shown);
+    job_free(job);
+}
+
+/* Each rank is told what all are told, its number, and who the others are. */
+static void a_plan_goes_to_every_rank(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    json_t *open = job_encode_open(job, 1), *sent = job_plan_encode(&job->plan->shared),
+           *ids = json_pack("[s,s]", "01000000000000000000000000000000", "02000000000000000000000000000000");
+    assert_int_equal(json_integer_value(json_object_get(open, "rank")), 1);
+    assert_true(json_equal(json_object_get(open, "plan"), sent));
+    assert_string_equal(json_string_value(json_object_get(sent, "weights")), "a,b;");
+    assert_true(json_equal(json_object_get(open, "nodes"), ids));
+    json_decref(open);
+    json_decref(sent);
+    json_decref(ids);
+    job_free(job);
+}
+
+/* A ring of four, as a plan takes some of its nodes, or follows it the other way round. */
+static void a_plan_has_the_nodes_that_were_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned chosen;
+        int mirrored;
+        const char *names; /* NULL: refused */
+    } rings[] = {{0, 0, "abcd"}, {0, 1, "adcb"}, {0xb, 0, "abd"},  {0xb, 1, "adb"},
+                 {0x1, 0, "a"},  {0x6, 0, NULL}, {0xff, 0, "abcd"}};
+    const struct job_nodes ring = {
+        .n = 4, .name = {"a", "b", "c", "d"}, .available = {'a', 'b', 'c', 'd'}, .id = {{1}, {2}, {3}, {4}}};
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+        const size_t n = rings[i].names ? strlen(rings[i].names) : 2;
+        const struct job_plan plan = small_plan(JOB_SCORE, n);
+        struct placed_plan *placed = NULL;
+        struct err err = {""};
+        json_t *told = small_plan_told(&plan, 1);
+        json_object_set_new(told, "chosen", json_integer(rings[i].chosen));
+        json_object_set_new(told, "mirrored", json_boolean(rings[i].mirrored));
+        const int r = placed_plan_read(&placed, told, JOB_SCORE, &ring, &err);
+        assert_int_equal(r, rings[i].names ? 0 : -EBADMSG);
+        assert_true(r == 0 || strstr(err.text, "without the head"));
+        for (size_t k = 0; !r && k < n; k++) {
+            assert_int_equal(placed->nodes.name[k][0], rings[i].names[k]);
+            assert_int_equal(placed->nodes.available[k], rings[i].names[k]);
+            assert_int_equal(placed->nodes.id[k][0], rings[i].names[k] - 'a' + 1);
+        }
+        assert_true(r || placed->nodes.n == n);
+        placed_plan_free(placed);
+        json_decref(told);
+    }
+}
+
+/* Another plan, of fewer nodes: its ranks have said nothing yet. */
+static void a_plan_can_be_replaced(void **state)
+{
+    (void)state;
+    struct job *job = running_job();
+    const struct job_nodes nodes = {.n = 1, .name = {"right"}};
+    const struct job_plan plan = small_plan(JOB_SCORE, 1);
+    struct placed_plan *placed = NULL;
+    struct err err;
+    json_t *told = small_plan_told(&plan, 6);
+    job->memory[1] = (struct job_memory){5, 4, 6};
+    job->through[0] = strdup("somebody");
+    assert_int_equal(placed_plan_read(&placed, told, JOB_SCORE, &nodes, &err), 0);
+    job_set_plan(job, placed);
+    assert_int_equal(job_nodes(job)->n, 1);
+    assert_string_equal(job_nodes(job)->name[0], "right");
+    assert_int_equal(job->steps, 6);
+    for (size_t r = 0; r < RING_MAX_NODES; r++)
+        assert_true(!job->ready[r] && !job->stopped[r] && !job->memory[r].rss && !job->through[r]);
+    json_decref(told);
     job_free(job);
 }
 
@@ -204,6 +313,10 @@ int main(void)
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(a_new_job_has_not_begun),
         cmocka_unit_test(a_plan_is_shown_with_its_nodes),
+        cmocka_unit_test(every_key_that_is_shown_has_a_row),
+        cmocka_unit_test(a_plan_goes_to_every_rank),
+        cmocka_unit_test(a_plan_has_the_nodes_that_were_chosen),
+        cmocka_unit_test(a_plan_can_be_replaced),
         cmocka_unit_test(how_it_ended_is_a_sentence),
         cmocka_unit_test(what_a_stage_says_of_its_memory_is_kept),
         cmocka_unit_test(a_reset_job_is_a_new_one),

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +23,8 @@
 #include "daemon/ringd/job/spawn_socket.h"
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
+#include "tests/unit/daemon/ringd/job/stage_script.h"
+#include "tests/unit/daemon/ringd/job/trace.h"
 
 enum { GUARD_MS = 60000 };
 #define FOREVER "exec sleep 1000" /* a child of its own would outlive it */
@@ -114,15 +115,7 @@ static int tear_down(void **state)
 static void begin(struct test *t, uint64_t within_us, const char *lines)
 {
     struct err err;
-    FILE *f = fopen(t->script, "we");
-    assert_non_null(f);
-    fprintf(f,
-            "#!/bin/sh\n"
-            "say() { printf \"\\\\$(printf %%o ${#1})\\\\0\\\\0\\\\0%%s\" \"$1\" >&3; }\n"
-            "%s\n",
-            lines);
-    fclose(f);
-    assert_int_equal(chmod(t->script, 0755), 0);
+    stage_script_write(t->script, lines);
     assert_int_equal(opts_set(t->opts, "stage-binary", t->script, &err), 0);
     assert_int_equal(spawn_start(&t->stage, t->spawner, within_us, &ops, t, &err), 0);
 }
@@ -221,30 +214,6 @@ static void its_owner_may_let_go_inside_an_event(void **state)
 
 /* --- one that does not end -------------------------------------------------------------------- */
 
-/* A process that is killed stands still before its end, with all its memory, until the process that
- * traces it lets it go on. */
-static pid_t trace(pid_t pid)
-{
-    int ready[2];
-    char byte = 0;
-    assert_int_equal(pipe(ready), 0);
-    const pid_t tracer = fork();
-    if (tracer == 0) {
-        byte = ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) ? 'n' : 'y';
-        if (write(ready[1], &byte, 1) == 1 && byte == 'y')
-            pause();
-        _exit(0);
-    }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    close(ready[1]);
-    if (byte == 'y')
-        return tracer;
-    waitpid(tracer, NULL, 0);
-    skip();
-    return -1;
-}
-
 static void one_that_does_not_end_is_given_up(void **state)
 {
     struct test *t = *state;
@@ -254,7 +223,7 @@ static void one_that_does_not_end_is_given_up(void **state)
     begin(t, 0, "say '{\"ev\":\"ready\",\"said\":\"'$$'\"}'; " FOREVER);
     run(t);
     assert_int_equal(sscanf(t->said, "%d", &pid), 1);
-    const pid_t tracer = trace(pid);
+    const pid_t tracer = trace_begin(pid);
     spawn_end(t->stage);
     run(t);
     snprintf(wanted, sizeof wanted, "was killed and does not end (process %d)", pid);
@@ -262,8 +231,7 @@ static void one_that_does_not_end_is_given_up(void **state)
     spawn_free(t->stage);
     t->stage = NULL;
     assert_true(spawner_lingering(t->spawner) > 0);
-    kill(tracer, SIGKILL);
-    waitpid(tracer, NULL, 0);
+    trace_end(tracer);
     while (kill(pid, 0) == 0) /* until it is reaped, which the loop does */
         event_base_loop(t->base, EVLOOP_ONCE);
     assert_int_equal(spawner_lingering(t->spawner), 0);

@@ -11,13 +11,15 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/ringd/log.h"
 #include "daemon/ringd/timer.h"
+#include "tests/lib/small_plan.h"
+#include "tests/unit/daemon/ringd/job/stage_script.h"
+#include "tests/unit/daemon/ringd/job/trace.h"
 #include "tests/unit/daemon/ringd/job/worker_world.h"
 
 enum { JOB = 7, GUARD_MS = 60000 };
@@ -84,16 +86,8 @@ static int tear_down(void **state)
 
 static void plan(struct test *t, const char *lines)
 {
-    FILE *f = fopen(t->script, "we");
-    assert_non_null(f);
-    fprintf(f,
-            "#!/bin/sh\n"
-            "say() { printf \"\\\\$(printf %%o ${#1})\\\\0\\\\0\\\\0%%s\" \"$1\" >&3; }\n"
-            "%s\n",
-            lines);
-    fclose(f);
-    assert_int_equal(chmod(t->script, 0755), 0);
-    worker_plan(t->worker, JOB, "train", json_object(), json_array());
+    stage_script_write(t->script, lines);
+    worker_plan(t->worker, JOB, 0, "train", json_object(), json_array(), NULL);
     assert_false(worker_is_idle(t->worker));
     event_base_dispatch(t->alone.base);
 }
@@ -135,6 +129,31 @@ static void the_head_hears_how_a_stage_fails(void **state)
     }
 }
 
+/* What the head has to say is read before a stage starts. */
+static void a_plan_that_does_not_fit_is_refused(void **state)
+{
+    struct test *t = *state;
+    const uint8_t head[16] = {1};
+    struct job_plan lame = small_plan(JOB_TRAIN, 1), long_one = small_plan(JOB_TRAIN, 2);
+    lame.dim = 0;
+    const struct {
+        const struct job_plan *plan;
+        const char *cause;
+    } bad[] = {{&lame, "(\"dim\" must be a whole number of at least 1, and is 0)"},
+               {&long_one, "the head sent a plan of 2 ranks for 1 nodes"}};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *body = json_pack("{s:i, s:i, s:o, s:[s]}", "job", JOB + i, "rank", 0, "plan",
+                                 job_plan_encode(bad[i].plan), "nodes", "01000000000000000000000000000000");
+        worker_take_open(t->worker, head, body);
+        json_decref(body);
+        event_base_dispatch(t->alone.base);
+        assert_int_equal(t->failed, i + 1);
+        assert_non_null(strstr(t->cause, bad[i].cause));
+        assert_true(worker_is_idle(t->worker));
+        assert_int_equal(t->alone.begun, 0);
+    }
+}
+
 static void a_stage_that_ignores_the_stop_is_killed(void **state)
 {
     struct test *t = *state;
@@ -145,35 +164,12 @@ static void a_stage_that_ignores_the_stop_is_killed(void **state)
     assert_int_equal(kill(t->pid, 0), -1);
 }
 
-/* Whoever traces the stage holds it before its end, as a disk may hold it in the kernel. */
-static pid_t trace(pid_t pid)
-{
-    int ready[2];
-    char byte = 0;
-    assert_int_equal(pipe(ready), 0);
-    const pid_t tracer = fork();
-    if (tracer == 0) {
-        byte = ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEEXIT) ? 'n' : 'y';
-        if (write(ready[1], &byte, 1) == 1 && byte == 'y')
-            pause();
-        _exit(0);
-    }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    close(ready[1]);
-    if (byte == 'y')
-        return tracer;
-    waitpid(tracer, NULL, 0);
-    skip();
-    return -1;
-}
-
 static void the_lease_does_not_hang_with_the_stage(void **state)
 {
     struct test *t = *state;
     struct worker_totals totals;
     plan(t, "say '{\"ev\":\"hello\",\"pid\":\"'$$'\"}'; exec sleep 1000");
-    const pid_t tracer = trace(t->pid);
+    const pid_t tracer = trace_begin(t->pid);
     stop(t);
     is_free(t, 1);
     assert_int_equal(kill(t->pid, 0), 0);
@@ -182,8 +178,7 @@ static void the_lease_does_not_hang_with_the_stage(void **state)
     assert_true(totals.memory_bytes > 0); /* taken all the same */
     plan(t, "exit 0");                    /* the next job has its stage */
     is_free(t, 2);
-    kill(tracer, SIGKILL);
-    waitpid(tracer, NULL, 0);
+    trace_end(tracer);
     while (kill(t->pid, 0) == 0)
         event_base_loop(t->alone.base, EVLOOP_ONCE);
     worker_totals(t->worker, &totals);
@@ -194,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_head_hears_how_a_stage_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_plan_that_does_not_fit_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_that_ignores_the_stop_is_killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_lease_does_not_hang_with_the_stage, set_up, tear_down),
     };

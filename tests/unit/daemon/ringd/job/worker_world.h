@@ -21,11 +21,13 @@
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/peer/peers.h"
 #include "daemon/ringd/peer/relay.h"
+#include "tests/lib/own_keys.h"
 
 struct alone {
     struct event_base *base;
     struct opts *opts;
-    struct auth_identity id;
+    struct keeper keeper;
+    struct keys *keys;
     struct cluster *cluster;
     struct members *members;
     struct records *records;
@@ -97,15 +99,16 @@ static inline bool alone_open(struct alone *a, struct err *err)
                                          .changed_soon = alone_nothing,
                                          .message = alone_message};
     *a = (struct alone){.base = event_base_new(), .opts = opts_new(conf_table), .threads = 1};
-    if (sodium_init() < 0 || !a->base || opts_set(a->opts, "listen", "127.0.0.1:0", err) ||
-        cluster_open(&a->cluster, "/nonexistent", &a->id, err) || mailbox_new(&a->mailbox, a->base))
+    a->keys = own_keys(&a->keeper, (const uint8_t[AUTH_SEED]){1});
+    if (!a->keys || !a->base || opts_set(a->opts, "listen", "127.0.0.1:0", err) ||
+        cluster_open(&a->cluster, "/nonexistent", a->keys, err) || mailbox_new(&a->mailbox, a->base))
         return false;
     a->members = members_new(&self);
-    a->records = records_new(&a->id, a->members);
+    a->records = records_new(keys_identity(a->keys), a->members);
     if (peers_open(&a->peers,
                    &(struct peers_setup){.base = a->base,
                                          .opts = a->opts,
-                                         .id = &a->id,
+                                         .id = keys_identity(a->keys),
                                          .name = "self",
                                          .state_dir = "/nonexistent",
                                          .cluster = a->cluster,
@@ -135,6 +138,7 @@ static inline bool alone_open(struct alone *a, struct err *err)
 static inline struct worker *alone_worker(struct alone *a)
 {
     return worker_new(&(struct worker_setup){.base = a->base,
+                                             .cluster = a->cluster,
                                              .opts = a->opts,
                                              .threads = &a->threads,
                                              .spawner = a->spawner,
@@ -158,6 +162,7 @@ static inline void alone_close(struct alone *a)
     records_free(a->records);
     members_free(a->members);
     cluster_close(a->cluster);
+    keys_close(a->keys);
     opts_free(a->opts);
     event_base_free(a->base);
 }

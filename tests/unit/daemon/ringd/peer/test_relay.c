@@ -21,6 +21,7 @@ struct node_at { /* number `at` of the row; the first asks, the last is the end 
     int fd; /* owned */
     uint16_t port;
     bool no_path, idle, lost; /* it knows no way on; it has no part in the job; the cable behind it is out */
+    int unsent;               /* why it cannot send */
     struct link_setup setup;
 };
 struct row {
@@ -66,6 +67,10 @@ static void deliver(evutil_socket_t fd, short what, void *arg)
 static int node_send(void *owner, const uint8_t to[16], json_t *message)
 {
     struct node_at *n = owner;
+    if (n->unsent) {
+        json_decref(message);
+        return n->unsent;
+    }
     struct post *post = calloc(1, sizeof *post);
     *post = (struct post){.to = &n->row->node[to[0] - 1], .body = message};
     id_of(post->from, n->at);
@@ -432,6 +437,17 @@ static void test_no_more_than_so_many(void **state)
     row_close(&row);
 }
 
+static void test_who_cannot_be_asked_is_named(void **state)
+{
+    struct row row;
+    row_open(&row, *state, 1, PATIENCE_US);
+    row.node[0].unsent = -EHOSTUNREACH;
+    expect_refusal(&row, JOB, "b cannot be asked to relay: it cannot be reached");
+    row.node[0].unsent = -ENOBUFS;
+    expect_refusal(&row, JOB, "b cannot be asked to relay: it takes no messages now");
+    row_close(&row);
+}
+
 static void test_an_offer_expires(void **state)
 {
     struct row row;
@@ -534,6 +550,7 @@ int main(void)
         TEST(test_refusals),
         TEST(test_a_way_that_turns_round_is_none),
         TEST(test_no_more_than_so_many),
+        TEST(test_who_cannot_be_asked_is_named),
         TEST(test_an_offer_expires),
         TEST(test_a_token_is_good_once),
         TEST(test_strangers),

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/ringd/ledger.h"
 #include "daemon/ringd/mailbox.h"
 #include "daemon/ringd/store/store.h"
 
@@ -28,14 +29,17 @@ struct fixture {
     struct event_base *base;
     struct mailbox *box;
     struct store *store;
-    char *answer; /* of the last read */
+    struct ledger *ledger; /* of this store */
+    char *answer;          /* of the last read */
     int answers;
 };
 
 static void open_store(struct fixture *f)
 {
     struct err err;
-    if (store_open(&f->store, f->dir, f->box, f->note, &err))
+    ledger_free(f->ledger);
+    f->ledger = ledger_new();
+    if (store_open(&f->store, f->dir, f->box, f->ledger, f->note, &err))
         fail_msg("%s", err.text);
 }
 
@@ -69,6 +73,7 @@ static int tear_down(void **state)
     closedir(dir);
     rmdir(f->dir);
     free(f->answer);
+    ledger_free(f->ledger);
     free(f);
     return 0;
 }
@@ -103,9 +108,9 @@ static void records_replace_each_other(void **state)
     assert_string_equal(f->note, "");
     assert_int_equal(store_next_job(f->store), 1);
     assert_int_equal(store_next_job(f->store), 2);
-    store_put_job(f->store, 1, "queued", "{\"a\":1}");
-    store_put_job(f->store, 2, "queued", "{\"b\":1}");
-    store_put_job(f->store, 1, "done", "{\"a\":2,\"spec\":{}}");
+    store_put_job(f->store, 1, "queued", "{\"a\":1}", NULL);
+    store_put_job(f->store, 2, "queued", "{\"b\":1}", NULL);
+    store_put_job(f->store, 1, "done", "{\"a\":2,\"spec\":{}}", NULL);
     expect_job(f, 1, "{\"a\":2,\"spec\":{}}");
     expect_job(f, 9, NULL);
     store_get_jobs(f->store, 0, take, f);
@@ -141,25 +146,65 @@ static void history_is_kept_by_kind(void **state)
 static void everything_survives_a_restart(void **state)
 {
     struct fixture *f = *state;
-    store_put_job(f->store, 1, "done", "{\"id\":1}");
-    store_put_job(f->store, 2, "running", "{\"id\":2}");
-    store_put_job(f->store, 3, "queued", "{\"id\":3}");
-    store_put_job(f->store, 4, "failed", "{\"id\":4}");
+    store_put_job(f->store, 1, "done", "{\"id\":1}", NULL);
+    store_put_job(f->store, 2, "running", "{\"id\":2}", "{\"attempt\":0}");
+    store_put_job(f->store, 2, "interrupted", "{\"id\":2}", "{\"attempt\":1}");
+    store_put_job(f->store, 3, "queued", "{\"id\":3}", NULL);
+    store_put_job(f->store, 4, "running", "{\"id\":4}", "{\"attempt\":0}");
+    store_put_job(f->store, 4, "failed", "{\"id\":4}", NULL);
+    for (int i = 1; i <= 12; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "{\"step\":%d,\"tokens\":8}", i);
+        store_put_event(f->store, 2, "step", text);
+    }
+    store_put_event(f->store, 2, "valid", "{\"step\":7,\"adapter\":\"b\"}");
+    store_put_event(f->store, 2, "saved", "{\"step\":4}");
+    store_put_event(f->store, 2, "saved", "{\"step\":8}");
+    store_put_event(f->store, 2, "logged", "{\"step\":8,\"log_bytes\":9}");
     for (int i = 0; i < 1000; i++)
         store_put_event(f->store, 5, "log", "\"x\"");
     close_store(f);
     open_store(f);
     char *unfinished = store_unfinished(f->store);
-    assert_string_equal(unfinished, "[{\"id\":2},{\"id\":3}]");
+    assert_string_equal(
+        unfinished,
+        "[{\"record\":{\"id\":2},\"life\":{\"attempt\":1},\"said\":[[\"step\",\"\",12],[\"valid\",\"b\",7]],"
+        "\"last\":{\"step\":12,\"tokens\":8},\"saved\":{\"step\":8},\"logged\":{\"step\":8,\"log_bytes\":9},"
+        "\"tokens\":96},"
+        "{\"record\":{\"id\":3},\"life\":null,\"said\":[],\"last\":null,\"saved\":null,\"logged\":null,"
+        "\"tokens\":0}]");
     free(unfinished);
     /* Job 5 has no record, but its number has been seen. */
     assert_int_equal(store_next_job(f->store), 6);
 }
 
+static void sync_is_answered_behind_what_was_put(void **state)
+{
+    struct fixture *f = *state;
+    store_put_event(f->store, 1, "step", "{\"step\":1}");
+    store_sync(f->store, take, f);
+    wait_answer(f, 1);
+    assert_null(f->answer);
+    /* Another process reads it from the disk. */
+    char command[200];
+    snprintf(command, sizeof command, "cp %s/ringd.db %s/copy.db && cp %s/ringd.db-wal %s/copy.db-wal",
+             f->dir, f->dir, f->dir, f->dir);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/copy.db", f->dir);
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+    assert_int_equal(sqlite3_open(command, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM events", -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int(stmt, 0), 1);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
 static void closing_answers_what_was_asked(void **state)
 {
     struct fixture *f = *state;
-    store_put_job(f->store, 1, "done", "{}");
+    store_put_job(f->store, 1, "done", "{}", NULL);
     store_get_jobs(f->store, 0, take, f);
     store_get_job(f->store, 1, take, f);
     close_store(f);
@@ -173,7 +218,7 @@ static void a_damaged_file_is_set_aside(void **state)
 {
     struct fixture *f = *state;
     char path[128], aside[300];
-    store_put_job(f->store, 1, "done", "{}");
+    store_put_job(f->store, 1, "done", "{}", NULL);
     close_store(f);
     snprintf(path, sizeof path, "%s/ringd.db", f->dir);
     FILE *file = fopen(path, "r+");
@@ -199,7 +244,7 @@ static void a_newer_layout_is_refused(void **state)
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL);
     sqlite3_close(db);
-    assert_true(store_open(&f->store, f->dir, f->box, f->note, &err) < 0);
+    assert_true(store_open(&f->store, f->dir, f->box, NULL, f->note, &err) < 0);
     assert_non_null(strstr(err.text, "newer ringd"));
     assert_null(f->store);
 }
@@ -209,7 +254,7 @@ static void a_folder_that_is_not_there_is_named(void **state)
     struct fixture *f = *state;
     struct store *s = NULL;
     struct err err;
-    assert_true(store_open(&s, "/nonexistent/ringd", f->box, f->note, &err) < 0);
+    assert_true(store_open(&s, "/nonexistent/ringd", f->box, NULL, f->note, &err) < 0);
     assert_non_null(strstr(err.text, "/nonexistent/ringd/ringd.db"));
 }
 
@@ -273,13 +318,13 @@ static void a_full_disk_is_reported_and_got_over(void **state)
 {
     struct fixture *f = *state;
     struct rlimit before, tight;
-    store_put_job(f->store, 1, "running", "{\"v\":1}");
+    store_put_job(f->store, 1, "running", "{\"v\":1}", NULL);
     expect_job(f, 1, "{\"v\":1}");
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
     tight = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
     setrlimit(RLIMIT_FSIZE, &tight);
-    store_put_job(f->store, 1, "done", "{\"v\":2}");
+    store_put_job(f->store, 1, "done", "{\"v\":2}", NULL);
     store_put_event(f->store, 1, "log", "\"waits\"");
     store_get_job(f->store, 1, take, f);
     wait_answer(f, f->answers + 1);
@@ -307,19 +352,38 @@ static void what_waits_has_its_limit(void **state)
     getrlimit(RLIMIT_FSIZE, &before);
     tight = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
     setrlimit(RLIMIT_FSIZE, &tight);
-    store_put_job(f->store, 1, "running", "{\"v\":1}");
-    store_put_job(f->store, 1, "done", "{\"v\":2}");
+    store_put_job(f->store, 1, "running", "{\"v\":1}", NULL);
+    store_put_job(f->store, 1, "done", "{\"v\":2}", NULL);
     for (int i = 0; i < LINES; i++) {
         snprintf(line, sizeof line, "\"%d%*s\"", i, LENGTH, "");
         store_put_event(f->store, 1, "log", line);
     }
     expect_job(f, 1, NULL);
+    const struct ledger_queue *writes = ledger_first(f->ledger);
+    assert_string_equal(writes->name, "store_writes");
+    assert_int_equal(writes->cap, STORE_WAITING_MIB << 20);
+    assert_in_range(atomic_load(&writes->bytes), (STORE_WAITING_MIB << 20) / 2,
+                    (STORE_WAITING_MIB << 20) / 4 * 3);
+    /* Records of jobs have room that history has not, and then history gives way to them. */
+    char *record = malloc((1 << 20) + 64);
+    assert_non_null(record);
+    for (uint64_t job = 2; job <= 4; job++) {
+        snprintf(record, (1 << 20) + 64, "{\"v\":%d,\"pad\":\"%*s\"}", (int)job, 600 << 10, "");
+        store_put_job(f->store, job, "done", record, NULL);
+        assert_in_range(atomic_load(&writes->bytes), 1, writes->cap);
+    }
     setrlimit(RLIMIT_FSIZE, &before);
     expect_job(f, 1, "{\"v\":2}");
+    for (uint64_t job = 2; job <= 4; job++) {
+        snprintf(record, (1 << 20) + 64, "{\"v\":%d,\"pad\":\"%*s\"}", (int)job, 600 << 10, "");
+        expect_job(f, job, record);
+    }
+    free(record);
+    assert_int_equal(atomic_load(&writes->bytes), 0);
     store_get_events(f->store, 1, "log", 0, take, f);
     wait_answer(f, f->answers + 1);
     size_t n = strlen(f->answer);
-    assert_in_range(n, (STORE_WAITING_MIB << 20) / 2, STORE_WAITING_MIB << 20);
+    assert_in_range(n, (STORE_WAITING_MIB << 20) / 4, STORE_WAITING_MIB << 20);
     assert_non_null(strstr(f->answer, "\"4999 "));
     assert_null(strstr(f->answer, "\"0 "));
     assert_memory_equal(f->answer, "[\"before\",", 10);
@@ -343,6 +407,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_file_has_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_is_kept_by_kind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(everything_survives_a_restart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sync_is_answered_behind_what_was_put, set_up, tear_down),
         cmocka_unit_test_setup_teardown(closing_answers_what_was_asked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_set_aside, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_newer_layout_is_refused, set_up, tear_down),

@@ -190,6 +190,36 @@ static void old_keys_are_left_behind(void **state)
     part(&p);
 }
 
+/* One record that says nothing but that its key ends. */
+static void expect_last_of_key(int fd, struct seal *from)
+{
+    uint8_t record[SEAL_HEAD + HEAD + SEAL_TAG];
+    assert_int_equal(recv(fd, record, sizeof record, MSG_WAITALL), sizeof record);
+    assert_int_equal(seal_open(from, record, record + SEAL_HEAD, HEAD, record + SEAL_HEAD + HEAD), 0);
+    assert_int_equal(record[SEAL_HEAD], FRAME_REKEY);
+    assert_int_equal(seal_ratchet(from), 0);
+}
+
+static void a_lane_with_nothing_to_say_changes_its_key(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct seal there, back;
+    const int fd = half(&p);
+    seals(&there, &back);
+    const uint64_t first = atomic_load(&p.progress[0].lanes[0].keyed_us);
+    assert_true(first > 0);
+    pthread_mutex_lock(&p.x[0]->lock);
+    p.x[0]->rekey_ns = 1000000;
+    exchange_wake_sender(&p.x[0]->neighbors[0].lanes[0]);
+    pthread_mutex_unlock(&p.x[0]->lock);
+    for (int i = 0; i < 3; i++)
+        expect_last_of_key(fd, &there);
+    assert_true(atomic_load(&p.progress[0].lanes[0].keyed_us) > first);
+    close(fd);
+    exchange_free(p.x[0]);
+}
+
 /* What an exchange sends of its own accord, in the time that it would take to. */
 static bool is_quiet(int fd)
 {
@@ -374,6 +404,23 @@ static void a_closed_end_is_named(void **state)
     part(&p);
 }
 
+/* It is said once somebody asks: else nobody would make another connection. */
+static void a_lane_that_broke_before_is_named(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct loss loss;
+    int fd = half(&p);
+    const struct msg_key key = key_of(0);
+    post(p.x[0], 1, 0, 10, false);
+    assert_int_equal(exchange_ready(p.x[0], 1, &key), 0);
+    close(fd);
+    exchange_wait(p.x[0]); /* until it has broken */
+    watch(&loss, p.x[0]);
+    ends_with(&loss, 1, "closed by the other end");
+    part(&p);
+}
+
 static void noise_is_not_believed(void **state)
 {
     (void)state;
@@ -488,6 +535,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_arrives),
         cmocka_unit_test(old_keys_are_left_behind),
+        cmocka_unit_test(a_lane_with_nothing_to_say_changes_its_key),
         cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(what_is_told_together_goes_together),
         cmocka_unit_test(credits_decide_the_order),
@@ -496,6 +544,7 @@ int main(void)
         cmocka_unit_test(buffers_are_used_again),
         cmocka_unit_test(another_size_is_a_protocol_error),
         cmocka_unit_test(a_closed_end_is_named),
+        cmocka_unit_test(a_lane_that_broke_before_is_named),
         cmocka_unit_test(noise_is_not_believed),
         cmocka_unit_test(what_has_arrived_outlives_the_connection),
         cmocka_unit_test(a_last_message_has_left),

@@ -10,37 +10,19 @@
 #include <cmocka.h>
 
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "daemon/stage/plan/stage_head.h"
 #include "tests/lib/golden.h"
-
-struct planning {
-    struct stage_events events;
-    struct head head;
-    int sock[2];
-};
+#include "tests/unit/daemon/stage/plan/planning.h"
 
 static int start(void **state)
 {
     static struct planning p;
-    p = (struct planning){0};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, p.sock))
-        return -1;
-    stage_events_init(&p.events, p.sock[0]);
-    head_init(&p.head, &p.events);
     *state = &p;
-    return 0;
+    return planning_open(&p);
 }
 
 static int stop(void **state)
 {
-    struct planning *p = *state;
-    head_done(&p->head);
-    stage_events_done(&p->events);
-    close(p->sock[0]);
-    close(p->sock[1]);
+    planning_close(*state);
     return 0;
 }
 

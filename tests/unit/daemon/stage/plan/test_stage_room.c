@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "daemon/stage/plan/stage_room.h"
+#include "daemon/stage/train/saver.h"
 
 static const struct config config = {.family = "llama",
                                      .layers = 4,
@@ -30,6 +31,18 @@ static size_t room(const struct job_plan *p, size_t rank, size_t threads)
     return n;
 }
 
+/* Two states, and no more than the cap. */
+static void what_waits_for_the_disk_has_a_cap(void **state)
+{
+    (void)state;
+    struct job_plan p = {.tune = {.kind = TUNE_FULL, .end_layer = 4}};
+    struct config large = config;
+    const size_t embedding = config.vocab * config.dim * sizeof(float);
+    assert_true(saver_bytes(&p, &config) > 2 * 3 * embedding);
+    large.vocab = 1 << 20;
+    assert_int_equal(saver_bytes(&p, &large), 64 << 20);
+}
+
 static void test_room(void **state)
 {
     (void)state;
@@ -42,7 +55,7 @@ static void test_room(void **state)
                          .tune = {.kind = TUNE_FULL, .end_layer = 4}};
     const size_t message = p.tokens * p.dim * sizeof(float), tied = config.vocab * config.dim * sizeof(float);
     const size_t first = room(&p, 0, 1), middle = room(&p, 1, 1);
-    assert_int_equal(room(&p, 2, 1), first);
+    assert_int_equal(room(&p, 2, 1), first - saver_bytes(&p, &config));
     p.tokens *= 2;
     assert_int_equal(room(&p, 0, 1) - first, 3 * message);
     assert_int_equal(room(&p, 1, 1) - middle, 6 * message);
@@ -95,6 +108,7 @@ static void test_chunks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_room), cmocka_unit_test(test_chunks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_waits_for_the_disk_has_a_cap),
+                                       cmocka_unit_test(test_room), cmocka_unit_test(test_chunks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,42 +11,29 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "daemon/stage/plan/stage_head.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/tiny.h"
+#include "tests/unit/daemon/stage/plan/planning.h"
 
-struct planning {
-    struct stage_events events;
-    struct head head;
-    int sock[2];
+struct search {
+    struct planning planning;
     struct temp_dir cache;
 };
 
 static int start(void **state)
 {
-    static struct planning p;
-    p = (struct planning){0};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, p.sock))
-        return -1;
-    p.cache = temp_dir_new();
-    setenv("CACHE_DIRECTORY", p.cache.path, 1);
-    stage_events_init(&p.events, p.sock[0]);
-    head_init(&p.head, &p.events);
-    *state = &p;
-    return 0;
+    static struct search s;
+    s.cache = temp_dir_new();
+    setenv("CACHE_DIRECTORY", s.cache.path, 1);
+    *state = &s;
+    return planning_open(&s.planning);
 }
 
 static int stop(void **state)
 {
-    struct planning *p = *state;
-    head_done(&p->head);
-    stage_events_done(&p->events);
-    temp_dir_free(&p->cache);
-    close(p->sock[0]);
-    close(p->sock[1]);
+    struct search *s = *state;
+    planning_close(&s->planning);
+    temp_dir_free(&s->cache);
     return 0;
 }
 
@@ -58,30 +45,35 @@ static json_t *spec_of(const char *out)
                      "seq_len", 64, "seed", 1);
 }
 
-static int plan(struct planning *p, size_t ranks, struct err *err)
+static int plan_spec(struct search *s, json_t *spec, size_t ranks, struct err *err)
 {
-    json_t *nodes = json_array(), *spec = spec_of(p->cache.path);
+    json_t *nodes = json_array();
     for (size_t r = 0; r < ranks; r++)
         json_array_append_new(nodes, json_pack("{s:s s:i s:i}", "name", "n", "speed", 1, "mbps", 1000));
-    const int e = head_plan(&p->head, JOB_TRAIN, spec, nodes, err);
+    const int e = head_plan(&s->planning.head, JOB_TRAIN, spec, nodes, err);
     json_decref(nodes);
     json_decref(spec);
     return e;
 }
 
+static int plan(struct search *s, size_t ranks, struct err *err)
+{
+    return plan_spec(s, spec_of(s->cache.path), ranks, err);
+}
+
 static void auto_finds_a_schedule_for_all_layers(void **state)
 {
-    struct planning *p = *state;
+    struct search *s = *state;
     struct err err = {""};
-    if (plan(p, 2, &err))
+    if (plan(s, 2, &err))
         fail_msg("%s", err.text);
-    const struct job_plan *plan = &p->head.plan;
+    const struct job_plan *plan = &s->planning.head.plan;
     assert_non_null(sched_info(plan->schedule));
     assert_int_equal(plan->first[0], 0);
-    assert_int_equal(plan->first[plan->stages], p->head.config.layers);
-    for (size_t s = 0; s < plan->stages; s++)
-        assert_true(plan->first[s] <= plan->first[s + 1]);
-    const json_t *forecast = p->head.planning.forecast;
+    assert_int_equal(plan->first[plan->stages], s->planning.head.config.layers);
+    for (size_t i = 0; i < plan->stages; i++)
+        assert_true(plan->first[i] <= plan->first[i + 1]);
+    const json_t *forecast = s->planning.head.planning.forecast;
     assert_string_equal(json_string_value(json_object_get(forecast, "schedule")), plan->schedule);
     assert_true(json_number_value(json_object_get(forecast, "seconds")) > 0);
     assert_int_equal(json_array_size(json_object_get(forecast, "costs")), plan->stages);
@@ -90,11 +82,41 @@ static void auto_finds_a_schedule_for_all_layers(void **state)
 /* Nothing is kept of earlier timings in a cache that is new. */
 static void auto_without_timing_is_refused(void **state)
 {
-    struct planning *p = *state;
+    struct search *s = *state;
     struct err err = {""};
-    p->head.planning.must_not_time = true;
-    assert_true(plan(p, 2, &err) < 0);
+    s->planning.head.planning.must_not_time = true;
+    assert_true(plan(s, 2, &err) < 0);
     assert_memory_equal(err.text, "--schedule auto: ", strlen("--schedule auto: "));
+}
+
+/* What the plan asks of the rank that holds most. */
+static size_t most_bytes(const struct job_plan *plan)
+{
+    size_t most = 0;
+    for (size_t r = 0; r < plan->ranks; r++)
+        most = plan->bytes[r] > most ? plan->bytes[r] : most;
+    return most;
+}
+
+static size_t bytes_for(struct search *s, const char *objective)
+{
+    struct err err = {""};
+    json_t *spec = spec_of(s->cache.path);
+    json_object_set_new(spec, "objective", json_string(objective));
+    if (plan_spec(s, spec, 2, &err))
+        fail_msg("%s", err.text);
+    return most_bytes(&s->planning.head.plan);
+}
+
+static void memory_as_the_objective_takes_no_more_of_it(void **state)
+{
+    struct search *s = *state;
+    const size_t fast = bytes_for(s, "time");
+    planning_close(&s->planning);
+    assert_int_equal(planning_open(&s->planning), 0);
+    const size_t small = bytes_for(s, "memory");
+    assert_true(small > 0);
+    assert_true(small <= fast);
 }
 
 int main(void)
@@ -102,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(auto_finds_a_schedule_for_all_layers, start, stop),
         cmocka_unit_test_setup_teardown(auto_without_timing_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(memory_as_the_objective_takes_no_more_of_it, start, stop),
     };
     return cmocka_run_group_tests_name("stage_search", tests, NULL, NULL);
 }

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+#include "daemon/ringd/job/loan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/common/fds.h"
+#include "daemon/common/json_weight.h"
+#include "daemon/common/output_path.h"
+#include "daemon/common/xalloc.h"
+#include "daemon/ringd/ledger.h"
+
+enum { FDS_SHARE = 4 /* all loans together have at most this part of the daemon's descriptors */ };
+
+/* A loan that outlives its daemon's loop, on a thread that hangs, keeps it. */
+struct loan_book {
+    struct ledger_queue queue;
+    atomic_size_t fds, holders;
+    char *state_dir; /* owned: without links; NULL: there is none */
+};
+
+struct loan {
+    struct loan_book *book; /* held */
+    atomic_size_t holders;
+    json_t *about; /* owned; never changed, so that threads may read it */
+    size_t bytes, n;
+    int fds[]; /* owned */
+};
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+struct loan_closing {
+    size_t n;
+    int fds[];
+};
+
+static void *close_all(void *arg)
+{
+    struct loan_closing *c = arg;
+    for (size_t i = 0; i < c->n; i++)
+        close(c->fds[i]);
+    free(c);
+    return NULL;
+}
+
+/* The file system is the client's choice. One that hangs may hold a thread, and not the loop. */
+static void close_aside(const int *fds, size_t n)
+{
+    pthread_t thread;
+    struct loan_closing *c = xmalloc(sizeof *c + n * sizeof *fds);
+    c->n = n;
+    memcpy(c->fds, fds, n * sizeof *fds);
+    if (pthread_create(&thread, NULL, close_all, c))
+        close_all(c);
+    else
+        pthread_detach(thread);
+}
+
+void loan_book_free(struct loan_book *book)
+{
+    if (!book || atomic_fetch_sub(&book->holders, 1) > 1)
+        return;
+    free(book->state_dir);
+    free(book);
+}
+
+struct loan *loan_hold(struct loan *loan)
+{
+    if (loan)
+        atomic_fetch_add(&loan->holders, 1);
+    return loan;
+}
+
+void loan_drop(struct loan *loan)
+{
+    if (!loan || atomic_fetch_sub(&loan->holders, 1) > 1)
+        return;
+    close_aside(loan->fds, loan->n);
+    atomic_fetch_sub(&loan->book->fds, loan->n);
+    ledger_give(&loan->book->queue, loan->bytes);
+    loan_book_free(loan->book);
+    json_decref(loan->about);
+    free(loan);
+}
+
+/* --- the beginning ---------------------------------------------------------------------------- */
+
+static bool are_paths(const json_t *list, size_t n)
+{
+    size_t i;
+    json_t *path;
+    if (json_array_size(list) != n)
+        return false;
+    json_array_foreach (list, i, path)
+        if (!json_is_string(path) || *json_string_value(path) != '/')
+            return false;
+    return true;
+}
+
+/* What the kernel knows by itself: no file system is asked, which may hang. */
+static bool is_file_to_read(int fd)
+{
+    struct statx st;
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & (O_ACCMODE | O_PATH)) == O_RDONLY &&
+           !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) && S_ISREG(st.stx_mode);
+}
+
+/* Keys and tokens are for no job, also when a client that is the daemon's user can read them. */
+static bool is_own(const struct loan_book *book, int fd)
+{
+    char link[64], real[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, real, sizeof real - 1);
+    real[n < 0 ? 0 : n] = '\0';
+    return n < 0 || output_path_is_own(book->state_dir, real);
+}
+
+static int check_files(const struct loan_book *book, const json_t *files, const int *fds, struct err *err)
+{
+    size_t i;
+    json_t *path;
+    json_array_foreach (files, i, path)
+        if (!is_file_to_read(fds[i]))
+            return err_set(err, -EINVAL, "%s is no regular file that is open for reading alone",
+                           json_string_value(path));
+        else if (is_own(book, fds[i]))
+            return err_set(err, -EPERM, "%s lies in ringd's own folder %s", json_string_value(path),
+                           book->state_dir);
+    return 0;
+}
+
+static int check(const struct loan_book *book, const json_t *about, const int *fds, size_t n, struct err *err)
+{
+    const json_t *folders = json_object_get(about, "folders");
+    if (!n || n > LOAN_FILES_MAX || !are_paths(json_object_get(about, "files"), n) ||
+        json_array_size(folders) > LOAN_FOLDERS_MAX || !are_paths(folders, json_array_size(folders)))
+        return err_set(err, -EINVAL,
+                       "{\"files\": […], \"folders\": […]} is needed: an absolute path for each of 1 to %d "
+                       "descriptors, and at most %d folders",
+                       LOAN_FILES_MAX, LOAN_FOLDERS_MAX);
+    return check_files(book, json_object_get(about, "files"), fds, err);
+}
+
+static int take_room(struct loan_book *book, size_t bytes, size_t n, struct err *err)
+{
+    if (atomic_fetch_add(&book->fds, n) + n <= fds_allowed() / FDS_SHARE && ledger_take(&book->queue, bytes))
+        return 0;
+    atomic_fetch_sub(&book->fds, n);
+    return err_set(err, -ENOBUFS,
+                   "the jobs that wait hold as many open files as the daemon keeps for them: submit this one "
+                   "again when some have ended");
+}
+
+int loan_new(struct loan **ret, struct loan_book *book, const json_t *about, const int *fds, size_t n,
+             struct err *err)
+{
+    const size_t bytes = sizeof(struct loan) + json_weight(about) + n * LOAN_FD_BYTES;
+    int r = check(book, about, fds, n, err);
+    if (!r)
+        r = take_room(book, bytes, n, err);
+    if (r) {
+        if (n)
+            close_aside(fds, n);
+        return r;
+    }
+    struct loan *loan = xmalloc(sizeof *loan + n * sizeof *fds);
+    *loan = (struct loan){.book = book, .about = json_deep_copy(about), .bytes = bytes, .n = n};
+    atomic_init(&loan->holders, 1);
+    atomic_fetch_add(&book->holders, 1);
+    memcpy(loan->fds, fds, n * sizeof *fds);
+    *ret = loan;
+    return 0;
+}
+
+struct loan_book *loan_book_new(struct ledger *ledger, const char *state_dir)
+{
+    struct loan_book *book = xcalloc(1, sizeof *book);
+    atomic_init(&book->holders, 1);
+    book->state_dir = realpath(state_dir, NULL);
+    ledger_register(ledger, &book->queue, "loans", LOAN_BYTES);
+    return book;
+}
+
+/* --- what is in it ---------------------------------------------------------------------------- */
+
+static bool has(const json_t *list, const char *path)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (list, i, one)
+        if (!strcmp(json_string_value(one), path))
+            return true;
+    return false;
+}
+
+bool loan_has(const struct loan *loan, const char *path)
+{
+    return loan && (has(json_object_get(loan->about, "files"), path) ||
+                    has(json_object_get(loan->about, "folders"), path));
+}
+
+json_t *loan_message(const struct loan *loan)
+{
+    json_t *folders = json_object_get(loan->about, "folders");
+    return json_pack("{s:s s:o s:o}", "do", "lend", "files",
+                     json_deep_copy(json_object_get(loan->about, "files")), "folders",
+                     folders ? json_deep_copy(folders) : json_array());
+}
+
+const int *loan_fds(const struct loan *loan, size_t *ret_n)
+{
+    *ret_n = loan->n;
+    return loan->fds;
+}

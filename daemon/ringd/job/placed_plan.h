@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A plan, and which nodes its ranks are: a value that a job owns as a whole, and gets another of
+ * when it is planned again. Read once where the stage that planned answers; written where it is
+ * sent, shown or kept. Loop thread. */
+#ifndef DAEMON_PLACED_PLAN_H
+#define DAEMON_PLACED_PLAN_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/common/job_plan.h"
+#include "daemon/ringd/cluster/members.h"
+#include "engine/err.h"
+#include "net/ring.h"
+
+/* Nodes in the order of a ring, the head first: of a plan they are its ranks. */
+struct job_nodes {
+    size_t n;
+    uint8_t id[RING_MAX_NODES][16];
+    char name[RING_MAX_NODES][64];
+    uint64_t available[RING_MAX_NODES]; /* bytes each had for its stage when it was asked */
+};
+
+struct placed_plan {
+    struct job_plan shared;   /* what all ranks are told */
+    struct job_nodes nodes;   /* nodes.n = shared.ranks */
+    uint64_t steps;           /* of the whole job */
+    json_t *forecast, *speed; /* owned: how long it will take, to be shown; or NULL */
+};
+
+/* The nodes of that ring, and in ret_told what the stage that plans is told of them (a new
+ * object). */
+void job_nodes_of_ring(struct job_nodes *ret, const struct members_ring *ring, json_t **ret_told);
+size_t job_nodes_find(const struct job_nodes *nodes, const uint8_t id[16]); /* nodes->n: it is none */
+
+/* `told`: {"plan", "steps", "mirrored", "chosen", …}, the message job-planned. `offered`: the nodes
+ * that it is about. −EBADMSG with a sentence: it is no plan, of a job of another type, or of other
+ * nodes. The caller frees. */
+int placed_plan_read(struct placed_plan **ret, const json_t *told, enum job_type type,
+                     const struct job_nodes *offered, struct err *err);
+void placed_plan_free(struct placed_plan *plan);
+
+json_t *placed_plan_nodes(const struct placed_plan *plan); /* their ids in hex, by rank */
+/* As the API shows it and the store keeps it, by rank; null for NULL. */
+json_t *placed_plan_show(const struct placed_plan *plan);
+
+#endif

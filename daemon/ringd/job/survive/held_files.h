@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The memory files in which the stage processes of a job leave copies of what they train
+ * (daemon/stage/hold): this process owns them, so that they outlive a stage process, and never
+ * looks into them. Loop thread. */
+#ifndef DAEMON_HELD_FILES_H
+#define DAEMON_HELD_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HELD_FILES_MAX = 4 }; /* as many as a stage process takes */
+
+struct held_files {
+    uint8_t head[16]; /* of the job: who heads it, and its number there */
+    uint64_t job;
+    int fd[HELD_FILES_MAX]; /* owned; the last is the one that is written */
+    size_t n;
+};
+
+/* A stage process of the job begins, and gets a new file beside those that earlier ones left. What
+ * was left of another job goes. −errno: there is no file, and nothing has changed for the job's
+ * own. */
+int held_files_begin(struct held_files *f, const uint8_t head[16], uint64_t job);
+/* All but the last are not needed any more. */
+void held_files_settled(struct held_files *f);
+void held_files_drop(struct held_files *f);
+
+#endif

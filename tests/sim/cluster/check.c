@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What must hold in the simulation, whatever breaks: of the lines that a job says, of its stages,
+ * and of how all ends. */
+#include "tests/sim/cluster/sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/common/job_spec.h"
+#include "daemon/ringd/job/coord.h"
+#include "daemon/ringd/job/job.h"
+#include "daemon/ringd/job/worker.h"
+#include "tests/sim/cluster/stage.h"
+
+void sim_wrong(const char *fmt, ...)
+{
+    va_list ap;
+    if (*sim->wrong)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(sim->wrong, sizeof sim->wrong, fmt, ap);
+    va_end(ap);
+    sim_trace("WRONG: %s", sim->wrong);
+    sim_describe();
+}
+
+static struct sim_job *job_of(const struct sim_node *head, uint64_t id)
+{
+    for (size_t i = 0; i < sim->jobs; i++)
+        if (sim->job[i].head == head && sim->job[i].id == id)
+            return &sim->job[i];
+    return NULL;
+}
+
+/* --- while it runs ---------------------------------------------------------------------------- */
+
+/* No step is said twice, none is left out, and a step is always the same. */
+void sim_check_said(struct sim_node *n, uint64_t id, const char *kind, const char *json)
+{
+    struct sim_job *job = job_of(n, id);
+    const char *key = strcmp(kind, "token") ? "\"step\":" : "\"id\":", *at = strstr(json, key),
+               *loss = strstr(json, "\"loss\":");
+    const uint64_t step = at ? strtoull(at + strlen(key), NULL, 10) : 0;
+    if (!job) {
+        sim_wrong("%s says a step of job %llu, which nobody submitted", sim->roster.at[n->number].name,
+                  (unsigned long long)id);
+        return;
+    }
+    sim_trace("job %llu: %s %llu", (unsigned long long)id, kind, (unsigned long long)step);
+    if (!strcmp(kind, "saved")) {
+        if (step < job->saved)
+            sim_wrong("job %llu of %s saved step %llu after step %llu", (unsigned long long)id,
+                      sim->roster.at[n->number].name, (unsigned long long)step,
+                      (unsigned long long)job->saved);
+        job->saved = step;
+        return;
+    }
+    if (step != job->said + 1)
+        sim_wrong("job %llu of %s says step %llu after step %llu", (unsigned long long)id,
+                  sim->roster.at[n->number].name, (unsigned long long)step, (unsigned long long)job->said);
+    if (!job->generates &&
+        (!loss || (int64_t)strtod(loss + 7, NULL) != (int64_t)(job - sim->job) + (step == 1)))
+        sim_wrong("job %llu says another job's step", (unsigned long long)id);
+    job->said = step;
+}
+
+/* Only one attempt of a job makes steps, and only one process makes them. */
+void sim_check_step(const struct spawn *s)
+{
+    for (const struct spawn *o = sim->stages; o; o = o->next)
+        if (o != s && o->job == s->job && o->doing >= STAGE_IDLE && o->doing < STAGE_ENDING &&
+            o->attempt == s->attempt && o->rank == s->rank)
+            sim_wrong("two processes are rank %zu of attempt %lld of job %zu", s->rank, (long long)s->attempt,
+                      s->job);
+        else if (o->job == s->job && !o->rank && o->attempt > s->attempt && o->doing >= STAGE_IDLE &&
+                 o->doing < STAGE_ENDING)
+            sim_wrong("attempt %lld of job %zu makes a step beside attempt %lld", (long long)s->attempt,
+                      s->job, (long long)o->attempt);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static bool has_ended(const char *state)
+{
+    return !strcmp(state, "done") || !strcmp(state, "failed") || !strcmp(state, "cancelled");
+}
+
+bool sim_check_is_over(void)
+{
+    if (sim->now_us < sim->heals_us)
+        return false;
+    for (size_t i = 0; i < sim->jobs; i++) {
+        const struct sim_job *job = &sim->job[i];
+        if (!job->is_submitted || !job->head->is_on ||
+            (job->id && !has_ended(sim_disk_state(job->head->disk, job->id))))
+            return false;
+    }
+    return true;
+}
+
+/* Faults that a user has to hear of, and that no waiting mends. */
+static bool may_fail(const struct sim_job *job, const char *error)
+{
+    static const char *const reasons[] = {"it is the job itself", "the job was interrupted", "no ring after"};
+    if (job->on_loss == ON_LOSS_STOP ||
+        (job->generates && error && strstr(error, "the daemon ended while the job was unfinished")))
+        return true;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (error && strstr(error, reasons[i]))
+            return true;
+    return error && !job->fitted && strstr(error, "does not fit");
+}
+
+static void check_job(const struct sim_job *job)
+{
+    const struct store *disk = job->head->disk;
+    const char *state = sim_disk_state(disk, job->id);
+    json_t *record = json_loads(sim_disk_record(disk, job->id), 0, NULL);
+    const char *error = json_string_value(json_object_get(record, "error")),
+               *waits = json_string_value(json_object_get(record, "waits_for"));
+    const char *name = sim->roster.at[job->head->number].name;
+    if (!has_ended(state))
+        sim_wrong("job %llu of %s never ends: it is %s; error: %s; it waits for: %s",
+                  (unsigned long long)job->id, name, state, error ? error : "-", waits ? waits : "-");
+    else if (!strcmp(state, "done") && job->said != job->steps)
+        sim_wrong("job %llu of %s is done with %llu of %llu steps said", (unsigned long long)job->id, name,
+                  (unsigned long long)job->said, (unsigned long long)job->steps);
+    else if (!strcmp(state, "cancelled") && !job->is_cancelled)
+        sim_wrong("job %llu of %s was cancelled by nobody", (unsigned long long)job->id, name);
+    else if (!strcmp(state, "failed") && !may_fail(job, error))
+        sim_wrong("job %llu of %s failed: %s", (unsigned long long)job->id, name, error ? error : "-");
+    json_decref(record);
+}
+
+void sim_check_end(void)
+{
+    for (size_t i = 0; i < sim->jobs && !*sim->wrong; i++)
+        if (sim->job[i].id)
+            check_job(&sim->job[i]);
+    for (size_t i = 0; i < sim->nodes; i++)
+        if (sim->at[i].is_on && !worker_is_idle(sim->at[i].node.worker))
+            sim_wrong("%s has its lease still, after all jobs have ended", sim->roster.at[i].name);
+    for (const struct spawn *s = sim->stages; s; s = s->next)
+        sim_wrong("a stage process of job %zu is left on %s", s->job, sim->roster.at[s->node->number].name);
+}
+
+/* For the reader of a trace that ended badly. */
+void sim_describe(void)
+{
+    static const char *const doing[] = {"new",       "planning",   "planned", "opening", "ready", "idle",
+                                        "computing", "committing", "saving",  "ending",  "gone"};
+    for (const struct spawn *s = sim->stages; s; s = s->next)
+        sim_trace("stage of job %zu on %s: rank %zu of %zu, attempt %lld, %s; it has step %llu, and passes "
+                  "on step %llu",
+                  s->job, sim->roster.at[s->node->number].name, s->rank, s->ranks, (long long)s->attempt,
+                  doing[s->doing], (unsigned long long)s->in, (unsigned long long)s->out);
+    for (size_t i = 0; i < sim->nconns; i++) {
+        const struct sim_conn *c = sim->conns[i];
+        const struct spawn *a = c->end[0].stage, *b = c->end[1].stage;
+        if (a || b)
+            sim_trace("data connection %zu from %s to %s over %zu cables%s: %s, %s", c->number,
+                      sim->roster.at[c->end[0].node->number].name,
+                      sim->roster.at[c->end[1].node->number].name, c->hops, c->is_broken ? ", broken" : "",
+                      a ? "a stage has it" : "no stage has it", b ? "a stage has it" : "no stage has it");
+    }
+}

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Jobs that are moved on purpose: a node is drained, comes back, ends; a job is paused. No step is lost, and what comes out has the
+# bits of a run in which nothing happened.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+
+start_ring
+
+# train NAME OPTION...: in the background, as job_process; 3000 steps of some milliseconds
+train() {
+    name=$1
+    shift
+    : >"$work/$name.log"
+    RINGD_SOCKET=$(sock_of 1) limit 300 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
+        --iters 3000 --seq-len 32 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
+    job_process=$!
+}
+done_as_undisturbed() {
+    await_end "$job_process" 200 || fail "$1: $(cat "$work/$1.err")"
+    same "the adapter of $1" "$work/undisturbed/adapter_model.safetensors" "$work/$1/adapter_model.safetensors"
+    numbers "$work/$1.log" >"$work/$1.numbers"
+    same "the losses of $1" "$work/undisturbed.numbers" "$work/$1.numbers"
+    no_stages 1 3
+}
+step_of() { await_line "$work/$1.log" "\"step\":$2," 60; }
+# moved NAME COUNT: so often, each time behind the step that it had made
+moved() {
+    grep -c 'stops after its next step' "$work/$1.err" >"$work/moves" || true
+    [ "$(cat "$work/moves")" = "$2" ] || fail "$1 moved $(cat "$work/moves") times, not $2: $(cat "$work/$1.err")"
+    sed -n 's/^interrupted after step \([0-9]*\): .*/\1/p; s/^paused after step \([0-9]*\):.*/\1/p' "$work/$1.err" >"$work/made"
+    sed -n 's/^goes on behind step \([0-9]*\).*/\1/p' "$work/$1.err" >"$work/from"
+    same "steps of $1 that were made and that were gone on from ($(tr "\n" " " <"$work/made"), $(tr "\n" " " <"$work/from"))" "$work/made" "$work/from"
+}
+
+train undisturbed
+await_end "$job_process" 200 || fail "undisturbed: $(cat "$work/undisturbed.err")"
+numbers "$work/undisturbed.log" >"$work/undisturbed.numbers"
+
+# Drained by hand from another node, and taken in again.
+train drained
+step_of drained 5
+on 3 drain n2 --reason 'a new disk' >"$work/out" || fail "drain: $(cat "$work/out")"
+holds "what ringctl drain said" "$work/out" 'n2 takes no part in new jobs until .ringctl undrain n2.'
+await_line "$work/drained.err" 'is planned again on 2 nodes' 30
+holds "what the job said" "$work/drained.err" 'stops after its next step: node n2 is drained: a new disk'
+on 1 nodes >"$work/out"
+holds "the nodes" "$work/out" 'n2 +drained'
+on 1 undrain n2 >"$work/out" || fail "undrain: $(cat "$work/out")"
+await_line "$work/drained.err" 'is planned again on 3 nodes' 60
+holds "what the job said" "$work/drained.err" 'stops after its next step: node n2 can take part'
+done_as_undisturbed drained
+moved drained 2
+
+# A daemon that is asked to end leaves first.
+train ended --elastic off
+step_of ended 5
+stop_node 3 TERM
+line=$(next_line "$(log_of 1)")
+start_node 3
+done_as_undisturbed ended
+holds "what the job said" "$work/ended.err" 'stops after its next step: node n3 is drained: its ringd is being ended'
+moved ended 1
+
+# Paused, another job in between, and on.
+train paused
+step_of paused 5
+id=$(on 1 jobs | awk '$0 ~ /running/ {print $1; exit}')
+on 1 pause "$id" >"$work/out" || fail "pause: $(cat "$work/out")"
+await_line "$work/paused.err" 'paused after step' 30
+on 1 generate --model "$llama" --max-tokens 2 Hello >"$work/out" || fail "generate: $(cat "$work/out")"
+on 1 jobs >"$work/out"
+holds "the jobs" "$work/out" "^$id .*paused"
+on 1 continue "$id" >"$work/out" || fail "continue: $(cat "$work/out")"
+done_as_undisturbed paused

@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Training that outlives its processes and nodes: it goes on by itself, and its result and its log are those of a run in which
+# nothing happened, to the bit.
+. "$(dirname "$0")/lib/check.sh"
+. "$(dirname "$0")/lib/ring.sh"
+
+start_ring
+
+# train NAME OPTION...: in the background, as job_process
+train() {
+    name=$1
+    shift
+    : >"$work/$name.log"
+    RINGD_SOCKET=$(sock_of 1) limit 180 "$ringctl" --json train --model "$llama" --data "$tables" --adapter-out "$work/$name" \
+        --iters 40 --seq-len 64 --log "$work/$name.log" "$@" >"$work/$name.json" 2>"$work/$name.err" &
+    job_process=$!
+}
+# done_as_undisturbed NAME
+done_as_undisturbed() {
+    await_end "$job_process" 120 || fail "$1: $(cat "$work/$1.err")"
+    same "the adapter of $1" "$work/undisturbed/adapter_model.safetensors" "$work/$1/adapter_model.safetensors"
+    numbers "$work/$1.log" >"$work/$1.numbers"
+    same "the losses of $1" "$work/undisturbed.numbers" "$work/$1.numbers"
+    no_stages 1 3
+}
+step_of() { await_line "$work/$1.log" "\"step\":$2," 60; }
+
+train undisturbed --save-every 3
+await_end "$job_process" 120 || fail "undisturbed: $(cat "$work/undisturbed.err")"
+numbers "$work/undisturbed.log" >"$work/undisturbed.numbers"
+
+# goes_on_from_memory NAME: at most one step that was made is made again
+goes_on_from_memory() {
+    made=$(sed -n 's/^interrupted after step \([0-9]*\): .*/\1/p' "$work/$1.err" | head -n 1)
+    from=$(sed -n 's/.*goes on behind step \([0-9]*\): its nodes have copies of it in memory.*/\1/p' "$work/$1.err" | head -n 1)
+    [ -n "$made" ] && [ -n "$from" ] && [ $((made - from)) -le 1 ] && [ "$from" -le "$made" ] ||
+        fail "$1: after step $made it went on behind step $from: $(cat "$work/$1.err")"
+}
+
+# A stage process is killed, on another node and on the head, and one on each of two nodes.
+for node in 2 1 "1 3"; do
+    name=stage$(echo "$node" | tr -d ' ')
+    train "$name"
+    step_of "$name" 5
+    processes=
+    for one in $node; do
+        processes="$processes $(stage_of "$one")"
+    done
+    # shellcheck disable=SC2086 # of each its own
+    kill -KILL $processes
+    done_as_undisturbed "$name"
+    holds "what ringctl said" "$work/$name.err" "interrupted after step [0-9]+: node n[${node}]: the stage process was killed by SIGKILL"
+    goes_on_from_memory "$name"
+done
+
+# Without copies, from what was saved; before anything was, from the start, and nothing is said twice.
+train saved --save-every 3 --copies off
+step_of saved 5
+kill -KILL "$(stage_of 2)"
+done_as_undisturbed saved
+holds "what ringctl said" "$work/saved.err" 'goes on behind step [0-9]+, the last that was saved'
+# Saves that are still on their way to the disk are made again.
+for node in 1 3; do
+    train "often$node" --save-every 1 --copies off
+    step_of "often$node" 5
+    kill -KILL "$(stage_of $node)"
+    done_as_undisturbed "often$node"
+done
+train early --copies off
+step_of early 2
+kill -KILL "$(stage_of 3)"
+done_as_undisturbed early
+holds "what ringctl said" "$work/early.err" 'begins again: no step was saved, and no copy is whole'
+
+# A node is started again: the job waits for it, though it would wait for ever. What it had in memory, its neighbour has.
+train again --on-loss wait
+step_of again 5
+stop_node 2 KILL
+await_line "$work/again.err" 'node n2 is gone' 60
+start_node 2
+done_as_undisturbed again
+goes_on_from_memory again
+
+# A node stays away: the job goes on without it.
+train fewer --wait-for 1
+step_of fewer 5
+stop_node 2 KILL
+done_as_undisturbed fewer
+holds "what ringctl said" "$work/fewer.err" 'was interrupted at .* after step [0-9]+: node n2 is gone: .*; it waits for n2 until .*, then goes on without'
+holds "what ringctl said" "$work/fewer.err" 'is planned again on 2 nodes'
+goes_on_from_memory fewer
+start_node 2
+await_ring 1 "$(next_line "$(log_of 1)")"
+
+# Several adapters at once.
+train undisturbed2 --save-every 3 --sweep lr=1e-4,3e-4
+await_end "$job_process" 120 || fail "undisturbed2: $(cat "$work/undisturbed2.err")"
+# Copies are made once a round, which has several steps of each.
+train several --sweep lr=1e-4,3e-4
+step_of several 25
+kill -KILL "$(stage_of 2)"
+await_end "$job_process" 120 || fail "several: $(cat "$work/several.err")"
+holds "what ringctl said" "$work/several.err" 'goes on behind step [0-9]+: its nodes have copies'
+for adapter in lr-1e-4 lr-3e-4; do
+    same "the adapter $adapter" "$work/undisturbed2/$adapter/adapter_model.safetensors" "$work/several/$adapter/adapter_model.safetensors"
+done
+
+# All weights are trained.
+train whole1 --save-every 3 --fine-tune-type full
+await_end "$job_process" 120 || fail "whole1: $(cat "$work/whole1.err")"
+train whole2 --fine-tune-type full
+step_of whole2 5
+kill -KILL "$(stage_of 1)"
+await_end "$job_process" 120 || fail "whole2: $(cat "$work/whole2.err")"
+holds "what ringctl said" "$work/whole2.err" 'goes on behind step [0-9]+: its nodes have copies'
+same "the model" "$work/whole1/model.safetensors" "$work/whole2/model.safetensors"

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A job that loses a stage process or a node: when it goes on, with whom and from where, what it
+ * says meanwhile, and when it ends after all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/unit/daemon/ringd/job/training_world.h"
+
+static void lose_stage(struct head *h, const struct job *job, unsigned rank)
+{
+    say(h, job, rank, "job-failed",
+        json_pack("{s:s s:b}", "cause", "the stage process was killed", "lost", 1));
+    if (job->state == JOB_STOPPING)
+        all_say(h, job, "job-stopped");
+}
+
+static void find_node(struct head *h)
+{
+    members_self(h->members)->nended = 0;
+    link_nodes(h, true);
+    coord_changed(h->coord);
+}
+
+static void a_lost_stage_is_begun_again_behind_what_was_saved(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    saved(h, job, 1);
+    step(h, job, 2);
+    lose_stage(h, job, 1);
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(h->plans, 2);
+    assert_true(json_is_true(json_object_get(h->planned, "resume")));
+    assert_null(json_object_get(h->planned, "init_adapter"));
+    const json_t *steps = json_object_get(json_object_get(h->planned, "said"), "step");
+    assert_int_equal(json_integer_value(json_object_get(steps, "")), 2);
+    say_planned(h, job);
+    say_ready(h, job);
+    all_say(h, job, "job-connected");
+    say(h, job, 0, "job-done", json_object());
+    all_say(h, job, "job-stopped");
+    assert_int_equal(job->state, JOB_DONE);
+}
+
+/* A cable may be out for longer than handshakes may take. */
+static void a_connection_that_comes_too_late_is_made_again(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_CONNECTING);
+    json_t *spec = json_pack("{s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/o");
+    const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+    say_planned(h, job);
+    say_ready(h, job);
+    assert_int_equal(job->state, JOB_CONNECTING);
+    wait_for(h, job, JOB_STOPPING);
+    assert_string_equal(job->error, "node n0: no answer within 0.001 s while connecting to the next node");
+    all_say(h, job, "job-stopped");
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(h->plans, 2);
+}
+
+/* Its node could not reach this one for too long, though this one could reach it in time. */
+static void a_stage_that_ends_before_it_runs_is_begun_again(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    json_t *spec = json_pack("{s:s s:s s:s}", "model", "/m", "data", "/d", "adapter_out", "/o");
+    const struct job *job = submit_spec(h, JOB_TRAIN, spec);
+    say_planned(h, job);
+    say(h, job, 1, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_STOPPING);
+    assert_string_equal(job->error, "node n1: its stage process ended before the job did");
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_int_equal(job->attempt, 1);
+}
+
+static void without_a_save_it_begins_from_the_start(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "wait", 60);
+    step(h, job, 1);
+    lose_stage(h, job, 0);
+    assert_int_equal(job->state, JOB_PLANNING);
+    assert_false(json_is_true(json_object_get(h->planned, "resume")));
+    assert_non_null(json_object_get(h->planned, "init_adapter"));
+}
+
+static void stop_ends_the_job(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "stop", 60);
+    lose_stage(h, job, 1);
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_string_equal(job->error, "node n1: the stage process was killed");
+}
+
+static void what_is_the_jobs_own_fault_ends_it(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    say(h, job, 1, "job-failed", json_pack("{s:s}", "cause", "its disk is full"));
+    all_say(h, job, "job-stopped");
+    assert_int_equal(job->state, JOB_FAILED);
+}
+
+static void begin_again(struct head *h, const struct job *job)
+{
+    assert_int_equal(job->state, JOB_PLANNING);
+    say_planned(h, job);
+    say_ready(h, job);
+    all_say(h, job, "job-connected");
+}
+
+static void a_step_that_ends_two_stages_ends_the_job(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    step(h, job, 1);
+    lose_stage(h, job, 1);
+    begin_again(h, job);
+    step(h, job, 2); /* that one went well */
+    lose_stage(h, job, 0);
+    begin_again(h, job);
+    lose_stage(h, job, 1);
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_string_equal(job->error, "node n1: the stage process was killed; step 3 ended the stage process "
+                                    "of n0 before: it is the job itself");
+}
+
+static void a_step_is_tried_four_times_on_one_node(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    for (unsigned i = 0; i < 3; i++) {
+        lose_stage(h, job, 1);
+        begin_again(h, job);
+    }
+    lose_stage(h, job, 1);
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_non_null(strstr(job->error, "the job was interrupted 4 times in step 1"));
+}
+
+static void a_lost_node_is_waited_for(void **state)
+{
+    struct head *h = *state;
+    char text[768];
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "wait", 0);
+    step(h, job, 1);
+    lose_node(h, job);
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    job_waits_for(job, text, sizeof text);
+    assert_non_null(strstr(text, "after step 1: node n1 is gone"));
+    assert_non_null(strstr(text, "; it waits for n1"));
+    find_node(h);
+    assert_int_equal(job->state, JOB_PLANNING);
+}
+
+static void without_it_the_job_goes_on_after_a_while(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 0);
+    h->plan_nodes = 1;
+    lose_node(h, job);
+    wait_for(h, job, JOB_PLANNING);
+    assert_int_equal(h->plans, 2);
+}
+
+static void nodes_that_are_too_few_wait_for_the_others(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 0);
+    h->plan_nodes = 1;
+    lose_node(h, job);
+    wait_for(h, job, JOB_PLANNING);
+    say(h, job, 0, "job-failed", json_pack("{s:s}", "cause", "node n0 cannot hold its share"));
+    say(h, job, 0, "job-stopped", json_object());
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    assert_non_null(strstr(job->error, "on 1 node: node n0 cannot hold its share; it waits for n1"));
+    coord_changed(h->coord); /* nothing is new */
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    h->plan_nodes = RANKS;
+    find_node(h);
+    assert_int_equal(job->state, JOB_PLANNING);
+}
+
+/* What was on its way from the attempt before is of no stage that there is now. */
+static void words_of_the_attempt_before_count_no_more(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "shrink", 60);
+    lose_stage(h, job, 1);
+    begin_again(h, job);
+    const uint8_t other[16] = {2};
+    json_t *late =
+        json_pack("{s:s s:I s:i s:i s:s s:b}", "kind", "job-failed", "job", (json_int_t)job->id, "attempt",
+                  (int)job->attempt - 1, "rank", 1, "cause", "its disk is full", "lost", 0);
+    receive(h, other, late);
+    json_decref(late);
+    assert_int_equal(job->state, JOB_RUNNING);
+}
+
+static void an_interrupted_job_can_be_cancelled(void **state)
+{
+    struct head *h = *state;
+    open_coord(h, 0, JOB_QUEUED);
+    const struct job *job = train(h, "wait", 0);
+    lose_node(h, job);
+    assert_int_equal(job->state, JOB_INTERRUPTED);
+    assert_int_equal(coord_cancel(h->coord, job->id), 0);
+    assert_int_equal(job->state, JOB_CANCELLED);
+}
+
+#define WITH_HEAD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_HEAD(a_lost_stage_is_begun_again_behind_what_was_saved),
+        WITH_HEAD(without_a_save_it_begins_from_the_start),
+        WITH_HEAD(a_connection_that_comes_too_late_is_made_again),
+        WITH_HEAD(a_stage_that_ends_before_it_runs_is_begun_again),
+        WITH_HEAD(stop_ends_the_job),
+        WITH_HEAD(what_is_the_jobs_own_fault_ends_it),
+        WITH_HEAD(a_step_that_ends_two_stages_ends_the_job),
+        WITH_HEAD(a_step_is_tried_four_times_on_one_node),
+        WITH_HEAD(a_lost_node_is_waited_for),
+        WITH_HEAD(without_it_the_job_goes_on_after_a_while),
+        WITH_HEAD(nodes_that_are_too_few_wait_for_the_others),
+        WITH_HEAD(words_of_the_attempt_before_count_no_more),
+        WITH_HEAD(an_interrupted_job_can_be_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a member that was taken over may send to a stage of another node while a job runs: rounds
+ * and messages that can be read and do not fit its plan. Each ends the job with a sentence that
+ * names what was wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/daemon/stage/plan_admit_world.h"
+
+static void a_round_of_another_type_of_job_is_refused(void **state)
+{
+    struct world *w = *state;
+    for (int program = PROGRAM_TRAIN; program <= PROGRAM_RESTORE; program++) {
+        if (program != PROGRAM_DECODE)
+            refuses(w, JOB_GENERATE, go_of(program), "generate does not have");
+        if (program != PROGRAM_FORWARD)
+            refuses(w, JOB_SCORE, go_of(program), "score does not have");
+    }
+    refuses(w, JOB_TRAIN, (struct go){.program = 77}, "program 77");
+}
+
+static void what_is_restored_comes_whole_and_from_a_rank(void **state)
+{
+    struct world *w = *state;
+    uint32_t held_by[64] = {0};
+    struct go go = go_of(PROGRAM_RESTORE);
+    go.state = false;
+    refuses(w, JOB_TRAIN, go, "optimizer state");
+    go = go_of(PROGRAM_RESTORE);
+    go.nheld--;
+    refuses(w, JOB_TRAIN, go, "number of units");
+    go = go_of(PROGRAM_RESTORE);
+    go.held_by = held_by;
+    held_by[1] = 2;
+    refuses(w, JOB_TRAIN, go, "the rank that holds a unit");
+    go = go_of(PROGRAM_FORWARD);
+    go.hold = true;
+    refuses(w, JOB_TRAIN, go, "the flag for copies");
+}
+
+static void a_round_larger_than_the_plan_is_refused(void **state)
+{
+    struct world *w = *state;
+    static const uint32_t long_row[] = {0, TOKENS}, empty[] = {0, 0}, two[] = {0, 1, 2};
+    struct seqs odd;
+    struct go go = go_of(PROGRAM_FORWARD);
+    go.mb = &odd;
+    go.microbatches = 1;
+    odd = (struct seqs){1, (uint32_t *)empty};
+    refuses(w, JOB_SCORE, go, "length of a sequence");
+    odd = (struct seqs){0, (uint32_t *)empty};
+    refuses(w, JOB_SCORE, go, "number of sequences");
+    go = go_of(PROGRAM_DECODE);
+    go.mb = &odd;
+    odd = (struct seqs){2, (uint32_t *)two};
+    refuses(w, JOB_GENERATE, go, "number of sequences");
+    odd = (struct seqs){1, (uint32_t *)long_row};
+    go.at = 1;
+    refuses(w, JOB_GENERATE, go, "first position");
+    go.at = UINT64_MAX - 3;
+    refuses(w, JOB_TRAIN, go, "first position");
+    go = go_of(PROGRAM_TRAIN);
+    go.microbatches = 0;
+    refuses(w, JOB_TRAIN, go, "number of microbatches");
+    go = go_of(PROGRAM_TRAIN);
+    go.steps = &(struct go_step){.adapter = 1, .step = 1};
+    refuses(w, JOB_TRAIN, go, "adapter of a step");
+}
+
+static void flags_of_another_program_are_refused(void **state)
+{
+    struct world *w = *state;
+    struct go go = go_of(PROGRAM_FORWARD);
+    go.top = 3; /* without log-probabilities the answer has no room for them before it */
+    refuses(w, JOB_SCORE, go, "likeliest");
+    go.state = true;
+    refuses(w, JOB_SCORE, go, "optimizer state");
+    go = go_of(PROGRAM_TRAIN);
+    go.logprobs = true;
+    refuses(w, JOB_TRAIN, go, "log-probabilities");
+}
+
+/* Only training has moments that could travel. */
+static void moments_of_an_adapter_that_is_not_trained_are_refused(void **state)
+{
+    struct world *w = *state;
+    struct job_plan plan = plan_of(JOB_SCORE);
+    plan.tune = plan_of(JOB_TRAIN).tune;
+    struct go go = go_of(PROGRAM_LOAD);
+    go.state = true;
+    opens_as(w, &plan, 1);
+    send_go_of(w, &go);
+    assert_int_equal(follow(w), -EBADMSG);
+    assert_says(w, "optimizer state");
+}
+
+static void a_label_outside_the_vocabulary_is_refused(void **state)
+{
+    struct world *w = *state;
+    const int32_t bad[] = {(int32_t)world.golden.config.vocab, INT32_MAX, -1, INT32_MIN};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const struct job_plan plan = plan_of(JOB_TRAIN);
+        int32_t labels[TOKENS] = {-100};
+        struct go go = go_of(PROGRAM_TRAIN);
+        labels[TOKENS - 1] = bad[i];
+        opens_as(w, &plan, 1);
+        send_go_of(w, &go);
+        send_microbatch(w, 0, labels);
+        assert_int_equal(follow(w), -EBADMSG);
+        assert_says(w, "as label of token 7 of microbatch 0");
+        stop(state);
+        start(state);
+    }
+}
+
+static void a_token_outside_the_vocabulary_is_refused(void **state)
+{
+    struct world *w = *state;
+    const struct job_plan plan = plan_of(JOB_GENERATE);
+    const uint32_t ids[TOKENS] = {0}, token = (uint32_t)plan.vocab;
+    struct head_mb mb = {.ids = ids};
+    struct head_round round = {.mb = &mb};
+    struct go go = go_of(PROGRAM_DECODE);
+    struct err err = {""};
+    go.want_token = true;
+    opens_as(w, &plan, 0);
+    struct msg_key act = {1, MSG_ACT, 1, 0}, start_of = {1, MSG_GO, 1, 0};
+    assert_int_equal(exchange_post(w->other, 0, &start_of, 4096, true), 0);
+    assert_int_equal(exchange_post(w->other, 0, &act, TOKENS * plan.dim * sizeof(float), false), 0);
+    exchange_kick(w->other);
+    send_bytes(w, (struct msg_key){1, MSG_TOKEN, 0, 0}, &token, sizeof token);
+    assert_int_equal(runner_round(w->p.runner, &go, &round, &err), -EBADMSG);
+    snprintf(w->why, sizeof w->why, "%s", err.text);
+    assert_says(w, "rank 1 sent 256 as the next token");
+}
+
+static void a_likely_token_outside_the_vocabulary_is_refused(void **state)
+{
+    struct world *w = *state;
+    const struct job_plan plan = plan_of(JOB_SCORE);
+    const uint32_t ids[TOKENS] = {0};
+    const int32_t labels[TOKENS] = {0};
+    float logprobs[TOKENS];
+    struct likely likely[TOKENS];
+    struct {
+        double loss;
+        float logprobs[TOKENS];
+        struct likely likely[TOKENS];
+    } message = {.likely = {[3] = {.id = UINT32_MAX}}};
+    struct head_mb mb = {.ids = ids, .labels = labels, .logprobs = logprobs, .likely = likely};
+    struct head_round round = {.mb = &mb};
+    struct go go = go_of(PROGRAM_FORWARD);
+    struct err err = {""};
+    go.microbatches = 1;
+    go.logprobs = true;
+    go.top = 1;
+    opens_as(w, &plan, 0);
+    send_bytes(w, (struct msg_key){1, MSG_LOSS, 0, 0}, &message, sizeof message);
+    assert_int_equal(runner_round(w->p.runner, &go, &round, &err), -EBADMSG);
+    snprintf(w->why, sizeof w->why, "%s", err.text);
+    assert_says(w, "rank 1 sent 4294967295 as a likely token");
+}
+
+int main(void)
+{
+#define CASE(test) cmocka_unit_test_setup_teardown(test, start, stop)
+    const struct CMUnitTest tests[] = {
+        CASE(a_round_of_another_type_of_job_is_refused),
+        CASE(what_is_restored_comes_whole_and_from_a_rank),
+        CASE(a_round_larger_than_the_plan_is_refused),
+        CASE(flags_of_another_program_are_refused),
+        CASE(moments_of_an_adapter_that_is_not_trained_are_refused),
+        CASE(a_label_outside_the_vocabulary_is_refused),
+        CASE(a_token_outside_the_vocabulary_is_refused),
+        CASE(a_likely_token_outside_the_vocabulary_is_refused),
+    };
+    return cmocka_run_group_tests_name("round_admit", tests, NULL, NULL);
+}
