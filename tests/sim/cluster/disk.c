@@ -130,8 +130,12 @@ void sim_disk_start(struct store *s)
     for (size_t i = 0; i < sim->jobs; i++) {
         struct sim_job *job = &sim->job[i];
         if (job->head == s->node && job->id) {
-            if (!job->generates) /* tokens are in no history */
+            /* Tokens are in no history. Their reader has lost the connection; so a generation
+               that is queued on this disk begins anew, though its first tokens were said. */
+            if (!job->generates)
                 job->said = s->on_disk[job->id].said;
+            else if (!strcmp(s->on_disk[job->id].state, "queued"))
+                job->said = 0;
             job->saved = s->on_disk[job->id].saved;
             if (!s->on_disk[job->id].record)
                 job->id = 0; /* nobody has heard that it was taken */
